@@ -1,0 +1,53 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+/// Every Swift target is built alike: the newest language rules, and no warning survives.
+let strict: [SwiftSetting] = [
+  .swiftLanguageMode(.v6),
+  .strictMemorySafety(),
+  .treatAllWarnings(as: .error),
+  .enableUpcomingFeature("ExistentialAny"),
+  .enableUpcomingFeature("InternalImportsByDefault"),
+  .enableUpcomingFeature("MemberImportVisibility"),
+]
+
+let package = Package(
+  name: "sync-store",
+  products: [
+    .library(name: "SyncStore", targets: ["SyncStore"]),
+    .library(name: "Replication", targets: ["Replication"]),
+    .executable(name: "sync-cli", targets: ["sync-cli"]),
+  ],
+  targets: [
+    .target(name: "CLinux"),
+    .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
+    .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
+    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+
+    .target(
+      name: "SyncStore", dependencies: ["CLinux", "COpenSSL", "CSQLite", "CXXHash"],
+      swiftSettings: strict),
+    .target(
+      name: "Replication", dependencies: ["SyncStore", "CLinux", "COpenSSL", "CZlib"],
+      swiftSettings: strict),
+    .executableTarget(
+      name: "sync-cli", dependencies: ["SyncStore", "Replication"], swiftSettings: strict),
+
+    .target(
+      name: "SyncTestSupport", dependencies: ["SyncStore", "Replication"],
+      path: "Tests/SyncTestSupport", swiftSettings: strict),
+    .testTarget(
+      name: "SyncStoreTests", dependencies: ["SyncStore", "SyncTestSupport"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "ReplicationTests", dependencies: ["Replication", "SyncTestSupport"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "SimulationTests", dependencies: ["Replication", "SyncTestSupport"],
+      swiftSettings: strict),
+    .testTarget(
+      name: "CLITests", dependencies: ["sync-cli", "SyncTestSupport"], swiftSettings: strict),
+    .testTarget(name: "HygieneTests", dependencies: ["SyncTestSupport"], swiftSettings: strict),
+  ]
+)

@@ -1,0 +1,59 @@
+#define _GNU_SOURCE
+#include "CLinux.h"
+
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int sync_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
+
+int sync_open_beneath(int directory, const char *path, int flags, unsigned mode) {
+  struct open_how how = {
+    .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+    .mode = (flags & O_CREAT) ? mode : 0,
+    .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+  };
+  return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+int sync_lock_byte(int fd, int type, int64_t offset, int wait) {
+  struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+  return fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+}
+
+int sync_duplicate_above_standard(int fd) { return fcntl(fd, F_DUPFD_CLOEXEC, 3); }
+
+int sync_set_nonblocking(int fd) {
+  int flags = fcntl(fd, F_GETFL);
+  return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
+}
+
+int sync_birth_and_file_system(int fd, uint64_t *birth, uint64_t *file_system) {
+  struct statx answer;
+  struct statfs system;
+  if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &answer) != 0 || fstatfs(fd, &system) != 0) return -1;
+  *birth = (answer.stx_mask & STATX_BTIME)
+             ? (uint64_t)answer.stx_btime.tv_sec * 1000000000u + answer.stx_btime.tv_nsec
+             : 0;
+  memcpy(file_system, &system.f_fsid, sizeof *file_system);
+  return 0;
+}
+
+int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type) {
+  struct statfs answer;
+  if (statfs(path, &answer) != 0) return -1;
+  *free_bytes = (uint64_t)answer.f_bavail * (uint64_t)answer.f_bsize;
+  *type = (uint64_t)answer.f_type;
+  return 0;
+}
+
+#ifndef MADV_POPULATE_WRITE
+#define MADV_POPULATE_WRITE 23
+#endif
+
+int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }

@@ -1,0 +1,50 @@
+/// What went wrong between two copies, in a form that programs can act on and people can read.
+public struct ReplicationError: Error, Sendable {
+  /// The kind of failure. More may be added: a switch over it needs a default.
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
+    /// A stable name, fit for logs and for `--json`.
+    public let description: String
+    private init(_ description: String) { self.description = description }
+
+    /// The other side is not a member, or has shown another key than the one that is pinned (F75).
+    public static let notAMember = Code("not-a-member")
+    /// The other side has the right to know us, but not to do this (F81).
+    public static let notAllowed = Code("not-allowed")
+    /// The invitation is unknown, used, expired or wrong (F87).
+    public static let invalidInvitation = Code("invalid-invitation")
+    /// The two clocks differ by more than the drift limit (F49).
+    public static let clockSkew = Code("clock-skew")
+    /// The other side is a copy of another store.
+    public static let otherStore = Code("other-store")
+    /// The other side speaks no version that we speak.
+    public static let incompatible = Code("incompatible")
+    /// The other side sent what the protocol does not allow (F78–F80).
+    public static let protocolViolation = Code("protocol-violation")
+    /// No connection could be made, or it broke.
+    public static let network = Code("network")
+    /// The other side did not answer in time.
+    public static let timeout = Code("timeout")
+    /// The two copies are in step, but their digests differ (F61).
+    public static let digestsDiffer = Code("digests-differ")
+    /// The other side cannot give what is needed at the moment; another member may.
+    public static let unavailable = Code("unavailable")
+    /// TLS, or a function of the cryptographic library, failed.
+    public static let cryptography = Code("cryptography")
+  }
+
+  /// The kind of failure.
+  public let code: Code
+  /// What failed, why, and what to do about it.
+  public let message: String
+
+  /// An error of kind `code`.
+  public init(_ code: Code, _ message: String) {
+    self.code = code
+    self.message = message
+  }
+}
+
+extension ReplicationError: CustomStringConvertible {
+  /// The message.
+  public var description: String { message }
+}

@@ -1,0 +1,51 @@
+/// Appends fields to bytes: little-endian, no padding. The counterpart of `ByteReader`.
+package struct ByteWriter {
+  /// What was written.
+  package private(set) var bytes: [UInt8] = []
+
+  /// Nothing written yet; `capacity` bytes are reserved.
+  package init(capacity: Int = 0) { bytes.reserveCapacity(capacity) }
+
+  /// Appends an integer in its own width.
+  package mutating func write<Integer: FixedWidthInteger>(_ value: Integer) {
+    var rest = value
+    for _ in 0..<(Integer.bitWidth / 8) {
+      bytes.append(UInt8(truncatingIfNeeded: rest))
+      rest = Integer.bitWidth > 8 ? rest >> 8 : 0
+    }
+  }
+
+  /// Appends an unsigned LEB128 integer: 7 bits a byte, lowest first, the top bit set on all but the last.
+  package mutating func writeVariable(_ value: UInt64) {
+    var rest = value
+    while rest >= 0x80 {
+      bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
+      rest >>= 7
+    }
+    bytes.append(UInt8(rest))
+  }
+
+  /// Appends the bytes alone.
+  package mutating func write(raw: some Sequence<UInt8>) { bytes.append(contentsOf: raw) }
+
+  /// Appends the number of bytes (LEB128), then the bytes.
+  package mutating func write(counted: some Collection<UInt8>) {
+    writeVariable(UInt64(counted.count))
+    bytes.append(contentsOf: counted)
+  }
+
+  /// Appends the UTF-8 bytes with their count before them.
+  package mutating func write(text: String) { write(counted: Array(text.utf8)) }
+
+  /// Appends the 16 bytes of the actor, then the sequence (LEB128).
+  package mutating func write(_ dot: Dot) {
+    write(raw: dot.actor.bytes)
+    writeVariable(dot.sequence)
+  }
+
+  /// Appends the number of actors (LEB128), then each as a dot, in the order of actors.
+  package mutating func write(_ vector: VersionVector) {
+    writeVariable(UInt64(vector.count))
+    for actor in vector.actors { write(Dot(actor: actor, sequence: vector[actor])) }
+  }
+}

@@ -1,0 +1,47 @@
+/// Every bound of the product, named, with its unit. A bound is checked where bytes come in, before anything is
+/// allocated for them.
+public enum Limits {
+  /// Bytes of a key; at least 1.
+  public static let keyBytes = 1024
+  /// Bytes of one transaction in the journal, values in the blob tier not counted.
+  public static let transactionBytes = 7 << 20
+  /// Bytes of a value kept in the journal itself, whatever the configuration says.
+  public static let inlineValueBytes = 1 << 20
+  /// Bytes of meta-data kept beside a blob reference.
+  public static let blobMetadataBytes = 255
+  /// Bytes of a blob.
+  public static let blobBytes: UInt64 = 1 << 43
+  /// Actors in a version vector (F82).
+  public static let actors = 4096
+  /// Open dots of a record.
+  public static let openDots = 1024
+  /// Milliseconds by which a stamp may run ahead of the local clock, and by which two clocks may differ.
+  public static let clockDriftMilliseconds: UInt64 = 60_000
+
+  /// Bytes of one frame that is not a batch or a blob range.
+  public static let controlFrameBytes = 1 << 20
+  /// Bytes of one batch once inflated.
+  public static let batchBytes = 8 << 20
+  /// Bytes queued for one connection before its peer must read (F90).
+  public static let connectionBytes = 32 << 20
+  /// Bytes of one blob range in a frame.
+  public static let blobRangeBytes = 256 << 10
+  /// Blobs asked for and not yet received in one session.
+  public static let blobsInFlight = 64
+  /// Seconds from accepting a connection to a finished handshake (F88).
+  public static let handshakeSeconds = 10
+  /// Seconds without a byte before a connection is closed (F68).
+  public static let idleSeconds = 300
+  /// Seconds without a byte before a ping is sent.
+  public static let pingSeconds = 60
+  /// Connections that have not yet proven who they are, in all (F89).
+  public static let unauthenticatedConnections = 32
+  /// Connections that have not yet proven who they are, for each address.
+  public static let unauthenticatedConnectionsPerAddress = 4
+  /// Attempts to redeem an invitation, each minute (F87).
+  public static let joinAttemptsPerMinute = 10
+  /// Invitations outstanding at once.
+  public static let invitations = 64
+  /// Bytes of the name of a store, a member or a peer.
+  public static let nameBytes = 64
+}

@@ -1,0 +1,212 @@
+private import CLinux
+private import Glibc
+
+/// The real file system. Files are opened without following links, closed on exec, for their owner alone.
+package final class DiskStorage: Storage {
+  /// The storage of this machine.
+  package init() {}
+
+  package func createDirectory(_ path: String) throws(StoreError) -> Bool {
+    if unsafe mkdir(path, 0o700) == 0 { return true }
+    guard errno == EEXIST else { throw SystemCall.failure("cannot make the directory", path) }
+    return false
+  }
+
+  package func list(_ directory: String) throws(StoreError) -> [String] {
+    guard let stream = unsafe opendir(directory) else {
+      throw SystemCall.failure("cannot list the directory", directory)
+    }
+    defer { unsafe closedir(stream) }
+    var names: [String] = []
+    while true {
+      errno = 0
+      guard let entry = unsafe readdir(stream) else { break }
+      let name = unsafe withUnsafePointer(to: &entry.pointee.d_name) { field in
+        unsafe field.withMemoryRebound(to: CChar.self, capacity: 256) { unsafe String(cString: $0) }
+      }
+      if name != ".", name != ".." { names.append(name) }
+    }
+    guard errno == 0 else { throw SystemCall.failure("cannot list the directory", directory) }
+    return names.sorted()
+  }
+
+  package func status(_ path: String) throws(StoreError) -> FileStatus? {
+    var answer = stat()
+    guard unsafe lstat(path, &answer) == 0 else {
+      if errno == ENOENT || errno == ENOTDIR { return nil }
+      throw SystemCall.failure("cannot look at it", path)
+    }
+    return FileStatus(answer, birth: 0, fileSystem: UInt64(answer.st_dev))
+  }
+
+  package func open(_ path: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile {
+    let flags =
+      switch mode {
+      case .readOnly: O_RDONLY
+      case .readWrite: O_RDWR
+      case .create: O_RDWR | O_CREAT | O_EXCL
+      case .openOrCreate: O_RDWR | O_CREAT
+      }
+    // O_NONBLOCK: a FIFO in place of a file must not hang the caller.
+    let descriptor = SystemCall.retrying {
+      unsafe sync_open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600)
+    }
+    guard descriptor >= 0 else {
+      if errno == ELOOP || errno == EISDIR || errno == ENXIO {
+        throw StoreError(
+          .foreignFile, "is not a regular file: move it away", path: path, errno: errno)
+      }
+      throw SystemCall.failure("cannot open it", path)
+    }
+    let file = DiskFile(descriptor: SystemCall.aboveStandard(descriptor), path: path)
+    guard try file.status().kind == .file else {
+      throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
+    }
+    return file
+  }
+
+  package func rename(_ path: String, to newPath: String) throws(StoreError) {
+    guard unsafe Glibc.rename(path, newPath) == 0 else {
+      throw SystemCall.failure("cannot rename it to \(newPath)", path)
+    }
+  }
+
+  package func remove(_ path: String) throws(StoreError) -> Bool {
+    if unsafe unlink(path) == 0 { return true }
+    guard errno == ENOENT else { throw SystemCall.failure("cannot remove it", path) }
+    return false
+  }
+
+  package func syncDirectory(_ path: String) throws(StoreError) {
+    let descriptor = unsafe sync_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+    guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", path) }
+    defer { close(descriptor) }
+    guard fsync(descriptor) == 0 else { throw SystemCall.failure("cannot make the directory durable", path) }
+  }
+
+  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 {
+    var free: UInt64 = 0
+    var type: UInt64 = 0
+    guard unsafe sync_free_bytes(path, &free, &type) == 0 else {
+      throw SystemCall.failure("cannot ask for free space", path)
+    }
+    return free
+  }
+}
+
+/// A file of `DiskStorage`.
+final class DiskFile: StorageFile {
+  let path: String
+  private let descriptor: Int32
+
+  init(descriptor: Int32, path: String) {
+    self.descriptor = descriptor
+    self.path = path
+  }
+
+  deinit { close(descriptor) }
+
+  func status() throws(StoreError) -> FileStatus {
+    var answer = stat()
+    var birth: UInt64 = 0
+    var fileSystem: UInt64 = 0
+    // The number of the file system is part of its content; that of the device can change at any boot.
+    guard unsafe fstat(descriptor, &answer) == 0,
+      unsafe sync_birth_and_file_system(descriptor, &birth, &fileSystem) == 0
+    else { throw SystemCall.failure("cannot look at it", path) }
+    return FileStatus(answer, birth: birth, fileSystem: fileSystem)
+  }
+
+  func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
+    let size = try status().size
+    let wanted = min(count, max(0, size - offset))
+    var failed = false
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: wanted) { buffer, filled in
+      while filled < wanted {
+        let done = SystemCall.retrying {
+          unsafe pread(descriptor, buffer.baseAddress! + filled, wanted - filled, off_t(offset + filled))
+        }
+        guard done > 0 else {
+          failed = done < 0
+          return
+        }
+        filled += done
+      }
+    }
+    if failed { throw SystemCall.failure("cannot read it", path) }
+    return bytes
+  }
+
+  func write(_ bytes: [UInt8], at offset: Int) throws(StoreError) {
+    let count = bytes.count
+    let written = unsafe bytes.withUnsafeBytes { source -> Int in
+      var written = 0
+      while written < count {
+        let done = SystemCall.retrying {
+          unsafe pwrite(descriptor, source.baseAddress! + written, count - written, off_t(offset + written))
+        }
+        guard done > 0 else { break }
+        written += done
+      }
+      return written
+    }
+    guard written == count else { throw SystemCall.failure("cannot write to it", path) }
+  }
+
+  func resize(to size: Int) throws(StoreError) {
+    guard SystemCall.retrying({ ftruncate(descriptor, off_t(size)) }) == 0 else {
+      throw SystemCall.failure("cannot change its size", path)
+    }
+  }
+
+  func allocate(to size: Int) throws(StoreError) {
+    let before = try status().size
+    guard size > before else { return }
+    let code = SystemCall.retrying { posix_fallocate(descriptor, off_t(before), off_t(size - before)) }
+    guard code == 0 else {
+      try resize(to: before)
+      throw SystemCall.failure("cannot find space for \(size - before) bytes", path, errno: code)
+    }
+  }
+
+  func sync() throws(StoreError) {
+    guard SystemCall.retrying({ fdatasync(descriptor) }) == 0 else {
+      throw SystemCall.failure("cannot make it durable", path)
+    }
+  }
+
+  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+    let protection = writable ? PROT_READ | PROT_WRITE : PROT_READ
+    guard let base = unsafe mmap(nil, count, protection, MAP_SHARED, descriptor, 0), unsafe base != MAP_FAILED
+    else { throw SystemCall.failure("cannot map it", path) }
+    return unsafe Mapping(unsafeBase: base, count: count) { unsafe munmap($0, $1) }
+  }
+
+  func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {
+    let type =
+      switch kind {
+      case .shared: F_RDLCK
+      case .exclusive: F_WRLCK
+      case .none: F_UNLCK
+      }
+    let code = SystemCall.retrying { sync_lock_byte(descriptor, type, Int64(byte), wait ? 1 : 0) }
+    if code == 0 { return true }
+    guard errno == EAGAIN || errno == EACCES else { throw SystemCall.failure("cannot lock it", path) }
+    return false
+  }
+}
+
+extension FileStatus {
+  fileprivate init(_ answer: stat, birth: UInt64, fileSystem: UInt64) {
+    let kind: Kind =
+      switch answer.st_mode & S_IFMT {
+      case S_IFREG: .file
+      case S_IFDIR: .directory
+      case S_IFLNK: .link
+      default: .other
+      }
+    self.init(
+      kind: kind, size: Int(answer.st_size), links: Int(answer.st_nlink), inode: UInt64(answer.st_ino),
+      fileSystem: fileSystem, birth: birth, owner: answer.st_uid, permissions: answer.st_mode & 0o7777)
+  }
+}

@@ -1,0 +1,100 @@
+private import CLinux
+private import Glibc
+package import Synchronization
+
+/// Memory shared with a file (or standing in for one in tests). Bounds are checked on every access; the memory goes
+/// when the last reference does.
+///
+/// This is one of the few files that use `unsafe`: the pointer never leaves it but inside a closure.
+@safe package final class Mapping: Sendable {
+  /// How many bytes are mapped.
+  package let count: Int
+  private nonisolated(unsafe) let base: UnsafeMutableRawPointer
+  private let release: @Sendable (UnsafeMutableRawPointer, Int) -> Void
+
+  /// Takes over `count` bytes at `base`; `release` gives them back.
+  package init(
+    unsafeBase base: UnsafeMutableRawPointer, count: Int,
+    release: @escaping @Sendable (UnsafeMutableRawPointer, Int) -> Void
+  ) {
+    unsafe self.base = base
+    self.count = count
+    unsafe self.release = release
+  }
+
+  deinit { unsafe release(base, count) }
+
+  /// The bytes in `range`, in place, for the time of `body`.
+  package func withBytes<Result, Failure: Error>(
+    _ range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    check(range)
+    let buffer = unsafe UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count)
+    return try body(unsafe buffer.bytes)
+  }
+
+  /// A copy of the bytes in `range`.
+  package func bytes(_ range: Range<Int>) -> [UInt8] {
+    check(range)
+    return unsafe Array(UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
+  }
+
+  /// Stores `bytes` from `offset` on.
+  package func store(_ bytes: [UInt8], at offset: Int) {
+    check(offset..<(offset + bytes.count))
+    unsafe bytes.withUnsafeBytes { source in
+      guard let start = source.baseAddress else { return }
+      unsafe memcpy(base + offset, start, source.count)
+    }
+  }
+
+  /// Zeros the bytes in `range`.
+  package func clear(_ range: Range<Int>) {
+    check(range)
+    _ = unsafe memset(base + range.lowerBound, 0, range.count)
+  }
+
+  /// The offset of the last byte in `range` that is not zero; nil if all are.
+  package func lastNonZero(_ range: Range<Int>) -> Int? {
+    check(range)
+    return range.last { unsafe base.load(fromByteOffset: $0, as: UInt8.self) != 0 }
+  }
+
+  /// The little-endian integer at `offset`.
+  @inline(__always)
+  package func load<Integer: FixedWidthInteger & BitwiseCopyable>(
+    _ offset: Int, as _: Integer.Type = Integer.self
+  ) -> Integer {
+    check(offset..<(offset + MemoryLayout<Integer>.size))
+    return unsafe Integer(littleEndian: base.loadUnaligned(fromByteOffset: offset, as: Integer.self))
+  }
+
+  /// The 64-bit word at `offset`, a multiple of 8, as other processes see it.
+  package func withAtomic<Result>(_ offset: Int, _ body: (borrowing Atomic<UInt64>) -> Result) -> Result {
+    check(offset..<(offset + 8))
+    precondition(offset.isMultiple(of: 8), "atomics are aligned")
+    return unsafe body((base + offset).assumingMemoryBound(to: Atomic<UInt64>.self).pointee)
+  }
+
+  /// The memory at `offset` as a value that the operating system works on in place (a mutex).
+  package func withPointer<Value, Result, Failure: Error>(
+    _ offset: Int, to _: Value.Type, _ body: (UnsafeMutablePointer<Value>) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    check(offset..<(offset + MemoryLayout<Value>.size))
+    return try unsafe body((base + offset).assumingMemoryBound(to: Value.self))
+  }
+
+  /// Finds memory for `range` now, rather than at the first store to each page.
+  package func populate(_ range: Range<Int>) {
+    check(range)
+    let page = 4096
+    let start = range.lowerBound & ~(page - 1)
+    // A kernel that cannot do it leaves the pages to be found later: slower, not wrong.
+    _ = unsafe sync_populate(base + start, UInt64(range.upperBound - start))
+  }
+
+  @inline(__always)
+  private func check(_ range: Range<Int>) {
+    precondition(range.lowerBound >= 0 && range.upperBound <= count, "access outside of a mapping")
+  }
+}

@@ -1,0 +1,130 @@
+/// The seam through which every file operation of the journal, the blobs and the identity goes.
+///
+/// `DiskStorage` is the real one. The test support has one that keeps a live and a durable image of each file, so that
+/// a loss of power is a line of a test, and one that fails the N-th call.
+package protocol Storage: AnyObject, Sendable {
+  /// Makes one directory, for its owner alone. False if it was there already.
+  func createDirectory(_ path: String) throws(StoreError) -> Bool
+  /// The names in a directory, sorted, without "." and "..".
+  func list(_ directory: String) throws(StoreError) -> [String]
+  /// What lies at `path`; nil if nothing does. A symbolic link is not followed.
+  func status(_ path: String) throws(StoreError) -> FileStatus?
+  /// Opens a regular file; whatever else lies there is `.foreignFile` (F45). A symbolic link is not followed.
+  func open(_ path: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile
+  /// Gives a file a new name in place of whatever had it.
+  func rename(_ path: String, to newPath: String) throws(StoreError)
+  /// Removes a file. False if there was none.
+  func remove(_ path: String) throws(StoreError) -> Bool
+  /// Makes the entries of a directory durable: what was created, renamed or removed in it.
+  func syncDirectory(_ path: String) throws(StoreError)
+  /// The file system's free space for its user, in bytes.
+  func freeBytes(_ path: String) throws(StoreError) -> UInt64
+}
+
+/// How `Storage.open` opens.
+package enum OpenMode: Sendable {
+  /// The file must exist.
+  case readOnly
+  /// The file must exist.
+  case readWrite
+  /// The file must not exist; it is made for its owner alone.
+  case create
+  /// The file is made if it is missing.
+  case openOrCreate
+}
+
+/// One open file. Closed when the last reference goes.
+package protocol StorageFile: AnyObject, Sendable {
+  /// Where it was opened.
+  var path: String { get }
+  /// What it is now.
+  func status() throws(StoreError) -> FileStatus
+  /// Up to `count` bytes from `offset`; fewer only at the end of the file.
+  func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8]
+  /// Writes all of `bytes`, or fails.
+  func write(_ bytes: [UInt8], at offset: Int) throws(StoreError)
+  /// Cuts the file, or lengthens it with a hole.
+  func resize(to size: Int) throws(StoreError)
+  /// Lengthens the file to `size` with blocks that are really there; if they are not to be had, it stays as it was.
+  func allocate(to size: Int) throws(StoreError)
+  /// Makes content and size durable (`fdatasync`). After a failure the file must not be synced again (rule R4).
+  func sync() throws(StoreError)
+  /// Maps the first `count` bytes, shared.
+  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping
+  /// Takes a lock of this open file on one byte; released when the file is closed, also by the death of the process.
+  /// False if another holds it and `wait` is false.
+  func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool
+}
+
+/// The kinds of lock on a byte of a file.
+package enum LockKind: Sendable {
+  /// Held by any number at once.
+  case shared
+  /// Held by one alone.
+  case exclusive
+  /// None: given back.
+  case none
+}
+
+/// What a directory entry is.
+package struct FileStatus: Sendable, Equatable {
+  /// The kinds of directory entry that matter here.
+  package enum Kind: Sendable { case file, directory, link, other }
+  /// What it is.
+  package var kind: Kind
+  /// Bytes.
+  package var size: Int
+  /// Names that it has; 0 once it was removed while open (F39).
+  package var links: Int
+  /// Its number in the file system.
+  package var inode: UInt64
+  /// The file system it lies in.
+  package var fileSystem: UInt64
+  /// When it came into being, in nanoseconds since 1970; 0 where the file system does not tell.
+  package var birth: UInt64
+  /// Its owner.
+  package var owner: UInt32
+  /// Its permission bits.
+  package var permissions: UInt32
+
+  /// All fields.
+  package init(
+    kind: Kind, size: Int, links: Int, inode: UInt64, fileSystem: UInt64, birth: UInt64, owner: UInt32,
+    permissions: UInt32
+  ) {
+    (self.kind, self.size, self.links, self.inode) = (kind, size, links, inode)
+    (self.fileSystem, self.birth, self.owner) = (fileSystem, birth, owner)
+    self.permissions = permissions
+  }
+}
+
+extension Storage {
+  /// The whole of a small file; nil if there is none. One larger than `limit` is `.foreignFile`.
+  package func contents(of path: String, limit: Int) throws(StoreError) -> [UInt8]? {
+    guard let status = try status(path) else { return nil }
+    let file = try open(path, .readOnly)
+    guard status.size <= limit else {
+      throw StoreError(
+        .foreignFile, "holds \(status.size) bytes, \(limit) is the most it can: restore it from a backup",
+        path: path)
+    }
+    return try file.read(limit, at: 0)
+  }
+
+  /// Puts a small file in place of whatever is there, durably and at once: either the old or the new is found (F5).
+  package func replace(_ path: String, with bytes: [UInt8]) throws(StoreError) {
+    let temporary = path + ".new"
+    _ = try remove(temporary)
+    let file = try open(temporary, .create)
+    try file.write(bytes, at: 0)
+    try file.sync()
+    try rename(temporary, to: path)
+    try syncDirectory(Self.directory(of: path))
+  }
+
+  /// What comes before the last slash.
+  package static func directory(of path: String) -> String {
+    guard let slash = path.lastIndex(of: "/") else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
+  }
+}

@@ -1,0 +1,56 @@
+private import CLinux
+private import Glibc
+
+/// What all calls of the operating system need: going on after a signal, and errors that people can read.
+package enum SystemCall {
+  /// Repeats a call that a signal interrupted (F32).
+  package static func retrying<Result: SignedInteger>(_ call: () -> Result) -> Result {
+    while true {
+      let result = call()
+      if result != -1 || errno != EINTR { return result }
+    }
+  }
+
+  /// The typed error for the call that just failed.
+  package static func failure(_ what: String, _ path: String?, errno code: Int32 = Glibc.errno) -> StoreError
+  {
+    let (kind, advice): (StoreError.Code, String) =
+      switch code {
+      case ENOSPC, EDQUOT: (.diskFull, "make room")
+      case EFBIG: (.diskFull, "raise the limit on file sizes (ulimit -f)")
+      case EROFS: (.readOnly, "mount the file system for writing")
+      case EACCES, EPERM: (.readOnly, "check owner and permissions")
+      case EMFILE, ENFILE: (.inputOutput, "raise the limit on open files (ulimit -n)")
+      case EIO: (.inputOutput, "check the disk, then restore from a backup or a peer")
+      default: (.inputOutput, "see the operating system's error")
+      }
+    return StoreError(kind, "\(what): \(text(of: code)): \(advice)", path: path, errno: code)
+  }
+
+  /// What the operating system calls the error.
+  package static func text(of code: Int32) -> String {
+    unsafe String(cString: strerror(code))
+  }
+
+  /// A descriptor above the standard three, so that a program started without them never writes text into data (F36).
+  package static func aboveStandard(_ descriptor: Int32) -> Int32 {
+    guard descriptor <= 2 else { return descriptor }
+    let moved = sync_duplicate_above_standard(descriptor)
+    guard moved >= 0 else { return descriptor }
+    close(descriptor)
+    return moved
+  }
+
+  /// Milliseconds since 1970 by the wall clock.
+  package static func wallMilliseconds() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_REALTIME, &time)
+    return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+  }
+
+  /// The process's number.
+  package static var processID: Int32 { getpid() }
+
+  /// The user this process acts for.
+  package static var userID: UInt32 { geteuid() }
+}

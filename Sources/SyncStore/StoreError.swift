@@ -1,0 +1,68 @@
+/// What went wrong with a store, in a form that programs can act on and people can read.
+public struct StoreError: Error, Sendable {
+  /// The kind of failure. More may be added: a switch over it needs a default.
+  public struct Code: Hashable, Sendable, CustomStringConvertible {
+    /// A stable name, fit for logs and for `--json`.
+    public let description: String
+    private init(_ description: String) { self.description = description }
+
+    /// The directory holds no store.
+    public static let notAStore = Code("not-a-store")
+    /// There is a store already.
+    public static let alreadyExists = Code("already-exists")
+    /// Another process holds the store, or this one does in another mode (F95).
+    public static let busy = Code("busy")
+    /// A sync failed: nothing more is written until the store is opened again (rule R4).
+    public static let poisoned = Code("poisoned")
+    /// The store, or the file system under it, takes no writes.
+    public static let readOnly = Code("read-only")
+    /// No space is left (F25).
+    public static let diskFull = Code("disk-full")
+    /// The operating system refused an operation.
+    public static let inputOutput = Code("io")
+    /// Bytes are not what was written (F17, F37).
+    public static let damaged = Code("damaged")
+    /// A file is not what the store would have made: foreign, of the wrong kind, or out of bounds (F40, F45).
+    public static let foreignFile = Code("foreign-file")
+    /// Others could write the directory, or it belongs to somebody else (F99).
+    public static let unsafeDirectory = Code("unsafe-directory")
+    /// The store was written by a newer program (F100).
+    public static let newerFormat = Code("newer-format")
+    /// A key is empty, too long or reserved.
+    public static let invalidKey = Code("invalid-key")
+    /// A value, a transaction or an argument is out of bounds.
+    public static let outOfBounds = Code("out-of-bounds")
+    /// The value has another type.
+    public static let wrongType = Code("wrong-type")
+    /// The value is in the blob tier and its bytes have not arrived here yet.
+    public static let blobUnavailable = Code("blob-unavailable")
+    /// The clock stands where no stamp can follow.
+    public static let clock = Code("clock")
+    /// The store was closed.
+    public static let closed = Code("closed")
+    /// The store was opened before this process was forked (F97).
+    public static let forked = Code("forked")
+  }
+
+  /// The kind of failure.
+  public let code: Code
+  /// What failed, why, and what to do about it.
+  public let message: String
+  /// The file or directory it happened at, if any.
+  public let path: String?
+  /// The operating system's error number; 0 if it had no part in it.
+  public let errno: Int32
+
+  /// An error of kind `code`.
+  public init(_ code: Code, _ message: String, path: String? = nil, errno: Int32 = 0) {
+    self.code = code
+    self.message = message
+    self.path = path
+    self.errno = errno
+  }
+}
+
+extension StoreError: CustomStringConvertible {
+  /// `path: message`.
+  public var description: String { path.map { "\($0): \(message)" } ?? message }
+}

@@ -1,0 +1,40 @@
+/// The name of one write: its actor and the actor's dense, never reused sequence number (from 1).
+public struct Dot: Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// Who wrote.
+  public let actor: ActorID
+  /// The how-manieth write of that actor, from 1.
+  public let sequence: UInt64
+
+  /// The write `sequence` of `actor`.
+  public init(actor: ActorID, sequence: UInt64) {
+    self.actor = actor
+    self.sequence = sequence
+  }
+
+  /// `actor:sequence`, the actor in hex.
+  public var description: String { "\(actor):\(sequence)" }
+
+  /// By actor, then by sequence.
+  public static func < (left: Dot, right: Dot) -> Bool {
+    (left.actor, left.sequence) < (right.actor, right.sequence)
+  }
+}
+
+/// What decides between two records of one key: the greater of (stamp, actor, sequence) wins, on every copy.
+public struct Version: Hashable, Comparable, Sendable {
+  /// When the write was made, as its author's hybrid clock had it.
+  public let stamp: Stamp
+  /// Which write it is.
+  public let dot: Dot
+
+  /// The version of the write `dot`, stamped `stamp`.
+  public init(stamp: Stamp, dot: Dot) {
+    self.stamp = stamp
+    self.dot = dot
+  }
+
+  /// The order of resolution: total, and the same everywhere.
+  public static func < (left: Version, right: Version) -> Bool {
+    (left.stamp, left.dot) < (right.stamp, right.dot)
+  }
+}

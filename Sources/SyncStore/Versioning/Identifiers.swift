@@ -1,0 +1,109 @@
+/// A 128-bit name. Compared as its 16 bytes in order, so that every implementation agrees on "greater".
+protocol Identifier128: Hashable, Comparable, Sendable, CustomStringConvertible {
+  var high: UInt64 { get }
+  var low: UInt64 { get }
+  init(high: UInt64, low: UInt64)
+}
+
+extension Identifier128 {
+  /// The 32 lower-case hex digits.
+  public var description: String { Hex.string(of: bytes) }
+
+  /// The 16 bytes, first byte first.
+  package var bytes: [UInt8] {
+    (0..<16).map { UInt8(truncatingIfNeeded: ($0 < 8 ? high : low) >> UInt64(56 - 8 * ($0 & 7))) }
+  }
+
+  /// Nil unless there are exactly 16 bytes.
+  package init?(bytes: some Collection<UInt8>) {
+    guard bytes.count == 16 else { return nil }
+    self.init(
+      high: bytes.prefix(8).reduce(0) { $0 << 8 | UInt64($1) },
+      low: bytes.dropFirst(8).reduce(0) { $0 << 8 | UInt64($1) })
+  }
+
+  /// Nil unless the text is exactly 32 hex digits.
+  public init?(_ text: some StringProtocol) {
+    guard let bytes = Hex.bytes(of: text) else { return nil }
+    self.init(bytes: bytes)
+  }
+
+  /// The order of the 16 bytes.
+  public static func < (left: Self, right: Self) -> Bool {
+    (left.high, left.low) < (right.high, right.low)
+  }
+}
+
+/// One incarnation of a device's copy of a store (rule R9). Random; never used again once it is replaced.
+public struct ActorID: Identifier128 {
+  let high: UInt64
+  let low: UInt64
+  init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+}
+
+/// The data set that all copies of a store share. Random, made once by `init`.
+public struct StoreID: Identifier128 {
+  let high: UInt64
+  let low: UInt64
+  init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+}
+
+/// The random name of a round (rule R9): durable at the sender before any record of the round leaves it.
+public struct RoundMark: Identifier128 {
+  let high: UInt64
+  let low: UInt64
+  init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+}
+
+/// One installation: the SHA-256 of its TLS public key (DER, SubjectPublicKeyInfo).
+public struct DeviceID: Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// The 32 bytes of the hash.
+  package let bytes: [UInt8]
+
+  /// Nil unless there are exactly 32 bytes.
+  package init?(bytes: some Collection<UInt8>) {
+    guard bytes.count == 32 else { return nil }
+    self.bytes = Array(bytes)
+  }
+
+  /// Nil unless the text is exactly 64 hex digits.
+  public init?(_ text: some StringProtocol) {
+    guard let bytes = Hex.bytes(of: text) else { return nil }
+    self.init(bytes: bytes)
+  }
+
+  /// The 64 lower-case hex digits.
+  public var description: String { Hex.string(of: bytes) }
+
+  /// The order of the bytes.
+  public static func < (left: DeviceID, right: DeviceID) -> Bool {
+    left.bytes.lexicographicallyPrecedes(right.bytes)
+  }
+}
+
+/// Lower-case hexadecimal text.
+package enum Hex {
+  /// Two lower-case digits for each byte.
+  package static func string(of bytes: some Sequence<UInt8>) -> String {
+    var text: [UInt8] = []
+    for byte in bytes {
+      text.append(digits[Int(byte >> 4)])
+      text.append(digits[Int(byte & 15)])
+    }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// Nil if the text holds anything but pairs of hex digits. Upper case is read, never written.
+  package static func bytes(of text: some StringProtocol) -> [UInt8]? {
+    let nibbles = text.utf8.map { Character(UnicodeScalar($0)).hexDigitValue }
+    guard nibbles.count.isMultiple(of: 2) else { return nil }
+    var bytes: [UInt8] = []
+    for index in stride(from: 0, to: nibbles.count, by: 2) {
+      guard let high = nibbles[index], let low = nibbles[index + 1] else { return nil }
+      bytes.append(UInt8(high << 4 | low))
+    }
+    return bytes
+  }
+
+  private static let digits = Array("0123456789abcdef".utf8)
+}
