@@ -1,0 +1,49 @@
+/// An order-independent digest of the live records of a store: the sum, modulo 2^128, of one hash for each key.
+///
+/// Equal on two copies in step. It finds faults, not forgers: members of a store trust each other.
+public struct StateDigest: Hashable, Sendable, CustomStringConvertible {
+  private var sum: UInt128
+
+  /// The digest of nothing.
+  public init() { sum = 0 }
+
+  /// Nil unless there are exactly 16 bytes, highest first.
+  package init?(bytes: some Collection<UInt8>) {
+    guard bytes.count == 16 else { return nil }
+    sum = bytes.reduce(0) { $0 << 8 | UInt128($1) }
+  }
+
+  /// The 16 bytes, highest first.
+  package var bytes: [UInt8] { (0..<16).map { UInt8(truncatingIfNeeded: sum >> UInt128(120 - 8 * $0)) } }
+
+  /// The 32 lower-case hex digits.
+  public var description: String { Hex.string(of: bytes) }
+
+  /// Takes a record in.
+  package mutating func add(_ record: Record) { sum &+= Self.hash(record) }
+  /// Takes a record out that was taken in before.
+  package mutating func remove(_ record: Record) { sum &-= Self.hash(record) }
+
+  /// XXH3-128 of the record's canonical bytes; `schemas/wire.md` has their layout.
+  private static func hash(_ record: Record) -> UInt128 {
+    var writer = ByteWriter(capacity: 64 + record.key.count)
+    writer.write(counted: record.key)
+    writer.write(record.dot)
+    writer.write(record.stamp.rawValue)
+    writer.write(record.type.rawValue)
+    writer.write(record.deadline ?? 0)
+    switch record.content {
+    case .tombstone: writer.write(UInt8(0))
+    case .inline(let value):
+      writer.write(UInt8(1))
+      writer.write(counted: value)
+    case .blob(let blob):
+      writer.write(UInt8(2))
+      writer.write(raw: blob.hash.bytes)
+      writer.writeVariable(blob.size)
+      writer.write(counted: blob.metadata)
+    }
+    let hash = XXH3.hash128(writer.bytes)
+    return UInt128(hash.high) << 64 | UInt128(hash.low)
+  }
+}
