@@ -57,3 +57,5 @@ int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type) {
 #endif
 
 int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }
+
+int sync_file_system(int fd) { return syncfs(fd); }

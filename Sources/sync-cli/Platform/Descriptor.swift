@@ -1,3 +1,4 @@
+private import CLinux
 private import Glibc
 private import SyncStore
 
@@ -47,7 +48,7 @@ final class Descriptor: Sendable {
   private static func opened(
     _ path: [UInt8], in directory: Descriptor?, flags: Int32, mode: UInt32 = 0, doing: String
   ) throws(Failure) -> Descriptor {
-    let number = withName(path) { name in
+    let number = unsafe withName(path) { name in
       SystemCall.retrying { unsafe openat(directory?.number ?? AT_FDCWD, name, flags | O_CLOEXEC, mode) }
     }
     let full = directory.map { joined($0.path, path) } ?? path
@@ -106,7 +107,7 @@ final class Descriptor: Sendable {
 
   /// Makes all that was written to this file system durable.
   func syncFileSystem() throws(Failure) {
-    guard syncfs(number) == 0 else { throw Self.failure("sync the file system of", path) }
+    guard sync_file_system(number) == 0 else { throw Self.failure("sync the file system of", path) }
   }
 
   // MARK: - Directory
@@ -131,7 +132,7 @@ final class Descriptor: Sendable {
   /// What `name` is; nil if there is none. A link is not followed.
   func kind(of name: [UInt8]) throws(Failure) -> (kind: Kind, size: UInt64)? {
     var answer = stat()
-    let result = Self.withName(name) { unsafe fstatat(number, $0, &answer, AT_SYMLINK_NOFOLLOW) }
+    let result = unsafe Self.withName(name) { unsafe fstatat(number, $0, &answer, AT_SYMLINK_NOFOLLOW) }
     guard result == 0 else {
       if errno == ENOENT { return nil }
       throw Self.failure("look at", Self.joined(path, name))
@@ -141,24 +142,24 @@ final class Descriptor: Sendable {
 
   /// Makes the directory `name` unless it is there.
   func makeDirectory(_ name: [UInt8], mode: UInt32 = 0o777) throws(Failure) {
-    let result = Self.withName(name) { unsafe mkdirat(number, $0, mode) }
+    let result = unsafe Self.withName(name) { unsafe mkdirat(number, $0, mode) }
     guard result == 0 || errno == EEXIST else { throw Self.failure("make", Self.joined(path, name)) }
   }
 
   /// Makes the directory `path` and those above it, as far as they are missing.
   static func makeDirectories(_ path: [UInt8], mode: UInt32 = 0o777) throws(Failure) {
-    let made = withName(path) { unsafe mkdir($0, mode) }
+    let made = unsafe withName(path) { unsafe mkdir($0, mode) }
     if made == 0 || errno == EEXIST { return }
     guard errno == ENOENT, let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > 0 else {
       throw failure("make", path)
     }
     try makeDirectories(Array(path[..<slash]), mode: mode)
-    guard withName(path, { unsafe mkdir($0, mode) }) == 0 || errno == EEXIST else { throw failure("make", path) }
+    guard unsafe withName(path, { unsafe mkdir($0, mode) }) == 0 || errno == EEXIST else { throw failure("make", path) }
   }
 
   /// Gives `name` the name `newName` in another directory, in place of whatever file had it.
   func rename(_ name: [UInt8], to newName: [UInt8], in directory: Descriptor) throws(Failure) {
-    let result = Self.withName(name) { old in
+    let result = unsafe Self.withName(name) { old in
       unsafe Self.withName(newName) { unsafe renameat(number, old, directory.number, $0) }
     }
     guard result == 0 else { throw Self.failure("replace", Self.joined(directory.path, newName)) }
@@ -166,7 +167,7 @@ final class Descriptor: Sendable {
 
   /// Removes the file `name`, if it is there.
   func remove(_ name: [UInt8]) {
-    _ = Self.withName(name) { unsafe unlinkat(number, $0, 0) }
+    _ = unsafe Self.withName(name) { unsafe unlinkat(number, $0, 0) }
   }
 
   // MARK: - Helpers

@@ -5,7 +5,7 @@ private import SyncStore
 enum System {
   /// The words of the command line after the program's name, as bytes: a key need not be UTF-8.
   static var arguments: [Argument] {
-    unsafe (1..<max(1, Int(CommandLine.argc))).compactMap { index in
+    (1..<max(1, Int(CommandLine.argc))).compactMap { index in
       guard let word = unsafe CommandLine.unsafeArgv[index] else { return nil }
       return unsafe Argument(Array(UnsafeRawBufferPointer(start: word, count: strlen(word))))
     }
@@ -21,7 +21,7 @@ enum System {
   /// Makes sure that no file of the store gets one of the numbers 0 to 2 (F36), where text would be written into it.
   /// What was closed stays useless: reading or writing it is an error.
   static func reserveStandardDescriptors() {
-    for number in Int32(0)...2 where unsafe fcntl(number, F_GETFD) == -1 {
+    for number in Int32(0)...2 where fcntl(number, F_GETFD) == -1 {
       _ = unsafe open("/dev/null", number == 0 ? O_WRONLY : O_RDONLY)
     }
   }
@@ -54,13 +54,13 @@ enum System {
   // MARK: - Signals
 
   /// Writing to what nobody reads is an error of that call, not the death of the process.
-  static func ignoreBrokenPipes() { unsafe signal(SIGPIPE, SIG_IGN) }
+  static func ignoreBrokenPipes() { signal(SIGPIPE, SIG_IGN) }
 
   /// Ends the process as a broken pipe ends others.
   static func dieOfBrokenPipe() -> Never {
-    unsafe signal(SIGPIPE, SIG_DFL)
+    signal(SIGPIPE, SIG_DFL)
     raise(SIGPIPE)
-    exit(ExitCode.inputOutput.rawValue)
+    exit(.inputOutput)
   }
 
   /// Ends the process.
@@ -98,13 +98,16 @@ enum System {
 
   // MARK: - The service manager
 
+  /// Bytes of a Unix socket's name, its end included (unix(7)).
+  private static let socketNameBytes = 108
+
   /// Sends one datagram to the Unix socket at `path`; one that begins with "@" is in the abstract name space.
   /// False if it could not be sent.
   static func send(_ message: String, toSocketAt path: String) -> Bool {
     var address = sockaddr_un()
     address.sun_family = sa_family_t(AF_UNIX)
     var name = Array(path.utf8)
-    guard !name.isEmpty, name.count < unsafe MemoryLayout.size(ofValue: address.sun_path) else { return false }
+    guard !name.isEmpty, name.count < socketNameBytes else { return false }
     if name[0] == UInt8(ascii: "@") { name[0] = 0 }
     unsafe withUnsafeMutableBytes(of: &address.sun_path) { unsafe $0.copyBytes(from: name) }
     let socket = Glibc.socket(AF_UNIX, Int32(SOCK_DGRAM.rawValue) | Int32(SOCK_CLOEXEC.rawValue), 0)
@@ -114,7 +117,7 @@ enum System {
     let bytes = Array(message.utf8)
     let sent = unsafe withUnsafePointer(to: address) { pointer in
       unsafe pointer.withMemoryRebound(to: sockaddr.self, capacity: 1) {
-        unsafe sendto(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL.rawValue), $0, length)
+        unsafe sendto(socket, bytes, bytes.count, Int32(MSG_NOSIGNAL), $0, length)
       }
     }
     return sent == bytes.count

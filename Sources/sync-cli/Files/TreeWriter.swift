@@ -1,0 +1,77 @@
+/// Makes files below a directory, each at once or not at all, and never outside of it.
+final class TreeWriter {
+  private let root: Descriptor
+  /// The directory that the last file went to: files come in the order of their paths.
+  private var last: (path: [UInt8], directory: Descriptor)?
+  private static let slash = UInt8(ascii: "/")
+  private static let nameBytes = 255
+
+  /// Writes below `path`, which is made if it is missing.
+  init(_ path: [UInt8]) throws(Failure) {
+    try Descriptor.makeDirectories(path)
+    root = try Descriptor.reading(path)
+    guard try root.status().kind == .directory else {
+      throw Failure(.usage, "\(Text.printable(path)): not a directory: files cannot be put there: give a directory")
+    }
+  }
+
+  /// Why a file of that relative path would not lie below the directory, or could not be made there; nil if it can.
+  static func objection(to path: [UInt8]) -> String? {
+    if path.isEmpty { return "it would have no name" }
+    if path.first == slash { return "it is an absolute path" }
+    if path.contains(0) { return "it holds a NUL" }
+    for part in path.split(separator: slash, omittingEmptySubsequences: false) {
+      if part.isEmpty { return "a part of it is empty" }
+      if part.elementsEqual("..".utf8) || part.elementsEqual(".".utf8) {
+        return "\"\(Text.printable(part))\" is a part of it"
+      }
+      if part.count > nameBytes { return "a part of it is longer than \(nameBytes) bytes" }
+    }
+    return nil
+  }
+
+  /// Makes the file `path`. `fill` is given a file to write, or nil as second argument's place: a path at which it
+  /// makes one; whichever it uses, the file gets its name when `fill` is through.
+  func make(_ path: [UInt8], fill: (Descriptor) throws -> Void) throws {
+    let (directory, name) = try place(path)
+    let temporary = Self.temporaryName()
+    do {
+      try fill(try directory.creating(temporary))
+      try directory.rename(temporary, to: name, in: directory)
+    } catch {
+      directory.remove(temporary)
+      throw error
+    }
+  }
+
+  /// Gives the file `temporary`, made by somebody else in the directory itself, its place.
+  func adopt(_ temporary: [UInt8], as path: [UInt8]) throws(Failure) {
+    let (directory, name) = try place(path)
+    try root.rename(temporary, to: name, in: directory)
+  }
+
+  /// Removes `temporary` again.
+  func discard(_ temporary: [UInt8]) { root.remove(temporary) }
+
+  /// A name that no file of ours has, for one that is not finished.
+  static func temporaryName() -> [UInt8] {
+    Array(".sync-cli-\(System.processID)-\(UInt64.random(in: 0 ... .max)).part".utf8)
+  }
+
+  /// Makes everything durable.
+  func finish() throws(Failure) { try root.syncFileSystem() }
+
+  private func place(_ path: [UInt8]) throws(Failure) -> (Descriptor, name: [UInt8]) {
+    guard let slash = path.lastIndex(of: Self.slash) else { return (root, path) }
+    let parent = Array(path[..<slash])
+    let name = Array(path[(slash + 1)...])
+    if let last, last.path == parent { return (last.directory, name) }
+    var directory = root
+    for part in parent.split(separator: Self.slash) {
+      try directory.makeDirectory(Array(part))
+      directory = try directory.directory(Array(part))
+    }
+    last = (parent, directory)
+    return (directory, name)
+  }
+}
