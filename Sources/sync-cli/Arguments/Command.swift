@@ -42,11 +42,11 @@ struct Command: Sendable {
   let options: [Option]
   /// What the help says besides; may be empty.
   let notes: String
-  let run: @Sendable (Invocation) throws -> ExitCode
+  let run: @Sendable (Invocation, Output) throws -> ExitCode
 
   init(
     _ name: String, _ summary: String, operands: [Operand] = [], options: [Option] = [], notes: String = "",
-    run: @escaping @Sendable (Invocation) throws -> ExitCode
+    run: @escaping @Sendable (Invocation, Output) throws -> ExitCode
   ) {
     (self.name, self.summary, self.operands, self.options) = (name, summary, operands, options)
     (self.notes, self.run) = (notes, run)

@@ -30,13 +30,12 @@ final class TreeWriter {
     return nil
   }
 
-  /// Makes the file `path`. `fill` is given a file to write, or nil as second argument's place: a path at which it
-  /// makes one; whichever it uses, the file gets its name when `fill` is through.
-  func make(_ path: [UInt8], fill: (Descriptor) throws -> Void) throws {
+  /// Makes the file `path` with that content.
+  func make(_ path: [UInt8], holding content: [UInt8]) throws(Failure) {
     let (directory, name) = try place(path)
     let temporary = Self.temporaryName()
     do {
-      try fill(try directory.creating(temporary))
+      try directory.creating(temporary).write(content)
       try directory.rename(temporary, to: name, in: directory)
     } catch {
       directory.remove(temporary)
@@ -44,14 +43,19 @@ final class TreeWriter {
     }
   }
 
-  /// Gives the file `temporary`, made by somebody else in the directory itself, its place.
-  func adopt(_ temporary: [UInt8], as path: [UInt8]) throws(Failure) {
+  /// Makes the file `path` of one that `body` makes at the path it is given; false if it made none.
+  func make(_ path: [UInt8], by body: (String) throws -> Bool) throws -> Bool {
     let (directory, name) = try place(path)
-    try root.rename(temporary, to: name, in: directory)
+    let temporary = Self.temporaryName()
+    do {
+      guard try body(String(decoding: Descriptor.joined(root.path, temporary), as: UTF8.self)) else { return false }
+      try root.rename(temporary, to: name, in: directory)
+      return true
+    } catch {
+      root.remove(temporary)
+      throw error
+    }
   }
-
-  /// Removes `temporary` again.
-  func discard(_ temporary: [UInt8]) { root.remove(temporary) }
 
   /// A name that no file of ours has, for one that is not finished.
   static func temporaryName() -> [UInt8] {

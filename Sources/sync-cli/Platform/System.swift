@@ -36,6 +36,9 @@ enum System {
     return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
   }
 
+  /// Milliseconds since 1970.
+  static var wallMilliseconds: UInt64 { SystemCall.wallMilliseconds() }
+
   /// This process.
   static var processID: Int32 { getpid() }
 
