@@ -8,8 +8,6 @@ struct Journal {
   let store: StoreID
   let writable: Bool
   var segments: [Segment] = []
-  /// What recovery found below a watermark.
-  var damage: [JournalDamage] = []
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 

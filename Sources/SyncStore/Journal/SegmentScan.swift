@@ -87,8 +87,6 @@ public struct JournalDamage: Hashable, Sendable {
   public let segment: UInt32
   /// Bytes of its file that cannot be read as records.
   public let bytes: Range<Int>
-  /// What it means.
-  public let description: String
 }
 
 /// What recovery decides about a journal: a value, made from scans alone.
@@ -121,10 +119,7 @@ struct RecoveryPlan: Equatable {
           cut = gap.transactionStart
           break
         }
-        damage.append(
-          JournalDamage(
-            segment: headers[index].number, bytes: gap.range,
-            description: "below the watermark \(watermark): damaged after it was durable"))
+        damage.append(JournalDamage(segment: headers[index].number, bytes: gap.range))
       }
       if isLast { cut = cut ?? scan.openTransaction ?? (scan.isTorn ? scan.end : nil) }
       if atWatermark, watermark < (isLast ? scan.end : Int(headers[index + 1].previousLength)) {

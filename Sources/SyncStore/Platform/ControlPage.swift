@@ -101,6 +101,9 @@ package final class ControlPage: Sendable {
   /// Sets where the durable part ends, whatever was known before. Only for one who is alone.
   package func resetDurable(to location: UInt64) { self[Field.durable] = location }
 
+  /// What could be saved was saved. Only for the one who recovers.
+  package func clearPoison() { self[Field.poison] = 0 }
+
   /// How the writers' mutex was got.
   package enum Acquisition: Sendable {
     /// From one who gave it back.

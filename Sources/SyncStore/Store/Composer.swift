@@ -11,7 +11,10 @@ struct Composer {
   let wall: UInt64
   private var bytes = 0
 
-  init(state: ReplicaState, wall: UInt64) { (self.state, self.wall) = (state, wall) }
+  /// Bytes that the append may take up.
+  private let largest: Int
+
+  init(state: ReplicaState, wall: UInt64, limit: Int) { (self.state, self.wall, largest) = (state, wall, limit) }
 
   /// Stamps above this are parked.
   var limit: Stamp { Stamp(milliseconds: wall + Limits.clockDriftMilliseconds) }
@@ -95,15 +98,11 @@ struct Composer {
 
   // MARK: The append
 
-  private mutating func append(_ entry: JournalEntry) throws(StoreError) {
+  mutating func append(_ entry: JournalEntry) throws(StoreError) {
     bytes += RecordEncoder.bound([entry])
-    guard bytes <= 2 * Limits.batchBytes else {
-      throw StoreError(
-        .outOfBounds, "the transaction is larger than \(Limits.transactionBytes) bytes: split it")
+    guard bytes <= largest else {
+      throw StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
     }
     entries.append(entry)
   }
-
-  /// Bytes that the append may take up.
-  var size: Int { bytes }
 }

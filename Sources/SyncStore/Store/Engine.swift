@@ -17,6 +17,11 @@ struct Engine {
   private(set) var losers: [Location] = []
   /// Keys whose greatest record has a deadline: their part of the digest depends on the time.
   private(set) var expiring: Set<[UInt8]> = []
+  /// Committed bytes that are no records, as far as the journal was read.
+  private(set) var gaps: [JournalDamage] = []
+  /// Keys whose record stood in such a place, as far as that can be told.
+  private(set) var damagedKeys: [[UInt8]: Location] = [:]
+  private var unattributed: [Location] = []
   /// The last position in the journal.
   private(set) var position: UInt64 = 0
   /// User keys that are held, the dead among them.
@@ -42,7 +47,9 @@ struct Engine {
 
   /// The greatest applied record of a key, verified; nil if nothing is held.
   func held(_ key: [UInt8]) throws(StoreError) -> Record? {
-    guard let location = find(key) else { return nil }
+    let location = find(key)
+    try checkCertain(key, location)
+    guard let location else { return nil }
     return try record(at: location)
   }
 
@@ -73,11 +80,20 @@ struct Engine {
   }
 
   /// The key of the record at a place that was absorbed.
-  func key(at location: Location) -> [UInt8] {
+  func key(at location: Location) -> [UInt8] { Self.key(at: location, in: journal) }
+
+  private static func key(at location: Location, in journal: Journal) -> [UInt8] {
     guard let segment = journal.segment(location.segment),
       let shape = RecordView(segment: segment, offset: location.offset).shape
     else { return [] }
     return segment.mapping.bytes(shape.key)
+  }
+
+  /// Is the record the one that counts for its key, or parked?
+  func isCurrent(_ view: RecordView) -> Bool {
+    guard let shape = view.shape else { return false }
+    let key = view.key(shape)
+    return find(key) == view.location || parked[key]?.contains(view.location) == true
   }
 
   /// A place at or before which the record of `position` lies.
@@ -96,7 +112,8 @@ struct Engine {
 
   /// Visits whole records from `location` on, up to what was absorbed. Damaged bytes are passed over.
   func visit(from location: Location, _ body: (RecordView) throws(StoreError) -> Bool) throws(StoreError) {
-    for (place, segment) in journal.segments.enumerated() where segment.number >= location.segment {
+    for (place, segment) in journal.segments.enumerated()
+    where segment.number >= location.segment && segment.number <= applied.segment {
       let limit = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
       let start = segment.number == location.segment ? location.offset : SegmentHeader.length
       guard start < limit else { continue }
@@ -131,9 +148,26 @@ struct Engine {
   }
 
   private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
-    guard !journal.damage.contains(where: { $0.segment == segment.number && $0.bytes == range }) else { return }
-    journal.damage.append(
-      JournalDamage(segment: segment.number, bytes: range, description: "is no record, though it was committed"))
+    let damage = JournalDamage(segment: segment.number, bytes: range)
+    guard !gaps.contains(damage) else { return }
+    gaps.append(damage)
+    let location = Location(segment: segment.number, offset: range.lowerBound)
+    if let key = DamagedRecord.key(in: range, of: segment) {
+      damagedKeys[key] = max(damagedKeys[key] ?? location, location)
+    } else {
+      unattributed.append(location)
+    }
+  }
+
+  /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
+  private func checkCertain(_ key: [UInt8], _ found: Location?) throws(StoreError) {
+    guard !gaps.isEmpty else { return }
+    let suspects = unattributed + [damagedKeys[key]].compactMap { $0 }
+    guard let gap = suspects.first(where: { gap in gap > found ?? Location(packed: 0) && !state.resolved.contains(gap) })
+    else { return }
+    throw StoreError(
+      .damaged, "a damaged record at offset \(gap.offset) may hold this key's latest value: run `verify --repair`",
+      path: journal.path(of: gap.segment))
   }
 
   private mutating func absorb(_ view: RecordView, limit: Stamp) {
@@ -182,7 +216,8 @@ struct Engine {
         return
       }
     } else {
-      index.insert(hash, view.location) { self.hash(self.key(at: $0)) }
+      let (journal, seed) = (journal, hashSeed)
+      index.insert(hash, view.location) { XXH3.hash64(Self.key(at: $0, in: journal), seed: seed) }
       ordered = nil
       if !ReservedKey.isReserved(key) { held += 1 }
     }

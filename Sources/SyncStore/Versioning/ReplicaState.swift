@@ -26,14 +26,19 @@ struct ReplicaState: Sendable {
   /// Damaged: the vector was forgotten until a whole round has come in.
   var mending = false
 
+  /// Places of damage that this copy has acted upon: it became a new actor and forgot its vector.
+  var noted: Set<Location> = []
+  /// Those among them whose records have come again from a peer.
+  var resolved: Set<Location> = []
+
   struct Mark: Hashable, Sendable {
     var position: UInt64
     var sequence: UInt64
   }
 
   /// Is the record one of a lost life, not to be passed on?
-  func isSuspect(_ record: Record) -> Bool {
-    suspects.contains { $0.actor == record.dot.actor && record.dot.sequence > $0.above }
+  func isSuspect(_ dot: Dot) -> Bool {
+    suspects.contains { $0.actor == dot.actor && dot.sequence > $0.above }
   }
 }
 
@@ -44,10 +49,17 @@ enum StateKey {
   static let floor = Array("replica/floor".utf8)
   static let suspects = Array("replica/suspects".utf8)
   static let mending = Array("replica/mending".utf8)
+  static let damagePrefix = Array("replica/damage/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
   static let markPrefix = Array("mark/".utf8)
 
   static func cursor(_ sender: ActorID) -> [UInt8] { cursorPrefix + sender.bytes }
+  static func damage(_ place: Location) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(raw: damagePrefix)
+    writer.write(place.packed)
+    return writer.bytes
+  }
   static func mark(_ mark: RoundMark) -> [UInt8] { markPrefix + mark.bytes }
   /// Keys that only the store itself writes.
   static func isInternal(_ key: [UInt8]) -> Bool {
@@ -65,7 +77,7 @@ extension ReplicaState {
       guard let mark = RoundMark(bytes: key.dropFirst(StateKey.markPrefix.count)) else { return }
       marks[mark] = value.flatMap { try? Self.mark($0) }
       if value != nil { lastMark = mark } else if lastMark == mark { lastMark = nil }
-    } else if key.starts(with: StateKey.actor), let value {
+    } else if key == StateKey.actor, let value {
       var actors = value[...]
       var first = true
       while let next = ActorID(bytes: actors.prefix(16)) {
@@ -74,6 +86,11 @@ extension ReplicaState {
         mine.insert(next)
         actors = actors.dropFirst(16)
       }
+    } else if key.starts(with: StateKey.damagePrefix), let value {
+      var reader = ByteReader(key[StateKey.damagePrefix.count...])
+      guard let place = try? reader.read(UInt64.self) else { return }
+      noted.insert(Location(packed: place))
+      if value == [1] { resolved.insert(Location(packed: place)) }
     } else if key == StateKey.vector, let value {
       if let read = try? Self.vector(value) { vector = read }
     } else if key == StateKey.floor, let value {
