@@ -30,3 +30,9 @@ int sync_populate(void *start, uint64_t count);
 
 // syncfs(2) is hidden behind _GNU_SOURCE.
 int sync_file_system(int fd);
+
+// The offset of the last byte that is not zero; -1 if all are.
+int64_t sync_last_nonzero(const void *start, uint64_t count);
+
+// How often this process was forked since it first asked: a store opened before belongs to the parent.
+unsigned sync_fork_generation(void);

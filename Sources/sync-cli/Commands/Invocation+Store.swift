@@ -66,11 +66,6 @@ extension Store {
       left -= page.count
     }
   }
-
-  /// What is known of a key without its bytes; nil if it is absent.
-  func entry(_ key: Key) throws -> Entry? {
-    try list(prefix: key.bytes, limit: 1).first { $0.key == key }
-  }
 }
 
 /// Lines of JSON about keys.

@@ -12,7 +12,7 @@ enum KeyCommands {
     ],
     notes: "The value is VALUE, the content of a file, or standard input where VALUE is \"-\". It is durable on return."
   ) { invocation, _ in
-    let key = try Key(invocation.operands[0].bytes)
+    let key = try Key(bytes: invocation.operands[0].bytes)
     let type = try type(invocation)
     let deadline = try invocation.milliseconds("ttl").map { System.wallMilliseconds + $0 }
     let operand = invocation.operands.count > 1 ? invocation.operands[1] : nil
@@ -55,7 +55,7 @@ enum KeyCommands {
     options: [Option("output", value: "F", "write into a file, which is replaced at once or not at all")],
     notes: "Ends with 1 if the key is absent."
   ) { invocation, output in
-    let key = try Key(invocation.operands[0].bytes)
+    let key = try Key(bytes: invocation.operands[0].bytes)
     return try invocation.withStore(toWrite: false) { store in
       let absent = Failure(
         .notFound, "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")
@@ -89,7 +89,7 @@ enum KeyCommands {
     if let prefix = invocation.value("prefix"), prefix.bytes.isEmpty {
       throw invocation.usage("--prefix", "it is empty and would delete everything", "give the keys' common beginning")
     }
-    let keys = try invocation.operands.map { try Key($0.bytes) }
+    let keys = try invocation.operands.map { try Key(bytes: $0.bytes) }
     return try invocation.withStore { store in
       var absent: [Key] = []
       for key in keys where try !store.delete(key) { absent.append(key) }

@@ -71,7 +71,7 @@ private struct Loader {
     do { line = try JSONParser.parse(text) } catch { throw Reason(error.reason) }
     let (bytes, type) = try ValueText.value(of: line)
     let key: Key
-    do { key = try Key(try KeyLine.key(of: line)) } catch let error as StoreError { throw Reason(error.message) }
+    do { key = try Key(bytes: try KeyLine.key(of: line)) } catch let error as StoreError { throw Reason(error.message) }
     let deadline = try deadline(of: line)
     if bytes.count > Self.smallValueBytes {
       try commit()

@@ -11,7 +11,7 @@ enum ListCommand {
       Option("after", value: "KEY", "only keys above KEY"),
     ]
   ) { invocation, output in
-    let after = try invocation.value("after").map { try Key($0.bytes) }
+    let after = try invocation.value("after").map { try Key(bytes: $0.bytes) }
     let limit = try invocation.integer("limit", in: 1...Int.max) ?? .max
     return try invocation.withStore(toWrite: false) { store in
       try store.visit(prefix: invocation.prefix(invocation.operands.first), after: after, limit: limit) { entry in
@@ -44,6 +44,5 @@ enum ListCommand {
     ])
     .with("expires", entry.deadline.map { .integer($0) })
     .with("blob", entry.blob.map { .string($0.hash.description) })
-    .with("position", .integer(entry.position))
   }
 }

@@ -50,7 +50,7 @@ enum TreeCommands {
 
   /// The key of these bytes; the error names the file where it can be none.
   static func key(_ bytes: [UInt8]) throws(Failure) -> Key {
-    do { return try Key(bytes) } catch {
+    do { return try Key(bytes: bytes) } catch {
       throw Failure(.usage, "import \(Text.printable(bytes)): \(error.message)")
     }
   }
