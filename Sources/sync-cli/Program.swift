@@ -7,11 +7,12 @@ enum Program {
   static let commands: [Command] = [
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
+    InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts, VerifyCommand.command,
   ]
 
   /// Commands of later versions: told apart from those that were mistyped.
   static let planned: Set<String> = [
-    "watch", "peer revoke", "conflicts", "compact", "trim", "backup", "restore", "rekey", "destroy", "completions",
+    "watch", "peer revoke", "conflicts show", "conflicts restore", "compact", "trim", "backup", "restore", "rekey", "destroy", "completions",
   ]
 
   /// Does what the words ask for.

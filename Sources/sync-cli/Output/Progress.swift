@@ -1,7 +1,7 @@
 /// A line on a terminal that tells how far a long command has come, how fast, and how much time is left.
 struct Progress {
   private let title: String
-  private let totalBytes: UInt64
+  private var totalBytes: UInt64
   private let enabled: Bool
   private let start = System.monotonicSeconds
   private var shownAt = 0.0
@@ -16,6 +16,12 @@ struct Progress {
 
   /// Seconds since the beginning.
   var seconds: Double { System.monotonicSeconds - start }
+
+  /// Tells that `bytes` bytes of `total` are done, for work whose size shows only on the way.
+  mutating func update(bytes: UInt64, of total: UInt64, _ detail: String) {
+    totalBytes = total
+    update(bytes: bytes, detail)
+  }
 
   /// Tells that `bytes` bytes are done, and what else.
   mutating func update(bytes: UInt64, _ detail: String) {
