@@ -8,6 +8,7 @@ enum Program {
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
     InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts, VerifyCommand.command,
+    StatusCommand.command,
   ]
 
   /// Commands of later versions: told apart from those that were mistyped.

@@ -40,7 +40,17 @@ struct Importer {
   private mutating func add(_ file: TreeWalk.File) throws {
     let key = try TreeCommands.key(prefix + file.path)
     let source = try root.reading(file.path)
-    guard file.size <= Self.smallFileBytes else { return try addLarge(file, key, source) }
+    if file.size > Self.smallFileBytes {
+      if try holds(key, source, size: file.size) {
+        unchanged += 1
+      } else {
+        // What was read to compare is read again: a descriptor of its own begins at the start.
+        try store.put(key, from: try root.reading(file.path), durability: .relaxed)
+        stored += 1
+        bytes += file.size
+      }
+      return
+    }
     let value = try source.readAll(limit: Limits.inlineValueBytes)
     if try holds(key, value) {
       unchanged += 1
@@ -56,10 +66,20 @@ struct Importer {
     return held.bytes == value && held.type == .bytes && held.deadline == nil
   }
 
-  private mutating func addLarge(_ file: TreeWalk.File, _ key: Key, _ source: Descriptor) throws {
-    try store.put(key, from: source, durability: .relaxed)
-    stored += 1
-    bytes += file.size
+  /// The same for a large file, whose content is not held in memory.
+  private func holds(_ key: Key, _ source: Descriptor, size: UInt64) throws -> Bool {
+    guard let entry = try store.entry(key), entry.size == size, entry.type == .bytes, entry.deadline == nil else {
+      return false
+    }
+    guard let blob = entry.blob else {
+      return try holds(key, try source.readAll(limit: Limits.inlineValueBytes))
+    }
+    let hasher = SHA256Hasher()
+    while true {
+      let part = try source.read(1 << 20)
+      if part.isEmpty { return hasher.finish() == blob.hash.bytes }
+      hasher.update(part)
+    }
   }
 
   private mutating func commit() throws {

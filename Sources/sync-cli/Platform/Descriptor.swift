@@ -199,7 +199,8 @@ final class Descriptor: Sendable {
     let shown = Text.printable(path)
     let (exit, advice): (ExitCode, String) =
       switch code {
-      case ENOENT, ENOTDIR: (.notFound, "check the path")
+      case ENOENT: (.notFound, "check the path")
+      case ENOTDIR: (.inputOutput, "a file or a symbolic link is in the way")
       case EACCES, EPERM: (.inputOutput, "check owner and permissions")
       case ELOOP: (.inputOutput, "a symbolic link is not followed here")
       case EISDIR: (.usage, "give a file")
