@@ -57,3 +57,7 @@ int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type) {
 #endif
 
 int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }
+
+int sync_rename_unless_present(const char *path, const char *new_path) {
+  return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);
+}
