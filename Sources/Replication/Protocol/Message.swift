@@ -27,6 +27,8 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
 package enum Message: Hashable, Sendable {
   /// Who I am and what I have: the first message, both ways.
   case hello(Hello)
+  /// A hello that has no version of the protocol in common with this program: nothing else in it can be read.
+  case foreignHello(ClosedRange<UInt16>)
   /// Receiver to sender: open a round. My cursor for you, if I have one.
   case want(Cursor?)
   /// Sender to receiver: a round begins.

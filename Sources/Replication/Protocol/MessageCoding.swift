@@ -13,6 +13,10 @@ extension Message {
     case .hello(let hello):
       hello.write(to: &writer)
       return .hello
+    case .foreignHello(let versions):
+      writer.write(versions.lowerBound)
+      writer.write(versions.upperBound)
+      return .hello
     case .want(let cursor):
       writer.write(cursor)
       return .want
@@ -101,9 +105,15 @@ extension Message {
     return message
   }
 
-  private static func read(_ type: MessageType, from reader: inout ByteReader) throws(DecodingFailure) -> Message {
+  private static func read(_ type: MessageType, from reader: inout ByteReader) throws(DecodingFailure)
+    -> Message
+  {
     switch type {
-    case .hello: return .hello(try Hello(from: &reader))
+    case .hello:
+      // The versions stand first in every version's hello, so that sides with none in common can still say so.
+      let versions = try Hello.versions(from: &reader)
+      guard versions.overlaps(WireLimits.protocolVersions) else { return .foreignHello(versions) }
+      return .hello(try Hello(versions, from: &reader))
     case .want: return .want(try reader.readCursor())
     case .roundBegin: return .roundBegin(try RoundBegin(from: &reader))
     case .batch: return .batch(index: try reader.read(UInt32.self), sealed: try reader.readRest())
@@ -142,21 +152,18 @@ extension Hello {
     writer.write(cursor)
   }
 
-  /// The versions that a hello names. They stand first in every version's hello, so that sides which have none in
-  /// common can still say so.
-  package static func versions(in payload: [UInt8]) throws(DecodingFailure) -> ClosedRange<UInt16> {
-    var reader = ByteReader(payload)
-    return try versions(from: &reader)
-  }
-
-  private static func versions(from reader: inout ByteReader) throws(DecodingFailure) -> ClosedRange<UInt16> {
+  fileprivate static func versions(from reader: inout ByteReader) throws(DecodingFailure) -> ClosedRange<
+    UInt16
+  > {
     let (oldest, newest) = (try reader.read(UInt16.self), try reader.read(UInt16.self))
-    guard oldest > 0, oldest <= newest else { throw DecodingFailure("protocol versions \(oldest) to \(newest)") }
+    guard oldest > 0, oldest <= newest else {
+      throw DecodingFailure("protocol versions \(oldest) to \(newest)")
+    }
     return oldest...newest
   }
 
-  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
-    versions = try Self.versions(from: &reader)
+  fileprivate init(_ versions: ClosedRange<UInt16>, from reader: inout ByteReader) throws(DecodingFailure) {
+    self.versions = versions
     incompatibleFeatures = try reader.read(UInt64.self)
     compatibleFeatures = try reader.read(UInt64.self)
     let store = try reader.readStoreID()

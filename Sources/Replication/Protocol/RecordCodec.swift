@@ -107,7 +107,9 @@ package enum RecordCodec {
     guard Set(actors).count == actorCount else { throw DecodingFailure("an actor twice") }
     let end = try reader.variable()
     let count = try reader.variable()
-    guard count <= UInt64(reader.remaining / leastRecordBytes) else { throw DecodingFailure("records cut off") }
+    guard count <= UInt64(reader.remaining / leastRecordBytes) else {
+      throw DecodingFailure("records cut off")
+    }
     var state = DecodingState(actors: actors)
     var records: [PositionedRecord] = []
     records.reserveCapacity(Int(count))
@@ -155,7 +157,9 @@ package enum RecordCodec {
     state.stamp &+= unzigzag(try reader.variable())
     guard state.stamp < Stamp.maximum.rawValue else { throw DecodingFailure("stamp at its maximum") }
     let type = flags & Flag.type != 0 ? ValueType(rawValue: try reader.byte()) : .bytes
-    guard flags & Flag.type == 0 || type != .bytes else { throw DecodingFailure("type not in its shortest form") }
+    guard flags & Flag.type == 0 || type != .bytes else {
+      throw DecodingFailure("type not in its shortest form")
+    }
     let deadline: UInt64? = flags & Flag.deadline != 0 ? try reader.variable() : nil
     guard deadline != 0 else { throw DecodingFailure("deadline 0") }
     let base: Dot? = flags & Flag.base != 0 ? try state.dot(from: &reader) : nil
@@ -168,7 +172,8 @@ package enum RecordCodec {
     let key = try reader.array(limit: Limits.keyBytes)
     guard !key.isEmpty else { throw DecodingFailure("key of no bytes") }
     let record = Record(
-      dot: Dot(actor: state.actors[author], sequence: sequence), stamp: Stamp(rawValue: state.stamp), base: base,
+      dot: Dot(actor: state.actors[author], sequence: sequence), stamp: Stamp(rawValue: state.stamp),
+      base: base,
       open: open, deadline: deadline, type: type, key: key, content: try content(flags, from: &reader),
       continues: flags & Flag.continues != 0)
     return PositionedRecord(position: position, record: record)

@@ -60,7 +60,9 @@ extension ByteReader {
   /// UTF-8 text of 1 to `Limits.nameBytes` bytes without control characters: fit to be shown on a terminal.
   mutating func readName() throws(DecodingFailure) -> String {
     let name = try readText(limit: Limits.nameBytes)
-    guard !name.isEmpty, name == name.printable else { throw DecodingFailure("name is empty or not printable") }
+    guard !name.isEmpty, name == name.printable else {
+      throw DecodingFailure("name is empty or not printable")
+    }
     return name
   }
 
