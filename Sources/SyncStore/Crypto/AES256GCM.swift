@@ -91,9 +91,16 @@ package enum AES256GCM {
 
   /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
   package static func open(
-    _ sealed: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
+    _ sealed: ArraySlice<UInt8>, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) throws(AuthenticationFailure) -> [UInt8] {
     try unsafe open(sealed.span.bytes, key: key, nonce: nonce, authenticating: header)
+  }
+
+  /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
+  package static func open(
+    _ sealed: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
+  ) throws(AuthenticationFailure) -> [UInt8] {
+    try open(sealed[...], key: key, nonce: nonce, authenticating: header)
   }
 
   private static func start(key: [UInt8], nonce: [UInt8], header: [UInt8], encrypting: Int32) -> OpaquePointer
