@@ -45,6 +45,13 @@ package final class SimulatedHost: Sendable {
       }, machine: machine, boot: boot, process: process)
   }
 
+  /// What a store in a second process on it is given.
+  package var otherProcess: Environment {
+    var environment = environment
+    environment.process += 1_000
+    return environment
+  }
+
   /// Power is lost and comes back: of what was not synced, a part chosen by `seed` survives.
   package func losePower(seed: UInt64) {
     storage.crash(seed: seed)
