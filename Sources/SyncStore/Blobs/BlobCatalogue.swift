@@ -272,7 +272,7 @@ package final class BlobCatalogue: Sendable {
   private func openOrRebuild(_ guarded: inout Guarded) throws(StoreError) {
     do throws(StoreError) {
       try open(&guarded)
-    } catch where error.code == .damaged || error.code == .foreignFile {
+    } catch  where error.code == .damaged || error.code == .foreignFile {
       guarded.connection = nil
       try setAsideDatabase()
       try open(&guarded)
@@ -292,7 +292,8 @@ package final class BlobCatalogue: Sendable {
     let found = try database.run("PRAGMA user_version")[0][0].integer
     guard found <= Self.version else {
       throw StoreError(
-        .newerFormat, "the blob catalogue has version \(found), this program knows \(Self.version): update it",
+        .newerFormat,
+        "the blob catalogue has version \(found), this program knows \(Self.version): update it",
         path: path)
     }
     if found == 0 {

@@ -95,7 +95,7 @@ struct BlobFiles: Sendable {
           .foreignFile, "has a second name elsewhere, which could change it: move it away", path: path(name))
       }
       return file
-    } catch where error.errno == ENOENT {
+    } catch  where error.errno == ENOENT {
       return nil
     }
   }
@@ -150,7 +150,7 @@ struct BlobFiles: Sendable {
         let file = try storage.open(name, beneath: directory, .create)
         _ = try file.lock(byte: 0, .exclusive, wait: true)
         return (file, name)
-      } catch where error.errno == EEXIST {
+      } catch  where error.errno == EEXIST {
         // Left by a process that had our number and was killed.
         continue
       }
@@ -203,7 +203,7 @@ struct BlobFiles: Sendable {
       let target = path("quarantine/" + last + (number == 0 ? "" : ".\(number)"))
       do throws(StoreError) {
         if try storage.renameUnlessPresent(path(name), to: target) { return true }
-      } catch where error.errno == ENOENT {
+      } catch  where error.errno == ENOENT {
         return false
       }
     }

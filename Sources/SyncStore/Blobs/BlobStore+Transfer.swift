@@ -10,7 +10,9 @@ final class PartialTransfer: Sendable {
 
   private let state = Mutex(State())
 
-  func withState<Result: Sendable>(_ body: (inout State) throws(StoreError) -> Result) throws(StoreError) -> Result {
+  func withState<Result: Sendable>(_ body: (inout State) throws(StoreError) -> Result) throws(StoreError)
+    -> Result
+  {
     try state.withLock { state throws(StoreError) in try body(&state) }
   }
 }
@@ -165,7 +167,7 @@ extension BlobStore {
   private func openPartial(_ name: String, creating: Bool) throws(StoreError) -> (any StorageFile)? {
     do throws(StoreError) {
       return try files.open(name, creating ? .openOrCreate : .readWrite)
-    } catch where error.code == .foreignFile {
+    } catch  where error.code == .foreignFile {
       // A link or a directory in place of a transfer: put away, so that it does not stop the blob for ever.
       try files.setAside(name)
       return creating ? try files.open(name, .create) : nil

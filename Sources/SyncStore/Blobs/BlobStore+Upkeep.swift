@@ -125,7 +125,7 @@ extension BlobStore {
         // Its writer lives as long as it holds the lock.
         guard try file.lock(byte: 0, .exclusive, wait: false) else { continue }
         if try files.remove(name) { count += 1 }
-      } catch where error.code == .foreignFile {
+      } catch  where error.code == .foreignFile {
         try files.setAside(name)
       }
     }

@@ -112,7 +112,9 @@ package final class BlobStore: Sendable {
   // MARK: Putting
 
   /// Stores `bytes`, once. When it returns with `durable`, no loss of power takes the object away.
-  package func put(_ bytes: [UInt8], metadata: [UInt8] = [], durable: Bool) throws(StoreError) -> BlobReference {
+  package func put(_ bytes: [UInt8], metadata: [UInt8] = [], durable: Bool) throws(StoreError)
+    -> BlobReference
+  {
     try requireWritable()
     let reference = BlobReference(
       hash: Self.hash(SHA256.hash(bytes)), size: UInt64(bytes.count), metadata: metadata)
@@ -234,7 +236,8 @@ package final class BlobStore: Sendable {
 
   static func damaged(_ hash: BlobHash, _ path: String) -> StoreError {
     StoreError(
-      .damaged, "the content of blob \(hash) is not what was stored: sync with a member that has it", path: path)
+      .damaged, "the content of blob \(hash) is not what was stored: sync with a member that has it",
+      path: path)
   }
 
   /// Asks the catalogue, or tells it something. Its failures are remembered and change nothing: it is derived.
@@ -250,7 +253,8 @@ package final class BlobStore: Sendable {
 
   func requireWritable() throws(StoreError) {
     guard !readOnly else {
-      throw StoreError(.readOnly, "the store was opened for reading: open it for writing", path: files.directory)
+      throw StoreError(
+        .readOnly, "the store was opened for reading: open it for writing", path: files.directory)
     }
   }
 

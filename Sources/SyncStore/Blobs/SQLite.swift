@@ -43,7 +43,7 @@ enum SQLiteValue: Hashable, Sendable {
   }
 
   deinit {
-    for unsafe statement in unsafe statements.values { unsafe sqlite3_finalize(statement) }
+    for unsafestatement in unsafe statements.values { unsafe sqlite3_finalize(statement) }
     unsafe sqlite3_close_v2(handle)
   }
 
@@ -95,7 +95,8 @@ enum SQLiteValue: Hashable, Sendable {
   private func prepared(_ sql: String) throws(StoreError) -> OpaquePointer {
     if let kept = unsafe statements[sql] { return unsafe kept }
     var made: OpaquePointer?
-    guard unsafe sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &made, nil) == SQLITE_OK,
+    guard
+      unsafe sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &made, nil) == SQLITE_OK,
       let statement = unsafe made
     else { throw failure("cannot prepare a statement") }
     unsafe statements[sql] = statement
@@ -141,7 +142,8 @@ enum SQLiteValue: Hashable, Sendable {
       switch extended & 0xFF {
       case SQLITE_FULL: (.diskFull, "make room")
       case SQLITE_BUSY, SQLITE_LOCKED: (.busy, "try again when the other process is done")
-      case SQLITE_CORRUPT, SQLITE_NOTADB: (.damaged, "it is made anew from the files")
+      // All statements are fixed: one that is wrong is so because the schema is not the one it was written for.
+      case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR: (.damaged, "it is made anew from the files")
       case SQLITE_READONLY, SQLITE_PERM: (.readOnly, "check owner and permissions")
       default: (.inputOutput, "check the disk and the permissions of the directory")
       }
