@@ -43,7 +43,7 @@ enum SQLiteValue: Hashable, Sendable {
   }
 
   deinit {
-    for unsafestatement in unsafe statements.values { unsafe sqlite3_finalize(statement) }
+    while let statement = unsafe sqlite3_next_stmt(handle, nil) { unsafe sqlite3_finalize(statement) }
     unsafe sqlite3_close_v2(handle)
   }
 
