@@ -88,3 +88,7 @@ unsigned sync_fork_generation(void) {
   pthread_once(&fork_once, watch_forks);
   return fork_generation;
 }
+
+int sync_rename_unless_present(const char *path, const char *new_path) {
+  return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);
+}

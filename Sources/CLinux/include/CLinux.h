@@ -36,3 +36,6 @@ int64_t sync_last_nonzero(const void *start, uint64_t count);
 
 // How often this process was forked since it first asked: a store opened before belongs to the parent.
 unsigned sync_fork_generation(void);
+
+// renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
+int sync_rename_unless_present(const char *path, const char *new_path);
