@@ -35,7 +35,12 @@ struct Failure: Error {
     switch error {
     case let failure as Failure: self = failure
     case let error as StoreError: self.init(Self.exitCode(of: error), error.description)
-    case let error as ReplicationError: self.init(Self.exitCode(of: error), error.description)
+    case let error as ReplicationError:
+      if let cause = error.store {
+        self.init(Self.exitCode(of: cause), error.description)
+        return
+      }
+      self.init(Self.exitCode(of: error), error.description)
     default: self.init(.bug, "\(error): this should not happen: please report it")
     }
   }

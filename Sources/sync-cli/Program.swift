@@ -8,7 +8,8 @@ enum Program {
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
     InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts, VerifyCommand.command,
-    StatusCommand.command,
+    StatusCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync, ServeCommand.command,
+    MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add, MemberCommands.remove,
   ]
 
   /// Commands of later versions: told apart from those that were mistyped.

@@ -31,8 +31,8 @@ enum Repository {
   static let documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "NOTICE"]
 
   static func isFile(_ path: String) -> Bool {
-    var isDirectory: ObjCBool = false
-    return FileManager.default.fileExists(atPath: top + "/" + path, isDirectory: &isDirectory) && !isDirectory.boolValue
+    let attributes = try? FileManager.default.attributesOfItem(atPath: top + "/" + path)
+    return attributes?[.type] as? FileAttributeType == .typeRegular
   }
 
   static func read(_ path: String) throws -> String {

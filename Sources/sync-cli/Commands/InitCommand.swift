@@ -1,3 +1,4 @@
+import Replication
 import SyncStore
 
 /// `init`: a new store.
@@ -11,6 +12,7 @@ enum InitCommand {
     let name = invocation.value("name")?.text ?? defaultName
     try makeParent(of: path)
     let store = try Store.create(at: path, name: name)
+    try Node.prepare(store, name: name)
     try invocation.tell(
       "created \(store.name) in \(path)",
       json: ["path": .string(path), "name": .string(store.name), "store": .string(store.id.description)], output)

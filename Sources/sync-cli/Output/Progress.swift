@@ -25,11 +25,16 @@ struct Progress {
 
   /// Tells that `bytes` bytes are done, and what else.
   mutating func update(bytes: UInt64, _ detail: String) {
+    show(Self.line(title, bytes: bytes, of: totalBytes, seconds: seconds, detail))
+  }
+
+  /// Shows a text of the caller's own.
+  mutating func show(_ text: @autoclosure () -> String) {
     guard enabled else { return }
     let now = System.monotonicSeconds
     guard now - shownAt >= Self.intervalSeconds else { return }
     (shownAt, shown) = (now, true)
-    Diagnostics.write("\r" + Self.line(title, bytes: bytes, of: totalBytes, seconds: now - start, detail) + "\u{1B}[K")
+    Diagnostics.write("\r\(text())\u{1B}[K")
   }
 
   /// Takes the line away.
