@@ -22,10 +22,6 @@ static inline int sync_tls_only_version(SSL_CTX *context, int version) {
   return SSL_CTX_set_min_proto_version(context, version) && SSL_CTX_set_max_proto_version(context, version);
 }
 
-static inline int sync_tls_limit_version(SSL *connection, int version) {
-  return SSL_set_min_proto_version(connection, 0) && SSL_set_max_proto_version(connection, version);
-}
-
 static inline int sync_tls_set_signatures(SSL_CTX *context, const char *list) {
   return (int)SSL_CTX_set1_sigalgs_list(context, list);
 }

@@ -1,0 +1,39 @@
+private import SyncStore
+
+/// Bounds of the wire that follow from those in `Limits`, and the constants of the protocol. `schemas/wire.md` has them.
+package enum WireLimits {
+  /// The oldest and the newest version of the protocol that is spoken here.
+  package static let protocolVersions: ClosedRange<UInt16> = 1...1
+  /// The port of a daemon, unless its address says another.
+  package static let defaultPort: UInt16 = 7420
+  /// The application protocol that members negotiate in TLS.
+  package static let sessionProtocol = "syncstore/1"
+  /// The application protocol in which an invitation is redeemed.
+  package static let joinProtocol = "syncstore-join/1"
+
+  /// Bytes of a sealed batch in a frame.
+  package static let sealedBatchBytes = Limits.batchBytes + BatchCodec.overheadBytes
+  /// Bytes of a sealed blob range in a frame.
+  package static let sealedBlobRangeBytes = Limits.blobRangeBytes + BatchCodec.overheadBytes
+  /// Bytes of a frame while an invitation is redeemed: a stranger may send it.
+  package static let pairingFrameBytes = 4 << 10
+  /// Bytes of the inviter's answer, which holds the group keys.
+  package static let joinAcceptBytes = GroupKeyRing.maximumTextBytes + 4096
+  /// Addresses in an invitation; at least 1.
+  package static let invitationAddresses = 8
+  /// Bytes of an address in an invitation.
+  package static let addressBytes = 255
+  /// Bytes of the text of a refusal.
+  package static let refusalBytes = 1024
+
+  /// Batches sent and not yet reported durable.
+  package static let batchesInFlight = 4
+  /// Blob ranges asked of the own store and not yet given.
+  package static let blobReadsInFlight = 8
+  /// Bytes queued in the transport above which no further blob range is read, so that records overtake blobs.
+  package static let blobQueueBytes = 8 * Limits.blobRangeBytes
+  /// Bytes received and not yet stored above which nothing more is read from the connection.
+  package static let unstoredBytes = 8 << 20
+  /// Bytes that must come within `Limits.pingSeconds` if no whole frame does: a minimum rate (F88).
+  package static let minimumBytesPerPing = 16 << 10
+}
