@@ -155,7 +155,9 @@ import Testing
   func bounded() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
-    for number in 0..<300 as Range<UInt64> { _ = try blobs.put(bytes: pattern(8, seed: number), durable: false) }
+    for number in 0..<300 as Range<UInt64> {
+      _ = try blobs.put(bytes: pattern(8, seed: number), durable: false)
+    }
     let log = test.directory + "/catalogue.sqlite-wal"
     #expect(try DiskStorage().status(log)?.size ?? 0 > 0)
     blobs.checkpoint()

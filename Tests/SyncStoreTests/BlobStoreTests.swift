@@ -279,7 +279,8 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let hash = BlobStore.hash(SHA256.hash([9]))
     try blobs.append([1, 2], to: hash, at: 0)
     for attempt in [
-      { _ = try blobs.put(bytes: [5, 6], durable: true) }, { _ = try blobs.put(fileAt: source, durable: true) },
+      { _ = try blobs.put(bytes: [5, 6], durable: true) },
+      { _ = try blobs.put(fileAt: source, durable: true) },
       { try blobs.append([3], to: hash, at: 2) },
     ] {
       storage.plan.fail(.write, on: "partial", errno: 28)

@@ -88,6 +88,8 @@ extension BlobStore {
     for object in objects {
       do throws(StoreError) {
         try verify(object)
+      } catch  where error.code == .blobUnavailable {
+        // Removed since it was listed.
       } catch {
         problems.append(
           BlobProblem(hash: object.hash, name: BlobFiles.object(object.hash), problem: error.message))
