@@ -1,0 +1,150 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+/// Random histories over real stores on simulated machines: writes, rounds whole and broken, kills, losses of power,
+/// copied directories, clock skew. Against them stands a model that only knows which writes were acknowledged.
+@Suite("A network of copies")
+struct StoreSimulationTests {
+  /// One copy: a machine and its open store.
+  final class Copy {
+    let host: SimulatedHost
+    var store: Store
+    let path: String
+
+    init(host: SimulatedHost, store: Store, path: String) { (self.host, self.store, self.path) = (host, store, path) }
+  }
+
+  /// A write that was made, as the model remembers it.
+  struct Write {
+    var version: Version
+    var value: [UInt8]?
+  }
+
+  struct World {
+    var copies: [Copy] = []
+    var writes: [Key: [Write]] = [:]
+    var random: SplitMix64
+    var time: UInt64 = 1_700_000_000_000
+    var value: UInt64 = 0
+
+    mutating func pick() -> Copy { copies[Int(random.next() % UInt64(copies.count))] }
+  }
+
+  static let keys: [Key] = ["a", "b", "c", "d"]
+
+  @Test("converges on the greatest surviving write of each key, whatever happens on the way (F55, F59, F65, F66, F69)",
+    arguments: 0..<150 as Range<UInt64>)
+  func history(seed: UInt64) throws {
+    var world = World(random: SplitMix64(seed: seed))
+    let count = 2 + Int(seed % 3)
+    for number in 0..<count {
+      let host = SimulatedHost(seed: seed &* 31 &+ UInt64(number), machine: "machine \(number)")
+      let store = try Store.create(on: host, id: world.copies.first?.store.id)
+      world.copies.append(Copy(host: host, store: store, path: "/store"))
+    }
+    for _ in 0..<60 { try Self.step(&world, seed) }
+    try Self.heal(&world, seed)
+  }
+
+  private static func step(_ world: inout World, _ seed: UInt64) throws {
+    world.time += world.random.next() % 50
+    let copy = world.pick()
+    copy.host.time = world.time + world.random.next() % 1000
+    switch world.random.next() % 16 {
+    case 0..<6: try write(&world, copy)
+    case 6..<11:
+      let other = world.pick()
+      guard other !== copy else { return }
+      let breaks = world.random.next() % 3 == 0
+      try receive(copy, from: other, batches: breaks ? Int(world.random.next() % 3) : nil)
+    case 11:
+      copy.host.killProcesses()
+      try reopen(copy)
+    case 12:
+      try reopen(copy)
+      let before = try copy.store.versionVector()
+      copy.host.losePower(seed: world.random.next())
+      try reopen(copy)
+      // Every write so far was made durable before it was acknowledged.
+      #expect(try copy.store.versionVector().covers(before), "seed \(seed)")
+    case 13:
+      guard world.copies.count < 5 else { return }
+      try reopen(copy)
+      let path = "/copy\(world.copies.count)"
+      try copy.host.storage.copyTree(from: copy.path, to: path)
+      let store = try Store.open(path, on: copy.host)
+      #expect(try store.actor != copy.store.actor)
+      world.copies.append(Copy(host: copy.host, store: store, path: path))
+    default: try check(copy, world, seed)
+    }
+  }
+
+  private static func write(_ world: inout World, _ copy: Copy) throws {
+    try reopen(copy)
+    let key = keys[Int(world.random.next() % UInt64(keys.count))]
+    if world.random.next() % 4 == 0 {
+      guard try copy.store.delete(key) else { return }
+    } else {
+      world.value += 1
+      try copy.store.put(key, Array("\(world.value)".utf8))
+    }
+    let record = try #require(try copy.store.explain(key)).winner
+    world.writes[key, default: []].append(
+      Write(version: Version(stamp: record.stamp, dot: record.dot), value: record.isTombstone ? nil : record.value))
+  }
+
+  private static func reopen(_ copy: Copy) throws {
+    // Other directories of the same machine died with it; they are opened again when they are used.
+    copy.store = try Store.open(copy.path, on: copy.host)
+  }
+
+  private static func receive(_ copy: Copy, from other: Copy, batches: Int?) throws {
+    try reopen(copy)
+    try reopen(other)
+    try copy.store.receive(from: other.store, batches: batches, maximumBytes: 200)
+  }
+
+  /// R6: what the vector covers is held, or something greater is.
+  private static func check(_ copy: Copy, _ world: World, _ seed: UInt64) throws {
+    try reopen(copy)
+    let vector = try copy.store.versionVector()
+    for (key, writes) in world.writes {
+      guard let top = writes.filter({ vector.covers($0.version.dot) }).max(by: { $0.version < $1.version })
+      else { continue }
+      let held = try copy.store.explain(key)?.winner
+      let version = held.map { Version(stamp: $0.stamp, dot: $0.dot) }
+      #expect(version.map { $0 >= top.version } == true, "seed \(seed): \(key) lost \(top)")
+    }
+    #expect(try copy.store.verify().isClean, "seed \(seed)")
+  }
+
+  private static func heal(_ world: inout World, _ seed: UInt64) throws {
+    for copy in world.copies { copy.host.time = world.time + 2000 }
+    for _ in 0..<3 {
+      for copy in world.copies {
+        for other in world.copies where other !== copy { try receive(copy, from: other, batches: nil) }
+      }
+    }
+    let first = world.copies[0].store
+    for copy in world.copies {
+      try reopen(copy)
+      try check(copy, world, seed)
+      #expect(try copy.store.digest() == first.digest(), "seed \(seed)")
+      #expect(try copy.store.versionVector() == first.versionVector(), "seed \(seed)")
+    }
+    // Every write was acknowledged as durable, so the greatest of all is what everybody has; or an older one that had to
+    // be issued again, to pass on the names of what it replaced, and so became the latest write.
+    for (key, writes) in world.writes {
+      let top = try #require(writes.max { $0.version < $1.version })
+      let winner = try #require(try first.explain(key)).winner
+      let version = Version(stamp: winner.stamp, dot: winner.dot)
+      if version == top.version {
+        #expect(winner.value == top.value, "seed \(seed): \(key)")
+      } else {
+        #expect(version > top.version && !writes.contains { $0.version == version }, "seed \(seed): \(key)")
+        #expect(writes.contains { $0.value == winner.value }, "seed \(seed): \(key)")
+      }
+    }
+  }
+}
