@@ -30,7 +30,8 @@ struct Admission {
 
   /// Nobody is here. The bounds are those of `Limits` but in tests.
   init(
-    total: Int = Limits.unauthenticatedConnections, perAddress: Int = Limits.unauthenticatedConnectionsPerAddress,
+    total: Int = Limits.unauthenticatedConnections,
+    perAddress: Int = Limits.unauthenticatedConnectionsPerAddress,
     waiting: Int = TransportLimits.waitingConnections, grace: UInt64 = TransportLimits.graceMilliseconds
   ) {
     (self.total, self.perAddress, waitingLimit, self.grace) = (total, perAddress, waiting, grace)
@@ -94,7 +95,9 @@ struct Admission {
   private func blocker(of address: String, at now: UInt64) -> (expired: UInt64?, Void)? {
     let isAddressFull = held[address, default: 0] >= perAddress
     guard isAddressFull || places.count >= total else { return nil }
-    let candidates = places.filter { (!isAddressFull || $0.value.address == address) && $0.value.since + grace <= now }
+    let candidates = places.filter {
+      (!isAddressFull || $0.value.address == address) && $0.value.since + grace <= now
+    }
     return (candidates.min { ($0.value.since, $0.key) < ($1.value.since, $1.key) }?.key, ())
   }
 

@@ -129,7 +129,8 @@ struct Socket: ~Copyable {
     let descriptor = sync_tcp_socket(family)
     guard descriptor >= 0 else {
       throw ReplicationError(
-        .network, "cannot \(purpose): \(SystemCall.text(of: errno)): raise the limit on open files (ulimit -n)")
+        .network,
+        "cannot \(purpose): \(SystemCall.text(of: errno)): raise the limit on open files (ulimit -n)")
     }
     return Socket(descriptor: descriptor)
   }
@@ -164,7 +165,9 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
   /// The addresses of `host` (a name, or an address as text) with `port`. Blocks, for seconds if it must: never call it
   /// on the loop. `listening` turns the empty host into the wildcard instead of loopback.
-  package static func resolve(_ endpoint: Endpoint, listening: Bool = false) throws(ReplicationError) -> [SocketAddress] {
+  package static func resolve(_ endpoint: Endpoint, listening: Bool = false) throws(ReplicationError)
+    -> [SocketAddress]
+  {
     var hints = unsafe addrinfo()
     unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
     unsafe hints.ai_flags = AI_NUMERICSERV | (listening ? AI_PASSIVE : 0)
@@ -174,13 +177,15 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     guard code == 0 else {
       throw ReplicationError(
         .network,
-        "cannot find \(endpoint): \(unsafe String(cString: gai_strerror(code))): check the name, or give an address")
+        "cannot find \(endpoint): \(unsafe String(cString: gai_strerror(code))): check the name, or give an address"
+      )
     }
     defer { unsafe freeaddrinfo(list) }
     var addresses: [SocketAddress] = []
     var next = unsafe list
     while let entry = unsafe next {
-      let bytes = unsafe UnsafeRawBufferPointer(start: entry.pointee.ai_addr, count: Int(entry.pointee.ai_addrlen))
+      let bytes = unsafe UnsafeRawBufferPointer(
+        start: entry.pointee.ai_addr, count: Int(entry.pointee.ai_addrlen))
       let address = unsafe SocketAddress(raw: Array(bytes))
       if !addresses.contains(address) { addresses.append(address) }
       unsafe next = entry.pointee.ai_next
@@ -203,7 +208,8 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     var service = [CChar](repeating: 0, count: 32)
     let code = unsafe withPointer {
       unsafe getnameinfo(
-        $0, $1, &host, socklen_t(host.count), &service, socklen_t(service.count), NI_NUMERICHOST | NI_NUMERICSERV)
+        $0, $1, &host, socklen_t(host.count), &service, socklen_t(service.count),
+        NI_NUMERICHOST | NI_NUMERICSERV)
     }
     guard code == 0 else { return ("unknown", 0) }
     func text(_ field: [CChar]) -> String {
@@ -211,7 +217,8 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     }
     let address = text(host)
     let mapped = "::ffff:"
-    let plain = address.hasPrefix(mapped) && address.contains(".") ? String(address.dropFirst(mapped.count)) : address
+    let plain =
+      address.hasPrefix(mapped) && address.contains(".") ? String(address.dropFirst(mapped.count)) : address
     return (plain, UInt16(text(service)) ?? 0)
   }
 

@@ -22,6 +22,7 @@ package final class TCPConnection: EventHandler {
   package private(set) var isOpen = true
 
   private let loop: EventLoop
+  private let stallMilliseconds: Int
   private var socket: Socket?
   private let descriptor: Int32
   private var token: UInt64 = 0
@@ -36,12 +37,16 @@ package final class TCPConnection: EventHandler {
   private var lingerTimer: UInt64?
 
   /// Takes over a socket that is connected. Nothing is read before `start`.
-  init(_ socket: consuming Socket, remote: SocketAddress, loop: EventLoop) {
+  init(
+    _ socket: consuming Socket, remote: SocketAddress, loop: EventLoop,
+    stallMilliseconds: Int = TransportLimits.stallMilliseconds
+  ) {
     loop.checkCurrent()
     descriptor = socket.descriptor
     self.socket = consume socket
     self.remote = remote
     self.loop = loop
+    self.stallMilliseconds = stallMilliseconds
   }
 
   /// Begins to read. False if the operating system cannot watch one more connection.
@@ -59,7 +64,8 @@ package final class TCPConnection: EventHandler {
     guard isOpen, !isFinishing, !bytes.isEmpty else { return }
     guard queuedBytes + bytes.count <= TransportLimits.queueBytes else {
       return end(
-        ReplicationError(.timeout, "\(remote) does not read: \(queuedBytes) bytes wait for it: it was dropped"))
+        ReplicationError(
+          .timeout, "\(remote) does not read: \(queuedBytes) bytes wait for it: it was dropped"))
     }
     queue.append(bytes)
     queuedBytes += bytes.count
@@ -166,7 +172,7 @@ package final class TCPConnection: EventHandler {
       stallTimer = nil
     }
     guard queuedBytes > 0, stallTimer == nil else { return }
-    stallTimer = loop.schedule(after: TransportLimits.stallMilliseconds) { [weak self] in
+    stallTimer = loop.schedule(after: stallMilliseconds) { [weak self] in
       guard let self else { return }
       end(ReplicationError(.timeout, "\(remote) does not read: it was dropped"))
     }

@@ -4,7 +4,8 @@ internal import SyncStore
 /// Makes a connection: finds the addresses of a name off the loop, then tries one after the other. Belongs to its loop's
 /// thread. It keeps itself alive until it has answered.
 final class TCPConnector: EventHandler {
-  private static let resolving = DispatchQueue(label: "syncstore.resolve", qos: .utility, attributes: .concurrent)
+  private static let resolving = DispatchQueue(
+    label: "syncstore.resolve", qos: .utility, attributes: .concurrent)
 
   private let loop: EventLoop
   private let endpoint: Endpoint
@@ -18,7 +19,8 @@ final class TCPConnector: EventHandler {
 
   /// Connects to `endpoint` and tells `completion`, on the loop, once. The connection is not started yet.
   static func connect(
-    to endpoint: Endpoint, loop: EventLoop, completion: @escaping (Result<TCPConnection, ReplicationError>) -> Void
+    to endpoint: Endpoint, loop: EventLoop,
+    completion: @escaping (Result<TCPConnection, ReplicationError>) -> Void
   ) {
     let connector = TCPConnector(endpoint, loop: loop, completion: completion)
     let bound = LoopBound(connector, to: loop)
@@ -29,7 +31,8 @@ final class TCPConnector: EventHandler {
   }
 
   private init(
-    _ endpoint: Endpoint, loop: EventLoop, completion: @escaping (Result<TCPConnection, ReplicationError>) -> Void
+    _ endpoint: Endpoint, loop: EventLoop,
+    completion: @escaping (Result<TCPConnection, ReplicationError>) -> Void
   ) {
     (self.endpoint, self.loop, self.completion) = (endpoint, loop, completion)
   }
@@ -47,7 +50,8 @@ final class TCPConnector: EventHandler {
     guard let address = addresses.popFirst() else {
       return answer(
         .failure(
-          lastError ?? ReplicationError(.network, "\(endpoint) has no address: check the name, or give an address")))
+          lastError
+            ?? ReplicationError(.network, "\(endpoint) has no address: check the name, or give an address")))
     }
     current = address
     do throws(ReplicationError) {
@@ -60,7 +64,9 @@ final class TCPConnector: EventHandler {
       timer = loop.schedule(after: TransportLimits.connectMilliseconds) { [weak self] in
         self?.failed(
           ReplicationError(
-            .timeout, "\(address) did not answer in \(TransportLimits.connectMilliseconds / 1000) s: check that it is up"))
+            .timeout,
+            "\(address) did not answer in \(TransportLimits.connectMilliseconds / 1000) s: check that it is up"
+          ))
       }
     } catch {
       failed(error)

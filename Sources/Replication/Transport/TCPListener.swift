@@ -14,18 +14,20 @@ final class TCPListener: EventHandler {
   private var pause = TransportLimits.acceptPause.lowerBound
   private var pauseTimer: UInt64?
   private let log: (LogLevel, String) -> Void
+  private let accept: (borrowing Socket) -> Socket.Accepting
   private let onConnection: (consuming Socket, SocketAddress) -> Void
 
-  /// Listens at `address`; `onConnection` takes over each connection.
+  /// Listens at `address`; `onConnection` takes over each connection. `accept` is the operating system's but in tests.
   init(
     at address: SocketAddress, loop: EventLoop, log: @escaping (LogLevel, String) -> Void,
+    accept: @escaping (borrowing Socket) -> Socket.Accepting = { $0.accept() },
     onConnection: @escaping (consuming Socket, SocketAddress) -> Void
   ) throws(ReplicationError) {
     let socket = try Socket.listening(at: address)
     self.address = socket.localAddress
     descriptor = socket.descriptor
     self.socket = consume socket
-    (self.loop, self.log, self.onConnection) = (loop, log, onConnection)
+    (self.loop, self.log, self.accept, self.onConnection) = (loop, log, accept, onConnection)
     guard let token = loop.add(descriptor, reading: true, writing: false, self) else {
       throw ReplicationError(.network, "cannot watch \(address): no memory is left: end other programs")
     }
@@ -43,7 +45,7 @@ final class TCPListener: EventHandler {
   func handle(_ event: Epoll.Event) {
     for _ in 0..<TransportLimits.acceptBudget {
       guard socket != nil else { return }
-      switch socket!.accept() {
+      switch accept(socket!) {
       case .accepted(let connection, let remote):
         pause = TransportLimits.acceptPause.lowerBound
         onConnection(connection, remote)
@@ -55,7 +57,9 @@ final class TCPListener: EventHandler {
   }
 
   private func rest() {
-    log(.warning, "accepting rests for \(pause) ms: no descriptors are left: raise the limit on open files (ulimit -n)")
+    log(
+      .warning,
+      "accepting rests for \(pause) ms: no descriptors are left: raise the limit on open files (ulimit -n)")
     loop.change(descriptor, reading: false, writing: false, token: token)
     pauseTimer = loop.schedule(after: pause) { [weak self] in
       guard let self, socket != nil else { return }

@@ -67,7 +67,8 @@ struct TimerHeap<Payload> {
     var index = start
     while true {
       var least = index
-      for child in [2 * index + 1, 2 * index + 2] where child < heap.count && heap[child].precedes(heap[least]) {
+      for child in [2 * index + 1, 2 * index + 2]
+      where child < heap.count && heap[child].precedes(heap[least]) {
         least = child
       }
       guard least != index else { return }
