@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -57,3 +58,35 @@ int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type) {
 #endif
 
 int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }
+
+int64_t sync_last_nonzero(const void *start, uint64_t count) {
+  const unsigned char *bytes = start;
+  while (count % 8 != 0) {
+    if (bytes[--count] != 0) return (int64_t)count;
+  }
+  while (count > 0) {
+    uint64_t word;
+    memcpy(&word, bytes + count - 8, 8);
+    if (word != 0) break;
+    count -= 8;
+  }
+  while (count > 0) {
+    if (bytes[--count] != 0) return (int64_t)count;
+  }
+  return -1;
+}
+
+static unsigned fork_generation;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void count_fork(void) { fork_generation++; }
+static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
+
+unsigned sync_fork_generation(void) {
+  pthread_once(&fork_once, watch_forks);
+  return fork_generation;
+}
+
+int sync_rename_unless_present(const char *path, const char *new_path) {
+  return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);
+}

@@ -38,6 +38,8 @@ public struct StoreError: Error, Sendable {
     public static let blobUnavailable = Code("blob-unavailable")
     /// The clock stands where no stamp can follow.
     public static let clock = Code("clock")
+    /// A peer, or a cursor, knows more of this copy than it does itself: it was rolled back (rule R9).
+    public static let rolledBack = Code("rolled-back")
     /// The store was closed.
     public static let closed = Code("closed")
     /// The store was opened before this process was forked (F97).

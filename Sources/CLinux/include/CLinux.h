@@ -29,3 +29,12 @@ int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type);
 
 // madvise(2) with MADV_POPULATE_WRITE: finds memory for the pages now. 0, or -1 where the kernel cannot.
 int sync_populate(void *start, uint64_t count);
+
+// The offset of the last byte that is not zero; -1 if all are.
+int64_t sync_last_nonzero(const void *start, uint64_t count);
+
+// How often this process was forked since it first asked: a store opened before belongs to the parent.
+unsigned sync_fork_generation(void);
+
+// renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
+int sync_rename_unless_present(const char *path, const char *new_path);

@@ -94,6 +94,15 @@ package final class DiskStorage: Storage {
   }
 }
 
+extension DiskStorage {
+  /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read.
+  func kernelFile(_ path: String) throws(StoreError) -> [UInt8] {
+    let descriptor = unsafe sync_open(path, O_RDONLY | O_CLOEXEC, 0)
+    guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }
+    return try DiskFile(descriptor: SystemCall.aboveStandard(descriptor), path: path).readUnsized(256, at: 0)
+  }
+}
+
 /// A file of `DiskStorage`.
 final class DiskFile: StorageFile {
   let path: String
@@ -119,7 +128,10 @@ final class DiskFile: StorageFile {
 
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
     let size = try status().size
-    let wanted = min(count, max(0, size - offset))
+    return try readUnsized(min(count, max(0, size - offset)), at: offset)
+  }
+
+  func readUnsized(_ wanted: Int, at offset: Int) throws(StoreError) -> [UInt8] {
     var failed = false
     let bytes = unsafe [UInt8](unsafeUninitializedCapacity: wanted) { buffer, filled in
       while filled < wanted {

@@ -22,6 +22,13 @@ package import Synchronization
     unsafe self.release = release
   }
 
+  /// Memory of this process alone, all zeros.
+  package static func anonymous(_ count: Int) -> Mapping {
+    let base = UnsafeMutableRawPointer.allocate(byteCount: count, alignment: 4096)
+    unsafe base.initializeMemory(as: UInt8.self, repeating: 0, count: count)
+    return unsafe Mapping(unsafeBase: base, count: count) { base, _ in unsafe base.deallocate() }
+  }
+
   deinit { unsafe release(base, count) }
 
   /// The bytes in `range`, in place, for the time of `body`.
@@ -37,6 +44,13 @@ package import Synchronization
   package func bytes(_ range: Range<Int>) -> [UInt8] {
     check(range)
     return unsafe Array(UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
+  }
+
+  /// Do the bytes in `range` equal `other`?
+  package func equals(_ range: Range<Int>, _ other: [UInt8]) -> Bool {
+    check(range)
+    return unsafe range.count == other.count
+      && other.withUnsafeBytes { unsafe $0.isEmpty || memcmp(base + range.lowerBound, $0.baseAddress!, $0.count) == 0 }
   }
 
   /// Stores `bytes` from `offset` on.
@@ -57,7 +71,8 @@ package import Synchronization
   /// The offset of the last byte in `range` that is not zero; nil if all are.
   package func lastNonZero(_ range: Range<Int>) -> Int? {
     check(range)
-    return range.last { unsafe base.load(fromByteOffset: $0, as: UInt8.self) != 0 }
+    let found = unsafe sync_last_nonzero(base + range.lowerBound, UInt64(range.count))
+    return found < 0 ? nil : range.lowerBound + Int(found)
   }
 
   /// The little-endian integer at `offset`.

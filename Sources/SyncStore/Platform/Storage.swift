@@ -11,14 +11,21 @@ package protocol Storage: AnyObject, Sendable {
   func status(_ path: String) throws(StoreError) -> FileStatus?
   /// Opens a regular file; whatever else lies there is `.foreignFile` (F45). A symbolic link is not followed.
   func open(_ path: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile
+  /// Opens the regular file `name` (slashes allowed) in `directory`. No link is followed on the way, and nothing
+  /// outside of the directory is reached: `.foreignFile` otherwise (F84).
+  func open(_ name: String, beneath directory: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile
   /// Gives a file a new name in place of whatever had it.
   func rename(_ path: String, to newPath: String) throws(StoreError)
+  /// Gives a file or a directory a new name. False, and nothing changes, if something has that name.
+  func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool
   /// Removes a file. False if there was none.
   func remove(_ path: String) throws(StoreError) -> Bool
   /// Makes the entries of a directory durable: what was created, renamed or removed in it.
   func syncDirectory(_ path: String) throws(StoreError)
   /// The file system's free space for its user, in bytes.
   func freeBytes(_ path: String) throws(StoreError) -> UInt64
+  /// Where a library that opens files by itself (SQLite) finds `path`; nil if this storage is not the file system.
+  func systemPath(_ path: String) -> String?
 }
 
 /// How `Storage.open` opens.

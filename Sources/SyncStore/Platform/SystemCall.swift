@@ -48,6 +48,15 @@ package enum SystemCall {
     return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
+  /// Unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
+  package static func randomBytes(_ count: Int) -> [UInt8] {
+    var generator = SystemRandomNumberGenerator()
+    return (0..<count).map { _ in generator.next() }
+  }
+
+  /// Changes in a child process: what was opened before the fork belongs to the parent.
+  package static var forkGeneration: UInt32 { sync_fork_generation() }
+
   /// The process's number.
   package static var processID: Int32 { getpid() }
 

@@ -1,7 +1,10 @@
 /// A 128-bit name. Compared as its 16 bytes in order, so that every implementation agrees on "greater".
-protocol Identifier128: Hashable, Comparable, Sendable, CustomStringConvertible {
+package protocol Identifier128: Hashable, Comparable, Sendable, CustomStringConvertible {
+  /// The first 8 bytes, the first of them highest.
   var high: UInt64 { get }
+  /// The last 8 bytes, the first of them highest.
   var low: UInt64 { get }
+  /// The name of these 16 bytes.
   init(high: UInt64, low: UInt64)
 }
 
@@ -36,23 +39,32 @@ extension Identifier128 {
 
 /// One incarnation of a device's copy of a store (rule R9). Random; never used again once it is replaced.
 public struct ActorID: Identifier128 {
-  let high: UInt64
-  let low: UInt64
-  init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+  /// The first 8 bytes, the first of them highest.
+  package let high: UInt64
+  /// The last 8 bytes, the first of them highest.
+  package let low: UInt64
+  /// The name of these 16 bytes.
+  package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
 /// The data set that all copies of a store share. Random, made once by `init`.
 public struct StoreID: Identifier128 {
-  let high: UInt64
-  let low: UInt64
-  init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+  /// The first 8 bytes, the first of them highest.
+  package let high: UInt64
+  /// The last 8 bytes, the first of them highest.
+  package let low: UInt64
+  /// The name of these 16 bytes.
+  package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
 /// The random name of a round (rule R9): durable at the sender before any record of the round leaves it.
 public struct RoundMark: Identifier128 {
-  let high: UInt64
-  let low: UInt64
-  init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
+  /// The first 8 bytes, the first of them highest.
+  package let high: UInt64
+  /// The last 8 bytes, the first of them highest.
+  package let low: UInt64
+  /// The name of these 16 bytes.
+  package init(high: UInt64, low: UInt64) { (self.high, self.low) = (high, low) }
 }
 
 /// One installation: the SHA-256 of its TLS public key (DER, SubjectPublicKeyInfo).

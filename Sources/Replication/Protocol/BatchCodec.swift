@@ -1,0 +1,131 @@
+private import SyncStore
+
+/// Seals what leaves this copy, and opens what comes in: payload → zlib → AES-256-GCM under a key for that one batch.
+/// Pure: random bytes are handed in. The byte map is in schemas/wire-batch.md.
+///
+/// Invariants:
+/// - no two different messages are encrypted under one key, even when the random generator repeats itself, because
+///   the salt depends on all that is encrypted and authenticated;
+/// - nothing of a batch is looked at before its tag was verified, but the header fields, which are compared with what
+///   is expected;
+/// - no memory is taken for more than the declared length, which is checked against its bound first (F79).
+package enum BatchCodec {
+  /// Bytes before the ciphertext.
+  package static let headerBytes = 100
+  /// Bytes that sealing adds at most.
+  package static let overheadBytes = headerBytes + AES256GCM.tagBytes
+  /// Random bytes that sealing takes.
+  package static let randomnessBytes = 32
+
+  private static let version: UInt8 = 1
+  private static let isCompressed: UInt8 = 1
+  private static let saltOffset = 68
+  private static let saltPurpose = Array("syncstore batch salt v1".utf8)
+  private static let keyPurpose = Array("syncstore batch v1".utf8)
+  // The key serves once, so the nonce need not differ.
+  private static let nonce = [UInt8](repeating: 0, count: AES256GCM.nonceBytes)
+
+  /// The sealed batch for `payload`, at most `context.kind.maximumBytes`, under the current epoch of `keys`.
+  /// `randomness` is 32 unpredictable bytes. `.protocolViolation` if the payload is too large.
+  package static func seal(
+    _ payload: [UInt8], as context: BatchContext, keys: GroupKeyRing, randomness: [UInt8]
+  ) throws(ReplicationError) -> [UInt8] {
+    precondition(randomness.count == randomnessBytes, "sealing takes 32 random bytes")
+    guard payload.count <= context.kind.maximumBytes else {
+      throw ReplicationError(
+        .protocolViolation,
+        "sealing \(context): \(payload.count) bytes, above the limit of \(context.kind.maximumBytes): send less at once"
+      )
+    }
+    guard let groupKey = keys.key(of: keys.current) else {
+      throw ReplicationError(.cryptography, "sealing \(context): the key ring is empty: join the store again")
+    }
+    let compressed = Compression.deflate(payload)
+    let body = compressed ?? payload
+    var output = ByteWriter(capacity: body.count + overheadBytes)
+    write(context, epoch: keys.current, isCompressed: compressed != nil, count: payload.count, to: &output)
+    // Keyed, so that who knows the random bytes cannot try guesses of the content against the salt.
+    let salt = HMACSHA256.code(
+      for: randomness + output.bytes + SHA256.hash(body),
+      key: HKDFSHA256.derive(32, secret: groupKey, salt: [], info: saltPurpose))
+    let key = HKDFSHA256.derive(
+      AES256GCM.keyBytes, secret: groupKey, salt: salt, info: keyPurpose + output.bytes)
+    output.write(raw: salt)
+    var sealed = output.bytes
+    AES256GCM.seal(body, key: key, nonce: nonce, authenticating: sealed, appendingTo: &sealed)
+    return sealed
+  }
+
+  /// The payload of `sealed`, which must be the batch that `expected` describes.
+  /// `.protocolViolation` if it is another one (F80), was changed, was sealed under an epoch that is unknown here, or
+  /// does not inflate to exactly the length it declares (F79).
+  package static func open(
+    _ sealed: [UInt8], expecting expected: BatchContext, keys: GroupKeyRing
+  ) throws(ReplicationError) -> [UInt8] {
+    func refusal(_ why: String) -> ReplicationError {
+      ReplicationError(.protocolViolation, "opening \(expected): \(why): the connection is closed")
+    }
+    guard sealed.count >= overheadBytes, sealed.count <= overheadBytes + expected.kind.maximumBytes else {
+      throw refusal("\(sealed.count) bytes are too few or too many")
+    }
+    let header = Array(sealed[..<headerBytes])
+    guard header[0] == version else { throw refusal("version \(header[0]) is unknown") }
+    let isCompressed = header[2] == Self.isCompressed
+    guard isCompressed || header[2] == 0, let epoch = epoch(of: sealed) else {
+      throw refusal("unknown flags")
+    }
+    let count = Int(UInt32(littleEndianBytes: header[64..<saltOffset]))
+    var expectedHeader = ByteWriter(capacity: saltOffset)
+    write(expected, epoch: epoch, isCompressed: isCompressed, count: count, to: &expectedHeader)
+    guard header[..<saltOffset].elementsEqual(expectedHeader.bytes) else {
+      throw refusal("the header is that of another batch")
+    }
+    guard let groupKey = keys.key(of: epoch) else { throw refusal("group key epoch \(epoch) is unknown") }
+    let key = HKDFSHA256.derive(
+      AES256GCM.keyBytes, secret: groupKey, salt: Array(header[saltOffset...]),
+      info: keyPurpose + expectedHeader.bytes)
+    let body: [UInt8]
+    do {
+      body = try AES256GCM.open(sealed[headerBytes...], key: key, nonce: nonce, authenticating: header)
+    } catch {
+      throw refusal("\(error)")
+    }
+    guard count <= expected.kind.maximumBytes else {
+      throw refusal("\(count) bytes declared, above the limit of \(expected.kind.maximumBytes)")
+    }
+    guard isCompressed else {
+      guard body.count == count else { throw refusal("\(body.count) bytes, \(count) declared") }
+      return body
+    }
+    guard body.count < count, let payload = Compression.inflate(body, count: count) else {
+      throw refusal("it does not inflate to the \(count) bytes it declares")
+    }
+    return payload
+  }
+
+  /// The epoch of the group key under which `sealed` says it was sealed, not yet authenticated; nil if it is too short.
+  package static func epoch(of sealed: [UInt8]) -> UInt32? {
+    sealed.count < headerBytes ? nil : UInt32(littleEndianBytes: sealed[4..<8])
+  }
+
+  private static func write(
+    _ context: BatchContext, epoch: UInt32, isCompressed: Bool, count: Int, to output: inout ByteWriter
+  ) {
+    output.write(version)
+    output.write(context.kind.rawValue)
+    output.write(isCompressed ? Self.isCompressed : 0)
+    output.write(UInt8(0))
+    output.write(epoch)
+    output.write(raw: context.store.bytes)
+    output.write(raw: context.sender.bytes)
+    output.write(raw: context.mark.bytes)
+    output.write(context.index)
+    output.write(UInt32(count))
+  }
+}
+
+extension UInt32 {
+  fileprivate init(littleEndianBytes bytes: ArraySlice<UInt8>) {
+    self = bytes.reversed().reduce(0) { $0 << 8 | UInt32($1) }
+  }
+}

@@ -1,0 +1,107 @@
+private import SyncStore
+
+/// The secrets that the members of a store share: one key for each epoch. Revoking a member begins a new epoch, and
+/// the older keys stay for what was sealed under them.
+package struct GroupKeyRing: Hashable, Sendable {
+  /// Bytes of a key.
+  package static let keyBytes = 32
+  /// Epochs in a ring.
+  package static let maximumEpochs = 1024
+  /// Bytes of a ring's text.
+  package static let maximumTextBytes = 128 << 10
+
+  private var keys: [UInt32: [UInt8]]
+  /// The epoch under which is sealed: the highest.
+  package private(set) var current: UInt32
+
+  /// A ring of one epoch, 1, with `key` (32 bytes).
+  package init(key: [UInt8]) {
+    precondition(key.count == Self.keyBytes, "a group key has 32 bytes")
+    keys = [1: key]
+    current = 1
+  }
+
+  /// The epochs, ascending.
+  package var epochs: [UInt32] { keys.keys.sorted() }
+
+  /// The key of `epoch`; nil if it is unknown.
+  package func key(of epoch: UInt32) -> [UInt8]? { keys[epoch] }
+
+  /// Adds the key (32 bytes) of an epoch, which becomes the current one if it is the highest. The same key again
+  /// changes nothing. `.protocolViolation` if the epoch is 0 or has another key already, or the ring is full.
+  package mutating func insert(_ key: [UInt8], epoch: UInt32) throws(ReplicationError) {
+    guard epoch > 0, key.count == Self.keyBytes, keys[epoch] ?? key == key else {
+      throw ReplicationError(
+        .protocolViolation,
+        "group key of epoch \(epoch): it is not a key, or contradicts the one known here: ask a third member")
+    }
+    guard keys[epoch] != nil || keys.count < Self.maximumEpochs else {
+      throw ReplicationError(
+        .protocolViolation, "group key of epoch \(epoch): the ring holds \(Self.maximumEpochs) epochs already"
+      )
+    }
+    keys[epoch] = key
+    current = max(current, epoch)
+  }
+
+  /// Begins the next epoch with `key` (32 random bytes), and returns its number.
+  package mutating func beginEpoch(_ key: [UInt8]) throws(ReplicationError) -> UInt32 {
+    try insert(key, epoch: current + 1)
+    return current
+  }
+
+  /// Adds all keys of `other`. Changes nothing if an epoch has another key there than here.
+  package mutating func merge(_ other: GroupKeyRing) throws(ReplicationError) {
+    var merged = self
+    for epoch in other.epochs {
+      if let key = other.key(of: epoch) { try merged.insert(key, epoch: epoch) }
+    }
+    self = merged
+  }
+}
+
+extension GroupKeyRing {
+  private static let firstLine = "syncstore-group-keys 1"
+
+  /// The ring as text (schemas/wire-batch.md): a secret.
+  package var text: String {
+    let lines = epochs.map { "epoch \($0) \(Hex.string(of: keys[$0] ?? []))" }
+    let body = ([Self.firstLine] + lines).map { $0 + "\n" }.joined()
+    return body + "sum \(Hex.string(of: SHA256.hash(Array(body.utf8))))\n"
+  }
+
+  /// Reads what `text` wrote, exactly. `.protocolViolation` for anything else, with no part of a key in the message.
+  package init(text: String) throws(ReplicationError) {
+    func failure(_ why: String) -> ReplicationError {
+      ReplicationError(
+        .protocolViolation, "group keys: \(why): restore the file from a backup, or join the store again")
+    }
+    guard text.utf8.count <= Self.maximumTextBytes else { throw failure("too many bytes") }
+    var lines = text.split(separator: "\n", omittingEmptySubsequences: false)
+    guard lines.popLast() == "", let sum = lines.popLast(), lines.first == Self.firstLine[...] else {
+      throw failure("not a file of version 1")
+    }
+    let body = lines.map { $0 + "\n" }.joined()
+    guard sum == "sum \(Hex.string(of: SHA256.hash(Array(body.utf8))))" else {
+      throw failure("the checksum does not match")
+    }
+    keys = [:]
+    current = 0
+    for line in lines.dropFirst() {
+      let fields = line.split(separator: " ", omittingEmptySubsequences: false)
+      guard fields.count == 3, fields[0] == "epoch", let epoch = UInt32(fields[1]), epoch > current,
+        let key = Hex.bytes(of: fields[2])
+      else { throw failure("a line is not an epoch above the one before it") }
+      try insert(key, epoch: epoch)
+    }
+    guard current > 0, self.text == text else { throw failure("it is not in the one form it is written in") }
+  }
+}
+
+extension GroupKeyRing: CustomStringConvertible, CustomReflectable {
+  /// The epochs, never the keys: a ring may end up in a log.
+  package var description: String { "group keys of epochs \(epochs)" }
+
+  /// Nothing: `dump` would show the keys.
+  package var customMirror: Mirror { Mirror(self, children: []) }
+}

@@ -1,0 +1,279 @@
+package import SyncStore
+
+extension Message {
+  /// The message's frame. Counts beyond the bounds of `decode` are a fault of the caller: the other side refuses them.
+  package var frame: Frame {
+    var writer = ByteWriter(capacity: 64)
+    let type = write(to: &writer)
+    return Frame(type: type.rawValue, payload: writer.bytes)
+  }
+
+  private func write(to writer: inout ByteWriter) -> MessageType {
+    switch self {
+    case .hello(let hello):
+      hello.write(to: &writer)
+      return .hello
+    case .foreignHello(let versions):
+      writer.write(versions.lowerBound)
+      writer.write(versions.upperBound)
+      return .hello
+    case .want(let cursor):
+      writer.write(cursor)
+      return .want
+    case .roundBegin(let begin):
+      writer.write(raw: begin.mark.bytes)
+      writer.write(begin.kind.rawValue)
+      writer.writeVariable(begin.position)
+      writer.writeVariable(begin.records)
+      return .roundBegin
+    case .batch(let index, let sealed):
+      writer = ByteWriter(capacity: sealed.count + 4)
+      writer.write(index)
+      writer.write(raw: sealed)
+      return .batch
+    case .batchReceived(let position):
+      writer.writeVariable(position)
+      return .batchReceived
+    case .roundClose(let end):
+      writer.write(raw: end.mark.bytes)
+      writer.writeVariable(end.position)
+      writer.write(end.batches)
+      writer.write(end.vector)
+      writer.write(end.floor)
+      writer.write(end.horizon.rawValue)
+      return .roundClose
+    case .receipt(let receipt):
+      writer.writeVariable(receipt.received)
+      writer.writeVariable(receipt.state.position)
+      writer.write(receipt.state.vector)
+      writer.write(raw: receipt.state.digest.bytes)
+      writer.writeVariable(receipt.state.at)
+      writer.writeVariable(receipt.missingBlobs)
+      return .receipt
+    case .blobWant(let needs):
+      writer.writeVariable(UInt64(needs.count))
+      for need in needs {
+        writer.write(raw: need.hash.bytes)
+        writer.writeVariable(need.size)
+        writer.writeVariable(need.offset)
+      }
+      return .blobWant
+    case .blobRange(let range):
+      writer = ByteWriter(capacity: range.sealed.count + 48)
+      writer.write(raw: range.hash.bytes)
+      writer.writeVariable(range.offset)
+      writer.write(UInt8(range.isLast ? 1 : 0))
+      writer.write(raw: range.sealed)
+      return .blobRange
+    case .blobUnavailable(let hash):
+      writer.write(raw: hash.bytes)
+      return .blobUnavailable
+    case .ping(let number):
+      writer.write(number)
+      return .ping
+    case .pong(let number):
+      writer.write(number)
+      return .pong
+    case .goodbye: return .goodbye
+    case .refuse(let refusal):
+      writer.write(refusal.code.rawValue)
+      writer.write(text: refusal.text)
+      return .refuse
+    case .joinRequest(let request):
+      writer.write(raw: request.invitation)
+      writer.write(text: request.deviceName)
+      writer.write(raw: request.mac)
+      return .joinRequest
+    case .joinAccept(let accept):
+      writer.write(raw: accept.mac)
+      writer.write(raw: accept.proven)
+      return .joinAccept
+    }
+  }
+
+  /// The message in a frame; nil if it is an extension, to be ignored. Every count is checked against its bound, and
+  /// against the bytes that are there, before anything is allocated for it (F78).
+  package static func decode(_ frame: Frame) throws(DecodingFailure) -> Message? {
+    guard frame.type < MessageType.firstExtension else { return nil }
+    guard let type = MessageType(rawValue: frame.type) else {
+      throw DecodingFailure("message of unknown type \(frame.type)")
+    }
+    var reader = ByteReader(frame.payload)
+    let message = try read(type, from: &reader)
+    // Later versions may say more in a hello; everything else is exact.
+    if type != .hello { try reader.end() }
+    return message
+  }
+
+  private static func read(_ type: MessageType, from reader: inout ByteReader) throws(DecodingFailure)
+    -> Message
+  {
+    switch type {
+    case .hello:
+      // The versions stand first in every version's hello, so that sides with none in common can still say so.
+      let versions = try Hello.versions(from: &reader)
+      guard versions.overlaps(WireLimits.protocolVersions) else { return .foreignHello(versions) }
+      return .hello(try Hello(versions, from: &reader))
+    case .want: return .want(try reader.readCursor())
+    case .roundBegin: return .roundBegin(try RoundBegin(from: &reader))
+    case .batch: return .batch(index: try reader.read(UInt32.self), sealed: try reader.readRest())
+    case .batchReceived: return .batchReceived(position: try reader.readVariable())
+    case .roundClose: return .roundClose(try RoundEnd(from: &reader))
+    case .receipt: return .receipt(try Receipt(from: &reader))
+    case .blobWant: return .blobWant(try BlobNeed.list(from: &reader))
+    case .blobRange: return .blobRange(try BlobRange(from: &reader))
+    case .blobUnavailable: return .blobUnavailable(try reader.readBlobHash())
+    case .ping: return .ping(try reader.read(UInt64.self))
+    case .pong: return .pong(try reader.read(UInt64.self))
+    case .goodbye: return .goodbye
+    case .refuse: return .refuse(try Refusal(from: &reader))
+    case .joinRequest: return .joinRequest(try JoinRequest(from: &reader))
+    case .joinAccept: return .joinAccept(try JoinAccept(from: &reader))
+    }
+  }
+}
+
+extension Hello {
+  fileprivate func write(to writer: inout ByteWriter) {
+    writer.write(versions.lowerBound)
+    writer.write(versions.upperBound)
+    writer.write(incompatibleFeatures)
+    writer.write(compatibleFeatures)
+    writer.write(raw: summary.store.bytes)
+    writer.write(raw: summary.actor.bytes)
+    writer.writeVariable(wallMilliseconds)
+    writer.writeVariable(summary.sequence)
+    writer.write(summary.vector)
+    writer.write(summary.floor)
+    writer.write(summary.horizon.rawValue)
+    writer.writeVariable(summary.position)
+    writer.write(raw: digest.bytes)
+    writer.write(UInt8((receives ? 1 : 0) | (sends ? 2 : 0)))
+    writer.write(cursor)
+  }
+
+  fileprivate static func versions(from reader: inout ByteReader) throws(DecodingFailure) -> ClosedRange<
+    UInt16
+  > {
+    let (oldest, newest) = (try reader.read(UInt16.self), try reader.read(UInt16.self))
+    guard oldest > 0, oldest <= newest else {
+      throw DecodingFailure("protocol versions \(oldest) to \(newest)")
+    }
+    return oldest...newest
+  }
+
+  fileprivate init(_ versions: ClosedRange<UInt16>, from reader: inout ByteReader) throws(DecodingFailure) {
+    self.versions = versions
+    incompatibleFeatures = try reader.read(UInt64.self)
+    compatibleFeatures = try reader.read(UInt64.self)
+    let store = try reader.readStoreID()
+    let actor = try reader.readActor()
+    wallMilliseconds = try reader.readVariable()
+    summary = ReplicaSummary(
+      store: store, actor: actor, sequence: try reader.readVariable(), vector: try reader.readVector(),
+      floor: try reader.readVector(), horizon: try reader.readStamp(), position: try reader.readVariable())
+    guard wallMilliseconds < 1 << 48 else { throw DecodingFailure("wall clock beyond any stamp") }
+    digest = try reader.readDigest()
+    let directions = try reader.read(UInt8.self)
+    guard directions <= 3 else { throw DecodingFailure("directions \(directions)") }
+    (receives, sends) = (directions & 1 != 0, directions & 2 != 0)
+    cursor = try reader.readCursor()
+  }
+}
+
+extension RoundBegin {
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    mark = try reader.readMark()
+    let number = try reader.read(UInt8.self)
+    guard let kind = Kind(rawValue: number) else { throw DecodingFailure("round of kind \(number)") }
+    self.kind = kind
+    position = try reader.readVariable()
+    records = try reader.readVariable()
+  }
+}
+
+extension RoundEnd {
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    mark = try reader.readMark()
+    position = try reader.readVariable()
+    batches = try reader.read(UInt32.self)
+    vector = try reader.readVector()
+    floor = try reader.readVector()
+    horizon = try reader.readStamp()
+  }
+}
+
+extension Receipt {
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    received = try reader.readVariable()
+    state = JudgedState(
+      position: try reader.readVariable(), vector: try reader.readVector(), digest: try reader.readDigest(),
+      at: try reader.readVariable())
+    missingBlobs = try reader.readVariable()
+  }
+}
+
+extension BlobNeed {
+  fileprivate static func list(from reader: inout ByteReader) throws(DecodingFailure) -> [BlobNeed] {
+    let count = try reader.readCount(limit: Limits.blobsInFlight)
+    var needs: [BlobNeed] = []
+    for _ in 0..<count {
+      let need = BlobNeed(
+        hash: try reader.readBlobHash(), size: try reader.readVariable(), offset: try reader.readVariable())
+      guard need.size <= Limits.blobBytes, need.offset <= need.size else {
+        throw DecodingFailure("blob of \(need.size) bytes wanted from \(need.offset)")
+      }
+      needs.append(need)
+    }
+    return needs
+  }
+}
+
+extension BlobRange {
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    hash = try reader.readBlobHash()
+    offset = try reader.readVariable()
+    guard offset <= Limits.blobBytes else { throw DecodingFailure("blob range from \(offset)") }
+    isLast = try reader.readFlag()
+    sealed = try reader.readRest()
+  }
+}
+
+extension Refusal {
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    code = Code(rawValue: try reader.read(UInt8.self)) ?? .unavailable
+    text = try reader.readText(limit: WireLimits.refusalBytes)
+  }
+}
+
+extension JoinRequest {
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    invitation = Array(try reader.read(raw: 8))
+    deviceName = try reader.readName()
+    mac = Array(try reader.read(raw: 32))
+  }
+}
+
+extension JoinAccept {
+  /// All fields but the proof, as they travel and as the proof covers them.
+  package var proven: [UInt8] {
+    var writer = ByteWriter(capacity: 128 + groupKeys.count)
+    writer.write(raw: store.bytes)
+    writer.write(text: storeName)
+    writer.write(text: inviterName)
+    writer.write(text: memberName)
+    writer.write(right.rawValue)
+    writer.write(counted: groupKeys)
+    return writer.bytes
+  }
+
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    mac = Array(try reader.read(raw: 32))
+    store = try reader.readStoreID()
+    storeName = try reader.readName()
+    inviterName = try reader.readName()
+    memberName = try reader.readName()
+    right = try reader.readRight()
+    groupKeys = try reader.readCounted(limit: WireLimits.pairingFrameBytes)
+  }
+}

@@ -1,0 +1,35 @@
+private import SyncStore
+
+/// Bounds of the wire that follow from those in `Limits`, and the constants of the protocol. `schemas/wire.md` has them.
+package enum WireLimits {
+  /// The oldest and the newest version of the protocol that is spoken here.
+  package static let protocolVersions: ClosedRange<UInt16> = 1...1
+  /// The port of a daemon, unless its address says another.
+  package static let defaultPort: UInt16 = 7420
+  /// The application protocol that members negotiate in TLS.
+  package static let sessionProtocol = "syncstore/1"
+  /// The application protocol in which an invitation is redeemed.
+  package static let joinProtocol = "syncstore-join/1"
+
+  /// Bytes that sealing adds at most: header, salt, tag.
+  package static let sealOverhead = 4096
+  /// Bytes of a sealed batch in a frame.
+  package static let sealedBatchBytes = Limits.batchBytes + sealOverhead
+  /// Bytes of a sealed blob range in a frame.
+  package static let sealedBlobRangeBytes = Limits.blobRangeBytes + sealOverhead
+  /// Bytes of a frame while an invitation is redeemed: a stranger may send it.
+  package static let pairingFrameBytes = 64 << 10
+  /// Bytes of the text of a refusal.
+  package static let refusalBytes = 1024
+
+  /// Batches sent and not yet reported durable.
+  package static let batchesInFlight = 4
+  /// Blob ranges asked of the own store and not yet given.
+  package static let blobReadsInFlight = 8
+  /// Bytes queued in the transport above which no further blob range is read, so that records overtake blobs.
+  package static let blobQueueBytes = 8 * Limits.blobRangeBytes
+  /// Bytes received and not yet stored above which nothing more is read from the connection.
+  package static let unstoredBytes = 8 << 20
+  /// Bytes that must come within `Limits.pingSeconds` if no whole frame does: a minimum rate (F88).
+  package static let minimumBytesPerPing = 16 << 10
+}

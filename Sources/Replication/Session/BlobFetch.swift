@@ -1,0 +1,150 @@
+internal import SyncStore
+
+/// Fetches missing blobs from the other side.
+///
+/// Invariants: each blob is asked for once at a time, at most `Limits.blobsInFlight` are; ranges are stored one at a time,
+/// each where the one before it ended; a blob that cannot be had is counted, and keeps nothing else from coming.
+struct BlobFetch {
+  private struct Transfer {
+    var need: BlobNeed
+    /// What comes is thrown away until the other side ends the blob: it is complete, or must be asked for again.
+    var isSkipped = false
+    var isComplete = false
+  }
+
+  /// Not yet asked for, in order. Those before `next` have been.
+  private var waiting: [BlobNeed] = []
+  private var next = 0
+  /// Waiting or under way.
+  private var wanted: Set<BlobHash> = []
+  private var transfers: [BlobHash: Transfer] = [:]
+  private var retried: Set<BlobHash> = []
+  /// Ranges that have come and are not stored. Those before `nextRange` are.
+  private var ranges: [BlobRange] = []
+  private var nextRange = 0
+  private var storing: BlobRange?
+  /// Bytes of those ranges.
+  private(set) var unstoredBytes = 0
+  /// Blobs that the other side does not have, or not in good order.
+  private(set) var unavailable: Set<BlobHash> = []
+
+  /// Has everything come that will?
+  var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && storing == nil }
+
+  /// These blobs are needed.
+  mutating func need(_ blobs: [BlobNeed]) {
+    for need in blobs where !unavailable.contains(need.hash) && wanted.insert(need.hash).inserted {
+      waiting.append(need)
+    }
+  }
+
+  /// Asks for blobs and stores ranges as far as there is room.
+  mutating func pump(_ port: inout SessionPort) {
+    storeNext(&port)
+    var wants: [BlobNeed] = []
+    while next < waiting.count, transfers.count < Limits.blobsInFlight {
+      let need = waiting[next]
+      // A blob that is being thrown away ends first.
+      guard transfers[need.hash] == nil else { break }
+      next += 1
+      transfers[need.hash] = Transfer(need: need)
+      wants.append(need)
+    }
+    if next > 1024, next * 2 > waiting.count {
+      waiting.removeFirst(next)
+      next = 0
+    }
+    if !wants.isEmpty { port.send(.blobWant(wants)) }
+  }
+
+  private mutating func storeNext(_ port: inout SessionPort) {
+    while storing == nil, nextRange < ranges.count {
+      let range = ranges[nextRange]
+      nextRange += 1
+      if nextRange == ranges.count {
+        ranges.removeAll(keepingCapacity: true)
+        nextRange = 0
+      }
+      unstoredBytes -= range.sealed.count
+      guard var transfer = transfers[range.hash] else { continue }
+      if !transfer.isSkipped && range.offset != transfer.need.offset {
+        // Another session stored some of it meanwhile, or the other side skips.
+        transfer.isSkipped = true
+        transfers[range.hash] = transfer
+      }
+      if transfer.isSkipped {
+        if range.isLast { end(transfer) }
+      } else {
+        storing = range
+        port.actions.append(.storeBlobRange(range, size: transfer.need.size))
+      }
+    }
+  }
+
+  mutating func arrived(_ range: BlobRange) throws(SessionEnd) {
+    guard transfers[range.hash] != nil else { throw .violation("a blob came that was not asked for") }
+    ranges.append(range)
+    unstoredBytes += range.sealed.count
+  }
+
+  mutating func lacking(_ hash: BlobHash) throws(SessionEnd) {
+    guard let transfer = transfers.removeValue(forKey: hash) else {
+      throw .violation("a blob is not there that was not asked for")
+    }
+    dropRanges(of: hash)
+    wanted.remove(hash)
+    if !transfer.isComplete { unavailable.insert(hash) }
+  }
+
+  private mutating func dropRanges(of hash: BlobHash) {
+    let left = ranges[nextRange...].filter { $0.hash != hash }
+    unstoredBytes = left.reduce(0) { $0 + $1.sealed.count }
+    (ranges, nextRange) = (left, 0)
+  }
+
+  mutating func stored(_ hash: BlobHash, held: UInt64, isComplete: Bool, _ port: inout SessionPort) {
+    guard let range = storing, range.hash == hash else {
+      preconditionFailure("that range was not being stored")
+    }
+    storing = nil
+    if isComplete { port.figures.receivedBlobs += 1 }
+    guard var transfer = transfers[hash] else {
+      // The other side gave up half-way, but the bytes that were here sufficed.
+      if isComplete { unavailable.remove(hash) }
+      return
+    }
+    let progressed = held > transfer.need.offset
+    transfer.need.offset = held
+    transfer.isComplete = isComplete
+    if isComplete { wanted.remove(hash) }
+    transfer.isSkipped = isComplete || !progressed
+    transfers[hash] = transfer
+    if range.isLast { end(transfer) }
+  }
+
+  mutating func rejected(_ hash: BlobHash) {
+    guard let range = storing, range.hash == hash else {
+      preconditionFailure("that range was not being stored")
+    }
+    storing = nil
+    guard var transfer = transfers[hash] else { return }
+    transfer.need.offset = 0
+    transfer.isSkipped = true
+    transfers[hash] = transfer
+    if range.isLast { end(transfer) }
+  }
+
+  /// The other side has sent the last range of a blob.
+  private mutating func end(_ transfer: Transfer) {
+    let hash = transfer.need.hash
+    transfers[hash] = nil
+    guard !transfer.isComplete else { return }
+    // What was here before may have been damaged, or another session came between: once more, then not again.
+    if retried.insert(hash).inserted {
+      waiting.append(transfer.need)
+    } else {
+      wanted.remove(hash)
+      unavailable.insert(hash)
+    }
+  }
+}

@@ -1,0 +1,218 @@
+internal import SyncStore
+
+/// What happens between the hellos and the goodbye: the two halves, the blobs, and the client's plan.
+///
+/// A client that syncs makes a second pass when the first one moved anything: the records that each side took in stand
+/// behind the other's cursor now, and only when each cursor stands at the other's end can the digests be compared.
+struct Exchange {
+  /// How far the client's plan has come.
+  private enum Progress: Equatable {
+    /// The server has none: it answers.
+    case answering
+    /// Its cursor for the server is being loaded.
+    case loadingCursor
+    case firstPass
+    case secondPass
+    /// Its own state is being judged, to be compared with this receipt.
+    case comparing(Receipt)
+  }
+
+  private let own: Hello
+  private let peer: Hello
+  private var progress: Progress
+  private var sending: SendingHalf?
+  private var receiving: ReceivingHalf?
+  private var source = BlobSource()
+  /// The client's cursor for the server when the session began.
+  private var ownCursor: Cursor?
+
+  /// The server's side, once it has sent its hello.
+  init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
+    (self.own, self.peer, progress) = (own, peer, .answering)
+    sending = own.sends ? SendingHalf() : nil
+    receiving =
+      own.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: own.cursor) : nil
+    receiving?.need(missing, &port)
+  }
+
+  /// The client's side, once the server's hello has come.
+  init(
+    client direction: SessionDirection, own: Hello, peer: Hello, missing: [BlobNeed],
+    _ port: inout SessionPort
+  ) {
+    (self.own, self.peer, progress) = (own, peer, .loadingCursor)
+    sending = direction.sends ? SendingHalf() : nil
+    receiving =
+      direction.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: nil) : nil
+    receiving?.need(missing, &port)
+    port.actions.append(.loadCursor(peer.summary.actor))
+  }
+
+  /// Is this the server's side, with nothing under way?
+  var isQuietServer: Bool {
+    progress == .answering && source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
+  }
+
+  /// What the other side covered when it last said so.
+  private var coveredByPeer: VersionVector { sending?.receipt?.state.vector ?? peer.summary.vector }
+
+  /// Bytes that have come and are not stored.
+  var unstoredBytes: Int { receiving?.unstoredBytes ?? 0 }
+
+  // MARK: Messages
+
+  mutating func accept(_ message: Message, _ port: inout SessionPort) throws(SessionEnd) {
+    switch message {
+    case .want(let cursor):
+      guard progress == .answering, sending != nil else {
+        throw .violation("a round was wanted, but not agreed")
+      }
+      let covered = coveredByPeer
+      try sending?.open(since: cursor, covered: covered, &port)
+    case .roundBegin(let begin):
+      try requireReceiving()
+      try receiving?.begun(begin, &port)
+    case .batch(let index, let sealed):
+      try requireReceiving()
+      try receiving?.arrived(index: index, sealed: sealed, &port)
+    case .roundClose(let end):
+      try requireReceiving()
+      try receiving?.closed(end, &port)
+    case .blobRange(let range):
+      try requireReceiving()
+      try receiving?.arrived(range, &port)
+    case .blobUnavailable(let hash):
+      try requireReceiving()
+      try receiving?.lacking(hash, &port)
+    case .batchReceived(let position):
+      try requireSending()
+      try sending?.acknowledged(position)
+    case .receipt(let receipt):
+      try requireSending()
+      try sending?.received(receipt)
+      port.figures.receipt = receipt
+    case .blobWant(let needs):
+      try requireSending()
+      try source.wanted(needs)
+    case .hello, .foreignHello, .ping, .pong, .goodbye, .refuse, .joinRequest, .joinAccept:
+      throw .violation("a message out of place")
+    }
+  }
+
+  private func requireReceiving() throws(SessionEnd) {
+    guard receiving != nil else { throw .violation("something was sent, but sending was not agreed") }
+  }
+
+  private func requireSending() throws(SessionEnd) {
+    guard sending != nil else { throw .violation("something was received, but sending was not agreed") }
+  }
+
+  // MARK: Answers of the own store
+
+  mutating func answered(_ event: SessionEvent, _ port: inout SessionPort) throws(SessionEnd) {
+    switch event {
+    case .cursor(let cursor): try loaded(cursor, &port)
+    case .roundOpened(let records, let close): sending?.opened(records: records, close: close, &port)
+    case .batchSealed(let sealed, let position, let records):
+      sending?.sealed(sealed, position: position, records: records, &port)
+    case .roundExhausted: sending?.exhausted(&port)
+    case .batchApplied(let position, let records, let missing):
+      try receiving?.applied(to: position, records: records, missing: missing, &port)
+    case .roundFinished: receiving?.finished(&port)
+    case .blobRead(let hash, let offset, let sealed): source.read(hash, offset: offset, sealed: sealed, &port)
+    case .blobUnavailable(let hash): source.lacks(hash, &port)
+    case .blobStored(let hash, let held, let isComplete):
+      receiving?.stored(hash, held: held, isComplete: isComplete, &port)
+    case .blobRejected(let hash): receiving?.rejected(hash, &port)
+    case .stateJudged(let state):
+      if case .comparing(let receipt) = progress {
+        try compare(state, with: receipt)
+        try conclude(&port)
+      } else {
+        receiving?.judged(state, &port)
+      }
+    case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed:
+      preconditionFailure("not an answer: \(event)")
+    }
+  }
+
+  /// Gives what there is room for, and takes the client's next step if the last is done.
+  mutating func pump(_ port: inout SessionPort) throws(SessionEnd) {
+    sending?.pump(&port)
+    source.pump(&port)
+    switch progress {
+    case .answering, .loadingCursor, .comparing: return
+    case .firstPass, .secondPass:
+      guard sending?.isGiven ?? true, receiving?.isTaken ?? true, source.isQuiet else { return }
+      try passed(&port)
+    }
+  }
+
+  // MARK: The client's plan
+
+  private mutating func loaded(_ cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
+    precondition(progress == .loadingCursor, "no cursor was being loaded")
+    progress = .firstPass
+    ownCursor = cursor
+    receiving?.cursor = cursor
+    if receiving != nil { port.send(.want(cursor)) }
+    try sending?.open(since: peer.cursor, covered: peer.summary.vector, &port)
+  }
+
+  private mutating func passed(_ port: inout SessionPort) throws(SessionEnd) {
+    let isMoved = port.figures.sentRecords + port.figures.receivedRecords > 0
+    if progress == .firstPass, isMoved, sending != nil, receiving != nil {
+      progress = .secondPass
+      receiving?.expectAnother()
+      port.send(.want(receiving?.cursor))
+      let (cursor, covered) = (sending?.cursor, coveredByPeer)
+      try sending?.open(since: cursor, covered: covered, &port)
+      return
+    }
+    if let receipt = sending?.receipt {
+      progress = .comparing(receipt)
+      port.actions.append(.judgeState(at: receipt.state.at))
+    } else {
+      try compareHellos()
+      try conclude(&port)
+    }
+  }
+
+  /// Two copies in step must have one digest (F61): their vectors are equal, and each one's cursor stands at the other's
+  /// end.
+  private func compare(_ state: JudgedState, with receipt: Receipt) throws(SessionEnd) {
+    let cursor = receiving?.cursor ?? ownCursor
+    guard state.vector == receipt.state.vector, receipt.received == state.position,
+      let cursor, cursor.closed, cursor.position == receipt.state.position, state.at == receipt.state.at,
+      state.digest != receipt.state.digest
+    else { return }
+    throw digestsDiffer
+  }
+
+  private func compareHellos() throws(SessionEnd) {
+    guard own.summary.vector == peer.summary.vector,
+      let theirs = peer.cursor, theirs.closed, theirs.position == own.summary.position,
+      let ownCursor, ownCursor.closed, ownCursor.position == peer.summary.position,
+      own.digest != peer.digest
+    else { return }
+    throw digestsDiffer
+  }
+
+  private var digestsDiffer: SessionEnd {
+    .refused(.digestsDiffer, "the two copies cover the same writes, but their digests differ")
+  }
+
+  private func conclude(_ port: inout SessionPort) throws(SessionEnd) {
+    port.send(.goodbye)
+    let lacking = receiving?.fetch.unavailable.count ?? 0
+    let lackingThere = sending?.receipt?.missingBlobs ?? 0
+    guard lacking == 0, lackingThere == 0 else {
+      let text =
+        lacking > 0
+        ? "\(lacking) large values did not come, \(port.peerName) does not have them: another member may"
+        : "\(lackingThere) large values are missing at \(port.peerName) and are not here: another member may have them"
+      throw SessionEnd(outcome: .failed(.unavailable, text))
+    }
+    throw SessionEnd(outcome: .done)
+  }
+}

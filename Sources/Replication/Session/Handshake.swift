@@ -1,0 +1,68 @@
+internal import SyncStore
+
+/// What two hellos must agree on before anything is exchanged. Pure: the same two hellos give both sides matching
+/// verdicts.
+enum Handshake {
+  /// Why this pair of copies does not go on; nil if it does. `own` has the directions already agreed.
+  static func objection(own: Hello, peer: Hello, peerName: String, peerRight: MemberRight) -> SessionEnd? {
+    guard own.summary.store == peer.summary.store else {
+      return .refused(
+        .otherStore,
+        "the two sides are copies of different stores (\(own.summary.store), \(peer.summary.store))")
+    }
+    let unknown = peer.incompatibleFeatures & ~own.incompatibleFeatures
+    guard unknown == 0 else {
+      return .refused(
+        .incompatible, "features unknown to this side are needed (\(String(unknown, radix: 16))): update it")
+    }
+    if own.summary.actor == peer.summary.actor { return sameActor }
+    if let objection = clocks(own.wallMilliseconds, peer.wallMilliseconds, peerName) { return objection }
+    let (knownOfOwn, knownOfPeer) = (
+      peer.summary.vector[own.summary.actor], own.summary.vector[peer.summary.actor]
+    )
+    guard knownOfOwn <= own.summary.sequence else {
+      return .rolledBack("\(peerName) has \(knownOfOwn) of its writes, itself it has \(own.summary.sequence)")
+    }
+    guard knownOfPeer <= peer.summary.sequence else {
+      let text =
+        "the other copy was rolled back: \(knownOfPeer) of its writes are known, it has \(peer.summary.sequence)"
+      return SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+    }
+    if own.receives && peerRight == .readOnly {
+      return .refused(
+        .notAllowed, "a read-only member may not send: let it pull instead, or change its right")
+    }
+    return floors(own, peer)
+  }
+
+  /// A machine was cloned while it ran, or one identity is used twice (F58, F62).
+  private static var sameActor: SessionEnd {
+    let text = "both sides are the same incarnation of one copy"
+    return SessionEnd(
+      refusal: Refusal(.sameActor, text), outcome: .reconnect("\(text): this one has taken a new actor"),
+      newActor: text)
+  }
+
+  private static func clocks(_ own: UInt64, _ peer: UInt64, _ peerName: String) -> SessionEnd? {
+    let difference = own > peer ? own - peer : peer - own
+    guard difference > Limits.clockDriftMilliseconds else { return nil }
+    let (here, there) = (UniversalTime.string(milliseconds: own), UniversalTime.string(milliseconds: peer))
+    let limit = Limits.clockDriftMilliseconds / 1000
+    let end = "the clocks differ by \(difference / 1000) s, more than \(limit) s: "
+    return SessionEnd(
+      refusal: Refusal(.clockSkew, end + "the refusing side has \(here), the refused one \(there)"),
+      outcome: .failed(
+        .clockSkew, end + "here it is \(here), at \(peerName) \(there): set the wrong one right"))
+  }
+
+  /// A receiver that does not cover the sender's floor needs full state, which this version does not give (rule R8).
+  private static func floors(_ own: Hello, _ peer: Hello) -> SessionEnd? {
+    let isBehind =
+      (own.sends && !peer.summary.vector.covers(own.summary.floor))
+      || (own.receives && !own.summary.vector.covers(peer.summary.floor))
+    guard isBehind else { return nil }
+    return .refused(
+      .unavailable,
+      "a copy lacks deletes that the other has purged, and needs its full state: update both programs")
+  }
+}

@@ -1,0 +1,181 @@
+internal import SyncStore
+
+/// The half of a session that takes rounds in.
+///
+/// Invariants: batches are applied one at a time, in order, each number of the round exactly once (F66, F67); positions
+/// rise and stay within the round; the round is closed only after its last batch is durable; the receipt is given only
+/// after the close is durable and every blob has come or is known not to come.
+struct ReceivingHalf {
+  private enum State: Equatable {
+    case idle
+    case receiving(RoundBegin)
+    case finishing
+    case fetching
+    case judging
+    case taken
+  }
+
+  private var state = State.idle
+  private let sender: ActorID
+  /// What this copy covered when the session began. It may cover more by now, never less.
+  private let own: ReplicaSummary
+  private var arrived: [[UInt8]] = []
+  private var isApplying = false
+  private var nextArrival: UInt32 = 0
+  private var nextApplied: UInt32 = 0
+  private var position: UInt64 = 0
+  private var end: RoundEnd?
+  private(set) var fetch: BlobFetch
+  /// How far the sender's journal has been received.
+  var cursor: Cursor?
+
+  init(sender: ActorID, own: ReplicaSummary, cursor: Cursor?) {
+    (self.sender, self.own, self.cursor) = (sender, own, cursor)
+    fetch = BlobFetch()
+  }
+
+  /// Is no round under way?
+  var isQuiet: Bool { state == .idle || state == .taken }
+  /// Was a round taken in to its end, and the receipt sent?
+  var isTaken: Bool { state == .taken }
+  /// Is the receipt's state being judged?
+  var isJudging: Bool { state == .judging }
+  /// Bytes that have come and are not stored.
+  var unstoredBytes: Int { arrived.reduce(0) { $0 + $1.count } + fetch.unstoredBytes }
+
+  /// Another round will be asked for.
+  mutating func expectAnother() { state = .idle }
+
+  mutating func begun(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
+    guard isQuiet else { throw .violation("a round begins inside a round") }
+    guard begin.kind == .increment else {
+      throw .refused(
+        .unavailable, "full state is offered, which this side cannot take in: update its program")
+    }
+    (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
+    state = .receiving(begin)
+    port.figures.announcedReceivedRecords += begin.records
+  }
+
+  mutating func arrived(index: UInt32, sealed: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
+    guard case .receiving = state, end == nil else { throw .violation("a batch outside a round") }
+    guard index == nextArrival else { throw .violation("batch \(index) where \(nextArrival) must come") }
+    guard nextArrival - nextApplied < UInt32(WireLimits.batchesInFlight) else {
+      throw .violation("more than \(WireLimits.batchesInFlight) batches unconfirmed")
+    }
+    nextArrival += 1
+    arrived.append(sealed)
+    pump(&port)
+  }
+
+  mutating func closed(_ end: RoundEnd, _ port: inout SessionPort) throws(SessionEnd) {
+    guard case .receiving(let begin) = state, self.end == nil else {
+      throw .violation("a close outside a round")
+    }
+    guard end.mark == begin.mark, end.position == begin.position, end.batches == nextArrival else {
+      throw .violation("the close does not fit its round")
+    }
+    self.end = end
+    pump(&port)
+  }
+
+  /// Takes the next step that waits for nothing.
+  mutating func pump(_ port: inout SessionPort) {
+    fetch.pump(&port)
+    switch state {
+    case .receiving(let begin):
+      guard !isApplying else { return }
+      if !arrived.isEmpty {
+        isApplying = true
+        port.actions.append(
+          .applyBatch(sender: sender, mark: begin.mark, index: nextApplied, sealed: arrived.removeFirst()))
+      } else if let end {
+        finish(end, &port)
+      }
+    case .fetching:
+      guard fetch.isComplete else { return }
+      state = .judging
+      port.actions.append(.judgeState(at: nil))
+    case .idle, .finishing, .judging, .taken: return
+    }
+  }
+
+  private mutating func finish(_ end: RoundEnd, _ port: inout SessionPort) {
+    let reached = Cursor(position: end.position, mark: end.mark, closed: true)
+    // A round that brings nothing costs nothing: it is as durable as it was.
+    if end.batches == 0, cursor == reached, own.vector.covers(end.vector), own.floor.covers(end.floor),
+      own.horizon >= end.horizon
+    {
+      state = .fetching
+      return pump(&port)
+    }
+    state = .finishing
+    port.actions.append(
+      .finishRound(
+        RoundClose(
+          sender: sender, mark: end.mark, position: end.position, vector: end.vector, floor: end.floor,
+          horizon: end.horizon)))
+  }
+
+  mutating func applied(
+    to position: UInt64, records: Int, missing: [BlobNeed], _ port: inout SessionPort
+  ) throws(SessionEnd) {
+    precondition(isApplying, "no batch was being applied")
+    guard case .receiving(let begin) = state else { return }
+    guard position > self.position, position <= begin.position else {
+      throw .violation("a batch reaches position \(position), outside its round")
+    }
+    isApplying = false
+    nextApplied += 1
+    self.position = position
+    cursor = Cursor(position: position, mark: begin.mark, closed: false)
+    port.figures.receivedRecords += records
+    port.send(.batchReceived(position: position))
+    fetch.need(missing)
+    pump(&port)
+  }
+
+  mutating func finished(_ port: inout SessionPort) {
+    precondition(state == .finishing, "no round was being finished")
+    if let end { cursor = Cursor(position: end.position, mark: end.mark, closed: true) }
+    state = .fetching
+    pump(&port)
+  }
+
+  mutating func judged(_ judged: JudgedState, _ port: inout SessionPort) {
+    guard let end else { return }
+    state = .taken
+    port.send(
+      .receipt(
+        Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.unavailable.count))))
+  }
+
+  // MARK: Blobs
+
+  mutating func need(_ blobs: [BlobNeed], _ port: inout SessionPort) {
+    fetch.need(blobs)
+    fetch.pump(&port)
+  }
+
+  mutating func arrived(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) {
+    try fetch.arrived(range)
+    pump(&port)
+  }
+
+  mutating func lacking(_ hash: BlobHash, _ port: inout SessionPort) throws(SessionEnd) {
+    try fetch.lacking(hash)
+    pump(&port)
+  }
+
+  mutating func stored(
+    _ hash: BlobHash, held: UInt64, isComplete: Bool, _ port: inout SessionPort
+  ) {
+    fetch.stored(hash, held: held, isComplete: isComplete, &port)
+    pump(&port)
+  }
+
+  mutating func rejected(_ hash: BlobHash, _ port: inout SessionPort) {
+    fetch.rejected(hash)
+    pump(&port)
+  }
+}

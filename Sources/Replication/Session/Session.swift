@@ -1,0 +1,302 @@
+private import SyncStore
+
+/// One connection between two copies, as a value: events in, actions out. It knows no socket, clock or thread.
+///
+/// The client speaks first and drives the session: it sends its hello, asks for the other side's round (`want`), opens
+/// its own, and says goodbye when all it wanted is durable where it belongs. The server answers. Both may give and take
+/// at once. `schemas/wire.md` has the order of the messages.
+///
+/// Invariants:
+/// - nothing of the store is said before both hellos have been found to fit (`Handshake`);
+/// - the client is done only on the other side's receipt, when it sends, and on its own, when it receives;
+/// - after `close` nothing is asked for and no event is taken.
+package struct Session: ~Copyable {
+  /// Which side of the connection this is.
+  package enum Role: Hashable, Sendable {
+    /// The side that dialled, and what it wants.
+    case client(SessionDirection)
+    /// The side that was dialled.
+    case server
+  }
+
+  private enum Phase {
+    case unborn
+    /// The client's own state is being loaded.
+    case preparing(SessionDirection)
+    /// The client has sent its hello.
+    case greeting(SessionDirection, own: Hello, Replica)
+    /// The server waits for the client's hello.
+    case listening
+    /// The server's own state is being loaded.
+    case answering
+    /// Both hellos are exchanged, and fit.
+    case running
+    case closed
+  }
+
+  private let role: Role
+  private let peerRight: MemberRight
+  private var phase = Phase.unborn
+  private var decoder = FrameDecoder(stage: .handshake)
+  private var port: SessionPort
+  private var liveness = Liveness()
+  private var exchange: Exchange?
+  private var isPaused = false
+  /// The other side's hello, once it has come.
+  package private(set) var peer: Hello?
+
+  /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own store's
+  /// member record has them.
+  package init(role: Role, peerName: String, peerRight: MemberRight) {
+    (self.role, self.peerRight) = (role, peerRight)
+    port = SessionPort(peerName: peerName)
+  }
+
+  /// What was moved so far.
+  package var figures: SessionFigures { port.figures }
+
+  /// Begins. Call it once, when the TLS handshake is done.
+  package mutating func start() -> [SessionAction] {
+    port.actions.append(.setTimer(.handshake, seconds: Limits.handshakeSeconds))
+    switch role {
+    case .client(let direction):
+      phase = .preparing(direction)
+      port.actions.append(.loadReplica(peer: nil, at: nil))
+    case .server: phase = .listening
+    }
+    return takeActions()
+  }
+
+  /// Takes one event. After `close` was returned every event is ignored.
+  package mutating func handle(_ event: SessionEvent) -> [SessionAction] {
+    if case .closed = phase { return [] }
+    do throws(SessionEnd) {
+      try take(event)
+      try exchange?.pump(&port)
+      try boundQueues()
+    } catch {
+      end(error)
+    }
+    return takeActions()
+  }
+
+  private mutating func takeActions() -> [SessionAction] {
+    defer { port.actions = [] }
+    return port.actions
+  }
+
+  private mutating func end(_ end: SessionEnd) {
+    phase = .closed
+    exchange = nil
+    if let reason = end.newActor { port.actions.append(.becomeNewActor(reason: reason)) }
+    if let refusal = end.refusal { port.send(.refuse(refusal)) }
+    port.actions.append(.close(end.outcome))
+  }
+
+  private mutating func take(_ event: SessionEvent) throws(SessionEnd) {
+    switch event {
+    case .received(let bytes): try receive(bytes)
+    case .sent(let count): port.queued -= count
+    case .timer(.handshake):
+      if case .running = phase { return }
+      throw .refused(.timeout, "\(port.peerName) did not say hello in time")
+    case .timer(.ping): try tick()
+    case .disconnected: throw disconnection
+    case .stop: throw stopping
+    case .replica(let replica): try loaded(replica)
+    case .rolledBack(let text): throw .rolledBack(text)
+    case .failed(let code, let message): throw failure(code, message)
+    case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
+      .blobUnavailable, .blobStored, .blobRejected, .stateJudged:
+      try exchange?.answered(event, &port)
+    }
+  }
+
+  // MARK: What comes from the other side
+
+  private mutating func receive(_ bytes: [UInt8]) throws(SessionEnd) {
+    port.figures.receivedBytes += bytes.count
+    liveness.bytes += bytes.count
+    decoder.append(bytes)
+    while let message = try nextMessage() {
+      port.heard(message)
+      try accept(message)
+    }
+  }
+
+  private mutating func nextMessage() throws(SessionEnd) -> Message? {
+    do throws(DecodingFailure) {
+      while let frame = try decoder.next() {
+        liveness.frames += 1
+        if let message = try Message.decode(frame) { return message }
+      }
+      return nil
+    } catch {
+      throw .violation(error.description)
+    }
+  }
+
+  private mutating func accept(_ message: Message) throws(SessionEnd) {
+    switch message {
+    case .ping(let number): port.send(.pong(number))
+    case .pong: break
+    case .refuse(let refusal): throw refused(refusal)
+    case .hello(let hello): try accept(hello)
+    case .foreignHello(let versions): throw noCommonVersion(versions)
+    case .goodbye:
+      let isOver = exchange?.isQuietServer ?? false
+      throw isOver ? SessionEnd(outcome: .done) : interruption("ended the session before all was done")
+    default:
+      guard exchange != nil else { throw .violation("a message before the hello") }
+      try exchange?.accept(message, &port)
+    }
+  }
+
+  private mutating func accept(_ hello: Hello) throws(SessionEnd) {
+    switch phase {
+    case .listening:
+      peer = hello
+      phase = .answering
+      port.actions.append(.loadReplica(peer: hello.summary.actor, at: hello.wallMilliseconds))
+    case .greeting(let direction, let own, let replica):
+      peer = hello
+      try check(own, hello)
+      guard hello.sends == own.receives, hello.receives == own.sends else {
+        throw .refused(.unavailable, "\(port.peerName) does not do what was asked")
+      }
+      begin(Exchange(client: direction, own: own, peer: hello, missing: replica.missingBlobs, &port))
+    case .unborn, .preparing, .answering, .running, .closed: throw .violation("a second hello")
+    }
+  }
+
+  private mutating func loaded(_ replica: Replica) throws(SessionEnd) {
+    switch phase {
+    case .preparing(let direction):
+      let own = Hello(
+        summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
+        receives: direction.receives, sends: direction.sends)
+      phase = .greeting(direction, own: own, replica)
+      port.send(.hello(own))
+    case .answering:
+      guard let peer else { return }
+      let own = Hello(
+        summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
+        receives: peer.sends, sends: peer.receives, cursor: replica.cursor)
+      do throws(SessionEnd) {
+        try check(own, peer)
+      } catch {
+        // A client that was rolled back can only see it in this side's vector.
+        if error.refusal?.code == .tryAgain, error.newActor == nil { port.send(.hello(own)) }
+        throw error
+      }
+      port.send(.hello(own))
+      begin(Exchange(serverOf: peer, own: own, missing: replica.missingBlobs, &port))
+    case .unborn, .greeting, .listening, .running, .closed: return
+    }
+  }
+
+  private func check(_ own: Hello, _ peer: Hello) throws(SessionEnd) {
+    let objection = Handshake.objection(own: own, peer: peer, peerName: port.peerName, peerRight: peerRight)
+    if let objection { throw objection }
+  }
+
+  private mutating func begin(_ exchange: consuming Exchange) {
+    phase = .running
+    decoder.stage = .session
+    self.exchange = exchange
+    port.actions.append(.cancelTimer(.handshake))
+    port.actions.append(.setTimer(.ping, seconds: Limits.pingSeconds))
+  }
+
+  // MARK: Time and room
+
+  private mutating func tick() throws(SessionEnd) {
+    guard liveness.tick(isPaused: isPaused) else {
+      throw .refused(.timeout, "nothing came from \(port.peerName) for \(Limits.idleSeconds) s")
+    }
+    if liveness.isSilent { port.send(.ping(liveness.ticks)) }
+    port.actions.append(.setTimer(.ping, seconds: Limits.pingSeconds))
+  }
+
+  private mutating func boundQueues() throws(SessionEnd) {
+    guard port.queued <= Limits.connectionBytes else {
+      let text = "\(port.peerName) does not read what it is sent"
+      throw SessionEnd(outcome: .failed(.timeout, text))
+    }
+    let unstored = exchange?.unstoredBytes ?? 0
+    if !isPaused, unstored > WireLimits.unstoredBytes {
+      isPaused = true
+      port.actions.append(.pauseReading)
+    } else if isPaused, unstored <= WireLimits.unstoredBytes / 2 {
+      isPaused = false
+      port.actions.append(.resumeReading)
+    }
+  }
+
+  // MARK: Ends
+
+  private func noCommonVersion(_ theirs: ClosedRange<UInt16>) -> SessionEnd {
+    let ours = WireLimits.protocolVersions
+    return .refused(
+      .incompatible,
+      "no common version of the protocol (\(ours.lowerBound) to \(ours.upperBound), "
+        + "\(theirs.lowerBound) to \(theirs.upperBound)): update the older program")
+  }
+
+  private func failure(_ code: ReplicationError.Code, _ message: String) -> SessionEnd {
+    let refusal =
+      code == .protocolViolation
+      ? Refusal(.protocolViolation, "what was sent could not be opened or read")
+      : Refusal(.unavailable, "the store of this side could not go on")
+    return SessionEnd(refusal: refusal, outcome: .failed(code, message))
+  }
+
+  private func refused(_ refusal: Refusal) -> SessionEnd {
+    let text = "\(port.peerName) refused: \(refusal.text.printable)"
+    switch refusal.code {
+    case .tryAgain: return SessionEnd(outcome: .reconnect(text))
+    case .sameActor: return SessionEnd(outcome: .reconnect(text), newActor: text)
+    default: return SessionEnd(outcome: .failed(refusal.code.error, text))
+    }
+  }
+
+  private func interruption(_ what: String) -> SessionEnd {
+    SessionEnd(outcome: .failed(.network, "\(port.peerName) \(what): what arrived is kept; run it again"))
+  }
+
+  private var disconnection: SessionEnd {
+    switch phase {
+    case .running where exchange?.isQuietServer ?? false: SessionEnd(outcome: .done)
+    default: interruption("broke the connection")
+    }
+  }
+
+  private var stopping: SessionEnd {
+    let text = "this side shuts down"
+    let isOver = exchange?.isQuietServer ?? false
+    return SessionEnd(
+      refusal: Refusal(.unavailable, text), outcome: isOver ? .done : .failed(.unavailable, text))
+  }
+}
+
+/// Is the other side still there (F68), and at a rate worth keeping the connection for (F88)?
+private struct Liveness {
+  /// Bytes and whole frames since the last tick.
+  var bytes = 0
+  var frames = 0
+  private(set) var ticks: UInt64 = 0
+  private var silentTicks = 0
+
+  /// Did nothing come since the tick before the last?
+  var isSilent: Bool { silentTicks > 0 }
+
+  /// `Limits.pingSeconds` have passed. False if the other side has been silent for too long. What was not read
+  /// because this side paused does not count against the other.
+  mutating func tick(isPaused: Bool) -> Bool {
+    let isAlive = isPaused || frames > 0 || bytes >= WireLimits.minimumBytesPerPing
+    silentTicks = isAlive ? 0 : silentTicks + 1
+    ticks += 1
+    (bytes, frames) = (0, 0)
+    return silentTicks * Limits.pingSeconds < Limits.idleSeconds
+  }
+}

@@ -1,0 +1,163 @@
+package import SyncStore
+
+/// What happened, told to a session: bytes came, an action it asked for is done, a timer fired.
+package enum SessionEvent: Hashable, Sendable {
+  /// Bytes came from the other side, in order.
+  case received([UInt8])
+  /// The transport has handed on this many of the bytes that `send` gave it.
+  case sent(Int)
+  /// A timer that `setTimer` set has run out.
+  case timer(SessionTimer)
+  /// The connection broke or was closed by the other side.
+  case disconnected
+  /// The own side shuts down: end at once, in good order.
+  case stop
+
+  /// Answers `loadReplica`.
+  case replica(Replica)
+  /// Answers `loadCursor`.
+  case cursor(Cursor?)
+  /// Answers `openRound`: how many records it has, and what will close it.
+  case roundOpened(records: UInt64, close: RoundClose)
+  /// Answers `nextBatch`: the sealed bytes, the position they reach, how many records they hold.
+  case batchSealed([UInt8], position: UInt64, records: Int)
+  /// Answers `nextBatch`: there are no more.
+  case roundExhausted
+  /// Answers `applyBatch`: durable here up to `position` of the sender's journal; the blobs among what its records
+  /// refer to whose bytes are not here.
+  case batchApplied(position: UInt64, records: Int, missing: [BlobNeed])
+  /// Answers `finishRound`: durable.
+  case roundFinished
+  /// Answers `readBlob`: the sealed bytes.
+  case blobRead(hash: BlobHash, offset: UInt64, sealed: [UInt8])
+  /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
+  case blobUnavailable(BlobHash)
+  /// Answers `storeBlobRange`: `held` bytes of the blob are stored now; it is complete (verified, durable) or not.
+  case blobStored(hash: BlobHash, held: UInt64, isComplete: Bool)
+  /// Answers `storeBlobRange`: the whole blob does not match its hash, and was thrown away (F85).
+  case blobRejected(BlobHash)
+  /// Answers `judgeState`.
+  case stateJudged(JudgedState)
+  /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back (R9).
+  case rolledBack(String)
+  /// Answers any action: it could not be done. The code and the message go to whoever runs the session; the other
+  /// side learns only that something failed, and the code when it is at fault (`protocolViolation`).
+  case failed(ReplicationError.Code, String)
+}
+
+/// What a session wants done.
+///
+/// The driver does them in the order given. Each of the store's actions is answered by one event; the answers to
+/// `readBlob` come in the order of the questions (up to `WireLimits.blobReadsInFlight` are open), of every other kind
+/// only one is open at a time. Different kinds may run side by side.
+package enum SessionAction: Hashable, Sendable {
+  /// Hand these bytes to the other side, in order; report progress with `sent`.
+  case send([UInt8])
+  /// Stop reading from the connection until `resumeReading`: what came is not yet stored.
+  case pauseReading
+  /// Go on reading.
+  case resumeReading
+  /// Let `timer` come once, this many seconds from now. Replaces one of the same kind.
+  case setTimer(SessionTimer, seconds: Int)
+  /// The timer is no longer wanted.
+  case cancelTimer(SessionTimer)
+  /// The session is over. Send what was given, close the connection; no event is wanted any more.
+  case close(SessionOutcome)
+
+  /// Give the replica's durable state; with `peer`, also the cursor for that actor. The digest is to be judged at
+  /// `at`, or at the wall clock if nil.
+  case loadReplica(peer: ActorID?, at: UInt64?)
+  /// Give the cursor for this sender.
+  case loadCursor(ActorID)
+  /// Fix a snapshot for a receiver with this cursor and this vector.
+  case openRound(since: Cursor?, covered: VersionVector)
+  /// Seal the next batch of the round opened last.
+  case nextBatch(mark: RoundMark, index: UInt32)
+  /// Open, decode and apply a batch; answer when it is durable.
+  case applyBatch(sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8])
+  /// Merge the sender's vector and close the cursor; answer when it is durable.
+  case finishRound(RoundClose)
+  /// Read and seal `count` bytes of a blob.
+  case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
+  /// Open and store bytes of a blob of `size` bytes; with the last ones, verify it and make it durable.
+  case storeBlobRange(BlobRange, size: UInt64)
+  /// Give position, vector and digest of one instant, all durable; deadlines judged at `at`, or at the wall clock.
+  case judgeState(at: UInt64?)
+  /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
+  case becomeNewActor(reason: String)
+}
+
+/// The timers of a session.
+package enum SessionTimer: Hashable, Sendable, CaseIterable {
+  /// Until the hellos are exchanged (F88).
+  case handshake
+  /// Until it is looked whether the other side is still there (F68).
+  case ping
+}
+
+/// How a session ended.
+package enum SessionOutcome: Hashable, Sendable {
+  /// All that was wanted is durable where it belongs.
+  case done
+  /// One of the sides took a new actor: connect again, once.
+  case reconnect(String)
+  /// It was refused, or failed.
+  case failed(ReplicationError.Code, String)
+}
+
+/// What a client wants of a session.
+package enum SessionDirection: Hashable, Sendable, CaseIterable {
+  /// Send only.
+  case push
+  /// Receive only.
+  case pull
+  /// Both at once.
+  case sync
+
+  /// Does the client send?
+  package var sends: Bool { self != .pull }
+  /// Does the client receive?
+  package var receives: Bool { self != .push }
+}
+
+/// The durable state of the own copy, as the driver gives it at the handshake.
+package struct Replica: Hashable, Sendable {
+  /// What the copy says of itself.
+  package var summary: ReplicaSummary
+  /// The digest of its live records, judged at the time that was asked for.
+  package var digest: StateDigest
+  /// Its wall clock, in milliseconds since 1970. If no time was asked for, the digest was judged at this one.
+  package var wallMilliseconds: UInt64
+  /// The cursor for the peer's actor, if that was asked for.
+  package var cursor: Cursor?
+  /// Blobs that records here refer to and whose bytes are not here.
+  package var missingBlobs: [BlobNeed]
+
+  /// All fields.
+  package init(
+    summary: ReplicaSummary, digest: StateDigest, wallMilliseconds: UInt64, cursor: Cursor? = nil,
+    missingBlobs: [BlobNeed] = []
+  ) {
+    (self.summary, self.digest, self.wallMilliseconds) = (summary, digest, wallMilliseconds)
+    (self.cursor, self.missingBlobs) = (cursor, missingBlobs)
+  }
+}
+
+/// What a session has moved so far.
+package struct SessionFigures: Hashable, Sendable {
+  /// Records sent and received.
+  package var sentRecords = 0, receivedRecords = 0
+  /// Records that the rounds under way announced, for showing progress.
+  package var announcedSentRecords: UInt64 = 0, announcedReceivedRecords: UInt64 = 0
+  /// Blobs sent to their end, and blobs received, verified and stored.
+  package var sentBlobs = 0, receivedBlobs = 0
+  /// Bytes given to and taken from the transport, frames included, TLS not.
+  package var sentBytes = 0, receivedBytes = 0
+  /// How often this side spoke and then heard: the times it waited for an answer, at least.
+  package var roundTrips = 0
+  /// The last receipt of the other side.
+  package var receipt: Receipt?
+
+  /// Nothing moved.
+  package init() {}
+}

@@ -1,0 +1,97 @@
+internal import SyncStore
+
+/// What the parts of a session have in common: the actions they ask for, the bytes under way, the figures.
+struct SessionPort {
+  /// What the other side is called here, for messages to people.
+  let peerName: String
+  /// What was asked for since the last event.
+  var actions: [SessionAction] = []
+  /// Bytes given to the transport that it has not yet handed on.
+  var queued = 0
+  var figures = SessionFigures()
+  /// Something was said that waits for an answer.
+  private var spoke = false
+
+  init(peerName: String) { self.peerName = peerName }
+
+  /// Sends a message.
+  mutating func send(_ message: Message) {
+    let bytes = message.frame.bytes
+    queued += bytes.count
+    figures.sentBytes += bytes.count
+    if message.awaitsAnswer { spoke = true }
+    actions.append(.send(bytes))
+  }
+
+  /// Takes notice of a message that came.
+  mutating func heard(_ message: Message) {
+    guard spoke, message.answers else { return }
+    spoke = false
+    figures.roundTrips += 1
+  }
+}
+
+extension Message {
+  fileprivate var awaitsAnswer: Bool {
+    switch self {
+    case .hello, .foreignHello, .want, .roundBegin, .batch, .roundClose, .blobWant, .joinRequest: true
+    case .batchReceived, .receipt, .blobRange, .blobUnavailable, .ping, .pong, .goodbye, .refuse, .joinAccept:
+      false
+    }
+  }
+
+  fileprivate var answers: Bool {
+    switch self {
+    case .ping, .pong: false
+    default: true
+    }
+  }
+}
+
+/// Why a session ends before its time: thrown inside it, never out of it.
+struct SessionEnd: Error {
+  /// What the other side is told, if anything.
+  var refusal: Refusal?
+  /// What the own side is told.
+  var outcome: SessionOutcome
+  /// Why the own copy must take a new actor first, if it must.
+  var newActor: String?
+
+  /// The other side broke the protocol.
+  static func violation(_ text: String) -> SessionEnd {
+    SessionEnd(
+      refusal: Refusal(.protocolViolation, text),
+      outcome: .failed(
+        .protocolViolation, "the other side broke the protocol: \(text): its program may be damaged"))
+  }
+
+  /// The own side does not go on, for a reason that both sides may know.
+  static func refused(_ code: Refusal.Code, _ text: String) -> SessionEnd {
+    SessionEnd(refusal: Refusal(code, text), outcome: .failed(code.error, text))
+  }
+
+  /// The own copy was rolled back (rule R9).
+  static func rolledBack(_ text: String) -> SessionEnd {
+    SessionEnd(
+      refusal: Refusal(.tryAgain, "this copy was rolled back and has taken a new actor: connect again"),
+      outcome: .reconnect("this copy was rolled back: \(text): it has taken a new actor"), newActor: text)
+  }
+}
+
+extension Refusal.Code {
+  /// The same reason, as the library names it.
+  package var error: ReplicationError.Code {
+    switch self {
+    case .notAMember: .notAMember
+    case .notAllowed: .notAllowed
+    case .invalidInvitation: .invalidInvitation
+    case .clockSkew: .clockSkew
+    case .otherStore: .otherStore
+    case .incompatible: .incompatible
+    case .protocolViolation: .protocolViolation
+    case .unavailable, .tryAgain, .sameActor: .unavailable
+    case .digestsDiffer: .digestsDiffer
+    case .timeout: .timeout
+    }
+  }
+}

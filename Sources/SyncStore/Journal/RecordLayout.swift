@@ -1,0 +1,73 @@
+/// Where the fields of a record lie in a segment. `schemas/journal.md` is the byte map; this is its twin in code.
+enum RecordLayout {
+  static let checksum = 0
+  static let length = 4
+  static let durable = 8
+  static let kind = 12
+  static let flags = 13
+  static let type = 14
+  static let actor = 16
+  static let keyLength = 18
+  static let position = 20
+  static let sequence = 24
+  static let stamp = 32
+  /// Bytes of the fixed part.
+  static let fixedLength = 40
+  /// Bytes of a dot in the variable part: actor's number, sequence.
+  static let dotLength = 10
+  /// Records begin at multiples of this.
+  static let alignment = 8
+  /// Bytes of a record that defines an actor's number.
+  static let actorDefinitionLength = fixedLength + 16
+
+  /// What a record is.
+  enum Kind: UInt8 {
+    /// A value, here.
+    case value = 1
+    /// A reference to a value in the blob tier.
+    case blob = 2
+    /// A delete.
+    case tombstone = 3
+    /// A key and value of this copy alone.
+    case local = 4
+    /// The end of a local key.
+    case localRemoval = 5
+    /// Gives an actor its number in this segment. Written twice: one bad byte must not take an actor's records.
+    case actor = 6
+    /// Only carries the durable offset.
+    case checkpoint = 7
+  }
+
+  /// What else is to be known of a record.
+  struct Flags: OptionSet {
+    let rawValue: UInt8
+    /// What follows belongs to the same transaction.
+    static let continues = Flags(rawValue: 1)
+    /// A base dot follows the fixed part.
+    static let base = Flags(rawValue: 2)
+    /// A deadline follows.
+    static let deadline = Flags(rawValue: 4)
+    /// Open dots follow.
+    static let open = Flags(rawValue: 8)
+    /// The beaten side of a conflict, kept for a while: it has no position and does not travel.
+    static let loser = Flags(rawValue: 16)
+    static let known: Flags = [.continues, .base, .deadline, .open, .loser]
+  }
+
+  /// The bytes that a record of `length` bytes takes up.
+  static func aligned(_ length: Int) -> Int { (length + alignment - 1) & ~(alignment - 1) }
+}
+
+/// A place in the journal. Ordered as the journal is.
+struct Location: Hashable, Comparable, Sendable {
+  /// Segment number in the upper half, offset in the lower.
+  let packed: UInt64
+
+  init(packed: UInt64) { self.packed = packed }
+  init(segment: UInt32, offset: Int) { packed = UInt64(segment) << 32 | UInt64(offset) }
+
+  var segment: UInt32 { UInt32(packed >> 32) }
+  var offset: Int { Int(packed & 0xFFFF_FFFF) }
+
+  static func < (left: Location, right: Location) -> Bool { left.packed < right.packed }
+}

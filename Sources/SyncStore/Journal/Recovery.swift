@@ -1,0 +1,46 @@
+/// Opening a journal after whatever happened to it. The decision is `RecoveryPlan`; this carries it out.
+extension Journal {
+  /// Reads all segments and decides where the valid part ends. Writes nothing.
+  func plan(atWatermark: Bool) -> RecoveryPlan? {
+    guard !segments.isEmpty else { return nil }
+    let scans = segments.indices.map { index in
+      SegmentScan(
+        segments[index], limit: sealedLength(at: index) ?? segments[index].mapping.count,
+        isLast: index == segments.count - 1)
+    }
+    return RecoveryPlan(headers: segments.map(\.header), scans: scans, atWatermark: atWatermark)
+  }
+
+  /// Sets aside what lies behind the valid part and seals the segment there: appending goes on in a new one (rule R3).
+  /// Done again after a crash in the middle, it ends in the same state (F8).
+  mutating func carryOut(_ plan: RecoveryPlan, position: UInt64, blank: UInt32?) throws(StoreError) {
+    let storage = environment.storage
+    if let blank { _ = try storage.remove(path(of: blank)) }
+    guard plan.cuts else { return }
+    // Later segments first, from the last one: the chain of numbers stays dense at every moment.
+    for segment in segments[(plan.tailIndex + 1)...].reversed() {
+      try storage.rename(
+        path(of: segment.number), to: directory + "/aside-\(segment.number)-\(environment.now())")
+    }
+    segments.removeSubrange((plan.tailIndex + 1)...)
+    let tail = segments[plan.tailIndex]
+    if let last = tail.mapping.lastNonZero(plan.tailOffset..<tail.mapping.count) {
+      try storage.replace(
+        directory + "/torn-\(tail.number)-\(plan.tailOffset)", with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
+    }
+    try begin(
+      after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position, room: 0)
+  }
+
+  /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but
+  /// not yet published, is taken in as far as it is complete; the rest is blanked, lest it be taken for records once new
+  /// ones end where it begins (F2, F13).
+  func endOfUnpublished(from offset: Int, to limit: Int, in segment: Segment) -> Int {
+    var walker = SegmentWalker(segment, from: offset, limit: min(limit, segment.mapping.count))
+    var end = offset
+    while case .record(let view)? = walker.next() {
+      if !view.flags.contains(.continues) { end = view.end }
+    }
+    return end
+  }
+}

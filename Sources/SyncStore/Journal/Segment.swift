@@ -1,0 +1,172 @@
+/// One mapped file of the journal.
+///
+/// Invariants: the mapping covers the whole file as its header states it; `actors` holds what the definitions absorbed
+/// so far say. Owned by one engine, under its lock.
+final class Segment {
+  let header: SegmentHeader
+  let file: any StorageFile
+  let mapping: Mapping
+  /// Actors by their number in this segment; nil where a definition was lost.
+  private(set) var actors: [ActorID?] = []
+  private var numbers: [ActorID: UInt16] = [:]
+  /// Is one of the two copies of the header damaged?
+  var headerDamaged = false
+
+  init(header: SegmentHeader, file: any StorageFile, mapping: Mapping) {
+    (self.header, self.file, self.mapping) = (header, file, mapping)
+  }
+
+  var number: UInt32 { header.number }
+
+  /// The number of `actor` here; nil if it has none yet.
+  func number(of actor: ActorID) -> UInt16? { numbers[actor] }
+
+  /// The number that the next definition gives.
+  var nextNumber: Int { actors.count }
+
+  /// Takes in a definition.
+  func define(_ actor: ActorID, as number: UInt16) {
+    while actors.count <= Int(number) { actors.append(nil) }
+    actors[Int(number)] = actor
+    numbers[actor] = number
+  }
+
+  /// The seed of the checksum of a record at `offset`.
+  func seed(at offset: Int) -> UInt64 { header.salt &+ UInt64(offset) }
+
+  /// The record at `offset`, if one whole record of this very place is there and ends at `limit` or before.
+  func record(at offset: Int, limit: Int) -> RecordView? {
+    guard offset + RecordLayout.fixedLength <= limit else { return nil }
+    let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
+    guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
+    let view = RecordView(segment: self, offset: offset)
+    guard view.checksumHolds else { return nil }
+    return view
+  }
+}
+
+/// A record in place. Its fields may be read once `checksumHolds` was seen.
+struct RecordView {
+  let segment: Segment
+  let offset: Int
+
+  var location: Location { Location(segment: segment.number, offset: offset) }
+  var length: Int { Int(load(RecordLayout.length, as: UInt32.self)) }
+  var end: Int { offset + RecordLayout.aligned(length) }
+  var durable: Int { Int(load(RecordLayout.durable, as: UInt32.self)) }
+  /// Nil for a kind that this program does not know.
+  var kind: RecordLayout.Kind? { RecordLayout.Kind(rawValue: load(RecordLayout.kind)) }
+  var flags: RecordLayout.Flags { RecordLayout.Flags(rawValue: load(RecordLayout.flags)) }
+  var type: ValueType { ValueType(rawValue: load(RecordLayout.type)) }
+  var position: UInt64 { segment.header.basePosition + UInt64(load(RecordLayout.position, as: UInt32.self)) }
+  var sequence: UInt64 { load(RecordLayout.sequence) }
+  var stamp: Stamp { Stamp(rawValue: load(RecordLayout.stamp)) }
+  var actorNumber: UInt16 { load(RecordLayout.actor) }
+  /// Nil if the definition of the number was lost.
+  var actor: ActorID? { actor(numbered: actorNumber) }
+  var dot: Dot? { actor.map { Dot(actor: $0, sequence: sequence) } }
+  var version: Version? { dot.map { Version(stamp: stamp, dot: $0) } }
+  /// A write of a key, not a beaten one, and one whose author is known.
+  var isWrite: Bool {
+    switch kind {
+    case .value, .blob, .tombstone: !flags.contains(.loser) && actor != nil
+    default: false
+    }
+  }
+
+  var checksumHolds: Bool {
+    let stored = load(RecordLayout.checksum, as: UInt32.self)
+    let body = (offset + RecordLayout.length)..<(offset + length)
+    return segment.mapping.withBytes(body) {
+      UInt32(truncatingIfNeeded: XXH3.hash64($0, seed: segment.seed(at: offset))) == stored
+    }
+  }
+
+  /// Where the optional fields, the key and the value lie; nil if the lengths contradict each other, which only a
+  /// program with another idea of the format could have written under a right checksum.
+  var shape: Shape? {
+    let flags = flags
+    var next = offset + RecordLayout.fixedLength
+    var shape = Shape()
+    if flags.contains(.base) {
+      shape.base = next
+      next += RecordLayout.dotLength
+    }
+    if flags.contains(.deadline) {
+      shape.deadline = next
+      next += 8
+    }
+    if flags.contains(.open) {
+      guard next + 2 <= offset + length else { return nil }
+      shape.openCount = Int(segment.mapping.load(next, as: UInt16.self))
+      shape.open = next + 2
+      next += 2 + shape.openCount * RecordLayout.dotLength
+    }
+    let keyLength = Int(load(RecordLayout.keyLength, as: UInt16.self))
+    guard next + keyLength <= offset + length else { return nil }
+    shape.key = next..<(next + keyLength)
+    shape.value = (next + keyLength)..<(offset + length)
+    return shape
+  }
+
+  struct Shape {
+    var base: Int?
+    var deadline: Int?
+    var open = 0
+    var openCount = 0
+    var key = 0..<0
+    var value = 0..<0
+  }
+
+  func key(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.key) }
+  func value(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.value) }
+  func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { segment.mapping.load($0) } }
+
+  func base(_ shape: Shape) -> Dot? { shape.base.flatMap { dot(at: $0) } }
+
+  func open(_ shape: Shape) -> [Dot] {
+    (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength) }
+  }
+
+  /// The reference that a record of kind `.blob` holds.
+  func blob(_ shape: Shape) -> BlobReference? {
+    let bytes = value(shape)
+    guard kind == .blob, bytes.count >= 40, let hash = BlobHash(bytes: bytes[..<32]) else { return nil }
+    let size = bytes[32..<40].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    return BlobReference(hash: hash, size: size, metadata: Array(bytes[40...]))
+  }
+
+  /// The record's fields; nil for one that is not a write, or contradicts itself.
+  func decoded() -> Record? {
+    guard let shape, let dot else { return nil }
+    let content: Record.Content
+    switch kind {
+    case .value: content = .inline(value(shape))
+    case .tombstone: content = .tombstone
+    case .blob:
+      guard let blob = blob(shape) else { return nil }
+      content = .blob(blob)
+    default: return nil
+    }
+    return Record(
+      dot: dot, stamp: stamp, base: base(shape), open: open(shape), deadline: deadline(shape), type: type,
+      key: key(shape), content: content, continues: flags.contains(.continues))
+  }
+
+  private func dot(at offset: Int) -> Dot? {
+    actor(numbered: segment.mapping.load(offset)).map {
+      Dot(actor: $0, sequence: segment.mapping.load(offset + 2))
+    }
+  }
+
+  private func actor(numbered number: UInt16) -> ActorID? {
+    Int(number) < segment.actors.count ? segment.actors[Int(number)] : nil
+  }
+
+  @inline(__always)
+  private func load<Integer: FixedWidthInteger & BitwiseCopyable>(
+    _ field: Int, as _: Integer.Type = Integer.self
+  ) -> Integer {
+    segment.mapping.load(offset + field)
+  }
+}

@@ -1,0 +1,115 @@
+/// The first page of a segment. It stands there twice, so that one bad byte cannot take a segment with it (rule R2).
+///
+/// `schemas/journal.md` has the byte map.
+struct SegmentHeader: Hashable, Sendable {
+  /// Which data set the journal is of.
+  var store: StoreID
+  /// 1, 2, 3 …, without gaps (F22).
+  var number: UInt32
+  /// Random; goes into every checksum, so that stale bytes are never taken for a record of this segment (F41).
+  var salt: UInt64
+  /// The last position before this segment.
+  var basePosition: UInt64
+  /// Bytes of the file.
+  var size: UInt32
+  /// The salt of the segment before this one; 0 for the first.
+  var previousSalt: UInt64
+  /// Where the segment before this one ends; 0 for the first.
+  var previousLength: UInt32
+  /// Up to where the segment before this one was known durable when this one was begun.
+  var previousDurable: UInt32
+  /// When this one was begun, in milliseconds since 1970.
+  var created: UInt64
+
+  /// Where the first record begins.
+  static let length = 4096
+  /// Bytes that a copy of the header fills, its checksum included.
+  static let encodedLength = 96
+  /// Where the two copies begin.
+  static let copies = [0, 2048]
+  /// The version of the format that this program writes.
+  static let version: UInt16 = 1
+  private static let magic: [UInt8] = Array("SYNCJRNL".utf8)
+
+  /// The whole first page.
+  func encoded() -> [UInt8] {
+    var writer = ByteWriter(capacity: Self.encodedLength)
+    writer.write(raw: Self.magic)
+    writer.write(Self.version)
+    writer.write(UInt16(0))
+    // Features: which a reader must know, which a writer must know, which nobody must know.
+    writer.write(UInt32(0))
+    writer.write(UInt32(0))
+    writer.write(UInt32(0))
+    writer.write(raw: store.bytes)
+    writer.write(number)
+    writer.write(size)
+    writer.write(salt)
+    writer.write(basePosition)
+    writer.write(previousSalt)
+    writer.write(previousLength)
+    writer.write(previousDurable)
+    writer.write(created)
+    writer.write(XXH3.hash64(writer.bytes, seed: 0))
+    var page = [UInt8](repeating: 0, count: Self.length)
+    for copy in Self.copies { page.replaceSubrange(copy..<(copy + Self.encodedLength), with: writer.bytes) }
+    return page
+  }
+
+  /// How a header page reads.
+  enum Reading: Equatable {
+    /// At least one copy is whole; `damaged` if the other is not.
+    case whole(SegmentHeader, damaged: Bool)
+    /// Neither copy was ever written.
+    case blank
+    /// Neither copy is whole.
+    case bad
+    /// Written by a newer program.
+    case newer(version: UInt16)
+  }
+
+  /// Reads a header page.
+  static func read(_ page: [UInt8]) -> Reading {
+    guard page.count >= length else { return page.allSatisfy { $0 == 0 } ? .blank : .bad }
+    let readings = copies.map { read(copy: page[$0..<($0 + encodedLength)]) }
+    for reading in readings {
+      switch reading {
+      case .whole(let header, _): return .whole(header, damaged: readings[0] != readings[1])
+      case .newer: return reading
+      case .blank, .bad: continue
+      }
+    }
+    return page.prefix(length).allSatisfy { $0 == 0 } ? .blank : .bad
+  }
+
+  private static func read(copy: ArraySlice<UInt8>) -> Reading {
+    do throws(DecodingFailure) {
+      var reader = ByteReader(copy)
+      guard try reader.read(raw: 8).elementsEqual(magic) else { return .bad }
+      let version = try reader.read(UInt16.self)
+      var checksum = ByteReader(copy.suffix(8))
+      guard try checksum.read(UInt64.self) == XXH3.hash64(Array(copy.dropLast(8)), seed: 0) else { return .bad }
+      _ = try reader.read(UInt16.self)
+      let mustRead = try reader.read(UInt32.self)
+      let mustWrite = try reader.read(UInt32.self)
+      guard version == Self.version, mustRead == 0, mustWrite == 0 else { return .newer(version: version) }
+      _ = try reader.read(UInt32.self)
+      guard let store = StoreID(bytes: try reader.read(raw: 16)) else { return .bad }
+      let number = try reader.read(UInt32.self)
+      let size = try reader.read(UInt32.self)
+      let salt = try reader.read(UInt64.self)
+      let basePosition = try reader.read(UInt64.self)
+      let previousSalt = try reader.read(UInt64.self)
+      let previousLength = try reader.read(UInt32.self)
+      let previousDurable = try reader.read(UInt32.self)
+      let created = try reader.read(UInt64.self)
+      return .whole(
+        SegmentHeader(
+          store: store, number: number, salt: salt, basePosition: basePosition, size: size,
+          previousSalt: previousSalt, previousLength: previousLength, previousDurable: previousDurable,
+          created: created), damaged: false)
+    } catch {
+      return .bad
+    }
+  }
+}

@@ -1,0 +1,143 @@
+/// Goes through a segment record by record and finds its way again behind damage: one bad byte costs at most the record
+/// it is in (rule R2).
+struct SegmentWalker {
+  /// What stands at a place.
+  enum Step {
+    /// A whole record.
+    case record(RecordView)
+    /// Bytes that are no record.
+    case gap(Range<Int>)
+  }
+
+  let segment: Segment
+  /// Where the segment ends, or the committed part of it.
+  let limit: Int
+  private(set) var offset: Int
+
+  init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int) {
+    (self.segment, self.offset, self.limit) = (segment, offset, limit)
+  }
+
+  /// The next record or gap; nil at the limit. Zeros up to the limit are a gap too: who calls knows what was to be there.
+  mutating func next() -> Step? {
+    guard offset < limit else { return nil }
+    if let view = segment.record(at: offset, limit: limit) {
+      offset = min(view.end, limit)
+      return .record(view)
+    }
+    let start = offset
+    offset += RecordLayout.alignment
+    guard let last = segment.mapping.lastNonZero(start..<limit) else {
+      offset = limit
+      return .gap(start..<limit)
+    }
+    while offset <= last {
+      if segment.record(at: offset, limit: limit) != nil { return .gap(start..<offset) }
+      offset += RecordLayout.alignment
+    }
+    offset = limit
+    return .gap(start..<limit)
+  }
+}
+
+/// What a pass over a segment found, before it is decided what it means.
+struct SegmentScan {
+  /// Bytes that are no records, each with where the transaction that they interrupt begins.
+  struct Gap: Equatable {
+    var range: Range<Int>
+    var transactionStart: Int
+  }
+
+  var gaps: [Gap] = []
+  /// The greatest durable offset that a valid record claims.
+  var durable = SegmentHeader.length
+  /// Behind the last valid record.
+  var end = SegmentHeader.length
+  /// For the last segment: where the transaction begins that its end leaves open; nil if all are complete.
+  var openTransaction: Int?
+  /// For the last segment: are there bytes behind the last valid record?
+  var isTorn = false
+
+  /// Reads every record of `segment` up to `limit`: where the next segment says that this one ends, or, for the last
+  /// one, the end of the file.
+  init(_ segment: Segment, limit: Int, isLast: Bool) {
+    var walker = SegmentWalker(segment, limit: limit)
+    while let step = walker.next() {
+      switch step {
+      case .record(let view):
+        durable = max(durable, view.durable)
+        end = min(view.end, limit)
+        if view.kind == .actor { continue }
+        openTransaction = view.flags.contains(.continues) ? openTransaction ?? view.offset : nil
+      case .gap(let range):
+        gaps.append(Gap(range: range, transactionStart: openTransaction ?? range.lowerBound))
+        openTransaction = nil
+      }
+    }
+    guard isLast, let tail = gaps.last, tail.range.upperBound == limit else { return }
+    gaps.removeLast()
+    openTransaction = tail.transactionStart < tail.range.lowerBound ? tail.transactionStart : nil
+    isTorn = segment.mapping.lastNonZero(tail.range) != nil
+  }
+}
+
+/// Bytes at or below a watermark that are no record: corruption, reported and never truncated (rule R3, F17).
+public struct JournalDamage: Hashable, Sendable {
+  /// The number of the segment.
+  public let segment: UInt32
+  /// Bytes of its file that cannot be read as records.
+  public let bytes: Range<Int>
+}
+
+/// What recovery decides about a journal: a value, made from scans alone.
+struct RecoveryPlan: Equatable {
+  /// Where the valid part ends: index of the segment, offset in it.
+  var tailIndex: Int
+  var tailOffset: Int
+  /// Must what lies behind be set aside, and the segment sealed there?
+  var cuts: Bool
+  var damage: [JournalDamage]
+  /// The watermark of the segment that holds the tail.
+  var watermark: Int
+
+  /// Decides. `scans` are of all segments in order; all but the last were scanned up to where the next says they end.
+  /// With `atWatermark` everything above the watermark goes, whole or not: the directory is a copy of one that was in
+  /// use, and the original may yet give the same dots to other writes (rule R9, F55).
+  init(headers: [SegmentHeader], scans: [SegmentScan], atWatermark: Bool) {
+    tailIndex = scans.count - 1
+    tailOffset = scans[tailIndex].end
+    cuts = false
+    damage = []
+    watermark = SegmentHeader.length
+    for index in scans.indices {
+      let scan = scans[index]
+      watermark = Self.watermark(of: index, headers, scans)
+      let isLast = index == scans.count - 1
+      var cut: Int?
+      for gap in scan.gaps {
+        guard gap.range.lowerBound < watermark else {
+          cut = gap.transactionStart
+          break
+        }
+        damage.append(JournalDamage(segment: headers[index].number, bytes: gap.range))
+      }
+      if isLast { cut = cut ?? scan.openTransaction ?? (scan.isTorn ? scan.end : nil) }
+      if atWatermark, watermark < (isLast ? scan.end : Int(headers[index + 1].previousLength)) {
+        cut = min(cut ?? Int.max, watermark)
+      }
+      if let cut {
+        (tailIndex, tailOffset, cuts) = (index, cut, true)
+        return
+      }
+    }
+  }
+
+  /// Up to where a segment was known durable: the greatest claim in it, or its whole length once anything behind it was
+  /// known durable, since segments are synced in order.
+  private static func watermark(of index: Int, _ headers: [SegmentHeader], _ scans: [SegmentScan]) -> Int {
+    guard index < scans.count - 1 else { return scans[index].durable }
+    let next = headers[index + 1]
+    let laterDurable = scans[(index + 1)...].contains { $0.durable > SegmentHeader.length }
+    return laterDurable ? Int(next.previousLength) : max(scans[index].durable, Int(next.previousDurable))
+  }
+}

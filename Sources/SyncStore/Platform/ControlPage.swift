@@ -1,0 +1,141 @@
+private import Glibc
+private import Synchronization
+
+/// What the processes on one store share: the writers' mutex, the ends of the journal, the poison flag.
+///
+/// Invariants: the page is made anew by a process that holds the presence lock alone; only a holder of the mutex moves
+/// `tail`, `writing` and `position`; `durable` only grows while anybody is attached. It is never synced: after a loss of
+/// power its boot name no longer fits and nothing of it is believed.
+package final class ControlPage: Sendable {
+  /// Bytes of the file.
+  package static let length = 4096
+  private static let magic: UInt64 = 0x3147_5043_434E_5953
+  /// A whole word, so that one flipped bit neither poisons nor heals.
+  private static let poison: UInt64 = 0x9E0D_EC0D_E15B_AD11
+
+  private enum Field {
+    static let magic = 0
+    static let boot = 8
+    static let poison = 16
+    static let tail = 24
+    static let durable = 32
+    static let writing = 40
+    static let position = 48
+    static let recovered = 56
+    static let mutex = 64
+  }
+
+  private let mapping: Mapping
+
+  package init(mapping: Mapping) { self.mapping = mapping }
+
+  /// What the last life of this page knew; nil if it was of another boot, or never.
+  package struct LastLife: Sendable {
+    /// Up to where the journal was known durable.
+    package var durable: UInt64
+    /// Had a sync failed?
+    package var poisoned: Bool
+  }
+
+  /// Reads what an earlier life left, then begins a new one. Only for one who is alone.
+  package func begin(boot: UInt64) -> LastLife? {
+    var last: LastLife?
+    if self[Field.magic] == Self.magic, self[Field.boot] == boot {
+      last = LastLife(durable: durable, poisoned: poisoned)
+    }
+    mapping.clear(0..<Self.length)
+    unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
+      var attributes = pthread_mutexattr_t()
+      unsafe pthread_mutexattr_init(&attributes)
+      unsafe pthread_mutexattr_setpshared(&attributes, Int32(PTHREAD_PROCESS_SHARED))
+      unsafe pthread_mutexattr_setrobust(&attributes, Int32(PTHREAD_MUTEX_ROBUST))
+      unsafe pthread_mutexattr_settype(&attributes, Int32(PTHREAD_MUTEX_ERRORCHECK))
+      unsafe pthread_mutex_init(mutex, &attributes)
+      unsafe pthread_mutexattr_destroy(&attributes)
+    }
+    self[Field.boot] = boot
+    self[Field.magic] = Self.magic
+    return last
+  }
+
+  /// The packed location behind the last committed record.
+  package var tail: UInt64 {
+    get { self[Field.tail] }
+    set { self[Field.tail] = newValue }
+  }
+  /// The packed location up to which all is durable.
+  package var durable: UInt64 { self[Field.durable] }
+  /// The packed location up to which the present holder of the mutex may have stored bytes.
+  package var writing: UInt64 {
+    get { self[Field.writing] }
+    set { self[Field.writing] = newValue }
+  }
+  /// The last position given.
+  package var position: UInt64 {
+    get { self[Field.position] }
+    set { self[Field.position] = newValue }
+  }
+  /// Has a writer recovered the journal in this life?
+  package var recovered: Bool {
+    get { self[Field.recovered] != 0 }
+    set { self[Field.recovered] = newValue ? 1 : 0 }
+  }
+  /// Has a sync failed (rule R4)?
+  package var poisoned: Bool { self[Field.poison] == Self.poison }
+
+  /// From now on nobody acknowledges anything.
+  package func setPoisoned() { self[Field.poison] = Self.poison }
+
+  /// Notes that all up to `location` is durable.
+  package func raiseDurable(to location: UInt64) {
+    mapping.withAtomic(Field.durable) { word in
+      var seen = word.load(ordering: .relaxed)
+      while seen < location {
+        let (exchanged, original) = word.compareExchange(expected: seen, desired: location, ordering: .releasing)
+        if exchanged { return }
+        seen = original
+      }
+    }
+  }
+
+  /// Sets where the durable part ends, whatever was known before. Only for one who is alone.
+  package func resetDurable(to location: UInt64) { self[Field.durable] = location }
+
+  /// What could be saved was saved. Only for the one who recovers.
+  package func clearPoison() { self[Field.poison] = 0 }
+
+  /// How the writers' mutex was got.
+  package enum Acquisition: Sendable {
+    /// From one who gave it back.
+    case clean
+    /// From one who died with it (F13).
+    case afterDeath
+    /// Not at all: this thread holds it already.
+    case alreadyHeld
+  }
+
+  /// Takes the writers' mutex, however long it takes: a stopped holder is waited for, never robbed (F14).
+  package func lock() -> Acquisition {
+    unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
+      let code = unsafe pthread_mutex_lock(mutex)
+      switch code {
+      case 0: return .clean
+      case EOWNERDEAD:
+        unsafe pthread_mutex_consistent(mutex)
+        return .afterDeath
+      case EDEADLK: return .alreadyHeld
+      default: preconditionFailure("the writers' mutex is broken: \(SystemCall.text(of: code))")
+      }
+    }
+  }
+
+  /// Gives the writers' mutex back.
+  package func unlock() {
+    unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { _ = unsafe pthread_mutex_unlock($0) }
+  }
+
+  private subscript(field: Int) -> UInt64 {
+    get { mapping.withAtomic(field) { $0.load(ordering: .acquiring) } }
+    set { mapping.withAtomic(field) { $0.store(newValue, ordering: .releasing) } }
+  }
+}

@@ -1,0 +1,49 @@
+private import CLinux
+private import Glibc
+
+// What the blob tier needs beyond plain paths: its names come from peers, and its directory may have been tampered with.
+extension DiskStorage {
+  package func open(_ name: String, beneath directory: String, _ mode: OpenMode) throws(StoreError)
+    -> any StorageFile
+  {
+    let path = directory + "/" + name
+    let parent = unsafe sync_open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0)
+    guard parent >= 0 else { throw Self.refusal(path) }
+    defer { close(parent) }
+    let flags =
+      switch mode {
+      case .readOnly: O_RDONLY
+      case .readWrite: O_RDWR
+      case .create: O_RDWR | O_CREAT | O_EXCL
+      case .openOrCreate: O_RDWR | O_CREAT
+      }
+    // O_NONBLOCK: a FIFO in place of a file must not hang the caller.
+    let descriptor = SystemCall.retrying {
+      unsafe sync_open_beneath(parent, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600)
+    }
+    guard descriptor >= 0 else { throw Self.refusal(path) }
+    let file = DiskFile(descriptor: SystemCall.aboveStandard(descriptor), path: path)
+    guard try file.status().kind == .file else {
+      throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
+    }
+    return file
+  }
+
+  package func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool {
+    if unsafe sync_rename_unless_present(path, newPath) == 0 { return true }
+    guard errno == EEXIST else { throw SystemCall.failure("cannot rename it to \(newPath)", path) }
+    return false
+  }
+
+  package func systemPath(_ path: String) -> String? { path }
+
+  private static func refusal(_ path: String) -> StoreError {
+    switch errno {
+    case ELOOP, EXDEV, ENOTDIR, EISDIR, ENXIO:
+      StoreError(
+        .foreignFile, "a link or something else that is no file lies there or on the way: move it away",
+        path: path, errno: errno)
+    default: SystemCall.failure("cannot open it", path)
+    }
+  }
+}

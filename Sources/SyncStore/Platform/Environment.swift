@@ -1,0 +1,54 @@
+private import Glibc
+
+/// All that a store asks of the machine it runs on. Tests give it a simulated one.
+package struct Environment: Sendable {
+  /// Where files are.
+  package var storage: any Storage
+  /// The wall clock, in milliseconds since 1970.
+  package var now: @Sendable () -> UInt64
+  /// So many unpredictable bytes.
+  package var random: @Sendable (Int) -> [UInt8]
+  /// Which machine this is (rule R9).
+  package var machine: String
+  /// Which boot of it.
+  package var boot: String
+
+  /// All of them.
+  package init(
+    storage: any Storage, now: @escaping @Sendable () -> UInt64, random: @escaping @Sendable (Int) -> [UInt8],
+    machine: String, boot: String
+  ) {
+    (self.storage, self.now, self.random, self.machine, self.boot) = (storage, now, random, machine, boot)
+  }
+
+  /// This machine.
+  package static func real() -> Environment {
+    let storage = DiskStorage()
+    return Environment(
+      storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SystemCall.randomBytes($0) },
+      machine: line(of: "/etc/machine-id", storage), boot: line(of: "/proc/sys/kernel/random/boot_id", storage))
+  }
+
+  /// A file that is not there (a container without a machine-id) reads as nothing: fewer clues, no failure.
+  private static func line(of path: String, _ storage: DiskStorage) -> String {
+    let bytes = (try? storage.kernelFile(path)) ?? []
+    return String(decoding: bytes.prefix { $0 != 0x0A }, as: UTF8.self)
+  }
+}
+
+extension Environment {
+  /// A random 64-bit number.
+  func randomWord() -> UInt64 { random(8).reduce(0) { $0 << 8 | UInt64($1) } }
+
+  /// A name for a new incarnation.
+  func newActor() -> ActorID {
+    guard let actor = ActorID(bytes: random(16)) else { preconditionFailure("16 bytes were asked for") }
+    return actor
+  }
+
+  /// A name for a new round.
+  func newMark() -> RoundMark {
+    guard let mark = RoundMark(bytes: random(16)) else { preconditionFailure("16 bytes were asked for") }
+    return mark
+  }
+}

@@ -1,0 +1,57 @@
+/// Rule R9: what a copy does when it becomes a new actor, and how it comes to rest again.
+extension Composer {
+  /// Why a copy becomes a new actor.
+  enum Renewal: Equatable {
+    /// The directory was copied or restored, or lost a tail: the old actor's writes go on elsewhere, or may be known.
+    case copied
+    /// A peer knows more of this copy than it does itself.
+    case rolledBack
+    /// Records below a watermark are damaged, at these places: everything is to be offered again.
+    case damaged([Location])
+  }
+
+  /// Becomes `actor`.
+  mutating func renew(_ renewal: Renewal, as actor: ActorID) throws(StoreError) {
+    var vector = state.vector
+    switch renewal {
+    case .copied: break
+    case .rolledBack:
+      if let old = state.actor {
+        let marked = state.lastMark.flatMap { state.marks[$0]?.sequence } ?? 0
+        let suspects = state.suspects + [ReplicaState.Suspect(actor: old, above: marked)]
+        try setLocal(StateKey.suspects, ReplicaState.encode(suspects))
+        vector[old] = max(marked, state.floor[old])
+      }
+      try forgetCursors()
+    case .damaged(let places):
+      for place in places { try setLocal(StateKey.damage(place), [0]) }
+      try setLocal(StateKey.mending, [1])
+      vector = VersionVector()
+      try forgetCursors()
+    }
+    for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
+    let former = state.mine.sorted().prefix(Limits.actors)
+    try setLocal(StateKey.actor, actor.bytes + former.flatMap(\.bytes))
+    try setLocal(StateKey.vector, ReplicaState.encode(vector))
+  }
+
+  /// After a whole round from a peer: what is suspect or was forgotten is issued again as new writes, unless the peer
+  /// had greater ones, which have replaced it by now. `held` are the live records held.
+  mutating func comeToRest(_ held: [Record]) throws(StoreError) {
+    for record in held where !record.isReserved {
+      let lost = state.mending && state.mine.contains(record.dot.actor) && !state.vector.covers(record.dot)
+      if state.isSuspect(record.dot) || lost { try reissue(record) }
+    }
+    if !state.suspects.isEmpty { try setLocal(StateKey.suspects, nil) }
+    guard state.mending else { return }
+    try setLocal(StateKey.mending, nil)
+    for place in state.noted.subtracting(state.resolved).sorted() { try setLocal(StateKey.damage(place), [1]) }
+  }
+
+  private mutating func forgetCursors() throws(StoreError) {
+    for sender in state.cursors.keys.sorted() { try setLocal(StateKey.cursor(sender), nil) }
+  }
+
+  /// An entry that only carries the durable offset.
+  mutating func checkpoint() throws(StoreError) { try append(.checkpoint) }
+}

@@ -1,0 +1,52 @@
+/// When a write is safe from a loss of power. From the death of the process it is always safe.
+public enum Durability: Hashable, Sendable {
+  /// Durable before the call returns; concurrent writers share one sync.
+  case full
+  /// Acknowledged at once, synced at most so many milliseconds later.
+  case interval(milliseconds: Int)
+  /// Acknowledged at once, synced when the kernel likes, at `sync()` or before it leaves for a peer.
+  case relaxed
+}
+
+/// How a store is opened.
+public struct Configuration: Sendable {
+  /// Who may use the directory at the same time.
+  public enum Mode: Hashable, Sendable {
+    /// This process alone; others get `busy`.
+    case exclusive
+    /// Any number of processes that open it so.
+    case shared
+    /// Like `shared`, but nothing is written.
+    case readOnly
+  }
+
+  /// Who may use the directory at the same time.
+  public var mode: Mode
+  /// For writes that do not say otherwise.
+  public var durability: Durability
+  /// Values above this many bytes go to the blob tier; at most `Limits.inlineValueBytes`.
+  public var blobThreshold: Int
+  /// Journal segments double up to this many bytes; 1 MiB to 1 GiB.
+  public var segmentBytes: Int
+
+  /// The defaults suit a service that owns its store.
+  public init(
+    mode: Mode = .exclusive, durability: Durability = .full, blobThreshold: Int = 20 << 10, segmentBytes: Int = 64 << 20
+  ) {
+    (self.mode, self.durability) = (mode, durability)
+    (self.blobThreshold, self.segmentBytes) = (blobThreshold, segmentBytes)
+  }
+
+  func checked() throws(StoreError) -> Configuration {
+    guard (0...Limits.inlineValueBytes).contains(blobThreshold) else {
+      throw StoreError(.outOfBounds, "the blob threshold must lie between 0 and \(Limits.inlineValueBytes) bytes")
+    }
+    guard (Journal.smallestSegment...(1 << 30)).contains(segmentBytes) else {
+      throw StoreError(.outOfBounds, "segments must have between 1 MiB and 1 GiB")
+    }
+    if case .interval(let milliseconds) = durability, milliseconds < 1 {
+      throw StoreError(.outOfBounds, "the sync interval must be at least 1 ms")
+    }
+    return self
+  }
+}

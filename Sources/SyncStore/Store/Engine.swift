@@ -1,0 +1,308 @@
+/// One process's view of a store: the mapped journal, the index and the state of this copy, as far as the journal was
+/// read. A struct under the store's lock.
+///
+/// Invariants: everything here can be rebuilt from the journal; it changes only by `absorb`, which reads committed bytes,
+/// the same way for own writes, for those of other processes and at opening.
+struct Engine {
+  let environment: Environment
+  var journal: Journal
+  /// Up to where the journal was read.
+  private(set) var applied = Location(segment: 0, offset: 0)
+  private(set) var index = KeyIndex()
+  private(set) var state = ReplicaState()
+  private(set) var locals: [[UInt8]: [UInt8]] = [:]
+  /// Records stamped too far ahead, by key; not applied yet.
+  private(set) var parked: [[UInt8]: [Location]] = [:]
+  /// The beaten sides of conflicts.
+  private(set) var losers: [Location] = []
+  /// Keys whose greatest record has a deadline: their part of the digest depends on the time.
+  private(set) var expiring: Set<[UInt8]> = []
+  /// Committed bytes that are no records, as far as the journal was read.
+  private(set) var gaps: [JournalDamage] = []
+  /// Keys whose record stood in such a place, as far as that can be told.
+  private(set) var damagedKeys: [[UInt8]: Location] = [:]
+  private var unattributed: [Location] = []
+  /// The last position in the journal.
+  private(set) var position: UInt64 = 0
+  /// User keys that are held, the dead among them.
+  private(set) var held = 0
+  private var samples: [(position: UInt64, location: Location)] = []
+  private var digest: StateDigest?
+  private var ordered: [Location]?
+  private let hashSeed: UInt64
+
+  private static let samplingInterval: UInt64 = 128
+
+  init(environment: Environment, journal: Journal) {
+    (self.environment, self.journal) = (environment, journal)
+    hashSeed = environment.randomWord()
+  }
+
+  // MARK: Reading
+
+  /// Where the greatest applied record of a key is.
+  func find(_ key: [UInt8]) -> Location? {
+    index.find(hash(key)) { matches(key, $0) }?.location
+  }
+
+  /// The greatest applied record of a key, verified; nil if nothing is held.
+  func held(_ key: [UInt8]) throws(StoreError) -> Record? {
+    let location = find(key)
+    try checkCertain(key, location)
+    guard let location else { return nil }
+    return try record(at: location)
+  }
+
+  /// The record at a place, verified and decoded.
+  func record(at location: Location) throws(StoreError) -> Record {
+    let view = try journal.record(at: location)
+    guard let record = view.decoded() else {
+      throw StoreError(
+        .damaged, "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
+        path: journal.path(of: location.segment))
+    }
+    return record
+  }
+
+  /// The greatest held record of a key, parked or not: what the digest takes.
+  private func greatest(_ key: [UInt8]) -> Record? {
+    let records = ([find(key)].compactMap { $0 } + (parked[key] ?? [])).compactMap { try? record(at: $0) }
+    return records.max { $0.version < $1.version }
+  }
+
+  /// Applied records in the order of their keys.
+  mutating func orderedLocations() -> [Location] {
+    if let ordered { return ordered }
+    let keyed = index.locations.map { (key: key(at: $0), location: $0) }
+    let sorted = keyed.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map(\.location)
+    ordered = sorted
+    return sorted
+  }
+
+  /// The key of the record at a place that was absorbed.
+  func key(at location: Location) -> [UInt8] { Self.key(at: location, in: journal) }
+
+  private static func key(at location: Location, in journal: Journal) -> [UInt8] {
+    guard let segment = journal.segment(location.segment),
+      let shape = RecordView(segment: segment, offset: location.offset).shape
+    else { return [] }
+    return segment.mapping.bytes(shape.key)
+  }
+
+  /// Is the record the one that counts for its key, or parked?
+  func isCurrent(_ view: RecordView) -> Bool {
+    guard let shape = view.shape else { return false }
+    let key = view.key(shape)
+    return find(key) == view.location || parked[key]?.contains(view.location) == true
+  }
+
+  /// A place at or before which the record of `position` lies.
+  func start(of position: UInt64) -> Location {
+    var low = 0
+    var high = samples.count
+    while low < high {
+      let middle = (low + high) / 2
+      if samples[middle].position <= position { low = middle + 1 } else { high = middle }
+    }
+    guard low > 0 else {
+      return Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
+    }
+    return samples[low - 1].location
+  }
+
+  /// Visits whole records from `location` on, up to what was absorbed. Damaged bytes are passed over.
+  func visit(from location: Location, _ body: (RecordView) throws(StoreError) -> Bool) throws(StoreError) {
+    for (place, segment) in journal.segments.enumerated()
+    where segment.number >= location.segment && segment.number <= applied.segment {
+      let limit = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
+      let start = segment.number == location.segment ? location.offset : SegmentHeader.length
+      guard start < limit else { continue }
+      var walker = SegmentWalker(segment, from: start, limit: limit)
+      while let step = walker.next() {
+        if case .record(let view) = step, try !body(view) { return }
+      }
+    }
+  }
+
+  // MARK: Taking in
+
+  /// Reads the journal on, up to `end`, which lies in a mapped segment.
+  mutating func absorb(upTo end: Location) {
+    if applied.segment == 0, let first = journal.segments.first {
+      applied = Location(segment: first.number, offset: SegmentHeader.length)
+    }
+    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    while applied < end, let segment = journal.segment(applied.segment) {
+      let place = Int(segment.number - journal.segments[0].number)
+      let stop = segment.number == end.segment ? end.offset : journal.sealedLength(at: place) ?? 0
+      var walker = SegmentWalker(segment, from: applied.offset, limit: stop)
+      while let step = walker.next() {
+        switch step {
+        case .record(let view): absorb(view, limit: limit)
+        case .gap(let range): noteGap(range, in: segment)
+        }
+      }
+      applied =
+        segment.number == end.segment ? end : Location(segment: segment.number + 1, offset: SegmentHeader.length)
+    }
+  }
+
+  private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
+    let damage = JournalDamage(segment: segment.number, bytes: range)
+    guard !gaps.contains(damage) else { return }
+    gaps.append(damage)
+    let location = Location(segment: segment.number, offset: range.lowerBound)
+    if let key = DamagedRecord.key(in: range, of: segment) {
+      damagedKeys[key] = max(damagedKeys[key] ?? location, location)
+    } else {
+      unattributed.append(location)
+    }
+  }
+
+  /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
+  private func checkCertain(_ key: [UInt8], _ found: Location?) throws(StoreError) {
+    guard !gaps.isEmpty else { return }
+    let suspects = unattributed + [damagedKeys[key]].compactMap { $0 }
+    guard let gap = suspects.first(where: { gap in gap > found ?? Location(packed: 0) && !state.resolved.contains(gap) })
+    else { return }
+    throw StoreError(
+      .damaged, "a damaged record at offset \(gap.offset) may hold this key's latest value: run `verify --repair`",
+      path: journal.path(of: gap.segment))
+  }
+
+  private mutating func absorb(_ view: RecordView, limit: Stamp) {
+    position = max(position, view.position)
+    switch view.kind {
+    case .actor:
+      guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
+      view.segment.define(actor, as: view.actorNumber)
+    case .local:
+      guard let shape = view.shape else { return }
+      let (key, value) = (view.key(shape), view.value(shape))
+      state.absorb(local: key, value)
+      locals[key] = value
+    case .localRemoval:
+      guard let shape = view.shape else { return }
+      let key = view.key(shape)
+      state.absorb(local: key, nil)
+      locals[key] = nil
+    case .value, .blob, .tombstone:
+      if view.flags.contains(.loser) { losers.append(view.location) } else { absorb(write: view, limit: limit) }
+    case .checkpoint, nil: break
+    }
+  }
+
+  private mutating func absorb(write view: RecordView, limit: Stamp) {
+    guard let shape = view.shape, let version = view.version else { return }
+    if view.position >= (samples.last?.position ?? 0) + Self.samplingInterval || samples.isEmpty {
+      samples.append((view.position, view.location))
+    }
+    let key = view.key(shape)
+    let before = digest == nil ? nil : greatest(key)
+    let applies = version.stamp <= limit
+    state.absorb(version, applied: applies)
+    if applies { hold(view, key: key, version: version) } else { parked[key, default: []].append(view.location) }
+    noteChange(of: key, from: before, deadline: shape.deadline != nil)
+  }
+
+  private mutating func hold(_ view: RecordView, key: [UInt8], version: Version) {
+    let hash = hash(key)
+    if let found = index.find(hash, { matches(key, $0) }) {
+      guard let segment = journal.segment(found.location.segment),
+        let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version
+      else {
+        index.move(found.slot, to: view.location)
+        ordered = nil
+        return
+      }
+    } else {
+      let (journal, seed) = (journal, hashSeed)
+      index.insert(hash, view.location) { XXH3.hash64(Self.key(at: $0, in: journal), seed: seed) }
+      ordered = nil
+      if !ReservedKey.isReserved(key) { held += 1 }
+    }
+  }
+
+  private mutating func noteChange(of key: [UInt8], from before: Record?, deadline: Bool) {
+    if deadline {
+      expiring.insert(key)
+    } else if expiring.contains(key), greatest(key)?.deadline == nil {
+      expiring.remove(key)
+    }
+    guard digest != nil else { return }
+    if let before, Self.counts(before) { digest?.remove(before) }
+    if let after = greatest(key), Self.counts(after) { digest?.add(after) }
+  }
+
+  /// Does the record count in the running part of the digest? What has a deadline is added when a time is known.
+  private static func counts(_ record: Record) -> Bool {
+    !record.isReserved && !record.isTombstone && record.deadline == nil
+  }
+
+  /// The digest of what is live at `time`, in milliseconds since 1970. Computed from all keys when first asked for, then
+  /// kept running.
+  mutating func digest(at time: UInt64) throws(StoreError) -> StateDigest {
+    var running: StateDigest
+    if let digest {
+      running = digest
+    } else {
+      running = StateDigest()
+      for location in index.locations {
+        let record = try record(at: location)
+        if parked[record.key] == nil, Self.counts(record) { running.add(record) }
+      }
+      for key in parked.keys {
+        if let record = greatest(key), Self.counts(record) { running.add(record) }
+      }
+      digest = running
+    }
+    for key in expiring {
+      guard let record = greatest(key), let deadline = record.deadline, deadline > time, !record.isTombstone,
+        !record.isReserved
+      else { continue }
+      running.add(record)
+    }
+    return running
+  }
+
+  // MARK: Parked records
+
+  /// Parked records whose time has come by `limit`, in the order of their versions; no longer parked.
+  mutating func unpark(upTo limit: Stamp) -> [Location] {
+    var due: [(Version, Location)] = []
+    for (key, locations) in parked {
+      var left: [Location] = []
+      for location in locations {
+        guard let version = try? journal.record(at: location).version, version.stamp <= limit else {
+          left.append(location)
+          continue
+        }
+        due.append((version, location))
+      }
+      parked[key] = left.isEmpty ? nil : left
+    }
+    return due.sorted { $0.0 < $1.0 }.map(\.1)
+  }
+
+  /// Applies a record that was parked.
+  mutating func release(_ location: Location) throws(StoreError) {
+    let view = try journal.record(at: location)
+    guard let shape = view.shape, let version = view.version else { return }
+    let key = view.key(shape)
+    let before = digest == nil ? nil : greatest(key)
+    state.absorb(version, applied: true)
+    hold(view, key: key, version: version)
+    noteChange(of: key, from: before, deadline: shape.deadline != nil)
+  }
+
+  // MARK: Keys
+
+  private func hash(_ key: [UInt8]) -> UInt64 { XXH3.hash64(key, seed: hashSeed) }
+
+  private func matches(_ key: [UInt8], _ location: Location) -> Bool {
+    guard let segment = journal.segment(location.segment),
+      let shape = RecordView(segment: segment, offset: location.offset).shape, shape.key.count == key.count
+    else { return false }
+    return segment.mapping.equals(shape.key, key)
+  }
+}

@@ -1,0 +1,107 @@
+/// One process enters a store's directory.
+///
+/// Who is alone makes the control page anew and reads the journal as a crash may have left it; who is not believes the
+/// page. The first who opens for writing puts right what recovery found.
+struct Opening {
+  private let path: String
+  private let identity: StoreIdentity
+  private let configuration: Configuration
+  private let environment: Environment
+  private var writable: Bool { configuration.mode != .readOnly }
+  private var storage: any Storage { environment.storage }
+
+  init(_ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment) {
+    (self.path, self.identity) = (path, identity)
+    (self.configuration, self.environment) = (configuration, environment)
+  }
+
+  func run() throws(StoreError) -> Store {
+    let file: any StorageFile
+    let page: Mapping
+    do {
+      file = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
+      if try file.status().size < ControlPage.length { try file.allocate(to: ControlPage.length) }
+      page = try file.map(ControlPage.length, writable: true)
+    } catch {
+      // A medium that takes no writes: nobody else can write either, so nothing need be shared.
+      guard !writable, error.code == .readOnly else { throw error }
+      return try detached()
+    }
+    guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }
+    defer { _ = try? file.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
+    let control = ControlPage(mapping: page)
+    if try file.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) {
+      let store = try enterAlone(file, control)
+      if configuration.mode != .exclusive {
+        guard try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false) else { throw busy }
+      }
+      return store
+    }
+    guard configuration.mode != .exclusive, try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
+    else { throw busy }
+    return try enterBesideOthers(file, control)
+  }
+
+  private var busy: StoreError {
+    StoreError(
+      .busy, "another process has the store open: stop it, or open both in shared mode", path: path)
+  }
+
+  private func journal() -> Journal {
+    Journal(
+      directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id, writable: writable,
+      largestSegment: configuration.segmentBytes)
+  }
+
+  private func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine) -> Store {
+    Store(
+      path: path, identity: identity, configuration: configuration, environment: environment, control: control,
+      controlFile: file, engine: engine)
+  }
+
+  private func enterBesideOthers(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
+    var journal = journal()
+    _ = try journal.load()
+    var engine = Engine(environment: environment, journal: journal)
+    engine.absorb(upTo: Location(packed: control.tail))
+    let store = store(file, control, engine)
+    if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity) }
+    return store
+  }
+
+  private func enterAlone(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
+    let boot = XXH3.hash64(Array("boot \(environment.boot)".utf8), seed: 0)
+    let last = control.begin(boot: boot)
+    let store = try read(file, control, last)
+    if writable { try store.recover(lastLife: last, identity: identity) }
+    return store
+  }
+
+  private func detached() throws(StoreError) -> Store {
+    let control = ControlPage(mapping: .anonymous(ControlPage.length))
+    _ = control.begin(boot: 0)
+    let identityFile = try storage.open(path + "/" + StoreIdentity.fileName, .readOnly)
+    return try read(identityFile, control, nil)
+  }
+
+  /// Reads the journal up to where its valid part ends. Writes nothing but the control page.
+  private func read(
+    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?
+  ) throws(StoreError) -> Store {
+    var journal = journal()
+    _ = try journal.load()
+    guard let plan = journal.plan(atWatermark: false) else {
+      throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
+    }
+    let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
+    let watermark = Location(segment: tail.segment, offset: min(plan.watermark, plan.tailOffset))
+    journal.segments.removeSubrange((plan.tailIndex + 1)...)
+    var engine = Engine(environment: environment, journal: journal)
+    engine.absorb(upTo: tail)
+    control.tail = tail.packed
+    control.position = engine.position
+    let known = last.map { $0.poisoned ? 0 : min($0.durable, tail.packed) } ?? 0
+    control.resetDurable(to: max(watermark.packed, known))
+    return store(file, control, engine)
+  }
+}

@@ -1,0 +1,176 @@
+/// Looking at a store from outside its values: the log, the reason of a value, the truth of every byte.
+extension Store {
+  /// Records of the journal from `position` on, in order, at most `limit`. Superseded ones are shown as long as their
+  /// bytes are there.
+  public func log(from position: UInt64, limit: Int) throws(StoreError) -> [LogEntry] {
+    try reading { engine throws(StoreError) in
+      var entries: [LogEntry] = []
+      try engine.visit(from: engine.start(of: position)) { view throws(StoreError) in
+        guard view.isWrite, view.position >= position, let record = view.decoded() else { return true }
+        entries.append(LogEntry(record, position: view.position, isCurrent: engine.isCurrent(view)))
+        return entries.count < limit
+      }
+      return entries
+    }
+  }
+
+  /// Why a key has the value it has: its record and the concurrent values it beat. Nil if nothing is known of it.
+  public func explain(_ key: Key) throws(StoreError) -> Explanation? {
+    guard let record = try current(key.bytes) else { return nil }
+    return try reading { engine throws(StoreError) in
+      let mine = engine.state.mine
+      let position = engine.find(key.bytes).flatMap { try? engine.journal.record(at: $0).position } ?? 0
+      let beaten = engine.losers.compactMap { try? engine.record(at: $0) }.filter { $0.key == key.bytes }
+      return Explanation(
+        winner: LogEntry(record, position: position, isCurrent: true),
+        isLocal: mine.contains(record.dot.actor),
+        beaten: beaten.map { LogEntry($0, position: 0, isCurrent: false) }.sorted { $0.stamp > $1.stamp })
+    }
+  }
+
+  /// Beaten concurrent values that are kept, newest first.
+  public func conflicts() throws(StoreError) -> [LogEntry] {
+    try reading { engine throws(StoreError) in
+      engine.losers.compactMap { try? engine.record(at: $0) }
+        .map { LogEntry($0, position: 0, isCurrent: false) }.sorted { $0.stamp > $1.stamp }
+    }
+  }
+
+  /// Reads every record and every blob. `progress` is told how many bytes were read of how many.
+  public func verify(
+    progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
+  ) throws(StoreError) -> VerificationReport {
+    var report = VerificationReport()
+    var blobs: [BlobHash: BlobReference] = [:]
+    try reading { engine throws(StoreError) in
+      for gap in engine.gaps where !engine.state.resolved.contains(gap.place) { report.damage.append(describe(gap, engine)) }
+      for segment in engine.journal.segments where segment.headerDamaged {
+        report.damage.append("segment \(segment.number): one of the two copies of its header is damaged")
+      }
+      let known = Set(engine.gaps)
+      try Self.reread(engine, known) { report.damage.append($0) }
+      for location in engine.index.locations {
+        do throws(StoreError) {
+          let record = try engine.record(at: location)
+          report.records += 1
+          if case .blob(let blob) = record.content { blobs[blob.hash] = blob }
+        } catch {
+          let key = Key(unchecked: engine.key(at: location))
+          report.damage.append("key \(key): \(error.description)")
+        }
+      }
+    }
+    var done: UInt64 = 0
+    let total = blobs.values.reduce(0) { $0 + $1.size }
+    let wanted = Set(try missingBlobsWithoutForgetting())
+    for blob in blobs.values.sorted(by: { $0.hash < $1.hash }) {
+      do throws(StoreError) {
+        if try self.blobs.has(blob.hash) {
+          try self.blobs.verify(blob)
+          report.blobs += 1
+        } else if wanted.contains(blob.hash) {
+          report.missingBlobs.append(blob)
+        } else {
+          report.damage.append("blob \(blob.hash) is gone")
+          report.damagedBlobs.append(blob)
+        }
+      } catch {
+        report.damage.append("blob \(blob.hash): \(error.description)")
+        report.damagedBlobs.append(blob)
+      }
+      done += blob.size
+      progress(done, total)
+    }
+    return report
+  }
+
+  /// Damage below a watermark that came about since the journal was read.
+  private static func reread(
+    _ engine: Engine, _ known: Set<JournalDamage>, _ report: (String) -> Void
+  ) throws(StoreError) {
+    for (place, segment) in engine.journal.segments.enumerated() where segment.number <= engine.applied.segment {
+      let limit =
+        segment.number == engine.applied.segment ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0
+      var walker = SegmentWalker(segment, limit: limit)
+      while let step = walker.next() {
+        guard case .gap(let range) = step else { continue }
+        let damage = JournalDamage(segment: segment.number, bytes: range)
+        if !known.contains(damage) { report("segment \(segment.number), bytes \(range): damaged while in use") }
+      }
+    }
+  }
+
+  private func describe(_ gap: JournalDamage, _ engine: Engine) -> String {
+    let key = engine.damagedKeys.first { $0.value == gap.place }.map { " (a record of key \(Key(unchecked: $0.key)))" }
+    return "segment \(gap.segment), bytes \(gap.bytes): damaged\(key ?? "")"
+  }
+
+  private func missingBlobsWithoutForgetting() throws(StoreError) -> [BlobHash] {
+    isWritable ? try missingBlobs().map(\.hash) : try locals(prefix: Self.wantedPrefix).compactMap { pair in
+      BlobHash(bytes: pair.key.dropFirst(Self.wantedPrefix.count))
+    }
+  }
+}
+
+/// A record of the journal, for people to look at.
+public struct LogEntry: Hashable, Sendable {
+  /// Its place in this copy's journal.
+  public let position: UInt64
+  /// Which write it is.
+  public let dot: Dot
+  /// When it was made.
+  public let stamp: Stamp
+  /// The newest write by another actor that it replaced.
+  public let base: Dot?
+  /// Whose value it is; nil for a key of the store's own.
+  public let key: Key?
+  /// Was the key deleted?
+  public let isTombstone: Bool
+  /// The type of the value.
+  public let type: ValueType
+  /// Bytes of the value.
+  public let size: UInt64
+  /// The value, if it lies in the journal.
+  public let value: [UInt8]?
+  /// Where the value is, if it lies in the blob tier.
+  public let blob: BlobReference?
+  /// When it expires, in milliseconds since 1970.
+  public let deadline: UInt64?
+  /// Is it the key's latest?
+  public let isCurrent: Bool
+
+  init(_ record: Record, position: UInt64, isCurrent: Bool) {
+    let entry = Entry(record)
+    (self.position, self.isCurrent, dot, stamp, base) = (position, isCurrent, record.dot, record.stamp, record.base)
+    key = record.isReserved ? nil : entry.key
+    isTombstone = record.isTombstone
+    (type, size, blob, deadline) = (record.type, entry.size, entry.blob, record.deadline)
+    if case .inline(let bytes) = record.content { value = bytes } else { value = nil }
+  }
+}
+
+/// Why a key has the value it has.
+public struct Explanation: Hashable, Sendable {
+  /// The record that counts.
+  public let winner: LogEntry
+  /// Was it written by this copy, in this or an earlier incarnation?
+  public let isLocal: Bool
+  /// Concurrent values that it beat and that are kept.
+  public let beaten: [LogEntry]
+}
+
+/// What `verify` found.
+public struct VerificationReport: Hashable, Sendable {
+  /// Records that are whole and current.
+  public var records = 0
+  /// Blobs that are whole.
+  public var blobs = 0
+  /// One line for each place that is damaged.
+  public var damage: [String] = []
+  /// Blobs that are damaged or gone.
+  public var damagedBlobs: [BlobReference] = []
+  /// Blobs that have not arrived from a peer yet: not damage.
+  public var missingBlobs: [BlobReference] = []
+  /// Is everything whole?
+  public var isClean: Bool { damage.isEmpty }
+}

@@ -1,0 +1,128 @@
+/// Creating and opening: who may enter, what is found, what must be put right before the first write.
+extension Store {
+  /// Creates a store in `path`, a directory that is made unless it is there and empty.
+  ///
+  /// - Parameters:
+  ///   - name: at most `Limits.nameBytes` bytes of text without blanks or slashes; by default the directory's name.
+  ///   - id: the data set to become a copy of; by default a new one.
+  /// - Throws: `.alreadyExists`, `.unsafeDirectory`, `.diskFull`, `.outOfBounds` …
+  public static func create(
+    at path: String, name: String? = nil, id: StoreID? = nil, configuration: Configuration = Configuration()
+  ) throws(StoreError) -> Store {
+    try create(at: path, name: name, id: id, configuration: configuration, environment: .real())
+  }
+
+  /// Opens the store in `path`. In one process the same directory gives the same instance (F96).
+  ///
+  /// - Throws: `.notAStore`, `.busy`, `.damaged`, `.newerFormat`, `.unsafeDirectory` …
+  public static func open(
+    at path: String, configuration: Configuration = Configuration()
+  ) throws(StoreError) -> Store {
+    try open(at: path, configuration: configuration, environment: .real())
+  }
+
+  package static func create(
+    at path: String, name: String?, id: StoreID?, configuration: Configuration, environment: Environment
+  ) throws(StoreError) -> Store {
+    guard configuration.mode != .readOnly else {
+      throw StoreError(.readOnly, "a store cannot be created for reading only: choose another mode", path: path)
+    }
+    let storage = environment.storage
+    let name = name ?? String(path.split(separator: "/").last ?? "store")
+    guard StoreIdentity.isName(name) else {
+      throw StoreError(
+        .outOfBounds,
+        "\"\(name)\" cannot be a name: use 1 to \(Limits.nameBytes) bytes without blanks or slashes", path: path)
+    }
+    if try !storage.createDirectory(path) {
+      if try StoreIdentity.read(path, storage) != nil {
+        throw StoreError(.alreadyExists, "there is a store already: open it, or choose another directory", path: path)
+      }
+      try checkLeftovers(path, storage)
+    }
+    try checkDirectory(path, storage)
+    let journalDirectory = path + "/" + StoreLayout.journal
+    _ = try storage.createDirectory(journalDirectory)
+    // A creation that was killed leaves segments that hold no write (F20).
+    for name in try storage.list(journalDirectory) { _ = try storage.remove(journalDirectory + "/" + name) }
+    let id = id ?? StoreID(bytes: environment.random(16))
+    guard let id else { preconditionFailure("16 bytes were asked for") }
+    var journal = Journal(
+      directory: journalDirectory, environment: environment, store: id, writable: true,
+      largestSegment: configuration.segmentBytes)
+    try journal.begin(after: 0, durable: 0, position: 0, room: 0)
+    let segment = journal.segments[0]
+    var encoder = RecordEncoder(segment: segment, start: SegmentHeader.length, durable: 0, position: 0)
+    encoder.encode([.local(key: StateKey.actor, value: environment.newActor().bytes)])
+    segment.mapping.store(encoder.bytes, at: SegmentHeader.length)
+    try segment.file.sync()
+    try storage.syncDirectory(path)
+    // Last: from here on it is a store.
+    try StoreIdentity.write(id: id, name: name, path, environment)
+    try storage.syncDirectory(type(of: storage).directory(of: path))
+    return try open(at: path, configuration: configuration, environment: environment)
+  }
+
+  /// What a killed creation left may be used again; anything else may not.
+  private static func checkLeftovers(_ path: String, _ storage: any Storage) throws(StoreError) {
+    let own: Set<String> = [StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName + ".new", "keys"]
+    if let other = try storage.list(path).first(where: { !own.contains($0) }) {
+      throw StoreError(
+        .alreadyExists, "the directory is not empty (\(other)): choose another", path: path)
+    }
+    let journal = path + "/" + StoreLayout.journal
+    guard try storage.status(journal) != nil else { return }
+    let segments = try storage.list(journal).filter { $0.hasSuffix(".segment") }
+    guard segments.count <= 1 else {
+      throw StoreError(
+        .damaged, "there is a journal, but its identity file \(StoreIdentity.fileName) is gone: restore that file",
+        path: path)
+    }
+    for name in segments {
+      let first = try storage.open(journal + "/" + name, .readOnly).read(SegmentHeader.length + 4096, at: 0)
+      // A killed creation wrote one local record at most, of well under 128 bytes.
+      guard first.dropFirst(SegmentHeader.length + 128).allSatisfy({ $0 == 0 }) else {
+        throw StoreError(
+          .damaged, "there is a journal, but its identity file \(StoreIdentity.fileName) is gone: restore that file",
+          path: path)
+      }
+    }
+  }
+
+  private static func checkDirectory(_ path: String, _ storage: any Storage) throws(StoreError) {
+    guard let status = try storage.status(path) else {
+      throw StoreError(.notAStore, "there is no such directory: create a store with `init`", path: path)
+    }
+    guard status.kind == .directory else {
+      throw StoreError(.notAStore, "is not a directory: name the directory of a store", path: path)
+    }
+    guard status.owner == SystemCall.userID else {
+      throw StoreError(.unsafeDirectory, "belongs to another user: run as user \(status.owner), or change its owner",
+        path: path)
+    }
+    guard status.permissions & 0o022 == 0 else {
+      throw StoreError(.unsafeDirectory, "others can write to it: run `chmod go-w`", path: path)
+    }
+  }
+
+  package static func open(
+    at path: String, configuration: Configuration, environment: Environment
+  ) throws(StoreError) -> Store {
+    let configuration = try configuration.checked()
+    let storage = environment.storage
+    try checkDirectory(path, storage)
+    if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, storage) {
+      guard live.configuration.mode == configuration.mode else {
+        throw StoreError(
+          .busy, "this process has the store open in another mode: use that instance, or close it first", path: path)
+      }
+      return live
+    }
+    guard let identity = try StoreIdentity.read(path, storage) else {
+      throw StoreError(.notAStore, "there is no store here: create one with `init`", path: path)
+    }
+    let store = try Opening(path, identity, configuration, environment).run()
+    if let status = try storage.status(path) { StoreRegistry.shared.remember(store, status) }
+    return store
+  }
+}

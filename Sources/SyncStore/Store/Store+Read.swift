@@ -1,0 +1,172 @@
+/// How a get works: the process's view is brought up to date, the index names a place, the record there is verified.
+extension Store {
+  /// The value of a key; nil if it has none.
+  ///
+  /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
+  public func get(_ key: Key) throws(StoreError) -> Value? {
+    guard let record = try current(key.bytes) else { return nil }
+    return try value(of: record)
+  }
+
+  /// Has the key a value?
+  public func contains(_ key: Key) throws(StoreError) -> Bool {
+    try current(key.bytes)?.isLive(at: environment.now()) ?? false
+  }
+
+  /// What is known of a key without reading its value; nil if it has none.
+  public func entry(_ key: Key) throws(StoreError) -> Entry? {
+    guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return nil }
+    return Entry(record)
+  }
+
+  /// Writes the value of a key to a file, which is replaced at once when all of it is there. False if it has none.
+  public func export(_ key: Key, toFileAt file: String) throws(StoreError) -> Bool {
+    guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return false }
+    switch record.content {
+    case .tombstone: return false
+    case .inline(let bytes):
+      let temporary = file + ".syncstore-part"
+      _ = try environment.storage.remove(temporary)
+      try environment.storage.open(temporary, .create).write(bytes, at: 0)
+      try environment.storage.rename(temporary, to: file)
+    case .blob(let blob): try blobs.export(blob, toFileAt: file)
+    }
+    return true
+  }
+
+  /// Keys with their values' sizes and types, in the order of bytes.
+  ///
+  /// - Parameters:
+  ///   - prefix: only keys that begin so.
+  ///   - after: only keys behind this one: a listing goes on where the last one ended.
+  ///   - limit: at most so many.
+  public func list(
+    prefix: [UInt8] = [], after: Key? = nil, limit: Int = .max
+  ) throws(StoreError) -> [Entry] {
+    let now = environment.now()
+    return try reading { engine throws(StoreError) in
+      let ordered = engine.orderedLocations()
+      let start = max(prefix, after?.bytes ?? [], by: { $0.lexicographicallyPrecedes($1) })
+      var (low, high) = (0, ordered.count)
+      while low < high {
+        let middle = (low + high) / 2
+        if engine.key(at: ordered[middle]).lexicographicallyPrecedes(start) { low = middle + 1 } else { high = middle }
+      }
+      var entries: [Entry] = []
+      for location in ordered[low...] where entries.count < limit {
+        let key = engine.key(at: location)
+        guard key.starts(with: prefix) else {
+          if prefix.lexicographicallyPrecedes(key) { break }
+          continue
+        }
+        if ReservedKey.isReserved(key) || key == after?.bytes { continue }
+        let record = try engine.record(at: location)
+        if record.isLive(at: now) { entries.append(Entry(record)) }
+      }
+      return entries
+    }
+  }
+
+  /// The digest of the live records, at this moment by the wall clock: equal on two copies in step.
+  public func digest() throws(StoreError) -> StateDigest { try digest(at: environment.now()) }
+
+  /// What this copy covers.
+  public func versionVector() throws(StoreError) -> VersionVector {
+    try reading { engine throws(StoreError) in engine.state.vector }
+  }
+
+  /// Sizes and counts.
+  public func status() throws(StoreError) -> StoreStatus {
+    let now = environment.now()
+    let journal = try reading { engine throws(StoreError) in
+      var status = StoreStatus()
+      for location in engine.index.locations {
+        guard let record = try? engine.record(at: location), !record.isReserved else { continue }
+        if !record.isLive(at: now) {
+          status.tombstones += record.isTombstone ? 1 : 0
+          continue
+        }
+        status.keys += 1
+        let entry = Entry(record)
+        status.liveBytes += entry.size
+        if entry.blob != nil { (status.blobKeys, status.blobBytes) = (status.blobKeys + 1, status.blobBytes + entry.size) }
+      }
+      status.segments = engine.journal.segments.count
+      status.journalBytes = UInt64(engine.journal.fileBytes)
+      status.position = engine.position
+      status.conflicts = engine.losers.count
+      status.parked = engine.parked.count
+      status.damagedPlaces = engine.gaps.count
+      return status
+    }
+    return journal
+  }
+
+  /// The greatest record of a key, also one whose time has just come and that no writer has applied yet.
+  func current(_ key: [UInt8]) throws(StoreError) -> Record? {
+    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    return try reading { engine throws(StoreError) in
+      var greatest = try engine.held(key)
+      for location in engine.parked[key] ?? [] {
+        let record = try engine.record(at: location)
+        if record.stamp <= limit, greatest.map({ $0.version < record.version }) ?? true { greatest = record }
+      }
+      return greatest
+    }
+  }
+
+  func value(of record: Record) throws(StoreError) -> Value? {
+    guard record.isLive(at: environment.now()) else { return nil }
+    switch record.content {
+    case .tombstone: return nil
+    case .inline(let bytes): return Value(bytes: bytes, type: record.type, deadline: record.deadline)
+    case .blob(let blob):
+      return Value(bytes: try blobs.read(blob), type: record.type, deadline: record.deadline)
+    }
+  }
+}
+
+private func max<Element>(_ left: Element, _ right: Element, by isLess: (Element, Element) -> Bool) -> Element {
+  isLess(left, right) ? right : left
+}
+
+extension Entry {
+  init(_ record: Record) {
+    var size: UInt64 = 0
+    var blob: BlobReference?
+    switch record.content {
+    case .tombstone: break
+    case .inline(let bytes): size = UInt64(bytes.count)
+    case .blob(let reference): (size, blob) = (reference.size, reference)
+    }
+    self.init(
+      key: Key(unchecked: record.key), type: record.type, size: size, stamp: record.stamp, dot: record.dot,
+      deadline: record.deadline, blob: blob)
+  }
+}
+
+/// Sizes and counts of a store.
+public struct StoreStatus: Hashable, Sendable {
+  /// Keys that have a value.
+  public var keys = 0
+  /// Deleted keys whose tombstone is kept.
+  public var tombstones = 0
+  /// Bytes of all values.
+  public var liveBytes: UInt64 = 0
+  /// Keys whose value lies in the blob tier.
+  public var blobKeys = 0
+  /// Bytes of those values.
+  public var blobBytes: UInt64 = 0
+  /// Files of the journal.
+  public var segments = 0
+  /// Bytes of those files.
+  public var journalBytes: UInt64 = 0
+  /// The last position of the journal.
+  public var position: UInt64 = 0
+  /// Beaten concurrent values that are kept.
+  public var conflicts = 0
+  /// Keys with records stamped too far ahead to be applied yet.
+  public var parked = 0
+  /// Places of the journal that are damaged.
+  public var damagedPlaces = 0
+}

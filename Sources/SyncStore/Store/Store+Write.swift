@@ -1,0 +1,243 @@
+private import Synchronization
+
+/// How a put works: the writers' mutex, the rules (`Composer`), one append, then durability as the mode has it.
+extension Store {
+  /// Sets a key. Values above the configured threshold go to the blob tier.
+  ///
+  /// - Parameters:
+  ///   - type: stored with the value.
+  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - durability: for this write; by default the store's.
+  public func put(
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    durability: Durability? = nil
+  ) throws(StoreError) {
+    try checkWritable()
+    let content = try content(of: value, durability)
+    try write(key, content, type, deadline, durability)
+  }
+
+  /// Sets a key to the content of a file, which is streamed if it is above the threshold.
+  public func put(
+    _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    durability: Durability? = nil
+  ) throws(StoreError) {
+    try checkWritable()
+    try write(key, try content(ofFile: file, durability), type, deadline, durability)
+  }
+
+  /// Deletes a key. False if it had no value.
+  @discardableResult
+  public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
+    let (deleted, tail) = try append { composer throws(StoreError) in
+      try self.delete(key, &composer)
+    }
+    try settle(tail, durability)
+    return deleted
+  }
+
+  /// Does several writes at once: all of them are found again, or none. What `body` throws undoes it. Nobody else writes
+  /// meanwhile, so what `body` reads stays true until it returns; only the transaction may be used in it to write.
+  public func transaction<Result>(
+    durability: Durability? = nil, _ body: (inout Transaction) throws -> Result
+  ) throws -> Result {
+    try checkWritable()
+    try lockWriters()
+    var result: Result
+    do {
+      defer { control.unlock() }
+      let composer = try freshComposer(limit: Limits.transactionBytes)
+      var transaction = Transaction(store: self, composer: composer, durability: durability)
+      result = try body(&transaction)
+      let entries = transaction.composer.entries
+      try engine.withLock { engine throws(StoreError) in try commit(entries, &engine) }
+    }
+    try settle(control.tail, durability)
+    return result
+  }
+
+  private func write(
+    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ durability: Durability?
+  ) throws(StoreError) {
+    let (_, tail) = try append { composer throws(StoreError) in
+      let held = try self.heldForWriting(key.bytes, composer)
+      try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+    }
+    try settle(tail, durability)
+  }
+
+  func delete(_ key: Key, _ composer: inout Composer) throws(StoreError) -> Bool {
+    guard let held = try heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else { return false }
+    try composer.issue(key: key.bytes, content: .tombstone, type: .bytes, deadline: nil, held: held)
+    return true
+  }
+
+  /// What is held of a key, as far as this append has not replaced it. A damaged record can be overwritten.
+  func heldForWriting(_ key: [UInt8], _ composer: Composer) throws(StoreError) -> Record? {
+    if let record = composer.overlay[key] { return record }
+    return engine.withLock { engine in try? engine.held(key) }
+  }
+
+  func content(of value: [UInt8], _ durability: Durability?) throws(StoreError) -> Record.Content {
+    if value.count <= configuration.blobThreshold { return .inline(value) }
+    return .blob(try blobs.put(bytes: value, durable: isFull(durability)))
+  }
+
+  func content(ofFile file: String, _ durability: Durability?) throws(StoreError) -> Record.Content {
+    guard let status = try environment.storage.status(file) else {
+      throw StoreError(.inputOutput, "there is no such file: name one that can be read", path: file)
+    }
+    guard status.size > configuration.blobThreshold else {
+      // One byte more than it had: a file that grows meanwhile is noticed.
+      let bytes = try environment.storage.open(file, .readOnly).read(status.size + 1, at: 0)
+      if bytes.count <= configuration.blobThreshold { return .inline(bytes) }
+      return .blob(try blobs.put(fileAt: file, durable: isFull(durability)))
+    }
+    return .blob(try blobs.put(fileAt: file, durable: isFull(durability)))
+  }
+
+  private func isFull(_ durability: Durability?) -> Bool { (durability ?? configuration.durability) == .full }
+
+  // MARK: One append
+
+  /// Composes and commits one atomic append. Returns the packed location behind it.
+  @discardableResult
+  func append<Result>(
+    limit: Int = Limits.transactionBytes, _ compose: (inout Composer) throws(StoreError) -> Result
+  ) throws(StoreError) -> (Result, UInt64) {
+    try checkWritable()
+    try lockWriters()
+    defer { control.unlock() }
+    var composer = try freshComposer(limit: limit)
+    let result = try compose(&composer)
+    let entries = composer.entries
+    try engine.withLock { engine throws(StoreError) in try commit(entries, &engine) }
+    return (result, control.tail)
+  }
+
+  /// Takes the writers' mutex and sees to it that this process knows all that was written.
+  func lockWriters() throws(StoreError) {
+    switch control.lock() {
+    case .clean: break
+    case .alreadyHeld:
+      throw StoreError(
+        .busy, "a transaction of this thread is under way: write through the transaction instead", path: path)
+    case .afterDeath:
+      do { try engine.withLock { engine throws(StoreError) in try repair(&engine) } } catch {
+        control.setPoisoned()
+        control.unlock()
+        throw error
+      }
+    }
+    do throws(StoreError) {
+      guard !control.poisoned else { throw poisonedError }
+      try engine.withLock { engine throws(StoreError) in
+        try catchUp(&engine)
+        try releaseParked(&engine)
+      }
+    } catch {
+      control.unlock()
+      throw error
+    }
+  }
+
+  private func freshComposer(limit: Int) throws(StoreError) -> Composer {
+    let wall = environment.now()
+    return engine.withLock { Composer(state: $0.state, wall: wall, limit: limit) }
+  }
+
+  /// Applies parked records whose time has come, with what the rules make of them. The caller holds the mutex.
+  private func releaseParked(_ engine: inout Engine) throws(StoreError) {
+    guard !engine.parked.isEmpty else { return }
+    var composer = Composer(state: engine.state, wall: environment.now(), limit: 2 * Limits.batchBytes)
+    for location in engine.unpark(upTo: composer.limit) {
+      let record = try engine.record(at: location)
+      try composer.release(record, held: try? engine.held(record.key))
+      try engine.release(location)
+    }
+    try commit(composer.entries, &engine)
+  }
+
+  /// Appends entries as one transaction and publishes them. The caller holds the writers' mutex.
+  func commit(_ entries: [JournalEntry], _ engine: inout Engine) throws(StoreError) {
+    guard !entries.isEmpty else { return }
+    let room = RecordEncoder.bound(entries)
+    var tail = Location(packed: control.tail)
+    let durable = Location(packed: control.durable)
+    guard var segment = engine.journal.segment(tail.segment) else {
+      throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
+    }
+    if tail.offset + room > segment.mapping.count {
+      do throws(StoreError) {
+        try engine.journal.begin(
+          after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
+          position: engine.position, room: room)
+      } catch {
+        if error.code == .diskFull {
+          throw StoreError(
+            .diskFull, "\(error.message) (the store is unharmed, reading goes on)", path: error.path,
+            errno: error.errno)
+        }
+        throw error
+      }
+      segment = engine.journal.segments[engine.journal.segments.count - 1]
+      tail = Location(segment: segment.number, offset: SegmentHeader.length)
+    }
+    var encoder = RecordEncoder(
+      segment: segment, start: tail.offset, durable: durable.segment == tail.segment ? durable.offset : 0,
+      position: engine.position)
+    encoder.encode(entries)
+    let end = Location(segment: tail.segment, offset: tail.offset + encoder.bytes.count)
+    control.writing = end.packed
+    segment.mapping.store(encoder.bytes, at: tail.offset)
+    control.tail = end.packed
+    engine.absorb(upTo: end)
+    control.position = engine.position
+    noteWrite()
+    if end.offset > segment.mapping.count / 2 { prepareNextSegment(size: engine.journal.sizeOfNext(room: 0)) }
+  }
+}
+
+/// Writes that are done at once or not at all. Lives only within `Store.transaction`.
+public struct Transaction: ~Copyable {
+  private let store: Store
+  var composer: Composer
+  private let durability: Durability?
+
+  init(store: Store, composer: Composer, durability: Durability?) {
+    (self.store, self.composer, self.durability) = (store, composer, durability)
+  }
+
+  /// Sets a key, as `Store.put` does.
+  public mutating func put(
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
+  ) throws(StoreError) {
+    let content = try store.content(of: value, durability)
+    let held = try store.heldForWriting(key.bytes, composer)
+    try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+  }
+
+  /// Sets a key to the content of a file, as `Store.put(_:fileAt:)` does.
+  public mutating func put(
+    _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil
+  ) throws(StoreError) {
+    let content = try store.content(ofFile: file, durability)
+    let held = try store.heldForWriting(key.bytes, composer)
+    try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+  }
+
+  /// Deletes a key. False if it had no value.
+  @discardableResult
+  public mutating func delete(_ key: Key) throws(StoreError) -> Bool { try store.delete(key, &composer) }
+
+  /// The value of a key as this transaction leaves it so far.
+  public func get(_ key: Key) throws(StoreError) -> Value? {
+    guard let record = composer.overlay[key.bytes] else { return try store.get(key) }
+    return try store.value(of: record)
+  }
+}
+
+extension Record {
+  /// Has it a value at this time, in milliseconds since 1970?
+  func isLive(at time: UInt64) -> Bool { !isTombstone && (deadline.map { $0 > time } ?? true) }
+}

@@ -1,0 +1,222 @@
+internal import Synchronization
+
+/// An offline-first key-value store: one directory whose append log is also its replication journal.
+///
+/// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The life of a write:
+/// `transaction` → `Composer` (rules) → `Journal` (append) → `Engine.absorb` (index) → `sync` (durability).
+public final class Store: Sendable {
+  /// The directory.
+  public let path: String
+  /// The data set that all copies of this store share.
+  public let id: StoreID
+  /// The name that `create` was given.
+  public let name: String
+  /// How it was opened.
+  public let configuration: Configuration
+
+  package let environment: Environment
+  let control: ControlPage
+  let engine: Mutex<Engine>
+  let journalDirectory: String
+  private let controlFile: any StorageFile
+  private let syncing = Mutex(())
+  private let lifecycle = Mutex(Lifecycle())
+  private let forkGeneration: UInt32
+  private let lazyBlobs = Mutex<BlobStore?>(nil)
+
+  struct Lifecycle {
+    var closed = false
+    /// Was anything appended by this instance?
+    var wrote = false
+    var syncScheduled = false
+    var preparing = false
+  }
+
+  init(
+    path: String, identity: StoreIdentity, configuration: Configuration, environment: Environment,
+    control: ControlPage, controlFile: any StorageFile, engine: consuming sending Engine
+  ) {
+    self.path = path
+    id = identity.id
+    name = identity.name
+    self.configuration = configuration
+    self.environment = environment
+    self.control = control
+    self.controlFile = controlFile
+    journalDirectory = path + "/" + StoreLayout.journal
+    self.engine = Mutex(engine)
+    forkGeneration = SystemCall.forkGeneration
+  }
+
+  var isWritable: Bool { configuration.mode != .readOnly }
+
+  /// The present incarnation of this copy.
+  public var actor: ActorID {
+    get throws(StoreError) {
+      try reading { engine throws(StoreError) in
+        guard let actor = engine.state.actor else {
+          throw StoreError(.damaged, "the journal names no actor: open the store for writing", path: path)
+        }
+        return actor
+      }
+    }
+  }
+
+  /// The blob tier, opened at first use.
+  package var blobs: BlobStore {
+    get throws(StoreError) {
+      try checkUsable()
+      return try lazyBlobs.withLock { blobs throws(StoreError) in
+        if let blobs { return blobs }
+        let opened = try BlobStore.open(
+          directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable)
+        blobs = opened
+        return opened
+      }
+    }
+  }
+
+  // MARK: Access to the engine
+
+  /// Works on this process's view, brought up to date first.
+  func reading<Result: Sendable>(
+    _ body: (inout Engine) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try checkUsable()
+    return try engine.withLock { engine throws(StoreError) in
+      try catchUp(&engine)
+      return try body(&engine)
+    }
+  }
+
+  /// Reads what other processes have committed since.
+  func catchUp(_ engine: inout Engine) throws(StoreError) {
+    let tail = Location(packed: control.tail)
+    guard engine.applied < tail else { return }
+    try engine.journal.extend(to: tail.segment)
+    engine.absorb(upTo: tail)
+  }
+
+  func checkUsable() throws(StoreError) {
+    guard SystemCall.forkGeneration == forkGeneration else {
+      throw StoreError(.forked, "the store was opened before this process was forked: open it again here", path: path)
+    }
+    guard !lifecycle.withLock({ $0.closed }) else {
+      throw StoreError(.closed, "the store was closed: open it again", path: path)
+    }
+  }
+
+  func checkWritable() throws(StoreError) {
+    try checkUsable()
+    guard isWritable else {
+      throw StoreError(.readOnly, "the store was opened for reading only: open it in another mode", path: path)
+    }
+  }
+
+  var poisonedError: StoreError {
+    StoreError(
+      .poisoned, "a sync failed, nothing more is acknowledged: check the disk, then close and open the store again",
+      path: path)
+  }
+
+  // MARK: Durability
+
+  /// Makes everything committed so far durable.
+  public func sync() throws(StoreError) {
+    try checkUsable()
+    guard isWritable else { return }
+    try sync(upTo: control.tail)
+  }
+
+  /// Waits until `target` is durable. Who comes while a sync runs shares the next one.
+  func sync(upTo target: UInt64) throws(StoreError) {
+    if control.durable >= target, !control.poisoned { return }
+    try syncing.withLock { _ throws(StoreError) in
+      guard !control.poisoned else { throw poisonedError }
+      if control.durable >= target { return }
+      let (tail, files) = try engine.withLock { engine throws(StoreError) -> (UInt64, [any StorageFile]) in
+        try catchUp(&engine)
+        let first = Location(packed: control.durable).segment
+        return (engine.applied.packed, engine.journal.segments.filter { $0.number >= first }.map(\.file))
+      }
+      for file in files {
+        do throws(StoreError) {
+          try file.sync()
+          guard try file.status().links > 0 else {
+            throw StoreError(.inputOutput, "was removed while in use: restore it from a backup", path: file.path)
+          }
+        } catch {
+          control.setPoisoned()
+          throw StoreError(.poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
+        }
+      }
+      control.raiseDurable(to: tail)
+    }
+  }
+
+  /// Sees to it that `target` becomes durable as the mode promises.
+  func settle(_ target: UInt64, _ durability: Durability?) throws(StoreError) {
+    switch durability ?? configuration.durability {
+    case .full: try sync(upTo: target)
+    case .relaxed: break
+    case .interval(let milliseconds):
+      let schedules = lifecycle.withLock { lifecycle in
+        defer { lifecycle.syncScheduled = true }
+        return !lifecycle.syncScheduled
+      }
+      guard schedules else { return }
+      Background.run(after: milliseconds) { [weak self] in
+        guard let self else { return }
+        self.lifecycle.withLock { $0.syncScheduled = false }
+        // A failure poisons the store: whoever writes next is told.
+        try? self.sync()
+      }
+    }
+  }
+
+  /// Has the segment after the present one made ready in the background, once.
+  func prepareNextSegment(size: Int) {
+    let begins = lifecycle.withLock { lifecycle in
+      defer { lifecycle.preparing = true }
+      return !lifecycle.preparing
+    }
+    guard begins else { return }
+    Background.run { [weak self, journalDirectory, storage = environment.storage] in
+      // Without it the writer makes the segment itself, and meets the same error there if it lasts.
+      try? Journal.prepare(directory: journalDirectory, size: size, storage: storage)
+      self?.lifecycle.withLock { $0.preparing = false }
+    }
+  }
+
+  func noteWrite() { lifecycle.withLock { $0.wrote = true } }
+
+  // MARK: Closing
+
+  /// Makes everything durable and lets the directory go. Calls after it fail with `.closed`; a second one does nothing.
+  public func close() throws(StoreError) {
+    guard !lifecycle.withLock({ $0.closed }) else { return }
+    defer {
+      lifecycle.withLock { $0.closed = true }
+      lazyBlobs.withLock { $0 = nil }
+      StoreRegistry.shared.forget(self)
+      // Given back now, not when the last reference goes.
+      _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .none, wait: false)
+    }
+    if isWritable, lifecycle.withLock({ $0.wrote }), !control.poisoned {
+      try sync()
+      // Carries the watermark over all that was just synced; itself it may be lost.
+      try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+    }
+  }
+}
+
+/// Names within a store's directory.
+enum StoreLayout {
+  static let journal = "journal"
+  static let blobs = "blobs"
+  static let control = "control"
+  /// Locked, shared or exclusively, by every process that has the store open.
+  static let presenceByte = 0
+  /// Locked while a process enters.
+  static let entranceByte = 1
+}

@@ -1,0 +1,85 @@
+/// The file `STORE`: which data set the directory holds, and what tells a copied or restored directory from the one it
+/// was made of (rule R9). Text, so that a person can read it; `schemas/journal.md` has its layout.
+struct StoreIdentity: Equatable {
+  var id: StoreID
+  var name: String
+  /// Where it was written: machine, file system, inode and birth of this very file.
+  var fingerprint: [String]
+
+  static let fileName = "STORE"
+  private static let heading = "syncstore 1"
+  private static let limit = 4096
+
+  /// Reads it; nil if there is none.
+  static func read(_ directory: String, _ storage: any Storage) throws(StoreError) -> StoreIdentity? {
+    let path = directory + "/" + fileName
+    guard let bytes = try storage.contents(of: path, limit: limit) else { return nil }
+    guard let text = String(validating: bytes, as: UTF8.self) else {
+      throw StoreError(.foreignFile, "is not text: restore it from a backup", path: path)
+    }
+    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
+    guard lines.first?.hasPrefix("syncstore ") == true else {
+      throw StoreError(.foreignFile, "is not a store's identity: restore it from a backup", path: path)
+    }
+    guard lines.count == 6, lines[5].isEmpty, lines[4] == checksum(lines[0..<4]) else {
+      guard lines[0] == heading else {
+        throw StoreError(
+          .newerFormat, "says \"\(lines[0])\", this program knows \"\(heading)\": update it", path: path)
+      }
+      throw StoreError(.damaged, "does not match its checksum: restore it from a backup", path: path)
+    }
+    guard lines[0] == heading else {
+      throw StoreError(
+        .newerFormat, "says \"\(lines[0])\", this program knows \"\(heading)\": update it", path: path)
+    }
+    guard let id = field("id", lines[1]).flatMap({ StoreID($0) }), let name = field("name", lines[2]),
+      let place = field("place", lines[3])
+    else { throw StoreError(.damaged, "lacks a field: restore it from a backup", path: path) }
+    return StoreIdentity(id: id, name: name, fingerprint: place.split(separator: " ").map(String.init))
+  }
+
+  /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming.
+  static func write(id: StoreID, name: String, _ directory: String, _ environment: Environment) throws(StoreError) {
+    let storage = environment.storage
+    let path = directory + "/" + fileName
+    let temporary = path + ".new"
+    _ = try storage.remove(temporary)
+    let file = try storage.open(temporary, .create)
+    let place = try fingerprint(of: file, environment).joined(separator: " ")
+    var lines = [heading, "id \(id)", "name \(name)", "place \(place)"]
+    lines.append(checksum(lines[0..<4]))
+    try file.write(Array((lines.joined(separator: "\n") + "\n").utf8), at: 0)
+    try file.sync()
+    try storage.rename(temporary, to: path)
+    try storage.syncDirectory(directory)
+  }
+
+  /// Does the file still lie where it was written?
+  func isAtHome(_ directory: String, _ environment: Environment) throws(StoreError) -> Bool {
+    let file = try environment.storage.open(directory + "/" + Self.fileName, .readOnly)
+    return fingerprint == (try Self.fingerprint(of: file, environment))
+  }
+
+  /// Can the text be a name of a store, a member or a peer?
+  package static func isName(_ text: String) -> Bool {
+    !text.isEmpty && text.utf8.count <= Limits.nameBytes
+      && text.unicodeScalars.allSatisfy { $0.value > 0x20 && $0.value != 0x7F && $0 != "/" }
+  }
+
+  private static func fingerprint(
+    of file: any StorageFile, _ environment: Environment
+  ) throws(StoreError) -> [String] {
+    let status = try file.status()
+    // The machine's name is hashed: the file may be shown to others.
+    let machine = XXH3.hash128(Array("syncstore machine \(environment.machine)".utf8))
+    return [machine.high, machine.low, status.fileSystem, status.inode, status.birth].map { String($0, radix: 16) }
+  }
+
+  private static func field(_ name: String, _ line: String) -> String? {
+    line.hasPrefix(name + " ") ? String(line.dropFirst(name.count + 1)) : nil
+  }
+
+  private static func checksum(_ lines: ArraySlice<String>) -> String {
+    "checksum " + String(XXH3.hash64(Array(lines.joined(separator: "\n").utf8), seed: 0), radix: 16)
+  }
+}

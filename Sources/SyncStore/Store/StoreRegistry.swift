@@ -1,0 +1,40 @@
+private import Synchronization
+
+/// The stores that this process has open: a directory opened twice is the same instance (F96).
+final class StoreRegistry: Sendable {
+  static let shared = StoreRegistry()
+
+  private struct Place: Hashable {
+    var storage: ObjectIdentifier
+    var fileSystem: UInt64
+    var inode: UInt64
+  }
+
+  private struct Held {
+    weak var store: Store?
+  }
+
+  private let stores = Mutex<[Place: Held]>([:])
+
+  /// The live instance of the directory with this status, if this process has one.
+  func find(_ status: FileStatus, _ storage: any Storage) -> Store? {
+    stores.withLock { $0[Self.place(status, storage)]?.store }
+  }
+
+  func remember(_ store: Store, _ status: FileStatus) {
+    stores.withLock { stores in
+      stores = stores.filter { $0.value.store != nil }
+      stores[Self.place(status, store.environment.storage)] = Held(store: store)
+    }
+  }
+
+  func forget(_ store: Store) {
+    stores.withLock { $0 = $0.filter { $0.value.store != nil && $0.value.store !== store } }
+  }
+
+  private static func place(_ status: FileStatus, _ storage: any Storage) -> Place {
+    // All real storages are one and the same disk.
+    let name = storage is DiskStorage ? ObjectIdentifier(DiskStorage.self) : ObjectIdentifier(storage)
+    return Place(storage: name, fileSystem: status.fileSystem, inode: status.inode)
+  }
+}

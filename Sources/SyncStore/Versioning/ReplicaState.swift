@@ -1,0 +1,182 @@
+/// What a copy keeps of itself beside the records: its names, what it covers, how far it has received from whom. Kept in
+/// the journal as local records, so that each change is part of an atomic append.
+struct ReplicaState: Sendable {
+  /// Own records of a lost life that may bear dots which that life gave away (rule R9).
+  struct Suspect: Hashable, Sendable {
+    var actor: ActorID
+    /// Those above this sequence.
+    var above: UInt64
+  }
+
+  /// The present incarnation.
+  var actor: ActorID?
+  /// All incarnations of this copy.
+  var mine: Set<ActorID> = []
+  /// The last sequence that `actor` has written.
+  var sequence: UInt64 = 0
+  var clock = HybridClock()
+  var vector = VersionVector()
+  var floor = VersionVector()
+  var horizon = Stamp.zero
+  var cursors: [ActorID: Cursor] = [:]
+  /// The marks of own rounds: position and own sequence that were durable when each was made.
+  var marks: [RoundMark: Mark] = [:]
+  var lastMark: RoundMark?
+  var suspects: [Suspect] = []
+  /// Damaged: the vector was forgotten until a whole round has come in.
+  var mending = false
+
+  /// Places of damage that this copy has acted upon: it became a new actor and forgot its vector.
+  var noted: Set<Location> = []
+  /// Those among them whose records have come again from a peer.
+  var resolved: Set<Location> = []
+
+  struct Mark: Hashable, Sendable {
+    var position: UInt64
+    var sequence: UInt64
+  }
+
+  /// Is the record one of a lost life, not to be passed on?
+  func isSuspect(_ dot: Dot) -> Bool {
+    suspects.contains { $0.actor == dot.actor && dot.sequence > $0.above }
+  }
+}
+
+/// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
+enum StateKey {
+  static let actor = Array("replica/actor".utf8)
+  static let vector = Array("replica/vector".utf8)
+  static let floor = Array("replica/floor".utf8)
+  static let suspects = Array("replica/suspects".utf8)
+  static let mending = Array("replica/mending".utf8)
+  static let damagePrefix = Array("replica/damage/".utf8)
+  static let cursorPrefix = Array("cursor/".utf8)
+  static let markPrefix = Array("mark/".utf8)
+
+  static func cursor(_ sender: ActorID) -> [UInt8] { cursorPrefix + sender.bytes }
+  static func damage(_ place: Location) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(raw: damagePrefix)
+    writer.write(place.packed)
+    return writer.bytes
+  }
+  static func mark(_ mark: RoundMark) -> [UInt8] { markPrefix + mark.bytes }
+  /// Keys that only the store itself writes.
+  static func isInternal(_ key: [UInt8]) -> Bool {
+    key.starts(with: Array("replica/".utf8)) || key.starts(with: cursorPrefix) || key.starts(with: markPrefix)
+  }
+}
+
+extension ReplicaState {
+  /// Takes in a local record; one that does not read is left alone: it was written by a program that knew more.
+  mutating func absorb(local key: [UInt8], _ value: [UInt8]?) {
+    if key.starts(with: StateKey.cursorPrefix) {
+      guard let sender = ActorID(bytes: key.dropFirst(StateKey.cursorPrefix.count)) else { return }
+      cursors[sender] = value.flatMap { try? Self.cursor($0) }
+    } else if key.starts(with: StateKey.markPrefix) {
+      guard let mark = RoundMark(bytes: key.dropFirst(StateKey.markPrefix.count)) else { return }
+      marks[mark] = value.flatMap { try? Self.mark($0) }
+      if value != nil { lastMark = mark } else if lastMark == mark { lastMark = nil }
+    } else if key == StateKey.actor, let value {
+      var actors = value[...]
+      var first = true
+      while let next = ActorID(bytes: actors.prefix(16)) {
+        if first, next != actor { (actor, sequence, first) = (next, 0, false) }
+        first = false
+        mine.insert(next)
+        actors = actors.dropFirst(16)
+      }
+    } else if key.starts(with: StateKey.damagePrefix), let value {
+      var reader = ByteReader(key[StateKey.damagePrefix.count...])
+      guard let place = try? reader.read(UInt64.self) else { return }
+      noted.insert(Location(packed: place))
+      if value == [1] { resolved.insert(Location(packed: place)) }
+    } else if key == StateKey.vector, let value {
+      if let read = try? Self.vector(value) { vector = read }
+    } else if key == StateKey.floor, let value {
+      if let read = try? Self.floor(value) { (floor, horizon) = read }
+    } else if key == StateKey.suspects {
+      suspects = value.flatMap { try? Self.suspects($0) } ?? []
+    } else if key == StateKey.mending {
+      mending = value != nil
+    }
+  }
+
+  /// Takes notice of a write in the journal.
+  mutating func absorb(_ version: Version, applied: Bool) {
+    if version.dot.actor == actor {
+      sequence = max(sequence, version.dot.sequence)
+      vector[version.dot.actor] = max(vector[version.dot.actor], version.dot.sequence)
+    }
+    if applied { clock.observe(version.stamp) }
+  }
+
+  static func encode(_ cursor: Cursor) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(cursor.position)
+    writer.write(raw: cursor.mark.bytes)
+    writer.write(UInt8(cursor.closed ? 1 : 0))
+    return writer.bytes
+  }
+
+  private static func cursor(_ bytes: [UInt8]) throws(DecodingFailure) -> Cursor {
+    var reader = ByteReader(bytes)
+    let position = try reader.read(UInt64.self)
+    guard let mark = RoundMark(bytes: try reader.read(raw: 16)) else { throw DecodingFailure("mark") }
+    return Cursor(position: position, mark: mark, closed: try reader.read(UInt8.self) == 1)
+  }
+
+  static func encode(_ mark: Mark) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(mark.position)
+    writer.write(mark.sequence)
+    return writer.bytes
+  }
+
+  private static func mark(_ bytes: [UInt8]) throws(DecodingFailure) -> Mark {
+    var reader = ByteReader(bytes)
+    return Mark(position: try reader.read(), sequence: try reader.read())
+  }
+
+  static func encode(_ vector: VersionVector) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(vector)
+    return writer.bytes
+  }
+
+  private static func vector(_ bytes: [UInt8]) throws(DecodingFailure) -> VersionVector {
+    var reader = ByteReader(bytes)
+    return try reader.readVector()
+  }
+
+  static func encode(floor: VersionVector, horizon: Stamp) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(floor)
+    writer.write(horizon.rawValue)
+    return writer.bytes
+  }
+
+  private static func floor(_ bytes: [UInt8]) throws(DecodingFailure) -> (VersionVector, Stamp) {
+    var reader = ByteReader(bytes)
+    let floor = try reader.readVector()
+    return (floor, Stamp(rawValue: try reader.read()))
+  }
+
+  static func encode(_ suspects: [Suspect]) -> [UInt8] {
+    var writer = ByteWriter()
+    for suspect in suspects {
+      writer.write(raw: suspect.actor.bytes)
+      writer.write(suspect.above)
+    }
+    return writer.bytes
+  }
+
+  private static func suspects(_ bytes: [UInt8]) throws(DecodingFailure) -> [Suspect] {
+    var reader = ByteReader(bytes)
+    var suspects: [Suspect] = []
+    while reader.remaining > 0 {
+      suspects.append(Suspect(actor: try reader.readActor(), above: try reader.read()))
+    }
+    return suspects
+  }
+}

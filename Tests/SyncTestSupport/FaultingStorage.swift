@@ -1,0 +1,187 @@
+import Glibc
+package import SyncStore
+import Synchronization
+
+/// The calls of the storage seam that a test can let fail.
+package enum StorageCall: String, Sendable, CaseIterable {
+  case createDirectory, list, status, open, rename, remove, syncDirectory, freeBytes
+  case fileStatus, read, write, resize, allocate, sync, map, lock
+}
+
+/// Which calls fail, and how.
+package final class FaultPlan: Sendable {
+  private struct Fault {
+    var call: StorageCall?
+    var path: String?
+    var countdown: Int
+    var forever: Bool
+    var errno: Int32
+  }
+
+  private let state = Mutex<(faults: [Fault], calls: Int)>(([], 0))
+
+  /// Nothing fails.
+  package init() {}
+
+  /// Calls so far: the number of the next one, to fail each in turn.
+  package var calls: Int { state.withLock { $0.calls } }
+
+  /// Lets the `number`-th matching call from now on fail with `errno`, and all after it if `forever`. Without `call`
+  /// every call matches; `path` must be part of the call's path.
+  package func fail(
+    _ call: StorageCall? = nil, number: Int = 1, on path: String? = nil, forever: Bool = false,
+    errno: Int32 = EIO
+  ) {
+    state.withLock {
+      $0.faults.append(Fault(call: call, path: path, countdown: number, forever: forever, errno: errno))
+    }
+  }
+
+  /// Lets everything succeed again.
+  package func clear() { state.withLock { $0.faults = [] } }
+
+  func check(_ call: StorageCall, _ path: String) throws(StoreError) {
+    let code = state.withLock { state -> Int32? in
+      state.calls += 1
+      var failing: Int32?
+      for index in state.faults.indices {
+        let fault = state.faults[index]
+        guard fault.call == nil || fault.call == call, fault.path.map({ path.contains($0) }) ?? true else {
+          continue
+        }
+        state.faults[index].countdown -= 1
+        if state.faults[index].countdown == 0 || (fault.forever && fault.countdown <= 0) {
+          failing = failing ?? fault.errno
+        }
+      }
+      return failing
+    }
+    if let code { throw failure("\(call.rawValue) fails as planned", path, code) }
+  }
+}
+
+extension String {
+  fileprivate func contains(_ part: String) -> Bool {
+    part.isEmpty || utf8.indices.contains { self[$0...].hasPrefix(part) }
+  }
+}
+
+/// Another storage, some calls of which fail as a plan says. A call that fails was not made.
+package final class FaultingStorage: Storage {
+  /// What fails.
+  package let plan: FaultPlan
+  private let storage: any Storage
+
+  /// `storage` with the faults of `plan`.
+  package init(_ storage: any Storage, plan: FaultPlan = FaultPlan()) {
+    self.storage = storage
+    self.plan = plan
+  }
+
+  package func createDirectory(_ path: String) throws(StoreError) -> Bool {
+    try plan.check(.createDirectory, path)
+    return try storage.createDirectory(path)
+  }
+
+  package func list(_ directory: String) throws(StoreError) -> [String] {
+    try plan.check(.list, directory)
+    return try storage.list(directory)
+  }
+
+  package func status(_ path: String) throws(StoreError) -> FileStatus? {
+    try plan.check(.status, path)
+    return try storage.status(path)
+  }
+
+  package func open(_ path: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile {
+    try plan.check(.open, path)
+    return FaultingFile(try storage.open(path, mode), plan)
+  }
+
+  package func open(_ name: String, beneath directory: String, _ mode: OpenMode) throws(StoreError)
+    -> any StorageFile
+  {
+    try plan.check(.open, directory + "/" + name)
+    return FaultingFile(try storage.open(name, beneath: directory, mode), plan)
+  }
+
+  package func rename(_ path: String, to newPath: String) throws(StoreError) {
+    try plan.check(.rename, newPath)
+    try storage.rename(path, to: newPath)
+  }
+
+  package func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool {
+    try plan.check(.rename, newPath)
+    return try storage.renameUnlessPresent(path, to: newPath)
+  }
+
+  package func remove(_ path: String) throws(StoreError) -> Bool {
+    try plan.check(.remove, path)
+    return try storage.remove(path)
+  }
+
+  package func syncDirectory(_ path: String) throws(StoreError) {
+    try plan.check(.syncDirectory, path)
+    try storage.syncDirectory(path)
+  }
+
+  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 {
+    try plan.check(.freeBytes, path)
+    return try storage.freeBytes(path)
+  }
+
+  package func systemPath(_ path: String) -> String? { storage.systemPath(path) }
+}
+
+/// An open file of `FaultingStorage`.
+private final class FaultingFile: StorageFile {
+  private let file: any StorageFile
+  private let plan: FaultPlan
+
+  init(_ file: any StorageFile, _ plan: FaultPlan) {
+    self.file = file
+    self.plan = plan
+  }
+
+  var path: String { file.path }
+
+  func status() throws(StoreError) -> FileStatus {
+    try plan.check(.fileStatus, path)
+    return try file.status()
+  }
+
+  func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
+    try plan.check(.read, path)
+    return try file.read(count, at: offset)
+  }
+
+  func write(_ bytes: [UInt8], at offset: Int) throws(StoreError) {
+    try plan.check(.write, path)
+    try file.write(bytes, at: offset)
+  }
+
+  func resize(to size: Int) throws(StoreError) {
+    try plan.check(.resize, path)
+    try file.resize(to: size)
+  }
+
+  func allocate(to size: Int) throws(StoreError) {
+    try plan.check(.allocate, path)
+    try file.allocate(to: size)
+  }
+
+  func sync() throws(StoreError) {
+    try plan.check(.sync, path)
+    try file.sync()
+  }
+
+  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+    try plan.check(.map, path)
+    return try file.map(count, writable: writable)
+  }
+
+  func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {
+    try plan.check(.lock, path)
+    return try file.lock(byte: byte, kind, wait: wait)
+  }
+}

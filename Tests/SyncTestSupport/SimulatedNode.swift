@@ -1,0 +1,182 @@
+import SyncStore
+
+/// What a page that was not synced looks like after a loss of power.
+package enum PageFate: Sendable, Equatable {
+  /// It reached the disk.
+  case survives
+  /// The disk has what was synced last.
+  case lost
+  /// Only some of its eight 512-byte sectors reached the disk: bit n of the mask stands for sector n.
+  case torn(sectors: UInt8)
+}
+
+/// A file, a directory, or something planted, of the simulated storage. Touched only under the storage's lock.
+final class SimulatedNode {
+  static let page = SimulatedMemory.pageBytes
+  static let sector = 512
+  /// What a file can hold while it is mapped: memory that is mapped cannot move.
+  static let mappedCapacity = 64 << 20
+
+  let kind: FileStatus.Kind
+  let inode: UInt64
+  var links = 0
+
+  // A file: what the kernel holds, and what the disk holds.
+  private(set) var live: SimulatedMemory
+  private(set) var durable: SimulatedMemory
+  var size = 0
+  private(set) var durableSize = 0
+  /// Bytes for which the disk has found room, in whole pages.
+  var allocated = 0
+  private var dirty: Set<Int> = []
+  private var mapped = false
+  private var mappedForWriting = false
+  /// Pages whose write-back failed: the kernel believes that they are clean until they are written anew.
+  private var abandoned: [Int: [UInt8]] = [:]
+  var locks: [Int: [UInt64: LockKind]] = [:]
+
+  // A directory.
+  var entries: [String: SimulatedNode] = [:]
+  var durableEntries: [String: SimulatedNode] = [:]
+
+  init(_ kind: FileStatus.Kind, inode: UInt64) {
+    self.kind = kind
+    self.inode = inode
+    let capacity = kind == .file ? Self.mappedCapacity : Self.page
+    live = SimulatedMemory(capacity: capacity)
+    durable = SimulatedMemory(capacity: capacity)
+  }
+
+  /// A clone as a copying tool makes it: the same bytes, all of them durable.
+  init(copyOf other: SimulatedNode, inode: UInt64) {
+    kind = other.kind
+    self.inode = inode
+    live = SimulatedMemory(capacity: other.live.capacity)
+    durable = SimulatedMemory(capacity: other.live.capacity)
+    (size, durableSize, allocated) = (other.size, other.size, other.allocated)
+    live.copy(0..<size, from: other.live)
+    durable.copy(0..<size, from: other.live)
+  }
+
+  func read(_ count: Int, at offset: Int) -> [UInt8] {
+    let end = min(size, offset + count)
+    return offset < end ? live.read(offset..<end) : []
+  }
+
+  func write(_ bytes: ArraySlice<UInt8>, at offset: Int) {
+    guard !bytes.isEmpty else { return }
+    let end = offset + bytes.count
+    reserve(end)
+    live.write(bytes, at: offset)
+    size = max(size, end)
+    touch(offset..<end)
+  }
+
+  func resize(to newSize: Int) {
+    reserve(newSize)
+    if newSize < size {
+      live.clear(newSize..<SimulatedMemory.rounded(size))
+      touch(newSize..<SimulatedMemory.rounded(size))
+    }
+    size = newSize
+  }
+
+  func map(_ count: Int, writable: Bool) -> Mapping {
+    mapped = true
+    if writable { mappedForWriting = true }
+    return live.mapping(count)
+  }
+
+  /// Copies what changed to the durable image.
+  func sync() {
+    for page in changedPages() {
+      let range = page * Self.page..<(page + 1) * Self.page
+      if let failed = abandoned[page], failed == live.read(range) { continue }
+      abandoned[page] = nil
+      durable.copy(range, from: live)
+    }
+    durableSize = size
+    dirty = []
+  }
+
+  /// A write-back that failed: nothing reached the disk, and the pages count as clean.
+  func failSync() {
+    for page in changedPages() { abandoned[page] = live.read(page * Self.page..<(page + 1) * Self.page) }
+  }
+
+  /// Pages that differ between the two images, ascending.
+  func changedPages() -> [Int] {
+    let count = SimulatedMemory.rounded(max(size, durableSize)) / Self.page
+    let candidates = mappedForWriting ? Array(0..<count) : dirty.filter { $0 < count }.sorted()
+    return candidates.filter { !live.equals(durable, in: $0 * Self.page..<($0 + 1) * Self.page) }
+  }
+
+  /// The power fails: what the disk holds becomes all there is.
+  func losePower(keepingSize: Bool, fate: (Int) -> PageFate) {
+    for page in changedPages() {
+      let start = page * Self.page
+      switch fate(page) {
+      case .survives: durable.copy(start..<(start + Self.page), from: live)
+      case .lost: break
+      case .torn(let sectors):
+        for sector in 0..<8 where sectors & (1 << sector) != 0 {
+          let offset = start + sector * Self.sector
+          durable.copy(offset..<(offset + Self.sector), from: live)
+        }
+      }
+    }
+    let end = SimulatedMemory.rounded(max(size, durableSize))
+    if keepingSize { durableSize = size }
+    durable.clear(durableSize..<max(end, durableSize))
+    size = durableSize
+    allocated = SimulatedMemory.rounded(size)
+    if mapped {
+      renew(from: durable)
+    } else {
+      live.clear(size..<max(end, size))
+      live.copy(0..<size, from: durable)
+    }
+    (dirty, abandoned, locks, entries) = ([], [:], [:], durableEntries)
+  }
+
+  /// All processes die: the kernel's pages stay, but what the dead still reach is no longer the file.
+  func loseProcesses() {
+    locks = [:]
+    guard mapped else { return }
+    dirty = Set(changedPages())
+    renew(from: live)
+  }
+
+  func flipBit(at offset: Int, bit: Int) {
+    for image in [live, durable] {
+      image.write([image.read(offset..<(offset + 1))[0] ^ (1 << UInt8(bit))], at: offset)
+    }
+  }
+
+  private func renew(from image: SimulatedMemory) {
+    let fresh = SimulatedMemory(capacity: live.capacity)
+    fresh.copy(0..<size, from: image)
+    live = fresh
+    (mapped, mappedForWriting) = (false, false)
+  }
+
+  private func reserve(_ count: Int) {
+    guard count > live.capacity else { return }
+    precondition(!mapped, "simulated storage: a mapped file cannot grow above \(Self.mappedCapacity) bytes")
+    let larger = [live, durable].map { old in
+      let new = SimulatedMemory(capacity: max(count, 2 * old.capacity))
+      new.copy(0..<old.capacity, from: old)
+      return new
+    }
+    (live, durable) = (larger[0], larger[1])
+  }
+
+  private func touch(_ range: Range<Int>) {
+    guard !range.isEmpty else { return }
+    let pages = range.lowerBound / Self.page...(range.upperBound - 1) / Self.page
+    for page in pages {
+      dirty.insert(page)
+      abandoned[page] = nil
+    }
+  }
+}
