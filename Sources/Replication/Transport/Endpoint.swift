@@ -1,7 +1,7 @@
 /// A host and a port as people write them: `host:port`, `192.0.2.1:7420`, `[2001:db8::1]:7420`.
 public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
   /// The port where a node listens if nothing else is said.
-  public static let defaultPort: UInt16 = 7420
+  public static let defaultPort = WireLimits.defaultPort
   /// Bytes of a host name (RFC 1035, and as much for an address with its zone).
   public static let hostBytes = 255
 
