@@ -5,8 +5,8 @@ import Testing
 @testable import SyncStore
 
 /// A storage under test, and a directory in it to work in.
-struct StorageUnderTest {
-  enum Kind: CaseIterable { case disk, simulated }
+struct StorageUnderTest: Sendable {
+  enum Kind: CaseIterable, Sendable { case disk, simulated }
 
   let storage: any Storage
   let root: String

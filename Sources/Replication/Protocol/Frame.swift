@@ -35,7 +35,9 @@ package enum FrameStage: Hashable, Sendable {
   /// The most bytes the payload of a frame of `type` may have; nil if no such frame may come at all.
   package func limit(of type: UInt8) -> Int? {
     switch self {
-    case .pairing: return WireLimits.pairingFrameBytes
+    case .pairing:
+      return type == MessageType.joinAccept.rawValue
+        ? WireLimits.joinAcceptBytes : WireLimits.pairingFrameBytes
     case .handshake:
       return type == MessageType.batch.rawValue || type == MessageType.blobRange.rawValue
         ? nil : Limits.controlFrameBytes

@@ -274,6 +274,6 @@ extension JoinAccept {
     inviterName = try reader.readName()
     memberName = try reader.readName()
     right = try reader.readRight()
-    groupKeys = try reader.readCounted(limit: WireLimits.pairingFrameBytes)
+    groupKeys = try reader.readCounted(limit: GroupKeyRing.maximumTextBytes)
   }
 }

@@ -11,14 +11,18 @@ package enum WireLimits {
   /// The application protocol in which an invitation is redeemed.
   package static let joinProtocol = "syncstore-join/1"
 
-  /// Bytes that sealing adds at most: header, salt, tag.
-  package static let sealOverhead = 4096
   /// Bytes of a sealed batch in a frame.
-  package static let sealedBatchBytes = Limits.batchBytes + sealOverhead
+  package static let sealedBatchBytes = Limits.batchBytes + BatchCodec.overheadBytes
   /// Bytes of a sealed blob range in a frame.
-  package static let sealedBlobRangeBytes = Limits.blobRangeBytes + sealOverhead
+  package static let sealedBlobRangeBytes = Limits.blobRangeBytes + BatchCodec.overheadBytes
   /// Bytes of a frame while an invitation is redeemed: a stranger may send it.
-  package static let pairingFrameBytes = 64 << 10
+  package static let pairingFrameBytes = 4 << 10
+  /// Bytes of the inviter's answer, which holds the group keys.
+  package static let joinAcceptBytes = GroupKeyRing.maximumTextBytes + 4096
+  /// Addresses in an invitation; at least 1.
+  package static let invitationAddresses = 8
+  /// Bytes of an address in an invitation.
+  package static let addressBytes = 255
   /// Bytes of the text of a refusal.
   package static let refusalBytes = 1024
 

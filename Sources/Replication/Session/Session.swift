@@ -96,7 +96,9 @@ package struct Session: ~Copyable {
   private mutating func take(_ event: SessionEvent) throws(SessionEnd) {
     switch event {
     case .received(let bytes): try receive(bytes)
-    case .sent(let count): port.queued -= count
+    case .sent(let count):
+      port.queued -= count
+      liveness.sent += count
     case .timer(.handshake):
       if case .running = phase { return }
       throw .refused(.timeout, "\(port.peerName) did not say hello in time")
@@ -138,7 +140,9 @@ package struct Session: ~Copyable {
 
   private mutating func accept(_ message: Message) throws(SessionEnd) {
     switch message {
-    case .ping(let number): port.send(.pong(number))
+    case .ping(let number):
+      // A side that does not read what is queued for it needs no further sign of life.
+      if port.queued <= Limits.controlFrameBytes { port.send(.pong(number)) }
     case .pong: break
     case .refuse(let refusal): throw refused(refusal)
     case .hello(let hello): try accept(hello)
@@ -211,8 +215,8 @@ package struct Session: ~Copyable {
   // MARK: Time and room
 
   private mutating func tick() throws(SessionEnd) {
-    guard liveness.tick(isPaused: isPaused) else {
-      throw .refused(.timeout, "nothing came from \(port.peerName) for \(Limits.idleSeconds) s")
+    guard liveness.tick(isPaused: isPaused, queued: port.queued) else {
+      throw .refused(.timeout, "\(port.peerName) sent nothing, or read nothing, for \(Limits.idleSeconds) s")
     }
     if liveness.isSilent { port.send(.ping(liveness.ticks)) }
     port.actions.append(.setTimer(.ping, seconds: Limits.pingSeconds))
@@ -279,24 +283,28 @@ package struct Session: ~Copyable {
   }
 }
 
-/// Is the other side still there (F68), and at a rate worth keeping the connection for (F88)?
+/// Is the other side still there (F68), at a rate worth keeping the connection for (F88), and does it read what it is
+/// sent (F90)?
 private struct Liveness {
-  /// Bytes and whole frames since the last tick.
+  /// Bytes and whole frames that came since the last tick, and bytes that went.
   var bytes = 0
   var frames = 0
+  var sent = 0
   private(set) var ticks: UInt64 = 0
   private var silentTicks = 0
+  private var stalledTicks = 0
 
-  /// Did nothing come since the tick before the last?
+  /// Did nothing come since the last tick but one?
   var isSilent: Bool { silentTicks > 0 }
 
-  /// `Limits.pingSeconds` have passed. False if the other side has been silent for too long. What was not read
-  /// because this side paused does not count against the other.
-  mutating func tick(isPaused: Bool) -> Bool {
+  /// `Limits.pingSeconds` have passed. False if the other side has been silent, or has not read, for too long. What was
+  /// not read because this side paused does not count against the other.
+  mutating func tick(isPaused: Bool, queued: Int) -> Bool {
     let isAlive = isPaused || frames > 0 || bytes >= WireLimits.minimumBytesPerPing
     silentTicks = isAlive ? 0 : silentTicks + 1
+    stalledTicks = queued == 0 || sent > 0 ? 0 : stalledTicks + 1
     ticks += 1
-    (bytes, frames) = (0, 0)
-    return silentTicks * Limits.pingSeconds < Limits.idleSeconds
+    (bytes, frames, sent) = (0, 0, 0)
+    return max(silentTicks, stalledTicks) * Limits.pingSeconds < Limits.idleSeconds
   }
 }

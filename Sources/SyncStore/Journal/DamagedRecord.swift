@@ -13,7 +13,9 @@ enum DamagedRecord {
     if bytes.count <= 64 << 10 {
       for bit in 0..<(front * 8) {
         bytes[bit / 8] ^= 1 << UInt8(bit % 8)
-        if let length = length(bytes), holds(bytes, length: length, seed: seed) { return key(of: bytes, length: length) }
+        if let length = length(bytes), holds(bytes, length: length, seed: seed) {
+          return key(of: bytes, length: length)
+        }
         bytes[bit / 8] ^= 1 << UInt8(bit % 8)
       }
     }
@@ -34,7 +36,9 @@ enum DamagedRecord {
 
   private static func key(of bytes: [UInt8], length: Int) -> [UInt8]? {
     let flags = RecordLayout.Flags(rawValue: bytes[RecordLayout.flags])
-    guard RecordLayout.Kind(rawValue: bytes[RecordLayout.kind]) != nil, flags.isSubset(of: .known) else { return nil }
+    guard RecordLayout.Kind(rawValue: bytes[RecordLayout.kind]) != nil, flags.isSubset(of: .known) else {
+      return nil
+    }
     var start = RecordLayout.fixedLength
     if flags.contains(.base) { start += RecordLayout.dotLength }
     if flags.contains(.deadline) { start += 8 }

@@ -43,7 +43,8 @@ struct Journal {
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
     else {
       throw StoreError(
-        .damaged, "the record at offset \(location.offset) does not match its checksum: run `verify --repair`",
+        .damaged,
+        "the record at offset \(location.offset) does not match its checksum: run `verify --repair`",
         path: path(of: location.segment))
     }
     return view
@@ -64,8 +65,10 @@ struct Journal {
   mutating func load() throws(StoreError) -> UInt32? {
     var numbers: [UInt32] = []
     for name in try environment.storage.list(directory) where name.hasSuffix(Self.suffix) {
-      guard let number = UInt32(name.dropLast(Self.suffix.count)), path(of: number).hasSuffix("/" + name) else {
-        throw StoreError(.foreignFile, "has a name that no segment has: move it away", path: directory + "/" + name)
+      guard let number = UInt32(name.dropLast(Self.suffix.count)), path(of: number).hasSuffix("/" + name)
+      else {
+        throw StoreError(
+          .foreignFile, "has a name that no segment has: move it away", path: directory + "/" + name)
       }
       numbers.append(number)
     }
@@ -74,12 +77,14 @@ struct Journal {
     for (offset, number) in numbers.enumerated() {
       guard number == first + UInt32(offset) else {
         throw StoreError(
-          .damaged, "segment \(first + UInt32(offset)) is missing: restore the file, or the store from a backup",
+          .damaged,
+          "segment \(first + UInt32(offset)) is missing: restore the file, or the store from a backup",
           path: directory)
       }
       guard let segment = try map(number) else {
         guard number == numbers.last else {
-          throw StoreError(.damaged, "is blank, though others follow: restore it from a backup", path: path(of: number))
+          throw StoreError(
+            .damaged, "is blank, though others follow: restore it from a backup", path: path(of: number))
         }
         return number
       }
@@ -107,7 +112,8 @@ struct Journal {
       Int(segment.header.previousLength) >= SegmentHeader.length
     else {
       throw StoreError(
-        .foreignFile, "does not continue segment \(previous.number): segments were swapped or mixed (F40); "
+        .foreignFile,
+        "does not continue segment \(previous.number): segments were swapped or mixed (F40); "
           + "restore the store from a backup", path: path(of: segment.number))
     }
   }
@@ -118,10 +124,12 @@ struct Journal {
     switch SegmentHeader.read(try file.read(SegmentHeader.length, at: 0)) {
     case .blank: return nil
     case .bad:
-      throw StoreError(.damaged, "both copies of its header are damaged: restore it from a backup", path: path)
+      throw StoreError(
+        .damaged, "both copies of its header are damaged: restore it from a backup", path: path)
     case .newer(let version):
       throw StoreError(
-        .newerFormat, "was written in format \(version), this program knows \(SegmentHeader.version): update it",
+        .newerFormat,
+        "was written in format \(version), this program knows \(SegmentHeader.version): update it",
         path: path)
     case .whole(let header, let damaged):
       guard header.store == store, header.number == number else {
@@ -133,7 +141,8 @@ struct Journal {
         throw StoreError(
           .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)
       }
-      let segment = Segment(header: header, file: file, mapping: try file.map(Int(header.size), writable: writable))
+      let segment = Segment(
+        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable))
       segment.headerDamaged = damaged
       return segment
     }

@@ -26,7 +26,8 @@ extension Journal {
     let tail = segments[plan.tailIndex]
     if let last = tail.mapping.lastNonZero(plan.tailOffset..<tail.mapping.count) {
       try storage.replace(
-        directory + "/torn-\(tail.number)-\(plan.tailOffset)", with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
+        directory + "/torn-\(tail.number)-\(plan.tailOffset)",
+        with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
     }
     try begin(
       after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position, room: 0)

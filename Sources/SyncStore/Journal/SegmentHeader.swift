@@ -88,7 +88,9 @@ struct SegmentHeader: Hashable, Sendable {
       guard try reader.read(raw: 8).elementsEqual(magic) else { return .bad }
       let version = try reader.read(UInt16.self)
       var checksum = ByteReader(copy.suffix(8))
-      guard try checksum.read(UInt64.self) == XXH3.hash64(Array(copy.dropLast(8)), seed: 0) else { return .bad }
+      guard try checksum.read(UInt64.self) == XXH3.hash64(Array(copy.dropLast(8)), seed: 0) else {
+        return .bad
+      }
       _ = try reader.read(UInt16.self)
       let mustRead = try reader.read(UInt32.self)
       let mustWrite = try reader.read(UInt32.self)

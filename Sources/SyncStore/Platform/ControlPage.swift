@@ -91,7 +91,8 @@ package final class ControlPage: Sendable {
     mapping.withAtomic(Field.durable) { word in
       var seen = word.load(ordering: .relaxed)
       while seen < location {
-        let (exchanged, original) = word.compareExchange(expected: seen, desired: location, ordering: .releasing)
+        let (exchanged, original) = word.compareExchange(
+          expected: seen, desired: location, ordering: .releasing)
         if exchanged { return }
         seen = original
       }

@@ -12,13 +12,16 @@ package struct Environment: Sendable {
   package var machine: String
   /// Which boot of it.
   package var boot: String
+  /// Which process: tests run several in one.
+  package var process: Int
 
   /// All of them.
   package init(
     storage: any Storage, now: @escaping @Sendable () -> UInt64, random: @escaping @Sendable (Int) -> [UInt8],
-    machine: String, boot: String
+    machine: String, boot: String, process: Int = 0
   ) {
-    (self.storage, self.now, self.random, self.machine, self.boot) = (storage, now, random, machine, boot)
+    (self.storage, self.now, self.random) = (storage, now, random)
+    (self.machine, self.boot, self.process) = (machine, boot, process)
   }
 
   /// This machine.
@@ -26,7 +29,8 @@ package struct Environment: Sendable {
     let storage = DiskStorage()
     return Environment(
       storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SystemCall.randomBytes($0) },
-      machine: line(of: "/etc/machine-id", storage), boot: line(of: "/proc/sys/kernel/random/boot_id", storage))
+      machine: line(of: "/etc/machine-id", storage),
+      boot: line(of: "/proc/sys/kernel/random/boot_id", storage))
   }
 
   /// A file that is not there (a container without a machine-id) reads as nothing: fewer clues, no failure.

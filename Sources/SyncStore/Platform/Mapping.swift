@@ -50,7 +50,9 @@ package import Synchronization
   package func equals(_ range: Range<Int>, _ other: [UInt8]) -> Bool {
     check(range)
     return unsafe range.count == other.count
-      && other.withUnsafeBytes { unsafe $0.isEmpty || memcmp(base + range.lowerBound, $0.baseAddress!, $0.count) == 0 }
+      && other.withUnsafeBytes {
+        unsafe $0.isEmpty || memcmp(base + range.lowerBound, $0.baseAddress!, $0.count) == 0
+      }
   }
 
   /// Stores `bytes` from `offset` on.

@@ -45,7 +45,9 @@ extension Composer {
     if !state.suspects.isEmpty { try setLocal(StateKey.suspects, nil) }
     guard state.mending else { return }
     try setLocal(StateKey.mending, nil)
-    for place in state.noted.subtracting(state.resolved).sorted() { try setLocal(StateKey.damage(place), [1]) }
+    for place in state.noted.subtracting(state.resolved).sorted() {
+      try setLocal(StateKey.damage(place), [1])
+    }
   }
 
   private mutating func forgetCursors() throws(StoreError) {

@@ -14,7 +14,9 @@ struct Composer {
   /// Bytes that the append may take up.
   private let largest: Int
 
-  init(state: ReplicaState, wall: UInt64, limit: Int) { (self.state, self.wall, largest) = (state, wall, limit) }
+  init(state: ReplicaState, wall: UInt64, limit: Int) {
+    (self.state, self.wall, largest) = (state, wall, limit)
+  }
 
   /// Stamps above this are parked.
   var limit: Stamp { Stamp(milliseconds: wall + Limits.clockDriftMilliseconds) }
@@ -24,7 +26,8 @@ struct Composer {
   /// A write of this copy: stamped above all that it has seen.
   @discardableResult
   mutating func issue(
-    key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: Record?, names: [Dot] = []
+    key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: Record?,
+    names: [Dot] = []
   ) throws(StoreError) -> Record {
     guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
     guard let stamp = state.clock.tick(wall: wall) else {
@@ -59,6 +62,7 @@ struct Composer {
   /// A record of a round arrives; `held` is what is held of its key, and parked records of it, if any, are `parked`.
   mutating func receive(_ record: Record, held stored: Record?, parked: [Record]) throws(StoreError) {
     let held = overlay[record.key] ?? stored
+    let limit = state.mine.contains(record.dot.actor) ? Stamp.maximum : limit
     switch Resolution.receive(record, held: held, vector: state.vector, limit: limit) {
     case .ignore: return
     case .park:

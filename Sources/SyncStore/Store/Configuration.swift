@@ -31,7 +31,8 @@ public struct Configuration: Sendable {
 
   /// The defaults suit a service that owns its store.
   public init(
-    mode: Mode = .exclusive, durability: Durability = .full, blobThreshold: Int = 20 << 10, segmentBytes: Int = 64 << 20
+    mode: Mode = .exclusive, durability: Durability = .full, blobThreshold: Int = 20 << 10,
+    segmentBytes: Int = 64 << 20
   ) {
     (self.mode, self.durability) = (mode, durability)
     (self.blobThreshold, self.segmentBytes) = (blobThreshold, segmentBytes)
@@ -39,7 +40,8 @@ public struct Configuration: Sendable {
 
   func checked() throws(StoreError) -> Configuration {
     guard (0...Limits.inlineValueBytes).contains(blobThreshold) else {
-      throw StoreError(.outOfBounds, "the blob threshold must lie between 0 and \(Limits.inlineValueBytes) bytes")
+      throw StoreError(
+        .outOfBounds, "the blob threshold must lie between 0 and \(Limits.inlineValueBytes) bytes")
     }
     guard (Journal.smallestSegment...(1 << 30)).contains(segmentBytes) else {
       throw StoreError(.outOfBounds, "segments must have between 1 MiB and 1 GiB")

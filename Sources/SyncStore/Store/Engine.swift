@@ -58,7 +58,8 @@ struct Engine {
     let view = try journal.record(at: location)
     guard let record = view.decoded() else {
       throw StoreError(
-        .damaged, "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
+        .damaged,
+        "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
         path: journal.path(of: location.segment))
     }
     return record
@@ -143,7 +144,8 @@ struct Engine {
         }
       }
       applied =
-        segment.number == end.segment ? end : Location(segment: segment.number + 1, offset: SegmentHeader.length)
+        segment.number == end.segment
+        ? end : Location(segment: segment.number + 1, offset: SegmentHeader.length)
     }
   }
 
@@ -163,10 +165,14 @@ struct Engine {
   private func checkCertain(_ key: [UInt8], _ found: Location?) throws(StoreError) {
     guard !gaps.isEmpty else { return }
     let suspects = unattributed + [damagedKeys[key]].compactMap { $0 }
-    guard let gap = suspects.first(where: { gap in gap > found ?? Location(packed: 0) && !state.resolved.contains(gap) })
+    guard
+      let gap = suspects.first(where: { gap in
+        gap > found ?? Location(packed: 0) && !state.resolved.contains(gap)
+      })
     else { return }
     throw StoreError(
-      .damaged, "a damaged record at offset \(gap.offset) may hold this key's latest value: run `verify --repair`",
+      .damaged,
+      "a damaged record at offset \(gap.offset) may hold this key's latest value: run `verify --repair`",
       path: journal.path(of: gap.segment))
   }
 
@@ -187,7 +193,11 @@ struct Engine {
       state.absorb(local: key, nil)
       locals[key] = nil
     case .value, .blob, .tombstone:
-      if view.flags.contains(.loser) { losers.append(view.location) } else { absorb(write: view, limit: limit) }
+      if view.flags.contains(.loser) {
+        losers.append(view.location)
+      } else {
+        absorb(write: view, limit: limit)
+      }
     case .checkpoint, nil: break
     }
   }
@@ -199,9 +209,14 @@ struct Engine {
     }
     let key = view.key(shape)
     let before = digest == nil ? nil : greatest(key)
-    let applies = version.stamp <= limit
+    // Own writes are never parked: their author sees them at once, even after its clock was put back.
+    let applies = version.stamp <= limit || state.mine.contains(version.dot.actor)
     state.absorb(version, applied: applies)
-    if applies { hold(view, key: key, version: version) } else { parked[key, default: []].append(view.location) }
+    if applies {
+      hold(view, key: key, version: version)
+    } else {
+      parked[key, default: []].append(view.location)
+    }
     noteChange(of: key, from: before, deadline: shape.deadline != nil)
   }
 

@@ -37,7 +37,8 @@ extension Key: ExpressibleByStringLiteral {
   public init(stringLiteral text: String) {
     let bytes = Array(text.utf8)
     precondition(
-      !bytes.isEmpty && bytes.count <= Limits.keyBytes && bytes[0] != 0, "\(text.debugDescription) cannot be a key")
+      !bytes.isEmpty && bytes.count <= Limits.keyBytes && bytes[0] != 0,
+      "\(text.debugDescription) cannot be a key")
     self.bytes = bytes
   }
 }

@@ -10,7 +10,8 @@ struct Opening {
   private var writable: Bool { configuration.mode != .readOnly }
   private var storage: any Storage { environment.storage }
 
-  init(_ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment) {
+  init(_ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment)
+  {
     (self.path, self.identity) = (path, identity)
     (self.configuration, self.environment) = (configuration, environment)
   }
@@ -37,7 +38,8 @@ struct Opening {
       }
       return store
     }
-    guard configuration.mode != .exclusive, try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
+    guard configuration.mode != .exclusive,
+      try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
     else { throw busy }
     return try enterBesideOthers(file, control)
   }
@@ -49,17 +51,22 @@ struct Opening {
 
   private func journal() -> Journal {
     Journal(
-      directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id, writable: writable,
+      directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id,
+      writable: writable,
       largestSegment: configuration.segmentBytes)
   }
 
-  private func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine) -> Store {
+  private func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine)
+    -> Store
+  {
     Store(
-      path: path, identity: identity, configuration: configuration, environment: environment, control: control,
+      path: path, identity: identity, configuration: configuration, environment: environment,
+      control: control,
       controlFile: file, engine: engine)
   }
 
-  private func enterBesideOthers(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
+  private func enterBesideOthers(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store
+  {
     var journal = journal()
     _ = try journal.load()
     var engine = Engine(environment: environment, journal: journal)

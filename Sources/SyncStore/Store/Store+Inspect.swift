@@ -43,7 +43,9 @@ extension Store {
     var report = VerificationReport()
     var blobs: [BlobHash: BlobReference] = [:]
     try reading { engine throws(StoreError) in
-      for gap in engine.gaps where !engine.state.resolved.contains(gap.place) { report.damage.append(describe(gap, engine)) }
+      for gap in engine.gaps where !engine.state.resolved.contains(gap.place) {
+        report.damage.append(describe(gap, engine))
+      }
       for segment in engine.journal.segments where segment.headerDamaged {
         report.damage.append("segment \(segment.number): one of the two copies of its header is damaged")
       }
@@ -88,27 +90,35 @@ extension Store {
   private static func reread(
     _ engine: Engine, _ known: Set<JournalDamage>, _ report: (String) -> Void
   ) throws(StoreError) {
-    for (place, segment) in engine.journal.segments.enumerated() where segment.number <= engine.applied.segment {
+    for (place, segment) in engine.journal.segments.enumerated()
+    where segment.number <= engine.applied.segment {
       let limit =
-        segment.number == engine.applied.segment ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0
+        segment.number == engine.applied.segment
+        ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0
       var walker = SegmentWalker(segment, limit: limit)
       while let step = walker.next() {
         guard case .gap(let range) = step else { continue }
         let damage = JournalDamage(segment: segment.number, bytes: range)
-        if !known.contains(damage) { report("segment \(segment.number), bytes \(range): damaged while in use") }
+        if !known.contains(damage) {
+          report("segment \(segment.number), bytes \(range): damaged while in use")
+        }
       }
     }
   }
 
   private func describe(_ gap: JournalDamage, _ engine: Engine) -> String {
-    let key = engine.damagedKeys.first { $0.value == gap.place }.map { " (a record of key \(Key(unchecked: $0.key)))" }
+    let key = engine.damagedKeys.first { $0.value == gap.place }.map {
+      " (a record of key \(Key(unchecked: $0.key)))"
+    }
     return "segment \(gap.segment), bytes \(gap.bytes): damaged\(key ?? "")"
   }
 
   private func missingBlobsWithoutForgetting() throws(StoreError) -> [BlobHash] {
-    isWritable ? try missingBlobs().map(\.hash) : try locals(prefix: Self.wantedPrefix).compactMap { pair in
-      BlobHash(bytes: pair.key.dropFirst(Self.wantedPrefix.count))
-    }
+    isWritable
+      ? try missingBlobs().map(\.hash)
+      : try locals(prefix: Self.wantedPrefix).compactMap { pair in
+        BlobHash(bytes: pair.key.dropFirst(Self.wantedPrefix.count))
+      }
   }
 }
 
@@ -141,7 +151,9 @@ public struct LogEntry: Hashable, Sendable {
 
   init(_ record: Record, position: UInt64, isCurrent: Bool) {
     let entry = Entry(record)
-    (self.position, self.isCurrent, dot, stamp, base) = (position, isCurrent, record.dot, record.stamp, record.base)
+    (self.position, self.isCurrent, dot, stamp, base) = (
+      position, isCurrent, record.dot, record.stamp, record.base
+    )
     key = record.isReserved ? nil : entry.key
     isTombstone = record.isTombstone
     (type, size, blob, deadline) = (record.type, entry.size, entry.blob, record.deadline)

@@ -25,18 +25,21 @@ extension Store {
     at path: String, name: String?, id: StoreID?, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
     guard configuration.mode != .readOnly else {
-      throw StoreError(.readOnly, "a store cannot be created for reading only: choose another mode", path: path)
+      throw StoreError(
+        .readOnly, "a store cannot be created for reading only: choose another mode", path: path)
     }
     let storage = environment.storage
     let name = name ?? String(path.split(separator: "/").last ?? "store")
     guard StoreIdentity.isName(name) else {
       throw StoreError(
         .outOfBounds,
-        "\"\(name)\" cannot be a name: use 1 to \(Limits.nameBytes) bytes without blanks or slashes", path: path)
+        "\"\(name)\" cannot be a name: use 1 to \(Limits.nameBytes) bytes without blanks or slashes",
+        path: path)
     }
     if try !storage.createDirectory(path) {
       if try StoreIdentity.read(path, storage) != nil {
-        throw StoreError(.alreadyExists, "there is a store already: open it, or choose another directory", path: path)
+        throw StoreError(
+          .alreadyExists, "there is a store already: open it, or choose another directory", path: path)
       }
       try checkLeftovers(path, storage)
     }
@@ -65,7 +68,9 @@ extension Store {
 
   /// What a killed creation left may be used again; anything else may not.
   private static func checkLeftovers(_ path: String, _ storage: any Storage) throws(StoreError) {
-    let own: Set<String> = [StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName + ".new", "keys"]
+    let own: Set<String> = [
+      StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName + ".new", "keys",
+    ]
     if let other = try storage.list(path).first(where: { !own.contains($0) }) {
       throw StoreError(
         .alreadyExists, "the directory is not empty (\(other)): choose another", path: path)
@@ -75,7 +80,8 @@ extension Store {
     let segments = try storage.list(journal).filter { $0.hasSuffix(".segment") }
     guard segments.count <= 1 else {
       throw StoreError(
-        .damaged, "there is a journal, but its identity file \(StoreIdentity.fileName) is gone: restore that file",
+        .damaged,
+        "there is a journal, but its identity file \(StoreIdentity.fileName) is gone: restore that file",
         path: path)
     }
     for name in segments {
@@ -83,7 +89,8 @@ extension Store {
       // A killed creation wrote one local record at most, of well under 128 bytes.
       guard first.dropFirst(SegmentHeader.length + 128).allSatisfy({ $0 == 0 }) else {
         throw StoreError(
-          .damaged, "there is a journal, but its identity file \(StoreIdentity.fileName) is gone: restore that file",
+          .damaged,
+          "there is a journal, but its identity file \(StoreIdentity.fileName) is gone: restore that file",
           path: path)
       }
     }
@@ -97,7 +104,8 @@ extension Store {
       throw StoreError(.notAStore, "is not a directory: name the directory of a store", path: path)
     }
     guard status.owner == SystemCall.userID else {
-      throw StoreError(.unsafeDirectory, "belongs to another user: run as user \(status.owner), or change its owner",
+      throw StoreError(
+        .unsafeDirectory, "belongs to another user: run as user \(status.owner), or change its owner",
         path: path)
     }
     guard status.permissions & 0o022 == 0 else {
@@ -111,10 +119,11 @@ extension Store {
     let configuration = try configuration.checked()
     let storage = environment.storage
     try checkDirectory(path, storage)
-    if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, storage) {
+    if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, environment) {
       guard live.configuration.mode == configuration.mode else {
         throw StoreError(
-          .busy, "this process has the store open in another mode: use that instance, or close it first", path: path)
+          .busy, "this process has the store open in another mode: use that instance, or close it first",
+          path: path)
       }
       return live
     }

@@ -50,7 +50,11 @@ extension Store {
       var (low, high) = (0, ordered.count)
       while low < high {
         let middle = (low + high) / 2
-        if engine.key(at: ordered[middle]).lexicographicallyPrecedes(start) { low = middle + 1 } else { high = middle }
+        if engine.key(at: ordered[middle]).lexicographicallyPrecedes(start) {
+          low = middle + 1
+        } else {
+          high = middle
+        }
       }
       var entries: [Entry] = []
       for location in ordered[low...] where entries.count < limit {
@@ -89,7 +93,9 @@ extension Store {
         status.keys += 1
         let entry = Entry(record)
         status.liveBytes += entry.size
-        if entry.blob != nil { (status.blobKeys, status.blobBytes) = (status.blobKeys + 1, status.blobBytes + entry.size) }
+        if entry.blob != nil {
+          (status.blobKeys, status.blobBytes) = (status.blobKeys + 1, status.blobBytes + entry.size)
+        }
       }
       status.segments = engine.journal.segments.count
       status.journalBytes = UInt64(engine.journal.fileBytes)
@@ -126,7 +132,8 @@ extension Store {
   }
 }
 
-private func max<Element>(_ left: Element, _ right: Element, by isLess: (Element, Element) -> Bool) -> Element {
+private func max<Element>(_ left: Element, _ right: Element, by isLess: (Element, Element) -> Bool) -> Element
+{
   isLess(left, right) ? right : left
 }
 

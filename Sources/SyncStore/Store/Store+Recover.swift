@@ -5,7 +5,9 @@ extension Store {
   /// Carries out what recovery decided, and becomes a new actor where rule R9 asks for it. Does nothing if another
   /// process has done it since this control page was begun.
   func recover(lastLife: ControlPage.LastLife?, identity: StoreIdentity) throws(StoreError) {
-    if case .afterDeath = control.lock() { try engine.withLock { engine throws(StoreError) in try repair(&engine) } }
+    if case .afterDeath = control.lock() {
+      try engine.withLock { engine throws(StoreError) in try repair(&engine) }
+    }
     defer { control.unlock() }
     guard !control.recovered else { return }
     let foreign = try !identity.isAtHome(path, environment)

@@ -29,7 +29,8 @@ extension Store {
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       if let cursor, state.marks[cursor.mark] == nil {
-        throw StoreError(.rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
+        throw StoreError(
+          .rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
       }
       guard covered[actor] <= state.sequence else {
         throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
@@ -95,7 +96,10 @@ extension Store {
           throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
         }
         let (held, parked) = engine.withLock { engine in
-          (try? engine.held(record.key), (engine.parked[record.key] ?? []).compactMap { try? engine.record(at: $0) })
+          (
+            try? engine.held(record.key),
+            (engine.parked[record.key] ?? []).compactMap { try? engine.record(at: $0) }
+          )
         }
         try composer.receive(record, held: held, parked: parked)
       }
@@ -118,7 +122,8 @@ extension Store {
       var vector = composer.state.vector
       vector.merge(close.vector)
       guard vector.count <= Limits.actors else {
-        throw StoreError(.outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)
+        throw StoreError(
+          .outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)
       }
       if vector != composer.state.vector {
         try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
@@ -128,7 +133,9 @@ extension Store {
         try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
       }
       if composer.state.mending || !composer.state.suspects.isEmpty {
-        let held = engine.withLock { engine in engine.index.locations.compactMap { try? engine.record(at: $0) } }
+        let held = engine.withLock { engine in
+          engine.index.locations.compactMap { try? engine.record(at: $0) }
+        }
         try composer.comeToRest(held.sorted { $0.version < $1.version })
       }
     }
@@ -208,7 +215,9 @@ extension Store {
 
   /// Local keys that begin with `prefix`, in order.
   package func locals(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
-    let pairs = try reading { engine throws(StoreError) in engine.locals.filter { $0.key.starts(with: prefix) } }
+    let pairs = try reading { engine throws(StoreError) in
+      engine.locals.filter { $0.key.starts(with: prefix) }
+    }
     return pairs.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }
   }
 
@@ -223,7 +232,8 @@ extension Store {
   package func updateLocal(
     _ key: [UInt8], _ change: ([UInt8]?) -> [UInt8]?
   ) throws(StoreError) -> [UInt8]? {
-    precondition(!StateKey.isInternal(key) && key.count <= Limits.keyBytes, "the store keeps these keys itself")
+    precondition(
+      !StateKey.isInternal(key) && key.count <= Limits.keyBytes, "the store keeps these keys itself")
     let (before, tail) = try append { composer throws(StoreError) in
       let before = engine.withLock { $0.locals[key] }
       let after = change(before)

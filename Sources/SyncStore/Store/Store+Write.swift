@@ -67,7 +67,9 @@ extension Store {
   }
 
   func delete(_ key: Key, _ composer: inout Composer) throws(StoreError) -> Bool {
-    guard let held = try heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else { return false }
+    guard let held = try heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
+      return false
+    }
     try composer.issue(key: key.bytes, content: .tombstone, type: .bytes, deadline: nil, held: held)
     return true
   }
@@ -170,7 +172,8 @@ extension Store {
     if tail.offset + room > segment.mapping.count {
       do throws(StoreError) {
         try engine.journal.begin(
-          after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
+          after: tail.offset,
+          durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
           position: engine.position, room: room)
       } catch {
         if error.code == .diskFull {

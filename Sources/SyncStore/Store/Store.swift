@@ -99,7 +99,8 @@ public final class Store: Sendable {
 
   func checkUsable() throws(StoreError) {
     guard SystemCall.forkGeneration == forkGeneration else {
-      throw StoreError(.forked, "the store was opened before this process was forked: open it again here", path: path)
+      throw StoreError(
+        .forked, "the store was opened before this process was forked: open it again here", path: path)
     }
     guard !lifecycle.withLock({ $0.closed }) else {
       throw StoreError(.closed, "the store was closed: open it again", path: path)
@@ -109,13 +110,15 @@ public final class Store: Sendable {
   func checkWritable() throws(StoreError) {
     try checkUsable()
     guard isWritable else {
-      throw StoreError(.readOnly, "the store was opened for reading only: open it in another mode", path: path)
+      throw StoreError(
+        .readOnly, "the store was opened for reading only: open it in another mode", path: path)
     }
   }
 
   var poisonedError: StoreError {
     StoreError(
-      .poisoned, "a sync failed, nothing more is acknowledged: check the disk, then close and open the store again",
+      .poisoned,
+      "a sync failed, nothing more is acknowledged: check the disk, then close and open the store again",
       path: path)
   }
 
@@ -143,11 +146,13 @@ public final class Store: Sendable {
         do throws(StoreError) {
           try file.sync()
           guard try file.status().links > 0 else {
-            throw StoreError(.inputOutput, "was removed while in use: restore it from a backup", path: file.path)
+            throw StoreError(
+              .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
           }
         } catch {
           control.setPoisoned()
-          throw StoreError(.poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
+          throw StoreError(
+            .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
         }
       }
       control.raiseDurable(to: tail)

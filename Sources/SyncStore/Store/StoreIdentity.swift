@@ -39,7 +39,9 @@ package struct StoreIdentity: Equatable {
   }
 
   /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming.
-  static func write(id: StoreID, name: String, _ directory: String, _ environment: Environment) throws(StoreError) {
+  static func write(id: StoreID, name: String, _ directory: String, _ environment: Environment)
+    throws(StoreError)
+  {
     let storage = environment.storage
     let path = directory + "/" + fileName
     let temporary = path + ".new"
@@ -72,7 +74,9 @@ package struct StoreIdentity: Equatable {
     let status = try file.status()
     // The machine's name is hashed: the file may be shown to others.
     let machine = XXH3.hash128(Array("syncstore machine \(environment.machine)".utf8))
-    return [machine.high, machine.low, status.fileSystem, status.inode, status.birth].map { String($0, radix: 16) }
+    return [machine.high, machine.low, status.fileSystem, status.inode, status.birth].map {
+      String($0, radix: 16)
+    }
   }
 
   private static func field(_ name: String, _ line: String) -> String? {

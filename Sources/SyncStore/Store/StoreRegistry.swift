@@ -6,6 +6,7 @@ final class StoreRegistry: Sendable {
 
   private struct Place: Hashable {
     var storage: ObjectIdentifier
+    var process: Int
     var fileSystem: UInt64
     var inode: UInt64
   }
@@ -17,14 +18,14 @@ final class StoreRegistry: Sendable {
   private let stores = Mutex<[Place: Held]>([:])
 
   /// The live instance of the directory with this status, if this process has one.
-  func find(_ status: FileStatus, _ storage: any Storage) -> Store? {
-    stores.withLock { $0[Self.place(status, storage)]?.store }
+  func find(_ status: FileStatus, _ environment: Environment) -> Store? {
+    stores.withLock { $0[Self.place(status, environment)]?.store }
   }
 
   func remember(_ store: Store, _ status: FileStatus) {
     stores.withLock { stores in
       stores = stores.filter { $0.value.store != nil }
-      stores[Self.place(status, store.environment.storage)] = Held(store: store)
+      stores[Self.place(status, store.environment)] = Held(store: store)
     }
   }
 
@@ -32,9 +33,11 @@ final class StoreRegistry: Sendable {
     stores.withLock { $0 = $0.filter { $0.value.store != nil && $0.value.store !== store } }
   }
 
-  private static func place(_ status: FileStatus, _ storage: any Storage) -> Place {
+  private static func place(_ status: FileStatus, _ environment: Environment) -> Place {
+    let storage = environment.storage
     // All real storages are one and the same disk.
     let name = storage is DiskStorage ? ObjectIdentifier(DiskStorage.self) : ObjectIdentifier(storage)
-    return Place(storage: name, fileSystem: status.fileSystem, inode: status.inode)
+    return Place(
+      storage: name, process: environment.process, fileSystem: status.fileSystem, inode: status.inode)
   }
 }

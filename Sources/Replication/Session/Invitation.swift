@@ -1,0 +1,190 @@
+package import SyncStore
+
+/// A one-time token with which a new device becomes a member: one word of text, printed by `invite`, taken by `join`.
+///
+/// Who has it can join, until it is used or expires. `schemas/wire.md` has its bytes.
+package struct Invitation: Hashable, Sendable {
+  /// Where the inviter listens: `host:port`, 1 to `WireLimits.invitationAddresses`.
+  package var addresses: [String]
+  /// The inviter's pinned identity.
+  package var inviter: DeviceID
+  /// What both sides know and nobody else does: 16 random bytes.
+  package var secret: [UInt8]
+  /// When it ends, in milliseconds since 1970, by the inviter's clock.
+  package var expires: UInt64
+  /// What the new member may do.
+  package var right: MemberRight
+  /// The name of the store.
+  package var storeName: String
+
+  /// All fields.
+  package init(
+    addresses: [String], inviter: DeviceID, secret: [UInt8], expires: UInt64, right: MemberRight,
+    storeName: String
+  ) {
+    (self.addresses, self.inviter, self.secret) = (addresses, inviter, secret)
+    (self.expires, self.right, self.storeName) = (expires, right, storeName)
+  }
+
+  /// Bytes of a secret.
+  package static let secretBytes = 16
+  private static let prefix = "syncstore1:"
+  private static let version: UInt8 = 1
+  private static let checksumBytes = 4
+
+  /// By what the inviter finds it: 8 bytes that tell nothing of the secret.
+  package var id: [UInt8] { Self.id(of: secret) }
+
+  static func id(of secret: [UInt8]) -> [UInt8] {
+    Array(SHA256.hash(Array("syncstore invitation id".utf8) + secret).prefix(8))
+  }
+
+  /// The token.
+  package var text: String {
+    var writer = ByteWriter(capacity: 128)
+    writer.write(Self.version)
+    writer.write(right.rawValue)
+    writer.write(expires)
+    writer.write(raw: inviter.bytes)
+    writer.write(raw: secret)
+    writer.write(text: storeName)
+    writer.writeVariable(UInt64(addresses.count))
+    for address in addresses { writer.write(text: address) }
+    writer.write(raw: SHA256.hash(writer.bytes).prefix(Self.checksumBytes))
+    return Self.prefix + Base64URL.text(of: writer.bytes)
+  }
+
+  /// The invitation of a token, blanks around it left away. `.invalidInvitation` if it is not exactly what `text` gives.
+  package init(text: some StringProtocol) throws(ReplicationError) {
+    let word = text.drop(while: \.isWhitespace)
+    guard word.hasPrefix(Self.prefix) else {
+      throw Self.invalid("it does not begin with \(Self.prefix)")
+    }
+    let end = word.lastIndex { !$0.isWhitespace }
+    let encoded = word[...(end ?? word.startIndex)].dropFirst(Self.prefix.count)
+    guard let bytes = Base64URL.bytes(of: encoded), bytes.count > Self.checksumBytes,
+      Array(SHA256.hash(Array(bytes.dropLast(Self.checksumBytes))).prefix(Self.checksumBytes))
+        == Array(bytes.suffix(Self.checksumBytes))
+    else { throw Self.invalid("it was not copied whole") }
+    do throws(DecodingFailure) {
+      self = try Self.decoded(bytes.dropLast(Self.checksumBytes))
+    } catch {
+      throw Self.invalid(error.description)
+    }
+  }
+
+  private static func decoded(_ bytes: ArraySlice<UInt8>) throws(DecodingFailure) -> Invitation {
+    var reader = ByteReader(bytes)
+    let version = try reader.read(UInt8.self)
+    guard version == Self.version else { throw DecodingFailure("version \(version) is not known here") }
+    let right = try reader.readRight()
+    let expires = try reader.read(UInt64.self)
+    guard let inviter = DeviceID(bytes: try reader.read(raw: 32)) else { throw DecodingFailure("device") }
+    let secret = Array(try reader.read(raw: secretBytes))
+    let storeName = try reader.readName()
+    var addresses: [String] = []
+    let count = try reader.readCount(limit: WireLimits.invitationAddresses)
+    guard count > 0 else { throw DecodingFailure("no address") }
+    for _ in 0..<count {
+      let address = try reader.readText(limit: WireLimits.addressBytes)
+      guard !address.isEmpty, address.utf8.allSatisfy({ (0x21...0x7E).contains($0) }) else {
+        throw DecodingFailure("address is empty or not printable")
+      }
+      addresses.append(address)
+    }
+    try reader.end()
+    return Invitation(
+      addresses: addresses, inviter: inviter, secret: secret, expires: expires, right: right,
+      storeName: storeName)
+  }
+
+  private static func invalid(_ why: String) -> ReplicationError {
+    ReplicationError(
+      .invalidInvitation, "reading the invitation: \(why): copy the whole token, or invite again")
+  }
+
+  /// What the inviter keeps of it.
+  package var standing: StandingInvitation {
+    StandingInvitation(secret: secret, expires: expires, right: right)
+  }
+}
+
+/// What an inviter keeps of an invitation, in its own store alone.
+package struct StandingInvitation: Hashable, Sendable {
+  /// The 16 secret bytes.
+  package var secret: [UInt8]
+  /// When it ends, in milliseconds since 1970.
+  package var expires: UInt64
+  /// What the new member may do.
+  package var right: MemberRight
+  /// Who has redeemed it. Nobody else can from then on; the same device may, if the answer did not reach it.
+  package var redeemer: DeviceID?
+
+  /// All fields.
+  package init(secret: [UInt8], expires: UInt64, right: MemberRight, redeemer: DeviceID? = nil) {
+    (self.secret, self.expires, self.right, self.redeemer) = (secret, expires, right, redeemer)
+  }
+
+  /// By what a joiner names it.
+  package var id: [UInt8] { Invitation.id(of: secret) }
+
+  /// The bytes to keep: secret, expiry, right, redeemer if any.
+  package var bytes: [UInt8] {
+    var writer = ByteWriter(capacity: 64)
+    writer.write(raw: secret)
+    writer.write(expires)
+    writer.write(right.rawValue)
+    writer.write(raw: redeemer?.bytes ?? [])
+    return writer.bytes
+  }
+
+  /// What was kept; nil if the bytes are none that `bytes` gives.
+  package init?(bytes: [UInt8]) {
+    var reader = ByteReader(bytes)
+    do throws(DecodingFailure) {
+      secret = Array(try reader.read(raw: Invitation.secretBytes))
+      expires = try reader.read(UInt64.self)
+      right = try reader.readRight()
+      let rest = try reader.readRest()
+      redeemer = DeviceID(bytes: rest)
+      guard rest.isEmpty || redeemer != nil else { return nil }
+    } catch {
+      return nil
+    }
+  }
+}
+
+/// Base 64 with the alphabet that is safe in URLs and file names, without padding (RFC 4648 §5).
+enum Base64URL {
+  private static let alphabet = Array("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_".utf8)
+
+  static func text(of bytes: [UInt8]) -> String {
+    var text: [UInt8] = []
+    var (bits, count): (UInt32, UInt32) = (0, 0)
+    for byte in bytes {
+      (bits, count) = (bits << 8 | UInt32(byte), count + 8)
+      while count >= 6 {
+        count -= 6
+        text.append(alphabet[Int(bits >> count & 63)])
+      }
+    }
+    if count > 0 { text.append(alphabet[Int(bits << (6 - count) & 63)]) }
+    return String(decoding: text, as: UTF8.self)
+  }
+
+  /// Nil for other characters, for a length that nothing encodes to, and for bits that `text` would have left zero.
+  static func bytes(of text: some StringProtocol) -> [UInt8]? {
+    var bytes: [UInt8] = []
+    var (bits, count): (UInt32, UInt32) = (0, 0)
+    for character in text.utf8 {
+      guard let value = alphabet.firstIndex(of: character) else { return nil }
+      (bits, count) = (bits << 6 | UInt32(value), count + 6)
+      if count >= 8 {
+        count -= 8
+        bytes.append(UInt8(truncatingIfNeeded: bits >> count))
+      }
+    }
+    guard count < 6, bits & (1 << count - 1) == 0 else { return nil }
+    return bytes
+  }
+}

@@ -1,0 +1,257 @@
+package import SyncStore
+
+/// Both sides' proofs that they know an invitation's secret, bound to the TLS connection they are on: a relay between
+/// two connections has two exporters, and its proofs fit neither (F77).
+package struct PairingProof: Hashable, Sendable {
+  /// The TLS exporter's 32 bytes under the label `PairingProof.exporterLabel`, no context.
+  package var exporter: [UInt8]
+  /// Who invites, as TLS has shown.
+  package var inviter: DeviceID
+  /// Who joins, as TLS has shown.
+  package var joiner: DeviceID
+
+  /// All fields.
+  package init(exporter: [UInt8], inviter: DeviceID, joiner: DeviceID) {
+    (self.exporter, self.inviter, self.joiner) = (exporter, inviter, joiner)
+  }
+
+  /// The label of the exporter (RFC 8446 §7.5).
+  package static let exporterLabel = "EXPORTER-syncstore-join"
+  /// Bytes of the exporter's value.
+  package static let exporterBytes = 32
+
+  /// The joiner's proof: HMAC-SHA256.
+  package func ofJoiner(secret: [UInt8], deviceName: String) -> [UInt8] {
+    code("syncstore join request v1", secret, Array(deviceName.utf8))
+  }
+
+  /// The inviter's proof: HMAC-SHA256 over all it says.
+  package func ofInviter(secret: [UInt8], accept: JoinAccept) -> [UInt8] {
+    code("syncstore join accept v1", secret, accept.proven)
+  }
+
+  private func code(_ label: String, _ secret: [UInt8], _ said: [UInt8]) -> [UInt8] {
+    HMACSHA256.code(
+      for: Array(label.utf8) + exporter + inviter.bytes + joiner.bytes + said, key: secret)
+  }
+}
+
+/// What happened, told to one side of a pairing.
+package enum PairingEvent: Hashable, Sendable {
+  /// Bytes came from the other side.
+  case received([UInt8])
+  /// The timer ran out.
+  case timer
+  /// The connection broke.
+  case disconnected
+  /// Answers `lookUp`: what is kept under that id, if anything, and the wall clock in milliseconds since 1970.
+  case found(StandingInvitation?, at: UInt64)
+  /// Answers `lookUp`: too many attempts lately (`JoinThrottle`).
+  case throttled
+  /// Answers `redeem`: the joiner is a member, durably. The proof is filled in later.
+  case redeemed(JoinAccept)
+  /// Answers `redeem`: another device has redeemed it meanwhile.
+  case alreadyRedeemed
+  /// Answers `lookUp` or `redeem`: the own store could not do it.
+  case failed(ReplicationError.Code, String)
+}
+
+/// What one side of a pairing wants done.
+package enum PairingAction: Hashable, Sendable {
+  /// Hand these bytes to the other side.
+  case send([UInt8])
+  /// Let the timer come once, this many seconds from now.
+  case setTimer(seconds: Int)
+  /// Look for the invitation with this id. Ask `JoinThrottle` first.
+  case lookUp([UInt8])
+  /// In one durable step: unless another device has, note that `joiner` has redeemed the invitation, and make it a
+  /// member under this name, made unique.
+  case redeem(StandingInvitation, joiner: DeviceID, name: String)
+  /// The joiner is a member: make the copy.
+  case joined(JoinAccept)
+  /// It is over: send what was given, close the connection; no event is wanted any more.
+  case close(PairingOutcome)
+}
+
+/// How a pairing ended.
+package enum PairingOutcome: Hashable, Sendable {
+  /// The joiner is a member.
+  case done
+  /// It is not.
+  case failed(ReplicationError.Code, String)
+}
+
+/// The side that redeems an invitation.
+package struct Joiner: ~Copyable {
+  private let invitation: Invitation
+  private let proof: PairingProof
+  private let name: String
+  private var decoder = FrameDecoder(stage: .pairing)
+  private var isOver = false
+
+  /// A joiner on a connection whose TLS handshake is done, and that wants to be called `name`.
+  package init(invitation: Invitation, proof: PairingProof, name: String) {
+    (self.invitation, self.proof, self.name) = (invitation, proof, name)
+  }
+
+  /// Begins.
+  package mutating func start() -> [PairingAction] {
+    guard proof.inviter == invitation.inviter else {
+      return end(.notAMember, "the device at this address is not the one that invited: check the address")
+    }
+    let request = JoinRequest(
+      invitation: invitation.id, deviceName: name,
+      mac: proof.ofJoiner(secret: invitation.secret, deviceName: name))
+    return [.setTimer(seconds: Limits.handshakeSeconds), .send(Message.joinRequest(request).frame.bytes)]
+  }
+
+  /// Takes one event; none after `close`.
+  package mutating func handle(_ event: PairingEvent) -> [PairingAction] {
+    if isOver { return [] }
+    switch event {
+    case .received(let bytes): return received(bytes)
+    case .timer: return end(.timeout, "the inviter does not answer: try again")
+    case .disconnected: return end(.network, "the inviter broke the connection: try again")
+    case .found, .throttled, .redeemed, .alreadyRedeemed, .failed: return []
+    }
+  }
+
+  private mutating func received(_ bytes: [UInt8]) -> [PairingAction] {
+    decoder.append(bytes)
+    do throws(DecodingFailure) {
+      while let frame = try decoder.next() {
+        switch try Message.decode(frame) {
+        case .joinAccept(let accept): return accepted(accept)
+        case .refuse(let refusal):
+          return end(refusal.code.error, "the inviter refused: \(refusal.text.printable)")
+        case nil: continue
+        default: return end(.protocolViolation, "the inviter sent something else than an answer")
+        }
+      }
+      return []
+    } catch {
+      return end(.protocolViolation, "the inviter's answer cannot be read: \(error)")
+    }
+  }
+
+  private mutating func accepted(_ accept: JoinAccept) -> [PairingAction] {
+    let expected = proof.ofInviter(secret: invitation.secret, accept: accept)
+    guard constantTimeEquals(accept.mac, expected) else {
+      return end(.invalidInvitation, "the inviter does not know the invitation's secret: invite again")
+    }
+    isOver = true
+    return [.joined(accept), .close(.done)]
+  }
+
+  private mutating func end(_ code: ReplicationError.Code, _ text: String) -> [PairingAction] {
+    isOver = true
+    return [.close(.failed(code, text))]
+  }
+}
+
+/// The side at which an invitation is redeemed.
+///
+/// Invariant: a stranger learns nothing by trying: an invitation that is unknown, used, expired or not proven is refused
+/// in the same words.
+package struct Inviter: ~Copyable {
+  private enum State {
+    case waiting
+    case lookingUp(JoinRequest)
+    case redeeming(StandingInvitation)
+    case over
+  }
+
+  private let proof: PairingProof
+  private var state = State.waiting
+  private var decoder = FrameDecoder(stage: .pairing)
+
+  /// An inviter on a connection whose TLS handshake is done.
+  package init(proof: PairingProof) { self.proof = proof }
+
+  /// Begins.
+  package mutating func start() -> [PairingAction] { [.setTimer(seconds: Limits.handshakeSeconds)] }
+
+  /// Takes one event; none after `close`.
+  package mutating func handle(_ event: PairingEvent) -> [PairingAction] {
+    switch (event, state) {
+    case (_, .over): return []
+    case (.received(let bytes), _): return received(bytes)
+    case (.timer, _): return end(.timeout, "no request came in time")
+    case (.disconnected, _):
+      state = .over
+      return [.close(.failed(.network, "the joiner broke the connection"))]
+    case (.found(let invitation, let now), .lookingUp(let request)):
+      return found(invitation, at: now, request)
+    case (.throttled, .lookingUp): return end(.unavailable, "too many attempts to join: wait a minute")
+    case (.redeemed(let accept), .redeeming(let invitation)): return redeemed(accept, invitation)
+    case (.alreadyRedeemed, .redeeming): return invalid()
+    case (.failed(let code, let message), _):
+      state = .over
+      let refusal = Refusal(.unavailable, "the inviter's store could not go on")
+      return [.send(Message.refuse(refusal).frame.bytes), .close(.failed(code, message))]
+    case (.found, _), (.throttled, _), (.redeemed, _), (.alreadyRedeemed, _): return []
+    }
+  }
+
+  private mutating func received(_ bytes: [UInt8]) -> [PairingAction] {
+    decoder.append(bytes)
+    do throws(DecodingFailure) {
+      while let frame = try decoder.next() {
+        guard let message = try Message.decode(frame) else { continue }
+        guard case .joinRequest(let request) = message, case .waiting = state else {
+          return end(.protocolViolation, "something else than one request to join came")
+        }
+        state = .lookingUp(request)
+        return [.lookUp(request.invitation)]
+      }
+      return []
+    } catch {
+      return end(.protocolViolation, "a request to join cannot be read: \(error)")
+    }
+  }
+
+  private mutating func found(
+    _ invitation: StandingInvitation?, at now: UInt64, _ request: JoinRequest
+  ) -> [PairingAction] {
+    guard let invitation, now < invitation.expires,
+      invitation.redeemer == nil || invitation.redeemer == proof.joiner,
+      constantTimeEquals(
+        request.mac, proof.ofJoiner(secret: invitation.secret, deviceName: request.deviceName))
+    else { return invalid() }
+    state = .redeeming(invitation)
+    return [.redeem(invitation, joiner: proof.joiner, name: request.deviceName)]
+  }
+
+  private mutating func redeemed(_ accept: JoinAccept, _ invitation: StandingInvitation) -> [PairingAction] {
+    state = .over
+    var answer = accept
+    answer.mac = proof.ofInviter(secret: invitation.secret, accept: accept)
+    return [.send(Message.joinAccept(answer).frame.bytes), .close(.done)]
+  }
+
+  private mutating func invalid() -> [PairingAction] {
+    end(.invalidInvitation, "the invitation is unknown, used, expired or wrong: ask for a new one")
+  }
+
+  private mutating func end(_ code: Refusal.Code, _ text: String) -> [PairingAction] {
+    state = .over
+    return [.send(Message.refuse(Refusal(code, text)).frame.bytes), .close(.failed(code.error, text))]
+  }
+}
+
+/// Bounds the attempts to redeem invitations, over all connections (F87).
+package struct JoinThrottle: Hashable, Sendable {
+  private var attempts: [UInt64] = []
+
+  /// No attempts yet.
+  package init() {}
+
+  /// May one more be made at `milliseconds`, on any clock that does not step? At most `Limits.joinAttemptsPerMinute`
+  /// within a minute.
+  package mutating func admit(at milliseconds: UInt64) -> Bool {
+    attempts.removeAll { milliseconds >= $0 && milliseconds - $0 >= 60_000 }
+    guard attempts.count < Limits.joinAttemptsPerMinute else { return false }
+    attempts.append(milliseconds)
+    return true
+  }
+}

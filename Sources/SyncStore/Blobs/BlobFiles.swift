@@ -1,0 +1,217 @@
+private import Glibc
+private import Synchronization
+
+/// The files of the blob tier: where an object lies, how it gets there, and what is refused.
+///
+/// Invariants:
+/// - A path is made of 64 lower-case hex digits or of names made here, never of what a peer sent (F83).
+/// - An object has its name only once it is complete: it is written under `partial/` and renamed.
+/// - No link is followed below the directory, and a file with a second name is not ours (F84).
+struct BlobFiles: Sendable {
+  let storage: any Storage
+  let directory: String
+
+  static let subdirectories = ["objects", "partial", "quarantine"]
+  private static let counter = Atomic<UInt64>(0)
+
+  // MARK: Names
+
+  static func shard(_ hash: BlobHash) -> String { "objects/" + Hex.string(of: hash.bytes.prefix(1)) }
+  static func object(_ hash: BlobHash) -> String { shard(hash) + "/" + hash.description }
+  static func partial(_ hash: BlobHash) -> String { "partial/" + hash.description }
+
+  func path(_ name: String) -> String { directory + "/" + name }
+
+  /// A number that no other file of this process has in its name.
+  static func nextNumber() -> UInt64 { counter.add(1, ordering: .relaxed).newValue }
+
+  // MARK: Directories
+
+  /// Makes the directories that are missing, durably.
+  func prepare() throws(StoreError) {
+    var made = try storage.createDirectory(directory)
+    if made { try storage.syncDirectory(Self.parent(of: directory)) }
+    made = false
+    for name in Self.subdirectories { made = try storage.createDirectory(path(name)) || made }
+    if made { try storage.syncDirectory(directory) }
+    try check()
+  }
+
+  /// Refuses directories that are not directories.
+  func check() throws(StoreError) {
+    try requireDirectory(directory)
+    for name in Self.subdirectories { try requireDirectory(path(name)) }
+  }
+
+  private func requireDirectory(_ path: String) throws(StoreError) {
+    guard try storage.status(path)?.kind == .directory else {
+      throw StoreError(
+        .foreignFile, "is not a directory of the blob tier: move away what is there", path: path)
+    }
+  }
+
+  static func parent(of path: String) -> String {
+    guard let slash = path.lastIndex(of: "/") else { return "." }
+    return slash == path.startIndex ? "/" : String(path[..<slash])
+  }
+
+  // MARK: Objects
+
+  /// The size of an object; nil if it is not here, or what is here is not ours.
+  func size(of hash: BlobHash) throws(StoreError) -> UInt64? {
+    guard let status = try storage.status(path(Self.shard(hash))) else { return nil }
+    guard status.kind == .directory else {
+      throw StoreError(
+        .foreignFile, "is not a directory of the blob tier: move away what is there",
+        path: path(Self.shard(hash)))
+    }
+    return try size(Self.object(hash))
+  }
+
+  /// The size of a transfer that has begun; 0 if none has.
+  func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 { try size(Self.partial(hash)) ?? 0 }
+
+  private func size(_ name: String) throws(StoreError) -> UInt64? {
+    guard let status = try storage.status(path(name)), status.isOurs else { return nil }
+    return UInt64(status.size)
+  }
+
+  /// Is anything at all in the place of the object?
+  func isOccupied(_ hash: BlobHash) throws(StoreError) -> Bool {
+    try storage.status(path(Self.object(hash))) != nil
+  }
+
+  /// Opens an object; nil if it is not here.
+  func open(_ hash: BlobHash) throws(StoreError) -> (any StorageFile)? {
+    try open(Self.object(hash), .readOnly)
+  }
+
+  /// Opens a file of ours; nil if it is missing.
+  func open(_ name: String, _ mode: OpenMode) throws(StoreError) -> (any StorageFile)? {
+    do throws(StoreError) {
+      let file = try storage.open(name, beneath: directory, mode)
+      guard try file.status().links <= 1 else {
+        throw StoreError(
+          .foreignFile, "has a second name elsewhere, which could change it: move it away", path: path(name))
+      }
+      return file
+    } catch  where error.errno == ENOENT {
+      return nil
+    }
+  }
+
+  /// Calls `body` for each object here, in the order of names. What has not the name of an object is passed over.
+  func eachObject(_ body: (BlobHash, UInt64) throws(StoreError) -> Void) throws(StoreError) {
+    for shard in try shards() {
+      for name in try storage.list(path(shard)) {
+        guard let hash = BlobHash(name), Self.object(hash) == shard + "/" + name,
+          let size = try size(shard + "/" + name)
+        else { continue }
+        try body(hash, size)
+      }
+    }
+  }
+
+  /// Names, relative to the directory, of what lies among the objects and is none.
+  func strangers() throws(StoreError) -> [String] {
+    let shards = try shards()
+    var found = try storage.list(path("objects")).map { "objects/" + $0 }.filter { !shards.contains($0) }
+    for shard in shards {
+      for name in try storage.list(path(shard)) {
+        if let hash = BlobHash(name), Self.object(hash) == shard + "/" + name,
+          try size(shard + "/" + name) != nil
+        {
+          continue
+        }
+        found.append(shard + "/" + name)
+      }
+    }
+    return found
+  }
+
+  private func shards() throws(StoreError) -> [String] {
+    var shards: [String] = []
+    for name in try storage.list(path("objects")) {
+      guard name.utf8.count == 2, Hex.bytes(of: name) != nil, name == name.lowercased(),
+        try storage.status(path("objects/" + name))?.kind == .directory
+      else { continue }
+      shards.append("objects/" + name)
+    }
+    return shards
+  }
+
+  // MARK: Changes
+
+  /// A new file under `partial/` that this process holds locked while it writes: what nobody holds may be swept.
+  func begin() throws(StoreError) -> (file: any StorageFile, name: String) {
+    while true {
+      let name = "partial/new-\(SystemCall.processID)-\(Self.nextNumber())"
+      do throws(StoreError) {
+        let file = try storage.open(name, beneath: directory, .create)
+        _ = try file.lock(byte: 0, .exclusive, wait: true)
+        return (file, name)
+      } catch  where error.errno == EEXIST {
+        // Left by a process that had our number and was killed.
+        continue
+      }
+    }
+  }
+
+  /// Names under `partial/` that `begin` made, in whatever process.
+  func temporaries() throws(StoreError) -> [String] {
+    try storage.list(path("partial")).filter { $0.hasPrefix("new-") }.map { "partial/" + $0 }
+  }
+
+  /// Transfers that have begun.
+  func partials() throws(StoreError) -> [BlobHash] {
+    try storage.list(path("partial")).compactMap { BlobHash($0) }
+  }
+
+  /// Makes the directory of an object. True if it was not there.
+  func makeShard(_ hash: BlobHash) throws(StoreError) -> Bool {
+    try requireDirectory(path("objects"))
+    let made = try storage.createDirectory(path(Self.shard(hash)))
+    if !made { try requireDirectory(path(Self.shard(hash))) }
+    return made
+  }
+
+  /// Gives the complete file `name` the name of its object. False if the object is there, unless it is to be replaced.
+  func place(_ name: String, as hash: BlobHash, replacing: Bool) throws(StoreError) -> Bool {
+    let object = path(Self.object(hash))
+    guard replacing else { return try storage.renameUnlessPresent(path(name), to: object) }
+    try storage.rename(path(name), to: object)
+    return true
+  }
+
+  /// Removes a file of ours, or a link in its place. False if there was none.
+  @discardableResult
+  func remove(_ name: String) throws(StoreError) -> Bool {
+    if name.hasPrefix("objects/") {
+      try requireDirectory(path("objects"))
+      let shard = Self.parent(of: name)
+      guard try storage.status(path(shard)) != nil else { return false }
+      try requireDirectory(path(shard))
+    }
+    return try storage.remove(path(name))
+  }
+
+  /// Moves whatever lies at `name` to `quarantine/`, under a name of its own. False if nothing is there.
+  @discardableResult
+  func setAside(_ name: String) throws(StoreError) -> Bool {
+    let last = name.split(separator: "/").last.map(String.init) ?? name
+    for number in 0... {
+      let target = path("quarantine/" + last + (number == 0 ? "" : ".\(number)"))
+      do throws(StoreError) {
+        if try storage.renameUnlessPresent(path(name), to: target) { return true }
+      } catch  where error.errno == ENOENT {
+        return false
+      }
+    }
+    return false
+  }
+}
+
+extension FileStatus {
+  /// A regular file under one name: what the blob tier makes.
+  var isOurs: Bool { kind == .file && links == 1 }
+}

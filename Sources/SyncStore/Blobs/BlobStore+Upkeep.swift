@@ -1,0 +1,149 @@
+private import Synchronization
+
+/// What a look at all objects found.
+package struct BlobProblem: Sendable, Equatable {
+  /// The object; nil where what was found is none.
+  package let hash: BlobHash?
+  /// Where it lies, relative to the directory of the blob tier.
+  package let name: String
+  /// What is wrong.
+  package let problem: String
+}
+
+/// What `BlobStore.sweepOrphans` removed.
+package struct BlobSweep: Sendable, Equatable {
+  /// Objects.
+  package var objects = 0
+  /// Transfers that nobody finished.
+  package var partials = 0
+  /// Files that a killed process was writing.
+  package var temporaries = 0
+}
+
+// Removing, and looking after what is there.
+extension BlobStore {
+  /// Objects that leave in one transaction, during which other writers wait.
+  static let removedAtOnce = 64
+
+  /// Removes an object at once, whoever refers to it. False if it was not here.
+  @discardableResult
+  package func remove(_ hash: BlobHash) throws(StoreError) -> Bool {
+    try requireWritable()
+    noting { (catalogue) throws(StoreError) in
+      if let row = try catalogue.row(hash) {
+        try catalogue.record(hash, size: row.size, .leaving, durable: false)
+      }
+    }
+    memory.withLock { _ = $0.whole.remove(hash) }
+    let removed = try files.remove(BlobFiles.object(hash))
+    noting { (catalogue) throws(StoreError) in try catalogue.forget(hash) }
+    return removed
+  }
+
+  /// Removes objects and transfers that are not in `referenced` and that nobody has counted on for `graceSeconds`
+  /// before `now` (milliseconds since 1970), and what killed processes left half written (F10, F11). `referenced` must
+  /// hold all that the journal refers to, at some moment after the start of the grace period.
+  package func sweepOrphans(referenced: Set<BlobHash>, graceSeconds: UInt64, now: UInt64) throws(StoreError)
+    -> BlobSweep
+  {
+    try requireWritable()
+    let (grace, overflow) = graceSeconds.multipliedReportingOverflow(by: 1000)
+    let cutoff = overflow || grace > now ? 0 : now - grace
+    var sweep = BlobSweep()
+    sweep.temporaries = try sweepTemporaries()
+    var orphans: [(hash: BlobHash, size: UInt64)] = []
+    try files.eachObject { hash, size in
+      if !referenced.contains(hash) { orphans.append((hash, size)) }
+    }
+    // Unlike elsewhere, a catalogue that fails stops this: it alone knows who counts on what.
+    try catalogue.markLeaving(orphans, before: cutoff)
+    while true {
+      let count = try catalogue.removeLeaving(limit: Self.removedAtOnce) { (hash) throws(StoreError) in
+        // What an earlier sweep had marked may have found a reference since.
+        guard !referenced.contains(hash) else { return }
+        memory.withLock { _ = $0.whole.remove(hash) }
+        if try files.remove(BlobFiles.object(hash)) { sweep.objects += 1 }
+      }
+      if count < Self.removedAtOnce { break }
+    }
+    sweep.partials = try sweepPartials(referenced: referenced, before: cutoff)
+    return sweep
+  }
+
+  /// Throws the catalogue away and makes it anew from the files. Happens by itself when it is missing or damaged (F43).
+  package func rebuildCatalogue() throws(StoreError) {
+    try requireWritable()
+    try catalogue.rebuild()
+  }
+
+  /// Reads every object and compares it with its name. One that rotted is set aside, to be fetched again; a store
+  /// opened for reading only reports it. `progress` hears how many of how many bytes were read.
+  package func verify(progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }) throws(StoreError)
+    -> [BlobProblem]
+  {
+    var problems: [BlobProblem] = []
+    let objects = try all()
+    let total = objects.reduce(0) { $0 + $1.size }
+    var done: UInt64 = 0
+    for object in objects {
+      do throws(StoreError) {
+        if let file = try files.open(object.hash), try Self.hash(of: file).0 != object.hash {
+          throw quarantine(object.hash, file)
+        }
+      } catch {
+        problems.append(
+          BlobProblem(hash: object.hash, name: BlobFiles.object(object.hash), problem: error.message))
+      }
+      done += object.size
+      progress(done, total)
+    }
+    if try files.storage.status(files.directory) != nil {
+      for name in try files.strangers() {
+        problems.append(BlobProblem(hash: nil, name: name, problem: "is no object: move it away"))
+      }
+    }
+    if !readOnly { problems += verifyCatalogue() }
+    return problems
+  }
+
+  private func verifyCatalogue() -> [BlobProblem] {
+    let found = noting { (catalogue) throws(StoreError) -> [String] in
+      let found = try catalogue.check()
+      if !found.isEmpty { try catalogue.rebuild() }
+      return found
+    }
+    return (found ?? []).map {
+      BlobProblem(hash: nil, name: "catalogue.sqlite", problem: "\($0): it was made anew from the files")
+    }
+  }
+
+  private func sweepTemporaries() throws(StoreError) -> Int {
+    var count = 0
+    for name in try files.temporaries() {
+      do throws(StoreError) {
+        guard let file = try files.open(name, .readWrite) else { continue }
+        // Its writer lives as long as it holds the lock.
+        guard try file.lock(byte: 0, .exclusive, wait: false) else { continue }
+        if try files.remove(name) { count += 1 }
+      } catch  where error.code == .foreignFile {
+        try files.setAside(name)
+      }
+    }
+    return count
+  }
+
+  private func sweepPartials(referenced: Set<BlobHash>, before cutoff: UInt64) throws(StoreError) -> Int {
+    var count = 0
+    for hash in try files.partials() where !referenced.contains(hash) {
+      guard let row = try catalogue.row(hash) else {
+        try catalogue.record(hash, size: 0, .partial, durable: false)
+        continue
+      }
+      guard row.accessed < cutoff else { continue }
+      try discardPartial(hash)
+      if try !has(hash) { try catalogue.forget(hash) }
+      count += 1
+    }
+    return count
+  }
+}

@@ -1,0 +1,152 @@
+private import CSQLite
+
+/// A value bound to a statement, or found in a row of its result.
+enum SQLiteValue: Hashable, Sendable {
+  case null
+  case integer(Int64)
+  case bytes([UInt8])
+  case text(String)
+
+  /// The integer; 0 for anything else.
+  var integer: Int64 { if case .integer(let value) = self { value } else { 0 } }
+  /// The bytes; none for anything else.
+  var bytes: [UInt8] { if case .bytes(let value) = self { value } else { [] } }
+  /// The text; empty for anything else.
+  var text: String { if case .text(let value) = self { value } else { "" } }
+}
+
+/// One connection to one SQLite database. Statements are prepared once and kept. Not thread-safe: one owner at a time.
+///
+/// This is one of the few files that use `unsafe`: the C library takes pointers; none leaves this file.
+@safe final class SQLiteConnection {
+  /// Milliseconds that a statement waits for another process before it fails as `.busy`.
+  static let busyMilliseconds: Int32 = 10_000
+
+  private let path: String?
+  private let handle: OpaquePointer
+  private var statements: [String: OpaquePointer] = unsafe [:]
+
+  /// Opens or makes the database at `path`; without a path it lives in memory and ends with the connection.
+  init(path: String?) throws(StoreError) {
+    var opened: OpaquePointer?
+    let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX
+    let code = unsafe sqlite3_open_v2(path ?? ":memory:", &opened, flags, nil)
+    guard code == SQLITE_OK, let handle = unsafe opened else {
+      let extended = unsafe opened == nil ? code : sqlite3_extended_errcode(opened)
+      unsafe sqlite3_close_v2(opened)
+      throw Self.error(extended, "cannot open the catalogue", path)
+    }
+    self.path = path
+    unsafe self.handle = handle
+    unsafe sqlite3_extended_result_codes(handle, 1)
+    unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds)
+  }
+
+  deinit {
+    while let statement = unsafe sqlite3_next_stmt(handle, nil) { unsafe sqlite3_finalize(statement) }
+    unsafe sqlite3_close_v2(handle)
+  }
+
+  /// Runs a script that gives no rows worth having.
+  func execute(_ script: String) throws(StoreError) {
+    let code = unsafe sqlite3_exec(handle, script, nil, nil, nil)
+    guard code == SQLITE_OK else { throw failure("cannot run a script") }
+  }
+
+  /// Runs a statement with `values` in place of its parameters, and gives all rows of its result.
+  @discardableResult
+  func run(_ sql: String, _ values: [SQLiteValue] = []) throws(StoreError) -> [[SQLiteValue]] {
+    let statement = try unsafe prepared(sql)
+    defer { unsafe sqlite3_reset(statement) }
+    for (index, value) in values.enumerated() {
+      guard unsafe bind(value, Int32(index + 1), statement) == SQLITE_OK else {
+        throw failure("cannot bind a value")
+      }
+    }
+    var rows: [[SQLiteValue]] = []
+    while true {
+      switch unsafe sqlite3_step(statement) {
+      case SQLITE_DONE: return rows
+      case SQLITE_ROW:
+        let count = unsafe sqlite3_column_count(statement)
+        rows.append((0..<count).map { unsafe column($0, statement) })
+      default: throw failure("cannot run a statement")
+      }
+    }
+  }
+
+  /// Rows that the last statement changed.
+  var changes: Int { Int(unsafe sqlite3_changes64(handle)) }
+
+  /// Runs `body` in one transaction that holds the right to write from its start.
+  func transaction<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
+    try run("BEGIN IMMEDIATE")
+    do throws(StoreError) {
+      let result = try body()
+      try run("COMMIT")
+      return result
+    } catch {
+      // Fails where SQLite has rolled back by itself; the first error is the one that tells.
+      _ = try? run("ROLLBACK")
+      throw error
+    }
+  }
+
+  private func prepared(_ sql: String) throws(StoreError) -> OpaquePointer {
+    if let kept = unsafe statements[sql] { return unsafe kept }
+    var made: OpaquePointer?
+    guard
+      unsafe sqlite3_prepare_v3(handle, sql, -1, UInt32(SQLITE_PREPARE_PERSISTENT), &made, nil) == SQLITE_OK,
+      let statement = unsafe made
+    else { throw failure("cannot prepare a statement") }
+    unsafe statements[sql] = statement
+    return unsafe statement
+  }
+
+  private func bind(_ value: SQLiteValue, _ index: Int32, _ statement: OpaquePointer) -> Int32 {
+    switch value {
+    case .null: unsafe sqlite3_bind_null(statement, index)
+    case .integer(let integer): unsafe sqlite3_bind_int64(statement, index, integer)
+    case .bytes(let bytes):
+      unsafe bytes.withUnsafeBytes {
+        unsafe sync_bind_bytes(statement, index, $0.baseAddress, UInt64($0.count))
+      }
+    case .text(let text):
+      unsafe text.utf8CString.withUnsafeBufferPointer {
+        unsafe sync_bind_text(statement, index, $0.baseAddress, UInt64($0.count - 1))
+      }
+    }
+  }
+
+  private func column(_ index: Int32, _ statement: OpaquePointer) -> SQLiteValue {
+    switch unsafe sqlite3_column_type(statement, index) {
+    case SQLITE_INTEGER: return .integer(unsafe sqlite3_column_int64(statement, index))
+    case SQLITE_BLOB:
+      let count = Int(unsafe sqlite3_column_bytes(statement, index))
+      return .bytes(
+        unsafe Array(
+          UnsafeRawBufferPointer(start: sqlite3_column_blob(statement, index), count: count)))
+    case SQLITE_TEXT:
+      return .text(unsafe sqlite3_column_text(statement, index).map { unsafe String(cString: $0) } ?? "")
+    default: return .null
+    }
+  }
+
+  private func failure(_ what: String) -> StoreError {
+    Self.error(unsafe sqlite3_extended_errcode(handle), what, path)
+  }
+
+  private static func error(_ extended: Int32, _ what: String, _ path: String?) -> StoreError {
+    let text = unsafe String(cString: sqlite3_errstr(extended))
+    let (code, advice): (StoreError.Code, String) =
+      switch extended & 0xFF {
+      case SQLITE_FULL: (.diskFull, "make room")
+      case SQLITE_BUSY, SQLITE_LOCKED: (.busy, "try again when the other process is done")
+      // All statements are fixed: one that is wrong is so because the schema is not the one it was written for.
+      case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR: (.damaged, "it is made anew from the files")
+      case SQLITE_READONLY, SQLITE_PERM: (.readOnly, "check owner and permissions")
+      default: (.inputOutput, "check the disk and the permissions of the directory")
+      }
+    return StoreError(code, "\(what): \(text): \(advice)", path: path)
+  }
+}

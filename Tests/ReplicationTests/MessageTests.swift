@@ -1,0 +1,110 @@
+import Replication
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@Suite struct MessageTests {
+  @Test("Every message, the records, the digest and the pairing are as the golden vectors have them")
+  func goldenVectors() throws {
+    let golden = try Samples.golden()
+    let made = Samples.vectors
+    #expect(golden.keys.sorted() == made.keys.sorted())
+    for (name, vector) in made { #expect(golden[name] == vector, "\(name)") }
+  }
+
+  @Test("Every message reads back as it was written", arguments: Samples.messages.map(\.message))
+  func roundTrip(message: Message) throws {
+    #expect(try Message.decode(message.frame) == message)
+  }
+
+  @Test("There is a sample of every type")
+  func complete() {
+    #expect(Set(Samples.messages.map(\.message.frame.type)) == Set(MessageType.allCases.map(\.rawValue)))
+  }
+
+  @Test(
+    "F78 every message cut short is refused, except where its end is its sealed part",
+    arguments: Samples.messages.map(\.message))
+  func truncation(message: Message) {
+    let frame = message.frame
+    let fixed: Int? =
+      switch message {
+      case .batch: 4
+      case .blobRange: frame.payload.count - 3
+      default: nil
+      }
+    for count in 0..<frame.payload.count {
+      let cut = Frame(type: frame.type, payload: Array(frame.payload.prefix(count)))
+      if let fixed, count >= fixed { continue }
+      #expect(throws: DecodingFailure.self, "\(count) bytes") { try Message.decode(cut) }
+    }
+  }
+
+  @Test(
+    "Bytes after a message are refused, after a hello ignored", arguments: Samples.messages.map(\.message))
+  func surplus(message: Message) throws {
+    var frame = message.frame
+    frame.payload.append(0)
+    switch message {
+    case .hello, .foreignHello: #expect(try Message.decode(frame) == message)
+    case .batch, .blobRange: break
+    default: #expect(throws: DecodingFailure.self) { try Message.decode(frame) }
+    }
+  }
+
+  @Test(
+    "F78 any change of any message reads as some message or is refused",
+    arguments: Samples.messages.map(\.message))
+  func mutation(message: Message) {
+    let seed: UInt64 = 0xF78
+    var random = SplitMix64(seed: seed)
+    for _ in 0..<500 {
+      var frame = message.frame
+      for _ in 0...random.next() % 3 where !frame.payload.isEmpty {
+        let index = Int(random.next() % UInt64(frame.payload.count))
+        switch random.next() % 3 {
+        case 0: frame.payload[index] = UInt8(truncatingIfNeeded: random.next())
+        case 1: frame.payload[index] ^= 1 << UInt8(random.next() % 8)
+        default: frame.payload.replaceSubrange(index..<index, with: Array(repeating: 0xFF, count: 9))
+        }
+      }
+      // What does read can be written, and then reads the same.
+      if let read = try? Message.decode(frame) {
+        #expect((try? Message.decode(read.frame)) == read, "seed \(seed)")
+      }
+    }
+  }
+
+  @Test(
+    "F82 a vector of more actors than the limit is refused, and one that announces millions allocates nothing"
+  )
+  func millionsOfActors() {
+    var writer = ByteWriter()
+    writer.write(raw: Samples.mark.bytes)
+    writer.writeVariable(1)
+    writer.write(UInt32(0))
+    writer.writeVariable(UInt64(Limits.actors) + 1)
+    #expect(throws: DecodingFailure.self) {
+      try Message.decode(Frame(type: MessageType.roundClose.rawValue, payload: writer.bytes))
+    }
+    var wants = ByteWriter()
+    wants.writeVariable(UInt64(Limits.blobsInFlight) + 1)
+    #expect(throws: DecodingFailure.self) {
+      try Message.decode(Frame(type: MessageType.blobWant.rawValue, payload: wants.bytes))
+    }
+  }
+
+  @Test("F103 an unknown message is refused below 0x80 and ignored from there on")
+  func unknownTypes() throws {
+    #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x0F, payload: [])) }
+    #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x7F, payload: [])) }
+    #expect(try Message.decode(Frame(type: 0x80, payload: [1])) == nil)
+    #expect(try Message.decode(Frame(type: 0xFF, payload: [])) == nil)
+  }
+
+  @Test("Text from the other side cannot steer a terminal")
+  func printableText() {
+    #expect("a\u{1B}[2Jb\u{202E}c\nd".printable == "a[2Jbcd")
+    #expect("größer 船".printable == "größer 船")
+  }
+}

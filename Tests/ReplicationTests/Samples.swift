@@ -1,0 +1,121 @@
+import Foundation
+import Replication
+import SyncStore
+
+/// One message of each kind, with fields that differ from each other, and the golden vectors they are checked against.
+enum Samples {
+  static func bytes(_ count: Int, from first: UInt8) -> [UInt8] { (0..<count).map { first &+ UInt8($0) } }
+  static let store = StoreID(bytes: bytes(16, from: 0x10))!
+  static let left = ActorID(bytes: bytes(16, from: 0x20))!
+  static let right = ActorID(bytes: bytes(16, from: 0x30))!
+  static let mark = RoundMark(bytes: bytes(16, from: 0x40))!
+  static let digest = StateDigest(bytes: bytes(16, from: 0x50))!
+  static let hash = BlobHash(bytes: bytes(32, from: 0x60))!
+  static let vector = VersionVector([left: 5, right: 300])
+  static let cursor = Cursor(position: 130, mark: mark, closed: true)
+  static let wall: UInt64 = 1_700_000_000_123
+
+  static let summary = ReplicaSummary(
+    store: store, actor: left, sequence: 5, vector: vector, floor: VersionVector([right: 2]),
+    horizon: Stamp(milliseconds: 1_600_000_000_000, counter: 7), position: 400)
+
+  static let hello = Hello(
+    incompatibleFeatures: 0, compatibleFeatures: 6, summary: summary, wallMilliseconds: wall, digest: digest,
+    receives: true, sends: false, cursor: cursor)
+
+  static let accept = JoinAccept(
+    mac: bytes(32, from: 0x90), store: store, storeName: "fleet", inviterName: "port",
+    memberName: "starboard",
+    right: .readOnly, groupKeys: Array("1 key".utf8))
+
+  static let messages: [(name: String, message: Message)] = [
+    ("hello", .hello(hello)),
+    ("foreignHello", .foreignHello(2...9)),
+    ("want", .want(cursor)),
+    ("wantAll", .want(nil)),
+    ("roundBegin", .roundBegin(RoundBegin(mark: mark, position: 400, records: 12))),
+    ("batch", .batch(index: 3, sealed: [1, 2, 3])),
+    ("batchReceived", .batchReceived(position: 300)),
+    (
+      "roundClose",
+      .roundClose(
+        RoundEnd(
+          mark: mark, position: 400, batches: 4, vector: vector, floor: VersionVector(), horizon: .zero))
+    ),
+    (
+      "receipt",
+      .receipt(
+        Receipt(
+          received: 400, state: JudgedState(position: 77, vector: vector, digest: digest, at: wall),
+          missingBlobs: 1))
+    ),
+    (
+      "blobWant",
+      .blobWant([BlobNeed(hash: hash, size: 1 << 20, offset: 4096), BlobNeed(hash: hash, size: 5)])
+    ),
+    ("blobRange", .blobRange(BlobRange(hash: hash, offset: 4096, isLast: true, sealed: [7, 8, 9]))),
+    ("blobUnavailable", .blobUnavailable(hash)),
+    ("ping", .ping(258)), ("pong", .pong(258)), ("goodbye", .goodbye),
+    ("refuse", .refuse(Refusal(.clockSkew, "two hours"))),
+    (
+      "joinRequest",
+      .joinRequest(
+        JoinRequest(invitation: bytes(8, from: 0x70), deviceName: "starboard", mac: bytes(32, from: 0x80)))
+    ),
+    ("joinAccept", .joinAccept(accept)),
+  ]
+
+  static let records = RecordCodec.Payload(
+    position: 410,
+    records: [
+      PositionedRecord(
+        position: 400,
+        record: Record(
+          dot: Dot(actor: left, sequence: 5), stamp: Stamp(milliseconds: wall, counter: 2), type: .string,
+          key: Array("greeting".utf8), content: .inline(Array("hello".utf8)), continues: true)),
+      PositionedRecord(
+        position: 401,
+        record: Record(
+          dot: Dot(actor: left, sequence: 6), stamp: Stamp(milliseconds: wall, counter: 3),
+          base: Dot(actor: right, sequence: 299), open: [Dot(actor: right, sequence: 300)],
+          key: Array("old".utf8),
+          content: .tombstone)),
+      PositionedRecord(
+        position: 409,
+        record: Record(
+          dot: Dot(actor: right, sequence: 301), stamp: Stamp(milliseconds: wall - 5, counter: 0),
+          deadline: wall + 1000, type: ValueType(rawValue: 200), key: [0xFF],
+          content: .blob(BlobReference(hash: hash, size: 70_000, metadata: [1, 2])))),
+    ])
+
+  static let invitation = Invitation(
+    addresses: ["192.0.2.1:7420", "[2001:db8::1]:7420"], inviter: DeviceID(bytes: bytes(32, from: 0xA0))!,
+    secret: bytes(16, from: 0xC0), expires: wall + 600_000, right: .readWrite, storeName: "fleet")
+  static let proof = PairingProof(
+    exporter: bytes(32, from: 0xD0), inviter: DeviceID(bytes: bytes(32, from: 0xA0))!,
+    joiner: DeviceID(bytes: bytes(32, from: 0xB0))!)
+
+  /// What the product makes of the samples, by name.
+  static var vectors: [String: String] {
+    var vectors: [String: String] = [:]
+    for (name, message) in messages { vectors[name] = Hex.string(of: message.frame.bytes) }
+    vectors["records"] = Hex.string(of: RecordCodec.encode(records))
+    vectors["invitation"] = invitation.text
+    vectors["invitationID"] = Hex.string(of: invitation.id)
+    vectors["joinerProof"] = Hex.string(
+      of: proof.ofJoiner(secret: invitation.secret, deviceName: "starboard"))
+    vectors["inviterProof"] = Hex.string(of: proof.ofInviter(secret: invitation.secret, accept: accept))
+    var digest = StateDigest()
+    for positioned in records.records where !positioned.record.isTombstone { digest.add(positioned.record) }
+    vectors["digestOfRecords"] = digest.description
+    return vectors
+  }
+
+  /// What `schemas/vectors/messages.json` says.
+  static func golden() throws -> [String: String] {
+    let root = URL(filePath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+    let data = try Data(contentsOf: root.appending(path: "schemas/vectors/messages.json"))
+    return try JSONDecoder().decode([String: String].self, from: data)
+  }
+}

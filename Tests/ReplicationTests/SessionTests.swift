@@ -1,0 +1,609 @@
+import Replication
+import SyncStore
+import SyncTestSupport
+import Testing
+
+/// Dialogues with one session: what it is told, what it answers.
+@Suite struct SessionTests {
+  private static let wall = Samples.wall
+  private static let endMark = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
+  private static let wanted = BlobNeed(hash: Samples.hash, size: 300_000, offset: 100)
+
+  private static func summary(
+    _ actor: ActorID, _ vector: VersionVector = VersionVector(), position: UInt64 = 10
+  )
+    -> ReplicaSummary
+  {
+    var vector = vector
+    vector[actor] = 10
+    return ReplicaSummary(
+      store: Samples.store, actor: actor, sequence: 10, vector: vector, floor: VersionVector(),
+      horizon: .zero,
+      position: position)
+  }
+
+  private static func replica(
+    _ actor: ActorID, wall: UInt64 = wall, cursor: Cursor? = nil, missing: [BlobNeed] = []
+  ) -> Replica {
+    Replica(
+      summary: summary(actor), digest: Samples.digest, wallMilliseconds: wall, cursor: cursor,
+      missingBlobs: missing)
+  }
+
+  private static func hello(_ actor: ActorID, receives: Bool, sends: Bool, cursor: Cursor? = nil) -> Hello {
+    Hello(
+      summary: summary(actor), wallMilliseconds: wall, digest: Samples.digest, receives: receives,
+      sends: sends,
+      cursor: cursor)
+  }
+
+  private static func close(_ sender: ActorID) -> RoundClose {
+    RoundClose(
+      sender: sender, mark: Samples.mark, position: 10, vector: summary(sender).vector,
+      floor: VersionVector(),
+      horizon: .zero)
+  }
+
+  private static func end(batches: UInt32, _ sender: ActorID = Samples.right) -> Message {
+    let close = close(sender)
+    return .roundClose(
+      RoundEnd(
+        mark: close.mark, position: close.position, batches: batches, vector: close.vector,
+        floor: close.floor,
+        horizon: close.horizon))
+  }
+
+  private static func begin(records: UInt64 = 3) -> Message {
+    .roundBegin(RoundBegin(mark: Samples.mark, position: 10, records: records))
+  }
+
+  private static func judged(_ actor: ActorID, digest: StateDigest = Samples.digest) -> JudgedState {
+    JudgedState(position: 10, vector: summary(actor).vector, digest: digest, at: wall)
+  }
+
+  /// A server that has answered the hello of a client that syncs.
+  private static func server(missing: [BlobNeed] = []) -> Probe {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = session.start()
+    _ = session.handle(.message(.hello(hello(Samples.left, receives: true, sends: true))))
+    _ = session.handle(.replica(replica(Samples.right, missing: missing)))
+    return session
+  }
+
+  /// A client that has sent its hello, and what the server's hello makes it do.
+  private static func client(
+    _ direction: SessionDirection, cursor: Cursor? = nil
+  ) -> Probe {
+    let session = Probe(role: .client(direction), peerName: "right", peerRight: .readWrite)
+    _ = session.start()
+    _ = session.handle(.replica(replica(Samples.left)))
+    let theirs = hello(
+      Samples.right, receives: direction.sends, sends: direction.receives,
+      cursor: direction.sends ? cursor : nil)
+    _ = session.handle(.message(.hello(theirs)))
+    return session
+  }
+
+  @Test("A push: hello, round, receipt, goodbye, in two round trips")
+  func push() {
+    let session = Probe(role: .client(.push), peerName: "right", peerRight: .readWrite)
+    #expect(
+      session.start() == [
+        .setTimer(.handshake, seconds: Limits.handshakeSeconds), .loadReplica(peer: nil, at: nil),
+      ])
+    let own = Self.hello(Samples.left, receives: false, sends: true)
+    #expect(session.handle(.replica(Self.replica(Samples.left))) == [.message(.hello(own))])
+    let theirs = Self.hello(Samples.right, receives: true, sends: false, cursor: Samples.cursor)
+    #expect(
+      session.handle(.message(.hello(theirs))) == [
+        .loadCursor(Samples.right), .cancelTimer(.handshake), .setTimer(.ping, seconds: Limits.pingSeconds),
+      ])
+    #expect(
+      session.handle(.cursor(nil)) == [
+        .openRound(since: Samples.cursor, covered: theirs.summary.vector)
+      ])
+    #expect(
+      session.handle(.roundOpened(records: 3, close: Self.close(Samples.left))) == [
+        .message(Self.begin()), .nextBatch(mark: Samples.mark, index: 0),
+      ])
+    #expect(
+      session.handle(.batchSealed([1, 2], position: 10, records: 3)) == [
+        .message(.batch(index: 0, sealed: [1, 2])), .nextBatch(mark: Samples.mark, index: 1),
+      ])
+    #expect(session.handle(.roundExhausted) == [.message(Self.end(batches: 1, Samples.left))])
+    #expect(session.handle(.message(.batchReceived(position: 10))) == [])
+    let receipt = Receipt(received: 10, state: Self.judged(Samples.right), missingBlobs: 0)
+    #expect(session.handle(.message(.receipt(receipt))) == [.judgeState(at: Self.wall)])
+    #expect(session.handle(.stateJudged(Self.judged(Samples.left))) == [.message(.goodbye), .close(.done)])
+    #expect(session.handle(.message(.ping(1))) == [])
+    #expect(session.figures.roundTrips == 2)
+    #expect(session.figures.sentRecords == 3)
+    #expect(session.figures.receipt == receipt)
+  }
+
+  @Test("A pull: hello, want, round, receipt, goodbye")
+  func pull() {
+    let session = Self.client(.pull)
+    #expect(session.handle(.cursor(Samples.cursor)) == [.message(.want(Samples.cursor))])
+    #expect(session.handle(.message(Self.begin())) == [])
+    #expect(
+      session.handle(.message(.batch(index: 0, sealed: [5]))) == [
+        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, sealed: [5])
+      ])
+    #expect(session.handle(.message(Self.end(batches: 1))) == [])
+    #expect(
+      session.handle(.batchApplied(position: 10, records: 3, missing: [Self.wanted])) == [
+        .message(.batchReceived(position: 10)), .message(.blobWant([Self.wanted])),
+        .finishRound(Self.close(Samples.right)),
+      ])
+    #expect(session.handle(.roundFinished) == [])
+    let range = BlobRange(hash: Samples.hash, offset: 100, isLast: true, sealed: [6])
+    #expect(session.handle(.message(.blobRange(range))) == [.storeBlobRange(range, size: 300_000)])
+    #expect(
+      session.handle(.blobStored(hash: Samples.hash, held: 300_000, isComplete: true)) == [
+        .judgeState(at: nil)
+      ])
+    let state = Self.judged(Samples.left)
+    #expect(
+      session.handle(.stateJudged(state)) == [
+        .message(.receipt(Receipt(received: 10, state: state, missingBlobs: 0))), .message(.goodbye),
+        .close(.done),
+      ])
+    #expect(session.figures.receivedRecords == 3)
+    #expect(session.figures.receivedBlobs == 1)
+  }
+
+  @Test("The server answers a hello with its own, judged at the client's time, and asks for what it lacks")
+  func server() {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    #expect(session.start() == [.setTimer(.handshake, seconds: Limits.handshakeSeconds)])
+    let theirs = Self.hello(Samples.left, receives: true, sends: true)
+    #expect(
+      session.handle(.message(.hello(theirs))) == [.loadReplica(peer: Samples.left, at: Self.wall)])
+    let own = Self.hello(Samples.right, receives: true, sends: true, cursor: Samples.cursor)
+    let replica = Self.replica(Samples.right, cursor: Samples.cursor, missing: [Self.wanted])
+    #expect(
+      session.handle(.replica(replica)) == [
+        .message(.hello(own)), .message(.blobWant([Self.wanted])), .cancelTimer(.handshake),
+        .setTimer(.ping, seconds: Limits.pingSeconds),
+      ])
+    #expect(
+      session.handle(.message(.want(nil))) == [.openRound(since: nil, covered: theirs.summary.vector)])
+    #expect(session.handle(.message(.blobUnavailable(Samples.hash))) == [])
+  }
+
+  @Test("F49 clocks too far apart are refused by both sides, with both times named")
+  func clockSkew() {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = session.start()
+    _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    let wall = Self.wall + Limits.clockDriftMilliseconds + 1
+    let actions = session.handle(.replica(Self.replica(Samples.right, wall: wall)))
+    guard case .refuse(let refusal)? = actions.first?.message else {
+      Issue.record("\(actions)")
+      return
+    }
+    #expect(refusal.code == .clockSkew)
+    #expect(
+      refusal.text.contains("2023-11-14T22:13:20.123Z") && refusal.text.contains("2023-11-14T22:14:20.124Z"))
+    #expect(actions.last?.failure == .clockSkew)
+
+    let client = Probe(role: .client(.pull), peerName: "right", peerRight: .readWrite)
+    _ = client.start()
+    _ = client.handle(.replica(Self.replica(Samples.left)))
+    #expect(client.handle(.message(.refuse(refusal))).last?.failure == .clockSkew)
+  }
+
+  @Test("F49 clocks just within the limit are taken")
+  func clocksWithin() {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = session.start()
+    _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    let wall = Self.wall + Limits.clockDriftMilliseconds
+    #expect(session.handle(.replica(Self.replica(Samples.right, wall: wall))).first?.message?.frame.type == 1)
+  }
+
+  @Test("A copy of another store is refused")
+  func otherStore() {
+    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    hello.summary.store = StoreID(bytes: Samples.bytes(16, from: 0x11))!
+    #expect(Self.refusal(of: hello)?.code == .otherStore)
+  }
+
+  @Test("F100 no common version, or a feature that must be known, is refused and says why")
+  func incompatible() {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = session.start()
+    let actions = session.handle(.message(.foreignHello(2...3)))
+    #expect(actions.last?.failure == .incompatible)
+    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    hello.incompatibleFeatures = 1 << 63
+    #expect(Self.refusal(of: hello)?.code == .incompatible)
+  }
+
+  @Test("F81 a read-only member that wants to send is refused, one that wants to receive is served")
+  func rights() {
+    let sends = Self.hello(Samples.left, receives: true, sends: true)
+    #expect(Self.refusal(of: sends, right: .readOnly)?.code == .notAllowed)
+    let receives = Self.hello(Samples.left, receives: true, sends: false)
+    #expect(Self.refusal(of: receives, right: .readOnly) == nil)
+  }
+
+  @Test("F81 what was not agreed in the hello is refused later, too")
+  func unagreed() {
+    for message in [Self.begin(), .batch(index: 0, sealed: []), Self.end(batches: 0)] {
+      let session = Probe(role: .server, peerName: "left", peerRight: .readOnly)
+      _ = session.start()
+      _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: false))))
+      _ = session.handle(.replica(Self.replica(Samples.right)))
+      #expect(session.handle(.message(message)).last?.failure == .protocolViolation)
+    }
+  }
+
+  @Test("A receiver behind the sender's floor is refused: full state is not given yet")
+  func floors() {
+    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    hello.summary.floor = VersionVector([Samples.left: 4])
+    #expect(Self.refusal(of: hello)?.code == .unavailable)
+  }
+
+  @Test("F60 a peer that knows more of this actor makes it a new one")
+  func echo() {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = session.start()
+    var hello = Self.hello(Samples.left, receives: true, sends: true)
+    hello.summary.vector[Samples.right] = 11
+    _ = session.handle(.message(.hello(hello)))
+    let actions = session.handle(.replica(Self.replica(Samples.right)))
+    guard case .becomeNewActor? = actions.first,
+      case .refuse(let refusal)? = actions.dropFirst().first?.message,
+      case .close(.reconnect)? = actions.last
+    else {
+      Issue.record("\(actions)")
+      return
+    }
+    #expect(refusal.code == .tryAgain)
+  }
+
+  @Test("F57 a cursor that the store does not know makes it a new actor, and the client connect again")
+  func unknownMark() {
+    let session = Self.client(.push, cursor: Samples.cursor)
+    _ = session.handle(.cursor(nil))
+    let actions = session.handle(.rolledBack("unknown mark"))
+    #expect(actions.first == .becomeNewActor(reason: "unknown mark"))
+    guard case .close(.reconnect)? = actions.last else {
+      Issue.record("\(actions)")
+      return
+    }
+  }
+
+  @Test(
+    "F66 F67 a batch twice, with a gap, out of a round, or too many at once is refused",
+    arguments: [
+      [.batch(index: 0, sealed: [])],
+      [begin(), .batch(index: 1, sealed: [])],
+      [begin(), .batch(index: 0, sealed: []), .batch(index: 0, sealed: [])],
+      [begin(), begin()],
+      [begin(), end(batches: 1)],
+      [begin(), .batch(index: 0, sealed: []), end(batches: 0)],
+      [begin(), end(batches: 0), .batch(index: 0, sealed: [])],
+      [begin()] + (0...4).map { .batch(index: $0, sealed: []) },
+      [.batchReceived(position: 1)], [.want(nil), .want(nil)],
+      [.receipt(Receipt(received: 0, state: judged(Samples.left), missingBlobs: 0))],
+      [.blobRange(BlobRange(hash: Samples.hash, offset: 0, isLast: true, sealed: []))],
+      [.blobUnavailable(Samples.hash)],
+      [.hello(hello(Samples.left, receives: true, sends: true))],
+      [
+        .joinRequest(
+          JoinRequest(invitation: Samples.bytes(8, from: 0), deviceName: "x", mac: Samples.bytes(32, from: 0))
+        )
+      ],
+      [.blobWant(Array(repeating: wanted, count: 40)), .blobWant(Array(repeating: wanted, count: 40))],
+    ] as [[Message]])
+  func outOfOrder(messages: [Message]) {
+    let session = Self.server()
+    for message in messages.dropLast() { _ = session.handle(.message(message)) }
+    #expect(session.handle(.message(messages.last!)).last?.failure == .protocolViolation)
+  }
+
+  @Test(
+    "F67 a batch that reaches outside its round is refused before it is confirmed",
+    arguments: [0, 11] as [UInt64])
+  func outsideRound(position: UInt64) {
+    let session = Self.server()
+    _ = session.handle(.message(Self.begin()))
+    _ = session.handle(.message(.batch(index: 0, sealed: [])))
+    let actions = session.handle(.batchApplied(position: position, records: 1, missing: []))
+    #expect(actions.last?.failure == .protocolViolation)
+  }
+
+  @Test("F80 a batch that cannot be opened ends the session, and the other side learns no more than that")
+  func unopened() {
+    let session = Self.server()
+    _ = session.handle(.message(Self.begin()))
+    _ = session.handle(.message(.batch(index: 0, sealed: [1])))
+    let actions = session.handle(.failed(.protocolViolation, "bad tag at /secret/path"))
+    #expect(actions.last == .close(.failed(.protocolViolation, "bad tag at /secret/path")))
+    guard case .refuse(let refusal)? = actions.first?.message else {
+      Issue.record("\(actions)")
+      return
+    }
+    #expect(refusal.code == .protocolViolation && !refusal.text.contains("secret"))
+  }
+
+  @Test("No more than four batches are sent before one is confirmed")
+  func window() {
+    let session = Self.client(.push)
+    _ = session.handle(.cursor(nil))
+    var actions = session.handle(.roundOpened(records: 9, close: Self.close(Samples.left)))
+    for index in 0..<UInt32(WireLimits.batchesInFlight) {
+      #expect(actions.contains(.nextBatch(mark: Samples.mark, index: index)))
+      actions = session.handle(.batchSealed([1], position: UInt64(index) + 1, records: 1))
+    }
+    #expect(actions.count == 1)
+    #expect(
+      session.handle(.message(.batchReceived(position: 1))) == [.nextBatch(mark: Samples.mark, index: 4)])
+    #expect(session.handle(.message(.batchReceived(position: 3))).last?.failure == .protocolViolation)
+  }
+
+  @Test("Blob ranges wait while much is queued, and go on as the transport drains")
+  func blobBackpressure() {
+    let session = Self.server()
+    let need = BlobNeed(hash: Samples.hash, size: UInt64(20 * Limits.blobRangeBytes))
+    var reads = session.handle(.message(.blobWant([need])))
+    #expect(reads.count == WireLimits.blobReadsInFlight)
+    let sealed = [UInt8](repeating: 0, count: Limits.blobRangeBytes)
+    var queued = 0
+    for read in reads {
+      guard case .readBlob(_, _, let offset, _) = read else { continue }
+      let actions = session.handle(.blobRead(hash: Samples.hash, offset: offset, sealed: sealed))
+      #expect(actions.count == 1)
+      if case .send(let bytes)? = actions.first { queued += bytes.count }
+    }
+    reads = session.handle(.sent(queued))
+    #expect(reads.count == WireLimits.blobReadsInFlight)
+  }
+
+  @Test("A blob that is not there is reported once, and the next is given")
+  func blobUnavailable() {
+    let session = Self.server()
+    let other = BlobHash(bytes: Samples.bytes(32, from: 0x61))!
+    let needs = [BlobNeed(hash: Samples.hash, size: 600_000), BlobNeed(hash: other, size: 5)]
+    #expect(session.handle(.message(.blobWant(needs))).count == 4)
+    #expect(session.handle(.blobUnavailable(Samples.hash)) == [.message(.blobUnavailable(Samples.hash))])
+    #expect(session.handle(.blobUnavailable(Samples.hash)) == [])
+    #expect(session.handle(.blobUnavailable(Samples.hash)) == [])
+    #expect(
+      session.handle(.blobRead(hash: other, offset: 0, sealed: [1])) == [
+        .message(.blobRange(BlobRange(hash: other, offset: 0, isLast: true, sealed: [1])))
+      ])
+  }
+
+  @Test(
+    "F85 a blob that does not match its hash is asked for once more from its start, then counted as missing")
+  func blobRejected() {
+    let session = Self.server(missing: [Self.wanted])
+    func range(_ offset: UInt64) -> Message {
+      .blobRange(BlobRange(hash: Samples.hash, offset: offset, isLast: true, sealed: [1]))
+    }
+    _ = session.handle(.message(range(100)))
+    let again = BlobNeed(hash: Samples.hash, size: 300_000, offset: 0)
+    #expect(session.handle(.blobRejected(Samples.hash)) == [.message(.blobWant([again]))])
+    _ = session.handle(.message(range(0)))
+    #expect(session.handle(.blobRejected(Samples.hash)) == [])
+    _ = session.handle(.message(Self.begin(records: 0)))
+    #expect(
+      session.handle(.message(Self.end(batches: 0, Samples.left))) == [.finishRound(Self.close(Samples.left))]
+    )
+    #expect(session.handle(.roundFinished) == [.judgeState(at: nil)])
+    let state = Self.judged(Samples.right)
+    #expect(
+      session.handle(.stateJudged(state)) == [
+        .message(.receipt(Receipt(received: 10, state: state, missingBlobs: 1)))
+      ])
+  }
+
+  @Test("A push whose blobs did not all arrive is not done")
+  func missingBlobsAtTheOtherSide() {
+    let session = Self.client(.push)
+    _ = session.handle(.cursor(nil))
+    _ = session.handle(.roundOpened(records: 0, close: Self.close(Samples.left)))
+    _ = session.handle(.roundExhausted)
+    let receipt = Receipt(received: 10, state: Self.judged(Samples.right), missingBlobs: 2)
+    _ = session.handle(.message(.receipt(receipt)))
+    let actions = session.handle(.stateJudged(Self.judged(Samples.left)))
+    #expect(actions.first == .message(.goodbye))
+    #expect(actions.last?.failure == .unavailable)
+  }
+
+  @Test(
+    "F61 digests that differ in step end the session loudly; out of step they are not compared",
+    arguments: [true, false])
+  func digests(isInStep: Bool) {
+    let cursor = Cursor(position: isInStep ? 10 : 9, mark: Self.endMark, closed: true)
+    let session = Self.client(.push)
+    _ = session.handle(.cursor(cursor))
+    _ = session.handle(.roundOpened(records: 0, close: Self.close(Samples.left)))
+    _ = session.handle(.roundExhausted)
+    let receipt = Receipt(received: 10, state: Self.judged(Samples.left), missingBlobs: 0)
+    _ = session.handle(.message(.receipt(receipt)))
+    let actions = session.handle(.stateJudged(Self.judged(Samples.left, digest: StateDigest())))
+    #expect(actions.last?.failure == (isInStep ? .digestsDiffer : nil))
+  }
+
+  @Test("F88 no hello in time ends the connection, and so does a message before it")
+  func handshakeDeadline() {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = session.start()
+    #expect(session.handle(.timer(.handshake)).last?.failure == .timeout)
+    for message in [Message.want(nil), .batchReceived(position: 1), Self.begin()] {
+      let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+      _ = session.start()
+      #expect(session.handle(.message(message)).last?.failure == .protocolViolation)
+    }
+  }
+
+  @Test("F68 a silent peer is asked, and dropped after the idle limit")
+  func halfOpen() {
+    let session = Self.server()
+    session.drain()
+    // The hello came within the first interval.
+    #expect(session.handle(.timer(.ping)) == [.setTimer(.ping, seconds: Limits.pingSeconds)])
+    let intervals = Limits.idleSeconds / Limits.pingSeconds
+    for _ in 1..<intervals {
+      session.drain()
+      let actions = session.handle(.timer(.ping))
+      guard case .ping? = actions.first?.message else {
+        Issue.record("\(actions)")
+        return
+      }
+    }
+    #expect(session.handle(.timer(.ping)).last?.failure == .timeout)
+  }
+
+  @Test("F68 a peer that answers pings is kept")
+  func alive() {
+    let session = Self.server()
+    for _ in 0..<20 {
+      session.drain()
+      for action in session.handle(.timer(.ping)) {
+        if case .ping(let number)? = action.message { _ = session.handle(.message(.pong(number))) }
+        #expect(action.failure == nil)
+      }
+    }
+    session.drain()
+    #expect(session.handle(.message(.ping(9))) == [.message(.pong(9))])
+  }
+
+  @Test("F88 bytes that drip without making a frame count as silence")
+  func drip() {
+    let session = Self.server()
+    _ = session.handle(.timer(.ping))
+    _ = session.handle(.received([0xFF, 0xFF, 0, 0, MessageType.batch.rawValue]))
+    var failure: ReplicationError.Code?
+    for _ in 0..<10 where failure == nil {
+      _ = session.handle(.received([0]))
+      failure = session.handle(.timer(.ping)).last?.failure
+    }
+    #expect(failure == .timeout)
+  }
+
+  @Test("F90 a peer that asks and never reads costs a bounded queue, and is dropped after the idle limit")
+  func neverReads() {
+    let session = Self.server()
+    let pings = (0..<1000).flatMap { Message.ping(UInt64($0)).frame.bytes }
+    var queued = 0
+    for _ in 0..<100 {
+      for case .send(let bytes) in session.handle(.received(pings)) { queued += bytes.count }
+    }
+    #expect(queued <= Limits.controlFrameBytes + 100)
+    var failure: ReplicationError.Code?
+    for _ in 0..<(Limits.idleSeconds / Limits.pingSeconds) {
+      #expect(failure == nil)
+      _ = session.handle(.received(pings))
+      failure = session.handle(.timer(.ping)).last?.failure
+    }
+    #expect(failure == .timeout)
+  }
+
+  @Test("Reading pauses while much is unstored")
+  func pausing() {
+    let session = Self.server(missing: [Self.wanted])
+    let sealed = [UInt8](repeating: 1, count: Limits.blobRangeBytes)
+    var paused = false
+    for number in 0..<40 {
+      let range = BlobRange(hash: Samples.hash, offset: UInt64(100 + number), isLast: false, sealed: sealed)
+      paused = paused || session.handle(.message(.blobRange(range))).contains(.pauseReading)
+    }
+    #expect(paused)
+    // What no longer fits is thrown away, and reading goes on.
+    let actions = session.handle(.blobStored(hash: Samples.hash, held: 5000, isComplete: false))
+    #expect(actions.contains(.resumeReading))
+  }
+
+  @Test("A server is done when the client leaves in good order, with or without a goodbye")
+  func goodbye() {
+    let session = Self.server()
+    #expect(session.handle(.message(.goodbye)) == [.close(.done)])
+    let other = Self.server()
+    #expect(other.handle(.disconnected) == [.close(.done)])
+    let busy = Self.server()
+    _ = busy.handle(.message(Self.begin()))
+    #expect(busy.handle(.disconnected).last?.failure == .network)
+  }
+
+  @Test("A client that is left before all was done says so")
+  func leftAlone() {
+    let session = Self.client(.pull)
+    #expect(session.handle(.message(.goodbye)).last?.failure == .network)
+    let other = Self.client(.push)
+    #expect(other.handle(.disconnected).last?.failure == .network)
+  }
+
+  @Test("F78 random bytes after a good hello never crash a session", arguments: 1...50 as ClosedRange<UInt64>)
+  func garbage(seed: UInt64) {
+    var random = SplitMix64(seed: seed)
+    let session = Self.server()
+    for _ in 0..<200 {
+      let type = random.chance(90) ? UInt8(random.next() % 18) : UInt8(random.next() % 256)
+      let frame = Frame(type: type, payload: random.bytes(Int(random.next() % 80)))
+      let actions = session.handle(.received(random.chance(95) ? frame.bytes : random.bytes(9)))
+      if case .close? = actions.last { return }
+    }
+  }
+
+  private static func refusal(of hello: Hello, right: MemberRight = .readWrite) -> Refusal? {
+    let session = Probe(role: .server, peerName: "left", peerRight: right)
+    _ = session.start()
+    _ = session.handle(.message(.hello(hello)))
+    let actions = session.handle(.replica(replica(Samples.right)))
+    for action in actions { if case .refuse(let refusal)? = action.message { return refusal } }
+    return nil
+  }
+}
+
+/// A session that an expectation can call.
+private final class Probe {
+  private var session: Session
+  private var queued = 0
+
+  init(role: Session.Role, peerName: String, peerRight: MemberRight) {
+    session = Session(role: role, peerName: peerName, peerRight: peerRight)
+  }
+
+  var figures: SessionFigures { session.figures }
+  func start() -> [SessionAction] { session.start() }
+
+  func handle(_ event: SessionEvent) -> [SessionAction] {
+    let actions = session.handle(event)
+    for case .send(let bytes) in actions { queued += bytes.count }
+    return actions
+  }
+
+  /// The transport hands on all that is queued.
+  func drain() {
+    _ = session.handle(.sent(queued))
+    queued = 0
+  }
+}
+
+extension SessionEvent {
+  /// The bytes of a message came.
+  fileprivate static func message(_ message: Message) -> SessionEvent { .received(message.frame.bytes) }
+}
+
+extension SessionAction {
+  /// Send a message.
+  fileprivate static func message(_ message: Message) -> SessionAction { .send(message.frame.bytes) }
+
+  /// The message that is to be sent.
+  fileprivate var message: Message? {
+    guard case .send(let bytes) = self else { return nil }
+    return try? Message.decode(Frame(type: bytes[4], payload: Array(bytes.dropFirst(Frame.headerBytes))))
+  }
+
+  /// The code with which the session failed.
+  fileprivate var failure: ReplicationError.Code? {
+    if case .close(.failed(let code, _)) = self { code } else { nil }
+  }
+}

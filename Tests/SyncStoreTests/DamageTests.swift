@@ -1,0 +1,135 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@Suite("A damaged store")
+struct DamageTests {
+  /// A small store with overwrites, deletes, transactions and two segments, as files.
+  static func sample() throws -> (host: SimulatedHost, files: [String: [UInt8]], values: [Key: [UInt8]]) {
+    let host = SimulatedHost()
+    let store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
+    var values: [Key: [UInt8]] = [:]
+    for number in 0..<12 {
+      let key = try Key("key \(number)")
+      values[key] = Array("value \(number) of the first round".utf8)
+      try store.put(key, values[key] ?? [])
+    }
+    for number in 0..<4 {
+      let key = try Key("key \(number)")
+      values[key] = Array("value \(number) again".utf8)
+      try store.put(key, values[key] ?? [])
+    }
+    try store.delete("key 11")
+    values["key 11"] = nil
+    try store.close()
+    return (host, try host.storage.files(below: "/store"), values)
+  }
+
+  @Test(
+    "never gives a wrong value, and is found out or unharmed, whichever one bit is flipped (F37)",
+    arguments: 0..<8)
+  func everyBit(bit: Int) throws {
+    let (host, files, values) = try Self.sample()
+    let path = "/store/journal/0000000000000001.segment"
+    let bytes = try #require(files[path])
+    let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 64
+    var noticed = 0
+    for offset in Array(0..<112) + Array(2048..<2160) + Array(4096..<used) {
+      try host.storage.flipBit(of: path, at: offset, bit: bit)
+      host.killProcesses()
+      if try !Self.isHonest(host, values, "byte \(offset), bit \(bit)") { noticed += 1 }
+      try host.storage.flipBit(of: path, at: offset, bit: bit)
+    }
+    #expect(noticed > used / 4)
+  }
+
+  /// True if everything reads as if nothing had happened; false if the damage was named. A wrong value is an issue.
+  private static func isHonest(_ host: SimulatedHost, _ values: [Key: [UInt8]], _ place: String) throws
+    -> Bool
+  {
+    let store: Store
+    do {
+      store = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    } catch {
+      #expect([.damaged, .foreignFile, .newerFormat].contains(error.code), "\(place): \(error)")
+      return false
+    }
+    let isClean = try store.verify().isClean
+    for number in 0..<13 {
+      let key = try Key("key \(number)")
+      do throws(StoreError) {
+        let found = try store.get(key)?.bytes
+        #expect(found == values[key], "\(place): \(key) is wrong")
+      } catch {
+        #expect(error.code == .damaged && !isClean, "\(place): \(error)")
+      }
+    }
+    return isClean
+  }
+
+  @Test("is refused or served truthfully when a segment is cut short anywhere (F19, F45)")
+  func truncation() throws {
+    let (host, files, values) = try Self.sample()
+    let path = "/store/journal/0000000000000001.segment"
+    let bytes = try #require(files[path])
+    for size in stride(from: 0, to: 6000, by: 97) {
+      try host.storage.open(path, .readWrite).resize(to: size)
+      host.killProcesses()
+      #expect(try !Self.isHonest(host, values, "cut to \(size)"))
+      try host.storage.restore([path: bytes])
+    }
+  }
+
+  @Test("refuses segments that were swapped, are of another store, or are missing (F22, F40)")
+  func foreignSegments() throws {
+    let host = SimulatedHost()
+    let store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
+    for number in 0..<400 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 9000)) }
+    try store.close()
+    let journal = "/store/journal/000000000000000"
+    func expectRefusal(_ code: StoreError.Code) {
+      host.killProcesses()
+      #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == code)
+    }
+    try host.storage.rename(journal + "2.segment", to: "/aside")
+    expectRefusal(.damaged)
+    try host.storage.rename(journal + "3.segment", to: journal + "2.segment")
+    expectRefusal(.foreignFile)
+    try host.storage.rename(journal + "2.segment", to: journal + "3.segment")
+    try host.storage.rename("/aside", to: journal + "2.segment")
+    host.killProcesses()
+    #expect(try Store.open(on: host).status().keys == 400)
+    host.killProcesses()
+    let other = try Store.create("/other", on: host)
+    try other.close()
+    try host.storage.rename("/other/journal/0000000000000001.segment", to: journal + "1.segment")
+    expectRefusal(.foreignFile)
+  }
+
+  @Test(
+    "names what lies in place of its files, and does not hang on it (F45)", arguments: ["STORE", "control"])
+  func strangeFiles(name: String) throws {
+    let host = SimulatedHost()
+    try Store.create(on: host).close()
+    _ = try host.storage.remove("/store/" + name)
+    try host.storage.plant(.other, at: "/store/" + name)
+    host.killProcesses()
+    let error = #expect(throws: StoreError.self) { try Store.open(on: host) }
+    #expect(error?.code == .foreignFile)
+  }
+
+  @Test("of a newer format is refused untouched, and the version named (F100)")
+  func newerFormat() throws {
+    let host = SimulatedHost()
+    try Store.create(on: host).close()
+    var bytes = try host.storage.open("/store/STORE", .readOnly).read(4096, at: 0)
+    bytes.replaceSubrange(0..<11, with: Array("syncstore 9".utf8))
+    try host.storage.restore(["/store/STORE": bytes])
+    host.killProcesses()
+    let error = #expect(throws: StoreError.self) { try Store.open(on: host) }
+    #expect(error?.code == .newerFormat)
+    #expect(error?.message.contains("syncstore 9") == true)
+  }
+}

@@ -1,0 +1,81 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@Suite("A store in shared mode")
+struct SharedModeTests {
+  static let shared = Configuration(mode: .shared, segmentBytes: 1 << 20)
+  let host = SimulatedHost()
+
+  func processes() throws -> (Store, Store) {
+    let first = try Store.create(on: host, configuration: Self.shared)
+    return (first, try Store.open(at: "/store", configuration: Self.shared, environment: host.otherProcess))
+  }
+
+  @Test("shows each process what the other wrote, at once, across segments")
+  func visible() throws {
+    let (first, second) = try processes()
+    let value = [UInt8](repeating: 9, count: 9000)
+    for number in 0..<300 {
+      try (number % 2 == 0 ? first : second).put(Key("\(number)"), value, durability: .relaxed)
+      #expect(try (number % 2 == 0 ? second : first).get(Key("\(number)"))?.bytes == value)
+    }
+    #expect(try first.digest() == second.digest())
+    #expect(try first.status().segments > 1)
+    try first.close()
+    try second.put("after", "x")
+    try second.close()
+    let again = try Store.open(on: host)
+    #expect(try again.status().keys == 301)
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("gives every write its own sequence, whichever process makes it")
+  func sequences() throws {
+    let (first, second) = try processes()
+    for number in 0..<20 { try (number % 3 == 0 ? first : second).put(Key("\(number)"), "x") }
+    let dots = try first.log(from: 0, limit: 100).map(\.dot)
+    #expect(Set(dots).count == 20)
+    #expect(dots.map(\.sequence).sorted() == Array(1...20))
+  }
+
+  @Test("keeps out who wants it alone, and is kept out by who has it alone (F95)")
+  func exclusion() throws {
+    let (first, second) = try processes()
+    var third = host.environment
+    third.process += 2_000
+    let environment = third
+    #expect(
+      #expect(throws: StoreError.self) {
+        try Store.open(at: "/store", configuration: Configuration(), environment: environment)
+      }?.code == .busy)
+    try first.close()
+    try second.close()
+    let alone = try Store.open(on: host)
+    #expect(
+      #expect(throws: StoreError.self) {
+        try Store.open(at: "/store", configuration: Self.shared, environment: environment)
+      }?.code == .busy)
+    try alone.close()
+  }
+
+  @Test("is read by a process that writes nothing, beside one that does")
+  func reader() throws {
+    let (first, _) = try processes()
+    var third = host.environment
+    third.process += 2_000
+    let reader = try Store.open(
+      at: "/store", configuration: Configuration(mode: .readOnly), environment: third)
+    try first.put("k", "v")
+    #expect(try reader.text("k") == "v")
+    #expect(#expect(throws: StoreError.self) { try reader.put("k", "w") }?.code == .readOnly)
+  }
+
+  @Test("stops every process once a sync failed in one (F30)")
+  func poison() throws {
+    let (first, second) = try processes()
+    host.storage.failSync(of: "/store/journal/0000000000000001.segment")
+    #expect(throws: StoreError.self) { try first.put("a", "1") }
+    #expect(#expect(throws: StoreError.self) { try second.put("b", "1") }?.code == .poisoned)
+  }
+}

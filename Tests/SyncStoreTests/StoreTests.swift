@@ -1,0 +1,151 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@Suite("A store")
+struct StoreTests {
+  let host = SimulatedHost()
+
+  @Test("gives back what was put, through closing and opening")
+  func roundTrip() throws {
+    let store = try Store.create(on: host)
+    try store.put("a", "one")
+    try store.put("b", [0, 1, 2], type: .bytes)
+    try store.put("a", "two")
+    #expect(try store.text("a") == "two")
+    try store.close()
+    let again = try Store.open(on: host)
+    #expect(try again.text("a") == "two")
+    #expect(try again.get("b")?.bytes == [0, 1, 2])
+    #expect(try again.get("c") == nil)
+    #expect(again.id == store.id)
+  }
+
+  @Test("works on a real disk as it does on the simulated one")
+  func realDisk() throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/store"
+    let store = try Store.create(at: path)
+    for number in 0..<500 { try store.put(Key("key \(number)"), "value \(number)", durability: .relaxed) }
+    #expect(try store.delete("key 7"))
+    try store.close()
+    let again = try Store.open(at: path)
+    #expect(try again.text("key 499") == "value 499")
+    #expect(try again.get("key 7") == nil)
+    #expect(try again.status().keys == 499)
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("lists keys in the order of bytes, with prefix, continuation and limit")
+  func listing() throws {
+    let store = try Store.create(on: host)
+    for key in ["b/2", "a", "b/1", "c", "b/10", "b"] { try store.put(Key(key), key) }
+    try store.delete("c")
+    #expect(try store.list().map(\.key.description) == ["a", "b", "b/1", "b/10", "b/2"])
+    #expect(try store.list(prefix: Array("b/".utf8)).map(\.key.description) == ["b/1", "b/10", "b/2"])
+    #expect(
+      try store.list(prefix: Array("b/".utf8), after: "b/1", limit: 1).map(\.key.description) == ["b/10"])
+  }
+
+  @Test("does a transaction at once or not at all")
+  func transactions() throws {
+    struct Stop: Error {}
+    let store = try Store.create(on: host)
+    try store.put("balance", "10")
+    #expect(throws: Stop.self) {
+      try store.transaction { transaction in
+        try transaction.put("balance", Array("0".utf8))
+        #expect(try transaction.get("balance")?.bytes == Array("0".utf8))
+        throw Stop()
+      }
+    }
+    #expect(try store.text("balance") == "10")
+    try store.transaction { transaction in
+      try transaction.put("balance", Array("5".utf8))
+      try transaction.put("paid", Array("5".utf8))
+      try transaction.delete("nothing")
+    }
+    #expect(try store.text("balance") == "5")
+    #expect(try store.text("paid") == "5")
+  }
+
+  @Test("refuses to write outside of a running transaction, instead of waiting for itself")
+  func reentrance() throws {
+    let store = try Store.create(on: host)
+    try store.transaction { _ in
+      let error = #expect(throws: StoreError.self) { try store.put("a", "x") }
+      #expect(error?.code == .busy)
+    }
+    try store.put("a", "x")
+  }
+
+  @Test("grows by segments and finds every key in them")
+  func rotation() throws {
+    let store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
+    let value = [UInt8](repeating: 7, count: 10_000)
+    for number in 0..<400 { try store.put(Key("key \(number)"), value) }
+    #expect(try store.status().segments > 3)
+    try store.close()
+    let again = try Store.open(on: host)
+    for number in 0..<400 { #expect(try again.get(Key("key \(number)"))?.bytes == value) }
+  }
+
+  @Test("lets a value expire at its deadline, and its stamp rise when the clock steps back (F47)")
+  func deadlines() throws {
+    let store = try Store.create(on: host)
+    try store.put("a", [1], expires: host.time + 1000)
+    let first = try #require(try store.entry("a"))
+    host.time += 999
+    #expect(try store.contains("a"))
+    host.time += 1
+    #expect(try store.get("a") == nil)
+    host.time -= 500_000
+    try store.put("a", "again")
+    #expect(try #require(try store.entry("a")).stamp > first.stamp)
+  }
+
+  @Test("names what is wrong with a key", arguments: [[], [0, 1], [UInt8](repeating: 65, count: 1025)])
+  func invalidKeys(bytes: [UInt8]) {
+    let error = #expect(throws: StoreError.self) { try Key(bytes: bytes) }
+    #expect(error?.code == .invalidKey)
+  }
+
+  @Test("in one process is one instance (F96); in another mode it is busy (F95)")
+  func oneInstance() throws {
+    let store = try Store.create(on: host)
+    #expect(try Store.open(on: host) === store)
+    let error = #expect(throws: StoreError.self) {
+      try Store.open(on: host, configuration: Configuration(mode: .shared))
+    }
+    #expect(error?.code == .busy)
+    try store.close()
+    let closed = #expect(throws: StoreError.self) { try store.put("a", "x") }
+    #expect(closed?.code == .closed)
+    #expect(try Store.open(on: host) !== store)
+  }
+
+  @Test("is not created over something else, and is found missing by name")
+  func creation() throws {
+    let store = try Store.create(on: host)
+    try store.close()
+    #expect(#expect(throws: StoreError.self) { try Store.create(on: host) }?.code == .alreadyExists)
+    #expect(#expect(throws: StoreError.self) { try Store.open("/other", on: host) }?.code == .notAStore)
+  }
+
+  @Test("keeps its digest running: the same after every write as when computed anew")
+  func runningDigest() throws {
+    let store = try Store.create(on: host)
+    _ = try store.digest()
+    try store.put("a", "1")
+    try store.put("b", "2")
+    try store.put("c", [3], expires: host.time + 10)
+    try store.put("a", "4")
+    try store.delete("b")
+    let running = try store.digest()
+    try store.close()
+    #expect(try Store.open(on: host).digest() == running)
+    host.time += 10
+    #expect(try Store.open(on: host).digest() != running)
+  }
+}

@@ -1,0 +1,207 @@
+package import Replication
+package import SyncStore
+
+/// One copy of a store, in memory: the rules of rounds, cursors and resolution (R6, R9, R10) without journal, files or
+/// clock. All that it holds counts as durable.
+package final class MemoryReplica {
+  /// What a damaged or hostile driver may report.
+  package struct Failure: Error {
+    /// The peer knows what this copy never did.
+    package let isRolledBack: Bool
+    /// Why.
+    package let description: String
+  }
+
+  /// A round being given.
+  package struct Round {
+    /// What will close it.
+    package let close: RoundClose
+    fileprivate var records: [PositionedRecord]
+    fileprivate var next = 0
+    /// How many records it has.
+    package var count: Int { records.count }
+  }
+
+  package let store: StoreID
+  package private(set) var actor: ActorID
+  package private(set) var sequence: UInt64 = 0
+  package private(set) var vector = VersionVector()
+  package private(set) var position: UInt64 = 0
+  package private(set) var held: [[UInt8]: Record] = [:]
+  package private(set) var cursors: [ActorID: Cursor] = [:]
+  package private(set) var conflicts: [Record] = []
+  /// The blobs that are wholly here.
+  package var blobs: [BlobHash: [UInt8]] = [:]
+  /// The beginnings of others.
+  package var partials: [BlobHash: [UInt8]] = [:]
+  /// The wall clock, in milliseconds since 1970.
+  package var wall: UInt64 = 1_700_000_000_000
+  /// How often it took a new actor.
+  package private(set) var rebirths = 0
+  /// How many records were appended because a peer sent them.
+  package private(set) var takenRecords = 0
+  private var log: [PositionedRecord] = []
+  private var marks: Set<RoundMark> = []
+  private var lastMark: (mark: RoundMark, position: UInt64)?
+  private var clock = HybridClock()
+  private var random: SplitMix64
+
+  /// An empty copy of `store`.
+  package init(store: StoreID, seed: UInt64) {
+    self.store = store
+    random = SplitMix64(seed: seed)
+    actor = ActorID(bytes: random.bytes(16))!
+  }
+
+  /// The same state under the same actor: what a restored image of a machine is.
+  package func image() -> MemoryReplica {
+    let other = MemoryReplica(store: store, seed: random.next())
+    (other.actor, other.sequence, other.vector, other.position) = (actor, sequence, vector, position)
+    (other.held, other.cursors, other.log, other.marks) = (held, cursors, log, marks)
+    (other.lastMark, other.clock, other.blobs, other.wall) = (lastMark, clock, blobs, wall)
+    return other
+  }
+
+  // MARK: Writing
+
+  /// A local write. A nil value deletes.
+  package func put(_ key: String, _ value: [UInt8]?) {
+    write(Array(key.utf8), value.map(Record.Content.inline) ?? .tombstone)
+  }
+
+  /// A local write of a large value.
+  package func put(_ key: String, blob value: [UInt8]) {
+    let hash = BlobHash(bytes: SHA256.hash(value))!
+    blobs[hash] = value
+    write(Array(key.utf8), .blob(BlobReference(hash: hash, size: UInt64(value.count))))
+  }
+
+  private func write(_ key: [UInt8], _ content: Record.Content) {
+    sequence += 1
+    vector[actor] = sequence
+    let old = held[key]
+    let base = old?.dot.actor == actor ? old?.base : old?.dot
+    let open = old.map { [$0.dot] + $0.open }?.filter { !vector.covers($0) } ?? []
+    let stamp = clock.tick(wall: wall)!
+    let record = Record(
+      dot: Dot(actor: actor, sequence: sequence), stamp: stamp, base: base, open: open, key: key,
+      content: content)
+    append(record)
+    held[key] = record
+  }
+
+  private func append(_ record: Record) {
+    position += 1
+    log.append(PositionedRecord(position: position, record: record))
+  }
+
+  // MARK: What a session asks for
+
+  package var summary: ReplicaSummary {
+    ReplicaSummary(
+      store: store, actor: actor, sequence: sequence, vector: vector, floor: VersionVector(), horizon: .zero,
+      position: position)
+  }
+
+  /// The digest of the live records.
+  package var digest: StateDigest {
+    var digest = StateDigest()
+    for record in held.values where !record.isTombstone { digest.add(record) }
+    return digest
+  }
+
+  package func judge(at wall: UInt64?) -> JudgedState {
+    JudgedState(position: position, vector: vector, digest: digest, at: wall ?? self.wall)
+  }
+
+  package var missingBlobs: [BlobNeed] {
+    held.values.compactMap(need).sorted { $0.hash < $1.hash }
+  }
+
+  private func need(_ record: Record) -> BlobNeed? {
+    guard case .blob(let blob) = record.content, blobs[blob.hash] == nil else { return nil }
+    return BlobNeed(hash: blob.hash, size: blob.size, offset: UInt64(partials[blob.hash]?.count ?? 0))
+  }
+
+  package func openRound(since cursor: Cursor?, covered: VersionVector) throws(Failure) -> Round {
+    if let cursor, !marks.contains(cursor.mark) {
+      throw Failure(isRolledBack: true, description: "unknown mark")
+    }
+    guard covered[actor] <= sequence else { throw Failure(isRolledBack: true, description: "unknown writes") }
+    if lastMark?.position != position {
+      let mark = RoundMark(bytes: random.bytes(16))!
+      marks.insert(mark)
+      lastMark = (mark, position)
+    }
+    let records = log.filter {
+      $0.position > cursor?.position ?? 0 && !covered.covers($0.record.dot)
+        && held[$0.record.key] == $0.record
+    }
+    let close = RoundClose(
+      sender: actor, mark: lastMark!.mark, position: position, vector: vector, floor: VersionVector(),
+      horizon: .zero)
+    return Round(close: close, records: records)
+  }
+
+  /// Up to `limit` more records of a round, and the position they reach.
+  package func next(_ round: inout Round, limit: Int) -> RecordCodec.Payload? {
+    let part = Array(round.records[round.next...].prefix(limit))
+    round.next += part.count
+    return part.last.map { RecordCodec.Payload(position: $0.position, records: part) }
+  }
+
+  package func apply(_ batch: IncomingBatch) throws(Failure) -> [BlobNeed] {
+    var needs: [BlobNeed] = []
+    for positioned in batch.records {
+      let record = positioned.record
+      guard record.dot.actor != actor || record.dot.sequence <= sequence else {
+        throw Failure(isRolledBack: true, description: "a write of this actor that it never made")
+      }
+      if vector.covers(record.dot) || held[record.key]?.dot == record.dot { continue }
+      clock.observe(record.stamp)
+      take(record)
+    }
+    for positioned in batch.records { if let need = need(positioned.record) { needs.append(need) } }
+    cursors[batch.sender] = Cursor(position: batch.position, mark: batch.mark, closed: false)
+    return needs
+  }
+
+  private func take(_ record: Record) {
+    let old = held[record.key]
+    let wins = old.map { record.version > $0.version } ?? true
+    let (winner, loser) = wins ? (record, old) : (old!, record)
+    if wins {
+      append(record)
+      held[record.key] = record
+      takenRecords += 1
+    }
+    guard let loser else { return }
+    if !loser.isTombstone, winner.base != loser.dot, winner.dot.actor != loser.dot.actor {
+      conflicts.append(loser)
+    }
+  }
+
+  package func finish(_ close: RoundClose) {
+    vector.merge(close.vector)
+    cursors[close.sender] = Cursor(position: close.position, mark: close.mark, closed: true)
+  }
+
+  package func becomeNewActor() {
+    vector[actor] = marks.isEmpty ? 0 : min(vector[actor], sequence)
+    actor = ActorID(bytes: random.bytes(16))!
+    (sequence, cursors, marks, lastMark) = (0, [:], [], nil)
+    rebirths += 1
+  }
+
+  /// Stores bytes of a blob; nil if the whole does not match its hash.
+  package func store(_ bytes: [UInt8], of hash: BlobHash, size: UInt64, isLast: Bool) -> (
+    held: UInt64, isComplete: Bool
+  )? {
+    partials[hash, default: []] += bytes
+    guard isLast else { return (UInt64(partials[hash]!.count), false) }
+    let whole = partials.removeValue(forKey: hash)!
+    guard SHA256.hash(whole) == hash.bytes, UInt64(whole.count) == size else { return nil }
+    blobs[hash] = whole
+    return (size, true)
+  }
+}

@@ -1,0 +1,174 @@
+package import Replication
+private import SyncStore
+
+/// One side of a simulated connection: a session, the copy it works on, and what is under way.
+package final class SessionEndpoint {
+  /// The copy.
+  package let replica: MemoryReplica
+  /// How it ended, once it has.
+  package private(set) var outcome: SessionOutcome?
+  /// How many bytes are on their way to the other side.
+  package var outgoing: Int { sent.count - transmitted }
+  private var sent: [UInt8] = []
+  private var transmitted = 0
+  /// Actions of the store, in order, not yet done.
+  package private(set) var pending: [SessionAction] = []
+  /// Everything ever asked for.
+  package private(set) var trace: [SessionAction] = []
+  package private(set) var isPaused = false
+  private var session: Session
+  private var round: MemoryReplica.Round?
+  /// Records in a batch.
+  package var batchRecords = 3
+
+  package init(_ role: Session.Role, _ replica: MemoryReplica, right: MemberRight = .readWrite) {
+    self.replica = replica
+    session = Session(role: role, peerName: "peer", peerRight: right)
+    perform(session.start())
+  }
+
+  package var figures: SessionFigures { session.figures }
+
+  /// Tells the session something.
+  package func handle(_ event: SessionEvent) { perform(session.handle(event)) }
+
+  /// Takes up to `count` bytes off the way to the other side.
+  package func transmit(_ count: Int) -> [UInt8] {
+    let bytes = Array(sent[transmitted...].prefix(count))
+    transmitted += bytes.count
+    if transmitted == sent.count { (sent, transmitted) = ([], 0) }
+    handle(.sent(bytes.count))
+    return bytes
+  }
+
+  /// Does the pending action with this number. Reads of blobs keep their order among themselves.
+  package func work(_ number: Int) {
+    let chosen = pending[number]
+    let index = chosen.isBlobRead ? pending.firstIndex { $0.isBlobRead }! : number
+    if let event = answer(pending.remove(at: index)) { handle(event) }
+  }
+
+  /// The connection breaks. What the store was doing may or may not still happen.
+  package func disconnect(finishing: Bool) {
+    handle(.disconnected)
+    if finishing { for action in pending { _ = answer(action) } }
+    pending = []
+  }
+
+  private func perform(_ actions: [SessionAction]) {
+    trace += actions
+    for action in actions {
+      switch action {
+      case .send(let bytes): sent += bytes
+      case .pauseReading: isPaused = true
+      case .resumeReading: isPaused = false
+      case .close(let outcome): self.outcome = outcome
+      case .becomeNewActor: replica.becomeNewActor()
+      case .setTimer, .cancelTimer: break
+      case .loadReplica, .loadCursor, .openRound, .nextBatch, .applyBatch, .finishRound, .readBlob,
+        .storeBlobRange,
+        .judgeState:
+        pending.append(action)
+      }
+    }
+  }
+
+  private func answer(_ action: SessionAction) -> SessionEvent? {
+    do {
+      switch action {
+      case .loadReplica(let peer, _):
+        return .replica(
+          Replica(
+            summary: replica.summary, digest: replica.digest, wallMilliseconds: replica.wall,
+            cursor: peer.flatMap { replica.cursors[$0] }, missingBlobs: replica.missingBlobs))
+      case .loadCursor(let actor): return .cursor(replica.cursors[actor])
+      case .openRound(let cursor, let covered):
+        let round = try replica.openRound(since: cursor, covered: covered)
+        self.round = round
+        return .roundOpened(records: UInt64(round.count), close: round.close)
+      case .nextBatch:
+        guard var round, let payload = replica.next(&round, limit: batchRecords) else {
+          return .roundExhausted
+        }
+        self.round = round
+        return .batchSealed(
+          RecordCodec.encode(payload), position: payload.position, records: payload.records.count)
+      case .applyBatch(let sender, let mark, _, let sealed):
+        let payload = try RecordCodec.decode(sealed)
+        let missing = try replica.apply(
+          IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
+        return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
+      case .finishRound(let close):
+        replica.finish(close)
+        return .roundFinished
+      case .readBlob(let hash, let size, let offset, let count):
+        guard let blob = replica.blobs[hash], blob.count == size else { return .blobUnavailable(hash) }
+        return .blobRead(hash: hash, offset: offset, sealed: Array(blob[Int(offset)..<(Int(offset) + count)]))
+      case .storeBlobRange(let range, let size):
+        guard let stored = replica.store(range.sealed, of: range.hash, size: size, isLast: range.isLast)
+        else {
+          return .blobRejected(range.hash)
+        }
+        return .blobStored(hash: range.hash, held: stored.held, isComplete: stored.isComplete)
+      case .judgeState(let at): return .stateJudged(replica.judge(at: at))
+      default: return nil
+      }
+    } catch let failure as MemoryReplica.Failure {
+      return failure.isRolledBack
+        ? .rolledBack(failure.description) : .failed(.unavailable, failure.description)
+    } catch {
+      return .failed(.protocolViolation, "\(error)")
+    }
+  }
+}
+
+extension SessionAction {
+  fileprivate var isBlobRead: Bool {
+    if case .readBlob = self { true } else { false }
+  }
+}
+
+/// A connection between two endpoints: steps in an order that a seed decides.
+package struct SessionNetwork {
+  private var random: SplitMix64
+
+  package init(seed: UInt64) { random = SplitMix64(seed: seed) }
+
+  /// Runs until both ends are closed or nothing moves any more; with `steps`, the connection breaks after so many.
+  /// Returns the number of steps taken.
+  @discardableResult
+  package mutating func run(
+    _ client: SessionEndpoint, _ server: SessionEndpoint, breakAfter steps: Int = .max
+  ) -> Int {
+    var taken = 0
+    while taken < steps {
+      guard step(client, server) else { return taken }
+      taken += 1
+    }
+    client.disconnect(finishing: random.chance(50))
+    server.disconnect(finishing: random.chance(50))
+    return taken
+  }
+
+  private mutating func step(_ client: SessionEndpoint, _ server: SessionEndpoint) -> Bool {
+    var choices: [() -> Void] = []
+    for (from, to) in [(client, server), (server, client)] {
+      if from.outgoing > 0, !to.isPaused {
+        let most = random.chance(50) ? from.outgoing : Int.random(in: 1...from.outgoing, using: &random)
+        choices.append {
+          let bytes = from.transmit(most)
+          if to.outcome == nil { to.handle(.received(bytes)) }
+        }
+      } else if from.outcome != nil, to.outcome == nil, from.outgoing == 0 {
+        choices.append { to.handle(.disconnected) }
+      }
+      if from.outcome == nil, !from.pending.isEmpty {
+        let number = Int.random(in: 0..<from.pending.count, using: &random)
+        choices.append { from.work(number) }
+      }
+    }
+    guard let choice = choices.randomElement(using: &random) else { return false }
+    choice()
+    return true
+  }
+}

@@ -1,0 +1,96 @@
+package import SyncStore
+private import Synchronization
+
+/// A machine for one test: simulated storage, a clock that the test sets, a seeded generator.
+package final class SimulatedHost: Sendable {
+  /// Its disk.
+  package let storage: SimulatedStorage
+  private let state: Mutex<State>
+
+  private struct State {
+    var time: UInt64
+    var random: SplitMix64
+    var boots = 1
+    var processes = 1
+    var machine: String
+  }
+
+  /// A machine whose clock stands at `time` milliseconds since 1970.
+  package init(
+    seed: UInt64 = 1, time: UInt64 = 1_700_000_000_000, machine: String = "one",
+    storage: SimulatedStorage = SimulatedStorage()
+  ) {
+    self.storage = storage
+    state = Mutex(State(time: time, random: SplitMix64(seed: seed), machine: machine))
+  }
+
+  /// What its clock shows, in milliseconds since 1970.
+  package var time: UInt64 {
+    get { state.withLock { $0.time } }
+    set { state.withLock { $0.time = newValue } }
+  }
+
+  /// What a store on it is given.
+  package var environment: Environment { environment(over: storage) }
+
+  /// The same machine over another storage, such as one that fails the N-th call.
+  package func environment(over storage: any Storage) -> Environment {
+    let (machine, boot, process) = state.withLock { ($0.machine, "boot \($0.boots)", $0.processes) }
+    return Environment(
+      storage: storage, now: { [self] in time },
+      random: { [self] count in
+        state.withLock { state in
+          return (0..<count).map { _ in UInt8.random(in: 0...255, using: &state.random) }
+        }
+      }, machine: machine, boot: boot, process: process)
+  }
+
+  /// What a store in a second process on it is given.
+  package var otherProcess: Environment {
+    var environment = environment
+    environment.process += 1_000
+    return environment
+  }
+
+  /// Power is lost and comes back: of what was not synced, a part chosen by `seed` survives.
+  package func losePower(seed: UInt64) {
+    storage.crash(seed: seed)
+    state.withLock { state in
+      state.boots += 1
+      state.processes += 1
+    }
+  }
+
+  /// Every process is killed; the machine goes on.
+  package func killProcesses() {
+    storage.killProcesses()
+    state.withLock { $0.processes += 1 }
+  }
+}
+
+extension Store {
+  /// A new store on a simulated machine.
+  package static func create(
+    _ path: String = "/store", on host: SimulatedHost, id: StoreID? = nil,
+    configuration: Configuration = Configuration()
+  ) throws(StoreError) -> Store {
+    try create(at: path, name: nil, id: id, configuration: configuration, environment: host.environment)
+  }
+
+  /// The store in a directory of a simulated machine.
+  package static func open(
+    _ path: String = "/store", on host: SimulatedHost, configuration: Configuration = Configuration()
+  ) throws(StoreError) -> Store {
+    try open(at: path, configuration: configuration, environment: host.environment)
+  }
+
+  /// The value of a key as text; nil if it has none.
+  package func text(_ key: Key) throws(StoreError) -> String? {
+    try get(key).map { String(decoding: $0.bytes, as: UTF8.self) }
+  }
+
+  /// Sets a key to text.
+  package func put(_ key: Key, _ text: String, durability: Durability? = nil) throws(StoreError) {
+    try put(key, Array(text.utf8), type: .string, durability: durability)
+  }
+}

@@ -1,0 +1,16 @@
+-- The catalogue of the blob tier, version 1: blobs/catalogue.sqlite.
+-- A test creates a catalogue and compares what SQLite then says of it with this file.
+PRAGMA application_id = 1398361666;
+PRAGMA user_version = 1;
+
+CREATE TABLE object (
+  hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
+  size INTEGER NOT NULL CHECK (size >= 0),
+  place INTEGER NOT NULL CHECK (place IN (0, 1)),
+  state INTEGER NOT NULL CHECK (state IN (0, 1, 2, 3)),
+  durable INTEGER NOT NULL CHECK (durable IN (0, 1)),
+  created INTEGER NOT NULL,
+  accessed INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX object_by_size ON object (size);
