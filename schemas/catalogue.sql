@@ -14,3 +14,4 @@ CREATE TABLE object (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX object_by_size ON object (size);
+CREATE INDEX object_leaving ON object (hash) WHERE state = 3;

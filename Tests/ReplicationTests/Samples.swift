@@ -2,7 +2,8 @@ import Foundation
 import Replication
 import SyncStore
 
-/// One message of each kind, with fields that differ from each other, and the golden vectors they are checked against.
+/// One message of each kind, with fields that differ from each other, and the golden vectors they are checked
+/// against.
 enum Samples {
   static func bytes(_ count: Int, from first: UInt8) -> [UInt8] { (0..<count).map { first &+ UInt8($0) } }
   static let store = StoreID(bytes: bytes(16, from: 0x10))!

@@ -346,6 +346,21 @@ import Testing
     #expect(session.handle(.message(.batchReceived(position: 3))).last?.failure == .protocolViolation)
   }
 
+  @Test(
+    "F72 a receipt before every batch was confirmed, or for another position, is refused",
+    arguments: [true, false])
+  func earlyReceipt(isConfirmed: Bool) {
+    let session = Self.client(.push)
+    _ = session.handle(.cursor(nil))
+    _ = session.handle(.roundOpened(records: 1, close: Self.close(Samples.left)))
+    _ = session.handle(.batchSealed([1], position: 10, records: 1))
+    _ = session.handle(.roundExhausted)
+    if isConfirmed { _ = session.handle(.message(.batchReceived(position: 10))) }
+    let receipt = Receipt(
+      received: isConfirmed ? 9 : 10, state: Self.judged(Samples.right), missingBlobs: 0)
+    #expect(session.handle(.message(.receipt(receipt))).last?.failure == .protocolViolation)
+  }
+
   @Test("Blob ranges wait while much is queued, and go on as the transport drains")
   func blobBackpressure() {
     let session = Self.server()

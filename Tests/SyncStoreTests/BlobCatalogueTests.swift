@@ -26,7 +26,7 @@ import Testing
   func schema() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
-    _ = try blobs.put([1], durable: true)
+    _ = try blobs.put(bytes: [1], durable: true)
     blobs.close()
     let made = try SQLiteConnection(path: test.directory + "/" + Self.catalogue)
     let golden = try SQLiteConnection(path: nil)
@@ -39,7 +39,7 @@ import Testing
   func rows(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
-    let reference = try blobs.put([1, 2], durable: false)
+    let reference = try blobs.put(bytes: [1, 2], durable: false)
     #expect(
       try blobs.catalogue.rows() == [
         BlobCatalogue.Row(
@@ -47,7 +47,7 @@ import Testing
           accessed: 1_000_000)
       ])
     test.clock.advance(5)
-    _ = try blobs.put([1, 2], durable: true)
+    _ = try blobs.put(bytes: [1, 2], durable: true)
     test.clock.advance(5)
     _ = try blobs.read(reference)
     blobs.checkpoint()
@@ -70,7 +70,7 @@ import Testing
   func damaged(_ damage: Damage) throws {
     let test = try BlobsUnderTest(.disk)
     var blobs = try test.open()
-    let references = try (0..<50).map { try blobs.put(pattern(300, seed: $0), durable: true) }
+    let references = try (0..<50).map { try blobs.put(bytes: pattern(300, seed: $0), durable: true) }
     blobs.close()
     let path = test.directory + "/" + Self.catalogue
     let disk = DiskStorage()
@@ -99,7 +99,7 @@ import Testing
     blobs = try test.open()
     for reference in references { #expect(try blobs.read(reference).count == 300) }
     _ = try blobs.verify()
-    #expect(try blobs.put(pattern(300, seed: 0), durable: true) == references[0])
+    #expect(try blobs.put(bytes: pattern(300, seed: 0), durable: true) == references[0])
     #expect(try blobs.catalogue.rows().map(\.hash) == references.map(\.hash).sorted())
     #expect(try blobs.verify() == [])
     blobs.close()
@@ -110,7 +110,7 @@ import Testing
   func newer() throws {
     let test = try BlobsUnderTest(.disk)
     var blobs = try test.open()
-    let reference = try blobs.put([1], durable: true)
+    let reference = try blobs.put(bytes: [1], durable: true)
     blobs.close()
     let database = try SQLiteConnection(path: test.directory + "/" + Self.catalogue)
     try database.execute("PRAGMA user_version = 2")
@@ -125,12 +125,12 @@ import Testing
   func deletedUnderWay() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
-    let first = try blobs.put([1], durable: true)
+    let first = try blobs.put(bytes: [1], durable: true)
     for name in try DiskStorage().list(test.directory) where name.hasPrefix(Self.catalogue) {
       _ = try DiskStorage().remove(test.directory + "/" + name)
     }
     #expect(try blobs.read(first) == [1])
-    let second = try blobs.put([2], durable: true)
+    let second = try blobs.put(bytes: [2], durable: true)
     #expect(try blobs.read(second) == [2])
     #expect(try blobs.catalogue.rows().map(\.hash) == [first.hash, second.hash].sorted())
     #expect(try DiskStorage().status(test.directory + "/" + Self.catalogue) != nil)
@@ -141,11 +141,11 @@ import Testing
     let test = try BlobsUnderTest(.disk)
     let storage = FaultingStorage(test.base.storage)
     let blobs = try test.open(storage)
-    if !early { _ = try blobs.put([1], durable: true) }
+    if !early { _ = try blobs.put(bytes: [1], durable: true) }
     storage.plan.fail(on: "catalogue", forever: true)
-    let reference = try blobs.put([1], durable: true)
+    let reference = try blobs.put(bytes: [1], durable: true)
     #expect(try blobs.read(reference) == [1])
-    #expect(try blobs.put([1], durable: true) == reference)
+    #expect(try blobs.put(bytes: [1], durable: true) == reference)
     #expect(blobs.catalogueError != nil)
     #expect(throws: StoreError.self) { try blobs.sweepOrphans(referenced: [], graceSeconds: 0, now: .max) }
     #expect(try blobs.has(reference))
@@ -155,7 +155,9 @@ import Testing
   func bounded() throws {
     let test = try BlobsUnderTest(.disk)
     let blobs = try test.open()
-    for number in 0..<300 as Range<UInt64> { _ = try blobs.put(pattern(8, seed: number), durable: false) }
+    for number in 0..<300 as Range<UInt64> {
+      _ = try blobs.put(bytes: pattern(8, seed: number), durable: false)
+    }
     let log = test.directory + "/catalogue.sqlite-wal"
     #expect(try DiskStorage().status(log)?.size ?? 0 > 0)
     blobs.checkpoint()
@@ -176,7 +178,7 @@ import Testing
           for number in 0..<30 as Range<UInt64> {
             failures.collect {
               let bytes = pattern(5000, seed: number)
-              let reference = try stores[thread % 2].put(bytes, durable: durable)
+              let reference = try stores[thread % 2].put(bytes: bytes, durable: durable)
               if try stores[(thread + 1) % 2].read(reference) != bytes {
                 throw StoreError(.damaged, "differs")
               }

@@ -66,7 +66,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
     let bytes = pattern(count)
-    let reference = try blobs.put(bytes, metadata: [7], durable: true)
+    let reference = try blobs.put(bytes: bytes, metadata: [7], durable: true)
     #expect(reference.hash.bytes == SHA256.hash(bytes))
     #expect(reference.size == UInt64(count))
     #expect(reference.metadata == [7])
@@ -94,8 +94,8 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
       #expect(first.hash.bytes == SHA256.hash(bytes))
       #expect(first.size == UInt64(count))
       #expect(try blobs.put(fileAt: source, durable: true) == first)
-      #expect(try blobs.put(bytes, durable: false) == first)
-      #expect(try test.open().put(bytes, durable: true) == first)
+      #expect(try blobs.put(bytes: bytes, durable: false) == first)
+      #expect(try test.open().put(bytes: bytes, durable: true) == first)
       #expect(try test.base.storage.status(test.objectPath(first))?.inode == inode)
       #expect(try blobs.read(first) == bytes)
     }
@@ -106,7 +106,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   func missing(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
-    let here = try blobs.put([1], durable: false)
+    let here = try blobs.put(bytes: [1], durable: false)
     let away = BlobReference(hash: BlobStore.hash(SHA256.hash([2])), size: 1)
     let wrong = BlobReference(hash: here.hash, size: 9)
     #expect(try blobs.missing(of: [away, here, away]) == [away])
@@ -129,10 +129,10 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   func rotted(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     for cut in [false, true] {
-      for action in ["read", "export", "verify", "put"] {
+      for action in ["read", "export", "verify", "verify one", "put"] {
         var blobs = try test.open()
         let bytes = pattern(9000, seed: cut ? 1 : 2)
-        let reference = try blobs.put(bytes, durable: false)
+        let reference = try blobs.put(bytes: bytes, durable: false)
         if cut {
           try test.base.storage.open(test.objectPath(reference), .readWrite).resize(to: 100)
         } else {
@@ -140,9 +140,10 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
         }
         blobs = try test.open()
         switch action {
-        case "read", "export":
+        case "read", "export", "verify one":
           let error = #expect(throws: StoreError.self) {
             if action == "read" { _ = try blobs.read(reference) }
+            if action == "verify one" { try blobs.verify(reference) }
             if action == "export" { try blobs.export(reference, toFileAt: test.base.root + "/out") }
           }
           #expect(error?.code == .damaged)
@@ -153,13 +154,14 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
         default: break
         }
         if action != "put" { #expect(try blobs.missing(of: [reference]) == [reference]) }
-        #expect(try blobs.put(bytes, durable: true) == reference)
+        #expect(try blobs.put(bytes: bytes, durable: true) == reference)
         #expect(try blobs.read(reference) == bytes)
         #expect(try blobs.verify() == [])
+        try blobs.verify(reference)
         try blobs.remove(reference.hash)
       }
     }
-    #expect(try test.base.storage.list(test.directory + "/quarantine").count == 8)
+    #expect(try test.base.storage.list(test.directory + "/quarantine").count == 10)
     #expect(try test.base.storage.status(test.base.root + "/out") == nil)
     #expect(try test.base.storage.list(test.base.root) == ["blobs"])
   }
@@ -171,7 +173,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     #expect(try empty.all() == [])
     #expect(try empty.verify() == [])
     #expect(try test.base.storage.list(test.base.root) == [])
-    let reference = try test.open().put([1, 2, 3], durable: false)
+    let reference = try test.open().put(bytes: [1, 2, 3], durable: false)
     let blobs = try test.open(readOnly: true)
     #expect(try blobs.read(reference) == [1, 2, 3])
     try test.flip(test.objectPath(reference))
@@ -179,7 +181,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     #expect(try blobs.verify().count == 1)
     #expect(try blobs.has(reference))
     for attempt in [
-      { _ = try blobs.put([1], durable: false) }, { try blobs.append([1], to: reference.hash, at: 0) },
+      { _ = try blobs.put(bytes: [1], durable: false) }, { try blobs.append([1], to: reference.hash, at: 0) },
       { try blobs.remove(reference.hash) }, { try blobs.rebuildCatalogue() },
     ] {
       let error = #expect(throws: StoreError.self) { try attempt() }
@@ -193,7 +195,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
     let bytes = pattern(3 << 20)
-    let reference = try blobs.put(bytes, durable: false)
+    let reference = try blobs.put(bytes: bytes, durable: false)
     let path = test.base.root + "/out"
     try test.base.storage.open(path, .create).write([1], at: 0)
     try blobs.export(reference, toFileAt: path, durable: true)
@@ -207,7 +209,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
   func garbage(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
-    let reference = try blobs.put([1, 2], durable: true)
+    let reference = try blobs.put(bytes: [1, 2], durable: true)
     for place in ["directory", "empty", "longer"] {
       _ = try blobs.remove(reference.hash)
       switch place {
@@ -217,7 +219,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
       }
       #expect(try blobs.missing(of: [reference]) == [reference])
       #expect(throws: StoreError.self) { try blobs.read(reference) }
-      #expect(try blobs.put([1, 2], durable: true) == reference)
+      #expect(try blobs.put(bytes: [1, 2], durable: true) == reference)
       #expect(try blobs.read(reference) == [1, 2])
     }
     _ = try test.base.storage.open(test.directory + "/objects/stranger", .create)
@@ -249,13 +251,13 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)
     let blobs = try test.open()
-    let small = try blobs.put([1], durable: true)
+    let small = try blobs.put(bytes: [1], durable: true)
     let source = "/work/source"
     try storage.open(source, .create).write(pattern(2 << 20), at: 0)
     storage.free = Int(BlobStore.reserveBytes) + (1 << 20)
     let hash = BlobStore.hash(SHA256.hash([9]))
     for attempt in [
-      { _ = try blobs.put(pattern(2 << 20, seed: 3), durable: true) },
+      { _ = try blobs.put(bytes: pattern(2 << 20, seed: 3), durable: true) },
       { _ = try blobs.put(fileAt: source, durable: true) },
       { try blobs.append(pattern(2 << 20), to: hash, at: 0) },
     ] {
@@ -264,7 +266,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     }
     #expect(try test.names() == [BlobFiles.object(small.hash)])
     #expect(try blobs.read(small) == [1])
-    #expect(try blobs.put([2], durable: true).size == 1)
+    #expect(try blobs.put(bytes: [2], durable: true).size == 1)
   }
 
   @Test("A disk that fills under a write leaves nothing behind (F92)")
@@ -277,7 +279,8 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let hash = BlobStore.hash(SHA256.hash([9]))
     try blobs.append([1, 2], to: hash, at: 0)
     for attempt in [
-      { _ = try blobs.put([5, 6], durable: true) }, { _ = try blobs.put(fileAt: source, durable: true) },
+      { _ = try blobs.put(bytes: [5, 6], durable: true) },
+      { _ = try blobs.put(fileAt: source, durable: true) },
       { try blobs.append([3], to: hash, at: 2) },
     ] {
       storage.plan.fail(.write, on: "partial", errno: 28)
@@ -297,10 +300,10 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
       let blobs = try test.open(storage)
       let before = storage.plan.calls
       storage.plan.fail(number: number)
-      let reference = try? blobs.put([1, 2, 3], durable: true)
+      let reference = try? blobs.put(bytes: [1, 2, 3], durable: true)
       let calls = storage.plan.calls - before
       storage.plan.clear()
-      #expect(try blobs.put([1, 2, 3], durable: true).size == 3)
+      #expect(try blobs.put(bytes: [1, 2, 3], durable: true).size == 3)
       #expect(
         try blobs.read(BlobReference(hash: BlobStore.hash(SHA256.hash([1, 2, 3])), size: 3)) == [1, 2, 3])
       if calls < number {
@@ -318,11 +321,11 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let blobs = try test.open()
     try storage.syncDirectory("/")
     let bytes = pattern(10_000)
-    let reference = try blobs.put(bytes, durable: false)
+    let reference = try blobs.put(bytes: bytes, durable: false)
     storage.failSync(of: test.objectPath(reference))
     // The seam names an open file by the path it was opened at.
-    #expect(throws: StoreError.self) { try blobs.put(bytes, durable: true) }
-    #expect(try blobs.put(bytes, durable: true) == reference)
+    #expect(throws: StoreError.self) { try blobs.put(bytes: bytes, durable: true) }
+    #expect(try blobs.put(bytes: bytes, durable: true) == reference)
     storage.crash(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
     #expect(try test.open().read(reference) == bytes)
   }
@@ -344,7 +347,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
         // Few contents, so that the same one comes durable and not, again and again.
         let bytes = pattern(1 + Int(random.next() % 3) * 5000, seed: random.next() % 6)
         let isDurable = random.chance(50)
-        let reference = try blobs.put(bytes, durable: isDurable)
+        let reference = try blobs.put(bytes: bytes, durable: isDurable)
         contents[reference] = bytes
         if isDurable { durable[reference] = bytes }
       }

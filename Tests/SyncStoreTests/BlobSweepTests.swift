@@ -12,9 +12,9 @@ import Testing
   func orphan(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
-    let kept = try blobs.put([1], durable: true)
+    let kept = try blobs.put(bytes: [1], durable: true)
     // Killed between the rename and the row.
-    let orphan = try blobs.put([2], durable: true)
+    let orphan = try blobs.put(bytes: [2], durable: true)
     try blobs.catalogue.forget(orphan.hash)
     func sweep() throws -> BlobSweep {
       try blobs.sweepOrphans(
@@ -38,13 +38,13 @@ import Testing
   func halfRemoved(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
-    let references = try [[1], [2], [3]].map { try blobs.put($0, durable: true) }
+    let references = try [[1], [2], [3]].map { try blobs.put(bytes: $0, durable: true) }
     for reference in references[...1] {
       try blobs.catalogue.record(reference.hash, size: 1, .leaving, durable: false)
     }
     // Row gone, file there.
     try blobs.catalogue.forget(references[2].hash)
-    #expect(try blobs.put([2], durable: true) == references[1])
+    #expect(try blobs.put(bytes: [2], durable: true) == references[1])
     _ = try blobs.sweepOrphans(referenced: [], graceSeconds: 60, now: 1_000_000)
     #expect(try blobs.all().map(\.hash) == [references[1].hash, references[2].hash].sorted())
     #expect(try blobs.read(references[1]) == [2])
@@ -57,9 +57,9 @@ import Testing
   func claimed(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open()
-    let reference = try blobs.put([1], durable: true)
+    let reference = try blobs.put(bytes: [1], durable: true)
     test.clock.advance(3_600_000)
-    _ = try blobs.put([1], durable: true)
+    _ = try blobs.put(bytes: [1], durable: true)
     let now = test.clock.now.load(ordering: .relaxed)
     #expect(try blobs.sweepOrphans(referenced: [], graceSeconds: 60, now: now).objects == 0)
     #expect(try blobs.has(reference))
@@ -100,7 +100,7 @@ import Testing
         for number in 0..<300 as Range<UInt64> {
           failures.collect {
             // Old enough to be swept, until it is put again.
-            let reference = try putter.put(pattern(100, seed: number % 3), durable: false)
+            let reference = try putter.put(bytes: pattern(100, seed: number % 3), durable: false)
             let claimed = test.clock.now.load(ordering: .relaxed)
             if try !putter.has(reference) { throw StoreError(.damaged, "\(number) was swept at \(claimed)") }
             test.clock.advance(3)
@@ -129,7 +129,7 @@ import Testing
     let disk = DiskStorage()
     var blobs = try test.open()
     let bytes: [UInt8] = [1, 2, 3]
-    let reference = try blobs.put(bytes, durable: true)
+    let reference = try blobs.put(bytes: bytes, durable: true)
     let object = test.objectPath(reference)
     let outside = test.base.root + "/outside"
     _ = try disk.createDirectory(outside)
@@ -174,14 +174,14 @@ import Testing
     switch what {
     case "link", "hard link", "fifo":
       #expect(try blobs.missing(of: [reference]) == [reference])
-      #expect(try blobs.put(bytes, durable: true) == reference)
+      #expect(try blobs.put(bytes: bytes, durable: true) == reference)
       #expect(try blobs.read(reference) == bytes)
     case "partial link": break
     default:
       // A directory that is none is for a person to look at.
       let error = #expect(throws: StoreError.self) {
         blobs = try test.open()
-        _ = try blobs.put([4], durable: true)
+        _ = try blobs.put(bytes: [4], durable: true)
         _ = try blobs.remove(reference.hash)
       }
       #expect(error?.code == .foreignFile)

@@ -149,3 +149,50 @@ struct StoreTests {
     #expect(try Store.open(on: host).digest() != running)
   }
 }
+
+@Suite("A large value")
+struct LargeValueTests {
+  let host = SimulatedHost()
+  let large = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
+
+  @Test("goes to the blob tier, once for all keys that hold it, and comes back whole")
+  func tier() throws {
+    let store = try Store.create(on: host)
+    try store.put("a", large)
+    try store.put("b", large)
+    #expect(try store.get("a")?.bytes == large)
+    #expect(try store.entry("a")?.blob == store.entry("b")?.blob)
+    #expect(try store.blobs.all().count == 1)
+    #expect(try store.entry("a")?.size == 100_000)
+    try store.close()
+    #expect(try Store.open(on: host).get("b")?.bytes == large)
+  }
+
+  @Test("that has not arrived yet is a typed error, and is listed until it has")
+  func missing() throws {
+    let right = SimulatedHost(seed: 2, machine: "right")
+    let a = try Store.create(on: host)
+    let b = try Store.create(on: right, id: a.id)
+    try a.put("k", large)
+    try b.receive(from: a)
+    #expect(#expect(throws: StoreError.self) { try b.get("k") }?.code == .blobUnavailable)
+    let missing = try b.missingBlobs()
+    #expect(missing.map(\.size) == [100_000])
+    #expect(try a.digest() == b.digest())
+    try b.blobs.append(large, to: missing[0].hash, at: 0)
+    try b.blobs.complete(missing[0], durable: true)
+    #expect(try b.get("k")?.bytes == large)
+    #expect(try b.missingBlobs().isEmpty)
+  }
+
+  @Test("that rotted is never served, is set aside, and is fetched again (F44)")
+  func rotten() throws {
+    let store = try Store.create(on: host)
+    try store.put("k", large)
+    let hash = try #require(try store.entry("k")?.blob?.hash.description)
+    try host.storage.flipBit(of: "/store/blobs/objects/\(hash.prefix(2))/\(hash)", at: 500, bit: 0)
+    #expect(#expect(throws: StoreError.self) { try store.get("k") }?.code == .damaged)
+    #expect(try store.missingBlobs().map(\.hash.description) == [hash])
+    #expect(#expect(throws: StoreError.self) { try store.get("k") }?.code == .blobUnavailable)
+  }
+}

@@ -1,8 +1,8 @@
 package import Replication
 package import SyncStore
 
-/// One copy of a store, in memory: the rules of rounds, cursors and resolution (R6, R9, R10) without journal, files or
-/// clock. All that it holds counts as durable.
+/// One copy of a store, in memory: the rules of rounds, cursors and resolution (R6, R9, R10) without journal,
+/// files or clock. All that it holds counts as durable.
 package final class MemoryReplica {
   /// What a damaged or hostile driver may report.
   package struct Failure: Error {

@@ -134,8 +134,8 @@ package struct SessionNetwork {
 
   package init(seed: UInt64) { random = SplitMix64(seed: seed) }
 
-  /// Runs until both ends are closed or nothing moves any more; with `steps`, the connection breaks after so many.
-  /// Returns the number of steps taken.
+  /// Runs until both ends are closed or nothing moves any more; with `steps`, the connection breaks after so
+  /// many. Returns the number of steps taken.
   @discardableResult
   package mutating func run(
     _ client: SessionEndpoint, _ server: SessionEndpoint, breakAfter steps: Int = .max

@@ -53,8 +53,8 @@ package enum FrameStage: Hashable, Sendable {
 
 /// Cuts a stream of bytes into frames.
 ///
-/// Invariants: a length is checked as soon as its five header bytes are there, before any byte of the payload is
-/// kept; memory follows what has come, never what was announced (F78); each byte is copied at most twice.
+/// Invariants: a length is checked as soon as its five header bytes are there, before any byte of the payload
+/// is kept; memory follows what has come, never what was announced (F78); each byte is copied at most twice.
 package struct FrameDecoder {
   /// What may come. Set it when the stage changes; it counts from the next header on.
   package var stage: FrameStage

@@ -1,6 +1,7 @@
 package import SyncStore
 
-/// The numbers of the messages on the wire. From 0x80 on they are extensions: who does not know one ignores it.
+/// The numbers of the messages on the wire. From 0x80 on they are extensions: who does not know one ignores
+/// it.
 package enum MessageType: UInt8, CaseIterable, Sendable {
   case hello = 0x01
   case want = 0x02
@@ -120,7 +121,8 @@ package struct RoundBegin: Hashable, Sendable {
   }
 }
 
-/// The end of a round: the sender's state when it fixed the snapshot. The sender itself is known from its hello.
+/// The end of a round: the sender's state when it fixed the snapshot. The sender itself is known from its
+/// hello.
 package struct RoundEnd: Hashable, Sendable {
   /// The round's name.
   package var mark: RoundMark

@@ -1,7 +1,8 @@
 package import SyncStore
 
 extension Message {
-  /// The message's frame. Counts beyond the bounds of `decode` are a fault of the caller: the other side refuses them.
+  /// The message's frame. Counts beyond the bounds of `decode` are a fault of the caller: the other side
+  /// refuses them.
   package var frame: Frame {
     var writer = ByteWriter(capacity: 64)
     let type = write(to: &writer)
@@ -91,8 +92,8 @@ extension Message {
     }
   }
 
-  /// The message in a frame; nil if it is an extension, to be ignored. Every count is checked against its bound, and
-  /// against the bytes that are there, before anything is allocated for it (F78).
+  /// The message in a frame; nil if it is an extension, to be ignored. Every count is checked against its
+  /// bound, and against the bytes that are there, before anything is allocated for it (F78).
   package static func decode(_ frame: Frame) throws(DecodingFailure) -> Message? {
     guard frame.type < MessageType.firstExtension else { return nil }
     guard let type = MessageType(rawValue: frame.type) else {
@@ -110,7 +111,8 @@ extension Message {
   {
     switch type {
     case .hello:
-      // The versions stand first in every version's hello, so that sides with none in common can still say so.
+      // The versions stand first in every version's hello, so that sides with none in common can still say
+      // so.
       let versions = try Hello.versions(from: &reader)
       guard versions.overlaps(WireLimits.protocolVersions) else { return .foreignHello(versions) }
       return .hello(try Hello(versions, from: &reader))

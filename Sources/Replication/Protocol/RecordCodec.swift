@@ -1,10 +1,10 @@
 package import SyncStore
 
-/// The payload of a batch before it is sealed: records of one round in the sender's order. `schemas/wire.md` has the
-/// bytes.
+/// The payload of a batch before it is sealed: records of one round in the sender's order. `schemas/wire.md`
+/// has the bytes.
 ///
-/// Invariants of what `decode` returns: positions rise and do not pass the end position; the last record ends its
-/// transaction; keys, values, open dots and meta-data are within `Limits`; no stamp is the maximum (F51).
+/// Invariants of what `decode` returns: positions rise and do not pass the end position; the last record ends
+/// its transaction; keys, values, open dots and meta-data are within `Limits`; no stamp is the maximum (F51).
 package enum RecordCodec {
   /// Records and the position they reach.
   package struct Payload: Hashable, Sendable {

@@ -78,7 +78,8 @@ extension ByteReader {
 }
 
 extension String {
-  /// The text without what a terminal would obey: control characters and the marks that turn the direction of text.
+  /// The text without what a terminal would obey: control characters and the marks that turn the direction of
+  /// text.
   package var printable: String {
     String(
       String.UnicodeScalarView(

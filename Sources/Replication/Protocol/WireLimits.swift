@@ -1,6 +1,7 @@
 private import SyncStore
 
-/// Bounds of the wire that follow from those in `Limits`, and the constants of the protocol. `schemas/wire.md` has them.
+/// Bounds of the wire that follow from those in `Limits`, and the constants of the protocol.
+/// `schemas/wire.md` has them.
 package enum WireLimits {
   /// The oldest and the newest version of the protocol that is spoken here.
   package static let protocolVersions: ClosedRange<UInt16> = 1...1

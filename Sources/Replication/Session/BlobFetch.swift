@@ -2,12 +2,14 @@ internal import SyncStore
 
 /// Fetches missing blobs from the other side.
 ///
-/// Invariants: each blob is asked for once at a time, at most `Limits.blobsInFlight` are; ranges are stored one at a time,
-/// each where the one before it ended; a blob that cannot be had is counted, and keeps nothing else from coming.
+/// Invariants: each blob is asked for once at a time, at most `Limits.blobsInFlight` are; ranges are stored
+/// one at a time, each where the one before it ended; a blob that cannot be had is counted, and keeps nothing
+/// else from coming.
 struct BlobFetch {
   private struct Transfer {
     var need: BlobNeed
-    /// What comes is thrown away until the other side ends the blob: it is complete, or must be asked for again.
+    /// What comes is thrown away until the other side ends the blob: it is complete, or must be asked for
+    /// again.
     var isSkipped = false
     var isComplete = false
   }

@@ -2,8 +2,9 @@ internal import SyncStore
 
 /// Gives blobs that the other side asks for.
 ///
-/// Invariants: blobs are given in the order in which they were asked for; at most `WireLimits.blobReadsInFlight` ranges
-/// are being read, and none while `WireLimits.blobQueueBytes` wait in the transport, so that records overtake blobs.
+/// Invariants: blobs are given in the order in which they were asked for; at most
+/// `WireLimits.blobReadsInFlight` ranges are being read, and none while `WireLimits.blobQueueBytes` wait in
+/// the transport, so that records overtake blobs.
 struct BlobSource {
   private struct Read {
     var request: UInt64

@@ -2,8 +2,9 @@ internal import SyncStore
 
 /// What happens between the hellos and the goodbye: the two halves, the blobs, and the client's plan.
 ///
-/// A client that syncs makes a second pass when the first one moved anything: the records that each side took in stand
-/// behind the other's cursor now, and only when each cursor stands at the other's end can the digests be compared.
+/// A client that syncs makes a second pass when the first one moved anything: the records that each side took
+/// in stand behind the other's cursor now, and only when each cursor stands at the other's end can the
+/// digests be compared.
 struct Exchange {
   /// How far the client's plan has come.
   private enum Progress: Equatable {
@@ -178,8 +179,8 @@ struct Exchange {
     }
   }
 
-  /// Two copies in step must have one digest (F61): their vectors are equal, and each one's cursor stands at the other's
-  /// end.
+  /// Two copies in step must have one digest (F61): their vectors are equal, and each one's cursor stands at
+  /// the other's end.
   private func compare(_ state: JudgedState, with receipt: Receipt) throws(SessionEnd) {
     let cursor = receiving?.cursor ?? ownCursor
     guard state.vector == receipt.state.vector, receipt.received == state.position,
@@ -210,7 +211,7 @@ struct Exchange {
       let text =
         lacking > 0
         ? "\(lacking) large values did not come, \(port.peerName) does not have them: another member may"
-        : "\(lackingThere) large values are missing at \(port.peerName) and are not here: another member may have them"
+        : "\(lackingThere) large values are missing at \(port.peerName) and here: another member may have them"
       throw SessionEnd(outcome: .failed(.unavailable, text))
     }
     throw SessionEnd(outcome: .done)

@@ -1,7 +1,7 @@
 internal import SyncStore
 
-/// What two hellos must agree on before anything is exchanged. Pure: the same two hellos give both sides matching
-/// verdicts.
+/// What two hellos must agree on before anything is exchanged. Pure: the same two hellos give both sides
+/// matching verdicts.
 enum Handshake {
   /// Why this pair of copies does not go on; nil if it does. `own` has the directions already agreed.
   static func objection(own: Hello, peer: Hello, peerName: String, peerRight: MemberRight) -> SessionEnd? {
@@ -25,7 +25,7 @@ enum Handshake {
     }
     guard knownOfPeer <= peer.summary.sequence else {
       let text =
-        "the other copy was rolled back: \(knownOfPeer) of its writes are known, it has \(peer.summary.sequence)"
+        "the other copy was rolled back: it has \(peer.summary.sequence) of its \(knownOfPeer) writes"
       return SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
     }
     if own.receives && peerRight == .readOnly {
@@ -55,7 +55,8 @@ enum Handshake {
         .clockSkew, end + "here it is \(here), at \(peerName) \(there): set the wrong one right"))
   }
 
-  /// A receiver that does not cover the sender's floor needs full state, which this version does not give (rule R8).
+  /// A receiver that does not cover the sender's floor needs full state, which this version does not give
+  /// (rule R8).
   private static func floors(_ own: Hello, _ peer: Hello) -> SessionEnd? {
     let isBehind =
       (own.sends && !peer.summary.vector.covers(own.summary.floor))

@@ -1,6 +1,7 @@
 package import SyncStore
 
-/// A one-time token with which a new device becomes a member: one word of text, printed by `invite`, taken by `join`.
+/// A one-time token with which a new device becomes a member: one word of text, printed by `invite`, taken by
+/// `join`.
 ///
 /// Who has it can join, until it is used or expires. `schemas/wire.md` has its bytes.
 package struct Invitation: Hashable, Sendable {
@@ -54,7 +55,8 @@ package struct Invitation: Hashable, Sendable {
     return Self.prefix + Base64URL.text(of: writer.bytes)
   }
 
-  /// The invitation of a token, blanks around it left away. `.invalidInvitation` if it is not exactly what `text` gives.
+  /// The invitation of a token, blanks around it left away. `.invalidInvitation` if it is not exactly what
+  /// `text` gives.
   package init(text: some StringProtocol) throws(ReplicationError) {
     let word = text.drop(while: \.isWhitespace)
     guard word.hasPrefix(Self.prefix) else {
@@ -172,7 +174,8 @@ enum Base64URL {
     return String(decoding: text, as: UTF8.self)
   }
 
-  /// Nil for other characters, for a length that nothing encodes to, and for bits that `text` would have left zero.
+  /// Nil for other characters, for a length that nothing encodes to, and for bits that `text` would have left
+  /// zero.
   static func bytes(of text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
     var (bits, count): (UInt32, UInt32) = (0, 0)

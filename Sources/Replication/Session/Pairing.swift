@@ -1,7 +1,7 @@
 package import SyncStore
 
-/// Both sides' proofs that they know an invitation's secret, bound to the TLS connection they are on: a relay between
-/// two connections has two exporters, and its proofs fit neither (F77).
+/// Both sides' proofs that they know an invitation's secret, bound to the TLS connection they are on: a relay
+/// between two connections has two exporters, and its proofs fit neither (F77).
 package struct PairingProof: Hashable, Sendable {
   /// The TLS exporter's 32 bytes under the label `PairingProof.exporterLabel`, no context.
   package var exporter: [UInt8]
@@ -44,7 +44,8 @@ package enum PairingEvent: Hashable, Sendable {
   case timer
   /// The connection broke.
   case disconnected
-  /// Answers `lookUp`: what is kept under that id, if anything, and the wall clock in milliseconds since 1970.
+  /// Answers `lookUp`: what is kept under that id, if anything, and the wall clock in milliseconds since
+  /// 1970.
   case found(StandingInvitation?, at: UInt64)
   /// Answers `lookUp`: too many attempts lately (`JoinThrottle`).
   case throttled
@@ -64,8 +65,8 @@ package enum PairingAction: Hashable, Sendable {
   case setTimer(seconds: Int)
   /// Look for the invitation with this id. Ask `JoinThrottle` first.
   case lookUp([UInt8])
-  /// In one durable step: unless another device has, note that `joiner` has redeemed the invitation, and make it a
-  /// member under this name, made unique.
+  /// In one durable step: unless another device has, note that `joiner` has redeemed the invitation, and make
+  /// it a member under this name, made unique.
   case redeem(StandingInvitation, joiner: DeviceID, name: String)
   /// The joiner is a member: make the copy.
   case joined(JoinAccept)
@@ -151,8 +152,8 @@ package struct Joiner: ~Copyable {
 
 /// The side at which an invitation is redeemed.
 ///
-/// Invariant: a stranger learns nothing by trying: an invitation that is unknown, used, expired or not proven is refused
-/// in the same words.
+/// Invariant: a stranger learns nothing by trying: an invitation that is unknown, used, expired or not proven
+/// is refused in the same words.
 package struct Inviter: ~Copyable {
   private enum State {
     case waiting
@@ -246,8 +247,8 @@ package struct JoinThrottle: Hashable, Sendable {
   /// No attempts yet.
   package init() {}
 
-  /// May one more be made at `milliseconds`, on any clock that does not step? At most `Limits.joinAttemptsPerMinute`
-  /// within a minute.
+  /// May one more be made at `milliseconds`, on any clock that does not step? At most
+  /// `Limits.joinAttemptsPerMinute` within a minute.
   package mutating func admit(at milliseconds: UInt64) -> Bool {
     attempts.removeAll { milliseconds >= $0 && milliseconds - $0 >= 60_000 }
     guard attempts.count < Limits.joinAttemptsPerMinute else { return false }

@@ -2,9 +2,9 @@ internal import SyncStore
 
 /// The half of a session that takes rounds in.
 ///
-/// Invariants: batches are applied one at a time, in order, each number of the round exactly once (F66, F67); positions
-/// rise and stay within the round; the round is closed only after its last batch is durable; the receipt is given only
-/// after the close is durable and every blob has come or is known not to come.
+/// Invariants: batches are applied one at a time, in order, each number of the round exactly once (F66, F67);
+/// positions rise and stay within the round; the round is closed only after its last batch is durable; the
+/// receipt is given only after the close is durable and every blob has come or is known not to come.
 struct ReceivingHalf {
   private enum State: Equatable {
     case idle

@@ -2,8 +2,8 @@ internal import SyncStore
 
 /// The half of a session that gives rounds to the other side.
 ///
-/// Invariants: at most one round is open; at most `WireLimits.batchesInFlight` batches are sent and not reported
-/// durable; a round counts as given only on the other side's receipt.
+/// Invariants: at most one round is open; at most `WireLimits.batchesInFlight` batches are sent and not
+/// reported durable; a round counts as given only on the other side's receipt.
 struct SendingHalf {
   private enum State: Equatable {
     case idle

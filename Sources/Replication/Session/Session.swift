@@ -1,10 +1,11 @@
 private import SyncStore
 
-/// One connection between two copies, as a value: events in, actions out. It knows no socket, clock or thread.
+/// One connection between two copies, as a value: events in, actions out. It knows no socket, clock or
+/// thread.
 ///
-/// The client speaks first and drives the session: it sends its hello, asks for the other side's round (`want`), opens
-/// its own, and says goodbye when all it wanted is durable where it belongs. The server answers. Both may give and take
-/// at once. `schemas/wire.md` has the order of the messages.
+/// The client speaks first and drives the session: it sends its hello, asks for the other side's round
+/// (`want`), opens its own, and says goodbye when all it wanted is durable where it belongs. The server
+/// answers. Both may give and take at once. `schemas/wire.md` has the order of the messages.
 ///
 /// Invariants:
 /// - nothing of the store is said before both hellos have been found to fit (`Handshake`);
@@ -45,8 +46,8 @@ package struct Session: ~Copyable {
   /// The other side's hello, once it has come.
   package private(set) var peer: Hello?
 
-  /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own store's
-  /// member record has them.
+  /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own
+  /// store's member record has them.
   package init(role: Role, peerName: String, peerRight: MemberRight) {
     (self.role, self.peerRight) = (role, peerRight)
     port = SessionPort(peerName: peerName)
@@ -283,8 +284,8 @@ package struct Session: ~Copyable {
   }
 }
 
-/// Is the other side still there (F68), at a rate worth keeping the connection for (F88), and does it read what it is
-/// sent (F90)?
+/// Is the other side still there (F68), at a rate worth keeping the connection for (F88), and does it read
+/// what it is sent (F90)?
 private struct Liveness {
   /// Bytes and whole frames that came since the last tick, and bytes that went.
   var bytes = 0
@@ -297,8 +298,8 @@ private struct Liveness {
   /// Did nothing come since the last tick but one?
   var isSilent: Bool { silentTicks > 0 }
 
-  /// `Limits.pingSeconds` have passed. False if the other side has been silent, or has not read, for too long. What was
-  /// not read because this side paused does not count against the other.
+  /// `Limits.pingSeconds` have passed. False if the other side has been silent, or has not read, for too
+  /// long. What was not read because this side paused does not count against the other.
   mutating func tick(isPaused: Bool, queued: Int) -> Bool {
     let isAlive = isPaused || frames > 0 || bytes >= WireLimits.minimumBytesPerPing
     silentTicks = isAlive ? 0 : silentTicks + 1

@@ -23,8 +23,8 @@ package enum SessionEvent: Hashable, Sendable {
   case batchSealed([UInt8], position: UInt64, records: Int)
   /// Answers `nextBatch`: there are no more.
   case roundExhausted
-  /// Answers `applyBatch`: durable here up to `position` of the sender's journal; the blobs among what its records
-  /// refer to whose bytes are not here.
+  /// Answers `applyBatch`: durable here up to `position` of the sender's journal; the blobs among what its
+  /// records refer to whose bytes are not here.
   case batchApplied(position: UInt64, records: Int, missing: [BlobNeed])
   /// Answers `finishRound`: durable.
   case roundFinished
@@ -32,24 +32,26 @@ package enum SessionEvent: Hashable, Sendable {
   case blobRead(hash: BlobHash, offset: UInt64, sealed: [UInt8])
   /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
   case blobUnavailable(BlobHash)
-  /// Answers `storeBlobRange`: `held` bytes of the blob are stored now; it is complete (verified, durable) or not.
+  /// Answers `storeBlobRange`: `held` bytes of the blob are stored now; it is complete (verified, durable) or
+  /// not.
   case blobStored(hash: BlobHash, held: UInt64, isComplete: Bool)
   /// Answers `storeBlobRange`: the whole blob does not match its hash, and was thrown away (F85).
   case blobRejected(BlobHash)
   /// Answers `judgeState`.
   case stateJudged(JudgedState)
-  /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back (R9).
+  /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back
+  /// (R9).
   case rolledBack(String)
-  /// Answers any action: it could not be done. The code and the message go to whoever runs the session; the other
-  /// side learns only that something failed, and the code when it is at fault (`protocolViolation`).
+  /// Answers any action: it could not be done. The code and the message go to whoever runs the session; the
+  /// other side learns only that something failed, and the code when it is at fault (`protocolViolation`).
   case failed(ReplicationError.Code, String)
 }
 
 /// What a session wants done.
 ///
-/// The driver does them in the order given. Each of the store's actions is answered by one event; the answers to
-/// `readBlob` come in the order of the questions (up to `WireLimits.blobReadsInFlight` are open), of every other kind
-/// only one is open at a time. Different kinds may run side by side.
+/// The driver does them in the order given. Each of the store's actions is answered by one event; the answers
+/// to `readBlob` come in the order of the questions (up to `WireLimits.blobReadsInFlight` are open), of every
+/// other kind only one is open at a time. Different kinds may run side by side.
 package enum SessionAction: Hashable, Sendable {
   /// Hand these bytes to the other side, in order; report progress with `sent`.
   case send([UInt8])
@@ -64,8 +66,8 @@ package enum SessionAction: Hashable, Sendable {
   /// The session is over. Send what was given, close the connection; no event is wanted any more.
   case close(SessionOutcome)
 
-  /// Give the replica's durable state; with `peer`, also the cursor for that actor. The digest is to be judged at
-  /// `at`, or at the wall clock if nil.
+  /// Give the replica's durable state; with `peer`, also the cursor for that actor. The digest is to be
+  /// judged at `at`, or at the wall clock if nil.
   case loadReplica(peer: ActorID?, at: UInt64?)
   /// Give the cursor for this sender.
   case loadCursor(ActorID)
@@ -81,7 +83,8 @@ package enum SessionAction: Hashable, Sendable {
   case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
   /// Open and store bytes of a blob of `size` bytes; with the last ones, verify it and make it durable.
   case storeBlobRange(BlobRange, size: UInt64)
-  /// Give position, vector and digest of one instant, all durable; deadlines judged at `at`, or at the wall clock.
+  /// Give position, vector and digest of one instant, all durable; deadlines judged at `at`, or at the wall
+  /// clock.
   case judgeState(at: UInt64?)
   /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
   case becomeNewActor(reason: String)

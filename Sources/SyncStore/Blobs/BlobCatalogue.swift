@@ -58,6 +58,7 @@ package final class BlobCatalogue: Sendable {
       accessed INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX object_by_size ON object (size);
+    CREATE INDEX object_leaving ON object (hash) WHERE state = 3;
     """
 
   private struct Guarded: ~Copyable {

@@ -79,7 +79,7 @@ extension BlobStore {
     try requireWritable()
     let hash = reference.hash
     if reference.size == 0, try files.partialSize(hash) == 0, hash.bytes == SHA256.hash([]) {
-      _ = try put([], durable: durable)
+      _ = try put(bytes: [], durable: durable)
       return try discardPartial(hash)
     }
     while true {

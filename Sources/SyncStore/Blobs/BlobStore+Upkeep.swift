@@ -87,9 +87,9 @@ extension BlobStore {
     var done: UInt64 = 0
     for object in objects {
       do throws(StoreError) {
-        if let file = try files.open(object.hash), try Self.hash(of: file).0 != object.hash {
-          throw quarantine(object.hash, file)
-        }
+        try verify(object)
+      } catch  where error.code == .blobUnavailable {
+        // Removed since it was listed.
       } catch {
         problems.append(
           BlobProblem(hash: object.hash, name: BlobFiles.object(object.hash), problem: error.message))
@@ -104,6 +104,13 @@ extension BlobStore {
     }
     if !readOnly { problems += verifyCatalogue() }
     return problems
+  }
+
+  /// Reads one object and compares it with its reference, holding `pieceBytes` of it in memory at a time.
+  /// `.blobUnavailable` if it is not here; `.damaged`, and set aside, if it is not what was stored.
+  package func verify(_ reference: BlobReference) throws(StoreError) {
+    let file = try open(reference)
+    guard try Self.hash(of: file).0 == reference.hash else { throw quarantine(reference.hash, file) }
   }
 
   private func verifyCatalogue() -> [BlobProblem] {

@@ -112,7 +112,7 @@ package final class BlobStore: Sendable {
   // MARK: Putting
 
   /// Stores `bytes`, once. When it returns with `durable`, no loss of power takes the object away.
-  package func put(_ bytes: [UInt8], metadata: [UInt8] = [], durable: Bool) throws(StoreError)
+  package func put(bytes: [UInt8], metadata: [UInt8] = [], durable: Bool) throws(StoreError)
     -> BlobReference
   {
     try requireWritable()
@@ -140,7 +140,7 @@ package final class BlobStore: Sendable {
     if size <= Self.pieceBytes {
       // One byte more than there was shows a file that grows.
       let bytes = try source.read(Self.pieceBytes, at: 0)
-      if bytes.count == size { return try put(bytes, metadata: metadata, durable: durable) }
+      if bytes.count == size { return try put(bytes: bytes, metadata: metadata, durable: durable) }
     }
     // Where no object has this size, none has this content: it is then hashed while it is copied, in one pass.
     let mayBeHere = noting { (catalogue) throws(StoreError) in try catalogue.knowsSize(UInt64(size)) } ?? true
@@ -269,7 +269,8 @@ package final class BlobStore: Sendable {
     }
   }
 
-  private func open(_ reference: BlobReference) throws(StoreError) -> any StorageFile {
+  /// The file of an object in its full size.
+  func open(_ reference: BlobReference) throws(StoreError) -> any StorageFile {
     guard let file = try files.open(reference.hash) else { throw Self.unavailable(reference.hash) }
     guard try UInt64(file.status().size) == reference.size else { throw quarantine(reference.hash, file) }
     return file

@@ -62,26 +62,22 @@ extension Store {
         }
       }
     }
-    var done: UInt64 = 0
-    let total = blobs.values.reduce(0) { $0 + $1.size }
+    let problems = try self.blobs.verify(progress: progress)
+    for problem in problems {
+      report.damage.append("blobs/\(problem.name): \(problem.problem)")
+    }
     let wanted = Set(try missingBlobsWithoutForgetting())
+    let damaged = Set(problems.compactMap(\.hash))
     for blob in blobs.values.sorted(by: { $0.hash < $1.hash }) {
-      do throws(StoreError) {
-        if try self.blobs.has(blob.hash) {
-          try self.blobs.verify(blob)
-          report.blobs += 1
-        } else if wanted.contains(blob.hash) {
-          report.missingBlobs.append(blob)
-        } else {
-          report.damage.append("blob \(blob.hash) is gone")
-          report.damagedBlobs.append(blob)
-        }
-      } catch {
-        report.damage.append("blob \(blob.hash): \(error.description)")
+      if !damaged.contains(blob.hash), try self.blobs.has(blob) {
+        report.blobs += 1
+      } else if wanted.contains(blob.hash), !damaged.contains(blob.hash) {
+        report.missingBlobs.append(blob)
+      } else {
+        if !damaged.contains(blob.hash) { report.damage.append("blob \(blob.hash) is gone") }
         report.damagedBlobs.append(blob)
+        if isWritable { try want(blob) }
       }
-      done += blob.size
-      progress(done, total)
     }
     return report
   }

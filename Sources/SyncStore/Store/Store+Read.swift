@@ -29,7 +29,8 @@ extension Store {
       _ = try environment.storage.remove(temporary)
       try environment.storage.open(temporary, .create).write(bytes, at: 0)
       try environment.storage.rename(temporary, to: file)
-    case .blob(let blob): try blobs.export(blob, toFileAt: file)
+    case .blob(let blob):
+      try fetching(blob) { blobs throws(StoreError) in try blobs.export(blob, toFileAt: file) }
     }
     return true
   }
@@ -127,7 +128,18 @@ extension Store {
     case .tombstone: return nil
     case .inline(let bytes): return Value(bytes: bytes, type: record.type, deadline: record.deadline)
     case .blob(let blob):
-      return Value(bytes: try blobs.read(blob), type: record.type, deadline: record.deadline)
+      let bytes = try fetching(blob) { blobs throws(StoreError) in try blobs.read(blob) }
+      return Value(bytes: bytes, type: record.type, deadline: record.deadline)
+    }
+  }
+
+  /// Works on a blob; one that turns out rotten or gone is noted, to be fetched again with the next session (F44).
+  private func fetching<Result>(
+    _ blob: BlobReference, _ body: (BlobStore) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    do throws(StoreError) { return try body(try blobs) } catch {
+      if isWritable, error.code == .damaged || error.code == .blobUnavailable { try want(blob) }
+      throw error
     }
   }
 }

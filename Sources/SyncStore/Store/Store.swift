@@ -69,7 +69,8 @@ public final class Store: Sendable {
       return try lazyBlobs.withLock { blobs throws(StoreError) in
         if let blobs { return blobs }
         let opened = try BlobStore.open(
-          directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable)
+          directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
+          clock: environment.now)
         blobs = opened
         return opened
       }
@@ -202,7 +203,10 @@ public final class Store: Sendable {
     guard !lifecycle.withLock({ $0.closed }) else { return }
     defer {
       lifecycle.withLock { $0.closed = true }
-      lazyBlobs.withLock { $0 = nil }
+      lazyBlobs.withLock { blobs in
+        blobs?.close()
+        blobs = nil
+      }
       StoreRegistry.shared.forget(self)
       // Given back now, not when the last reference goes.
       _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .none, wait: false)
