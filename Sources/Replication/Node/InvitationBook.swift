@@ -34,7 +34,8 @@ struct InvitationBook: Sendable {
     }
     guard open < Limits.invitations else {
       throw ReplicationError(
-        .invalidInvitation, "cannot invite: \(open) invitations are open, the most there can be: wait until they end")
+        .invalidInvitation,
+        "cannot invite: \(open) invitations are open, the most there can be: wait until they end")
     }
     try ofStore { () throws(StoreError) in try store.setLocal(Self.key(invitation.id), invitation.bytes) }
   }

@@ -23,9 +23,12 @@ public struct Membership: Sendable {
   /// All members, in the order of their names, the revoked too. A record that cannot be read is left out: its device is
   /// not let in.
   public func members() throws(ReplicationError) -> [Member] {
-    let records = try ofStore { () throws(StoreError) in try store.reserved(prefix: ReservedKey.memberPrefix) }
+    let records = try ofStore { () throws(StoreError) in try store.reserved(prefix: ReservedKey.memberPrefix)
+    }
     let members = records.compactMap { record -> Member? in
-      guard let device = DeviceID(bytes: record.key.dropFirst(ReservedKey.memberPrefix.count)) else { return nil }
+      guard let device = DeviceID(bytes: record.key.dropFirst(ReservedKey.memberPrefix.count)) else {
+        return nil
+      }
       return try? Member(device: device, bytes: record.value)
     }
     return members.sorted { ($0.name, $0.device) < ($1.name, $1.device) }

@@ -74,7 +74,8 @@ final class InvitationDesk: Sendable {
       case .lookUp(let id):
         guard throttle.withLock({ $0.admit(at: MonotonicClock.milliseconds()) }) else { return .throttled }
         return .found(try InvitationBook(store: store).find(id), at: store.environment.now())
-      case .redeem(let invitation, let joiner, let name): return try redeem(invitation, by: joiner, called: name)
+      case .redeem(let invitation, let joiner, let name):
+        return try redeem(invitation, by: joiner, called: name)
       case .send, .setTimer, .joined, .close: return .failed(.protocolViolation, "not for the store")
       }
     } catch {

@@ -59,7 +59,8 @@ final class PeerLink {
     }
     deadline = loop.schedule(after: Limits.handshakeSeconds * 1000) { [weak self] in
       guard let self else { return }
-      end(ReplicationError(.timeout, "\(remote) did not finish its handshake in \(Limits.handshakeSeconds) s"))
+      end(
+        ReplicationError(.timeout, "\(remote) did not finish its handshake in \(Limits.handshakeSeconds) s"))
     }
     transmit(engine.takeOutgoing())
   }

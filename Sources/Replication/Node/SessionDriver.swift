@@ -35,11 +35,13 @@ final class SessionDriver {
   private var outcome: SessionOutcome?
   private var isRenewing = false
   private var hasEnded = false
+  /// When the other side last said anything, by the loop's clock.
   private(set) var lastHeard = MonotonicClock.milliseconds()
 
   /// A session over a link whose handshake is done.
   init(
-    role: Session.Role, peerName: String, peerRight: MemberRight, link: PeerLink, store: Store, workers: WorkerPool,
+    role: Session.Role, peerName: String, peerRight: MemberRight, link: PeerLink, store: Store,
+    workers: WorkerPool,
     loop: EventLoop, onEnd: @escaping (End) -> Void
   ) {
     session = Session(role: role, peerName: peerName, peerRight: peerRight)
@@ -55,7 +57,14 @@ final class SessionDriver {
       handle(.received(bytes))
     }
     link.onSent = { [self] in handle(.sent($0)) }
-    link.onEnd = { [self] _ in handle(.disconnected) }
+    link.onEnd = { [self] error in
+      // Who is not let in learns it only after its own handshake is done.
+      if let error, error.code != .network {
+        handle(.failed(error.code, error.message))
+      } else {
+        handle(.disconnected)
+      }
+    }
     isTaking = true
     perform(session.start())
     isTaking = false
@@ -64,6 +73,12 @@ final class SessionDriver {
 
   /// The node shuts down.
   func stop() { handle(.stop) }
+
+  /// The link is given up without another word.
+  func abandon() {
+    link.close()
+    handle(.disconnected)
+  }
 
   private func handle(_ event: SessionEvent) {
     events.append(event)

@@ -101,7 +101,8 @@ final class SessionStore: Sendable {
   }
 
   private func nextBatch(_ index: UInt32) throws -> SessionEvent {
-    guard let round = state.withLock({ $0.round }), let batch = try round.next(maximumBytes: Self.batchBytes) else {
+    guard let round = state.withLock({ $0.round }), let batch = try round.next(maximumBytes: Self.batchBytes)
+    else {
       state.withLock { $0.round = nil }
       return .roundExhausted
     }
@@ -136,7 +137,9 @@ final class SessionStore: Sendable {
     return .blobRead(hash: blob.hash, offset: offset, sealed: sealed)
   }
 
-  private func storeBlob(_ range: BlobRange, _ blob: BlobReference, from sender: ActorID) throws -> SessionEvent {
+  private func storeBlob(_ range: BlobRange, _ blob: BlobReference, from sender: ActorID) throws
+    -> SessionEvent
+  {
     let context = BatchContext.blobRange(store: store.id, sender: sender, offset: range.offset)
     let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
     guard !bytes.isEmpty || blob.size == 0, range.offset + UInt64(bytes.count) <= blob.size else {

@@ -35,7 +35,9 @@ package struct StoreKeys: Sendable {
   }
 
   /// Puts a ring in place of the one there is, durably.
-  package func replaceGroupKeys(with ring: GroupKeyRing) throws(ReplicationError) { try write(ring.text, to: groupPath) }
+  package func replaceGroupKeys(with ring: GroupKeyRing) throws(ReplicationError) {
+    try write(ring.text, to: groupPath)
+  }
 
   /// The device's identity. `.cryptography` if there is none, or the file is not one.
   package func identity() throws(ReplicationError) -> DeviceIdentity {

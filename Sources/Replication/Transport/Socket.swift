@@ -190,7 +190,32 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
       if !addresses.contains(address) { addresses.append(address) }
       unsafe next = entry.pointee.ai_next
     }
+    // One socket for IPv6 can serve IPv4 too, not the reverse.
+    if endpoint.host.isEmpty, listening { addresses.sort { $0.family == AF_INET6 && $1.family != AF_INET6 } }
     return addresses
+  }
+
+  /// The addresses by which other machines may reach this one, without those that hold on one link only.
+  package static func ofThisMachine() -> [String] {
+    var list: UnsafeMutablePointer<ifaddrs>?
+    guard unsafe getifaddrs(&list) == 0 else { return [] }
+    defer { unsafe freeifaddrs(list) }
+    var hosts: [String] = []
+    var next = unsafe list
+    while let entry = unsafe next {
+      unsafe next = entry.pointee.ifa_next
+      guard let address = unsafe entry.pointee.ifa_addr else { continue }
+      let count: Int
+      switch unsafe Int32(address.pointee.sa_family) {
+      case AF_INET: count = MemoryLayout<sockaddr_in>.size
+      case AF_INET6: count = MemoryLayout<sockaddr_in6>.size
+      default: continue
+      }
+      let host = unsafe SocketAddress(raw: Array(UnsafeRawBufferPointer(start: address, count: count))).host
+      if host.hasPrefix("127.") || host == "::1" || host.hasPrefix("fe80:") { continue }
+      if !hosts.contains(host) { hosts.append(host) }
+    }
+    return hosts
   }
 
   /// The address without the port, as text; one that came over an IPv6 socket from IPv4 is given as IPv4.

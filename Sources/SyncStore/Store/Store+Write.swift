@@ -82,7 +82,7 @@ extension Store {
 
   func content(of value: [UInt8], _ durability: Durability?) throws(StoreError) -> Record.Content {
     if value.count <= configuration.blobThreshold { return .inline(value) }
-    return .blob(try blobs.put(value, durable: isFull(durability)))
+    return .blob(try blobs.put(bytes: value, durable: isFull(durability)))
   }
 
   func content(ofFile file: String, _ durability: Durability?) throws(StoreError) -> Record.Content {
