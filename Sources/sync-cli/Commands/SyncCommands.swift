@@ -40,7 +40,7 @@ enum SyncCommands {
     return try blocking {
       try await node.synchronize(with: peer, direction: direction) { progress in
         guard shows else { return }
-        bar.withLock { $0.show(Self.line(progress, seconds: $0.seconds)) }
+        bar.withLock { $0.show { Self.line(progress, seconds: $0) } }
       }
     }
   }

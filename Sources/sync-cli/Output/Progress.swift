@@ -25,16 +25,17 @@ struct Progress {
 
   /// Tells that `bytes` bytes are done, and what else.
   mutating func update(bytes: UInt64, _ detail: String) {
-    show(Self.line(title, bytes: bytes, of: totalBytes, seconds: seconds, detail))
+    let (title, total) = (title, totalBytes)
+    show { Self.line(title, bytes: bytes, of: total, seconds: $0, detail) }
   }
 
-  /// Shows a text of the caller's own.
-  mutating func show(_ text: @autoclosure () -> String) {
+  /// Shows a text of the caller's own, made of the seconds since the beginning.
+  mutating func show(_ text: (_ seconds: Double) -> String) {
     guard enabled else { return }
     let now = System.monotonicSeconds
     guard now - shownAt >= Self.intervalSeconds else { return }
     (shownAt, shown) = (now, true)
-    Diagnostics.write("\r\(text())\u{1B}[K")
+    Diagnostics.write("\r\(text(now - start))\u{1B}[K")
   }
 
   /// Takes the line away.
