@@ -53,11 +53,15 @@ import Testing
     #expect(try #require(figures["sent_bytes"]) + #require(figures["received_bytes"]) < 8192)
   }
 
-  @Test("every command works beside a running daemon on the same store", arguments: [
-    ["put", "new", "v"], ["get", "old"], ["delete", "old"], ["list", "--long"], ["dump"], ["digest", "--long"], ["status"],
-    ["log"], ["verify"], ["why", "old"], ["conflicts", "list"], ["peer", "list"], ["peer", "add", "x", "127.0.0.1:1"],
-    ["invite"], ["import", "/etc/apt"],
-  ])
+  @Test(
+    "every command works beside a running daemon on the same store",
+    arguments: [
+      ["put", "new", "v"], ["get", "old"], ["delete", "old"], ["list", "--long"], ["dump"],
+      ["digest", "--long"], ["status"],
+      ["log"], ["verify"], ["why", "old"], ["conflicts", "list"], ["peer", "list"],
+      ["peer", "add", "x", "127.0.0.1:1"],
+      ["invite"], ["import", "/etc/apt"],
+    ])
   func beside(words: [String]) throws {
     let alpha = try Scratch().store("alpha")
     try alpha.succeed("put", "old", "v")
@@ -154,13 +158,19 @@ import Testing
     try daemon.end()
   }
 
-  @Test("a mistake about peers ends with its code and one line", arguments: [
-    (["push", "nobody"], 3), (["pull", "127.0.0.1:1"], 4), (["sync", ""], 3), (["peer", "remove", "nobody"], 1),
-    (["peer", "add", "x"], 2), (["peer", "add", "x", "no address"], 2), (["push"], 2), (["join"], 2), (["join", "nonsense"], 3),
-    (["invite"], 3), (["invite", "--ttl", "0s"], 2), (["invite", "--address", "::::"], 2), (["serve", "--listen", "::::"], 2),
-    (["serve", "--listen", "192.0.2.1:1"], 4), (["serve", "--config", "/nonexistent"], 1), (["serve", "now"], 2),
-    (["peer", "revoke", "x"], 2),
-  ] as [([String], Int32)])
+  @Test(
+    "a mistake about peers ends with its code and one line",
+    arguments: [
+      (["push", "nobody"], 3), (["pull", "127.0.0.1:1"], 4), (["sync", ""], 3),
+      (["peer", "remove", "nobody"], 1),
+      (["peer", "add", "x"], 2), (["peer", "add", "x", "no address"], 2), (["push"], 2), (["join"], 2),
+      (["join", "nonsense"], 3),
+      (["invite"], 3), (["invite", "--ttl", "0s"], 2), (["invite", "--address", "::::"], 2),
+      (["serve", "--listen", "::::"], 2),
+      (["serve", "--listen", "192.0.2.1:1"], 4), (["serve", "--config", "/nonexistent"], 1),
+      (["serve", "now"], 2),
+      (["peer", "revoke", "x"], 2),
+    ] as [([String], Int32)])
   func mistakes(words: [String], code: Int32) throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
@@ -179,15 +189,18 @@ import Testing
   func configuration() throws {
     let scratch = try Scratch()
     let alpha = try scratch.store("alpha")
-    try scratch.write("good", Array("// here\n{\"listen\": \"127.0.0.1:0\", /* all */ \"log\": \"json\"}".utf8))
-    #expect(try alpha.succeed("serve", "--check", "--config", scratch.path + "/good").text.contains("127.0.0.1:0"))
+    try scratch.write(
+      "good", Array("// here\n{\"listen\": \"127.0.0.1:0\", /* all */ \"log\": \"json\"}".utf8))
+    #expect(
+      try alpha.succeed("serve", "--check", "--config", scratch.path + "/good").text.contains("127.0.0.1:0"))
     let running = try alpha.start(["serve", "--config", scratch.path + "/good"])
     #expect(running.firstLine()?.hasPrefix("listening on 127.0.0.1:") == true)
     running.signal(SIGTERM)
     #expect(running.finish().code == 0)
     #expect(running.err.split(separator: "\n").allSatisfy { $0.hasPrefix("{\"time\":") })
     for (text, says) in [
-      ("{\"lisen\":\"x\"}", "\"lisen\" is no setting"), ("{\"listen\":7}", "no address"), ("{", "line 1"), ("[]", "object"),
+      ("{\"lisen\":\"x\"}", "\"lisen\" is no setting"), ("{\"listen\":7}", "no address"), ("{", "line 1"),
+      ("[]", "object"),
       ("{\"log_level\":\"loud\"}", "\"warning\""),
     ] {
       try scratch.write("bad", Array(text.utf8))

@@ -74,7 +74,8 @@ enum SyncCommands {
       "received_records": .integer(report.receivedRecords), "sent_blobs": .integer(report.sentBlobs),
       "received_blobs": .integer(report.receivedBlobs), "sent_bytes": .integer(report.sentBytes),
       "received_bytes": .integer(report.receivedBytes), "round_trips": .integer(report.roundTrips),
-      "seconds": .real(report.seconds), "position": .integer(report.position), "digest": .string("\(report.digest)"),
+      "seconds": .real(report.seconds), "position": .integer(report.position),
+      "digest": .string("\(report.digest)"),
     ]
   }
 }
