@@ -1,6 +1,5 @@
 import Glibc
 import SyncTestSupport
-import Synchronization
 import Testing
 
 @testable import SyncStore

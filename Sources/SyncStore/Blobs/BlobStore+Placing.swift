@@ -1,4 +1,3 @@
-private import Synchronization
 
 // How an object gets its name, or an object that is there already is counted on.
 extension BlobStore {

@@ -1,4 +1,3 @@
-private import Synchronization
 
 /// What a look at all objects found.
 package struct BlobProblem: Sendable, Equatable {

@@ -1,4 +1,3 @@
-private import Synchronization
 
 /// What the first process that opens a store for writing puts right.
 extension Store {

@@ -1,4 +1,3 @@
-private import Synchronization
 
 /// What a session asks of the store: rounds out, batches in (rules R6, R7, R9, R10). All of it blocks.
 extension Store {
@@ -295,7 +294,7 @@ package final class OutgoingRound: Sendable {
   package let close: RoundClose
   private let store: Store
   private let items: [Item]
-  private let next = Mutex(0)
+  private let next = Locked(0)
 
   init(store: Store, close: RoundClose, items: [Item]) {
     (self.store, self.close, self.items) = (store, close, items)
