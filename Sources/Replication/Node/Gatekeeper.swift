@@ -34,9 +34,10 @@ final class Gatekeeper: Sendable {
   }
 
   private func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
-    if let member = try Membership(store).member(device) { return member }
+    let membership = Membership(store)
+    if let member = try membership.member(device) { return member }
     // Who has just joined knows its inviter by the invitation alone.
-    guard let target, target.device == device else { return nil }
-    return Member(device: device, name: target.name, right: .readWrite, addresses: [], joined: 0)
+    guard let peer = try membership.peers().first(where: { $0.device == device }) else { return nil }
+    return Member(device: device, name: peer.name, right: .readWrite, addresses: [], joined: 0)
   }
 }
