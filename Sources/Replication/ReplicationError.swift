@@ -1,3 +1,5 @@
+public import SyncStore
+
 /// What went wrong between two copies, in a form that programs can act on and people can read.
 public struct ReplicationError: Error, Sendable {
   /// The kind of failure. More may be added: a switch over it needs a default.
@@ -30,17 +32,29 @@ public struct ReplicationError: Error, Sendable {
     public static let unavailable = Code("unavailable")
     /// TLS, or a function of the cryptographic library, failed.
     public static let cryptography = Code("cryptography")
+    /// The own store could not do its part; `store` has what it said.
+    public static let store = Code("store")
   }
 
   /// The kind of failure.
   public let code: Code
   /// What failed, why, and what to do about it.
   public let message: String
+  /// The own store's error, if that is what ended it.
+  public let store: StoreError?
 
   /// An error of kind `code`.
   public init(_ code: Code, _ message: String) {
     self.code = code
     self.message = message
+    store = nil
+  }
+
+  /// The own store failed.
+  public init(_ error: StoreError) {
+    code = .store
+    message = error.description
+    store = error
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#include "CLinuxSockets.h"
+
 // open(2) is variadic.
 int sync_open(const char *path, int flags, unsigned mode);
 

@@ -1,12 +1,12 @@
 /// The file `STORE`: which data set the directory holds, and what tells a copied or restored directory from the one it
 /// was made of (rule R9). Text, so that a person can read it; `schemas/journal.md` has its layout.
-struct StoreIdentity: Equatable {
+package struct StoreIdentity: Equatable {
   var id: StoreID
   var name: String
   /// Where it was written: machine, file system, inode and birth of this very file.
   var fingerprint: [String]
 
-  static let fileName = "STORE"
+  package static let fileName = "STORE"
   private static let heading = "syncstore 1"
   private static let limit = 4096
 

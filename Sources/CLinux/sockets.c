@@ -1,0 +1,38 @@
+#define _GNU_SOURCE
+#include "CLinuxSockets.h"
+
+#include <netinet/in.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+_Static_assert(EPOLLIN == sync_epoll_in && EPOLLOUT == sync_epoll_out, "bits of epoll");
+_Static_assert(EPOLLERR == sync_epoll_error && EPOLLHUP == sync_epoll_hang_up, "bits of epoll");
+
+int sync_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
+
+int sync_epoll_control(int epoll, int operation, int fd, uint32_t events, uint64_t token) {
+  static const int operations[] = {EPOLL_CTL_ADD, EPOLL_CTL_MOD, EPOLL_CTL_DEL};
+  struct epoll_event event = {.events = events, .data.u64 = token};
+  return epoll_ctl(epoll, operations[operation], fd, &event);
+}
+
+int sync_epoll_wait(int epoll, uint32_t *events, uint64_t *tokens, int capacity, int milliseconds) {
+  struct epoll_event list[256];
+  int count = epoll_wait(epoll, list, capacity < 256 ? capacity : 256, milliseconds);
+  for (int i = 0; i < count; i++) {
+    events[i] = list[i].events;
+    tokens[i] = list[i].data.u64;
+  }
+  return count;
+}
+
+int sync_event_descriptor(void) { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); }
+
+int sync_tcp_socket(int family) {
+  return socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, IPPROTO_TCP);
+}
+
+int sync_accept(int listener, void *address, uint32_t *count) {
+  return accept4(listener, address, count, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}

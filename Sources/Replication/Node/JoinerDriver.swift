@@ -1,0 +1,97 @@
+internal import SyncStore
+
+/// Does what the joiner's side of a pairing asks for. Belongs to its loop's thread.
+final class JoinerDriver {
+  typealias Completion = (Result<JoinAccept, ReplicationError>) -> Void
+
+  private var joiner: Joiner
+  private let link: PeerLink
+  private let loop: EventLoop
+  private let completion: Completion
+  private var timer: UInt64?
+  private var accept: JoinAccept?
+
+  /// Connects to the inviter, redeems, and tells `completion` once.
+  static func run(
+    _ invitation: Invitation, as device: DeviceID, name: String, at endpoint: Endpoint, context: TLSContext,
+    loop: EventLoop, workers: WorkerPool, completion: @escaping Completion
+  ) {
+    TCPConnector.connect(to: endpoint, loop: loop) { result in
+      do throws(ReplicationError) {
+        let connection = try result.get()
+        let engine = try HandshakeEngine(
+          context, protocols: [WireLimits.joinProtocol], accept: { shown, _ in shown == invitation.inviter })
+        let link = PeerLink(connection, engine: engine, worker: workers.queue(), loop: loop)
+        // The closures hold the link until it is over.
+        link.onEnd = { error in
+          withExtendedLifetime(link) {}
+          completion(
+            .failure(
+              error ?? ReplicationError(.network, "\(endpoint) closed the connection: is it still inviting?"))
+          )
+        }
+        link.onEstablished = { other in
+          do throws(ReplicationError) {
+            let proof = PairingProof(exporter: try link.exporter(), inviter: other.device, joiner: device)
+            JoinerDriver(
+              Joiner(invitation: invitation, proof: proof, name: name), link, loop, completion
+            ).start()
+          } catch {
+            link.close()
+            completion(.failure(error))
+          }
+        }
+        link.start()
+      } catch {
+        completion(.failure(error))
+      }
+    }
+  }
+
+  private init(
+    _ joiner: consuming Joiner, _ link: PeerLink, _ loop: EventLoop, _ completion: @escaping Completion
+  ) {
+    self.joiner = joiner
+    (self.link, self.loop, self.completion) = (link, loop, completion)
+  }
+
+  private func start() {
+    link.onPlaintext = { [self] in handle(.received($0)) }
+    link.onEnd = { [self] error in
+      // Without any open invitation a joiner is not even listened to.
+      if error?.code == .notAMember {
+        close(
+          .failed(.invalidInvitation, "the inviter knows of no invitation that is open: ask for a new one"))
+      } else {
+        handle(.disconnected)
+      }
+    }
+    perform(joiner.start())
+  }
+
+  private func handle(_ event: PairingEvent) { perform(joiner.handle(event)) }
+
+  private func perform(_ actions: [PairingAction]) {
+    for action in actions {
+      switch action {
+      case .send(let bytes): link.send(bytes)
+      case .setTimer(let seconds):
+        timer = loop.schedule(after: seconds * 1000) { [weak self] in self?.handle(.timer) }
+      case .joined(let accept): self.accept = accept
+      case .lookUp, .redeem: break
+      case .close(let outcome): close(outcome)
+      }
+    }
+  }
+
+  private func close(_ outcome: PairingOutcome) {
+    if let timer { loop.cancel(timer) }
+    link.finish()
+    switch outcome {
+    case .failed(let code, let message): completion(.failure(ReplicationError(code, message)))
+    case .done:
+      guard let accept else { return }
+      completion(.success(accept))
+    }
+  }
+}

@@ -1,0 +1,145 @@
+public import SyncStore
+
+/// A peer as this copy alone knows it: a name and where it is. Never replicated.
+public struct Peer: Hashable, Sendable {
+  /// What it is called here.
+  public var name: String
+  /// Where it listens, as `host:port`.
+  public var addresses: [String]
+  /// The key that it must show; nil if any member's will do.
+  public var device: DeviceID?
+}
+
+/// Who the members of a store are, and where its peers: read from the store each time, because other processes and other
+/// copies change it. All of it blocks.
+public struct Membership: Sendable {
+  private static let peerPrefix = Array("peer/".utf8)
+
+  let store: Store
+
+  /// The members of `store`.
+  public init(_ store: Store) { self.store = store }
+
+  /// All members, in the order of their names, the revoked too. A record that cannot be read is left out: its device is
+  /// not let in.
+  public func members() throws(ReplicationError) -> [Member] {
+    let records = try ofStore { () throws(StoreError) in try store.reserved(prefix: ReservedKey.memberPrefix)
+    }
+    let members = records.compactMap { record -> Member? in
+      guard let device = DeviceID(bytes: record.key.dropFirst(ReservedKey.memberPrefix.count)) else {
+        return nil
+      }
+      return try? Member(device: device, bytes: record.value)
+    }
+    return members.sorted { ($0.name, $0.device) < ($1.name, $1.device) }
+  }
+
+  /// The member with this key; nil if there is none.
+  public func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
+    let value = try ofStore { () throws(StoreError) in try store.reserved(ReservedKey.member(device)) }
+    return value.flatMap { try? Member(device: device, bytes: $0) }
+  }
+
+  /// The member with this name that is not revoked; nil if there is none.
+  public func member(named name: String) throws(ReplicationError) -> Member? {
+    try members().first { $0.name == name && $0.right != .revoked }
+  }
+
+  /// Takes the member's right away, on every copy that hears of it. `.notAMember` if there is none of that name.
+  public func revoke(_ name: String) throws(ReplicationError) {
+    guard var member = try member(named: name) else {
+      throw ReplicationError(.notAMember, "cannot revoke \(name): no member has that name: see `peer list`")
+    }
+    member.right = .revoked
+    try put(member)
+  }
+
+  /// Makes or changes a member's record, durably.
+  package func put(_ member: Member) throws(ReplicationError) {
+    try ofStore { () throws(StoreError) in
+      try store.putReserved(ReservedKey.member(member.device), member.bytes)
+    }
+  }
+
+  /// `wish`, or `wish-2`, `wish-3` … if another device has that name.
+  package func freeName(_ wish: String, for device: DeviceID) throws(ReplicationError) -> String {
+    let taken = Set(try members().filter { $0.device != device }.map(\.name))
+    guard taken.contains(wish) else { return wish }
+    for number in 2... {
+      let suffix = "-\(number)"
+      var stem = wish
+      while stem.utf8.count + suffix.utf8.count > Limits.nameBytes { stem.removeLast() }
+      if !taken.contains(stem + suffix) { return stem + suffix }
+    }
+    return wish
+  }
+
+  // MARK: Peers of this copy
+
+  /// The peers that were named here, in the order of their names.
+  public func peers() throws(ReplicationError) -> [Peer] {
+    let records = try ofStore { () throws(StoreError) in try store.locals(prefix: Self.peerPrefix) }
+    return records.compactMap { record in
+      let name = String(decoding: record.key.dropFirst(Self.peerPrefix.count), as: UTF8.self)
+      return try? Peer(name: name, bytes: record.value)
+    }
+  }
+
+  /// The peer that was named so here; nil if none was.
+  public func peer(named name: String) throws(ReplicationError) -> Peer? {
+    let value = try ofStore { () throws(StoreError) in try store.local(Self.peerPrefix + Array(name.utf8)) }
+    return value.flatMap { try? Peer(name: name, bytes: $0) }
+  }
+
+  /// Names a peer, in place of one that had the name, durably. `.network` if the name or an address is none.
+  public func add(_ peer: Peer) throws(ReplicationError) {
+    guard StoreIdentity.isName(peer.name) else {
+      throw ReplicationError(
+        .network, "cannot add \"\(peer.name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
+    }
+    guard (1...Member.maximumAddresses).contains(peer.addresses.count),
+      peer.addresses.allSatisfy({ Endpoint($0).map { !$0.host.isEmpty && $0.port > 0 } ?? false })
+    else {
+      throw ReplicationError(.network, "cannot add \(peer.name): its address is none: give host:port")
+    }
+    try ofStore { () throws(StoreError) in
+      try store.setLocal(Self.peerPrefix + Array(peer.name.utf8), peer.bytes)
+    }
+  }
+
+  /// Forgets a peer's name. False if there was none.
+  public func remove(peer name: String) throws(ReplicationError) -> Bool {
+    try ofStore { () throws(StoreError) in
+      let key = Self.peerPrefix + Array(name.utf8)
+      guard try store.local(key) != nil else { return false }
+      try store.setLocal(key, nil)
+      return true
+    }
+  }
+}
+
+extension Peer {
+  /// A peer that is called `name` here.
+  public init(name: String, addresses: [String]) { self.init(name: name, addresses: addresses, device: nil) }
+
+  /// The value of its local record (`schemas/members.md`).
+  var bytes: [UInt8] {
+    var writer = ByteWriter()
+    writer.write(UInt8(1))
+    writer.write(counted: device?.bytes ?? [])
+    writer.writeVariable(UInt64(addresses.count))
+    for address in addresses { writer.write(text: address) }
+    return writer.bytes
+  }
+
+  init(name: String, bytes: [UInt8]) throws(DecodingFailure) {
+    var reader = ByteReader(bytes)
+    guard try reader.read(UInt8.self) == 1 else { throw DecodingFailure("peer record of another version") }
+    let device = try reader.readCounted(limit: 32)
+    var addresses: [String] = []
+    for _ in 0..<(try reader.readCount(limit: Member.maximumAddresses)) {
+      addresses.append(try reader.readText(limit: WireLimits.addressBytes))
+    }
+    self.init(name: name, addresses: addresses, device: DeviceID(bytes: device))
+  }
+}

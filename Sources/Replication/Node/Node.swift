@@ -1,0 +1,209 @@
+public import SyncStore
+private import Synchronization
+
+/// A copy of a store on the network: it serves the members, and synchronizes with them.
+///
+/// Thread-safe. All connections of a process share one thread (`EventLoop`); the work of the store is done by a few more.
+/// The life of a sync: `synchronize` → `NodeCore.dial` → `PeerLink` (TLS) → `SessionDriver` → `Session` (what to do) →
+/// `SessionStore` (done). docs/replication-path.md goes through it.
+public final class Node: Sendable {
+  /// What a node needs to know beside its store.
+  public struct Configuration: Sendable {
+    /// Where lines for the log go. Called on any thread; it must not block.
+    public var log: @Sendable (LogLevel, String) -> Void
+
+    /// By default nothing is logged.
+    public init(log: @escaping @Sendable (LogLevel, String) -> Void = { _, _ in }) { self.log = log }
+  }
+
+  /// Milliseconds that `stop` gives to sessions before it ends them.
+  package static let drainMilliseconds = 4_000
+  /// Times that a session is begun anew because the other side said so (rule R9, F62, F70).
+  private static let attempts = 8
+  static let listenKey = Array("listen".utf8)
+
+  /// The store that is served.
+  public let store: Store
+  /// Who this installation is, to others.
+  public var device: DeviceID { context.identity.id }
+
+  private let context: NodeContext
+  private let core: LoopBound<NodeCore>
+  private let isStopped = Mutex(false)
+
+  /// A node for a store that was prepared (`prepare`) or joined.
+  ///
+  /// - Throws: `.cryptography` if the store's keys are missing or unusable.
+  public convenience init(store: Store, configuration: Configuration = Configuration())
+    throws(ReplicationError)
+  {
+    try self.init(store: store, configuration: configuration, loop: try EventLoop.shared(), workers: .shared)
+  }
+
+  package init(
+    store: Store, configuration: Configuration, loop: EventLoop, workers: WorkerPool
+  ) throws(ReplicationError) {
+    self.store = store
+    context = try NodeContext(store: store, loop: loop, workers: workers, log: configuration.log)
+    core = LoopBound(NodeCore(context), to: loop)
+  }
+
+  /// Makes a new store one that can have members: its device key, its group key, and the record of its first member,
+  /// called `name`. What is there already stays. Blocks.
+  public static func prepare(_ store: Store, name: String) throws(ReplicationError) {
+    let keys = StoreKeys(store)
+    let identity = try keys.makeIdentity()
+    _ = try keys.makeGroupKeys()
+    let membership = Membership(store)
+    guard try membership.member(identity.id) == nil else { return }
+    try membership.put(
+      Member(
+        device: identity.id, name: try membership.freeName(name, for: identity.id), right: .readWrite,
+        addresses: [],
+        joined: store.environment.now()))
+  }
+
+  // MARK: Serving
+
+  /// Listens and serves members until `stop`; gives the address, with the real port.
+  ///
+  /// - Parameter endpoint: where to listen; an empty host is every address, port 0 any that is free.
+  /// - Throws: `.network` if nobody can listen there.
+  public func start(listen endpoint: Endpoint) async throws(ReplicationError) -> Endpoint {
+    let addresses = try await context.workers.run { () throws(ReplicationError) in
+      try SocketAddress.resolve(endpoint, listening: true)
+    }
+    let core = core
+    let address = try await onLoop { () throws(ReplicationError) in try core.value.listen(addresses) }
+    let bound = Endpoint(host: address.host, port: address.port)
+    let store = store
+    // For invitations, which are made by other processes.
+    try await context.workers.run { () throws(ReplicationError) in
+      try ofStore { () throws(StoreError) in
+        try store.setLocal(Self.listenKey, Array(bound.description.utf8))
+      }
+    }
+    return bound
+  }
+
+  /// Takes no more connections, lets the sessions under way end, for 4 s at most, ends the others, and makes everything
+  /// durable. What an ended session moved is kept. The store stays open.
+  public func stop() async {
+    guard isStopped.withLock({ stopped in !exchange(&stopped, with: true) }) else { return }
+    let core = core
+    await withCheckedContinuation { continuation in
+      context.loop.execute { core.value.stop(drain: Self.drainMilliseconds) { continuation.resume() } }
+    }
+    let (store, log) = (store, context.log)
+    do {
+      try await context.workers.run { () throws(ReplicationError) in
+        try ofStore { () throws(StoreError) in try store.sync() }
+      }
+    } catch {
+      log.own(.error, "stopping: \(error.message)")
+    }
+  }
+
+  private func onLoop<Answer: Sendable>(
+    _ body: @escaping @Sendable () throws(ReplicationError) -> Answer
+  ) async throws(ReplicationError) -> Answer {
+    let result = await withCheckedContinuation { continuation in
+      context.loop.execute {
+        continuation.resume(returning: Result { () throws(ReplicationError) in try body() })
+      }
+    }
+    return try result.get()
+  }
+
+  // MARK: One-shot sessions
+
+  /// Brings this copy and a peer together, and returns when all that was wanted is durable where it belongs.
+  ///
+  /// - Parameters:
+  ///   - peer: a member's name, the name of a peer of this copy, or `host:port` of any member.
+  ///   - direction: which way records move.
+  ///   - progress: told about ten times a second, on the event loop: it must not block.
+  /// - Throws: `.notAMember` if there is no such peer, or another key was shown; `.network` or `.timeout` if it cannot be
+  ///   reached; `.unavailable` if it is busy, or lacks blobs; `.clockSkew`, `.notAllowed`, `.digestsDiffer`, `.store` …
+  public func synchronize(
+    with peer: String, direction: SyncDirection = .both,
+    progress: @escaping @Sendable (SessionProgress) -> Void = { _ in }
+  ) async throws(ReplicationError) -> SessionReport {
+    let begin = MonotonicClock.milliseconds()
+    let store = store
+    let (target, endpoints) = try await context.workers.run { () throws(ReplicationError) in
+      try Route.find(peer, in: store)
+    }
+    var backoff = Backoff(base: 50, cap: 2_000)
+    while true {
+      let end = try await dial(target, endpoints, direction, progress)
+      switch end.end.outcome {
+      case .done: return try await report(end, direction, since: begin)
+      case .failed(let code, let message):
+        throw end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message)
+      case .reconnect(let why):
+        context.log.own(.notice, "\(end.peer): \(why)")
+        let random = UInt64.random(in: 0 ... .max)
+        let pause = backoff.failed(random: random)
+        guard backoff.failures < Self.attempts else {
+          throw ReplicationError(
+            .unavailable, "\(end.peer) said to try again \(backoff.failures) times: \(why)")
+        }
+        try? await Task.sleep(for: .milliseconds(pause))
+      }
+    }
+  }
+
+  private func dial(
+    _ target: DialTarget, _ endpoints: [Endpoint], _ direction: SyncDirection,
+    _ progress: @escaping @Sendable (SessionProgress) -> Void
+  ) async throws(ReplicationError) -> DialEnd {
+    var failure = ReplicationError(
+      .network, "\(target.name) has no address here: give host:port, or name it with `peer add`")
+    for endpoint in endpoints {
+      let core = core
+      let result = await withCheckedContinuation { continuation in
+        context.loop.execute {
+          var last: UInt64 = 0
+          core.value.dial(target, endpoint, direction: direction.inSession) { figures in
+            let now = MonotonicClock.milliseconds()
+            guard now - last >= 100 else { return }
+            last = now
+            progress(SessionProgress(figures))
+          } completion: {
+            continuation.resume(returning: $0)
+          }
+        }
+      }
+      switch result {
+      case .success(let end):
+        progress(SessionProgress(end.end.figures))
+        return end
+      case .failure(let error): failure = error
+      }
+    }
+    throw failure
+  }
+
+  private func report(
+    _ dialled: DialEnd, _ direction: SyncDirection, since begin: UInt64
+  ) async throws(ReplicationError) -> SessionReport {
+    let (end, figures, store) = (dialled.end, dialled.end.figures, store)
+    let (position, digest): (UInt64, StateDigest)
+    if let receipt = figures.receipt {
+      (position, digest) = (receipt.received, receipt.state.digest)
+    } else {
+      (position, digest) = try await context.workers.run { () throws(ReplicationError) in
+        try ofStore { () throws(StoreError) in
+          let (summary, digest) = try store.judged(at: store.environment.now())
+          return (summary.position, digest)
+        }
+      }
+    }
+    return SessionReport(
+      peer: dialled.peer, sentRecords: figures.sentRecords, receivedRecords: figures.receivedRecords,
+      sentBlobs: figures.sentBlobs, receivedBlobs: figures.receivedBlobs, sentBytes: end.sentBytes,
+      receivedBytes: end.receivedBytes, roundTrips: figures.roundTrips,
+      seconds: Double(MonotonicClock.milliseconds() - begin) / 1000, position: position, digest: digest)
+  }
+}

@@ -1,0 +1,47 @@
+internal import SyncStore
+
+/// What all connections of a node share.
+struct NodeContext: Sendable {
+  let store: Store
+  let identity: DeviceIdentity
+  let serverTLS: TLSContext
+  let clientTLS: TLSContext
+  let loop: EventLoop
+  let workers: WorkerPool
+  let desk: InvitationDesk
+  let log: NodeLog
+
+  /// Reads the keys of the store. `.cryptography` if there are none.
+  init(
+    store: Store, loop: EventLoop, workers: WorkerPool, log: @escaping @Sendable (LogLevel, String) -> Void
+  ) throws(ReplicationError) {
+    let identity = try StoreKeys(store).identity()
+    (self.store, self.identity, self.loop, self.workers) = (store, identity, loop, workers)
+    serverTLS = try TLSContext(role: .server, identity: identity)
+    clientTLS = try TLSContext(role: .client, identity: identity)
+    desk = InvitationDesk(store: store, identity: identity)
+    self.log = NodeLog(log)
+  }
+
+  /// Writes to the log how a session that the peer dialled ended.
+  func report(_ end: SessionDriver.End, of peer: String) {
+    let figures = end.figures
+    switch end.outcome {
+    case .done:
+      log.own(
+        .info,
+        "\(peer): received \(figures.receivedRecords) records and \(figures.receivedBlobs) blobs, "
+          + "sent \(figures.sentRecords) and \(figures.sentBlobs)")
+    case .reconnect(let why): log.own(.warning, "\(peer): \(why)")
+    case .failed(let code, let why): log.foreign(code == .store ? .error : .warning, "\(peer): \(why)")
+    }
+  }
+}
+
+/// How a session that this node dialled ended.
+struct DialEnd: Sendable {
+  /// The peer's name.
+  var peer: String
+  /// The end.
+  var end: SessionDriver.End
+}

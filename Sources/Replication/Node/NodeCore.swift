@@ -1,0 +1,291 @@
+internal import SyncStore
+
+/// The connections of a node. Belongs to its loop's thread.
+///
+/// Invariants:
+/// - an incoming connection is in `incoming` from its arrival to its end, and in `admission` until it has proven who it is;
+/// - a device has at most one incoming session at a time. Another one is told to come back, so that one identity on two
+///   machines is never quiet (F62), unless the earlier one has been silent for so long that it is taken for dead;
+/// - when two nodes dial each other at once, the connection that the smaller device dialled goes on, on both sides (F70).
+final class NodeCore {
+  /// A device's silence after which its next connection takes the place of the last, in milliseconds.
+  static let supersedeMilliseconds: UInt64 = 10_000
+
+  private struct Outgoing {
+    var link: PeerLink?
+    var device: DeviceID?
+    var driver: SessionDriver?
+  }
+
+  private struct Incoming {
+    var connection: TCPConnection
+    var link: PeerLink?
+    var device: DeviceID?
+    var driver: SessionDriver?
+  }
+
+  private let context: NodeContext
+  private let loop: EventLoop
+  private var listener: TCPListener?
+  private var admission = Admission()
+  private var incoming: [UInt64: Incoming] = [:]
+  private var lastNumber: UInt64 = 0
+  private var admissionTimer: UInt64?
+  private var outgoing: [UInt64: Outgoing] = [:]
+  private var isStopping = false
+
+  /// No connections yet.
+  init(_ context: NodeContext) {
+    self.context = context
+    loop = context.loop
+  }
+
+  // MARK: Listening
+
+  /// Accepts connections at the first of the addresses that can be had, and gives it back.
+  func listen(_ addresses: [SocketAddress]) throws(ReplicationError) -> SocketAddress {
+    guard listener == nil else {
+      throw ReplicationError(.unavailable, "cannot listen: this node listens already: stop it first")
+    }
+    var failure = ReplicationError(.network, "cannot listen: the address was not found: give host:port")
+    for address in addresses {
+      do throws(ReplicationError) {
+        let log = context.log
+        let listener = try TCPListener(at: address, loop: loop, log: { log.foreign($0, $1) }) {
+          [weak self] socket, remote in
+          self?.arrived(socket, from: remote)
+        }
+        self.listener = listener
+        return listener.address
+      } catch {
+        failure = error
+      }
+    }
+    throw failure
+  }
+
+  private func arrived(_ socket: consuming Socket, from remote: SocketAddress) {
+    lastNumber += 1
+    incoming[lastNumber] = Incoming(connection: TCPConnection(socket, remote: remote, loop: loop))
+    act(admission.arrived(lastNumber, from: remote.host, at: MonotonicClock.milliseconds()))
+  }
+
+  private func act(_ actions: [Admission.Action]) {
+    for action in actions {
+      switch action {
+      case .start(let number): handshake(number)
+      case .drop(let number):
+        guard let dropped = incoming.removeValue(forKey: number) else { continue }
+        context.log.foreign(
+          .warning, "dropped \(dropped.connection.remote): too many have not proven who they are")
+        dropped.link?.close()
+        dropped.connection.close()
+      }
+    }
+    guard admissionTimer == nil, admission.waitingCount > 0 else { return }
+    admissionTimer = loop.schedule(after: 250) { [weak self] in
+      guard let self else { return }
+      admissionTimer = nil
+      act(admission.tick(at: MonotonicClock.milliseconds()))
+    }
+  }
+
+  private func proven(_ number: UInt64) { act(admission.left(number, at: MonotonicClock.milliseconds())) }
+
+  private func handshake(_ number: UInt64) {
+    guard let connection = incoming[number]?.connection else { return }
+    let gate = Gatekeeper(store: context.store)
+    do throws(ReplicationError) {
+      let engine = try HandshakeEngine(
+        context.serverTLS, protocols: [WireLimits.sessionProtocol, WireLimits.joinProtocol],
+        accept: { gate.admits($0, $1) })
+      let link = PeerLink(connection, engine: engine, worker: context.workers.queue(), loop: loop)
+      incoming[number]?.link = link
+      link.onEnd = { [weak self, context] error in
+        if let error { context.log.foreign(.warning, "\(connection.remote): \(error.message)") }
+        self?.ended(number)
+      }
+      link.onEstablished = { [weak self] in self?.established(number, $0, gate) }
+      link.start()
+    } catch {
+      context.log.own(.error, error.message)
+      connection.close()
+      ended(number)
+    }
+  }
+
+  private func ended(_ number: UInt64) {
+    incoming[number] = nil
+    proven(number)
+  }
+
+  private func established(_ number: UInt64, _ other: PeerLink.Established, _ gate: Gatekeeper) {
+    guard let link = incoming[number]?.link else { return }
+    if other.applicationProtocol == WireLimits.joinProtocol {
+      // Whoever comes to join has proven nothing yet: its place is kept until it has.
+      pair(number, link, other.device)
+    } else {
+      proven(number)
+      serve(number, link, other.device, gate)
+    }
+  }
+
+  // MARK: Sessions that others dialled
+
+  private func serve(_ number: UInt64, _ link: PeerLink, _ device: DeviceID, _ gate: Gatekeeper) {
+    guard let member = gate.member, let right = member.right.inSession else {
+      link.close()
+      return ended(number)
+    }
+    if isStopping { return refuse(number, link, "this node shuts down") }
+    if let rival = incoming.first(where: { $0.value.device == device })?.value {
+      let silence = MonotonicClock.milliseconds() - (rival.driver?.lastHeard ?? 0)
+      guard silence > Self.supersedeMilliseconds else {
+        context.log.foreign(
+          .warning, "\(member.name) came from \(link.remote) while it is connected already: told to wait")
+        return refuse(
+          number, link, "\(member.name) is connected already: if it is not, its key is used twice")
+      }
+      context.log.foreign(
+        .warning, "\(member.name) came again from \(link.remote): its silent connection was given up")
+      rival.driver?.abandon()
+    }
+    if context.identity.id < device,
+      outgoing.values.contains(where: { $0.device == device && $0.driver != nil })
+    {
+      return refuse(number, link, "both sides dialled at once: the other connection goes on")
+    }
+    let driver = SessionDriver(
+      role: .server, peerName: member.name, peerRight: right, link: link, store: context.store,
+      workers: context.workers, loop: loop
+    ) { [weak self, context] end in
+      context.report(end, of: member.name)
+      self?.ended(number)
+    }
+    incoming[number]?.device = device
+    incoming[number]?.driver = driver
+    context.log.own(.debug, "\(member.name) connected from \(link.remote)")
+    driver.start()
+  }
+
+  private func refuse(_ number: UInt64, _ link: PeerLink, _ why: String) {
+    link.send(Message.refuse(Refusal(.tryAgain, why)).frame.bytes)
+    link.finish()
+    ended(number)
+  }
+
+  private func pair(_ number: UInt64, _ link: PeerLink, _ joiner: DeviceID) {
+    do throws(ReplicationError) {
+      let proof = PairingProof(exporter: try link.exporter(), inviter: context.identity.id, joiner: joiner)
+      let remote = link.remote
+      let driver = InviterDriver(
+        proof: proof, link: link, desk: context.desk, worker: context.workers.queue(), loop: loop
+      ) { [weak self, context] outcome in
+        switch outcome {
+        case .done: context.log.own(.notice, "a new member joined from \(remote)")
+        case .failed(_, let why): context.log.foreign(.warning, "\(remote) tried to join: \(why)")
+        }
+        self?.ended(number)
+      }
+      driver.start()
+    } catch {
+      context.log.foreign(.warning, "\(link.remote): \(error.message)")
+      link.close()
+      ended(number)
+    }
+  }
+
+  // MARK: Sessions that this node dials
+
+  /// Connects to a peer, checks who it is, and runs one session. `completion` is told once.
+  func dial(
+    _ target: DialTarget, _ endpoint: Endpoint, direction: SessionDirection,
+    progress: @escaping (SessionFigures) -> Void,
+    completion: @escaping (Result<DialEnd, ReplicationError>) -> Void
+  ) {
+    guard !isStopping else {
+      return completion(.failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
+    }
+    lastNumber += 1
+    let number = lastNumber
+    outgoing[number] = Outgoing()
+    let finish: (Result<DialEnd, ReplicationError>) -> Void = { [weak self] result in
+      self?.outgoing[number] = nil
+      completion(result)
+    }
+    TCPConnector.connect(to: endpoint, loop: loop) { [self] result in
+      switch result {
+      case .failure(let error): finish(.failure(error))
+      case .success(let connection):
+        do throws(ReplicationError) {
+          try run(number, target, over: connection, direction: direction, progress: progress, finish: finish)
+        } catch {
+          connection.close()
+          finish(.failure(error))
+        }
+      }
+    }
+  }
+
+  private func run(
+    _ number: UInt64, _ target: DialTarget, over connection: TCPConnection, direction: SessionDirection,
+    progress: @escaping (SessionFigures) -> Void,
+    finish: @escaping (Result<DialEnd, ReplicationError>) -> Void
+  ) throws(ReplicationError) {
+    let gate = Gatekeeper(store: context.store, target: target)
+    let engine = try HandshakeEngine(
+      context.clientTLS, protocols: [WireLimits.sessionProtocol], accept: { gate.admits($0, $1) })
+    let link = PeerLink(connection, engine: engine, worker: context.workers.queue(), loop: loop)
+    link.onEnd = { error in
+      finish(
+        .failure(
+          error ?? ReplicationError(.network, "\(connection.remote) closed the connection: look into its log")
+        ))
+    }
+    link.onEstablished = { [weak self, context, loop] other in
+      guard let self, let member = gate.member, let right = member.right.inSession else {
+        link.close()
+        return finish(
+          .failure(ReplicationError(.notAMember, "\(connection.remote) is not a member: invite it")))
+      }
+      let driver = SessionDriver(
+        role: .client(direction), peerName: member.name, peerRight: right, link: link, store: context.store,
+        workers: context.workers, loop: loop
+      ) { end in
+        finish(.success(DialEnd(peer: member.name, end: end)))
+      }
+      driver.onProgress = progress
+      outgoing[number] = Outgoing(link: link, device: other.device, driver: driver)
+      driver.start()
+    }
+    outgoing[number]?.link = link
+    link.start()
+  }
+
+  // MARK: The end
+
+  /// Takes no more connections, and gives sessions `drain` milliseconds to end; then ends them. `completion` is told when
+  /// none is left.
+  func stop(drain: Int, completion: @escaping () -> Void) {
+    isStopping = true
+    listener?.close()
+    listener = nil
+    for (number, connection) in incoming where connection.driver == nil {
+      connection.link?.close()
+      connection.connection.close()
+      ended(number)
+    }
+    waitForEnd(rest: drain, completion)
+  }
+
+  private func waitForEnd(rest: Int, _ completion: @escaping () -> Void) {
+    let drivers = incoming.values.compactMap(\.driver) + outgoing.values.compactMap(\.driver)
+    guard !drivers.isEmpty else { return completion() }
+    if rest <= 0 {
+      for driver in drivers { driver.stop() }
+      return completion()
+    }
+    let step = 20
+    _ = loop.schedule(after: step) { [self] in waitForEnd(rest: rest - step, completion) }
+  }
+}

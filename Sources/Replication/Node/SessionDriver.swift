@@ -1,0 +1,170 @@
+internal import Dispatch
+internal import SyncStore
+
+/// Does what a session asks for: sends, keeps its timers, hands the store's work to workers and their answers back.
+/// Belongs to its loop's thread.
+///
+/// Invariants: events are taken one after the other, in the order in which they came about, each with all its actions
+/// done before the next; `onEnd` is called once, after a new actor that was asked for is durable.
+final class SessionDriver {
+  /// How a session ended, and what it moved.
+  struct End {
+    var outcome: SessionOutcome
+    var figures: SessionFigures
+    /// The own store's error, if that ended it.
+    var failure: StoreError?
+    /// Bytes on the wire, TLS included.
+    var sentBytes: UInt64
+    var receivedBytes: UInt64
+  }
+
+  /// Called when figures have changed.
+  var onProgress: (SessionFigures) -> Void = { _ in }
+
+  private var session: Session
+  private let link: PeerLink
+  private let store: SessionStore
+  private let loop: EventLoop
+  private let onEnd: (End) -> Void
+  // Each half of the session waits for its own work alone.
+  private let sendingWorker: DispatchQueue
+  private let receivingWorker: DispatchQueue
+  private var events: [SessionEvent] = []
+  private var isTaking = false
+  private var timers: [SessionTimer: UInt64] = [:]
+  private var outcome: SessionOutcome?
+  private var isRenewing = false
+  private var hasEnded = false
+  /// When the other side last said anything, by the loop's clock.
+  private(set) var lastHeard = MonotonicClock.milliseconds()
+
+  /// A session over a link whose handshake is done.
+  init(
+    role: Session.Role, peerName: String, peerRight: MemberRight, link: PeerLink, store: Store,
+    workers: WorkerPool,
+    loop: EventLoop, onEnd: @escaping (End) -> Void
+  ) {
+    session = Session(role: role, peerName: peerName, peerRight: peerRight)
+    (self.link, self.loop, self.onEnd) = (link, loop, onEnd)
+    self.store = SessionStore(store)
+    (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
+  }
+
+  /// Begins. The link keeps the driver alive until the session has ended.
+  func start() {
+    link.onPlaintext = { [self] bytes in
+      lastHeard = MonotonicClock.milliseconds()
+      handle(.received(bytes))
+    }
+    link.onSent = { [self] in handle(.sent($0)) }
+    link.onEnd = { [self] error in
+      // Who is not let in learns it only after its own handshake is done.
+      if let error, error.code != .network {
+        handle(.failed(error.code, error.message))
+      } else {
+        handle(.disconnected)
+      }
+    }
+    isTaking = true
+    perform(session.start())
+    isTaking = false
+    takeEvents()
+  }
+
+  /// The node shuts down.
+  func stop() { handle(.stop) }
+
+  /// The link is given up without another word.
+  func abandon() {
+    link.close()
+    handle(.disconnected)
+  }
+
+  private func handle(_ event: SessionEvent) {
+    events.append(event)
+    takeEvents()
+  }
+
+  private func takeEvents() {
+    guard !isTaking else { return }
+    isTaking = true
+    var next = 0
+    while next < events.count {
+      let event = events[next]
+      next += 1
+      perform(session.handle(event))
+    }
+    events.removeAll(keepingCapacity: next < 16)
+    isTaking = false
+    if outcome == nil { onProgress(session.figures) }
+  }
+
+  private func perform(_ actions: [SessionAction]) {
+    for action in actions {
+      switch action {
+      case .send(let bytes): link.send(bytes)
+      case .pauseReading: link.pause()
+      case .resumeReading: link.resume()
+      case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
+      case .cancelTimer(let timer): cancel(timer)
+      case .close(let outcome): close(outcome)
+      case .openRound, .nextBatch, .readBlob: work(action, on: sendingWorker)
+      case .loadReplica, .loadCursor, .applyBatch, .finishRound, .storeBlobRange, .judgeState:
+        work(action, on: receivingWorker)
+      case .becomeNewActor:
+        isRenewing = true
+        work(action, on: receivingWorker)
+      }
+    }
+  }
+
+  private func work(_ action: SessionAction, on worker: DispatchQueue) {
+    let this = LoopBound(self, to: loop)
+    let (store, loop, peer) = (store, loop, session.peer?.summary.actor)
+    worker.async {
+      let event = store.answer(action, peer: peer)
+      loop.execute { this.value.worked(action, event) }
+    }
+  }
+
+  private func worked(_ action: SessionAction, _ event: SessionEvent?) {
+    if case .becomeNewActor = action {
+      isRenewing = false
+      endIfOver()
+    } else if let event {
+      handle(event)
+    }
+  }
+
+  private func set(_ timer: SessionTimer, seconds: Int) {
+    cancel(timer)
+    timers[timer] = loop.schedule(after: seconds * 1000) { [weak self] in
+      guard let self else { return }
+      timers[timer] = nil
+      handle(.timer(timer))
+    }
+  }
+
+  private func cancel(_ timer: SessionTimer) {
+    if let number = timers.removeValue(forKey: timer) { loop.cancel(number) }
+  }
+
+  private func close(_ outcome: SessionOutcome) {
+    guard self.outcome == nil else { return }
+    self.outcome = outcome
+    for timer in SessionTimer.allCases { cancel(timer) }
+    link.finish()
+    endIfOver()
+  }
+
+  private func endIfOver() {
+    guard let outcome, !isRenewing, !hasEnded else { return }
+    hasEnded = true
+    onProgress(session.figures)
+    onProgress = { _ in }
+    onEnd(
+      End(
+        outcome: outcome, figures: session.figures, failure: store.failure, sentBytes: link.sentBytes,
+        receivedBytes: link.receivedBytes))
+  }
+}

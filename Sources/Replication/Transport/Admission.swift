@@ -1,0 +1,108 @@
+internal import SyncStore
+
+/// Which of the connections that have not yet proven who they are may try (F88, F89). A value without a clock.
+///
+/// A place is taken from arrival to proof. Who finds none waits, and the one that came last is served first: in a flood of
+/// silent connections a member's is served as soon as a place is free, and places become free because one that is held
+/// for longer than the grace is given up when another waits for it.
+struct Admission {
+  /// What to do with a connection.
+  enum Action: Equatable {
+    /// It may prove itself.
+    case start(UInt64)
+    /// It must go.
+    case drop(UInt64)
+  }
+
+  private struct Place {
+    var address: String
+    var since: UInt64
+  }
+
+  private let total: Int
+  private let perAddress: Int
+  private let waitingLimit: Int
+  private let grace: UInt64
+  private var places: [UInt64: Place] = [:]
+  private var held: [String: Int] = [:]
+  // In order of arrival.
+  private var waiting: [(number: UInt64, address: String, since: UInt64)] = []
+
+  /// Nobody is here. The bounds are those of `Limits` but in tests.
+  init(
+    total: Int = Limits.unauthenticatedConnections,
+    perAddress: Int = Limits.unauthenticatedConnectionsPerAddress,
+    waiting: Int = TransportLimits.waitingConnections, grace: UInt64 = TransportLimits.graceMilliseconds
+  ) {
+    (self.total, self.perAddress, waitingLimit, self.grace) = (total, perAddress, waiting, grace)
+  }
+
+  /// Connections that are proving themselves.
+  var placesTaken: Int { places.count }
+  /// Connections that wait for a place.
+  var waitingCount: Int { waiting.count }
+
+  /// A connection came; `number` is a name for it that was never used before.
+  mutating func arrived(_ number: UInt64, from address: String, at now: UInt64) -> [Action] {
+    waiting.append((number, address, now))
+    var actions = fill(at: now)
+    if waiting.count > waitingLimit { actions.append(.drop(waiting.removeFirst().number)) }
+    return actions
+  }
+
+  /// The connection has proven itself, or is gone.
+  mutating func left(_ number: UInt64, at now: UInt64) -> [Action] {
+    if let place = places.removeValue(forKey: number) {
+      free(place.address)
+    } else {
+      waiting.removeAll { $0.number == number }
+    }
+    return fill(at: now)
+  }
+
+  /// Time has passed: gives up what was held or waited for too long. To be called now and then while anybody waits.
+  mutating func tick(at now: UInt64, deadline: UInt64 = UInt64(Limits.handshakeSeconds) * 1000) -> [Action] {
+    var actions: [Action] = []
+    while let first = waiting.first, first.since + deadline <= now {
+      actions.append(.drop(waiting.removeFirst().number))
+    }
+    return actions + fill(at: now)
+  }
+
+  private mutating func fill(at now: UInt64) -> [Action] {
+    var actions: [Action] = []
+    var index = waiting.count - 1
+    while index >= 0 {
+      let next = waiting[index]
+      if let victim = blocker(of: next.address, at: now) {
+        guard let victim = victim.expired else {
+          index -= 1
+          continue
+        }
+        if let place = places.removeValue(forKey: victim) { free(place.address) }
+        actions.append(.drop(victim))
+      }
+      waiting.remove(at: index)
+      places[next.number] = Place(address: next.address, since: now)
+      held[next.address, default: 0] += 1
+      actions.append(.start(next.number))
+      index -= 1
+    }
+    return actions
+  }
+
+  /// Nil if there is a place for `address`; else the holder that must give its own up, if its grace is over.
+  private func blocker(of address: String, at now: UInt64) -> (expired: UInt64?, Void)? {
+    let isAddressFull = held[address, default: 0] >= perAddress
+    guard isAddressFull || places.count >= total else { return nil }
+    let candidates = places.filter {
+      (!isAddressFull || $0.value.address == address) && $0.value.since + grace <= now
+    }
+    return (candidates.min { ($0.value.since, $0.key) < ($1.value.since, $1.key) }?.key, ())
+  }
+
+  private mutating func free(_ address: String) {
+    let count = held[address, default: 0] - 1
+    held[address] = count > 0 ? count : nil
+  }
+}

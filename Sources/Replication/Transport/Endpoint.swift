@@ -1,0 +1,47 @@
+/// A host and a port as people write them: `host:port`, `192.0.2.1:7420`, `[2001:db8::1]:7420`.
+public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
+  /// The port where a node listens if nothing else is said.
+  public static let defaultPort = WireLimits.defaultPort
+  /// Bytes of a host name (RFC 1035, and as much for an address with its zone).
+  public static let hostBytes = 255
+
+  /// A name, or an address without brackets. Empty: every address when listening.
+  public let host: String
+  /// The port; 0 for any when listening.
+  public let port: UInt16
+
+  /// Both parts, taken as they are.
+  public init(host: String, port: UInt16 = defaultPort) { (self.host, self.port) = (host, port) }
+
+  /// Reads `host:port`, `host`, `:port`, `[v6]:port`, `[v6]`. Nil for anything else: an IPv6 address needs its brackets,
+  /// because its last group could be taken for a port.
+  public init?(_ text: some StringProtocol) {
+    let host: Substring
+    let rest: Substring
+    let text = Substring(text)
+    if text.hasPrefix("[") {
+      guard let bracket = text.firstIndex(of: "]") else { return nil }
+      host = text[text.index(after: text.startIndex)..<bracket]
+      rest = text[text.index(after: bracket)...]
+      guard host.contains(":") else { return nil }
+    } else {
+      host = text.prefix { $0 != ":" }
+      rest = text[host.endIndex...]
+      guard !host.contains("]") else { return nil }
+    }
+    guard !text.isEmpty, host.utf8.count <= Self.hostBytes,
+      !host.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F || $0 == 0x2F })
+    else { return nil }
+    var port = Self.defaultPort
+    if !rest.isEmpty {
+      guard rest.hasPrefix(":"), rest.dropFirst().allSatisfy({ $0.isASCII && $0.isNumber }),
+        let number = UInt16(rest.dropFirst())
+      else { return nil }
+      port = number
+    }
+    self.init(host: String(host), port: port)
+  }
+
+  /// `host:port`, with brackets around an IPv6 address.
+  public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+}

@@ -1,0 +1,111 @@
+private import CLinux
+private import Glibc
+internal import SyncStore
+
+/// An epoll instance and the descriptor that wakes it.
+///
+/// This is one of the few files that use `unsafe`: the operating system fills buffers in.
+struct Epoll: ~Copyable {
+  /// What happened to a descriptor.
+  struct Event {
+    /// What the descriptor was registered with.
+    var token: UInt64
+    /// There is something to read, or the other side has closed.
+    var isReadable: Bool
+    /// There is room to write.
+    var isWritable: Bool
+    /// It broke.
+    var isBroken: Bool
+  }
+
+  /// The token of the wake-up descriptor, given to no other.
+  static let wakeToken: UInt64 = 0
+  private static let capacity = 256
+
+  private let descriptor: Int32
+  /// Writing to it wakes a waiting `wait`.
+  let wakeDescriptor: Int32
+
+  /// Fails only for want of descriptors or memory.
+  init() throws(ReplicationError) {
+    let poll = sync_epoll_create()
+    let wake = sync_event_descriptor()
+    guard poll >= 0, wake >= 0 else {
+      let why = SystemCall.text(of: errno)
+      if poll >= 0 { close(poll) }
+      throw ReplicationError(
+        .network, "cannot start the event loop: \(why): raise the limit on open files (ulimit -n)")
+    }
+    descriptor = SystemCall.aboveStandard(poll)
+    wakeDescriptor = SystemCall.aboveStandard(wake)
+    _ = sync_epoll_control(descriptor, 0, wakeDescriptor, UInt32(sync_epoll_in), Self.wakeToken)
+  }
+
+  deinit {
+    close(wakeDescriptor)
+    close(descriptor)
+  }
+
+  /// Watches a descriptor. False if the operating system has no room for it.
+  func add(_ watched: Int32, reading: Bool, writing: Bool, token: UInt64) -> Bool {
+    sync_epoll_control(descriptor, 0, watched, Self.bits(reading, writing), token) == 0
+  }
+
+  /// Changes what is watched for.
+  func change(_ watched: Int32, reading: Bool, writing: Bool, token: UInt64) {
+    _ = sync_epoll_control(descriptor, 1, watched, Self.bits(reading, writing), token)
+  }
+
+  /// Watches it no more.
+  func remove(_ watched: Int32) { _ = sync_epoll_control(descriptor, 2, watched, 0, 0) }
+
+  /// Waits for at most `milliseconds` (-1: until something happens). A wake-up alone gives no event.
+  func wait(milliseconds: Int32) -> [Event] {
+    unsafe withUnsafeTemporaryAllocation(of: UInt32.self, capacity: Self.capacity) { bits in
+      unsafe withUnsafeTemporaryAllocation(of: UInt64.self, capacity: Self.capacity) { tokens in
+        let count = unsafe sync_epoll_wait(
+          descriptor, bits.baseAddress, tokens.baseAddress, Int32(Self.capacity), milliseconds)
+        var events: [Event] = []
+        events.reserveCapacity(max(0, Int(count)))
+        for index in 0..<max(0, Int(count)) {
+          let (token, bits) = unsafe (tokens[index], bits[index])
+          if token == Self.wakeToken {
+            Self.drain(wakeDescriptor)
+          } else {
+            events.append(
+              Event(
+                token: token, isReadable: bits & UInt32(sync_epoll_in) != 0,
+                isWritable: bits & UInt32(sync_epoll_out) != 0,
+                isBroken: bits & UInt32(sync_epoll_error | sync_epoll_hang_up) != 0))
+          }
+        }
+        return events
+      }
+    }
+  }
+
+  /// Makes a `wait` on another thread return, or the next one return at once.
+  static func wake(_ wakeDescriptor: Int32) {
+    var one: UInt64 = 1
+    _ = unsafe write(wakeDescriptor, &one, 8)
+  }
+
+  private static func drain(_ wakeDescriptor: Int32) {
+    var count: UInt64 = 0
+    _ = unsafe read(wakeDescriptor, &count, 8)
+  }
+
+  private static func bits(_ reading: Bool, _ writing: Bool) -> UInt32 {
+    UInt32((reading ? sync_epoll_in : 0) | (writing ? sync_epoll_out : 0))
+  }
+}
+
+/// The clock of timers: it never steps.
+enum MonotonicClock {
+  /// Milliseconds since some point in the past.
+  static func milliseconds() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+  }
+}

@@ -1,0 +1,258 @@
+private import CLinux
+private import Glibc
+internal import SyncStore
+
+/// A TCP socket, closed when its owner goes. All calls return at once.
+///
+/// This is one of the few files that use `unsafe`: the operating system takes pointers and counts.
+struct Socket: ~Copyable {
+  /// What reading gave.
+  enum Reading {
+    case bytes([UInt8])
+    /// Nothing is there yet.
+    case wouldBlock
+    /// The other side sends nothing more.
+    case end
+    case failed(Int32)
+  }
+
+  /// What writing did.
+  enum Writing {
+    case wrote(Int)
+    /// There is no room at the moment.
+    case wouldBlock
+    case failed(Int32)
+  }
+
+  /// What came out of accepting.
+  enum Accepting: ~Copyable {
+    case accepted(Socket, from: SocketAddress)
+    /// Nobody waits.
+    case wouldBlock
+    /// No descriptors, or no memory, are left (F33).
+    case exhausted
+    /// This one connection is gone already.
+    case gone
+  }
+
+  let descriptor: Int32
+
+  private init(descriptor: Int32) { self.descriptor = SystemCall.aboveStandard(descriptor) }
+
+  deinit { close(descriptor) }
+
+  /// A socket bound to `address` that takes connections.
+  static func listening(at address: SocketAddress) throws(ReplicationError) -> Socket {
+    let socket = try Socket.open(family: address.family, for: "listen on \(address)")
+    socket.set(SOL_SOCKET, SO_REUSEADDR, 1)
+    if address.family == AF_INET6 { socket.set(Int32(IPPROTO_V6), IPV6_V6ONLY, address.isWildcard ? 0 : 1) }
+    let bound = unsafe address.withPointer { unsafe bind(socket.descriptor, $0, $1) }
+    guard bound == 0, listen(socket.descriptor, 4096) == 0 else {
+      throw ReplicationError(
+        .network,
+        "cannot listen on \(address): \(SystemCall.text(of: errno)): choose another address or port")
+    }
+    return socket
+  }
+
+  /// A socket that connects to `address`: it becomes writable when it is through; then ask `pendingError`.
+  static func connecting(to address: SocketAddress) throws(ReplicationError) -> Socket {
+    let socket = try Socket.open(family: address.family, for: "connect to \(address)")
+    let code = unsafe address.withPointer { unsafe connect(socket.descriptor, $0, $1) }
+    guard code == 0 || errno == EINPROGRESS || errno == EINTR else {
+      throw ReplicationError(
+        .network, "cannot connect to \(address): \(SystemCall.text(of: errno)): check that it is up")
+    }
+    socket.sendAtOnce()
+    return socket
+  }
+
+  /// The next connection that waits.
+  func accept() -> Accepting {
+    var count = UInt32(SocketAddress.capacity)
+    var bytes = [UInt8](repeating: 0, count: SocketAddress.capacity)
+    let accepted = SystemCall.retrying {
+      unsafe bytes.withUnsafeMutableBytes { unsafe sync_accept(descriptor, $0.baseAddress, &count) }
+    }
+    guard accepted >= 0 else {
+      switch errno {
+      case EAGAIN: return .wouldBlock
+      case EMFILE, ENFILE, ENOBUFS, ENOMEM: return .exhausted
+      default: return .gone
+      }
+    }
+    let socket = Socket(descriptor: accepted)
+    socket.sendAtOnce()
+    return .accepted(socket, from: SocketAddress(raw: Array(bytes.prefix(Int(count)))))
+  }
+
+  /// Up to `count` bytes of what came.
+  func read(_ count: Int) -> Reading {
+    var done = 0
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+      done = SystemCall.retrying { unsafe recv(descriptor, buffer.baseAddress, count, 0) }
+      filled = max(0, done)
+    }
+    if done > 0 { return .bytes(bytes) }
+    if done == 0 { return .end }
+    return errno == EAGAIN ? .wouldBlock : .failed(errno)
+  }
+
+  /// Sends what there is room for of `bytes` from `offset` on. A closed connection raises no signal.
+  func write(_ bytes: [UInt8], from offset: Int) -> Writing {
+    let done = unsafe bytes.withUnsafeBytes { source in
+      SystemCall.retrying {
+        unsafe send(descriptor, source.baseAddress! + offset, source.count - offset, Int32(MSG_NOSIGNAL))
+      }
+    }
+    if done >= 0 { return .wrote(done) }
+    return errno == EAGAIN ? .wouldBlock : .failed(errno)
+  }
+
+  /// Tells the other side that nothing more comes.
+  func endWriting() { _ = shutdown(descriptor, Int32(SHUT_WR)) }
+
+  /// The error that a connection attempt, or the connection, ended with; nil if none.
+  var pendingError: Int32? {
+    var code: Int32 = 0
+    var count = socklen_t(MemoryLayout<Int32>.size)
+    guard unsafe getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &code, &count) == 0 else { return errno }
+    return code == 0 ? nil : code
+  }
+
+  /// The own address.
+  var localAddress: SocketAddress {
+    unsafe SocketAddress { unsafe getsockname(descriptor, $0, $1) }
+  }
+
+  private static func open(family: Int32, for purpose: String) throws(ReplicationError) -> Socket {
+    let descriptor = sync_tcp_socket(family)
+    guard descriptor >= 0 else {
+      throw ReplicationError(
+        .network,
+        "cannot \(purpose): \(SystemCall.text(of: errno)): raise the limit on open files (ulimit -n)")
+    }
+    return Socket(descriptor: descriptor)
+  }
+
+  // Messages are put together before they are sent: waiting for more would only delay them.
+  private func sendAtOnce() { set(Int32(IPPROTO_TCP), TCP_NODELAY, 1) }
+
+  private func set(_ level: Int32, _ option: Int32, _ value: Int32) {
+    var value = value
+    _ = unsafe setsockopt(descriptor, level, option, &value, socklen_t(MemoryLayout<Int32>.size))
+  }
+}
+
+// Its name in <netinet/in.h> is both a macro and a case of an enumeration.
+private let IPPROTO_V6 = 41
+
+/// An address and a port, as the operating system writes them.
+package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
+  static let capacity = 128
+  private let raw: [UInt8]
+
+  init(raw: [UInt8]) { self.raw = raw }
+
+  fileprivate init(_ fill: (UnsafeMutablePointer<sockaddr>, UnsafeMutablePointer<socklen_t>) -> Int32) {
+    var bytes = [UInt8](repeating: 0, count: Self.capacity)
+    var count = socklen_t(Self.capacity)
+    let code = unsafe bytes.withUnsafeMutableBytes {
+      unsafe fill($0.baseAddress!.assumingMemoryBound(to: sockaddr.self), &count)
+    }
+    raw = code == 0 ? Array(bytes.prefix(Int(count))) : []
+  }
+
+  /// The addresses of `host` (a name, or an address as text) with `port`. Blocks, for seconds if it must: never call it
+  /// on the loop. `listening` turns the empty host into the wildcard instead of loopback.
+  package static func resolve(_ endpoint: Endpoint, listening: Bool = false) throws(ReplicationError)
+    -> [SocketAddress]
+  {
+    var hints = unsafe addrinfo()
+    unsafe hints.ai_socktype = Int32(SOCK_STREAM.rawValue)
+    unsafe hints.ai_flags = AI_NUMERICSERV | (listening ? AI_PASSIVE : 0)
+    var list: UnsafeMutablePointer<addrinfo>?
+    let host: String? = endpoint.host.isEmpty ? nil : endpoint.host
+    let code = unsafe getaddrinfo(host, String(endpoint.port), &hints, &list)
+    guard code == 0 else {
+      throw ReplicationError(
+        .network,
+        "cannot find \(endpoint): \(unsafe String(cString: gai_strerror(code))): check the name, or give an address"
+      )
+    }
+    defer { unsafe freeaddrinfo(list) }
+    var addresses: [SocketAddress] = []
+    var next = unsafe list
+    while let entry = unsafe next {
+      let bytes = unsafe UnsafeRawBufferPointer(
+        start: entry.pointee.ai_addr, count: Int(entry.pointee.ai_addrlen))
+      let address = unsafe SocketAddress(raw: Array(bytes))
+      if !addresses.contains(address) { addresses.append(address) }
+      unsafe next = entry.pointee.ai_next
+    }
+    // One socket for IPv6 can serve IPv4 too, not the reverse.
+    if endpoint.host.isEmpty, listening { addresses.sort { $0.family == AF_INET6 && $1.family != AF_INET6 } }
+    return addresses
+  }
+
+  /// The addresses by which other machines may reach this one, without those that hold on one link only.
+  package static func ofThisMachine() -> [String] {
+    var list: UnsafeMutablePointer<ifaddrs>?
+    guard unsafe getifaddrs(&list) == 0 else { return [] }
+    defer { unsafe freeifaddrs(list) }
+    var hosts: [String] = []
+    var next = unsafe list
+    while let entry = unsafe next {
+      unsafe next = entry.pointee.ifa_next
+      guard let address = unsafe entry.pointee.ifa_addr else { continue }
+      let count: Int
+      switch unsafe Int32(address.pointee.sa_family) {
+      case AF_INET: count = MemoryLayout<sockaddr_in>.size
+      case AF_INET6: count = MemoryLayout<sockaddr_in6>.size
+      default: continue
+      }
+      let host = unsafe SocketAddress(raw: Array(UnsafeRawBufferPointer(start: address, count: count))).host
+      if host.hasPrefix("127.") || host == "::1" || host.hasPrefix("fe80:") { continue }
+      if !hosts.contains(host) { hosts.append(host) }
+    }
+    return hosts
+  }
+
+  /// The address without the port, as text; one that came over an IPv6 socket from IPv4 is given as IPv4.
+  package var host: String { name.host }
+  /// The port.
+  package var port: UInt16 { name.port }
+  /// `host:port`, `[host]:port` for IPv6.
+  package var description: String { Endpoint(host: host, port: port).description }
+
+  var family: Int32 { raw.count < 2 ? AF_UNSPEC : Int32(UInt16(raw[0]) | UInt16(raw[1]) << 8) }
+  fileprivate var isWildcard: Bool { ["::", "0.0.0.0"].contains(host) }
+
+  private var name: (host: String, port: UInt16) {
+    var host = [CChar](repeating: 0, count: 1025)
+    var service = [CChar](repeating: 0, count: 32)
+    let code = unsafe withPointer {
+      unsafe getnameinfo(
+        $0, $1, &host, socklen_t(host.count), &service, socklen_t(service.count),
+        NI_NUMERICHOST | NI_NUMERICSERV)
+    }
+    guard code == 0 else { return ("unknown", 0) }
+    func text(_ field: [CChar]) -> String {
+      String(decoding: field.prefix { $0 != 0 }.map { UInt8(bitPattern: $0) }, as: UTF8.self)
+    }
+    let address = text(host)
+    let mapped = "::ffff:"
+    let plain =
+      address.hasPrefix(mapped) && address.contains(".") ? String(address.dropFirst(mapped.count)) : address
+    return (plain, UInt16(text(service)) ?? 0)
+  }
+
+  fileprivate func withPointer<Result>(_ body: (UnsafePointer<sockaddr>, socklen_t) -> Result) -> Result {
+    // A copy whose size and alignment are those of the largest address.
+    var storage = sockaddr_storage()
+    return unsafe withUnsafeMutableBytes(of: &storage) { buffer in
+      unsafe buffer.copyBytes(from: raw.prefix(buffer.count))
+      return unsafe body(buffer.baseAddress!.assumingMemoryBound(to: sockaddr.self), socklen_t(raw.count))
+    }
+  }
+}

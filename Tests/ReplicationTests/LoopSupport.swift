@@ -1,0 +1,99 @@
+import Synchronization
+
+@testable import Replication
+
+/// Runs `body` on the loop and gives what it gave.
+func on<Answer: Sendable>(_ loop: EventLoop, _ body: @escaping @Sendable () throws -> Answer) async throws
+  -> Answer
+{
+  try await withCheckedThrowingContinuation { continuation in
+    loop.execute { continuation.resume(with: Result { try body() }) }
+  }
+}
+
+/// A place where one thread puts something and a test waits for it.
+final class Awaited<Answer: Sendable>: Sendable {
+  private let state = Mutex<(answers: [Answer], waiters: [CheckedContinuation<Answer, Never>])>(([], []))
+
+  func put(_ answer: Answer) {
+    let waiter = state.withLock { state -> CheckedContinuation<Answer, Never>? in
+      guard state.waiters.isEmpty else { return state.waiters.removeFirst() }
+      state.answers.append(answer)
+      return nil
+    }
+    waiter?.resume(returning: answer)
+  }
+
+  func take() async -> Answer {
+    await withCheckedContinuation { continuation in
+      let answer = state.withLock { state -> Answer? in
+        guard state.answers.isEmpty else { return state.answers.removeFirst() }
+        state.waiters.append(continuation)
+        return nil
+      }
+      if let answer { continuation.resume(returning: answer) }
+    }
+  }
+
+  /// Everything that was put in and not taken.
+  var pending: [Answer] { state.withLock { $0.answers } }
+}
+
+/// Counts calls.
+final class Counter: Sendable {
+  private let state = Mutex(0)
+  var count: Int { state.withLock { $0 } }
+  func next() -> Int {
+    state.withLock {
+      $0 += 1
+      return $0
+    }
+  }
+}
+
+/// A loop that is stopped when the test is done with it.
+final class TestLoop: Sendable {
+  let loop: EventLoop
+  init() throws { loop = try EventLoop() }
+  deinit { loop.stop() }
+}
+
+/// A listener at a free port of loopback.
+final class TestListener: Sendable {
+  let address: Endpoint
+  let connections = Awaited<LoopBound<TCPConnection>>()
+  private let listener: LoopBound<TCPListener>
+  private let loop: EventLoop
+
+  init(
+    _ loop: EventLoop, accept: @escaping @Sendable (borrowing Socket) -> Socket.Accepting = { $0.accept() }
+  )
+    async throws
+  {
+    self.loop = loop
+    let connections = connections
+    listener = try await on(loop) {
+      let address = try SocketAddress.resolve(Endpoint(host: "127.0.0.1", port: 0), listening: true)[0]
+      let listener = try TCPListener(at: address, loop: loop, log: { _, _ in }, accept: accept) {
+        socket, remote in
+        connections.put(LoopBound(TCPConnection(socket, remote: remote, loop: loop), to: loop))
+      }
+      return LoopBound(listener, to: loop)
+    }
+    let listener = listener
+    address = try await on(loop) { Endpoint(host: "127.0.0.1", port: listener.value.address.port) }
+  }
+
+  func close() async throws { try await on(loop) { [listener] in listener.value.close() } }
+}
+
+/// A connection to `endpoint`, not started.
+func connect(_ loop: EventLoop, to endpoint: Endpoint) async throws -> LoopBound<TCPConnection> {
+  let answer = Awaited<Result<LoopBound<TCPConnection>, ReplicationError>>()
+  loop.execute {
+    TCPConnector.connect(to: endpoint, loop: loop) { result in
+      answer.put(result.map { LoopBound($0, to: loop) })
+    }
+  }
+  return try await answer.take().get()
+}

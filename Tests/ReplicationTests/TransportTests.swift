@@ -1,0 +1,224 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+@Suite(.serialized, .timeLimit(.minutes(1))) struct TCPConnectionTests {
+  @Test func `what one side sends, the other receives, whole and in order`() async throws {
+    let test = try TestLoop()
+    let loop = test.loop
+    let listener = try await TestListener(loop)
+    let client = try await connect(loop, to: listener.address)
+    let server = await listener.connections.take()
+    let sent = (0..<5_000_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
+    let received = Awaited<[UInt8]>()
+    loop.execute {
+      var collected: [UInt8] = []
+      server.value.onBytes = { collected += $0 }
+      server.value.onEnd = { _ in received.put(collected) }
+      _ = server.value.start()
+      _ = client.value.start()
+      client.value.send(sent)
+      client.value.finish()
+    }
+    #expect(await received.take() == sent)
+  }
+
+  @Test func `a paused connection reads nothing until it is resumed`() async throws {
+    let test = try TestLoop()
+    let loop = test.loop
+    let listener = try await TestListener(loop)
+    let client = try await connect(loop, to: listener.address)
+    let server = await listener.connections.take()
+    let received = Awaited<[UInt8]>()
+    let answered = Awaited<[UInt8]>()
+    loop.execute {
+      server.value.onBytes = { received.put($0) }
+      client.value.onBytes = { answered.put($0) }
+      _ = server.value.start()
+      _ = client.value.start()
+      server.value.pause()
+      client.value.send([1, 2, 3])
+      server.value.send([9])
+    }
+    #expect(await answered.take() == [9])
+    #expect(received.pending.isEmpty)
+    loop.execute { server.value.resume() }
+    #expect(await received.take() == [1, 2, 3])
+  }
+
+  @Test func `F90 a peer that never reads is dropped when its queue is full`() async throws {
+    let test = try TestLoop()
+    let loop = test.loop
+    let listener = try await TestListener(loop)
+    let silent = try await connect(loop, to: listener.address)
+    let server = await listener.connections.take()
+    let ended = Awaited<ReplicationError.Code?>()
+    loop.execute {
+      server.value.onEnd = { ended.put($0?.code) }
+      _ = server.value.start()
+      let piece = [UInt8](repeating: 1, count: 1 << 20)
+      for _ in 0..<64 { server.value.send(piece) }
+    }
+    #expect(await ended.take() == .timeout)
+    #expect(try await on(loop) { !server.value.isOpen && silent.value.isOpen })
+  }
+
+  @Test func `F90 a peer that takes nothing of what is queued is dropped after a time`() async throws {
+    let test = try TestLoop()
+    let loop = test.loop
+    let ended = Awaited<ReplicationError.Code?>()
+    let accepted = Awaited<Bool>()
+    let address = try await on(loop) {
+      let address = try SocketAddress.resolve(Endpoint(host: "127.0.0.1", port: 0), listening: true)[0]
+      return try TCPListener(at: address, loop: loop, log: { _, _ in }) { socket, remote in
+        let connection = TCPConnection(socket, remote: remote, loop: loop, stallMilliseconds: 50)
+        connection.onEnd = { ended.put($0?.code) }
+        _ = connection.start()
+        for _ in 0..<20 { connection.send([UInt8](repeating: 1, count: 1 << 20)) }
+        accepted.put(true)
+      }.address
+    }
+    let silent = try await connect(loop, to: Endpoint(host: address.host, port: address.port))
+    #expect(await accepted.take())
+    #expect(await ended.take() == .timeout)
+    #expect(try await on(loop) { silent.value.isOpen })
+  }
+
+  @Test func `a connection that is cut is reported once, and sending on it kills nobody`() async throws {
+    let test = try TestLoop()
+    let loop = test.loop
+    let listener = try await TestListener(loop)
+    let client = try await connect(loop, to: listener.address)
+    let server = await listener.connections.take()
+    let ended = Awaited<Bool>()
+    loop.execute {
+      client.value.onEnd = { _ in ended.put(true) }
+      _ = client.value.start()
+      server.value.close()
+    }
+    #expect(await ended.take())
+    try await on(loop) {
+      client.value.send([1])
+      client.value.finish()
+    }
+    #expect(ended.pending.isEmpty)
+  }
+
+  @Test func `a connection to a port where nobody listens fails as network`() async throws {
+    let test = try TestLoop()
+    let listener = try await TestListener(test.loop)
+    try await listener.close()
+    await #expect { _ = try await connect(test.loop, to: listener.address) } throws: {
+      ($0 as? ReplicationError)?.code == .network
+    }
+  }
+
+  @Test func `a name that does not exist fails as network`() async throws {
+    let test = try TestLoop()
+    await #expect { _ = try await connect(test.loop, to: Endpoint(host: "no such host", port: 1)) } throws: {
+      ($0 as? ReplicationError)?.code == .network
+    }
+  }
+
+  @Test func `F33 when no descriptors are left accepting rests and goes on later`() async throws {
+    let test = try TestLoop()
+    let failures = Counter()
+    let listener = try await TestListener(test.loop) { socket in
+      failures.next() <= 3 ? .exhausted : socket.accept()
+    }
+    _ = try await connect(test.loop, to: listener.address)
+    _ = await listener.connections.take()
+    // Three rests, not a loop that spins: then the connection, then nobody waits.
+    #expect((4...6).contains(failures.count))
+  }
+}
+
+@Suite struct EndpointTests {
+  @Test(
+    arguments: [
+      ("localhost:80", "localhost", 80), ("localhost", "localhost", 7420), (":0", "", 0),
+      ("127.0.0.1:65535", "127.0.0.1", 65535), ("[::1]:7", "::1", 7),
+      ("[fe80::1%eth0]", "fe80::1%eth0", 7420),
+    ] as [(String, String, UInt16)])
+  func `an address is read and written`(text: String, host: String, port: UInt16) {
+    #expect(Endpoint(text) == Endpoint(host: host, port: port))
+    #expect(Endpoint(Endpoint(host: host, port: port).description) == Endpoint(host: host, port: port))
+  }
+
+  @Test(arguments: [
+    "", "host:", "host:x", "host:65536", "host:-1", "host:+1", "::1", "[::1", "[host]:1", "[::1]x", "a b:1",
+    "a/b:1",
+    "a]:1",
+  ])
+  func `what is no address is refused`(text: String) { #expect(Endpoint(text) == nil) }
+
+  @Test(arguments: ["127.0.0.1", "::1"])
+  func `an address as text is found without asking anybody`(host: String) throws {
+    let found = try SocketAddress.resolve(Endpoint(host: host, port: 9))
+    #expect(found.map(\.host) == [host])
+    #expect(found.map(\.port) == [9])
+  }
+}
+
+@Suite struct AdmissionTests {
+  private typealias Action = Admission.Action
+
+  @Test func `F89 no more than the bound prove themselves at once, for each address and in all`() {
+    var admission = Admission(total: 3, perAddress: 2, waiting: 10, grace: 100)
+    #expect(admission.arrived(1, from: "a", at: 0) == [.start(1)])
+    #expect(admission.arrived(2, from: "a", at: 0) == [.start(2)])
+    #expect(admission.arrived(3, from: "a", at: 0) == [])
+    #expect(admission.arrived(4, from: "b", at: 0) == [.start(4)])
+    #expect(admission.arrived(5, from: "c", at: 0) == [])
+    #expect(admission.placesTaken == 3 && admission.waitingCount == 2)
+  }
+
+  @Test func `a place that becomes free goes to who came last`() {
+    var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100)
+    _ = admission.arrived(1, from: "a", at: 0)
+    _ = admission.arrived(2, from: "b", at: 0)
+    _ = admission.arrived(3, from: "c", at: 0)
+    #expect(admission.left(1, at: 1) == [.start(3)])
+    #expect(admission.left(3, at: 2) == [.start(2)])
+    #expect(admission.left(2, at: 3) == [])
+    #expect(admission.placesTaken == 0)
+  }
+
+  @Test func `F88 who proves nothing within the grace gives the place up when another waits, and not before`()
+  {
+    var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100)
+    _ = admission.arrived(1, from: "a", at: 0)
+    #expect(admission.tick(at: 1000) == [])
+    #expect(admission.arrived(2, from: "a", at: 1000) == [.drop(1), .start(2)])
+    #expect(admission.arrived(3, from: "a", at: 1050) == [])
+    #expect(admission.tick(at: 1099) == [])
+    #expect(admission.tick(at: 1100) == [.drop(2), .start(3)])
+  }
+
+  @Test func `F89 in a flood a member of another address is served at once`() {
+    var admission = Admission()
+    for number in 1...10_000 { _ = admission.arrived(UInt64(number), from: "flood", at: 0) }
+    #expect(admission.placesTaken == Limits.unauthenticatedConnectionsPerAddress)
+    #expect(admission.waitingCount == TransportLimits.waitingConnections)
+    #expect(admission.arrived(20_000, from: "member", at: 1) == [.start(20_000)])
+  }
+
+  @Test func `F89 in a flood a member of the same address is served after the grace`() {
+    var admission = Admission()
+    for number in 1...10_000 { _ = admission.arrived(UInt64(number), from: "flood", at: 0) }
+    _ = admission.arrived(20_000, from: "flood", at: 1)
+    let actions = admission.tick(at: TransportLimits.graceMilliseconds)
+    #expect(actions.contains(.start(20_000)))
+  }
+
+  @Test func `who waits for longer than the deadline is dropped`() {
+    var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100_000)
+    _ = admission.arrived(1, from: "a", at: 0)
+    _ = admission.arrived(2, from: "a", at: 5)
+    #expect(admission.tick(at: 14, deadline: 10) == [])
+    #expect(admission.tick(at: 15, deadline: 10) == [.drop(2)])
+    #expect(admission.left(2, at: 16) == [])
+  }
+}
