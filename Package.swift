@@ -32,7 +32,7 @@ let package = Package(
       name: "Replication", dependencies: ["SyncStore", "CLinux", "COpenSSL", "CZlib"],
       swiftSettings: strict),
     .executableTarget(
-      name: "sync-cli", dependencies: ["SyncStore", "Replication"], swiftSettings: strict),
+      name: "sync-cli", dependencies: ["SyncStore", "Replication", "CLinux"], swiftSettings: strict),
 
     .target(
       name: "SyncTestSupport", dependencies: ["SyncStore", "Replication"],

@@ -59,6 +59,8 @@ int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type) {
 
 int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }
 
+int sync_file_system(int fd) { return syncfs(fd); }
+
 int64_t sync_last_nonzero(const void *start, uint64_t count) {
   const unsigned char *bytes = start;
   while (count % 8 != 0) {

@@ -1,1 +1,3 @@
-print("sync-cli")
+System.reserveStandardDescriptors()
+System.ignoreBrokenPipes()
+System.exit(Program.run(System.arguments))

@@ -30,6 +30,9 @@ int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type);
 // madvise(2) with MADV_POPULATE_WRITE: finds memory for the pages now. 0, or -1 where the kernel cannot.
 int sync_populate(void *start, uint64_t count);
 
+// syncfs(2) is hidden behind _GNU_SOURCE.
+int sync_file_system(int fd);
+
 // The offset of the last byte that is not zero; -1 if all are.
 int64_t sync_last_nonzero(const void *start, uint64_t count);
 

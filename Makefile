@@ -1,0 +1,60 @@
+# Everything a developer or a CI machine runs. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+SWIFT ?= swift
+PREFIX ?= /usr/local
+TIME ?= 60
+
+.PHONY: help deps build release test check format lint demo acceptance faults bench fuzz tsan asan install clean
+
+help: ## list these targets
+	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+
+deps: ## install the Debian packages that are missing
+	@scripts/deps.sh
+
+build: deps ## debug build of everything
+	$(SWIFT) build --build-tests
+
+release: deps ## optimised build of sync-cli
+	$(SWIFT) build -c release --product sync-cli
+
+test: deps ## the whole test suite
+	$(SWIFT) test --parallel
+
+check: lint build test ## what every commit must pass
+
+format: ## rewrite all sources in the project's format
+	$(SWIFT) format --in-place --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz
+
+lint: ## report what is not in the project's format
+	$(SWIFT) format lint --strict --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz
+
+demo: ## show the product on a real tree, end to end
+	@scripts/demo.sh
+
+acceptance: ## prove the promises of the product on real input, with figures
+	@scripts/acceptance.sh
+
+faults: ## list the rows of docs/faults.txt and the tests that prove them
+	@scripts/faults.sh
+
+bench: deps ## small benchmarks against SQLite, medians and ratios
+	$(SWIFT) run -c release --package-path Benchmarks Benchmarks
+
+fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
+	@Fuzz/run.sh $(TIME)
+
+tsan: deps ## the tests under the thread sanitizer
+	$(SWIFT) test --sanitize=thread --scratch-path .build/tsan
+
+asan: deps ## the tests under the address sanitizer
+	$(SWIFT) test --sanitize=address --scratch-path .build/asan
+
+install: release ## put sync-cli into $(DESTDIR)$(PREFIX)/bin
+	install -D -m 755 "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" "$(DESTDIR)$(PREFIX)/bin/sync-cli"
+
+clean: ## remove all that was built
+	rm -rf .build Benchmarks/.build Fuzz/.build

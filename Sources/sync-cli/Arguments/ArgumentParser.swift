@@ -1,0 +1,186 @@
+/// Turns the words of a command line into an `Invocation`, by the table of commands.
+///
+/// Options are long: `--name value` or `--name=value`, before or after the command and between its operands; `--` ends
+/// them. Everything that is wrong is said in one line that names what could have been meant.
+struct ArgumentParser {
+  let commands: [Command]
+  let globals: [Option]
+  /// Names of commands that other versions have: said as such, not guessed at.
+  let absent: Set<String>
+  private static let short: [Argument: String] = [
+    Argument("-h"): "--help", Argument("-q"): "--quiet", Argument("-v"): "--verbose",
+  ]
+
+  /// What a command line asks for.
+  enum Outcome {
+    case run(Invocation)
+    /// Help for one command, or for all of them.
+    case help(Command?)
+    case version
+  }
+
+  /// What `words`, the program's own name left out, ask for.
+  func parse(_ words: [Argument]) throws(Failure) -> Outcome {
+    var rest = words[...]
+    var found: Command?
+    var operands: [Argument] = []
+    var values: [String: [Argument]] = [:]
+    var optionsEnded = false
+    while let word = rest.popFirst() {
+      let expanded = Self.short[word] ?? word.text
+      if !optionsEnded, expanded == "--" {
+        optionsEnded = true
+      } else if !optionsEnded, expanded.hasPrefix("-"), expanded != "-" {
+        let original = Self.short[word].map { Argument($0) } ?? word
+        try parseOption(original, of: found, from: &rest, into: &values)
+      } else if found == nil, !values.keys.contains("version") {
+        if word.text == "help" { return try help(on: rest) }
+        found = try command(word, from: &rest, helping: values.keys.contains("help"))
+        if found == nil { return .help(nil) }
+      } else {
+        operands.append(word)
+      }
+    }
+    if values.keys.contains("version") { return .version }
+    if values.keys.contains("help") { return .help(found) }
+    guard let found else {
+      throw Failure(.usage, "no command given: nothing to do: see \"sync-cli --help\"")
+    }
+    let kept = try check(operands, of: found)
+    return .run(Invocation(command: found, operands: kept, values: values))
+  }
+
+  // MARK: - Options
+
+  private func parseOption(
+    _ word: Argument, of command: Command?, from rest: inout ArraySlice<Argument>,
+    into values: inout [String: [Argument]]
+  ) throws(Failure) {
+    let parts = word.bytes.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
+    let name = String(decoding: parts[0].drop { $0 == UInt8(ascii: "-") }, as: UTF8.self)
+    let place = command.map { "\($0.name): " } ?? ""
+    let known = globals + (command?.options ?? [])
+    guard word.bytes.starts(with: "--".utf8), let option = known.first(where: { $0.name == name }) else {
+      throw unknownOption(word, name, place: place, command: command, known: known)
+    }
+    let value: Argument
+    if option.value == nil {
+      guard parts.count == 1 else {
+        throw Failure(.usage, "\(place)--\(name) takes no value: \"\(word.shown)\" gives one: leave out what follows \"=\"")
+      }
+      value = Argument([])
+    } else if parts.count == 2 {
+      value = Argument(Array(parts[1]))
+    } else if let next = rest.popFirst() {
+      value = next
+    } else {
+      throw Failure(.usage, "\(place)--\(name) has no value: one must follow: write \"\(option.usage)\"")
+    }
+    guard values[name] == nil || option.repeats || option.value == nil else {
+      throw Failure(.usage, "\(place)--\(name) is given twice: one is meant: leave out the other")
+    }
+    values[name, default: []].append(value)
+  }
+
+  private func unknownOption(
+    _ word: Argument, _ name: String, place: String, command: Command?, known: [Option]
+  ) -> Failure {
+    let shown = Text.printable(word.bytes.prefix { $0 != UInt8(ascii: "=") })
+    let todo: String
+    if let near = Self.nearest(to: name, in: known.map(\.name)) {
+      todo = "did you mean --\(near)?"
+    } else if command == nil, commands.contains(where: { $0.options.contains { $0.name == name } }) {
+      todo = "put it after the command it belongs to"
+    } else if !word.bytes.starts(with: "--".utf8) {
+      todo = "options are long; if it is a key or a value, put -- before it"
+    } else {
+      todo = "see \"sync-cli \(command.map { "\($0.name) " } ?? "")--help\""
+    }
+    return Failure(.usage, "\(place)\(shown): there is no such option: \(todo)")
+  }
+
+  // MARK: - Commands and operands
+
+  /// The command that begins with `word`; nil where help on a whole family is asked for.
+  private func command(
+    _ word: Argument, from rest: inout ArraySlice<Argument>, helping: Bool
+  ) throws(Failure) -> Command? {
+    let name = word.text
+    if let command = commands.first(where: { $0.name == name }) { return command }
+    let family = commands.filter { $0.name.hasPrefix(name + " ") }.map { String($0.name.dropFirst(name.count + 1)) }
+    guard family.isEmpty else {
+      guard let second = rest.first, second.text != "--help", second.text != "-h" else {
+        if helping || rest.first != nil { return nil }
+        throw Failure(.usage, "\(name): what to do with it is missing: it is one of \(Self.list(family)): give one")
+      }
+      rest.removeFirst()
+      if let command = commands.first(where: { $0.name == "\(name) \(second.text)" }) { return command }
+      throw unknownCommand("\(name) \(second.shown)", near: Self.nearest(to: second.text, in: family).map { "\(name) \($0)" })
+    }
+    throw unknownCommand(word.shown, near: Self.nearest(to: name, in: commands.map(\.name)))
+  }
+
+  private func unknownCommand(_ name: String, near: String?) -> Failure {
+    if absent.contains(name) {
+      return Failure(.usage, "\(name): not in this version: it is planned: see \"sync-cli --help\" for what there is")
+    }
+    return Failure(
+      .usage,
+      "\(name): there is no such command: "
+        + (near.map { "did you mean \"\($0)\"?" } ?? "see \"sync-cli --help\" for what there is"))
+  }
+
+  private func help(on rest: ArraySlice<Argument>) throws(Failure) -> Outcome {
+    var rest = rest.filter { !$0.bytes.starts(with: "--".utf8) }[...]
+    guard let word = rest.popFirst() else { return .help(nil) }
+    return .help(try command(word, from: &rest, helping: true))
+  }
+
+  private func check(_ operands: [Argument], of command: Command) throws(Failure) -> [Argument] {
+    let needed = command.operands.count { $0.arity == .one }
+    if operands.count < needed {
+      let missing = command.operands.filter { $0.arity == .one }[operands.count].name
+      throw Failure(.usage, "\(command.name): \(missing) is missing: the command needs it: write \"\(command.usage)\"")
+    }
+    if operands.count > command.operands.count, command.operands.last?.arity != .many {
+      let extra = operands[command.operands.count].shown
+      throw Failure(
+        .usage,
+        "\(command.name): \"\(extra)\" is too much: the command takes \(Text.count(command.operands.count, "operand"))"
+          + ": write \"\(command.usage)\"")
+    }
+    return operands
+  }
+
+  // MARK: - Guessing
+
+  private static func list(_ names: [String]) -> String {
+    names.count < 2 ? names.joined() : names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
+  }
+
+  /// The name that was most likely meant; nil if none is near.
+  static func nearest(to word: String, in names: [String]) -> String? {
+    if word.count >= 2, let match = names.filter({ $0.hasPrefix(word) }).min(by: { $0.count < $1.count }) {
+      return match
+    }
+    let ranked = names.map { ($0, distance(Array(word), Array($0))) }.min { $0.1 < $1.1 }
+    guard let (name, distance) = ranked, distance <= max(1, min(3, name.count / 3)) else { return nil }
+    return name
+  }
+
+  /// How many letters must be added, left out, changed or swapped with their neighbour to make `b` of `a`
+  /// (optimal string alignment).
+  static func distance(_ a: [Character], _ b: [Character]) -> Int {
+    var rows = [Array(0...b.count)]
+    for i in 0..<a.count {
+      var row = [i + 1]
+      for j in 0..<b.count {
+        var best = min(rows[i][j + 1] + 1, row[j] + 1, rows[i][j] + (a[i] == b[j] ? 0 : 1))
+        if i > 0, j > 0, a[i] == b[j - 1], a[i - 1] == b[j] { best = min(best, rows[i - 1][j - 1] + 1) }
+        row.append(best)
+      }
+      rows.append(row)
+    }
+    return rows[a.count][b.count]
+  }
+}

@@ -1,0 +1,51 @@
+/// The texts of `--help`.
+enum Help {
+  /// Options that every command takes.
+  static let globals = [
+    Option("store", value: "DIR", "the store (default: $SYNC_STORE, else $XDG_DATA_HOME/sync-store)"),
+    Option("json", "one JSON object a line on standard output"),
+    Option("quiet", "no figures and no progress; errors are still told"),
+    Option("verbose", "say more on standard error"),
+    Option("no-progress", "no progress bar"),
+    Option("help", "show this, or help on the command"),
+    Option("version", "show the version"),
+  ]
+
+  /// Help on everything.
+  static func overview(of commands: [Command]) -> String {
+    let width = commands.map(\.name.count).max() ?? 0
+    let lines = commands.map { "  \(padded($0.name, width))  \($0.summary)" }
+    return """
+      usage: sync-cli [OPTION…] COMMAND [OPTION…] [OPERAND…]
+
+      An offline-first store of keys and values that comes into step with its copies whenever it can reach one.
+
+      commands:
+      \(lines.joined(separator: "\n"))
+
+      options of every command:
+      \(table(globals))
+
+      exit codes: 0 done, 1 not found or different, 2 usage, 3 refused, 4 network, 5 damaged data, 6 busy,
+      7 disk full or I/O, 8 newer format, 70 a bug. "sync-cli help COMMAND" tells more about one command.
+
+      """
+  }
+
+  /// Help on one command.
+  static func text(of command: Command) -> String {
+    var text = "usage: \(command.usage)\n\n\(command.summary)\n"
+    if !command.notes.isEmpty { text += "\n\(command.notes)\n" }
+    if !command.options.isEmpty { text += "\noptions:\n\(table(command.options))\n" }
+    return text + "\noptions of every command:\n\(table(globals))\n"
+  }
+
+  private static func table(_ options: [Option]) -> String {
+    let width = options.map(\.usage.count).max() ?? 0
+    return options.map { "  \(padded($0.usage, width))  \($0.help)" }.joined(separator: "\n")
+  }
+
+  private static func padded(_ text: String, _ width: Int) -> String {
+    text + String(repeating: " ", count: max(0, width - text.count))
+  }
+}

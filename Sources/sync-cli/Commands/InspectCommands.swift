@@ -1,0 +1,143 @@
+import SyncStore
+
+/// `digest`, `log`, `why`, `conflicts list` and `verify`: what the store knows of itself.
+enum InspectCommands {
+  // MARK: - digest
+
+  static let digest = Command(
+    "digest", "show the state digest, equal on two copies in step",
+    options: [Option("long", "with the version vector: a line \"actor sequence\" for each actor")]
+  ) { invocation, output in
+    try invocation.withStore(toWrite: false) { store in
+      let digest = try store.digest()
+      let vector = invocation.has("long") ? try store.versionVector() : nil
+      if invocation.wantsJSON {
+        let entries = vector.map { vector in
+          JSON.object(vector.actors.map { JSON.Member(name: $0.description, value: .integer(vector[$0])) })
+        }
+        try output.line(JSON.object([.init(name: "digest", value: .string("\(digest)"))]).with("vector", entries))
+      } else {
+        try output.line("\(digest)")
+        for actor in vector?.actors ?? [] { try output.line("\(actor) \(vector?[actor] ?? 0)") }
+      }
+      return .done
+    }
+  }
+
+  // MARK: - log
+
+  static let log = Command(
+    "log", "show the records of the journal, decoded",
+    options: [
+      Option("from", value: "POSITION", "begin there (default: 1)"),
+      Option("limit", value: "N", "at most N records"),
+    ],
+    notes: "Each line has the position, the time, what was written, its size, the key, and the write's actor and sequence."
+  ) { invocation, output in
+    var from = try invocation.integer("from", in: 0...UInt64.max) ?? 1
+    var left = try invocation.integer("limit", in: 1...Int.max) ?? .max
+    return try invocation.withStore(toWrite: false) { store in
+      while left > 0 {
+        let page = try store.log(from: from, limit: min(left, 1000))
+        guard let last = page.last else { break }
+        for entry in page {
+          if invocation.wantsJSON { try output.line(json(entry)) } else { try output.line(text(entry)) }
+        }
+        left -= page.count
+        from = last.position + 1
+      }
+      return .done
+    }
+  }
+
+  private static func text(_ entry: LogEntry) -> String {
+    let kind = entry.isTombstone ? "delete" : entry.blob != nil ? "blob  " : "put   "
+    let key = entry.key.map { Text.printable($0.bytes) } ?? "(the store's own)"
+    return "\(entry.position)  \(Text.date(milliseconds: entry.stamp.milliseconds))  \(kind)  "
+      + "\(Text.size(entry.size))  \(key)  \(entry.dot.actor):\(entry.dot.sequence)\(entry.isCurrent ? "" : "  (superseded)")"
+  }
+
+  private static func json(_ entry: LogEntry) -> JSON {
+    JSON.object([
+      .init(name: "position", value: .integer(entry.position)), .init(name: "stamp", value: .string("\(entry.stamp)")),
+      .init(name: "actor", value: .string("\(entry.dot.actor)")),
+      .init(name: "sequence", value: .integer(entry.dot.sequence)),
+      .init(name: "kind", value: entry.isTombstone ? "delete" : "put"),
+    ] + (entry.key.map { [KeyLine.member($0.bytes)] } ?? []))
+      .with("type", entry.isTombstone ? nil : .string("\(entry.type)"))
+      .with("size", .integer(entry.size)).with("base", entry.base.map { .string("\($0)") })
+      .with("blob", entry.blob.map { .string("\($0.hash)") }).with("expires", entry.deadline.map { .integer($0) })
+      .with("current", .bool(entry.isCurrent))
+  }
+
+  // MARK: - why
+
+  static let why = Command(
+    "why", "tell why a key has the value it has", operands: [Operand("KEY")],
+    notes: "Shows the write that counts, which one it replaced, and the concurrent values it beat."
+  ) { invocation, output in
+    let key = try Key(bytes: invocation.operands[0].bytes)
+    return try invocation.withStore(toWrite: false) { store in
+      guard let explanation = try store.explain(key) else {
+        throw Failure(
+          .notFound, "why \(invocation.operands[0].shown): nothing was ever written under it here: check the key")
+      }
+      if invocation.wantsJSON {
+        try output.line(
+          json(explanation.winner).with("local", .bool(explanation.isLocal))
+            .with("beaten", .array(explanation.beaten.map(json))))
+      } else {
+        for line in lines(explanation) { try output.line(line) }
+      }
+      return .done
+    }
+  }
+
+  private static func lines(_ explanation: Explanation) -> [String] {
+    let winner = explanation.winner
+    let place = explanation.isLocal ? "written here" : "received from another copy"
+    var lines = [
+      "\(Text.printable(winner.key?.bytes ?? [])): \(content(winner)), \(place)",
+      "  stamp  \(stamp(winner))", "  actor  \(winner.dot.actor), its write \(winner.dot.sequence)",
+      "  base   " + (winner.base.map { "replaced write \($0.sequence) of \($0.actor)" } ?? "replaced nothing of another copy"),
+    ]
+    for loser in explanation.beaten {
+      lines.append("  beat   \(content(loser)), stamped \(stamp(loser)), by \(loser.dot.actor)")
+    }
+    lines.append(
+      explanation.beaten.isEmpty
+        ? "  No concurrent value is kept: it was written by one copy after the other."
+        : "  The later stamp wins, on every copy; the beaten value is kept for a while.")
+    return lines
+  }
+
+  private static func stamp(_ entry: LogEntry) -> String {
+    "\(Text.date(milliseconds: entry.stamp.milliseconds)) (\(entry.stamp))"
+  }
+
+  /// What was written, its text if it is short.
+  private static func content(_ entry: LogEntry) -> String {
+    if entry.isTombstone { return "deleted" }
+    if let value = entry.value, value.count <= 60, String(validating: value, as: UTF8.self) != nil {
+      return "\"\(Text.printable(value))\""
+    }
+    return "\(Text.size(entry.size)) of \(entry.type)"
+  }
+
+  // MARK: - conflicts
+
+  static let conflicts = Command(
+    "conflicts list", "show concurrent values that were beaten and are kept, newest first"
+  ) { invocation, output in
+    try invocation.withStore(toWrite: false) { store in
+      for entry in try store.conflicts() {
+        if invocation.wantsJSON {
+          try output.line(json(entry))
+        } else {
+          try output.line("\(stamp(entry))  \(Text.printable(entry.key?.bytes ?? []))  \(content(entry))")
+        }
+      }
+      return .done
+    }
+  }
+}

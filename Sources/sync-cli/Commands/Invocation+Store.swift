@@ -1,0 +1,98 @@
+import SyncStore
+
+/// What most commands need: the store they are about, and what the global options ask for.
+extension Invocation {
+  var wantsJSON: Bool { has("json") }
+  var isQuiet: Bool { has("quiet") }
+  /// Is there somebody to look at a progress bar?
+  var showsProgress: Bool { !isQuiet && !has("no-progress") && System.isTerminal(2) }
+
+  /// The directory of the store.
+  func storePath() throws -> String {
+    if let argument = value("store") {
+      guard !argument.bytes.isEmpty else { throw usage("--store", "it is empty", "name a directory") }
+      return argument.text
+    }
+    if let path = System.environment("SYNC_STORE") { return path }
+    if let data = System.environment("XDG_DATA_HOME") { return data + "/sync-store" }
+    guard let home = System.environment("HOME") else {
+      throw usage("no store is named", "neither SYNC_STORE nor HOME is set", "give --store DIR")
+    }
+    return home + "/.local/share/sync-store"
+  }
+
+  /// Opens the store so that a daemon or a service may have it open, too.
+  func openStore(toWrite: Bool = true) throws -> Store {
+    var configuration = Configuration()
+    configuration.mode = toWrite ? .shared : .readOnly
+    return try Store.open(at: try storePath(), configuration: configuration)
+  }
+
+  /// Runs `body` with the store open, and closes it.
+  func withStore<Result>(toWrite: Bool = true, _ body: (Store) throws -> Result) throws -> Result {
+    let store = try openStore(toWrite: toWrite)
+    let result: Result
+    do { result = try body(store) } catch {
+      try? store.close()
+      throw error
+    }
+    try store.close()
+    return result
+  }
+
+  /// The prefix in an option or an operand; empty if there is none.
+  func prefix(_ argument: Argument?) -> [UInt8] { argument?.bytes ?? [] }
+
+  /// Tells a result to people, unless they want quiet or a program reads.
+  func tell(_ text: String, json: @autoclosure () -> JSON, _ output: Output) throws {
+    if wantsJSON { try output.line(json()) } else if !isQuiet { try output.line(text) }
+  }
+
+  /// Says more where more was asked for.
+  func remark(_ text: @autoclosure () -> String) {
+    if has("verbose") { Diagnostics.report("\(command.name): \(text())") }
+  }
+}
+
+extension Store {
+  /// Visits all entries of a prefix in the order of their keys, a page at a time, so that memory is bounded.
+  func visit(prefix: [UInt8], after: Key? = nil, limit: Int = .max, _ body: (Entry) throws -> Void) throws {
+    var (after, left) = (after, limit)
+    while left > 0 {
+      let page = try list(prefix: prefix, after: after, limit: min(left, 4096))
+      for entry in page { try body(entry) }
+      guard let last = page.last else { return }
+      after = last.key
+      left -= page.count
+    }
+  }
+}
+
+/// Lines of JSON about keys.
+enum KeyLine {
+  /// `key`, or `key_base64` where the key is not UTF-8.
+  static func member(_ key: [UInt8]) -> JSON.Member {
+    guard let text = String(validating: key, as: UTF8.self) else {
+      return JSON.Member(name: "key_base64", value: .string(Base64.encode(key)))
+    }
+    return JSON.Member(name: "key", value: .string(text))
+  }
+
+  /// The line of `dump` and `get --json`.
+  static func line(_ key: Key, _ value: Value) -> JSON {
+    JSON.object([member(key.bytes)] + ValueText.members(value.bytes, value.type))
+      .with("expires", value.deadline.map { .integer($0) })
+  }
+
+  /// Reads the key of such a line.
+  static func key(of line: JSON) throws(Reason) -> [UInt8] {
+    switch (line["key"], line["key_base64"]) {
+    case (.string(let text), nil): return Array(text.utf8)
+    case (nil, .string(let text)):
+      guard let bytes = Base64.decode(text) else { throw Reason("\"key_base64\" does not hold base 64") }
+      return bytes
+    case (nil, nil): throw Reason("neither \"key\" nor \"key_base64\" is there")
+    default: throw Reason("the key is no text, or is there twice")
+    }
+  }
+}

@@ -1,0 +1,119 @@
+import SyncStore
+
+/// `put`, `get` and `delete`: one key, or a few.
+enum KeyCommands {
+  static let put = Command(
+    "put", "store a value under a key",
+    operands: [Operand("KEY"), Operand("VALUE", .optional)],
+    options: [
+      Option("file", value: "F", "take the value from a file"),
+      Option("ttl", value: "SPAN", "forget it after 90s, 30m, 1h, 7d …"),
+      Option("type", value: "T", "bytes (default), string, bool, int, double, date or json"),
+    ],
+    notes: "The value is VALUE, the content of a file, or standard input where VALUE is \"-\". It is durable on return."
+  ) { invocation, _ in
+    let key = try Key(bytes: invocation.operands[0].bytes)
+    let type = try type(invocation)
+    let deadline = try invocation.milliseconds("ttl").map { System.wallMilliseconds + $0 }
+    let operand = invocation.operands.count > 1 ? invocation.operands[1] : nil
+    switch (operand, invocation.value("file")) {
+    case (nil, nil):
+      throw invocation.usage("no value", "neither VALUE nor --file is given", "give one, or - for standard input")
+    case (.some, .some):
+      throw invocation.usage("two values", "VALUE and --file are both given", "leave out one")
+    case (nil, let file?):
+      let source = try Descriptor.reading(file.bytes)
+      guard try source.status().kind != .directory else {
+        throw invocation.usage("--file \(file.shown)", "it is a directory", "give a file, or use \"sync-cli import\"")
+      }
+      try invocation.withStore { try $0.put(key, from: source, type: type, expires: deadline) }
+    case (let operand?, nil) where operand.bytes == [UInt8(ascii: "-")]:
+      let source = Descriptor(standard: 0)
+      try invocation.withStore { try $0.put(key, from: source, type: type, expires: deadline) }
+    case (let operand?, nil):
+      guard let bytes = ValueText.bytes(of: operand.bytes, as: type) else {
+        throw invocation.usage("\"\(operand.shown)\"", "not of type \(type)", ValueText.expectation(type))
+      }
+      try invocation.withStore { try $0.put(key, bytes, type: type, expires: deadline) }
+    }
+    return .done
+  }
+
+  private static func type(_ invocation: Invocation) throws -> ValueType {
+    guard let argument = invocation.value("type") else { return .bytes }
+    guard let type = ValueType(name: argument.text) else {
+      throw invocation.usage(
+        "--type \(argument.shown)", "there is no such type",
+        "it is one of bytes, string, bool, int, double, date and json")
+    }
+    return type
+  }
+
+  static let get = Command(
+    "get", "give the value of a key, its bytes unchanged",
+    operands: [Operand("KEY")],
+    options: [Option("output", value: "F", "write into a file, which is replaced at once or not at all")],
+    notes: "Ends with 1 if the key is absent."
+  ) { invocation, output in
+    let key = try Key(bytes: invocation.operands[0].bytes)
+    return try invocation.withStore(toWrite: false) { store in
+      let absent = Failure(
+        .notFound, "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")
+      if let file = invocation.value("output") {
+        guard try store.export(key, toFileAt: file.text) else { throw absent }
+        return .done
+      }
+      if !invocation.wantsJSON, let entry = try store.entry(key), entry.size > streamedBytes {
+        let staging = try Staging(storeAt: store.path)
+        guard try store.export(key, toFileAt: staging.path) else { throw absent }
+        try staging.drain(to: output)
+        return .done
+      }
+      guard let value = try store.get(key) else { throw absent }
+      if invocation.wantsJSON { try output.line(KeyLine.line(key, value)) } else { try output.write(value.bytes) }
+      return .done
+    }
+  }
+
+  /// A value larger than this goes to standard output through a file, not through memory.
+  private static let streamedBytes: UInt64 = 16 << 20
+
+  static let delete = Command(
+    "delete", "delete keys", operands: [Operand("KEY", .many)],
+    options: [Option("prefix", value: "P", "delete all keys that begin with P")],
+    notes: "Ends with 1 if one of the keys was absent; the others are deleted all the same."
+  ) { invocation, output in
+    guard !invocation.operands.isEmpty || invocation.has("prefix") else {
+      throw invocation.usage("nothing to delete", "no key is given", "give keys, or --prefix P")
+    }
+    if let prefix = invocation.value("prefix"), prefix.bytes.isEmpty {
+      throw invocation.usage("--prefix", "it is empty and would delete everything", "give the keys' common beginning")
+    }
+    let keys = try invocation.operands.map { try Key(bytes: $0.bytes) }
+    return try invocation.withStore { store in
+      var absent: [Key] = []
+      for key in keys where try !store.delete(key) { absent.append(key) }
+      var deleted = keys.count - absent.count
+      if let prefix = invocation.value("prefix") { deleted += try deleteAll(prefix.bytes, in: store) }
+      if invocation.wantsJSON { try output.line(["deleted": .integer(deleted)]) }
+      invocation.remark("\(Text.count(deleted, "key")) deleted")
+      guard let first = absent.first else { return .done }
+      let others = absent.count == 1 ? "" : " and \(absent.count - 1) more"
+      throw Failure(
+        .notFound, "delete \(Text.printable(first.bytes))\(others): there is no such key: nothing was to be done for it")
+    }
+  }
+
+  private static func deleteAll(_ prefix: [UInt8], in store: Store) throws -> Int {
+    var deleted = 0
+    while true {
+      let page = try store.list(prefix: prefix, limit: 1000)
+      if page.isEmpty { return deleted }
+      deleted += try store.transaction { transaction in
+        var count = 0
+        for entry in page where try transaction.delete(entry.key) { count += 1 }
+        return count
+      }
+    }
+  }
+}

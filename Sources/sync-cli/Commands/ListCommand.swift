@@ -1,0 +1,48 @@
+import SyncStore
+
+/// `list`: the keys there are.
+enum ListCommand {
+  static let command = Command(
+    "list", "show the keys, in the order of their bytes, one a line",
+    operands: [Operand("PREFIX", .optional)],
+    options: [
+      Option("long", "with type, size and the time of the write"),
+      Option("limit", value: "N", "at most N keys"),
+      Option("after", value: "KEY", "only keys above KEY"),
+    ]
+  ) { invocation, output in
+    let after = try invocation.value("after").map { try Key(bytes: $0.bytes) }
+    let limit = try invocation.integer("limit", in: 1...Int.max) ?? .max
+    return try invocation.withStore(toWrite: false) { store in
+      try store.visit(prefix: invocation.prefix(invocation.operands.first), after: after, limit: limit) { entry in
+        if invocation.wantsJSON {
+          try output.line(json(entry))
+        } else {
+          if invocation.has("long") { try output.write(Array(columns(entry).utf8)) }
+          // A terminal could be upset by what a key may hold; a program wants its very bytes.
+          let key = output.isTerminal ? Array(Text.printable(entry.key.bytes).utf8) : entry.key.bytes
+          try output.write(key + [0x0A])
+        }
+      }
+      return .done
+    }
+  }
+
+  private static func columns(_ entry: Entry) -> String {
+    let size = String(entry.size)
+    let type = entry.type.description
+    return type + String(repeating: " ", count: max(1, 8 - type.count))
+      + String(repeating: " ", count: max(0, 12 - size.count)) + size + "  "
+      + Text.date(milliseconds: entry.stamp.milliseconds) + "  "
+  }
+
+  private static func json(_ entry: Entry) -> JSON {
+    JSON.object([
+      KeyLine.member(entry.key.bytes), JSON.Member(name: "type", value: .string(entry.type.description)),
+      JSON.Member(name: "size", value: .integer(entry.size)),
+      JSON.Member(name: "stamp", value: .string(entry.stamp.description)),
+    ])
+    .with("expires", entry.deadline.map { .integer($0) })
+    .with("blob", entry.blob.map { .string($0.hash.description) })
+  }
+}

@@ -1,0 +1,141 @@
+import Replication
+import SyncStore
+
+/// `invite` and `join`: how a copy gets its members. `peer …`: what they are called here.
+enum MemberCommands {
+  // MARK: - invite
+
+  static let invite = Command(
+    "invite", "print a token with which one other device can join",
+    options: [
+      Option("ttl", value: "SPAN", "how long it can be used (default: 10m)"),
+      Option("read-only", "the new member may receive, not send"),
+      Option("address", value: "HOST:PORT", repeats: true, "where the daemon can be reached (default: where it listens)"),
+    ],
+    notes: "The token is a secret: whoever has it first can join. It works while \"sync-cli serve\" runs on this store."
+  ) { invocation, output in
+    let milliseconds = try invocation.milliseconds("ttl") ?? 600_000
+    let addresses = try (invocation.values["address"] ?? []).map { try endpoint($0, invocation) }
+    let token = try invocation.withStore { store in
+      try Node.invite(
+        to: store, lifetime: max(1, milliseconds / 1000), right: invocation.has("read-only") ? .readOnly : .readWrite,
+        addresses: addresses)
+    }
+    if invocation.wantsJSON { try output.line(["token": .string(token)]) } else { try output.line(token) }
+    return .done
+  }
+
+  /// The address that an argument names, which must have a port.
+  static func endpoint(_ argument: Argument, _ invocation: Invocation) throws -> Endpoint {
+    guard let endpoint = Endpoint(argument.text), !endpoint.host.isEmpty else {
+      throw invocation.usage("\"\(argument.shown)\"", "no address", "write host:port")
+    }
+    return endpoint
+  }
+
+  // MARK: - join
+
+  static let join = Command(
+    "join", "become a member with a new copy here, then pull everything",
+    operands: [Operand("TOKEN")],
+    options: [
+      Option("name", value: "NAME", "what this copy is called among the members (default: the host's name)"),
+      Option("no-pull", "only join"),
+    ],
+    notes: "TOKEN is what \"sync-cli invite\" printed there, or \"-\" for standard input. The inviter is a peer from then on."
+  ) { invocation, output in
+    let path = try invocation.storePath()
+    let name = invocation.value("name")?.text ?? InitCommand.defaultName
+    let token = try token(invocation)
+    try InitCommand.makeParent(of: path)
+    let joined = try blocking {
+      try await Node.join(token, at: path, name: name, configuration: SyncStore.Configuration(mode: .shared))
+    }
+    var report: SessionReport?
+    if !invocation.has("no-pull") {
+      report = try SyncCommands.run(invocation, joined.store, with: joined.inviterName, .pull)
+    }
+    let figures: JSON = [
+      "path": .string(path), "store": .string("\(joined.store.id)"), "name": .string(joined.memberName),
+      "inviter": .string(joined.inviterName), "right": .string("\(joined.right)"),
+    ]
+    try invocation.tell(
+      "joined \(joined.inviterName) as \(joined.memberName) in \(path)",
+      json: figures.with("pull", report.map(SyncCommands.json)), output)
+    if let report, !invocation.wantsJSON, !invocation.isQuiet { try output.line(SyncCommands.text(report)) }
+    try joined.store.close()
+    return .done
+  }
+
+  private static func token(_ invocation: Invocation) throws -> String {
+    let operand = invocation.operands[0]
+    guard operand.bytes == [UInt8(ascii: "-")] else { return operand.text }
+    return String(decoding: try Descriptor(standard: 0).readAll(limit: tokenBytes), as: UTF8.self)
+  }
+
+  private static let tokenBytes = 64 << 10
+
+  // MARK: - peer
+
+  static let list = Command("peer list", "show members and peers: name, addresses, right") { invocation, output in
+    try invocation.withStore(toWrite: false) { store in
+      let own = try StoreKeys(store).identity().id
+      let membership = Membership(store)
+      let (members, peers) = (try membership.members(), try membership.peers())
+      for member in members {
+        let named = peers.filter { $0.device == member.device || $0.name == member.name }.flatMap(\.addresses)
+        let addresses = (named + member.addresses).reduce(into: [String]()) { if !$0.contains($1) { $0.append($1) } }
+        try line(
+          member.name, addresses, member.device == own ? "\(member.right), this copy" : "\(member.right)", member.device,
+          invocation, output)
+      }
+      for peer in peers where !members.contains(where: { $0.device == peer.device || $0.name == peer.name }) {
+        try line(peer.name, peer.addresses, "address only", peer.device, invocation, output)
+      }
+      return .done
+    }
+  }
+
+  private static func line(
+    _ name: String, _ addresses: [String], _ right: String, _ device: DeviceID?, _ invocation: Invocation, _ output: Output
+  ) throws {
+    if invocation.wantsJSON {
+      let json: JSON = [
+        "name": .string(name), "addresses": .array(addresses.map { .string($0) }), "right": .string(right),
+      ]
+      try output.line(json.with("device", device.map { .string("\($0)") }))
+    } else {
+      let shown = addresses.isEmpty ? "-" : addresses.joined(separator: ",")
+      try output.line("\(name) \(Text.printable(shown.utf8)) (\(right))")
+    }
+  }
+
+  static let add = Command(
+    "peer add", "name an address, so that push, pull and sync can be told by name",
+    operands: [Operand("NAME"), Operand("ADDR")]
+  ) { invocation, _ in
+    let endpoint = try endpoint(invocation.operands[1], invocation)
+    try invocation.withStore { store in
+      let (membership, name) = (Membership(store), invocation.operands[0].text)
+      let device = try membership.peer(named: name)?.device ?? membership.member(named: name)?.device
+      var peer = Peer(name: name, addresses: [endpoint.description])
+      peer.device = device
+      try membership.add(peer)
+    }
+    return .done
+  }
+
+  static let remove = Command(
+    "peer remove", "forget a name and its address", operands: [Operand("NAME")],
+    notes: "The member stays one: only where to reach it is forgotten here."
+  ) { invocation, _ in
+    try invocation.withStore { store in
+      guard try Membership(store).remove(peer: invocation.operands[0].text) else {
+        throw Failure(
+          .notFound,
+          "peer remove \(invocation.operands[0].shown): no peer is called so: \"sync-cli peer list\" shows those there are")
+      }
+      return .done
+    }
+  }
+}

@@ -1,0 +1,114 @@
+import Replication
+import SyncStore
+
+/// `serve`: the daemon.
+enum ServeCommand {
+  static let command = Command(
+    "serve", "let members push, pull and sync: the daemon",
+    options: [
+      Option("listen", value: "HOST:PORT", "where to listen (default: every address, port 7420; port 0: any)"),
+      Option("config", value: "F", "read settings from a file of JSON, in which comments are allowed"),
+      Option("check", "check configuration and store, and end"),
+    ],
+    notes: """
+      Prints "listening on HOST:PORT" once it accepts. SIGTERM and SIGINT end it within 5 s with everything durable,
+      SIGHUP makes it read its configuration again. Logs to standard error with journald's priorities; tells systemd when
+      it is ready and alive. Other commands work on the same store meanwhile.
+      """
+  ) { invocation, output in
+    let configuration = try configuration(invocation)
+    if invocation.has("check") { return try check(configuration, invocation, output) }
+    // Before any thread is made: they inherit it.
+    System.holdSignals()
+    return try invocation.withStore { store in
+      try serve(store, configuration, invocation, output)
+    }
+  }
+
+  private static func configuration(_ invocation: Invocation) throws -> ServeConfiguration {
+    var configuration = ServeConfiguration()
+    if let file = invocation.value("config") { configuration = try ServeConfiguration(fileAt: file) }
+    if let listen = invocation.value("listen") {
+      guard let endpoint = Endpoint(listen.text) else {
+        throw invocation.usage("--listen \(listen.shown)", "no address", "write host:port, or :port for every address")
+      }
+      configuration.listen = endpoint
+    }
+    if invocation.has("verbose") { configuration.logLevel = .debug }
+    return configuration
+  }
+
+  private static func check(
+    _ configuration: ServeConfiguration, _ invocation: Invocation, _ output: Output
+  ) throws -> ExitCode {
+    try invocation.withStore(toWrite: false) { store in _ = try StoreKeys(store).identity() }
+    try invocation.tell(
+      "the configuration is good: would listen on \(configuration.listen)",
+      json: ["listen": .string("\(configuration.listen)"), "log": .string(configuration.logFormat.rawValue)], output)
+    return .done
+  }
+
+  private static func serve(
+    _ store: Store, _ configuration: ServeConfiguration, _ invocation: Invocation, _ output: Output
+  ) throws -> ExitCode {
+    let log = DaemonLog(configuration)
+    let manager = ServiceManager()
+    let node = try Node(store: store, configuration: Node.Configuration { log.write($0, $1) })
+    let address = try blocking { [listen = configuration.listen] in try await node.start(listen: listen) }
+    // Whoever started the daemon may have gone: that is no reason for it to go, too.
+    try? announce(address, invocation, output)
+    log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
+    manager.tell("READY=1\nSTATUS=listening on \(address)")
+    var current = configuration
+    while true {
+      switch System.nextSignal(within: manager.watchdogSeconds ?? 3600) {
+      case .none: signOfLife(store, manager, log)
+      case .reload: reload(&current, invocation, manager, log)
+      case .end:
+        manager.tell("STOPPING=1")
+        log.write(.notice, "ending: letting sessions come to their end")
+        try blocking { await node.stop() }
+        log.write(.notice, "ended")
+        return .done
+      }
+    }
+  }
+
+  private static func announce(_ address: Endpoint, _ invocation: Invocation, _ output: Output) throws {
+    if invocation.wantsJSON {
+      try output.line(["listening": .string("\(address)")])
+    } else {
+      try output.line("listening on \(address)")
+    }
+    try output.flush()
+  }
+
+  /// A store that can no longer be read is no life: the service manager will start us anew.
+  private static func signOfLife(_ store: Store, _ manager: ServiceManager, _ log: DaemonLog) {
+    do {
+      _ = try store.versionVector()
+      manager.tell("WATCHDOG=1")
+    } catch {
+      log.write(.error, "the store cannot be read: \(error)")
+    }
+  }
+
+  private static func reload(
+    _ current: inout ServeConfiguration, _ invocation: Invocation, _ manager: ServiceManager, _ log: DaemonLog
+  ) {
+    manager.tell("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
+    do {
+      let configuration = try configuration(invocation)
+      log.configure(configuration)
+      if configuration.listen != current.listen {
+        log.write(.warning, "still listening on \(current.listen): another address needs a restart")
+      }
+      current.logFormat = configuration.logFormat
+      current.logLevel = configuration.logLevel
+      log.write(.notice, "configuration read again")
+    } catch {
+      log.write(.error, "configuration kept as it was: \(Failure(error).message)")
+    }
+    manager.tell("READY=1")
+  }
+}

@@ -1,0 +1,80 @@
+import Replication
+import SyncStore
+import Synchronization
+
+/// `push`, `pull` and `sync`: one session with a peer, to its receipt.
+enum SyncCommands {
+  static let push = command("push", "give a peer all that it lacks", .push)
+  static let pull = command("pull", "get from a peer all that is lacking here", .pull)
+  static let sync = command("sync", "bring this copy and a peer into step, both ways at once", .both)
+
+  private static func command(_ name: String, _ summary: String, _ direction: SyncDirection) -> Command {
+    Command(
+      name, summary, operands: [Operand("PEER")],
+      notes: """
+        PEER is the name of a peer or a member, or host:port of any member. Ends with 0 only when everything is durable
+        where it belongs. If it breaks, run it again: it goes on where it was.
+        """
+    ) { invocation, output in
+      try invocation.withStore { store in
+        let report = try run(invocation, store, with: invocation.operands[0].text, direction)
+        try invocation.tell(text(report), json: json(report), output)
+        return .done
+      }
+    }
+  }
+
+  /// One session, with a progress bar if somebody looks on.
+  static func run(
+    _ invocation: Invocation, _ store: Store, with peer: String, _ direction: SyncDirection
+  ) throws -> SessionReport {
+    let bar = Mutex(Progress(invocation.command.name, totalBytes: 0, enabled: invocation.showsProgress))
+    defer { bar.withLock { $0.finish() } }
+    let log = invocation.has("verbose")
+    let node = try Node(
+      store: store,
+      configuration: Node.Configuration { level, line in
+        if log || level <= .warning { Diagnostics.report(line) }
+      })
+    let shows = invocation.showsProgress
+    return try blocking {
+      try await node.synchronize(with: peer, direction: direction) { progress in
+        guard shows else { return }
+        bar.withLock { $0.show { Self.line(progress, seconds: $0) } }
+      }
+    }
+  }
+
+  /// What the bar tells: the share is one of records, since the bytes still to come are not known.
+  private static func line(_ progress: SessionProgress, seconds: Double) -> String {
+    let done = progress.sentRecords + progress.receivedRecords
+    let total = max(done, progress.recordsToSend + progress.recordsToReceive)
+    let bytes = progress.sentBytes + progress.receivedBytes
+    let left = done > 0 && total > done ? seconds / Double(done) * Double(total - done) : 0
+    return "\(done) of \(Text.count(total, "record")), \(progress.sentBlobs + progress.receivedBlobs) blobs, "
+      + "\(Text.size(bytes)), \(Text.size(Int(Double(bytes) / max(seconds, 0.001))))/s"
+      + (left > 0 ? ", \(Text.duration(seconds: left)) left" : "")
+  }
+
+  /// The line of figures.
+  static func text(_ report: SessionReport) -> String {
+    func moved(_ records: Int, _ blobs: Int, _ bytes: UInt64) -> String {
+      "\(Text.count(records, "record")), \(Text.count(blobs, "blob")), \(Text.size(bytes))"
+    }
+    return "\(report.peer): sent \(moved(report.sentRecords, report.sentBlobs, report.sentBytes));"
+      + " received \(moved(report.receivedRecords, report.receivedBlobs, report.receivedBytes));"
+      + " \(Text.count(report.roundTrips, "round trip")) in \(Text.decimal(report.seconds)) s;"
+      + " position \(report.position), digest \(report.digest)"
+  }
+
+  /// The same for programs; the names are kept.
+  static func json(_ report: SessionReport) -> JSON {
+    [
+      "peer": .string(report.peer), "sent_records": .integer(report.sentRecords),
+      "received_records": .integer(report.receivedRecords), "sent_blobs": .integer(report.sentBlobs),
+      "received_blobs": .integer(report.receivedBlobs), "sent_bytes": .integer(report.sentBytes),
+      "received_bytes": .integer(report.receivedBytes), "round_trips": .integer(report.roundTrips),
+      "seconds": .real(report.seconds), "position": .integer(report.position), "digest": .string("\(report.digest)"),
+    ]
+  }
+}

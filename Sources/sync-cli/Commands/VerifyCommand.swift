@@ -1,0 +1,73 @@
+import Replication
+import SyncStore
+
+/// `verify`: is every byte what was written?
+enum VerifyCommand {
+  static let command = Command(
+    "verify", "check every record and every blob",
+    options: [Option("repair", "fetch what is damaged from the peers")],
+    notes: "One line for each place that is damaged. Ends with 5 if there is any that could not be repaired."
+  ) { invocation, output in
+    try invocation.withStore(toWrite: invocation.has("repair")) { store in
+      var report = try verify(store, invocation)
+      if invocation.has("repair"), !report.isClean || !report.missingBlobs.isEmpty {
+        try repair(report, store, invocation)
+        report = try verify(store, invocation)
+      }
+      if invocation.wantsJSON {
+        try output.line(json(report))
+      } else {
+        for line in report.damage { try output.line(Text.printable(line.utf8)) }
+        if !invocation.isQuiet { try output.line(summary(report)) }
+      }
+      if report.isClean { return .done }
+      throw Failure(
+        .damaged,
+        "verify: \(Text.count(report.damage.count, "place")) damaged: the disk or somebody changed bytes:"
+          + " \"sync-cli verify --repair\" fetches what is lost from the peers")
+    }
+  }
+
+  private static func verify(_ store: Store, _ invocation: Invocation) throws -> VerificationReport {
+    var bar = Progress("verify", totalBytes: 0, enabled: invocation.showsProgress)
+    defer { bar.finish() }
+    return try store.verify { done, total in bar.update(bytes: done, of: total, "of blobs") }
+  }
+
+  /// Fetches what is damaged from whichever peer has it. A lost record needs nothing more than a pull: opening the store
+  /// for writing has made it forget what it had received.
+  private static func repair(_ report: VerificationReport, _ store: Store, _ invocation: Invocation) throws {
+    for blob in report.damagedBlobs { try store.want(blob) }
+    let own = try StoreKeys(store).identity().id
+    let membership = Membership(store)
+    let peers = try membership.peers().map(\.name)
+    let members = try membership.members().filter { $0.device != own && !$0.addresses.isEmpty }.map(\.name)
+    guard !(peers + members).isEmpty else {
+      throw Failure(
+        .damaged, "verify --repair: nobody to fetch from: no address of a peer is known: name one by \"sync-cli peer add\"")
+    }
+    for name in peers + members.filter({ !peers.contains($0) }) {
+      do {
+        _ = try SyncCommands.run(invocation, store, with: name, .pull)
+      } catch {
+        // Another peer may have it.
+        Diagnostics.report("verify --repair: \(name): \(Failure(error).message)")
+      }
+    }
+  }
+
+  private static func summary(_ report: VerificationReport) -> String {
+    let missing = report.missingBlobs.isEmpty ? "" : ", \(Text.count(report.missingBlobs.count, "blob")) still to come"
+    let verdict = report.isClean ? "all whole" : "\(report.damage.count) damaged"
+    return "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing): \(verdict)"
+  }
+
+  private static func json(_ report: VerificationReport) -> JSON {
+    [
+      "clean": .bool(report.isClean), "records": .integer(report.records), "blobs": .integer(report.blobs),
+      "damage": .array(report.damage.map { .string($0) }),
+      "damaged_blobs": .array(report.damagedBlobs.map { .string("\($0.hash)") }),
+      "missing_blobs": .array(report.missingBlobs.map { .string("\($0.hash)") }),
+    ]
+  }
+}

@@ -1,0 +1,52 @@
+import Replication
+
+/// What the daemon is told by its configuration file; `schemas/config.md` describes it.
+struct ServeConfiguration: Equatable {
+  enum LogFormat: String, CaseIterable { case journal, json }
+
+  /// Where to listen.
+  var listen = Endpoint(host: "")
+  var logFormat = LogFormat.journal
+  /// Lines that matter less are left out.
+  var logLevel = LogLevel.info
+
+  static let fileBytes = 1 << 20
+
+  /// The defaults.
+  init() {}
+
+  /// Reads a file.
+  init(fileAt path: Argument) throws(Failure) {
+    let text = try Descriptor.reading(path.bytes).readAll(limit: Self.fileBytes)
+    do {
+      try self.init(json: try JSONParser.parse(text, comments: true))
+    } catch let failure as JSONFailure {
+      throw Failure(.usage, "serve: \(path.shown), \(failure): mend it: \"sync-cli serve --check --config F\" checks it")
+    } catch let reason as Reason {
+      throw Failure(.usage, "serve: \(path.shown): \(reason.text): mend it: schemas/config.md describes it")
+    } catch {
+      throw Failure(error)
+    }
+  }
+
+  private init(json: JSON) throws(Reason) {
+    guard case .object(let members) = json else { throw Reason("it does not hold an object") }
+    for member in members {
+      let text = member.value.text ?? ""
+      switch member.name {
+      case "listen":
+        guard let endpoint = Endpoint(text) else { throw Reason("\"listen\" is no address such as \"127.0.0.1:7420\"") }
+        listen = endpoint
+      case "log":
+        guard let format = LogFormat(rawValue: text) else { throw Reason("\"log\" is neither \"journal\" nor \"json\"") }
+        logFormat = format
+      case "log_level":
+        guard let level = LogLevel.allCases.first(where: { "\($0)" == text }) else {
+          throw Reason("\"log_level\" is none of \(LogLevel.allCases.map { "\"\($0)\"" }.joined(separator: ", "))")
+        }
+        logLevel = level
+      default: throw Reason("\"\(Text.printable(member.name.utf8))\" is no setting")
+      }
+    }
+  }
+}

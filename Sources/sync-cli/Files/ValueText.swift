@@ -1,0 +1,96 @@
+import SyncStore
+
+/// Typed values as people write them and as JSON shows them. The bytes are those of `schemas/values.md`.
+enum ValueText {
+  /// The bytes of `argument`, given on the command line for a value of that type; nil if it is none.
+  static func bytes(of argument: [UInt8], as type: ValueType) -> [UInt8]? {
+    let text = String(decoding: argument, as: UTF8.self)
+    switch type {
+    case .bool: return text == "true" ? [1] : text == "false" ? [0] : nil
+    case .int: return Int64(text).map { littleEndian(UInt64(bitPattern: $0)) }
+    case .double, .date: return Double(text).map { littleEndian($0.bitPattern) }
+    case .string: return String(validating: argument, as: UTF8.self) == nil ? nil : argument
+    case .json: return (try? JSONParser.parse(argument)) == nil ? nil : argument
+    default: return argument
+    }
+  }
+
+  /// How the command line of a value of that type is to be written.
+  static func expectation(_ type: ValueType) -> String {
+    switch type {
+    case .bool: "write true or false"
+    case .int: "write a whole number of 64 bits"
+    case .double: "write a number"
+    case .date: "write seconds since 1970"
+    case .json: "write valid JSON"
+    default: "write UTF-8 text"
+    }
+  }
+
+  /// The members that hold a value in a line of JSON: `value` where JSON can say it exactly, else `base64`; `type`.
+  static func members(_ bytes: [UInt8], _ type: ValueType) -> [JSON.Member] {
+    let value =
+      exact(bytes, type).map { JSON.Member(name: "value", value: $0) }
+      ?? JSON.Member(name: "base64", value: .string(Base64.encode(bytes)))
+    return [value, JSON.Member(name: "type", value: .string(type.description))]
+  }
+
+  private static func exact(_ bytes: [UInt8], _ type: ValueType) -> JSON? {
+    switch type {
+    case .bool where bytes.count == 1 && bytes[0] < 2: return .bool(bytes[0] == 1)
+    case .int where bytes.count == 8: return .integer(Int64(bitPattern: integer(bytes)))
+    case .double where bytes.count == 8, .date where bytes.count == 8:
+      let value = Double(bitPattern: integer(bytes))
+      return value.isFinite ? .real(value) : nil
+    case .bool, .int, .double, .date: return nil
+    default: return String(validating: bytes, as: UTF8.self).map { .string($0) }
+    }
+  }
+
+  /// Reads back what `members` wrote. Throws a text that says what is wrong.
+  static func value(of line: JSON) throws(Reason) -> (bytes: [UInt8], type: ValueType) {
+    let name = line["type"]?.text ?? "bytes"
+    guard let type = ValueType(name: name) ?? unknownType(name) else {
+      throw Reason("\"\(name)\" is no type of value")
+    }
+    if let encoded = line["base64"] {
+      guard line["value"] == nil else { throw Reason("\"value\" and \"base64\" are both there") }
+      guard let text = encoded.text, let bytes = Base64.decode(text) else {
+        throw Reason("\"base64\" does not hold base 64")
+      }
+      return (bytes, type)
+    }
+    let bytes: [UInt8]? =
+      switch (line["value"], type) {
+      case (nil, _): throw Reason("neither \"value\" nor \"base64\" is there")
+      case (.bool(let value), .bool): [value ? 1 : 0]
+      case (.number(let text), .int), (.number(let text), .double), (.number(let text), .date):
+        Self.bytes(of: Array(text.utf8), as: type)
+      case (_, .bool), (_, .int), (_, .double), (_, .date): nil
+      case (.string(let text), _): Array(text.utf8)
+      default: nil
+      }
+    guard let bytes else { throw Reason("\"value\" is not of type \(type)") }
+    return (bytes, type)
+  }
+
+  /// A type of another version is kept and passed on (F103).
+  private static func unknownType(_ name: String) -> ValueType? {
+    guard name.hasPrefix("type-"), let number = UInt8(name.dropFirst(5)) else { return nil }
+    return ValueType(rawValue: number)
+  }
+
+  private static func littleEndian(_ value: UInt64) -> [UInt8] {
+    (0..<8).map { UInt8(truncatingIfNeeded: value >> UInt64(8 * $0)) }
+  }
+
+  private static func integer(_ bytes: [UInt8]) -> UInt64 {
+    bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }
+  }
+}
+
+/// Why something that was read makes no sense, without the place, which the caller knows.
+struct Reason: Error {
+  let text: String
+  init(_ text: String) { self.text = text }
+}

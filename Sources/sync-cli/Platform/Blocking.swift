@@ -1,0 +1,29 @@
+private import Dispatch
+private import Synchronization
+
+/// Runs `body` on the threads of the runtime and waits here until it is through. Only for the main thread, which has
+/// nothing else to do: the runtime's own threads must not be made to wait.
+func blocking<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Value) throws -> Value {
+  let answer = Answer<Value>()
+  Task {
+    do { answer.give(.success(try await body())) } catch { answer.give(.failure(error)) }
+  }
+  return try answer.wait().get()
+}
+
+private final class Answer<Value: Sendable>: Sendable {
+  private let result = Mutex<Result<Value, any Error>?>(nil)
+  private let given = DispatchSemaphore(value: 0)
+
+  func give(_ answer: Result<Value, any Error>) {
+    result.withLock { $0 = answer }
+    given.signal()
+  }
+
+  func wait() -> Result<Value, any Error> {
+    while true {
+      given.wait()
+      if let answer = result.withLock({ $0 }) { return answer }
+    }
+  }
+}

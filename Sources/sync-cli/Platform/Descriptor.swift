@@ -1,0 +1,214 @@
+private import CLinux
+private import Glibc
+private import SyncStore
+
+/// A file or directory that is open; closed with its last reference.
+///
+/// Names are bytes here, since a file's name may hold any but "/" and NUL. This file and `System.swift` are the only
+/// ones of the program with unsafe code: each pointer is made for one call of the C library and does not outlive it.
+final class Descriptor: Sendable {
+  let number: Int32
+  /// For messages.
+  let path: [UInt8]
+
+  private init(_ number: Int32, _ path: [UInt8]) {
+    (self.number, self.path) = (SystemCall.aboveStandard(number), path)
+  }
+
+  /// One that the process was started with: 0, 1 or 2.
+  init(standard number: Int32) { (self.number, path) = (number, Array("standard stream \(number)".utf8)) }
+
+  deinit { if number > 2 { close(number) } }
+
+  /// What a directory entry is.
+  enum Kind { case file, directory, link, other }
+
+  // MARK: - Opening
+
+  /// Opens a file or directory for reading. A symbolic link in the last place is followed.
+  static func reading(_ path: [UInt8]) throws(Failure) -> Descriptor {
+    try opened(path, in: nil, flags: O_RDONLY | O_NONBLOCK, doing: "open")
+  }
+
+  /// Opens `name` in this directory for reading; a link is not followed, and a device does not make it wait.
+  func reading(_ name: [UInt8]) throws(Failure) -> Descriptor {
+    try Self.opened(name, in: self, flags: O_RDONLY | O_NOFOLLOW | O_NONBLOCK, doing: "open")
+  }
+
+  /// Opens the directory `name` in this one; a link is not followed.
+  func directory(_ name: [UInt8]) throws(Failure) -> Descriptor {
+    try Self.opened(name, in: self, flags: O_RDONLY | O_NOFOLLOW | O_DIRECTORY, doing: "enter")
+  }
+
+  /// Makes a new file in this directory, with the permissions that the process's mask allows.
+  func creating(_ name: [UInt8], mode: UInt32 = 0o666) throws(Failure) -> Descriptor {
+    try Self.opened(name, in: self, flags: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: mode, doing: "create")
+  }
+
+  private static func opened(
+    _ path: [UInt8], in directory: Descriptor?, flags: Int32, mode: UInt32 = 0, doing: String
+  ) throws(Failure) -> Descriptor {
+    let number = unsafe withName(path) { name in
+      SystemCall.retrying { unsafe openat(directory?.number ?? AT_FDCWD, name, flags | O_CLOEXEC, mode) }
+    }
+    let full = directory.map { joined($0.path, path) } ?? path
+    guard number >= 0 else { throw failure(doing, full) }
+    return Descriptor(number, full)
+  }
+
+  // MARK: - Content
+
+  /// What is open, and its size in bytes.
+  func status() throws(Failure) -> (kind: Kind, size: UInt64) {
+    var answer = stat()
+    guard unsafe fstat(number, &answer) == 0 else { throw Self.failure("look at", path) }
+    return (Self.kind(answer.st_mode), UInt64(max(0, answer.st_size)))
+  }
+
+  /// Up to `count` bytes from where the last reading ended; none at the end.
+  func read(_ count: Int) throws(Failure) -> [UInt8] {
+    var failed = false
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: count) { buffer, filled in
+      let got = SystemCall.retrying { unsafe Glibc.read(number, buffer.baseAddress, count) }
+      failed = got < 0
+      filled = max(0, got)
+    }
+    guard !failed else { throw Self.failure("read", path) }
+    return bytes
+  }
+
+  /// All that is left, but no more than `limit` bytes.
+  func readAll(limit: Int) throws(Failure) -> [UInt8] {
+    var content: [UInt8] = []
+    while content.count < limit {
+      let part = try read(min(1 << 20, limit - content.count))
+      if part.isEmpty { break }
+      content += part
+    }
+    return content
+  }
+
+  /// Writes all of `bytes`.
+  func write(_ bytes: [UInt8]) throws(Failure) {
+    var done = 0
+    while done < bytes.count {
+      let wrote = unsafe bytes.withUnsafeBytes { buffer in
+        SystemCall.retrying { unsafe Glibc.write(number, buffer.baseAddress! + done, bytes.count - done) }
+      }
+      guard wrote >= 0 else { throw Self.failure("write", path) }
+      done += wrote
+    }
+  }
+
+  /// Makes content and size durable.
+  func sync() throws(Failure) {
+    guard fdatasync(number) == 0 else { throw Self.failure("sync", path) }
+  }
+
+  /// Makes all that was written to this file system durable.
+  func syncFileSystem() throws(Failure) {
+    guard sync_file_system(number) == 0 else { throw Self.failure("sync the file system of", path) }
+  }
+
+  // MARK: - Directory
+
+  /// The names in this directory, sorted, without "." and "..".
+  func names() throws(Failure) -> [[UInt8]] {
+    let copy = dup(number)
+    guard copy >= 0, let stream = unsafe fdopendir(copy) else { throw Self.failure("list", path) }
+    defer { unsafe closedir(stream) }
+    unsafe rewinddir(stream)
+    var names: [[UInt8]] = []
+    errno = 0
+    while let entry = unsafe readdir(stream) {
+      let name = unsafe withUnsafeBytes(of: &entry.pointee.d_name) { unsafe Array($0.prefix { $0 != 0 }) }
+      if name != [0x2E], name != [0x2E, 0x2E] { names.append(name) }
+      errno = 0
+    }
+    guard errno == 0 else { throw Self.failure("list", path) }
+    return names.sorted { $0.lexicographicallyPrecedes($1) }
+  }
+
+  /// What `name` is; nil if there is none. A link is not followed.
+  func kind(of name: [UInt8]) throws(Failure) -> (kind: Kind, size: UInt64)? {
+    var answer = stat()
+    let result = unsafe Self.withName(name) { unsafe fstatat(number, $0, &answer, AT_SYMLINK_NOFOLLOW) }
+    guard result == 0 else {
+      if errno == ENOENT { return nil }
+      throw Self.failure("look at", Self.joined(path, name))
+    }
+    return (Self.kind(answer.st_mode), UInt64(max(0, answer.st_size)))
+  }
+
+  /// Makes the directory `name` unless it is there.
+  func makeDirectory(_ name: [UInt8], mode: UInt32 = 0o777) throws(Failure) {
+    let result = unsafe Self.withName(name) { unsafe mkdirat(number, $0, mode) }
+    guard result == 0 || errno == EEXIST else { throw Self.failure("make", Self.joined(path, name)) }
+  }
+
+  /// Makes the directory `path` and those above it, as far as they are missing.
+  static func makeDirectories(_ path: [UInt8], mode: UInt32 = 0o777) throws(Failure) {
+    let made = unsafe withName(path) { unsafe mkdir($0, mode) }
+    if made == 0 || errno == EEXIST { return }
+    guard errno == ENOENT, let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > 0 else {
+      throw failure("make", path)
+    }
+    try makeDirectories(Array(path[..<slash]), mode: mode)
+    guard unsafe withName(path, { unsafe mkdir($0, mode) }) == 0 || errno == EEXIST else { throw failure("make", path) }
+  }
+
+  /// Gives `name` the name `newName` in another directory, in place of whatever file had it.
+  func rename(_ name: [UInt8], to newName: [UInt8], in directory: Descriptor) throws(Failure) {
+    let result = unsafe Self.withName(name) { old in
+      unsafe Self.withName(newName) { unsafe renameat(number, old, directory.number, $0) }
+    }
+    guard result == 0 else { throw Self.failure("replace", Self.joined(directory.path, newName)) }
+  }
+
+  /// Removes the file `name`, if it is there.
+  func remove(_ name: [UInt8]) {
+    _ = unsafe Self.withName(name) { unsafe unlinkat(number, $0, 0) }
+  }
+
+  // MARK: - Helpers
+
+  /// `directory/name`.
+  static func joined(_ directory: [UInt8], _ name: [UInt8]) -> [UInt8] {
+    directory.last == UInt8(ascii: "/") ? directory + name : directory + [UInt8(ascii: "/")] + name
+  }
+
+  private static func kind(_ mode: mode_t) -> Kind {
+    switch mode & S_IFMT {
+    case S_IFREG: .file
+    case S_IFDIR: .directory
+    case S_IFLNK: .link
+    default: .other
+    }
+  }
+
+  private static func withName<Result>(
+    _ name: [UInt8], _ body: (UnsafePointer<CChar>) -> Result
+  ) -> Result {
+    unsafe (name + [0]).withUnsafeBufferPointer { bytes in
+      unsafe bytes.withMemoryRebound(to: CChar.self) { unsafe body($0.baseAddress!) }
+    }
+  }
+
+  private static func failure(_ doing: String, _ path: [UInt8]) -> Failure {
+    let code = errno
+    let shown = Text.printable(path)
+    let (exit, advice): (ExitCode, String) =
+      switch code {
+      case ENOENT: (.notFound, "check the path")
+      case ENOTDIR: (.inputOutput, "a file or a symbolic link is in the way")
+      case EACCES, EPERM: (.inputOutput, "check owner and permissions")
+      case ELOOP: (.inputOutput, "a symbolic link is not followed here")
+      case EISDIR: (.usage, "give a file")
+      case ENOSPC, EDQUOT: (.inputOutput, "make room")
+      case EPIPE: (.inputOutput, "its reader has gone")
+      default: (.inputOutput, "see the operating system's error")
+      }
+    return Failure(
+      exit, "cannot \(doing) \(shown): \(SystemCall.text(of: code)): \(advice)", isBrokenPipe: code == EPIPE)
+  }
+}

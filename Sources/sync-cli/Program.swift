@@ -1,0 +1,49 @@
+/// The program from its words to its exit code.
+enum Program {
+  /// As `--version` tells it.
+  static let version = "0.1.0"
+
+  /// All commands, in the order of the help.
+  static let commands: [Command] = [
+    InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
+    TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
+    InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts, VerifyCommand.command,
+    StatusCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync, ServeCommand.command,
+    MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add, MemberCommands.remove,
+  ]
+
+  /// Commands of later versions: told apart from those that were mistyped.
+  static let planned: Set<String> = [
+    "watch", "peer revoke", "conflicts show", "conflicts restore", "compact", "trim", "backup", "restore", "rekey", "destroy", "completions",
+  ]
+
+  /// Does what the words ask for.
+  static func run(_ words: [Argument]) -> ExitCode {
+    let output = Output()
+    do {
+      let parser = ArgumentParser(commands: commands, globals: Help.globals, absent: planned)
+      let code: ExitCode
+      switch try parser.parse(words) {
+      case .version:
+        try output.line("sync-cli \(version)")
+        code = .done
+      case .help(let command):
+        try output.write(Array((command.map(Help.text) ?? Help.overview(of: commands)).utf8))
+        code = .done
+      case .run(let invocation): code = try invocation.command.run(invocation, output)
+      }
+      try output.flush()
+      return code
+    } catch {
+      return end(Failure(error), output)
+    }
+  }
+
+  private static func end(_ failure: Failure, _ output: Output) -> ExitCode {
+    if failure.isBrokenPipe { System.dieOfBrokenPipe() }
+    // What was found before the failure is still data; if that cannot be written either, one failure is enough.
+    try? output.flush()
+    Diagnostics.report(failure.message)
+    return failure.code
+  }
+}

@@ -1,0 +1,101 @@
+import Testing
+
+/// `put`, `get`, `delete`, `list`: what goes in comes out.
+@Suite struct KeyTests {
+  struct Sample: Sendable, CustomTestStringConvertible {
+    let testDescription: String
+    let bytes: [UInt8]
+  }
+
+  static let samples = [
+    Sample(testDescription: "nothing", bytes: []), Sample(testDescription: "a zero", bytes: [0]),
+    Sample(testDescription: "text", bytes: Array("text\n".utf8)), Sample(testDescription: "all bytes", bytes: Array(0...255)),
+    Sample(testDescription: "at the threshold", bytes: [UInt8](repeating: 7, count: 20_480)),
+    Sample(testDescription: "above the threshold", bytes: [UInt8](repeating: 8, count: 20_481)),
+    Sample(testDescription: "through staging", bytes: [UInt8](repeating: 9, count: 3 << 20)),
+  ]
+
+  @Test("a value comes back unchanged, whatever its bytes and its way in", arguments: samples)
+  func roundTrip(sample: Sample) throws {
+    let value = sample.bytes
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    try scratch.write("file", value)
+    try tool.succeed("put", "by file", "--file", scratch.path + "/file")
+    try tool.succeed("put", "by stdin", "-", input: value)
+    for key in ["by file", "by stdin"] {
+      let same = try tool.succeed("get", key).out == value
+      #expect(same)
+      try tool.succeed("get", key, "--output", scratch.path + "/out")
+      let sameFile = try scratch.read("out") == value
+      #expect(sameFile)
+    }
+  }
+
+  @Test("a key may hold any bytes but a zero")
+  func oddKeys() throws {
+    let scratch = try Scratch()
+    _ = try scratch.store()
+    let result = try scratch.shell(
+      """
+      export SYNC_STORE=store
+      for key in $'\\xff\\xfe' 'a b' $'line\\nbreak' -- 'ключ' "-dash"; do $CLI put -- "$key" "$key" || exit 9; done
+      for key in $'\\xff\\xfe' 'a b' $'line\\nbreak' 'ключ' "-dash"; do [ "$($CLI get -- "$key")" = "$key" ] || exit 8; done
+      $CLI list --json
+      """)
+    #expect(result.code == 0, "\(result.out)")
+    #expect(result.out.contains(#"{"key_base64":"//4=""#))
+    #expect(result.out.contains(#"{"key":"line\nbreak""#))
+  }
+
+  @Test("values on the command line are checked against their type", arguments: [
+    ("int", "-42", "-42"), ("bool", "true", "true"), ("double", "0.1", "0.1"), ("json", "{\"a\":1}", "\"{\\\"a\\\":1}\""),
+    ("string", "é", "\"é\""),
+  ])
+  func types(type: String, written: String, shown: String) throws {
+    let tool = try Scratch().store()
+    try tool.succeed("put", "k", "--type", type, "--", written)
+    #expect(try tool.succeed("get", "k", "--json").text == "{\"key\":\"k\",\"value\":\(shown),\"type\":\"\(type)\"}\n")
+  }
+
+  @Test("a value with a time to live is gone when it is over")
+  func timeToLive() throws {
+    let tool = try Scratch().store()
+    try tool.succeed("put", "short", "v", "--ttl", "1ms")
+    try tool.succeed("put", "long", "v", "--ttl", "1h")
+    #expect(try tool.run("get", "short").code == 1)
+    #expect(try tool.succeed("list").lines == ["long"])
+    #expect(try tool.succeed("get", "long", "--json").text.contains("\"expires\":"))
+  }
+
+  @Test("a listing is in the order of bytes and can be cut into pages")
+  func listing() throws {
+    let tool = try Scratch().store()
+    for key in ["b", "a/2", "a/10", "a", "ä", "B"] { try tool.succeed("put", key, "v") }
+    #expect(try tool.succeed("list").lines == ["B", "a", "a/10", "a/2", "b", "ä"])
+    #expect(try tool.succeed("list", "a/").lines == ["a/10", "a/2"])
+    #expect(try tool.succeed("list", "--limit", "2").lines == ["B", "a"])
+    #expect(try tool.succeed("list", "--after", "a", "--limit", "2").lines == ["a/10", "a/2"])
+    #expect(try tool.succeed("list", "none").lines.isEmpty)
+  }
+
+  @Test("deleting takes keys, and whole prefixes, and tells what was absent")
+  func deleting() throws {
+    let tool = try Scratch().store()
+    for key in ["a/1", "a/2", "b", "c"] { try tool.succeed("put", key, "v") }
+    let partly = try tool.run("delete", "b", "nothing")
+    #expect(partly.code == 1)
+    #expect(partly.err.contains("nothing"))
+    #expect(try tool.succeed("list").lines == ["a/1", "a/2", "c"])
+    #expect(try tool.succeed("delete", "--prefix", "a/", "--json").text == "{\"deleted\":2}\n")
+    #expect(try tool.succeed("list").lines == ["c"])
+  }
+
+  @Test("a large value leaves nothing behind in the staging directory")
+  func staging() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    try tool.succeed("put", "big", "-", input: [UInt8](repeating: 1, count: 3 << 20))
+    #expect(try scratch.shell("ls -A store/staging").out.isEmpty)
+  }
+}

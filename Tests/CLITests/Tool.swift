@@ -1,0 +1,144 @@
+import Foundation
+import Testing
+
+/// The built program, run as a process as a script would run it.
+struct Tool: Sendable {
+  struct Result: Sendable {
+    let code: Int32
+    let out: [UInt8]
+    let err: String
+    var text: String { String(decoding: out, as: UTF8.self) }
+    /// The lines of standard output.
+    var lines: [String] { text.split(separator: "\n").map(String.init) }
+  }
+
+  /// It lies beside the test bundle.
+  static let path: String = {
+    let own = (try? FileManager.default.destinationOfSymbolicLink(atPath: "/proc/self/exe")) ?? ""
+    return (own as NSString).deletingLastPathComponent + "/sync-cli"
+  }()
+
+  /// The store that it is about.
+  let store: String
+  /// Where it lies: kept as long as the tool is.
+  let scratch: Scratch
+
+  /// A process with these words that is under way, its output going to files.
+  func start(_ words: [String], input: [UInt8]? = nil, environment: [String: String] = [:]) throws -> Running {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: Self.path)
+    process.arguments = words
+    var variables = ["SYNC_STORE": store, "PATH": "/usr/bin:/bin", "HOME": store + ".home", "SWIFT_BACKTRACE": "enable=no"]
+    variables.merge(environment) { $1 }
+    process.environment = variables
+    let folder = NSTemporaryDirectory() + "sync-cli-run-" + UUID().uuidString
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    if let input { try Data(input).write(to: URL(fileURLWithPath: folder + "/in")) }
+    process.standardInput =
+      input == nil ? FileHandle.nullDevice : try FileHandle(forReadingFrom: URL(fileURLWithPath: folder + "/in"))
+    for name in ["out", "err"] { try Data().write(to: URL(fileURLWithPath: folder + "/" + name)) }
+    process.standardOutput = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/out"))
+    process.standardError = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/err"))
+    try process.run()
+    return Running(process: process, folder: folder)
+  }
+
+  /// Runs to the end.
+  @discardableResult
+  func run(
+    _ words: String..., input: [UInt8]? = nil, environment: [String: String] = [:]
+  ) throws -> Result {
+    try start(words, input: input, environment: environment).finish()
+  }
+
+  /// Runs to the end, which must be a good one.
+  @discardableResult
+  func succeed(
+    _ words: String..., input: [UInt8]? = nil, sourceLocation: SourceLocation = #_sourceLocation
+  ) throws -> Result {
+    let result = try start(words, input: input).finish()
+    #expect(result.code == 0, "sync-cli \(words.joined(separator: " ")): \(result.err)", sourceLocation: sourceLocation)
+    return result
+  }
+}
+
+/// A process under way.
+final class Running: @unchecked Sendable {
+  let process: Process
+  let folder: String
+
+  init(process: Process, folder: String) { (self.process, self.folder) = (process, folder) }
+
+  deinit {
+    if process.isRunning { kill(process.processIdentifier, SIGKILL) }
+    try? FileManager.default.removeItem(atPath: folder)
+  }
+
+  var out: [UInt8] { (try? Data(contentsOf: URL(fileURLWithPath: folder + "/out"))).map { Array($0) } ?? [] }
+  var err: String { (try? String(decoding: Data(contentsOf: URL(fileURLWithPath: folder + "/err")), as: UTF8.self)) ?? "" }
+
+  func finish() -> Tool.Result {
+    process.waitUntilExit()
+    let code = process.terminationReason == .exit ? process.terminationStatus : 128 + process.terminationStatus
+    return Tool.Result(code: code, out: out, err: err)
+  }
+
+  /// Waits until standard output holds a whole line, and gives it; nil if the process ends before.
+  func firstLine() -> String? {
+    while process.isRunning {
+      if let end = out.firstIndex(of: 10) { return String(decoding: out[..<end], as: UTF8.self) }
+      Thread.sleep(forTimeInterval: 0.01)
+    }
+    return out.firstIndex(of: 10).map { String(decoding: out[..<$0], as: UTF8.self) }
+  }
+
+  func signal(_ number: Int32) { kill(process.processIdentifier, number) }
+}
+
+/// A directory of a test's own, removed with its last reference.
+final class Scratch: Sendable {
+  let path: String
+
+  init() throws {
+    path = NSTemporaryDirectory() + "sync-cli-test-" + UUID().uuidString
+    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+  }
+
+  deinit { try? FileManager.default.removeItem(atPath: path) }
+
+  /// The program on the store `name` in here.
+  func tool(_ name: String = "store") -> Tool { Tool(store: path + "/" + name, scratch: self) }
+
+  /// The program on a new store.
+  func store(_ name: String = "store") throws -> Tool {
+    let tool = tool(name)
+    try tool.succeed("init", "--name", name)
+    return tool
+  }
+
+  /// Makes a file and the directories above it.
+  func write(_ name: String, _ content: [UInt8]) throws {
+    let file = path + "/" + name
+    try FileManager.default.createDirectory(
+      atPath: (file as NSString).deletingLastPathComponent, withIntermediateDirectories: true)
+    try Data(content).write(to: URL(fileURLWithPath: file))
+  }
+
+  func read(_ name: String) throws -> [UInt8] { Array(try Data(contentsOf: URL(fileURLWithPath: path + "/" + name))) }
+
+  /// What `bash -c script` in here answers.
+  func shell(_ script: String) throws -> (code: Int32, out: String) {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/bin/bash")
+    process.arguments = ["-c", script]
+    process.currentDirectoryURL = URL(fileURLWithPath: path)
+    process.environment = ["PATH": "/usr/bin:/bin", "CLI": Tool.path, "LC_ALL": "C.UTF-8"]
+    let pipe = Pipe()
+    process.standardOutput = pipe
+    process.standardError = pipe
+    try process.run()
+    let out = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    return (process.terminationStatus, out)
+  }
+}

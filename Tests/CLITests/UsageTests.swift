@@ -1,0 +1,138 @@
+import Testing
+
+/// Wrong usage: the right exit code, one line that helps, nothing on standard output, nothing lost.
+@Suite struct UsageTests {
+  struct Mistake: Sendable, CustomTestStringConvertible {
+    let words: [String]
+    let code: Int32
+    /// What the line must say.
+    let says: String
+
+    init(_ line: String, _ code: Int32 = 2, says: String) {
+      (words, self.code, self.says) = (line.split(separator: " ").map(String.init), code, says)
+    }
+
+    var testDescription: String { "sync-cli " + words.joined(separator: " ") }
+  }
+
+  static let mistakes: [Mistake] = [
+    Mistake("", says: "no command"),
+    Mistake("pt key value", says: "did you mean \"put\""),
+    Mistake("lst", says: "did you mean \"list\""),
+    Mistake("frobnicate", says: "sync-cli --help"),
+    Mistake("--frobnicate", says: "no such option"),
+    Mistake("--store", says: "--store has no value"),
+    Mistake("put", says: "KEY is missing"),
+    Mistake("put a", says: "neither VALUE nor --file"),
+    Mistake("put a b c", says: "\"c\" is too much"),
+    Mistake("put a b --tll 1h", says: "did you mean --ttl"),
+    Mistake("put a b --ttl never", says: "not a span of time"),
+    Mistake("put a b --ttl 1h --ttl 2h", says: "given twice"),
+    Mistake("put a b --type nonsense", says: "no such type"),
+    Mistake("put a b --type int", says: "whole number"),
+    Mistake("put a b --file c", says: "both given"),
+    Mistake("put a b --json=yes", says: "takes no value"),
+    Mistake("put a -b", says: "put -- before it"),
+    Mistake("put a --file /", says: "is a directory"),
+    Mistake("put a --file /nonexistent", 1, says: "No such file"),
+    Mistake("get", says: "KEY is missing"),
+    Mistake("get kept nonsense", says: "too much"),
+    Mistake("get absent", 1, says: "no such key"),
+    Mistake("delete", says: "no key is given"),
+    Mistake("delete --prefix=", says: "would delete everything"),
+    Mistake("delete absent", 1, says: "no such key"),
+    Mistake("list --limit 0", says: "whole number"),
+    Mistake("list --limit ten", says: "whole number"),
+    Mistake("list a b", says: "too much"),
+    Mistake("import", says: "DIR is missing"),
+    Mistake("import /nonexistent", 1, says: "No such file"),
+    Mistake("import /etc/hostname", says: "no directory"),
+    Mistake("export", says: "DIR is missing"),
+    Mistake("export /proc/version", says: "not a directory"),
+    Mistake("load", says: "FILE is missing"),
+    Mistake("load /nonexistent", 1, says: "No such file"),
+    Mistake("load /", says: "is a directory"),
+    Mistake("dump a b", says: "too much"),
+    Mistake("digest now", says: "too much"),
+    Mistake("log --from minus", says: "whole number"),
+    Mistake("why", says: "KEY is missing"),
+    Mistake("why absent", 1, says: "nothing was ever written"),
+    Mistake("conflicts", says: "it is one of list"),
+    Mistake("verify twice", says: "too much"),
+    Mistake("init", says: "already"),
+    Mistake("compact", says: "not in this version"),
+    Mistake("backup FILE", says: "not in this version"),
+    Mistake("conflicts restore", says: "not in this version"),
+  ]
+
+  @Test("wrong usage ends with its code and one line that helps, and nothing is lost", arguments: mistakes)
+  func mistake(_ mistake: Mistake) throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    try tool.succeed("put", "kept", "value")
+    let digest = try tool.succeed("digest").text
+    let result = try tool.start(mistake.words).finish()
+    #expect(result.code == mistake.code, "\(result.err)")
+    #expect(result.out.isEmpty)
+    #expect(result.err.hasPrefix("sync-cli: "))
+    #expect(result.err.hasSuffix("\n"))
+    #expect(result.err.dropLast().contains("\n") == false, "more than one line: \(result.err)")
+    #expect(result.err.contains(mistake.says), "\(result.err)")
+    #expect(try tool.succeed("digest").text == digest)
+    #expect(try tool.succeed("get", "kept").text == "value")
+  }
+
+  @Test("without a store each command says how to make one", arguments: [
+    ["put", "a", "b"], ["get", "a"], ["list"], ["dump"], ["digest"], ["log"], ["verify"], ["status"], ["why", "a"],
+  ])
+  func noStore(words: [String]) throws {
+    let scratch = try Scratch()
+    let result = try scratch.tool().start(words).finish()
+    #expect(result.code == 2)
+    #expect(result.out.isEmpty)
+    #expect(result.err.contains("init"))
+  }
+
+  @Test("help and version go to standard output and are no error")
+  func help() throws {
+    let tool = try Scratch().tool()
+    for words in [["--help"], ["help"], ["put", "--help"], ["help", "put"], ["--help", "put"], ["-h"]] {
+      let result = try tool.start(words).finish()
+      #expect(result.code == 0)
+      #expect(result.text.hasPrefix("usage: sync-cli"))
+      #expect(result.err.isEmpty)
+    }
+    #expect(try tool.run("--version").text.hasPrefix("sync-cli "))
+  }
+
+  @Test("a standard output that cannot be written is an error, not a loss")
+  func fullOutput() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    try tool.succeed("put", "a", "b")
+    let full = try scratch.shell("SYNC_STORE=store $CLI get a > /dev/full; echo $?")
+    #expect(full.out.contains("No space left"))
+    #expect(full.out.hasSuffix("7\n"))
+    let closed = try scratch.shell("SYNC_STORE=store $CLI get a >&-; echo $?")
+    #expect(closed.out.hasSuffix("7\n"))
+  }
+
+  @Test("a reader that goes away ends the program without a word")
+  func brokenPipe() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    try scratch.write("big", [UInt8](repeating: 65, count: 300_000))
+    try tool.succeed("put", "a", "--file", scratch.path + "/big")
+    let result = try scratch.shell("set -o pipefail; SYNC_STORE=store $CLI get a | head -c 1; echo \" ${PIPESTATUS[0]}\"")
+    #expect(result.out == "A 141\n")
+  }
+
+  @Test("F36 closed standard streams never let text into the store")
+  func closedStreams() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    _ = try scratch.shell("SYNC_STORE=store $CLI put a b <&- >&- 2>&-; SYNC_STORE=store $CLI get absent <&- >&- 2>&-")
+    #expect(try tool.succeed("get", "a").text == "b")
+    #expect(try tool.succeed("verify").text.contains("all whole"))
+  }
+}

@@ -1,0 +1,24 @@
+import Foundation
+import SyncStore
+import Testing
+
+/// The library example of the README, run. `DocumentTests` sees to it that the two are the same.
+@Suite struct ReadmeExample {
+  @Test("the README's example does what its comments say")
+  func run() throws {
+    let path = NSTemporaryDirectory() + "sync-store-readme-" + UUID().uuidString
+    defer { try? FileManager.default.removeItem(atPath: path) }
+
+    let store = try Store.create(at: path)
+    try store.put("order/1", Array("3 apples".utf8))
+    print(try store.get("order/1")?.bytes.count ?? 0)
+    #expect(try store.get("order/1")?.bytes.count == 8)
+    try store.transaction { transaction in
+      try transaction.put("stock/apples", Array("97".utf8))
+      _ = try transaction.delete("order/1")
+    }
+    for entry in try store.list(prefix: Array("stock/".utf8)) { print(entry.key, entry.size) }
+    #expect(try store.list().map(\.key) == ["stock/apples"])
+    try store.close()
+  }
+}

@@ -1,0 +1,54 @@
+import Foundation
+
+/// The files of the repository, as they stand in the working tree.
+enum Repository {
+  /// Its top directory.
+  static let top: String = {
+    var url = URL(fileURLWithPath: #filePath)
+    while url.path != "/", !FileManager.default.fileExists(atPath: url.appendingPathComponent("Package.swift").path) {
+      url.deleteLastPathComponent()
+    }
+    return url.path
+  }()
+
+  /// Paths of all files below `folder` with that ending, relative to the top, sorted. What is built is left out.
+  static func files(in folder: String, ending: String = "") -> [String] {
+    guard let walk = FileManager.default.enumerator(atPath: top + "/" + folder) else { return [] }
+    return walk.compactMap { $0 as? String }
+      .filter { !$0.hasPrefix(".build/") && !$0.contains("/.build/") && $0.hasSuffix(ending) && isFile(folder + "/" + $0) }
+      .map { folder + "/" + $0 }.sorted()
+  }
+
+  /// All Swift files.
+  static let swiftFiles = ["Sources", "Tests", "Benchmarks", "Fuzz"].flatMap { files(in: $0, ending: ".swift") }
+
+  /// All files that people wrote.
+  static let texts: [String] =
+    ["Sources", "Tests", "Benchmarks", "Fuzz", "scripts", "docs", "schemas", ".ci"].flatMap { files(in: $0) }
+    + ["Makefile", "Package.swift", ".gitignore", ".swift-format"] + documents
+
+  /// The documents at the top.
+  static let documents = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "NOTICE"]
+
+  static func isFile(_ path: String) -> Bool {
+    let attributes = try? FileManager.default.attributesOfItem(atPath: top + "/" + path)
+    return attributes?[.type] as? FileAttributeType == .typeRegular
+  }
+
+  static func read(_ path: String) throws -> String {
+    try String(contentsOfFile: top + "/" + path, encoding: .utf8)
+  }
+
+  static func lines(_ path: String) throws -> [Substring] {
+    try read(path).split(separator: "\n", omittingEmptySubsequences: false)
+  }
+
+  /// `path:line: text` of each line that the pattern matches.
+  static func matches(_ pattern: String, in paths: [String]) throws -> [String] {
+    let expression = try Regex(pattern)
+    return try paths.flatMap { path in
+      try lines(path).enumerated().filter { $0.element.contains(expression) }
+        .map { "\(path):\($0.offset + 1): \($0.element.prefix(100))" }
+    }
+  }
+}

@@ -1,0 +1,86 @@
+import Testing
+
+/// What a reader of the sources may rely on.
+@Suite struct SourceTests {
+  private let sources = Repository.swiftFiles.filter { $0.hasPrefix("Sources/") }
+
+  /// Test files that are longer; the list may only shrink.
+  private static let long: Set<String> = ["Tests/ReplicationTests/SessionTests.swift"]
+
+  @Test("there are sources to look at")
+  func found() {
+    #expect(sources.count > 50)
+    #expect(Repository.texts.count > 100)
+  }
+
+  @Test("files have at most 400 lines")
+  func lengths() throws {
+    for path in Repository.swiftFiles where !Self.long.contains(path) {
+      let count = try Repository.lines(path).count - 1
+      #expect(count <= 400, "\(path) has \(count) lines")
+    }
+  }
+
+  @Test("nothing is left open, forced or stubbed", arguments: [
+    #"\b(TO"# + "DO|FIX" + #"ME|HA"# + #"CK|X"# + #"XX)\b"#, #"\btry"# + #"!"#, #"\bas"# + #"!"#, #"not imple"# + "mented",
+    #"\.disabled"# + #"\("#, #"place"# + "holder",
+  ])
+  func leftOpen(pattern: String) throws {
+    #expect(try Repository.matches(pattern, in: Repository.swiftFiles) == [])
+  }
+
+  @Test("the program gives up only where a library that cannot fail has failed")
+  func givesUp() throws {
+    let found = try Repository.matches(#"\bfatal"# + #"Error\("#, in: sources)
+    let allowed = ["Sources/SyncStore/Crypto/", "Sources/Replication/TLS/", "Sources/Replication/Protocol/Compression.swift"]
+    #expect(found.filter { place in !allowed.contains { place.hasPrefix($0) } } == [])
+  }
+
+  @Test("libraries do not import Foundation")
+  func foundation() throws {
+    let libraries = sources.filter { !$0.hasPrefix("Sources/sync-cli/") }
+    #expect(try Repository.matches(#"import Foundation\b"#, in: libraries) == [])
+  }
+
+  @Test("unsafe code is in the few files that must have it")
+  func unsafe() throws {
+    let folders = [
+      "Sources/SyncStore/Platform/", "Sources/SyncStore/Crypto/", "Sources/SyncStore/Blobs/SQLite.swift",
+      "Sources/Replication/TLS/", "Sources/Replication/Transport/", "Sources/Replication/Protocol/Compression.swift",
+      "Sources/sync-cli/Platform/",
+    ]
+    let found = try Repository.matches(#"^[^/]*\bunsafe "#, in: sources)
+    #expect(found.filter { place in !folders.contains { place.hasPrefix($0) } } == [])
+  }
+
+  @Test("what another module sees is documented")
+  func documented() throws {
+    let declaration = try Regex(
+      #"^ *(public|package)( (static|final|mutating|nonisolated|borrowing|consuming|indirect|override))*"#
+        + #" (func|var|let|struct|enum|class|protocol|init|typealias|subscript|actor)\b"#)
+    for path in sources {
+      let lines = try Repository.lines(path)
+      for (index, line) in lines.enumerated() where line.contains(declaration) {
+        var before = index - 1
+        while before >= 0, lines[before].drop(while: { $0 == " " }).hasPrefix("@") { before -= 1 }
+        let above = before >= 0 ? lines[before].drop { $0 == " " } : ""
+        #expect(above.hasPrefix("///"), "\(path):\(index + 1) is not documented: \(line.prefix(80))")
+      }
+    }
+  }
+
+  @Test("no path of somebody's machine is in the repository")
+  func machinePaths() throws {
+    let pattern = #"(^|[^\w.])/(wo"# + #"rk|ro"# + #"ot|ho"# + #"me|far"# + #"m)/\w"#
+    #expect(try Repository.matches(pattern, in: Repository.texts) == [])
+  }
+
+  @Test("scripts stop at the first error and say what they do")
+  func scripts() throws {
+    for path in Repository.files(in: "scripts", ending: ".sh") + [".ci/run"] {
+      let text = try Repository.read(path)
+      #expect(text.hasPrefix("#!/usr/bin/env bash\n# "), "\(path)")
+      #expect(text.contains("\nset -euo pipefail\n"), "\(path)")
+    }
+  }
+}
