@@ -1,4 +1,3 @@
-
 /// What a session asks of the store: rounds out, batches in (rules R6, R7, R9, R10). All of it blocks.
 extension Store {
   /// What this copy says of itself at the handshake; all of it is durable when this returns.
