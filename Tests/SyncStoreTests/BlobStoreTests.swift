@@ -1,5 +1,5 @@
-import SyncTestSupport
 import Synchronization
+import SyncTestSupport
 import Testing
 
 @testable import SyncStore
@@ -45,7 +45,7 @@ struct BlobsUnderTest: Sendable {
 
 /// What several threads found wrong.
 final class Failures: Sendable {
-  private let found = Mutex<[String]>([])
+  private let found = Locked<[String]>([])
   var all: [String] { found.withLock { $0 } }
 
   func collect(_ body: () throws -> Void) {

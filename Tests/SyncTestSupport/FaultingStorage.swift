@@ -1,6 +1,5 @@
 import Glibc
 package import SyncStore
-import Synchronization
 
 /// The calls of the storage seam that a test can let fail.
 package enum StorageCall: String, Sendable, CaseIterable {
@@ -18,7 +17,7 @@ package final class FaultPlan: Sendable {
     var errno: Int32
   }
 
-  private let state = Mutex<(faults: [Fault], calls: Int)>(([], 0))
+  private let state = Locked<(faults: [Fault], calls: Int)>(([], 0))
 
   /// Nothing fails.
   package init() {}

@@ -1,11 +1,10 @@
 package import SyncStore
-private import Synchronization
 
 /// A machine for one test: simulated storage, a clock that the test sets, a seeded generator.
 package final class SimulatedHost: Sendable {
   /// Its disk.
   package let storage: SimulatedStorage
-  private let state: Mutex<State>
+  private let state: Locked<State>
 
   private struct State {
     var time: UInt64
@@ -21,7 +20,7 @@ package final class SimulatedHost: Sendable {
     storage: SimulatedStorage = SimulatedStorage()
   ) {
     self.storage = storage
-    state = Mutex(State(time: time, random: SplitMix64(seed: seed), machine: machine))
+    state = Locked(State(time: time, random: SplitMix64(seed: seed), machine: machine))
   }
 
   /// What its clock shows, in milliseconds since 1970.

@@ -1,6 +1,5 @@
 import Glibc
 package import SyncStore
-import Synchronization
 
 /// A file system in memory that keeps, for each file and directory, what the kernel holds (*live*) and what the disk
 /// holds (*durable*), so that a loss of power is a line of a test.
@@ -40,7 +39,7 @@ package final class SimulatedStorage: Storage {
     var state = State()
   }
 
-  private let guarded = Mutex(Guarded())
+  private let guarded = Locked(Guarded())
 
   /// An empty file system: a root directory.
   package init() {}

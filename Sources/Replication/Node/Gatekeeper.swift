@@ -1,5 +1,4 @@
 internal import SyncStore
-private import Synchronization
 
 /// Who a node wants to reach.
 struct DialTarget: Sendable {
@@ -14,7 +13,7 @@ struct DialTarget: Sendable {
 final class Gatekeeper: Sendable {
   private let store: Store
   private let target: DialTarget?
-  private let found = Mutex<Member?>(nil)
+  private let found = Locked<Member?>(nil)
 
   /// The gate of a connection that was accepted (no target) or dialled.
   init(store: Store, target: DialTarget? = nil) { (self.store, self.target) = (store, target) }
@@ -34,9 +33,10 @@ final class Gatekeeper: Sendable {
   }
 
   private func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
-    if let member = try Membership(store).member(device) { return member }
+    let membership = Membership(store)
+    if let member = try membership.member(device) { return member }
     // Who has just joined knows its inviter by the invitation alone.
-    guard let target, target.device == device else { return nil }
-    return Member(device: device, name: target.name, right: .readWrite, addresses: [], joined: 0)
+    guard let peer = try membership.peers().first(where: { $0.device == device }) else { return nil }
+    return Member(device: device, name: peer.name, right: .readWrite, addresses: [], joined: 0)
   }
 }

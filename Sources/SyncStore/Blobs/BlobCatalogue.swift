@@ -1,5 +1,3 @@
-private import Synchronization
-
 /// What is known of each object, in an SQLite database beside the files (`schemas/blobs.md`).
 ///
 /// Invariants:
@@ -70,7 +68,7 @@ package final class BlobCatalogue: Sendable {
   private let path: String
   private let onDisk: Bool
   private let clock: @Sendable () -> UInt64
-  private let guarded = Mutex(Guarded())
+  private let guarded = Locked(Guarded())
 
   /// The catalogue of `files`. Nothing is opened before it is needed. On a storage that is not the file system it
   /// lives in memory, for this instance alone.

@@ -1,5 +1,5 @@
-private import Glibc
 private import Synchronization
+private import Glibc
 
 /// The files of the blob tier: where an object lies, how it gets there, and what is refused.
 ///

@@ -1,5 +1,3 @@
-private import Synchronization
-
 /// A transfer that goes on: its open file, and the hash of what has come so far.
 final class PartialTransfer: Sendable {
   struct State {
@@ -8,7 +6,7 @@ final class PartialTransfer: Sendable {
     var hashed: UInt64 = 0
   }
 
-  private let state = Mutex(State())
+  private let state = Locked(State())
 
   func withState<Result: Sendable>(_ body: (inout State) throws(StoreError) -> Result) throws(StoreError)
     -> Result

@@ -1,5 +1,3 @@
-private import Synchronization
-
 /// What a look at all objects found.
 package struct BlobProblem: Sendable, Equatable {
   /// The object; nil where what was found is none.

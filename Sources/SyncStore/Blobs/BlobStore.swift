@@ -1,5 +1,4 @@
 private import Glibc
-import Synchronization
 
 /// Large values, each stored once under the SHA-256 of its content. Thread safe, and safe between processes that use
 /// one directory at once. All calls block.
@@ -34,7 +33,7 @@ package final class BlobStore: Sendable {
   }
 
   let files: BlobFiles
-  let memory = Mutex(Memory())
+  let memory = Locked(Memory())
   let clock: @Sendable () -> UInt64
   /// What is known of each object.
   package let catalogue: BlobCatalogue

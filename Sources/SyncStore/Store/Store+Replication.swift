@@ -1,19 +1,27 @@
-private import Synchronization
-
 /// What a session asks of the store: rounds out, batches in (rules R6, R7, R9, R10). All of it blocks.
 extension Store {
   /// What this copy says of itself at the handshake; all of it is durable when this returns.
   package func replicaSummary() throws(StoreError) -> ReplicaSummary {
-    try sync()
-    return try reading { engine throws(StoreError) in
-      guard let actor = engine.state.actor else {
+    try replicaSummary(digestAt: environment.now()).summary
+  }
+
+  /// What this copy says of itself, and the digest of what is live at `time` (milliseconds since 1970), both of one
+  /// moment; all of it is durable when this returns.
+  package func replicaSummary(
+    digestAt time: UInt64
+  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest) {
+    let (summary, digest, tail) = try reading { engine throws(StoreError) in
+      let state = engine.state
+      guard let actor = state.actor else {
         throw StoreError(.damaged, "the journal names no actor: restore the store from a backup", path: path)
       }
-      let state = engine.state
-      return ReplicaSummary(
+      let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
         horizon: state.horizon, position: engine.position)
+      return (summary, try engine.digest(at: time), engine.applied.packed)
     }
+    if isWritable { try sync(upTo: tail) }
+    return (summary, digest)
   }
 
   /// How far the journal of `sender` has been received here.
@@ -285,7 +293,7 @@ package final class OutgoingRound: Sendable {
   package let close: RoundClose
   private let store: Store
   private let items: [Item]
-  private let next = Mutex(0)
+  private let next = Locked(0)
 
   init(store: Store, close: RoundClose, items: [Item]) {
     (self.store, self.close, self.items) = (store, close, items)

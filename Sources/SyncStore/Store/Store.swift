@@ -1,5 +1,3 @@
-internal import Synchronization
-
 /// An offline-first key-value store: one directory whose append log is also its replication journal.
 ///
 /// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The life of a write:
@@ -16,13 +14,13 @@ public final class Store: Sendable {
 
   package let environment: Environment
   let control: ControlPage
-  let engine: Mutex<Engine>
+  let engine: Locked<Engine>
   let journalDirectory: String
   private let controlFile: any StorageFile
-  private let syncing = Mutex(())
-  private let lifecycle = Mutex(Lifecycle())
+  private let syncing = Locked(())
+  private let lifecycle = Locked(Lifecycle())
   private let forkGeneration: UInt32
-  private let lazyBlobs = Mutex<BlobStore?>(nil)
+  private let lazyBlobs = Locked<BlobStore?>(nil)
 
   struct Lifecycle {
     var closed = false
@@ -44,7 +42,7 @@ public final class Store: Sendable {
     self.control = control
     self.controlFile = controlFile
     journalDirectory = path + "/" + StoreLayout.journal
-    self.engine = Mutex(engine)
+    self.engine = Locked(engine)
     forkGeneration = SystemCall.forkGeneration
   }
 

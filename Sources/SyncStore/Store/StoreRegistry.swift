@@ -1,5 +1,3 @@
-private import Synchronization
-
 /// The stores that this process has open: a directory opened twice is the same instance (F96).
 final class StoreRegistry: Sendable {
   static let shared = StoreRegistry()
@@ -15,7 +13,7 @@ final class StoreRegistry: Sendable {
     weak var store: Store?
   }
 
-  private let stores = Mutex<[Place: Held]>([:])
+  private let stores = Locked<[Place: Held]>([:])
 
   /// The live instance of the directory with this status, if this process has one.
   func find(_ status: FileStatus, _ environment: Environment) -> Store? {

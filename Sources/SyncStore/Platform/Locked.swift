@@ -1,0 +1,31 @@
+private import Glibc
+
+/// A value and the lock that guards it.
+///
+/// Over a pthread mutex rather than `Synchronization.Mutex`, whose futexes the thread sanitizer does not see on Linux:
+/// it would report every guarded access as a race, and hide the true ones among them.
+@safe package final class Locked<State: ~Copyable>: @unchecked Sendable {
+  private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+  private var state: State
+
+  /// Guards `state`.
+  package init(_ state: consuming sending State) {
+    unsafe mutex = .allocate(capacity: 1)
+    unsafe pthread_mutex_init(mutex, nil)
+    self.state = state
+  }
+
+  deinit {
+    unsafe pthread_mutex_destroy(mutex)
+    unsafe mutex.deallocate()
+  }
+
+  /// Works on the value while nobody else can. Not reentrant.
+  package func withLock<Result, Failure: Error>(
+    _ body: (inout State) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    unsafe pthread_mutex_lock(mutex)
+    defer { unsafe pthread_mutex_unlock(mutex) }
+    return try body(&state)
+  }
+}

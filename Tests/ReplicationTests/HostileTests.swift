@@ -1,0 +1,163 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+/// What strangers and broken peers can do to a node: nothing.
+@Suite(.timeLimit(.minutes(2))) struct HostileTests {
+  /// The most that a stranger may be sent: the server's part of a handshake and an alert, no application byte.
+  private static func tryTLS(
+    _ address: Endpoint, as identity: DeviceIdentity, protocols: [String]
+  ) async throws -> (plaintext: [UInt8], failure: ReplicationError.Code?) {
+    let loop = try EventLoop.shared()
+    let connection = try await connect(loop, to: address)
+    let context = try TLSContext(role: .client, identity: identity)
+    let end = Awaited<([UInt8], ReplicationError.Code?)>()
+    loop.execute {
+      guard let engine = try? HandshakeEngine(context, protocols: protocols, accept: { _, _ in true }) else {
+        return
+      }
+      let link = PeerLink(connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+      var heard: [UInt8] = []
+      link.onPlaintext = { heard += $0 }
+      link.onEstablished = { _ in link.send([1, 2, 3]) }
+      link.onEnd = { error in
+        withExtendedLifetime(link) {}
+        end.put((heard, error?.code))
+      }
+      link.start()
+    }
+    return await end.take()
+  }
+
+  @Test func `F75 a stranger with a certificate of its own is sent no application byte`() async throws {
+    let (server, client, address) = try await pair()
+    let end = try await Self.tryTLS(address, as: .generate(), protocols: [WireLimits.sessionProtocol])
+    #expect(end.plaintext.isEmpty)
+    #expect(end.failure == .notAMember)
+    _ = try await client.node.synchronize(with: "first")
+    await server.node.stop()
+  }
+
+  @Test func `F87 a stranger who wants to join is not listened to when nobody is invited`() async throws {
+    let server = try TestCopy.first()
+    let address = try await server.listen()
+    let end = try await Self.tryTLS(address, as: .generate(), protocols: [WireLimits.joinProtocol])
+    #expect(end.plaintext.isEmpty)
+    #expect(end.failure == .notAMember)
+    await server.node.stop()
+  }
+
+  private static let records: [(String, [UInt8])] = [
+    ("garbage", noise(4000, seed: 9)),
+    ("a length of 2 GiB", [0xFF, 0xFF, 0xFF, 0x7F, 0x01] + noise(100, seed: 1)),
+    ("HTTP", Array("GET / HTTP/1.1\r\nHost: x\r\n\r\n".utf8)),
+    ("a TLS record of the greatest length", [22, 3, 1, 0xFF, 0xFF] + noise(500, seed: 2)),
+    // A hello that offers TLS 1.2 and nothing newer: no extension of supported versions.
+    (
+      "F76 TLS 1.2",
+      [22, 3, 1, 0, 45, 1, 0, 0, 41, 3, 3] + noise(32, seed: 3) + [0, 0, 2, 0xC0, 0x2B, 1, 0]
+    ),
+  ]
+
+  @Test(arguments: records.indices)
+  func `F78 what is not the protocol gets at most an alert, and members are served`(index: Int) async throws {
+    let (what, bytes) = Self.records[index]
+    let (server, client, address) = try await pair()
+    let raw = try await RawClient(try EventLoop.shared(), to: address)
+    try await raw.send(bytes)
+    #expect(await raw.ended.take(), "\(what)")
+    let answer = raw.received.pending.flatMap { $0 }
+    #expect(answer.isEmpty || (answer.count == 7 && answer[0] == 21), "\(what): \(answer)")
+    _ = try await client.node.synchronize(with: "first")
+    await server.node.stop()
+  }
+
+  @Test func `F88 F89 silent connections take no place from a member for long`() async throws {
+    let (server, client, address) = try await pair()
+    var silent: [RawClient] = []
+    for _ in 0..<60 { silent.append(try await RawClient(try EventLoop.shared(), to: address)) }
+    _ = try await client.node.synchronize(with: "first")
+    for connection in silent { #expect(connection.received.pending.isEmpty) }
+    for connection in silent { try await connection.close() }
+    await server.node.stop()
+  }
+
+  @Test func `F87 an invitation is used once`() async throws {
+    let server = try TestCopy.first()
+    _ = try await server.listen()
+    let token = try Node.invite(to: server.store)
+    _ = try await TestCopy.joined(token, "second")
+    await #expect { _ = try await TestCopy.joined(token, "third") } throws: {
+      ($0 as? ReplicationError)?.code == .invalidInvitation
+    }
+    #expect(try Membership(server.store).members().map(\.name) == ["first", "second"])
+    await server.node.stop()
+  }
+
+  @Test func `F87 of many who redeem one invitation at once, one becomes a member`() async throws {
+    let server = try TestCopy.first()
+    _ = try await server.listen()
+    let token = try Node.invite(to: server.store)
+    let joined = await withTaskGroup(of: Bool.self) { group in
+      for number in 0..<6 { group.addTask { (try? await TestCopy.joined(token, "m\(number)")) != nil } }
+      return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+    }
+    #expect(joined == 1)
+    #expect(try Membership(server.store).members().count == 2)
+    await server.node.stop()
+  }
+
+  @Test func `F87 an answer that got lost can be asked for again by the same device`() async throws {
+    let server = try TestCopy.first()
+    _ = try await server.listen()
+    let token = try Node.invite(to: server.store)
+    let invitation = try Invitation(text: token)
+    let directory = TemporaryDirectory()
+    let storage = server.store.environment.storage
+    // As if the joiner had been killed between the inviter's yes and the making of its store.
+    _ = try storage.createDirectory(directory.path + "/s")
+    let identity = try StoreKeys(path: directory.path + "/s", storage: storage).makeIdentity()
+    #expect(try InvitationBook(store: server.store).redeem(invitation.standing, by: identity.id))
+    let joined = try await Node.join(token, at: directory.path + "/s", name: "late")
+    #expect(joined.memberName == "late")
+    await server.node.stop()
+  }
+
+  @Test func `F87 an invitation that has expired, or has another secret, is refused`() async throws {
+    let server = try TestCopy.first()
+    _ = try await server.listen()
+    var invitation = try Invitation(text: try Node.invite(to: server.store))
+    invitation.secret = SecureRandom.bytes(16)
+    await #expect { _ = try await TestCopy.joined(invitation.text, "guesser") } throws: {
+      ($0 as? ReplicationError)?.code == .invalidInvitation
+    }
+    var ended = try Invitation(text: try Node.invite(to: server.store))
+    ended.expires = 1
+    try server.store.setLocal(
+      Array("invite/\(Hex.string(of: ended.id))".utf8), ended.standing.bytes)
+    await #expect { _ = try await TestCopy.joined(ended.text, "late") } throws: {
+      ($0 as? ReplicationError)?.code == .invalidInvitation
+    }
+    #expect(try Membership(server.store).members().count == 1)
+    await server.node.stop()
+  }
+
+  @Test func `F87 guesses are throttled`() async throws {
+    let server = try TestCopy.first()
+    _ = try await server.listen()
+    var invitation = try Invitation(text: try Node.invite(to: server.store))
+    let good = invitation.text
+    for _ in 0..<Limits.joinAttemptsPerMinute {
+      invitation.secret = SecureRandom.bytes(16)
+      await #expect(throws: ReplicationError.self) {
+        _ = try await TestCopy.joined(invitation.text, "guesser")
+      }
+    }
+    await #expect { _ = try await TestCopy.joined(good, "honest") } throws: {
+      ($0 as? ReplicationError)?.code == .unavailable
+    }
+    await server.node.stop()
+  }
+}

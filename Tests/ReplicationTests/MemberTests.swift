@@ -1,0 +1,70 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+@Suite struct MemberTests {
+  private static let device = DeviceID(bytes: (0..<32).map { UInt8($0) })!
+
+  @Test(arguments: Member.Right.allCases, [[], ["a:1"], (0..<8).map { "host\($0):7420" }])
+  func `a member is read as it was written`(right: Member.Right, addresses: [String]) throws {
+    let member = Member(
+      device: Self.device, name: "boot", right: right, addresses: addresses, joined: 1_763_000_000_000)
+    #expect(try Member(device: Self.device, bytes: member.bytes) == member)
+  }
+
+  @Test func `the bytes are those of schemas/members.md`() {
+    let member = Member(device: Self.device, name: "ab", right: .readOnly, addresses: ["h:1"], joined: 0x0102)
+    #expect(Hex.string(of: member.bytes) == "01010201000000000000026162" + "0103683a31")
+  }
+
+  @Test func `a right that a newer version gave lets nobody in`() throws {
+    var bytes = Member(device: Self.device, name: "a", right: .readWrite, addresses: [], joined: 0).bytes
+    bytes[1] = 77
+    #expect(try Member(device: Self.device, bytes: bytes).right == .revoked)
+  }
+
+  @Test func `F78 what is cut short, or has no name, is refused`() {
+    let bytes = Member(device: Self.device, name: "name", right: .readWrite, addresses: ["h:1"], joined: 5)
+      .bytes
+    for count in 0..<bytes.count {
+      #expect(throws: DecodingFailure.self) { try Member(device: Self.device, bytes: Array(bytes[..<count])) }
+    }
+    let nameless = Member(device: Self.device, name: "", right: .readWrite, addresses: [], joined: 5).bytes
+    #expect(throws: DecodingFailure.self) { try Member(device: Self.device, bytes: nameless) }
+  }
+
+  @Test func `members and peers are kept, named and forgotten`() throws {
+    let copy = try TestCopy.first("boot")
+    let membership = Membership(copy.store)
+    #expect(try membership.members().map(\.name) == ["boot"])
+    #expect(try membership.freeName("boot", for: Self.device) == "boot-2")
+    #expect(try membership.freeName("boot", for: copy.node.device) == "boot")
+    #expect(try membership.freeName(String(repeating: "é", count: 32), for: Self.device).utf8.count == 64)
+    try membership.add(Peer(name: "shed", addresses: ["10.0.0.1:7420"]))
+    #expect(try membership.peers() == [Peer(name: "shed", addresses: ["10.0.0.1:7420"])])
+    #expect(try membership.remove(peer: "shed"))
+    #expect(try !membership.remove(peer: "shed"))
+    #expect(throws: ReplicationError.self) { try membership.add(Peer(name: "a b", addresses: ["h:1"])) }
+    #expect(throws: ReplicationError.self) { try membership.add(Peer(name: "ab", addresses: ["h:0"])) }
+  }
+
+  @Test func `the keys of a store are for its owner alone, and are found again`() throws {
+    let copy = try TestCopy.first()
+    let keys = StoreKeys(copy.store)
+    #expect(try keys.identity().id == copy.node.device)
+    #expect(try keys.makeGroupKeys().epochs == [1])
+    let storage = copy.store.environment.storage
+    for file in ["/keys/device.pem", "/keys/group"] {
+      #expect(try storage.status(copy.store.path + file)?.permissions == 0o600)
+    }
+    #expect(try storage.status(copy.store.path + "/keys")?.permissions == 0o700)
+  }
+
+  @Test func `a store without keys has no node`() throws {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(at: directory.path + "/s")
+    #expect { _ = try Node(store: store) } throws: { ($0 as? ReplicationError)?.code == .cryptography }
+  }
+}

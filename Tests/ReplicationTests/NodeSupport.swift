@@ -1,0 +1,99 @@
+import SyncStore
+import SyncTestSupport
+
+@testable import Replication
+
+/// One copy with its node, in a directory of its own.
+final class TestCopy: Sendable {
+  let directory: TemporaryDirectory
+  let store: Store
+  let node: Node
+  let log: TestLog
+
+  init(_ directory: TemporaryDirectory, _ store: Store, log: TestLog = TestLog()) throws {
+    (self.directory, self.store, self.log) = (directory, store, log)
+    node = try Node(store: store, configuration: Node.Configuration { log.add($0, $1) })
+  }
+
+  /// A new store that can have members.
+  static func first(_ name: String = "first") throws -> TestCopy {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(
+      at: directory.path + "/store", name: "shop", configuration: Self.configuration)
+    try Node.prepare(store, name: name)
+    return try TestCopy(directory, store)
+  }
+
+  /// A copy that joined by the token, with nothing pulled.
+  static func joined(_ token: String, _ name: String) async throws -> TestCopy {
+    let directory = TemporaryDirectory()
+    let joined = try await Node.join(
+      token, at: directory.path + "/store", name: name, configuration: Self.configuration)
+    return try TestCopy(directory, joined.store)
+  }
+
+  static let configuration = Configuration(durability: .relaxed, blobThreshold: 1000)
+
+  func listen() async throws -> Endpoint {
+    try await node.start(listen: Endpoint(host: "127.0.0.1", port: 0))
+  }
+
+  func put(_ key: String, _ value: String) throws { try store.put(Key(key), Array(value.utf8)) }
+
+  func get(_ key: String) throws -> String? {
+    try store.get(Key(key)).map { String(decoding: $0.bytes, as: UTF8.self) }
+  }
+
+  func digest() throws -> StateDigest { try store.digest() }
+}
+
+/// Keeps the lines of a log.
+final class TestLog: Sendable {
+  private let state = Locked<[String]>([])
+  var lines: [String] { state.withLock { $0 } }
+  func add(_ level: LogLevel, _ line: String) { state.withLock { $0.append("\(level) \(line)") } }
+}
+
+/// A first copy that listens, and a second one that joined it and pulled.
+func pair() async throws -> (server: TestCopy, client: TestCopy, address: Endpoint) {
+  let server = try TestCopy.first()
+  let address = try await server.listen()
+  let client = try await TestCopy.joined(try Node.invite(to: server.store), "second")
+  _ = try await client.node.synchronize(with: "first", direction: .pull)
+  return (server, client, address)
+}
+
+/// So many bytes that do not compress.
+func noise(_ count: Int, seed: UInt64) -> [UInt8] {
+  var random = SplitMix64(seed: seed)
+  return random.bytes(count)
+}
+
+/// A TCP connection for what is not the protocol.
+final class RawClient: Sendable {
+  let received = Awaited<[UInt8]>()
+  let ended = Awaited<Bool>()
+  private let connection: LoopBound<TCPConnection>
+  private let loop: EventLoop
+
+  init(_ loop: EventLoop, to address: Endpoint) async throws {
+    self.loop = loop
+    connection = try await connect(loop, to: address)
+    let (connection, received, ended) = (connection, received, ended)
+    try await on(loop) {
+      connection.value.onBytes = { received.put($0) }
+      connection.value.onEnd = { _ in ended.put(true) }
+      _ = connection.value.start()
+    }
+  }
+
+  func send(_ bytes: [UInt8]) async throws {
+    let connection = connection
+    try await on(loop) { connection.value.send(bytes) }
+  }
+
+  func close() async throws {
+    let connection = connection
+    try await on(loop) { connection.value.close() }
+  }
+}

@@ -1,0 +1,210 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+@Suite(.timeLimit(.minutes(2))) struct NodeTests {
+  @Test func `a new member pulls everything that the inviter has`() async throws {
+    let server = try TestCopy.first()
+    for number in 0..<500 { try server.put("key \(number)", "value \(number)") }
+    let blob = noise(700_000, seed: 1)
+    try server.store.put(Key("large"), blob)
+    _ = try await server.listen()
+    let client = try await TestCopy.joined(try Node.invite(to: server.store), "second")
+    let report = try await client.node.synchronize(with: "first", direction: .pull)
+    #expect(report.peer == "first")
+    #expect(report.receivedBlobs == 1 && report.sentRecords == 0)
+    #expect(report.receivedRecords >= 503)
+    #expect(try client.get("key 499") == "value 499")
+    #expect(try client.store.get(Key("large"))?.bytes == blob)
+    #expect(try client.digest() == server.digest())
+    #expect(report.digest == (try server.digest()))
+    #expect(try Membership(client.store).members().map(\.name) == ["first", "second"])
+    await server.node.stop()
+  }
+
+  @Test func `push gives what was written here, and ends on the peer's receipt`() async throws {
+    let (server, client, _) = try await pair()
+    for number in 0..<300 { try client.put("key \(number)", "value \(number)") }
+    try client.store.put(Key("large"), noise(300_000, seed: 2))
+    let report = try await client.node.synchronize(with: "first", direction: .push)
+    #expect(report.sentRecords >= 301 && report.sentBlobs == 1 && report.receivedRecords == 0)
+    #expect(try server.get("key 299") == "value 299")
+    #expect(report.digest == (try server.digest()))
+    #expect(try client.digest() == server.digest())
+    await server.node.stop()
+  }
+
+  @Test func `F65 what both sides wrote apart is on both after one sync, and the later write won`()
+    async throws
+  {
+    let (server, client, _) = try await pair()
+    for number in 0..<100 {
+      try server.put("server \(number)", "s")
+      try client.put("client \(number)", "c")
+      try (number.isMultiple(of: 2) ? server : client).put("both \(number)", "earlier")
+    }
+    // Within one millisecond the clocks of two machines tell nothing.
+    try await Task.sleep(for: .milliseconds(3))
+    for number in 0..<100 {
+      try (number.isMultiple(of: 2) ? client : server).put("both \(number)", "later")
+    }
+    let report = try await client.node.synchronize(with: "first")
+    #expect(report.sentRecords > 100 && report.receivedRecords > 100)
+    #expect(try client.digest() == server.digest())
+    for copy in [server, client] {
+      #expect(try copy.get("server 7") == "s" && copy.get("client 7") == "c")
+      #expect(try (0..<100).allSatisfy { try copy.get("both \($0)") == "later" })
+    }
+    await server.node.stop()
+  }
+
+  @Test func `with nothing new a push takes at most two round trips and 8 KiB`() async throws {
+    let (server, client, _) = try await pair()
+    for number in 0..<2000 { try client.put("key \(number)", "value") }
+    _ = try await client.node.synchronize(with: "first", direction: .push)
+    let report = try await client.node.synchronize(with: "first", direction: .push)
+    #expect(report.sentRecords == 0)
+    #expect(report.roundTrips <= 2)
+    #expect(report.sentBytes + report.receivedBytes < 8192)
+    await server.node.stop()
+  }
+
+  @Test func `a member that another process adds is let in at once`() async throws {
+    let (server, _, address) = try await pair()
+    // As `sync-cli` would beside the daemon: only the directory is shared with the node.
+    let token = try Node.invite(to: server.store, addresses: [address])
+    let third = try await TestCopy.joined(token, "second")
+    _ = try await third.node.synchronize(with: address.description, direction: .pull)
+    #expect(try Set(Membership(server.store).members().map(\.name)) == ["first", "second", "second-2"])
+
+    await server.node.stop()
+  }
+
+  @Test func `F81 a revoked member is not let in, and a read-only one may only pull`() async throws {
+    let (server, client, address) = try await pair()
+    let reader = try await TestCopy.joined(
+      try Node.invite(to: server.store, right: .readOnly, addresses: [address]), "reader")
+    _ = try await reader.node.synchronize(with: "first", direction: .pull)
+    try reader.put("mine", "x")
+    await #expect { _ = try await reader.node.synchronize(with: "first", direction: .push) } throws: {
+      ($0 as? ReplicationError)?.code == .notAllowed
+    }
+    try Membership(server.store).revoke("second")
+    try client.put("mine too", "x")
+    await #expect { _ = try await client.node.synchronize(with: "first", direction: .push) } throws: {
+      ($0 as? ReplicationError)?.code == .notAMember
+    }
+    #expect(try server.get("mine") == nil && server.get("mine too") == nil)
+    await server.node.stop()
+  }
+
+  @Test func `a peer that is unknown, or cannot be reached, is a typed error`() async throws {
+    let (server, client, address) = try await pair()
+    await #expect { _ = try await client.node.synchronize(with: "nobody") } throws: {
+      ($0 as? ReplicationError)?.code == .notAMember
+    }
+    await server.node.stop()
+    await #expect { _ = try await client.node.synchronize(with: address.description) } throws: {
+      ($0 as? ReplicationError)?.code == .network
+    }
+  }
+
+  @Test func `F70 two nodes that dial each other at once both come to an end`() async throws {
+    let (server, client, _) = try await pair()
+    let back = try await client.listen()
+    try Membership(server.store).add(Peer(name: "second", addresses: [back.description]))
+    for number in 0..<50 {
+      try server.put("server \(number)", "s")
+      try client.put("client \(number)", "c")
+    }
+    async let there = server.node.synchronize(with: "second")
+    async let here = client.node.synchronize(with: "first")
+    _ = try await (there, here)
+    #expect(try client.digest() == server.digest())
+    await server.node.stop()
+    await client.node.stop()
+  }
+
+  @Test func `F62 sessions of one device at once are led one after the other`() async throws {
+    let (server, client, _) = try await pair()
+    for number in 0..<200 { try client.put("key \(number)", String(repeating: "v", count: 900)) }
+    // All at once, over connections of their own: who is told to wait comes back.
+    let node = client.node
+    let done = await withTaskGroup(of: Bool.self) { group in
+      for _ in 0..<3 {
+        group.addTask { (try? await node.synchronize(with: "first", direction: .push)) != nil }
+      }
+      return await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+    }
+    #expect(done >= 1)
+    #expect(try client.digest() == server.digest())
+    await server.node.stop()
+  }
+
+  @Test func `a node that stops ends its sessions, and what they moved is kept`() async throws {
+    let (server, client, _) = try await pair()
+    for number in 0..<50 { try client.put("key \(number)", "v") }
+    _ = try await client.node.synchronize(with: "first", direction: .push)
+    await server.node.stop()
+    #expect(try server.get("key 49") == "v")
+    await #expect(throws: ReplicationError.self) {
+      _ = try await client.node.synchronize(with: "first", direction: .push)
+    }
+  }
+
+  @Test func `200 members that come at once are all served by one node`() async throws {
+    let server = try TestCopy.first()
+    for number in 0..<20 { try server.put("key \(number)", "value") }
+    let address = try await server.listen()
+    // Of each of them only the key is real: 200 stores would take longer than what is to be seen.
+    let members = try (0..<200).map { _ in try DeviceIdentity.generate() }
+    for (number, member) in members.enumerated() {
+      try Membership(server.store).put(
+        Member(device: member.id, name: "m\(number)", right: .readWrite, addresses: [], joined: 0))
+    }
+    let served = try await withThrowingTaskGroup(of: Bool.self) { group in
+      for member in members {
+        group.addTask { try await Self.greet(address, as: member, store: server.store) }
+      }
+      return try await group.reduce(into: 0) { $0 += $1 ? 1 : 0 }
+    }
+    #expect(served == 200)
+    await server.node.stop()
+  }
+
+  /// Connects as a member, says hello, and tells whether the node answered with its own.
+  private static func greet(_ address: Endpoint, as identity: DeviceIdentity, store: Store) async throws
+    -> Bool
+  {
+    let loop = try EventLoop.shared()
+    let context = try TLSContext(role: .client, identity: identity)
+    let connection = try await connect(loop, to: address)
+    let answer = Awaited<Bool>()
+    let hello = Hello(
+      summary: ReplicaSummary(
+        store: store.id, actor: .random(), sequence: 0, vector: VersionVector(), floor: VersionVector(),
+        horizon: .zero, position: 0), wallMilliseconds: store.environment.now(), digest: StateDigest(),
+      receives: true, sends: false)
+    loop.execute {
+      guard
+        let engine = try? HandshakeEngine(
+          context, protocols: [WireLimits.sessionProtocol], accept: { _, _ in true })
+      else { return answer.put(false) }
+      let link = PeerLink(
+        connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+      link.onEnd = { _ in
+        withExtendedLifetime(link) {}
+        answer.put(false)
+      }
+      link.onEstablished = { _ in link.send(Message.hello(hello).frame.bytes) }
+      link.onPlaintext = { bytes in
+        answer.put(bytes.count > Frame.headerBytes && bytes[4] == MessageType.hello.rawValue)
+        link.close()
+      }
+      link.start()
+    }
+    return await answer.take()
+  }
+}
