@@ -64,6 +64,7 @@ struct ConcurrencyTests {
       try await group.waitForAll()
     }
     #expect(try store.status().keys == 160)
+    #expect(store.syncCount <= 160)
   }
 
   @Test("keep a round whole while others write")

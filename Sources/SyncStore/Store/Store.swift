@@ -17,7 +17,8 @@ public final class Store: Sendable {
   let engine: Locked<Engine>
   let journalDirectory: String
   private let controlFile: any StorageFile
-  private let syncing = Locked(())
+  /// Syncs made by this instance; held while one runs.
+  private let syncs = Locked(0)
   private let lifecycle = Locked(Lifecycle())
   private let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
@@ -123,6 +124,9 @@ public final class Store: Sendable {
 
   // MARK: Durability
 
+  /// Syncs of the journal made by this instance: fewer than durable writes when writers share them.
+  package var syncCount: Int { syncs.withLock { $0 } }
+
   /// Makes everything committed so far durable.
   public func sync() throws(StoreError) {
     try checkUsable()
@@ -133,7 +137,7 @@ public final class Store: Sendable {
   /// Waits until `target` is durable. Who comes while a sync runs shares the next one.
   func sync(upTo target: UInt64) throws(StoreError) {
     if control.durable >= target, !control.poisoned { return }
-    try syncing.withLock { _ throws(StoreError) in
+    try syncs.withLock { syncs throws(StoreError) in
       guard !control.poisoned else { throw poisonedError }
       if control.durable >= target { return }
       let (tail, files) = try engine.withLock { engine throws(StoreError) -> (UInt64, [any StorageFile]) in
@@ -155,6 +159,7 @@ public final class Store: Sendable {
         }
       }
       control.raiseDurable(to: tail)
+      syncs += 1
     }
   }
 
