@@ -60,6 +60,25 @@ import Testing
     await server.node.stop()
   }
 
+  @Test func `what is left of a transaction whose end was superseded still makes a whole batch`() throws {
+    let copy = try TestCopy.first()
+    try copy.store.transaction { transaction in
+      try transaction.put(Key("kept"), [1])
+      try transaction.put(Key("superseded"), [1])
+    }
+    try copy.put("superseded", "later")
+    let round = try copy.store.openRound(since: nil, covered: VersionVector())
+    var keys: [String] = []
+    while let batch = try round.next(maximumBytes: 1) {
+      let payload = RecordCodec.Payload(position: batch.position, records: batch.records)
+      #expect(try RecordCodec.decode(RecordCodec.encode(payload)) == payload)
+      keys += batch.records.filter { !$0.record.isReserved }.map {
+        String(decoding: $0.record.key, as: UTF8.self)
+      }
+    }
+    #expect(keys == ["kept", "superseded"])
+  }
+
   @Test func `with nothing new a push takes at most two round trips and 8 KiB`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<2000 { try client.put("key \(number)", "value") }

@@ -1,5 +1,6 @@
 import Glibc
 import SyncTestSupport
+import Synchronization
 import Testing
 
 @testable import SyncStore

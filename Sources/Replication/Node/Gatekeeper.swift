@@ -1,5 +1,4 @@
 internal import SyncStore
-private import Synchronization
 
 /// Who a node wants to reach.
 struct DialTarget: Sendable {
@@ -14,7 +13,7 @@ struct DialTarget: Sendable {
 final class Gatekeeper: Sendable {
   private let store: Store
   private let target: DialTarget?
-  private let found = Mutex<Member?>(nil)
+  private let found = Locked<Member?>(nil)
 
   /// The gate of a connection that was accepted (no target) or dialled.
   init(store: Store, target: DialTarget? = nil) { (self.store, self.target) = (store, target) }

@@ -1,5 +1,4 @@
 public import SyncStore
-private import Synchronization
 
 /// A copy of a store on the network: it serves the members, and synchronizes with them.
 ///
@@ -29,7 +28,7 @@ public final class Node: Sendable {
 
   private let context: NodeContext
   private let core: LoopBound<NodeCore>
-  private let isStopped = Mutex(false)
+  private let isStopped = Locked(false)
 
   /// A node for a store that was prepared (`prepare`) or joined.
   ///

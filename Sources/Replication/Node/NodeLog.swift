@@ -1,4 +1,4 @@
-private import Synchronization
+internal import SyncStore
 
 /// A log that a storm of lines cannot fill (F94): what strangers cause is counted beyond a bound, and said once.
 final class NodeLog: Sendable {
@@ -13,7 +13,7 @@ final class NodeLog: Sendable {
   }
 
   private let write: @Sendable (LogLevel, String) -> Void
-  private let bucket = Mutex(Bucket())
+  private let bucket = Locked(Bucket())
 
   /// A log that ends in `write`.
   init(_ write: @escaping @Sendable (LogLevel, String) -> Void) { self.write = write }

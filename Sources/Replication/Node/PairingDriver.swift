@@ -1,6 +1,5 @@
 internal import Dispatch
 internal import SyncStore
-private import Synchronization
 
 /// Does what the inviter's side of a pairing asks for. Belongs to its loop's thread.
 final class InviterDriver {
@@ -60,9 +59,9 @@ final class InviterDriver {
 final class InvitationDesk: Sendable {
   private let store: Store
   private let identity: DeviceIdentity
-  private let throttle = Mutex(JoinThrottle())
+  private let throttle = Locked(JoinThrottle())
   // Two who join at once must not be given the same name.
-  private let naming = Mutex(())
+  private let naming = Locked(())
 
   /// The desk of a node.
   init(store: Store, identity: DeviceIdentity) { (self.store, self.identity) = (store, identity) }

@@ -1,6 +1,5 @@
 internal import Dispatch
 internal import SyncStore
-private import Synchronization
 
 /// TLS over a TCP connection: plaintext in, plaintext out. Belongs to its loop's thread.
 ///
@@ -183,13 +182,13 @@ final class HandshakeEngine: Sendable {
     var established: PeerLink.Established?
   }
 
-  private let engine: Mutex<TLSEngine>
+  private let engine: Locked<TLSEngine>
 
   /// One end of a connection. `accept` is asked once, on a worker.
   init(
     _ context: TLSContext, protocols: [String], accept: @escaping @Sendable (DeviceID, String) -> Bool
   ) throws(ReplicationError) {
-    engine = Mutex(try TLSEngine(context: context, alpn: protocols, accept: accept))
+    engine = Locked(try TLSEngine(context: context, alpn: protocols, accept: accept))
   }
 
   func receive(_ ciphertext: [UInt8]) -> Progress {

@@ -1,5 +1,4 @@
 internal import SyncStore
-private import Synchronization
 
 /// What a session asks of the store, done: rounds opened, batches sealed, opened and applied, blobs read and stored. All
 /// of it blocks and runs on workers; the kinds that `SessionAction` allows side by side may run side by side.
@@ -10,7 +9,7 @@ final class SessionStore: Sendable {
 
   let store: Store
   private let keys: StoreKeys
-  private let state = Mutex(State())
+  private let state = Locked(State())
 
   private struct State {
     var ring: GroupKeyRing?

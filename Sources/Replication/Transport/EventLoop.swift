@@ -1,3 +1,4 @@
+internal import SyncStore
 private import Dispatch
 private import Glibc
 private import Synchronization
@@ -30,7 +31,7 @@ protocol EventHandler: AnyObject {
 
   private let epoll: Epoll
   private let wakeDescriptor: Int32
-  private let shared = Mutex(Shared())
+  private let shared = Locked(Shared())
   private let thread = Atomic<UInt>(0)
   private nonisolated(unsafe) var state = State()
 
