@@ -7,14 +7,17 @@ enum Program {
   static let commands: [Command] = [
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
-    InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts, VerifyCommand.command,
+    InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts,
+    VerifyCommand.command,
     StatusCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync, ServeCommand.command,
-    MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add, MemberCommands.remove,
+    MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add,
+    MemberCommands.remove,
   ]
 
   /// Commands of later versions: told apart from those that were mistyped.
   static let planned: Set<String> = [
-    "watch", "peer revoke", "conflicts show", "conflicts restore", "compact", "trim", "backup", "restore", "rekey", "destroy", "completions",
+    "watch", "peer revoke", "conflicts show", "conflicts restore", "compact", "trim", "backup", "restore",
+    "rekey", "destroy", "completions",
   ]
 
   /// Does what the words ask for.

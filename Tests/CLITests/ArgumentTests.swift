@@ -6,22 +6,31 @@ import Testing
 @Suite struct ArgumentTests {
   private static let parser = ArgumentParser(
     commands: [
-      Command("copy", "", operands: [Operand("FROM"), Operand("TO", .optional)], options: [
-        Option("mode", value: "M", ""), Option("exclude", value: "X", repeats: true, ""), Option("force", ""),
-      ]) { _, _ in .done },
+      Command(
+        "copy", "", operands: [Operand("FROM"), Operand("TO", .optional)],
+        options: [
+          Option("mode", value: "M", ""), Option("exclude", value: "X", repeats: true, ""),
+          Option("force", ""),
+        ]
+      ) { _, _ in .done },
       Command("peer add", "", operands: [Operand("NAME", .many)]) { _, _ in .done },
       Command("peer list", "") { _, _ in .done },
     ], globals: Help.globals, absent: ["peer revoke", "compact"])
 
   private func parse(_ line: String) throws -> Invocation? {
-    guard case .run(let invocation) = try Self.parser.parse(line.split(separator: " ").map { Argument(String($0)) })
+    guard
+      case .run(let invocation) = try Self.parser.parse(
+        line.split(separator: " ").map { Argument(String($0)) })
     else { return nil }
     return invocation
   }
 
-  @Test("options stand before, between and behind operands, with a blank or an equals sign", arguments: [
-    "--store S copy a --mode=m b", "copy --mode m --store=S a b", "copy a b --store S --mode m", "copy --mode m --store S -- a b",
-  ])
+  @Test(
+    "options stand before, between and behind operands, with a blank or an equals sign",
+    arguments: [
+      "--store S copy a --mode=m b", "copy --mode m --store=S a b", "copy a b --store S --mode m",
+      "copy --mode m --store S -- a b",
+    ])
   func places(line: String) throws {
     let invocation = try #require(try parse(line))
     #expect(invocation.command.name == "copy")
@@ -44,9 +53,11 @@ import Testing
     #expect(throws: Failure.self) { try parse("peer revoke") }
   }
 
-  @Test("what was meant is guessed from near", arguments: [
-    ("pu", "put"), ("exprot", "export"), ("lst", "list"), ("statsu", "status"), ("dum", "dump"),
-  ])
+  @Test(
+    "what was meant is guessed from near",
+    arguments: [
+      ("pu", "put"), ("exprot", "export"), ("lst", "list"), ("statsu", "status"), ("dum", "dump"),
+    ])
   func guess(word: String, meant: String) {
     #expect(ArgumentParser.nearest(to: word, in: ["put", "export", "list", "status", "dump"]) == meant)
   }
@@ -56,11 +67,15 @@ import Testing
     #expect(ArgumentParser.nearest(to: word, in: ["put", "export", "list", "status", "dump"]) == nil)
   }
 
-  @Test("spans of time", arguments: [
-    ("90s", 90_000), ("30m", 1_800_000), ("1h", 3_600_000), ("7d", 604_800_000), ("250ms", 250), ("2w", 1_209_600_000),
-    ("", nil), ("h", nil), ("1", nil), ("0s", nil), ("-1h", nil), ("1.5h", nil), ("1y", nil), ("99999999999999999999h", nil),
-    ("999999d", nil),
-  ] as [(String, UInt64?)])
+  @Test(
+    "spans of time",
+    arguments: [
+      ("90s", 90_000), ("30m", 1_800_000), ("1h", 3_600_000), ("7d", 604_800_000), ("250ms", 250),
+      ("2w", 1_209_600_000),
+      ("", nil), ("h", nil), ("1", nil), ("0s", nil), ("-1h", nil), ("1.5h", nil), ("1y", nil),
+      ("99999999999999999999h", nil),
+      ("999999d", nil),
+    ] as [(String, UInt64?)])
   func spans(text: String, milliseconds: UInt64?) {
     #expect(Text.milliseconds(text) == milliseconds)
   }
@@ -71,7 +86,8 @@ import Testing
     #expect(Text.date(milliseconds: 951_827_696_789) == "2000-02-29T12:34:56.789Z")
     #expect(Text.date(milliseconds: 4_102_444_800_000) == "2100-01-01T00:00:00.000Z")
     #expect([0, 1023, 1024, 1 << 20].map { Text.size($0) } == ["0 B", "1023 B", "1.0 KiB", "1.0 MiB"])
-    #expect([5, 125, 11_400, 360_000].map { Text.duration(seconds: $0) } == ["5s", "2m05s", "3h10m", "4d04h"])
+    #expect(
+      [5, 125, 11_400, 360_000].map { Text.duration(seconds: $0) } == ["5s", "2m05s", "3h10m", "4d04h"])
     #expect(Text.printable(Array("a\n\u{1B}[1m\u{202E}é".utf8)) == "a\\x0a\\x1b[1m\\xe2\\x80\\xaeé")
     #expect(Text.printable([0x41, 0xFF]) == "A\\xff")
   }

@@ -9,7 +9,8 @@ import Testing
 
   static let samples = [
     Sample(testDescription: "nothing", bytes: []), Sample(testDescription: "a zero", bytes: [0]),
-    Sample(testDescription: "text", bytes: Array("text\n".utf8)), Sample(testDescription: "all bytes", bytes: Array(0...255)),
+    Sample(testDescription: "text", bytes: Array("text\n".utf8)),
+    Sample(testDescription: "all bytes", bytes: Array(0...255)),
     Sample(testDescription: "at the threshold", bytes: [UInt8](repeating: 7, count: 20_480)),
     Sample(testDescription: "above the threshold", bytes: [UInt8](repeating: 8, count: 20_481)),
     Sample(testDescription: "through staging", bytes: [UInt8](repeating: 9, count: 3 << 20)),
@@ -48,14 +49,19 @@ import Testing
     #expect(result.out.contains(#"{"key":"line\nbreak""#))
   }
 
-  @Test("values on the command line are checked against their type", arguments: [
-    ("int", "-42", "-42"), ("bool", "true", "true"), ("double", "0.1", "0.1"), ("json", "{\"a\":1}", "\"{\\\"a\\\":1}\""),
-    ("string", "é", "\"é\""),
-  ])
+  @Test(
+    "values on the command line are checked against their type",
+    arguments: [
+      ("int", "-42", "-42"), ("bool", "true", "true"), ("double", "0.1", "0.1"),
+      ("json", "{\"a\":1}", "\"{\\\"a\\\":1}\""),
+      ("string", "é", "\"é\""),
+    ])
   func types(type: String, written: String, shown: String) throws {
     let tool = try Scratch().store()
     try tool.succeed("put", "k", "--type", type, "--", written)
-    #expect(try tool.succeed("get", "k", "--json").text == "{\"key\":\"k\",\"value\":\(shown),\"type\":\"\(type)\"}\n")
+    #expect(
+      try tool.succeed("get", "k", "--json").text
+        == "{\"key\":\"k\",\"value\":\(shown),\"type\":\"\(type)\"}\n")
   }
 
   @Test("a value with a time to live is gone when it is over")

@@ -22,16 +22,22 @@ import Testing
     #expect(dump.count { $0 == 10 } == 8)
   }
 
-  @Test("a wrong line is named, and the lines before it are stored", arguments: [
-    ("{\"key\":\"k\"}", "neither \"value\""), ("{\"value\":\"v\"}", "neither \"key\""), ("nonsense", "no value begins"),
-    ("{\"key\":\"\",\"value\":\"v\"}", "at least one byte"), ("{\"key\":\"k\",\"base64\":\"?\"}", "base 64"),
-    ("{\"key\":\"k\",\"value\":\"v\",\"type\":\"int\"}", "not of type int"),
-    ("{\"key\":\"k\",\"value\":\"v\",\"type\":\"odd\"}", "no type"), ("{\"key\":\"k\",\"value\":\"v\"", "',' or '}'"),
-    ("{\"key\":\"k\",\"value\":\"v\",\"expires\":\"soon\"}", "expires"),
-  ])
+  @Test(
+    "a wrong line is named, and the lines before it are stored",
+    arguments: [
+      ("{\"key\":\"k\"}", "neither \"value\""), ("{\"value\":\"v\"}", "neither \"key\""),
+      ("nonsense", "no value begins"),
+      ("{\"key\":\"\",\"value\":\"v\"}", "at least one byte"),
+      ("{\"key\":\"k\",\"base64\":\"?\"}", "base 64"),
+      ("{\"key\":\"k\",\"value\":\"v\",\"type\":\"int\"}", "not of type int"),
+      ("{\"key\":\"k\",\"value\":\"v\",\"type\":\"odd\"}", "no type"),
+      ("{\"key\":\"k\",\"value\":\"v\"", "',' or '}'"),
+      ("{\"key\":\"k\",\"value\":\"v\",\"expires\":\"soon\"}", "expires"),
+    ])
   func wrongLine(line: String, says: String) throws {
     let tool = try Scratch().store()
-    let result = try tool.run("load", "-", input: Array("{\"key\":\"before\",\"value\":\"v\"}\n\n\(line)\n".utf8))
+    let result = try tool.run(
+      "load", "-", input: Array("{\"key\":\"before\",\"value\":\"v\"}\n\n\(line)\n".utf8))
     #expect(result.code == 2)
     #expect(result.err.contains("line 3"), "\(result.err)")
     #expect(result.err.contains(says), "\(result.err)")
@@ -56,18 +62,24 @@ import Testing
     case 3: .real(Double(bitPattern: random.next()))
     case 4: .string(text(&random))
     case 5: .array((0..<3).map { _ in value(depth: depth - 1, &random) })
-    default: .object((0..<3).map { .init(name: "\($0)" + text(&random), value: value(depth: depth - 1, &random)) })
+    default:
+      .object((0..<3).map { .init(name: "\($0)" + text(&random), value: value(depth: depth - 1, &random)) })
     }
   }
 
   private static func text(_ random: inout SplitMix) -> String {
-    String(String.UnicodeScalarView((0..<5).compactMap { _ in Unicode.Scalar(UInt32.random(in: 0...0x10FFFF, using: &random)) }))
+    String(
+      String.UnicodeScalarView(
+        (0..<5).compactMap { _ in Unicode.Scalar(UInt32.random(in: 0...0x10FFFF, using: &random)) }))
   }
 
-  @Test("text that is not JSON is refused with the reason", arguments: [
-    "", "{", "[1,]", "{\"a\":1,}", "01", "-", "1.", "1e", "\"\\x\"", "\"\\ud800\"", "\"a", "nul", "1 2", "{\"a\":1,\"a\":2}",
-    "\"\u{1}\"", "// no comments here\n1", String(repeating: "[", count: 100),
-  ])
+  @Test(
+    "text that is not JSON is refused with the reason",
+    arguments: [
+      "", "{", "[1,]", "{\"a\":1,}", "01", "-", "1.", "1e", "\"\\x\"", "\"\\ud800\"", "\"a", "nul", "1 2",
+      "{\"a\":1,\"a\":2}",
+      "\"\u{1}\"", "// no comments here\n1", String(repeating: "[", count: 100),
+    ])
   func refused(text: String) {
     #expect(throws: JSONFailure.self) { try JSONParser.parse(Array(text.utf8)) }
   }
@@ -91,7 +103,9 @@ import Testing
   func base64Vectors() {
     #expect(Base64.encode(Array("foobar".utf8)) == "Zm9vYmFy")
     #expect(Base64.encode(Array("foob".utf8)) == "Zm9vYg==")
-    for text in ["Zg", "Zg=", "Zh==", "Z===", "Zm9=Zm9v", "Zm 9", "====", "Zm9vYh=="] { #expect(Base64.decode(text) == nil) }
+    for text in ["Zg", "Zg=", "Zh==", "Z===", "Zm9=Zm9v", "Zm 9", "====", "Zm9vYh=="] {
+      #expect(Base64.decode(text) == nil)
+    }
   }
 }
 

@@ -24,18 +24,22 @@ struct Tool: Sendable {
   let scratch: Scratch
 
   /// A process with these words that is under way, its output going to files.
-  func start(_ words: [String], input: [UInt8]? = nil, environment: [String: String] = [:]) throws -> Running {
+  func start(_ words: [String], input: [UInt8]? = nil, environment: [String: String] = [:]) throws -> Running
+  {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: Self.path)
     process.arguments = words
-    var variables = ["SYNC_STORE": store, "PATH": "/usr/bin:/bin", "HOME": store + ".home", "SWIFT_BACKTRACE": "enable=no"]
+    var variables = [
+      "SYNC_STORE": store, "PATH": "/usr/bin:/bin", "HOME": store + ".home", "SWIFT_BACKTRACE": "enable=no",
+    ]
     variables.merge(environment) { $1 }
     process.environment = variables
     let folder = NSTemporaryDirectory() + "sync-cli-run-" + UUID().uuidString
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     if let input { try Data(input).write(to: URL(fileURLWithPath: folder + "/in")) }
     process.standardInput =
-      input == nil ? FileHandle.nullDevice : try FileHandle(forReadingFrom: URL(fileURLWithPath: folder + "/in"))
+      input == nil
+      ? FileHandle.nullDevice : try FileHandle(forReadingFrom: URL(fileURLWithPath: folder + "/in"))
     for name in ["out", "err"] { try Data().write(to: URL(fileURLWithPath: folder + "/" + name)) }
     process.standardOutput = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/out"))
     process.standardError = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/err"))
@@ -57,7 +61,9 @@ struct Tool: Sendable {
     _ words: String..., input: [UInt8]? = nil, sourceLocation: SourceLocation = #_sourceLocation
   ) throws -> Result {
     let result = try start(words, input: input).finish()
-    #expect(result.code == 0, "sync-cli \(words.joined(separator: " ")): \(result.err)", sourceLocation: sourceLocation)
+    #expect(
+      result.code == 0, "sync-cli \(words.joined(separator: " ")): \(result.err)",
+      sourceLocation: sourceLocation)
     return result
   }
 }
@@ -75,11 +81,14 @@ final class Running: @unchecked Sendable {
   }
 
   var out: [UInt8] { (try? Data(contentsOf: URL(fileURLWithPath: folder + "/out"))).map { Array($0) } ?? [] }
-  var err: String { (try? String(decoding: Data(contentsOf: URL(fileURLWithPath: folder + "/err")), as: UTF8.self)) ?? "" }
+  var err: String {
+    (try? String(decoding: Data(contentsOf: URL(fileURLWithPath: folder + "/err")), as: UTF8.self)) ?? ""
+  }
 
   func finish() -> Tool.Result {
     process.waitUntilExit()
-    let code = process.terminationReason == .exit ? process.terminationStatus : 128 + process.terminationStatus
+    let code =
+      process.terminationReason == .exit ? process.terminationStatus : 128 + process.terminationStatus
     return Tool.Result(code: code, out: out, err: err)
   }
 
@@ -124,7 +133,9 @@ final class Scratch: Sendable {
     try Data(content).write(to: URL(fileURLWithPath: file))
   }
 
-  func read(_ name: String) throws -> [UInt8] { Array(try Data(contentsOf: URL(fileURLWithPath: path + "/" + name))) }
+  func read(_ name: String) throws -> [UInt8] {
+    Array(try Data(contentsOf: URL(fileURLWithPath: path + "/" + name)))
+  }
 
   /// What `bash -c script` in here answers.
   func shell(_ script: String) throws -> (code: Int32, out: String) {

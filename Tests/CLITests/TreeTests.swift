@@ -15,7 +15,9 @@ import Testing
       for i in $(seq 300); do echo "file $i" > a/f$i; done
       """)
     #expect(made.code == 0, "\(made.out)")
-    #expect(try tool.succeed("import", scratch.path + "/tree", "--prefix", "t/").text.hasPrefix("imported 310 files"))
+    #expect(
+      try tool.succeed("import", scratch.path + "/tree", "--prefix", "t/").text.hasPrefix(
+        "imported 310 files"))
     try tool.succeed("export", scratch.path + "/out", "--prefix", "t/")
     let difference = try scratch.shell("diff -r tree out")
     #expect(difference.out.isEmpty)
@@ -29,7 +31,8 @@ import Testing
   func links() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
-    _ = try scratch.shell("mkdir -p tree/d && echo in > tree/d/f && ln -s /etc tree/etc && ln -s d/f tree/l && mkfifo tree/p")
+    _ = try scratch.shell(
+      "mkdir -p tree/d && echo in > tree/d/f && ln -s /etc tree/etc && ln -s d/f tree/l && mkfifo tree/p")
     let result = try tool.succeed("import", scratch.path + "/tree", "--json")
     #expect(result.text.contains("\"files\":1,"))
     #expect(result.text.contains("\"skipped\":3,"))
@@ -37,9 +40,11 @@ import Testing
     #expect(try tool.succeed("list").lines == ["d/f"])
   }
 
-  @Test("a key that would leave the directory is refused before anything is written", arguments: [
-    "../up", "/absolute", "a/../../up", "a//b", "a/./b", "a/", "..", ".",
-  ])
+  @Test(
+    "a key that would leave the directory is refused before anything is written",
+    arguments: [
+      "../up", "/absolute", "a/../../up", "a//b", "a/./b", "a/", "..", ".",
+    ])
   func escape(key: String) throws {
     let scratch = try Scratch()
     let tool = try scratch.store()

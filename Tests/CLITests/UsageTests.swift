@@ -82,9 +82,12 @@ import Testing
     #expect(try tool.succeed("get", "kept").text == "value")
   }
 
-  @Test("without a store each command says how to make one", arguments: [
-    ["put", "a", "b"], ["get", "a"], ["list"], ["dump"], ["digest"], ["log"], ["verify"], ["status"], ["why", "a"],
-  ])
+  @Test(
+    "without a store each command says how to make one",
+    arguments: [
+      ["put", "a", "b"], ["get", "a"], ["list"], ["dump"], ["digest"], ["log"], ["verify"], ["status"],
+      ["why", "a"],
+    ])
   func noStore(words: [String]) throws {
     let scratch = try Scratch()
     let result = try scratch.tool().start(words).finish()
@@ -123,7 +126,8 @@ import Testing
     let tool = try scratch.store()
     try scratch.write("big", [UInt8](repeating: 65, count: 300_000))
     try tool.succeed("put", "a", "--file", scratch.path + "/big")
-    let result = try scratch.shell("set -o pipefail; SYNC_STORE=store $CLI get a | head -c 1; echo \" ${PIPESTATUS[0]}\"")
+    let result = try scratch.shell(
+      "set -o pipefail; SYNC_STORE=store $CLI get a | head -c 1; echo \" ${PIPESTATUS[0]}\"")
     #expect(result.out == "A 141\n")
   }
 
@@ -131,7 +135,8 @@ import Testing
   func closedStreams() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
-    _ = try scratch.shell("SYNC_STORE=store $CLI put a b <&- >&- 2>&-; SYNC_STORE=store $CLI get absent <&- >&- 2>&-")
+    _ = try scratch.shell(
+      "SYNC_STORE=store $CLI put a b <&- >&- 2>&-; SYNC_STORE=store $CLI get absent <&- >&- 2>&-")
     #expect(try tool.succeed("get", "a").text == "b")
     #expect(try tool.succeed("verify").text.contains("all whole"))
   }

@@ -4,11 +4,15 @@ import Testing
 /// What the documents promise is there.
 @Suite struct DocumentTests {
   /// Files that every clone must have.
-  @Test("the files that a stranger looks for are there", arguments: [
-    "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile", ".ci/run",
-    "docs/architecture.md", "docs/faults.txt", "schemas/journal.md", "schemas/wire.md", "schemas/blobs.md",
-    "schemas/catalogue.sql", "schemas/values.md", "schemas/config.md", "scripts/demo.sh", "scripts/acceptance.sh",
-  ])
+  @Test(
+    "the files that a stranger looks for are there",
+    arguments: [
+      "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile",
+      ".ci/run",
+      "docs/architecture.md", "docs/faults.txt", "schemas/journal.md", "schemas/wire.md", "schemas/blobs.md",
+      "schemas/catalogue.sql", "schemas/values.md", "schemas/config.md", "scripts/demo.sh",
+      "scripts/acceptance.sh",
+    ])
   func present(path: String) {
     #expect(Repository.isFile(path))
   }
@@ -20,14 +24,18 @@ import Testing
     #expect(text.contains("END OF TERMS AND CONDITIONS"))
   }
 
-  @Test("scripts can be executed", arguments: [
-    ".ci/run", "scripts/deps.sh", "scripts/demo.sh", "scripts/acceptance.sh", "scripts/faults.sh",
-  ])
+  @Test(
+    "scripts can be executed",
+    arguments: [
+      ".ci/run", "scripts/deps.sh", "scripts/demo.sh", "scripts/acceptance.sh", "scripts/faults.sh",
+    ])
   func executable(path: String) {
     #expect(FileManager.default.isExecutableFile(atPath: Repository.top + "/" + path))
   }
 
-  @Test("each make target that a document names exists", arguments: Repository.documents + ["docs/architecture.md"])
+  @Test(
+    "each make target that a document names exists",
+    arguments: Repository.documents + ["docs/architecture.md"])
   func targets(path: String) throws {
     let makefile = try Repository.read("Makefile")
     for match in try Repository.read(path).matches(of: /`?\bmake ([a-z]+)/) where match.0.hasPrefix("`") {
@@ -35,7 +43,8 @@ import Testing
     }
   }
 
-  @Test("each command that a document names exists", arguments: Repository.documents + ["docs/architecture.md"])
+  @Test(
+    "each command that a document names exists", arguments: Repository.documents + ["docs/architecture.md"])
   func commands(path: String) throws {
     let known = try commandNames()
     for match in try Repository.read(path).matches(of: /sync-cli( --store \w+)? ([a-z]+)/) {
@@ -54,7 +63,9 @@ import Testing
     let sources = Repository.files(in: "Sources/sync-cli", ending: ".swift")
     var names: Set<String> = []
     for path in sources {
-      for match in try Repository.read(path).matches(of: /= Command\(\s*"([a-z]+)/) { names.insert(String(match.1)) }
+      for match in try Repository.read(path).matches(of: /= Command\(\s*"([a-z]+)/) {
+        names.insert(String(match.1))
+      }
     }
     #expect(names.count > 15)
     return names
@@ -78,7 +89,8 @@ import Testing
     let code = try #require(readme.firstMatch(of: /```swift\n([\s\S]*?)```/)).1
     func words(_ text: some StringProtocol) -> [String] {
       text.split(separator: "\n").map { line in
-        (line.firstRange(of: "//").map { line[..<$0.lowerBound] } ?? line[...]).trimmingCharacters(in: .whitespaces)
+        (line.firstRange(of: "//").map { line[..<$0.lowerBound] } ?? line[...]).trimmingCharacters(
+          in: .whitespaces)
       }.filter { !$0.isEmpty && !$0.hasPrefix("import") }
     }
     let lines = words(tested)
@@ -89,7 +101,9 @@ import Testing
 
   @Test("each row of the faults has a number of its own, and each number in a test has a row")
   func faults() throws {
-    let numbers = try Repository.lines("docs/faults.txt").compactMap { $0.prefixMatch(of: /F\d+/).map { String($0.0) } }
+    let numbers = try Repository.lines("docs/faults.txt").compactMap {
+      $0.prefixMatch(of: /F\d+/).map { String($0.0) }
+    }
     #expect(Set(numbers).count == numbers.count)
     #expect(numbers.count > 95)
     for path in Repository.files(in: "Tests", ending: ".swift") {

@@ -5,7 +5,9 @@ enum Repository {
   /// Its top directory.
   static let top: String = {
     var url = URL(fileURLWithPath: #filePath)
-    while url.path != "/", !FileManager.default.fileExists(atPath: url.appendingPathComponent("Package.swift").path) {
+    while url.path != "/",
+      !FileManager.default.fileExists(atPath: url.appendingPathComponent("Package.swift").path)
+    {
       url.deleteLastPathComponent()
     }
     return url.path
@@ -15,12 +17,17 @@ enum Repository {
   static func files(in folder: String, ending: String = "") -> [String] {
     guard let walk = FileManager.default.enumerator(atPath: top + "/" + folder) else { return [] }
     return walk.compactMap { $0 as? String }
-      .filter { !$0.hasPrefix(".build/") && !$0.contains("/.build/") && $0.hasSuffix(ending) && isFile(folder + "/" + $0) }
+      .filter {
+        !$0.hasPrefix(".build/") && !$0.contains("/.build/") && $0.hasSuffix(ending)
+          && isFile(folder + "/" + $0)
+      }
       .map { folder + "/" + $0 }.sorted()
   }
 
   /// All Swift files.
-  static let swiftFiles = ["Sources", "Tests", "Benchmarks", "Fuzz"].flatMap { files(in: $0, ending: ".swift") }
+  static let swiftFiles = ["Sources", "Tests", "Benchmarks", "Fuzz"].flatMap {
+    files(in: $0, ending: ".swift")
+  }
 
   /// All files that people wrote.
   static let texts: [String] =

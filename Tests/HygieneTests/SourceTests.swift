@@ -21,10 +21,13 @@ import Testing
     }
   }
 
-  @Test("nothing is left open, forced or stubbed", arguments: [
-    #"\b(TO"# + "DO|FIX" + #"ME|HA"# + #"CK|X"# + #"XX)\b"#, #"\btry"# + #"!"#, #"\bas"# + #"!"#, #"not imple"# + "mented",
-    #"\.disabled"# + #"\("#, #"place"# + "holder",
-  ])
+  @Test(
+    "nothing is left open, forced or stubbed",
+    arguments: [
+      #"\b(TO"# + "DO|FIX" + #"ME|HA"# + #"CK|X"# + #"XX)\b"#, #"\btry"# + #"!"#, #"\bas"# + #"!"#,
+      #"not imple"# + "mented",
+      #"\.disabled"# + #"\("#, #"place"# + "holder",
+    ])
   func leftOpen(pattern: String) throws {
     #expect(try Repository.matches(pattern, in: Repository.swiftFiles) == [])
   }
@@ -32,7 +35,10 @@ import Testing
   @Test("the program gives up only where a library that cannot fail has failed")
   func givesUp() throws {
     let found = try Repository.matches(#"\bfatal"# + #"Error\("#, in: sources)
-    let allowed = ["Sources/SyncStore/Crypto/", "Sources/Replication/TLS/", "Sources/Replication/Protocol/Compression.swift"]
+    let allowed = [
+      "Sources/SyncStore/Crypto/", "Sources/Replication/TLS/",
+      "Sources/Replication/Protocol/Compression.swift",
+    ]
     #expect(found.filter { place in !allowed.contains { place.hasPrefix($0) } } == [])
   }
 
@@ -46,7 +52,8 @@ import Testing
   func unsafe() throws {
     let folders = [
       "Sources/SyncStore/Platform/", "Sources/SyncStore/Crypto/", "Sources/SyncStore/Blobs/SQLite.swift",
-      "Sources/Replication/TLS/", "Sources/Replication/Transport/", "Sources/Replication/Protocol/Compression.swift",
+      "Sources/Replication/TLS/", "Sources/Replication/Transport/",
+      "Sources/Replication/Protocol/Compression.swift",
       "Sources/sync-cli/Platform/",
     ]
     let found = try Repository.matches(#"^[^/]*\bunsafe "#, in: sources)

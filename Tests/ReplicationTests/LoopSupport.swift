@@ -1,4 +1,4 @@
-import Synchronization
+import SyncStore
 
 @testable import Replication
 
@@ -13,7 +13,7 @@ func on<Answer: Sendable>(_ loop: EventLoop, _ body: @escaping @Sendable () thro
 
 /// A place where one thread puts something and a test waits for it.
 final class Awaited<Answer: Sendable>: Sendable {
-  private let state = Mutex<(answers: [Answer], waiters: [CheckedContinuation<Answer, Never>])>(([], []))
+  private let state = Locked<(answers: [Answer], waiters: [CheckedContinuation<Answer, Never>])>(([], []))
 
   func put(_ answer: Answer) {
     let waiter = state.withLock { state -> CheckedContinuation<Answer, Never>? in
@@ -41,7 +41,7 @@ final class Awaited<Answer: Sendable>: Sendable {
 
 /// Counts calls.
 final class Counter: Sendable {
-  private let state = Mutex(0)
+  private let state = Locked(0)
   var count: Int { state.withLock { $0 } }
   func next() -> Int {
     state.withLock {

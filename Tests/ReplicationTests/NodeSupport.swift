@@ -1,6 +1,5 @@
 import SyncStore
 import SyncTestSupport
-import Synchronization
 
 @testable import Replication
 
@@ -50,7 +49,7 @@ final class TestCopy: Sendable {
 
 /// Keeps the lines of a log.
 final class TestLog: Sendable {
-  private let state = Mutex<[String]>([])
+  private let state = Locked<[String]>([])
   var lines: [String] { state.withLock { $0 } }
   func add(_ level: LogLevel, _ line: String) { state.withLock { $0.append("\(level) \(line)") } }
 }

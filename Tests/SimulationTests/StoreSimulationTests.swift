@@ -12,7 +12,9 @@ struct StoreSimulationTests {
     var store: Store
     let path: String
 
-    init(host: SimulatedHost, store: Store, path: String) { (self.host, self.store, self.path) = (host, store, path) }
+    init(host: SimulatedHost, store: Store, path: String) {
+      (self.host, self.store, self.path) = (host, store, path)
+    }
   }
 
   /// A write that was made, as the model remembers it.
@@ -33,7 +35,8 @@ struct StoreSimulationTests {
 
   static let keys: [Key] = ["a", "b", "c", "d"]
 
-  @Test("converges on the greatest surviving write of each key, whatever happens on the way (F55, F59, F65, F66, F69)",
+  @Test(
+    "converges on the greatest surviving write of each key, whatever happens on the way (F55, F59, F65, F66, F69)",
     arguments: 0..<150 as Range<UInt64>)
   func history(seed: UInt64) throws {
     var world = World(random: SplitMix64(seed: seed))
@@ -91,7 +94,9 @@ struct StoreSimulationTests {
     }
     let record = try #require(try copy.store.explain(key)).winner
     world.writes[key, default: []].append(
-      Write(version: Version(stamp: record.stamp, dot: record.dot), value: record.isTombstone ? nil : record.value))
+      Write(
+        version: Version(stamp: record.stamp, dot: record.dot), value: record.isTombstone ? nil : record.value
+      ))
   }
 
   private static func reopen(_ copy: Copy) throws {

@@ -8,7 +8,8 @@ struct ConcurrencyTests {
   func writersAndReaders() async throws {
     let directory = TemporaryDirectory()
     let store = try Store.create(
-      at: directory.path + "/store", configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
+      at: directory.path + "/store", configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20)
+    )
     let perWriter = 400
     try await withThrowingTaskGroup(of: Void.self) { group in
       for writer in 0..<4 {
@@ -17,7 +18,8 @@ struct ConcurrencyTests {
             let value = [UInt8](repeating: UInt8(writer), count: 500 + number)
             try store.put(Key("own \(writer) \(number)"), value)
             try store.transaction { transaction in
-              let count = try transaction.get("count").flatMap { Int(String(decoding: $0.bytes, as: UTF8.self)) } ?? 0
+              let count =
+                try transaction.get("count").flatMap { Int(String(decoding: $0.bytes, as: UTF8.self)) } ?? 0
               try transaction.put("count", Array("\(count + 1)".utf8))
               try transaction.put("twin", Array("\(count + 1)".utf8))
             }
@@ -51,7 +53,8 @@ struct ConcurrencyTests {
   @Test("share a sync: each durable write returns only once it is durable")
   func groupCommit() async throws {
     let directory = TemporaryDirectory()
-    let store = try Store.create(at: directory.path + "/store", configuration: Configuration(durability: .full))
+    let store = try Store.create(
+      at: directory.path + "/store", configuration: Configuration(durability: .full))
     try await withThrowingTaskGroup(of: Void.self) { group in
       for writer in 0..<8 {
         group.addTask {

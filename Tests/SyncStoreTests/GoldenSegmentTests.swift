@@ -37,7 +37,8 @@ struct GoldenSegmentTests {
     let blob = BlobReference(hash: try #require(BlobHash(bytes: 0..<32)), size: 70_000, metadata: [9])
     func record(_ sequence: UInt64, _ key: String, _ content: Record.Content) -> Record {
       Record(
-        dot: Dot(actor: actors[0], sequence: sequence), stamp: Stamp(milliseconds: 1_700_000_000_000 + sequence),
+        dot: Dot(actor: actors[0], sequence: sequence),
+        stamp: Stamp(milliseconds: 1_700_000_000_000 + sequence),
         type: .string, key: Array(key.utf8), content: content)
     }
     var full = record(3, "full", .inline(Array("value".utf8)))
@@ -45,13 +46,15 @@ struct GoldenSegmentTests {
     full.open = [Dot(actor: actors[1], sequence: 9)]
     full.deadline = 1_800_000_000_000
     encoder.encode([
-      .local(key: StateKey.actor, value: actors[0].bytes), .write(record(1, "gone", .tombstone), position: nil),
+      .local(key: StateKey.actor, value: actors[0].bytes),
+      .write(record(1, "gone", .tombstone), position: nil),
       .write(record(2, "large", .blob(blob)), position: nil), .write(full, position: nil), .loser(full),
       .local(key: Array("ended".utf8), value: nil), .checkpoint,
     ])
     return Vector(
       store: store.description, number: 1, salt: "0123456789abcdef", size: 1 << 20, created: header.created,
-      actors: actors.map(\.description), header: Hex.string(of: header.encoded().prefix(SegmentHeader.encodedLength)),
+      actors: actors.map(\.description),
+      header: Hex.string(of: header.encoded().prefix(SegmentHeader.encodedLength)),
       records: Hex.string(of: encoder.bytes), keys: ["gone", "large", "full"])
   }
 
@@ -86,11 +89,16 @@ struct GoldenSegmentTests {
         Issue.record("a gap in the golden segment")
         return
       }
-      if view.kind == .actor, let actor = ActorID(bytes: view.key(shape)) { segment.define(actor, as: view.actorNumber) }
+      if view.kind == .actor, let actor = ActorID(bytes: view.key(shape)) {
+        segment.define(actor, as: view.actorNumber)
+      }
       kinds.append(view.kind)
       if view.isWrite { keys.append(String(decoding: view.key(shape), as: UTF8.self)) }
     }
     #expect(keys == golden.keys)
-    #expect(kinds == [.actor, .actor, .actor, .actor, .local, .tombstone, .blob, .value, .value, .localRemoval, .checkpoint])
+    #expect(
+      kinds == [
+        .actor, .actor, .actor, .actor, .local, .tombstone, .blob, .value, .value, .localRemoval, .checkpoint,
+      ])
   }
 }

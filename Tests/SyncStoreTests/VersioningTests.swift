@@ -53,10 +53,12 @@ struct ResolutionTests {
   }
 
   static func record(
-    _ actor: Int, _ sequence: UInt64, at time: UInt64, base: Dot? = nil, dead: Bool = false, key: [UInt8] = [1]
+    _ actor: Int, _ sequence: UInt64, at time: UInt64, base: Dot? = nil, dead: Bool = false,
+    key: [UInt8] = [1]
   ) -> Record {
     Record(
-      dot: Dot(actor: actors[actor], sequence: sequence), stamp: Stamp(milliseconds: time), base: base, key: key,
+      dot: Dot(actor: actors[actor], sequence: sequence), stamp: Stamp(milliseconds: time), base: base,
+      key: key,
       content: dead ? .tombstone : .inline([1]))
   }
 
@@ -137,7 +139,8 @@ struct HybridClockTests {
     var last = Stamp.zero
     for _ in 0..<200 {
       if random.next() % 4 == 0 {
-        clock.observe(Stamp(milliseconds: random.next() % 2000, counter: UInt16(random.next() % 70_000 % 65_536)))
+        clock.observe(
+          Stamp(milliseconds: random.next() % 2000, counter: UInt16(random.next() % 70_000 % 65_536)))
       }
       let seen = max(last, clock.last)
       let tick = clock.tick(wall: random.next() % 1000)

@@ -1,4 +1,4 @@
-internal import SyncStore
+private import SyncStore
 
 /// A log that a storm of lines cannot fill (F94): what strangers cause is counted beyond a bound, and said once.
 final class NodeLog: Sendable {

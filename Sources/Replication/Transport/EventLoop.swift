@@ -1,4 +1,4 @@
-internal import SyncStore
+private import SyncStore
 private import Dispatch
 private import Glibc
 private import Synchronization

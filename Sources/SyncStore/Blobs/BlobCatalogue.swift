@@ -1,4 +1,3 @@
-
 /// What is known of each object, in an SQLite database beside the files (`schemas/blobs.md`).
 ///
 /// Invariants:

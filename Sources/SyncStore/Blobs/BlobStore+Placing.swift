@@ -1,4 +1,3 @@
-
 // How an object gets its name, or an object that is there already is counted on.
 extension BlobStore {
   /// Counts on an object that is here already: true if it is whole, and durable if asked for. What lies in its place

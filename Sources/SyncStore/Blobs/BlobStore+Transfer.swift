@@ -1,4 +1,3 @@
-
 /// A transfer that goes on: its open file, and the hash of what has come so far.
 final class PartialTransfer: Sendable {
   struct State {

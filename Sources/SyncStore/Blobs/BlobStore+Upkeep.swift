@@ -1,4 +1,3 @@
-
 /// What a look at all objects found.
 package struct BlobProblem: Sendable, Equatable {
   /// The object; nil where what was found is none.

@@ -1,4 +1,3 @@
-
 /// What the first process that opens a store for writing puts right.
 extension Store {
   /// Carries out what recovery decided, and becomes a new actor where rule R9 asks for it. Does nothing if another

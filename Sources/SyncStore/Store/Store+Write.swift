@@ -1,4 +1,3 @@
-
 /// How a put works: the writers' mutex, the rules (`Composer`), one append, then durability as the mode has it.
 extension Store {
   /// Sets a key. Values above the configured threshold go to the blob tier.

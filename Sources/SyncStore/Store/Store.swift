@@ -1,4 +1,3 @@
-
 /// An offline-first key-value store: one directory whose append log is also its replication journal.
 ///
 /// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The life of a write:

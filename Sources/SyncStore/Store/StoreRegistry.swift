@@ -1,4 +1,3 @@
-
 /// The stores that this process has open: a directory opened twice is the same instance (F96).
 final class StoreRegistry: Sendable {
   static let shared = StoreRegistry()

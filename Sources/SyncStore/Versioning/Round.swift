@@ -32,7 +32,8 @@ package struct ReplicaSummary: Hashable, Sendable {
 
   /// All fields.
   package init(
-    store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector, horizon: Stamp,
+    store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
+    horizon: Stamp,
     position: UInt64
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
@@ -85,7 +86,8 @@ package struct RoundClose: Hashable, Sendable {
 
   /// All fields.
   package init(
-    sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector, horizon: Stamp
+    sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
+    horizon: Stamp
   ) {
     (self.sender, self.mark, self.position, self.vector) = (sender, mark, position, vector)
     (self.floor, self.horizon) = (floor, horizon)

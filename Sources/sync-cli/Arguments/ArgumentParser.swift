@@ -66,7 +66,9 @@ struct ArgumentParser {
     let value: Argument
     if option.value == nil {
       guard parts.count == 1 else {
-        throw Failure(.usage, "\(place)--\(name) takes no value: \"\(word.shown)\" gives one: leave out what follows \"=\"")
+        throw Failure(
+          .usage,
+          "\(place)--\(name) takes no value: \"\(word.shown)\" gives one: leave out what follows \"=\"")
       }
       value = Argument([])
     } else if parts.count == 2 {
@@ -107,22 +109,27 @@ struct ArgumentParser {
   ) throws(Failure) -> Command? {
     let name = word.text
     if let command = commands.first(where: { $0.name == name }) { return command }
-    let family = commands.filter { $0.name.hasPrefix(name + " ") }.map { String($0.name.dropFirst(name.count + 1)) }
+    let family = commands.filter { $0.name.hasPrefix(name + " ") }.map {
+      String($0.name.dropFirst(name.count + 1))
+    }
     guard family.isEmpty else {
       guard let second = rest.first, second.text != "--help", second.text != "-h" else {
         if helping || rest.first != nil { return nil }
-        throw Failure(.usage, "\(name): what to do with it is missing: it is one of \(Self.list(family)): give one")
+        throw Failure(
+          .usage, "\(name): what to do with it is missing: it is one of \(Self.list(family)): give one")
       }
       rest.removeFirst()
       if let command = commands.first(where: { $0.name == "\(name) \(second.text)" }) { return command }
-      throw unknownCommand("\(name) \(second.shown)", near: Self.nearest(to: second.text, in: family).map { "\(name) \($0)" })
+      throw unknownCommand(
+        "\(name) \(second.shown)", near: Self.nearest(to: second.text, in: family).map { "\(name) \($0)" })
     }
     throw unknownCommand(word.shown, near: Self.nearest(to: name, in: commands.map(\.name)))
   }
 
   private func unknownCommand(_ name: String, near: String?) -> Failure {
     if absent.contains(name) {
-      return Failure(.usage, "\(name): not in this version: it is planned: see \"sync-cli --help\" for what there is")
+      return Failure(
+        .usage, "\(name): not in this version: it is planned: see \"sync-cli --help\" for what there is")
     }
     return Failure(
       .usage,
@@ -140,7 +147,8 @@ struct ArgumentParser {
     let needed = command.operands.count { $0.arity == .one }
     if operands.count < needed {
       let missing = command.operands.filter { $0.arity == .one }[operands.count].name
-      throw Failure(.usage, "\(command.name): \(missing) is missing: the command needs it: write \"\(command.usage)\"")
+      throw Failure(
+        .usage, "\(command.name): \(missing) is missing: the command needs it: write \"\(command.usage)\"")
     }
     if operands.count > command.operands.count, command.operands.last?.arity != .many {
       let extra = operands[command.operands.count].shown
@@ -155,7 +163,8 @@ struct ArgumentParser {
   // MARK: - Guessing
 
   private static func list(_ names: [String]) -> String {
-    names.count < 2 ? names.joined() : names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
+    names.count < 2
+      ? names.joined() : names.dropLast().joined(separator: ", ") + " or " + names[names.count - 1]
   }
 
   /// The name that was most likely meant; nil if none is near.

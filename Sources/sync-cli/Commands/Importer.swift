@@ -68,7 +68,8 @@ struct Importer {
 
   /// The same for a large file, whose content is not held in memory.
   private func holds(_ key: Key, _ source: Descriptor, size: UInt64) throws -> Bool {
-    guard let entry = try store.entry(key), entry.size == size, entry.type == .bytes, entry.deadline == nil else {
+    guard let entry = try store.entry(key), entry.size == size, entry.type == .bytes, entry.deadline == nil
+    else {
       return false
     }
     guard let blob = entry.blob else {

@@ -5,7 +5,9 @@ import SyncStore
 enum InitCommand {
   static let command = Command(
     "init", "create a store",
-    options: [Option("name", value: "NAME", "what this copy is called among its peers (default: the host's name)")],
+    options: [
+      Option("name", value: "NAME", "what this copy is called among its peers (default: the host's name)")
+    ],
     notes: "Makes the directory, the identity of this device, and the key that all copies will share."
   ) { invocation, output in
     let path = try invocation.storePath()
@@ -15,7 +17,8 @@ enum InitCommand {
     try Node.prepare(store, name: name)
     try invocation.tell(
       "created \(store.name) in \(path)",
-      json: ["path": .string(path), "name": .string(store.name), "store": .string(store.id.description)], output)
+      json: ["path": .string(path), "name": .string(store.name), "store": .string(store.id.description)],
+      output)
     try store.close()
     return .done
   }

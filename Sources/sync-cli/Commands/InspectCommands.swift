@@ -15,7 +15,8 @@ enum InspectCommands {
         let entries = vector.map { vector in
           JSON.object(vector.actors.map { JSON.Member(name: $0.description, value: .integer(vector[$0])) })
         }
-        try output.line(JSON.object([.init(name: "digest", value: .string("\(digest)"))]).with("vector", entries))
+        try output.line(
+          JSON.object([.init(name: "digest", value: .string("\(digest)"))]).with("vector", entries))
       } else {
         try output.line("\(digest)")
         for actor in vector?.actors ?? [] { try output.line("\(actor) \(vector?[actor] ?? 0)") }
@@ -32,7 +33,8 @@ enum InspectCommands {
       Option("from", value: "POSITION", "begin there (default: 1)"),
       Option("limit", value: "N", "at most N records"),
     ],
-    notes: "Each line has the position, the time, what was written, its size, the key, and the write's actor and sequence."
+    notes:
+      "Each line has the position, the time, what was written, its size, the key, and the write's actor and sequence."
   ) { invocation, output in
     var from = try invocation.integer("from", in: 0...UInt64.max) ?? 1
     var left = try invocation.integer("limit", in: 1...Int.max) ?? .max
@@ -58,16 +60,21 @@ enum InspectCommands {
   }
 
   private static func json(_ entry: LogEntry) -> JSON {
-    JSON.object([
-      .init(name: "position", value: .integer(entry.position)), .init(name: "stamp", value: .string("\(entry.stamp)")),
-      .init(name: "actor", value: .string("\(entry.dot.actor)")),
-      .init(name: "sequence", value: .integer(entry.dot.sequence)),
-      .init(name: "kind", value: entry.isTombstone ? "delete" : "put"),
-    ] + (entry.key.map { [KeyLine.member($0.bytes)] } ?? []))
-      .with("type", entry.isTombstone ? nil : .string("\(entry.type)"))
-      .with("size", .integer(entry.size)).with("base", entry.base.map { .string("\($0)") })
-      .with("blob", entry.blob.map { .string("\($0.hash)") }).with("expires", entry.deadline.map { .integer($0) })
-      .with("current", .bool(entry.isCurrent))
+    JSON.object(
+      [
+        .init(name: "position", value: .integer(entry.position)),
+        .init(name: "stamp", value: .string("\(entry.stamp)")),
+        .init(name: "actor", value: .string("\(entry.dot.actor)")),
+        .init(name: "sequence", value: .integer(entry.dot.sequence)),
+        .init(name: "kind", value: entry.isTombstone ? "delete" : "put"),
+      ] + (entry.key.map { [KeyLine.member($0.bytes)] } ?? [])
+    )
+    .with("type", entry.isTombstone ? nil : .string("\(entry.type)"))
+    .with("size", .integer(entry.size)).with("base", entry.base.map { .string("\($0)") })
+    .with("blob", entry.blob.map { .string("\($0.hash)") }).with(
+      "expires", entry.deadline.map { .integer($0) }
+    )
+    .with("current", .bool(entry.isCurrent))
   }
 
   // MARK: - why
@@ -80,7 +87,8 @@ enum InspectCommands {
     return try invocation.withStore(toWrite: false) { store in
       guard let explanation = try store.explain(key) else {
         throw Failure(
-          .notFound, "why \(invocation.operands[0].shown): nothing was ever written under it here: check the key")
+          .notFound,
+          "why \(invocation.operands[0].shown): nothing was ever written under it here: check the key")
       }
       if invocation.wantsJSON {
         try output.line(
@@ -99,7 +107,9 @@ enum InspectCommands {
     var lines = [
       "\(Text.printable(winner.key?.bytes ?? [])): \(content(winner)), \(place)",
       "  stamp  \(stamp(winner))", "  actor  \(winner.dot.actor), its write \(winner.dot.sequence)",
-      "  base   " + (winner.base.map { "replaced write \($0.sequence) of \($0.actor)" } ?? "replaced nothing of another copy"),
+      "  base   "
+        + (winner.base.map { "replaced write \($0.sequence) of \($0.actor)" }
+          ?? "replaced nothing of another copy"),
     ]
     for loser in explanation.beaten {
       lines.append("  beat   \(content(loser)), stamped \(stamp(loser)), by \(loser.dot.actor)")

@@ -10,7 +10,8 @@ enum KeyCommands {
       Option("ttl", value: "SPAN", "forget it after 90s, 30m, 1h, 7d …"),
       Option("type", value: "T", "bytes (default), string, bool, int, double, date or json"),
     ],
-    notes: "The value is VALUE, the content of a file, or standard input where VALUE is \"-\". It is durable on return."
+    notes:
+      "The value is VALUE, the content of a file, or standard input where VALUE is \"-\". It is durable on return."
   ) { invocation, _ in
     let key = try Key(bytes: invocation.operands[0].bytes)
     let type = try type(invocation)
@@ -18,13 +19,15 @@ enum KeyCommands {
     let operand = invocation.operands.count > 1 ? invocation.operands[1] : nil
     switch (operand, invocation.value("file")) {
     case (nil, nil):
-      throw invocation.usage("no value", "neither VALUE nor --file is given", "give one, or - for standard input")
+      throw invocation.usage(
+        "no value", "neither VALUE nor --file is given", "give one, or - for standard input")
     case (.some, .some):
       throw invocation.usage("two values", "VALUE and --file are both given", "leave out one")
     case (nil, let file?):
       let source = try Descriptor.reading(file.bytes)
       guard try source.status().kind != .directory else {
-        throw invocation.usage("--file \(file.shown)", "it is a directory", "give a file, or use \"sync-cli import\"")
+        throw invocation.usage(
+          "--file \(file.shown)", "it is a directory", "give a file, or use \"sync-cli import\"")
       }
       try invocation.withStore { try $0.put(key, from: source, type: type, expires: deadline) }
     case (let operand?, nil) where operand.bytes == [UInt8(ascii: "-")]:
@@ -58,7 +61,8 @@ enum KeyCommands {
     let key = try Key(bytes: invocation.operands[0].bytes)
     return try invocation.withStore(toWrite: false) { store in
       let absent = Failure(
-        .notFound, "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")
+        .notFound,
+        "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")
       if let file = invocation.value("output") {
         guard try store.export(key, toFileAt: file.text) else { throw absent }
         return .done
@@ -70,7 +74,11 @@ enum KeyCommands {
         return .done
       }
       guard let value = try store.get(key) else { throw absent }
-      if invocation.wantsJSON { try output.line(KeyLine.line(key, value)) } else { try output.write(value.bytes) }
+      if invocation.wantsJSON {
+        try output.line(KeyLine.line(key, value))
+      } else {
+        try output.write(value.bytes)
+      }
       return .done
     }
   }
@@ -87,7 +95,8 @@ enum KeyCommands {
       throw invocation.usage("nothing to delete", "no key is given", "give keys, or --prefix P")
     }
     if let prefix = invocation.value("prefix"), prefix.bytes.isEmpty {
-      throw invocation.usage("--prefix", "it is empty and would delete everything", "give the keys' common beginning")
+      throw invocation.usage(
+        "--prefix", "it is empty and would delete everything", "give the keys' common beginning")
     }
     let keys = try invocation.operands.map { try Key(bytes: $0.bytes) }
     return try invocation.withStore { store in
@@ -100,7 +109,8 @@ enum KeyCommands {
       guard let first = absent.first else { return .done }
       let others = absent.count == 1 ? "" : " and \(absent.count - 1) more"
       throw Failure(
-        .notFound, "delete \(Text.printable(first.bytes))\(others): there is no such key: nothing was to be done for it")
+        .notFound,
+        "delete \(Text.printable(first.bytes))\(others): there is no such key: nothing was to be done for it")
     }
   }
 

@@ -28,7 +28,8 @@ enum LineCommands {
       """
   ) { invocation, output in
     let operand = invocation.operands[0]
-    let source = operand.bytes == [UInt8(ascii: "-")] ? Descriptor(standard: 0) : try Descriptor.reading(operand.bytes)
+    let source =
+      operand.bytes == [UInt8(ascii: "-")] ? Descriptor(standard: 0) : try Descriptor.reading(operand.bytes)
     guard try source.status().kind != .directory else {
       throw invocation.usage(operand.shown, "it is a directory", "give a file, or use \"sync-cli import\"")
     }
@@ -71,7 +72,9 @@ private struct Loader {
     do { line = try JSONParser.parse(text) } catch { throw Reason(error.reason) }
     let (bytes, type) = try ValueText.value(of: line)
     let key: Key
-    do { key = try Key(bytes: try KeyLine.key(of: line)) } catch let error as StoreError { throw Reason(error.message) }
+    do { key = try Key(bytes: try KeyLine.key(of: line)) } catch let error as StoreError {
+      throw Reason(error.message)
+    }
     let deadline = try deadline(of: line)
     if bytes.count > Self.smallValueBytes {
       try commit()

@@ -10,15 +10,19 @@ enum MemberCommands {
     options: [
       Option("ttl", value: "SPAN", "how long it can be used (default: 10m)"),
       Option("read-only", "the new member may receive, not send"),
-      Option("address", value: "HOST:PORT", repeats: true, "where the daemon can be reached (default: where it listens)"),
+      Option(
+        "address", value: "HOST:PORT", repeats: true,
+        "where the daemon can be reached (default: where it listens)"),
     ],
-    notes: "The token is a secret: whoever has it first can join. It works while \"sync-cli serve\" runs on this store."
+    notes:
+      "The token is a secret: whoever has it first can join. It works while \"sync-cli serve\" runs on this store."
   ) { invocation, output in
     let milliseconds = try invocation.milliseconds("ttl") ?? 600_000
     let addresses = try (invocation.values["address"] ?? []).map { try endpoint($0, invocation) }
     let token = try invocation.withStore { store in
       try Node.invite(
-        to: store, lifetime: max(1, milliseconds / 1000), right: invocation.has("read-only") ? .readOnly : .readWrite,
+        to: store, lifetime: max(1, milliseconds / 1000),
+        right: invocation.has("read-only") ? .readOnly : .readWrite,
         addresses: addresses)
     }
     if invocation.wantsJSON { try output.line(["token": .string(token)]) } else { try output.line(token) }
@@ -42,7 +46,8 @@ enum MemberCommands {
       Option("name", value: "NAME", "what this copy is called among the members (default: the host's name)"),
       Option("no-pull", "only join"),
     ],
-    notes: "TOKEN is what \"sync-cli invite\" printed there, or \"-\" for standard input. The inviter is a peer from then on."
+    notes:
+      "TOKEN is what \"sync-cli invite\" printed there, or \"-\" for standard input. The inviter is a peer from then on."
   ) { invocation, output in
     let path = try invocation.storePath()
     let name = invocation.value("name")?.text ?? InitCommand.defaultName
@@ -77,16 +82,20 @@ enum MemberCommands {
 
   // MARK: - peer
 
-  static let list = Command("peer list", "show members and peers: name, addresses, right") { invocation, output in
+  static let list = Command("peer list", "show members and peers: name, addresses, right") {
+    invocation, output in
     try invocation.withStore(toWrite: false) { store in
       let own = try StoreKeys(store).identity().id
       let membership = Membership(store)
       let (members, peers) = (try membership.members(), try membership.peers())
       for member in members {
         let named = peers.filter { $0.device == member.device || $0.name == member.name }.flatMap(\.addresses)
-        let addresses = (named + member.addresses).reduce(into: [String]()) { if !$0.contains($1) { $0.append($1) } }
+        let addresses = (named + member.addresses).reduce(into: [String]()) {
+          if !$0.contains($1) { $0.append($1) }
+        }
         try line(
-          member.name, addresses, member.device == own ? "\(member.right), this copy" : "\(member.right)", member.device,
+          member.name, addresses, member.device == own ? "\(member.right), this copy" : "\(member.right)",
+          member.device,
           invocation, output)
       }
       for peer in peers where !members.contains(where: { $0.device == peer.device || $0.name == peer.name }) {
@@ -97,7 +106,8 @@ enum MemberCommands {
   }
 
   private static func line(
-    _ name: String, _ addresses: [String], _ right: String, _ device: DeviceID?, _ invocation: Invocation, _ output: Output
+    _ name: String, _ addresses: [String], _ right: String, _ device: DeviceID?, _ invocation: Invocation,
+    _ output: Output
   ) throws {
     if invocation.wantsJSON {
       let json: JSON = [
@@ -133,7 +143,8 @@ enum MemberCommands {
       guard try Membership(store).remove(peer: invocation.operands[0].text) else {
         throw Failure(
           .notFound,
-          "peer remove \(invocation.operands[0].shown): no peer is called so: \"sync-cli peer list\" shows those there are")
+          "peer remove \(invocation.operands[0].shown): no peer is called so: \"sync-cli peer list\" shows those there are"
+        )
       }
       return .done
     }

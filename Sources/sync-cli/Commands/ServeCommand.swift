@@ -6,7 +6,8 @@ enum ServeCommand {
   static let command = Command(
     "serve", "let members push, pull and sync: the daemon",
     options: [
-      Option("listen", value: "HOST:PORT", "where to listen (default: every address, port 7420; port 0: any)"),
+      Option(
+        "listen", value: "HOST:PORT", "where to listen (default: every address, port 7420; port 0: any)"),
       Option("config", value: "F", "read settings from a file of JSON, in which comments are allowed"),
       Option("check", "check configuration and store, and end"),
     ],
@@ -30,7 +31,8 @@ enum ServeCommand {
     if let file = invocation.value("config") { configuration = try ServeConfiguration(fileAt: file) }
     if let listen = invocation.value("listen") {
       guard let endpoint = Endpoint(listen.text) else {
-        throw invocation.usage("--listen \(listen.shown)", "no address", "write host:port, or :port for every address")
+        throw invocation.usage(
+          "--listen \(listen.shown)", "no address", "write host:port, or :port for every address")
       }
       configuration.listen = endpoint
     }
@@ -44,7 +46,8 @@ enum ServeCommand {
     try invocation.withStore(toWrite: false) { store in _ = try StoreKeys(store).identity() }
     try invocation.tell(
       "the configuration is good: would listen on \(configuration.listen)",
-      json: ["listen": .string("\(configuration.listen)"), "log": .string(configuration.logFormat.rawValue)], output)
+      json: ["listen": .string("\(configuration.listen)"), "log": .string(configuration.logFormat.rawValue)],
+      output)
     return .done
   }
 

@@ -2,7 +2,8 @@ import SyncStore
 
 /// `status`: sizes, counts, and how far the other copies are.
 enum StatusCommand {
-  static let command = Command("status", "show sizes, counts, peers and what needs attention") { invocation, output in
+  static let command = Command("status", "show sizes, counts, peers and what needs attention") {
+    invocation, output in
     try invocation.withStore(toWrite: false) { store in
       let (status, actor) = (try store.status(), try store.actor)
       if invocation.wantsJSON {
@@ -24,7 +25,9 @@ enum StatusCommand {
     if status.conflicts > 0 {
       lines.append("conflicts  \(status.conflicts) beaten values are kept: see \"sync-cli conflicts list\"")
     }
-    if status.parked > 0 { lines.append("parked     \(status.parked) keys wait for a time that the clock has not reached") }
+    if status.parked > 0 {
+      lines.append("parked     \(status.parked) keys wait for a time that the clock has not reached")
+    }
     if status.damagedPlaces > 0 {
       lines.append("damaged    \(Text.count(status.damagedPlaces, "place")): see \"sync-cli verify\"")
     }

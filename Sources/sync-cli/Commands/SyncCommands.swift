@@ -1,6 +1,5 @@
 import Replication
 import SyncStore
-import Synchronization
 
 /// `push`, `pull` and `sync`: one session with a peer, to its receipt.
 enum SyncCommands {
@@ -28,7 +27,7 @@ enum SyncCommands {
   static func run(
     _ invocation: Invocation, _ store: Store, with peer: String, _ direction: SyncDirection
   ) throws -> SessionReport {
-    let bar = Mutex(Progress(invocation.command.name, totalBytes: 0, enabled: invocation.showsProgress))
+    let bar = Locked(Progress(invocation.command.name, totalBytes: 0, enabled: invocation.showsProgress))
     defer { bar.withLock { $0.finish() } }
     let log = invocation.has("verbose")
     let node = try Node(
@@ -74,7 +73,8 @@ enum SyncCommands {
       "received_records": .integer(report.receivedRecords), "sent_blobs": .integer(report.sentBlobs),
       "received_blobs": .integer(report.receivedBlobs), "sent_bytes": .integer(report.sentBytes),
       "received_bytes": .integer(report.receivedBytes), "round_trips": .integer(report.roundTrips),
-      "seconds": .real(report.seconds), "position": .integer(report.position), "digest": .string("\(report.digest)"),
+      "seconds": .real(report.seconds), "position": .integer(report.position),
+      "digest": .string("\(report.digest)"),
     ]
   }
 }

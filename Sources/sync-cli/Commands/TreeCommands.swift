@@ -33,7 +33,8 @@ enum TreeCommands {
           + ", in \(Text.decimal(seconds)) s",
         json: [
           "files": .integer(importer.stored), "bytes": .integer(importer.bytes),
-          "unchanged": .integer(importer.unchanged), "skipped": .integer(tree.skipped), "seconds": .real(seconds),
+          "unchanged": .integer(importer.unchanged), "skipped": .integer(tree.skipped),
+          "seconds": .real(seconds),
         ], output)
       return .done
     }
@@ -43,7 +44,8 @@ enum TreeCommands {
     let root = try Descriptor.reading(invocation.operands[0].bytes)
     guard try root.status().kind == .directory else {
       throw invocation.usage(
-        invocation.operands[0].shown, "it is no directory", "give a directory, or use \"sync-cli put KEY --file F\"")
+        invocation.operands[0].shown, "it is no directory",
+        "give a directory, or use \"sync-cli put KEY --file F\"")
     }
     return root
   }
@@ -71,7 +73,9 @@ enum TreeCommands {
       var totalBytes: UInt64 = 0
       try store.visit(prefix: prefix) { entry in
         totalBytes += entry.size
-        guard let objection = TreeWriter.objection(to: Array(entry.key.bytes.dropFirst(prefix.count))) else { return }
+        guard let objection = TreeWriter.objection(to: Array(entry.key.bytes.dropFirst(prefix.count))) else {
+          return
+        }
         throw Failure(
           .refused,
           "export \(Text.printable(entry.key.bytes)): \(objection): no file of that name can lie in"
@@ -82,7 +86,8 @@ enum TreeCommands {
       defer { progress.finish() }
       var (files, bytes): (Int, UInt64) = (0, 0)
       try store.visit(prefix: prefix) { entry in
-        guard try export(entry, of: store, as: Array(entry.key.bytes.dropFirst(prefix.count)), by: writer) else { return }
+        guard try export(entry, of: store, as: Array(entry.key.bytes.dropFirst(prefix.count)), by: writer)
+        else { return }
         files += 1
         bytes += entry.size
         progress.update(bytes: bytes, Text.count(files, "file"))
@@ -91,13 +96,16 @@ enum TreeCommands {
       progress.finish()
       try invocation.tell(
         "exported \(Text.count(files, "file")), \(Text.size(bytes)), in \(Text.decimal(progress.seconds)) s",
-        json: ["files": .integer(files), "bytes": .integer(bytes), "seconds": .real(progress.seconds)], output)
+        json: ["files": .integer(files), "bytes": .integer(bytes), "seconds": .real(progress.seconds)], output
+      )
       return .done
     }
   }
 
   /// False if the key was deleted meanwhile.
-  private static func export(_ entry: Entry, of store: Store, as path: [UInt8], by writer: TreeWriter) throws -> Bool {
+  private static func export(_ entry: Entry, of store: Store, as path: [UInt8], by writer: TreeWriter) throws
+    -> Bool
+  {
     if entry.blob == nil {
       guard let value = try store.get(entry.key) else { return false }
       try writer.make(path, holding: value.bytes)

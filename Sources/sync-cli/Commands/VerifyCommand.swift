@@ -44,7 +44,9 @@ enum VerifyCommand {
     let members = try membership.members().filter { $0.device != own && !$0.addresses.isEmpty }.map(\.name)
     guard !(peers + members).isEmpty else {
       throw Failure(
-        .damaged, "verify --repair: nobody to fetch from: no address of a peer is known: name one by \"sync-cli peer add\"")
+        .damaged,
+        "verify --repair: nobody to fetch from: no address of a peer is known: name one by \"sync-cli peer add\""
+      )
     }
     for name in peers + members.filter({ !peers.contains($0) }) {
       do {
@@ -57,9 +59,11 @@ enum VerifyCommand {
   }
 
   private static func summary(_ report: VerificationReport) -> String {
-    let missing = report.missingBlobs.isEmpty ? "" : ", \(Text.count(report.missingBlobs.count, "blob")) still to come"
+    let missing =
+      report.missingBlobs.isEmpty ? "" : ", \(Text.count(report.missingBlobs.count, "blob")) still to come"
     let verdict = report.isClean ? "all whole" : "\(report.damage.count) damaged"
-    return "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing): \(verdict)"
+    return
+      "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing): \(verdict)"
   }
 
   private static func json(_ report: VerificationReport) -> JSON {

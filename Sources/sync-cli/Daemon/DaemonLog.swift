@@ -1,15 +1,15 @@
+private import SyncStore
 import Replication
-import Synchronization
 
 /// The daemon's log on standard error: lines with journald's priorities in front, or lines of JSON. A person at a terminal
 /// gets neither.
 final class DaemonLog: Sendable {
-  private let settings: Mutex<(level: LogLevel, format: ServeConfiguration.LogFormat)>
+  private let settings: Locked<(level: LogLevel, format: ServeConfiguration.LogFormat)>
   private let isTerminal = System.isTerminal(2)
 
   /// A log as the configuration wants it.
   init(_ configuration: ServeConfiguration) {
-    settings = Mutex((configuration.logLevel, configuration.logFormat))
+    settings = Locked((configuration.logLevel, configuration.logFormat))
   }
 
   /// Takes over a new configuration.

@@ -21,7 +21,8 @@ struct ServeConfiguration: Equatable {
     do {
       try self.init(json: try JSONParser.parse(text, comments: true))
     } catch let failure as JSONFailure {
-      throw Failure(.usage, "serve: \(path.shown), \(failure): mend it: \"sync-cli serve --check --config F\" checks it")
+      throw Failure(
+        .usage, "serve: \(path.shown), \(failure): mend it: \"sync-cli serve --check --config F\" checks it")
     } catch let reason as Reason {
       throw Failure(.usage, "serve: \(path.shown): \(reason.text): mend it: schemas/config.md describes it")
     } catch {
@@ -35,14 +36,19 @@ struct ServeConfiguration: Equatable {
       let text = member.value.text ?? ""
       switch member.name {
       case "listen":
-        guard let endpoint = Endpoint(text) else { throw Reason("\"listen\" is no address such as \"127.0.0.1:7420\"") }
+        guard let endpoint = Endpoint(text) else {
+          throw Reason("\"listen\" is no address such as \"127.0.0.1:7420\"")
+        }
         listen = endpoint
       case "log":
-        guard let format = LogFormat(rawValue: text) else { throw Reason("\"log\" is neither \"journal\" nor \"json\"") }
+        guard let format = LogFormat(rawValue: text) else {
+          throw Reason("\"log\" is neither \"journal\" nor \"json\"")
+        }
         logFormat = format
       case "log_level":
         guard let level = LogLevel.allCases.first(where: { "\($0)" == text }) else {
-          throw Reason("\"log_level\" is none of \(LogLevel.allCases.map { "\"\($0)\"" }.joined(separator: ", "))")
+          throw Reason(
+            "\"log_level\" is none of \(LogLevel.allCases.map { "\"\($0)\"" }.joined(separator: ", "))")
         }
         logLevel = level
       default: throw Reason("\"\(Text.printable(member.name.utf8))\" is no setting")

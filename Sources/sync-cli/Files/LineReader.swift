@@ -30,7 +30,8 @@ struct LineReader {
       }
       guard buffer.count - start <= Self.lineBytes else {
         throw Failure(
-          .usage, "\(Text.printable(source.path)), line \(number + 1): longer than \(Text.size(Self.lineBytes)):"
+          .usage,
+          "\(Text.printable(source.path)), line \(number + 1): longer than \(Text.size(Self.lineBytes)):"
             + " give one key and value a line")
       }
       let part = try source.read(1 << 20)

@@ -23,7 +23,8 @@ final class Staging {
   deinit { directory.remove(name) }
 
   private static func isInUse(_ name: [UInt8]) -> Bool {
-    Int32(String(decoding: name.prefix { $0 != UInt8(ascii: "-") }, as: UTF8.self)).map(System.isAlive) ?? true
+    Int32(String(decoding: name.prefix { $0 != UInt8(ascii: "-") }, as: UTF8.self)).map(System.isAlive)
+      ?? true
   }
 
   /// Takes in `first` and then all that `source` gives.

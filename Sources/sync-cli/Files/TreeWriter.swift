@@ -11,7 +11,8 @@ final class TreeWriter {
     try Descriptor.makeDirectories(path)
     root = try Descriptor.reading(path)
     guard try root.status().kind == .directory else {
-      throw Failure(.usage, "\(Text.printable(path)): not a directory: files cannot be put there: give a directory")
+      throw Failure(
+        .usage, "\(Text.printable(path)): not a directory: files cannot be put there: give a directory")
     }
   }
 
@@ -48,7 +49,9 @@ final class TreeWriter {
     let (directory, name) = try place(path)
     let temporary = Self.temporaryName()
     do {
-      guard try body(String(decoding: Descriptor.joined(root.path, temporary), as: UTF8.self)) else { return false }
+      guard try body(String(decoding: Descriptor.joined(root.path, temporary), as: UTF8.self)) else {
+        return false
+      }
       try root.rename(temporary, to: name, in: directory)
       return true
     } catch {

@@ -39,7 +39,9 @@ enum Base64 {
       }
       bits <<= UInt32(6 * padding)
       guard bits & ((UInt32(1) << UInt32(8 * padding)) - 1) == 0 else { return nil }
-      for place in 0..<(3 - padding) { bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(16 - 8 * place))) }
+      for place in 0..<(3 - padding) {
+        bytes.append(UInt8(truncatingIfNeeded: bits >> UInt32(16 - 8 * place)))
+      }
     }
     return bytes
   }

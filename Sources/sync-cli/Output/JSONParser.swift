@@ -50,7 +50,9 @@ struct JSONParser {
       while let byte = next, byte != 0x0A { index += 1 }
     case UInt8(ascii: "*"):
       index += 2
-      while index + 1 < bytes.count, bytes[index] != UInt8(ascii: "*") || bytes[index + 1] != UInt8(ascii: "/") {
+      while index + 1 < bytes.count,
+        bytes[index] != UInt8(ascii: "*") || bytes[index + 1] != UInt8(ascii: "/")
+      {
         index += 1
       }
       guard index + 1 < bytes.count else { throw failure("a comment has no end") }

@@ -44,12 +44,15 @@ struct Progress {
   }
 
   /// The text of the line.
-  static func line(_ title: String, bytes: UInt64, of total: UInt64, seconds: Double, _ detail: String) -> String {
+  static func line(_ title: String, bytes: UInt64, of total: UInt64, seconds: Double, _ detail: String)
+    -> String
+  {
     let fraction = total == 0 ? 1 : min(1, Double(bytes) / Double(total))
     let filled = Int(fraction * Double(barWidth))
     let bar = String(repeating: "#", count: filled) + String(repeating: "·", count: barWidth - filled)
     let rate = seconds > 0 ? Double(bytes) / seconds : 0
-    let left = rate > 0 && total > bytes ? ", \(Text.duration(seconds: Double(total - bytes) / rate)) left" : ""
+    let left =
+      rate > 0 && total > bytes ? ", \(Text.duration(seconds: Double(total - bytes) / rate)) left" : ""
     return "\(title) [\(bar)] \(Int(fraction * 100))% \(detail), \(Text.size(UInt64(rate)))/s\(left)"
   }
 }

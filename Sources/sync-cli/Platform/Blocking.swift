@@ -1,5 +1,5 @@
+private import SyncStore
 private import Dispatch
-private import Synchronization
 
 /// Runs `body` on the threads of the runtime and waits here until it is through. Only for the main thread, which has
 /// nothing else to do: the runtime's own threads must not be made to wait.
@@ -12,7 +12,7 @@ func blocking<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Va
 }
 
 private final class Answer<Value: Sendable>: Sendable {
-  private let result = Mutex<Result<Value, any Error>?>(nil)
+  private let result = Locked<Result<Value, any Error>?>(nil)
   private let given = DispatchSemaphore(value: 0)
 
   func give(_ answer: Result<Value, any Error>) {

@@ -42,7 +42,8 @@ final class Descriptor: Sendable {
 
   /// Makes a new file in this directory, with the permissions that the process's mask allows.
   func creating(_ name: [UInt8], mode: UInt32 = 0o666) throws(Failure) -> Descriptor {
-    try Self.opened(name, in: self, flags: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: mode, doing: "create")
+    try Self.opened(
+      name, in: self, flags: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: mode, doing: "create")
   }
 
   private static func opened(
@@ -154,7 +155,9 @@ final class Descriptor: Sendable {
       throw failure("make", path)
     }
     try makeDirectories(Array(path[..<slash]), mode: mode)
-    guard unsafe withName(path, { unsafe mkdir($0, mode) }) == 0 || errno == EEXIST else { throw failure("make", path) }
+    guard unsafe withName(path, { unsafe mkdir($0, mode) }) == 0 || errno == EEXIST else {
+      throw failure("make", path)
+    }
   }
 
   /// Gives `name` the name `newName` in another directory, in place of whatever file had it.
