@@ -45,7 +45,7 @@ struct Importer {
         unchanged += 1
       } else {
         // What was read to compare is read again: a descriptor of its own begins at the start.
-        try store.put(key, from: try root.reading(file.path), durability: .relaxed)
+        try store.put(key, from: try root.reading(file.path), durability: .full)
         stored += 1
         bytes += file.size
       }

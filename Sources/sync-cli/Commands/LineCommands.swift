@@ -78,7 +78,7 @@ private struct Loader {
     let deadline = try deadline(of: line)
     if bytes.count > Self.smallValueBytes {
       try commit()
-      try store.put(key, bytes, type: type, expires: deadline, durability: .relaxed)
+      try store.put(key, bytes, type: type, expires: deadline, durability: .full)
       loaded += 1
       return
     }

@@ -24,7 +24,7 @@ enum TreeCommands {
       try importer.run(tree)
       if tree.skipped > 0 {
         Diagnostics.report(
-          "import: left out \(Text.count(tree.skipped, "symbolic link or special file")): they have no content of"
+          "import: left out \(tree.skipped) that are no regular files: symbolic links and special files have no content of"
             + " their own: copy them in another way")
       }
       let seconds = importer.progress.seconds

@@ -1,0 +1,301 @@
+import Foundation
+import SyncStore
+import Testing
+
+/// `serve` and those who talk to it: two hosts, end to end.
+@Suite struct DaemonTests {
+  @Test("F65 two copies written offline come into step, and the later write wins on both")
+  func twoHosts() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    try alpha.succeed("put", "large", "-", input: [UInt8](repeating: 3, count: 200_000))
+    for index in 0..<50 { try alpha.succeed("put", "k\(index)", "alpha \(index)") }
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    #expect(try beta.succeed("digest").text == alpha.succeed("digest").text)
+
+    try daemon.end()
+    try alpha.succeed("put", "both", "earlier")
+    try alpha.succeed("delete", "k1")
+    try alpha.succeed("put", "k2", "beaten by a delete")
+    try beta.succeed("put", "both", "later")
+    try beta.succeed("delete", "k2")
+    try beta.succeed("put", "k3", "beta")
+    #expect(try beta.succeed("digest").text != alpha.succeed("digest").text)
+
+    let again = try Daemon(alpha)
+    try beta.succeed("peer", "add", "alpha", again.address)
+    let figures = try JSONFigures(beta.succeed("sync", "alpha", "--json"))
+    #expect(figures["sent_records"] == 3)
+    #expect(figures["received_records"] == 3)
+    for copy in [alpha, beta] {
+      #expect(try copy.succeed("get", "both").text == "later")
+      #expect(try copy.run("get", "k1").code == 1)
+      #expect(try copy.run("get", "k2").code == 1)
+      #expect(try copy.succeed("get", "k3").text == "beta")
+      #expect(try copy.succeed("why", "both").text.contains("beat   \"earlier\""))
+      #expect(try copy.succeed("conflicts", "list").text.contains("\"earlier\""))
+    }
+    #expect(try beta.succeed("digest").text == alpha.succeed("digest").text)
+    #expect(try figures.digest + "\n" == alpha.succeed("digest").text)
+  }
+
+  @Test("a push with nothing new takes two round trips and less than 8 KiB")
+  func nothingNew() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("alpha"))
+    let beta = try daemon.join(scratch.tool("beta"))
+    for index in 0..<20 { try beta.succeed("put", "k\(index)", "v") }
+    try beta.succeed("push", "alpha")
+    let figures = try JSONFigures(beta.succeed("push", "alpha", "--json"))
+    #expect(figures["sent_records"] == 0)
+    #expect(try #require(figures["round_trips"]) <= 2)
+    #expect(try #require(figures["sent_bytes"]) + #require(figures["received_bytes"]) < 8192)
+  }
+
+  @Test(
+    "every command works beside a running daemon on the same store",
+    arguments: [
+      ["put", "new", "v"], ["get", "old"], ["delete", "old"], ["list", "--long"], ["dump"],
+      ["digest", "--long"], ["status"],
+      ["log"], ["verify"], ["why", "old"], ["conflicts", "list"], ["peer", "list"],
+      ["peer", "add", "x", "127.0.0.1:1"],
+      ["invite"], ["import", "/etc/apt"],
+    ])
+  func beside(words: [String]) throws {
+    let alpha = try Scratch().store("alpha")
+    try alpha.succeed("put", "old", "v")
+    let daemon = try Daemon(alpha)
+    let result = try alpha.start(words).finish()
+    #expect(result.code == 0, "\(result.err)")
+    let beta = try daemon.join(alpha.scratch.tool("beta"))
+    #expect(try beta.succeed("digest").text == alpha.succeed("digest").text)
+    try daemon.end()
+  }
+
+  @Test("what is put beside the daemon is what a peer pulls from it")
+  func freshness() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    for index in 0..<10 {
+      try alpha.succeed("put", "k", "\(index)")
+      try beta.succeed("pull", "alpha")
+      #expect(try beta.succeed("get", "k").text == "\(index)")
+    }
+  }
+
+  @Test("SIGTERM and SIGINT end the daemon well, SIGHUP does not", arguments: [SIGTERM, SIGINT])
+  func signals(number: Int32) throws {
+    let alpha = try Scratch().store("alpha")
+    let daemon = try Daemon(alpha)
+    daemon.running.signal(SIGHUP)
+    let beta = try daemon.join(alpha.scratch.tool("beta"))
+    #expect(try beta.succeed("push", "alpha").err.isEmpty)
+    try daemon.end(by: number)
+    #expect(daemon.running.err.contains("configuration read again"))
+    #expect(daemon.running.err.hasSuffix("<5>ended\n"))
+    #expect(try alpha.succeed("verify").text.contains("all whole"))
+  }
+
+  @Test("F91 a daemon that is killed leaves a store that is whole, with all that was acknowledged")
+  func killed() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    var daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    for round in 0..<3 {
+      try beta.succeed("put", "k\(round)", "v")
+      try beta.succeed("push", "alpha")
+      daemon.running.signal(SIGKILL)
+      _ = daemon.running.finish()
+      #expect(try alpha.succeed("get", "k\(round)").text == "v")
+      #expect(try alpha.succeed("verify").text.contains("all whole"))
+      daemon = try Daemon(alpha)
+      try beta.succeed("peer", "add", "alpha", daemon.address)
+    }
+    #expect(try beta.succeed("digest").text == alpha.succeed("digest").text)
+  }
+
+  @Test("F87 a token is alone on standard output, and is good once")
+  func tokens() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    let daemon = try Daemon(alpha)
+    let printed = try alpha.succeed("invite").text
+    #expect(printed.split(separator: "\n").count == 1)
+    let token = printed.trimmingCharacters(in: .whitespacesAndNewlines)
+    try scratch.tool("beta").succeed("join", token, "--name", "beta")
+    let second = try scratch.tool("gamma").run("join", token, "--name", "gamma")
+    #expect(second.code == 3)
+    #expect(second.out.isEmpty)
+    #expect(second.err.split(separator: "\n").count == 1)
+    let damaged = try scratch.tool("gamma").run("join", String(token.dropLast()), "--name", "gamma")
+    #expect(damaged.code == 3)
+    let short = try alpha.succeed("invite", "--ttl", "1s").text
+    try #require(try scratch.shell("sleep 1.1").code == 0)
+    #expect(try scratch.tool("gamma").run("join", "-", "--name", "gamma", input: Array(short.utf8)).code == 3)
+    let existing = try scratch.tool("beta").run("join", try alpha.succeed("invite").text)
+    #expect(existing.code == 2, "\(existing.err)")
+    try daemon.end()
+  }
+
+  @Test("a read-only member receives and may not send")
+  func readOnly() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    let daemon = try Daemon(alpha)
+    try alpha.succeed("put", "k", "v")
+    let token = try alpha.succeed("invite", "--read-only").text.trimmingCharacters(in: .newlines)
+    let beta = scratch.tool("beta")
+    try beta.succeed("join", token, "--name", "beta")
+    #expect(try beta.succeed("get", "k").text == "v")
+    try beta.succeed("put", "mine", "v")
+    let refused = try beta.run("push", "alpha")
+    #expect(refused.code == 3, "\(refused.err)")
+    #expect(try alpha.run("get", "mine").code == 1)
+    try daemon.end()
+  }
+
+  @Test(
+    "a mistake about peers ends with its code and one line",
+    arguments: [
+      (["push", "nobody"], 3), (["pull", "127.0.0.1:1"], 4), (["sync", ""], 3),
+      (["peer", "remove", "nobody"], 1),
+      (["peer", "add", "x"], 2), (["peer", "add", "x", "no address"], 2), (["push"], 2), (["join"], 2),
+      (["join", "nonsense"], 3),
+      (["invite"], 3), (["invite", "--ttl", "0s"], 2), (["invite", "--address", "::::"], 2),
+      (["serve", "--listen", "::::"], 2),
+      (["serve", "--listen", "192.0.2.1:1"], 4), (["serve", "--config", "/nonexistent"], 1),
+      (["serve", "now"], 2),
+      (["peer", "revoke", "x"], 2),
+    ] as [([String], Int32)])
+  func mistakes(words: [String], code: Int32) throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    // `join` is about a store that is not there yet.
+    let tool = words[0] == "join" ? scratch.tool("new") : alpha
+    let digest = try alpha.succeed("digest").text
+    let result = try tool.start(words).finish()
+    #expect(result.code == code, "\(result.err)")
+    #expect(result.out.isEmpty)
+    #expect(result.err.hasPrefix("sync-cli: "))
+    #expect(result.err.split(separator: "\n").count == 1, "\(result.err)")
+    #expect(try alpha.succeed("digest").text == digest)
+  }
+
+  @Test("the configuration may hold comments, and is checked")
+  func configuration() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    try scratch.write(
+      "good", Array("// here\n{\"listen\": \"127.0.0.1:0\", /* all */ \"log\": \"json\"}".utf8))
+    #expect(
+      try alpha.succeed("serve", "--check", "--config", scratch.path + "/good").text.contains("127.0.0.1:0"))
+    let running = try alpha.start(["serve", "--config", scratch.path + "/good"])
+    #expect(running.firstLine()?.hasPrefix("listening on 127.0.0.1:") == true)
+    running.signal(SIGTERM)
+    #expect(running.finish().code == 0)
+    #expect(running.err.split(separator: "\n").allSatisfy { $0.hasPrefix("{\"time\":") })
+    for (text, says) in [
+      ("{\"lisen\":\"x\"}", "\"lisen\" is no setting"), ("{\"listen\":7}", "no address"), ("{", "line 1"),
+      ("[]", "object"),
+      ("{\"log_level\":\"loud\"}", "\"warning\""),
+    ] {
+      try scratch.write("bad", Array(text.utf8))
+      let result = try alpha.run("serve", "--check", "--config", scratch.path + "/bad")
+      #expect(result.code == 2)
+      #expect(result.err.contains(says), "\(result.err)")
+    }
+  }
+
+  @Test("F95 a store that another process has for itself is busy")
+  func busy() throws {
+    let alpha = try Scratch().store("alpha")
+    let store = try Store.open(at: alpha.store)
+    for words in [["get", "a"], ["put", "a", "b"], ["serve"], ["status"]] {
+      let result = try alpha.start(words).finish()
+      #expect(result.code == 6, "\(words): \(result.err)")
+    }
+    try store.close()
+    try alpha.succeed("put", "a", "b")
+  }
+
+  @Test("F99 a store that others can write is refused")
+  func unsafeDirectory() throws {
+    let alpha = try Scratch().store("alpha")
+    _ = try alpha.scratch.shell("chmod go+w alpha")
+    #expect(try alpha.run("get", "a").code == 3)
+  }
+
+  @Test("F17 F44 damage is named by verify, which then fetches what was lost from a peer")
+  func repair() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    try alpha.succeed("put", "blob", "-", input: [UInt8](repeating: 5, count: 300_000))
+    for index in 0..<20 { try alpha.succeed("put", "k\(index)", "value \(index)") }
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    let digest = try beta.succeed("digest").text
+    let flipped = try scratch.shell(
+      """
+      blob=$(find beta/blobs/objects -type f | head -1); chmod u+w $blob
+      printf X | dd of=$blob bs=1 seek=1000 conv=notrunc status=none
+      at=$(grep -abo 'value 7' beta/journal/0000000000000001.segment | head -1 | cut -d: -f1)
+      printf X | dd of=beta/journal/0000000000000001.segment bs=1 seek=$at conv=notrunc status=none
+      """)
+    #expect(flipped.code == 0, "\(flipped.out)")
+    let damaged = try beta.run("verify")
+    #expect(damaged.code == 5)
+    #expect(damaged.lines.count >= 2, "\(damaged.text)")
+    for key in ["blob", "k7"] {
+      #expect(try beta.run("get", key).code != 0, "a wrong value of \(key) was given")
+    }
+    let repaired = try beta.run("verify", "--repair")
+    #expect(repaired.code == 0, "\(repaired.text) \(repaired.err)")
+    #expect(try beta.succeed("verify").text.contains("all whole"))
+    #expect(try beta.succeed("digest").text == digest)
+    #expect(try beta.succeed("get", "k7").text == "value 7")
+  }
+}
+
+/// A daemon of a test: killed with its last reference.
+final class Daemon: Sendable {
+  let running: Running
+  let address: String
+  private let tool: Tool
+
+  init(_ tool: Tool) throws {
+    self.tool = tool
+    running = try tool.start(["serve", "--listen", "127.0.0.1:0"])
+    let line = try #require(running.firstLine(), "\(running.err)")
+    address = String(try #require(line.wholeMatch(of: /listening on (127\.0\.0\.1:\d+)/)).1)
+  }
+
+  /// Makes `tool` a member, with everything pulled, under the name of its directory.
+  func join(_ tool: Tool) throws -> Tool {
+    let token = try self.tool.succeed("invite").text.trimmingCharacters(in: .newlines)
+    try tool.succeed("join", token, "--name", (tool.store as NSString).lastPathComponent)
+    return tool
+  }
+
+  /// Ends it, which must go well.
+  func end(by number: Int32 = SIGTERM) throws {
+    running.signal(number)
+    let result = running.finish()
+    #expect(result.code == 0, "\(result.err)")
+  }
+}
+
+/// The line of figures of a session.
+struct JSONFigures {
+  private let values: [String: Any]
+
+  init(_ result: Tool.Result) throws {
+    values = try #require(try JSONSerialization.jsonObject(with: Data(result.out)) as? [String: Any])
+  }
+
+  subscript(name: String) -> Int? { values[name] as? Int }
+  var digest: String { values["digest"] as? String ?? "" }
+}

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# What the scripts that run the product have in common: a work area that goes away, daemons that are ended, a real tree.
+# Sourced, not run. After `begin` there are $work, an empty directory, and $cli, the built program.
+set -euo pipefail
+
+daemons=()
+
+end_all() {
+  local status=$?
+  trap - EXIT INT TERM
+  local daemon
+  for daemon in "${daemons[@]}"; do kill -9 "$daemon" 2>/dev/null || true; done
+  if [[ -n ${work:-} ]]; then rm -rf "$work"; fi
+  exit "$status"
+}
+
+# Builds what is needed and makes the work area. More Debian packages may be named.
+begin() {
+  scripts/deps.sh "$@"
+  echo "Building sync-cli (release) …"
+  swift build -c release --product sync-cli 2>&1 | { grep -E 'error|warning: unre' || true; }
+  cli=$(swift build -c release --show-bin-path)/sync-cli
+  [[ -x $cli ]] || { echo "the build failed: run \"make release\" to see why" >&2; exit 1; }
+  work=$(mktemp -d "${TMPDIR:-/tmp}/sync-store.XXXXXX")
+  trap end_all EXIT INT TERM
+  export -n SYNC_STORE 2>/dev/null || true
+}
+
+# start_daemon STORE: sets $daemon, its process, and $address, where it listens.
+start_daemon() {
+  local out=$work/$(basename "$1").listening
+  : >"$out"
+  "$cli" --store "$1" serve --listen "${2:-127.0.0.1:0}" >"$out" 2>>"$work/$(basename "$1").log" &
+  daemon=$!
+  daemons+=("$daemon")
+  local tries
+  for ((tries = 0; tries < 600; tries++)); do
+    if [[ -s $out ]]; then
+      address=$(sed -n 's/^listening on //p' "$out")
+      return 0
+    fi
+    kill -0 "$daemon" 2>/dev/null || break
+    sleep 0.05
+  done
+  echo "the daemon did not start:" >&2
+  tail -5 "$work/$(basename "$1").log" >&2
+  return 1
+}
+
+# stop_daemon PROCESS [SIGNAL]: ends it and waits for its end; gives its exit code.
+stop_daemon() {
+  kill "-${2:-TERM}" "$1" 2>/dev/null || true
+  local status=0
+  wait "$1" 2>/dev/null || status=$?
+  return "$status"
+}
