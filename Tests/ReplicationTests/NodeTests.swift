@@ -162,6 +162,60 @@ import Testing
     await server.node.stop()
   }
 
+  @Test func `F62 while a device is connected, its second connection is told to wait, loudly`() async throws {
+    let (server, client, address) = try await pair()
+    try client.put("key", "value")
+    let loop = try EventLoop.shared()
+    let connection = try await connect(loop, to: address)
+    let engine = try HandshakeEngine(
+      TLSContext(role: .client, identity: StoreKeys(client.store).identity()),
+      protocols: [WireLimits.sessionProtocol], accept: { _, _ in true })
+    let established = Awaited<LoopBound<PeerLink>>()
+    loop.execute {
+      let link = PeerLink(connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+      link.onEstablished = { _ in established.put(LoopBound(link, to: loop)) }
+      link.start()
+    }
+    let rival = await established.take()
+    while !server.log.lines.contains(where: { $0.contains("second connected") && $0.contains("debug") }) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    async let report = client.node.synchronize(with: "first", direction: .push)
+    while !server.log.lines.contains(where: { $0.contains("told to wait") }) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    #expect(try server.get("key") == nil)
+    loop.execute { rival.value.close() }
+    _ = try await report
+    #expect(try server.get("key") == "value")
+    await server.node.stop()
+  }
+
+  @Test func `F57 a copy that was rolled back in place takes a new actor and comes back in one call`()
+    async throws
+  {
+    let (server, client, _) = try await pair()
+    let path = client.store.path
+    try client.put("before", "1")
+    _ = try await client.node.synchronize(with: "first")
+    let actor = try client.store.actor
+    try client.store.close()
+    let image = FileImage(of: path)
+    let later = try TestCopy(client.directory, Store.open(at: path, configuration: TestCopy.configuration))
+    try later.put("lost here", "2")
+    _ = try await later.node.synchronize(with: "first")
+    try later.store.close()
+    image.restore()
+    let back = try TestCopy(client.directory, Store.open(at: path, configuration: TestCopy.configuration))
+    #expect(try back.store.actor == actor)
+    try back.put("after", "3")
+    _ = try await back.node.synchronize(with: "first")
+    #expect(try back.store.actor != actor)
+    #expect(try back.get("lost here") == "2" && server.get("after") == "3")
+    #expect(try back.digest() == server.digest())
+    await server.node.stop()
+  }
+
   @Test func `a node that stops ends its sessions, and what they moved is kept`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<50 { try client.put("key \(number)", "v") }

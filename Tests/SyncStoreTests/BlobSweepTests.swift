@@ -1,7 +1,6 @@
 import Synchronization
 import Glibc
 import SyncTestSupport
-import Synchronization
 import Testing
 
 @testable import SyncStore
