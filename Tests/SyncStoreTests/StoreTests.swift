@@ -196,3 +196,34 @@ struct LargeValueTests {
     #expect(#expect(throws: StoreError.self) { try store.get("k") }?.code == .blobUnavailable)
   }
 }
+
+@Suite("The blob of a durable record")
+struct BlobDurabilityTests {
+  @Test(
+    "survives with it whatever a loss of power takes, also from a transaction in relaxed mode (F15, F24)",
+    arguments: 0..<30 as Range<UInt64>)
+  func survives(seed: UInt64) throws {
+    let host = SimulatedHost(seed: seed)
+    let store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, blobThreshold: 100))
+    for number in 0..<5 {
+      try store.transaction { transaction in
+        for part in 0..<3 {
+          try transaction.put(
+            Key("\(number) \(part)"), [UInt8](repeating: UInt8(number * 3 + part), count: 5000))
+        }
+      }
+      if number == 2 { try store.sync() }
+    }
+    host.losePower(seed: seed)
+    let again = try Store.open(on: host)
+    for number in 0..<5 {
+      for part in 0..<3 {
+        let value = try again.get(Key("\(number) \(part)"))?.bytes
+        #expect(value != nil || number > 2, "seed \(seed)")
+        if let value { #expect(value == [UInt8](repeating: UInt8(number * 3 + part), count: 5000)) }
+      }
+    }
+    #expect(try again.verify().isClean, "seed \(seed)")
+  }
+}

@@ -194,7 +194,7 @@ public final class Node: Sendable {
     } else {
       (position, digest) = try await context.workers.run { () throws(ReplicationError) in
         try ofStore { () throws(StoreError) in
-          let (summary, digest) = try store.judged(at: store.environment.now())
+          let (summary, digest) = try store.replicaSummary(digestAt: store.environment.now())
           return (summary.position, digest)
         }
       }

@@ -74,7 +74,7 @@ final class SessionStore: Sendable {
 
   private func loadReplica(_ sender: ActorID?, at time: UInt64?) throws -> Replica {
     let wall = store.environment.now()
-    let (summary, digest) = try store.judged(at: time ?? wall)
+    let (summary, digest) = try store.replicaSummary(digestAt: time ?? wall)
     state.withLock { $0.actor = summary.actor }
     return Replica(
       summary: summary, digest: digest, wallMilliseconds: wall,
@@ -87,7 +87,7 @@ final class SessionStore: Sendable {
 
   private func judge(at time: UInt64?) throws -> JudgedState {
     let time = time ?? store.environment.now()
-    let (summary, digest) = try store.judged(at: time)
+    let (summary, digest) = try store.replicaSummary(digestAt: time)
     return JudgedState(position: summary.position, vector: summary.vector, digest: digest, at: time)
   }
 

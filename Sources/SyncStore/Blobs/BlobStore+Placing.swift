@@ -74,6 +74,31 @@ extension BlobStore {
     return true
   }
 
+  /// Makes objects durable that were put without it, sharing the syncs of directories. `.blobUnavailable` if one has gone.
+  package func settle(_ references: [BlobReference]) throws(StoreError) {
+    var unsettled: [BlobReference] = []
+    for reference in Set(references).sorted(by: { $0.hash < $1.hash }) {
+      let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(reference.hash) } ?? nil
+      if row?.durable != true { unsettled.append(reference) }
+    }
+    var shards: Set<String> = []
+    for reference in unsettled {
+      guard let file = try files.open(reference.hash) else { throw Self.unavailable(reference.hash) }
+      do throws(StoreError) { try file.sync() } catch {
+        memory.withLock { _ = $0.suspect.insert(reference.hash) }
+        throw error
+      }
+      try makeShard(reference.hash, durable: true)
+      shards.insert(BlobFiles.shard(reference.hash))
+    }
+    for shard in shards.sorted() { try files.storage.syncDirectory(files.path(shard)) }
+    for reference in unsettled {
+      noting { (catalogue) throws(StoreError) in
+        try catalogue.record(reference.hash, size: reference.size, .present, durable: true)
+      }
+    }
+  }
+
   private func makeDurable(_ hash: BlobHash, _ file: any StorageFile) throws(StoreError) {
     do throws(StoreError) {
       try file.sync()

@@ -267,6 +267,14 @@ extension Store {
     }
   }
 
+  /// The value of one replicated key of the store's own; nil if it has none.
+  package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
+    precondition(ReservedKey.isReserved(key), "a user's key is read by `get`")
+    let record = try reading { engine throws(StoreError) in try engine.held(key) }
+    guard case .inline(let value) = record?.content else { return nil }
+    return value
+  }
+
   /// Sets a replicated key of the store's own, durably; nil deletes it.
   package func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     precondition(ReservedKey.isReserved(key), "a user's key is written by `put`")

@@ -11,7 +11,7 @@ extension Store {
     durability: Durability? = nil
   ) throws(StoreError) {
     try checkWritable()
-    let content = try content(of: value, durability)
+    let content = try content(of: value)
     try write(key, content, type, deadline, durability)
   }
 
@@ -21,7 +21,7 @@ extension Store {
     durability: Durability? = nil
   ) throws(StoreError) {
     try checkWritable()
-    try write(key, try content(ofFile: file, durability), type, deadline, durability)
+    try write(key, try content(ofFile: file), type, deadline, durability)
   }
 
   /// Deletes a key. False if it had no value.
@@ -45,8 +45,9 @@ extension Store {
     do {
       defer { control.unlock() }
       let composer = try freshComposer(limit: Limits.transactionBytes)
-      var transaction = Transaction(store: self, composer: composer, durability: durability)
+      var transaction = Transaction(store: self, composer: composer)
       result = try body(&transaction)
+      if !transaction.placed.isEmpty { try blobs.settle(transaction.placed) }
       let entries = transaction.composer.entries
       try engine.withLock { engine throws(StoreError) in try commit(entries, &engine) }
     }
@@ -78,25 +79,24 @@ extension Store {
     return engine.withLock { engine in try? engine.held(key) }
   }
 
-  func content(of value: [UInt8], _ durability: Durability?) throws(StoreError) -> Record.Content {
+  /// Where a value is to lie. A blob is durable before its record is appended, whatever the mode: a record that is found
+  /// again finds its blob. A transaction puts `deferring` blobs and makes them durable together.
+  func content(of value: [UInt8], deferring: Bool = false) throws(StoreError) -> Record.Content {
     if value.count <= configuration.blobThreshold { return .inline(value) }
-    return .blob(try blobs.put(bytes: value, durable: isFull(durability)))
+    return .blob(try blobs.put(bytes: value, durable: !deferring))
   }
 
-  func content(ofFile file: String, _ durability: Durability?) throws(StoreError) -> Record.Content {
+  func content(ofFile file: String, deferring: Bool = false) throws(StoreError) -> Record.Content {
     guard let status = try environment.storage.status(file) else {
       throw StoreError(.inputOutput, "there is no such file: name one that can be read", path: file)
     }
-    guard status.size > configuration.blobThreshold else {
+    if status.size <= configuration.blobThreshold {
       // One byte more than it had: a file that grows meanwhile is noticed.
       let bytes = try environment.storage.open(file, .readOnly).read(status.size + 1, at: 0)
       if bytes.count <= configuration.blobThreshold { return .inline(bytes) }
-      return .blob(try blobs.put(fileAt: file, durable: isFull(durability)))
     }
-    return .blob(try blobs.put(fileAt: file, durable: isFull(durability)))
+    return .blob(try blobs.put(fileAt: file, durable: !deferring))
   }
-
-  private func isFull(_ durability: Durability?) -> Bool { (durability ?? configuration.durability) == .full }
 
   // MARK: One append
 
@@ -203,26 +203,29 @@ extension Store {
 public struct Transaction: ~Copyable {
   private let store: Store
   var composer: Composer
-  private let durability: Durability?
+  /// Blobs that are to be durable before the transaction is.
+  private(set) var placed: [BlobReference] = []
 
-  init(store: Store, composer: Composer, durability: Durability?) {
-    (self.store, self.composer, self.durability) = (store, composer, durability)
-  }
+  init(store: Store, composer: Composer) { (self.store, self.composer) = (store, composer) }
 
   /// Sets a key, as `Store.put` does.
   public mutating func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) {
-    let content = try store.content(of: value, durability)
-    let held = try store.heldForWriting(key.bytes, composer)
-    try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+    try put(key, try store.content(of: value, deferring: true), type, deadline)
   }
 
   /// Sets a key to the content of a file, as `Store.put(_:fileAt:)` does.
   public mutating func put(
     _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) {
-    let content = try store.content(ofFile: file, durability)
+    try put(key, try store.content(ofFile: file, deferring: true), type, deadline)
+  }
+
+  private mutating func put(
+    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
+  ) throws(StoreError) {
+    if case .blob(let blob) = content { placed.append(blob) }
     let held = try store.heldForWriting(key.bytes, composer)
     try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
   }
