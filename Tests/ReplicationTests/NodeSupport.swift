@@ -97,3 +97,31 @@ final class RawClient: Sendable {
     try await on(loop) { connection.value.close() }
   }
 }
+
+/// The files below a directory, to be put back into the same files: what a machine that is rolled back sees.
+struct FileImage {
+  private var files: [(path: String, bytes: [UInt8])] = []
+
+  init(of directory: String) { read(directory, DiskStorage()) }
+
+  private mutating func read(_ directory: String, _ storage: DiskStorage) {
+    for name in (try? storage.list(directory)) ?? [] {
+      let path = directory + "/" + name
+      guard let status = try? storage.status(path) else { continue }
+      if status.kind == .directory {
+        read(path, storage)
+      } else if let bytes = try? storage.contents(of: path, limit: 1 << 28) {
+        files.append((path, bytes))
+      }
+    }
+  }
+
+  func restore() {
+    let storage = DiskStorage()
+    for file in files {
+      guard let open = try? storage.open(file.path, .openOrCreate) else { continue }
+      try? open.resize(to: 0)
+      try? open.write(file.bytes, at: 0)
+    }
+  }
+}

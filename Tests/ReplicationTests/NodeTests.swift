@@ -60,6 +60,25 @@ import Testing
     await server.node.stop()
   }
 
+  @Test func `what is left of a transaction whose end was superseded still makes a whole batch`() throws {
+    let copy = try TestCopy.first()
+    try copy.store.transaction { transaction in
+      try transaction.put(Key("kept"), [1])
+      try transaction.put(Key("superseded"), [1])
+    }
+    try copy.put("superseded", "later")
+    let round = try copy.store.openRound(since: nil, covered: VersionVector())
+    var keys: [String] = []
+    while let batch = try round.next(maximumBytes: 1) {
+      let payload = RecordCodec.Payload(position: batch.position, records: batch.records)
+      #expect(try RecordCodec.decode(RecordCodec.encode(payload)) == payload)
+      keys += batch.records.filter { !$0.record.isReserved }.map {
+        String(decoding: $0.record.key, as: UTF8.self)
+      }
+    }
+    #expect(keys == ["kept", "superseded"])
+  }
+
   @Test func `with nothing new a push takes at most two round trips and 8 KiB`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<2000 { try client.put("key \(number)", "value") }
@@ -140,6 +159,60 @@ import Testing
     }
     #expect(done >= 1)
     #expect(try client.digest() == server.digest())
+    await server.node.stop()
+  }
+
+  @Test func `F62 while a device is connected, its second connection is told to wait, loudly`() async throws {
+    let (server, client, address) = try await pair()
+    try client.put("key", "value")
+    let loop = try EventLoop.shared()
+    let connection = try await connect(loop, to: address)
+    let engine = try HandshakeEngine(
+      TLSContext(role: .client, identity: StoreKeys(client.store).identity()),
+      protocols: [WireLimits.sessionProtocol], accept: { _, _ in true })
+    let established = Awaited<LoopBound<PeerLink>>()
+    loop.execute {
+      let link = PeerLink(connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+      link.onEstablished = { _ in established.put(LoopBound(link, to: loop)) }
+      link.start()
+    }
+    let rival = await established.take()
+    while !server.log.lines.contains(where: { $0.contains("second connected") && $0.contains("debug") }) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    async let report = client.node.synchronize(with: "first", direction: .push)
+    while !server.log.lines.contains(where: { $0.contains("told to wait") }) {
+      try await Task.sleep(for: .milliseconds(5))
+    }
+    #expect(try server.get("key") == nil)
+    loop.execute { rival.value.close() }
+    _ = try await report
+    #expect(try server.get("key") == "value")
+    await server.node.stop()
+  }
+
+  @Test func `F57 a copy that was rolled back in place takes a new actor and comes back in one call`()
+    async throws
+  {
+    let (server, client, _) = try await pair()
+    let path = client.store.path
+    try client.put("before", "1")
+    _ = try await client.node.synchronize(with: "first")
+    let actor = try client.store.actor
+    try client.store.close()
+    let image = FileImage(of: path)
+    let later = try TestCopy(client.directory, Store.open(at: path, configuration: TestCopy.configuration))
+    try later.put("lost here", "2")
+    _ = try await later.node.synchronize(with: "first")
+    try later.store.close()
+    image.restore()
+    let back = try TestCopy(client.directory, Store.open(at: path, configuration: TestCopy.configuration))
+    #expect(try back.store.actor == actor)
+    try back.put("after", "3")
+    _ = try await back.node.synchronize(with: "first")
+    #expect(try back.store.actor != actor)
+    #expect(try back.get("lost here") == "2" && server.get("after") == "3")
+    #expect(try back.digest() == server.digest())
     await server.node.stop()
   }
 

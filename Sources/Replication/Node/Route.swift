@@ -6,7 +6,14 @@ enum Route {
   /// and a member before an address.
   static func find(_ text: String, in store: Store) throws(ReplicationError) -> (DialTarget, [Endpoint]) {
     let membership = Membership(store)
-    let (peer, member) = (try membership.peer(named: text), try membership.member(named: text))
+    let peer = try membership.peer(named: text)
+    // By its key a member is found at once, by its name only among all.
+    let member: Member?
+    if let device = peer?.device {
+      member = try membership.member(device)
+    } else {
+      member = try membership.member(named: text)
+    }
     if peer != nil || member != nil {
       let addresses = (peer?.addresses ?? []) + (member?.addresses ?? [])
       let device = peer?.device ?? member?.device

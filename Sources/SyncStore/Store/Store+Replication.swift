@@ -321,7 +321,9 @@ package final class OutgoingRound: Sendable {
       while end < items.count {
         var groupEnd = end
         while groupEnd < items.count, items[groupEnd].group == items[end].group { groupEnd += 1 }
-        let group = try store.records(items[end..<groupEnd])
+        var group = try store.records(items[end..<groupEnd])
+        // In the journal what follows may be no record of the round: superseded, or of this copy alone.
+        for index in group.indices { group[index].record.continues = index < group.count - 1 }
         let size = group.reduce(0) { $0 + $1.record.transferSize }
         if !records.isEmpty, bytes + size > maximumBytes { break }
         records += group
