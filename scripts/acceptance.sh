@@ -127,7 +127,7 @@ item_again() {
 }
 
 item_kills() {
-  local kill pusher moment length verified=0 lost=0 killed_daemons=0 killed_pushers=0 index begin
+  local name kill pusher moment length verified=0 lost=0 killed_daemons=0 killed_pushers=0 index begin
   [[ -d $work/tree ]] || make_tree "$work/tree"
   pair
   a import "$work/tree" >/dev/null
@@ -141,13 +141,14 @@ item_kills() {
     if ((kill % 4 == 0)); then
       rm -rf "$work/b"
       start_daemon "$work/a"
-      b join "$(a invite)" --name "b$kill" --no-pull >/dev/null
+      name=b$kill
+      b join "$(a invite)" --name "$name" --no-pull >/dev/null
       stop_daemon "$daemon"
     fi
     a put "round $kill" "acknowledged"
     start_daemon "$work/b"
-    a peer add b "$address"
-    a push b >/dev/null 2>&1 &
+    a peer add "$name" "$address"
+    a push "$name" >/dev/null 2>&1 &
     pusher=$!
     moment=$((RANDOM * 32768 + RANDOM))
     moment=$((moment % (length + 1)))
@@ -175,8 +176,8 @@ item_kills() {
     done
   done
   start_daemon "$work/b"
-  a peer add b "$address"
-  a push b >/dev/null
+  a peer add "$name" "$address"
+  a push "$name" >/dev/null
   rm -rf "$work/exported"
   b export "$work/exported" >/dev/null
   rm -f "$work/exported/round "*
@@ -199,20 +200,32 @@ item_strangers() {
   host=${address%:*} port=${address##*:}
   before=$(resident "$daemon")
   : >"$answers"
+  # With an invitation open, strangers are listened to at all.
+  b invite >/dev/null
   openssl req -x509 -newkey ed25519 -nodes -keyout "$work/self.key" -out "$work/self.pem" -subj /CN=b -days 1 2>/dev/null
 
-  # Nothing at all, for a minute, on more connections than there may be strangers.
+  # Nothing at all, for a minute, on more connections than there may be strangers; opened again when they are dropped.
   for index in $(seq 40); do
-    (exec 3<>"/dev/tcp/$host/$port" && timeout 60 cat <&3 >>"$answers") 2>/dev/null &
+    (
+      end=$((SECONDS + 60))
+      while ((SECONDS < end)); do
+        (exec 3<>"/dev/tcp/$host/$port" && timeout $((end - SECONDS + 1)) cat <&3 >>"$answers") || true
+        sleep 0.5
+      done
+    ) 2>/dev/null &
     silent+=($!)
   done
-  stranger() { timeout 15 openssl s_client -connect "$address" -quiet "$@" >>"$answers" 2>>"$work/strangers.log" || true; }
+  # Says what it is given on standard input, then waits to be told something.
+  stranger() { { cat; sleep 1; } | timeout 15 openssl s_client -connect "$address" -quiet "$@" >>"$answers" 2>>"$work/strangers.log" || true; }
+  echo hello >"$work/hello"
+  printf '\377\377\377\177%0100000d' 0 >"$work/length"
   for index in $(seq 5); do
-    echo hello | stranger
-    echo hello | stranger -tls1_2
-    echo hello | stranger -cert "$work/self.pem" -key "$work/self.key"
-    echo hello | stranger -cert "$work/self.pem" -key "$work/self.key" -alpn syncstore/1
-    printf '\377\377\377\177%0100000d' 0 | stranger -cert "$work/self.pem" -key "$work/self.key"
+    stranger <"$work/hello"
+    stranger <"$work/hello" -tls1_2
+    stranger <"$work/hello" -cert "$work/self.pem" -key "$work/self.key"
+    stranger <"$work/hello" -cert "$work/self.pem" -key "$work/self.key" -alpn syncstore/1
+    stranger <"$work/length" -cert "$work/self.pem" -key "$work/self.key"
+    stranger <"$work/length" -cert "$work/self.pem" -key "$work/self.key" -alpn syncstore-join/1
     (exec 3<>"/dev/tcp/$host/$port" && head -c 1000000 /dev/urandom >&3 && timeout 5 cat <&3 >>"$answers") 2>/dev/null || true
     (exec 3<>"/dev/tcp/$host/$port" && printf '\200\000\000\000\026\003\001\377\377' >&3 && timeout 2 cat <&3 >>"$answers") 2>/dev/null || true
     tried=$((tried + 1))
