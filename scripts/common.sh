@@ -9,7 +9,10 @@ end_all() {
   local status=$?
   trap - EXIT INT TERM
   local daemon
-  for daemon in "${daemons[@]}"; do kill -9 "$daemon" 2>/dev/null || true; done
+  for daemon in "${daemons[@]}"; do
+    kill -9 "$daemon" 2>/dev/null || true
+    wait "$daemon" 2>/dev/null || true
+  done
   if [[ -n ${work:-} ]]; then rm -rf "$work"; fi
   exit "$status"
 }

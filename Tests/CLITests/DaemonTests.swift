@@ -40,6 +40,23 @@ import Testing
     #expect(try figures.digest + "\n" == alpha.succeed("digest").text)
   }
 
+  @Test("the command lines of the README do what they say")
+  func readme() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("other"))
+    let port = try #require(daemon.address.split(separator: ":").last)
+    try daemon.end()
+    let readme = try String(contentsOfFile: (#filePath as NSString).deletingLastPathComponent + "/../../README.md", encoding: .utf8)
+    let lines = try #require(readme.firstMatch(of: /```sh\n(sync-cli[\s\S]*?)```/)).1.replacing("7420", with: port)
+    let result = try scratch.shell(
+      "set -e; trap 'kill %1' EXIT; PATH=$(dirname \"$CLI\"):$PATH\n\(lines)\nkill %1; wait %1; trap - EXIT")
+    #expect(result.code == 0, "\(result.out)")
+    #expect(result.out.contains("joined here as there"))
+    #expect(result.out.contains("greeting: \"hello\", received from another copy"))
+    let (here, there) = (scratch.tool("here"), scratch.tool("there"))
+    #expect(try here.succeed("digest").text == there.succeed("digest").text)
+  }
+
   @Test("a push with nothing new takes two round trips and less than 8 KiB")
   func nothingNew() throws {
     let scratch = try Scratch()

@@ -63,7 +63,7 @@ import Testing
     let sources = Repository.files(in: "Sources/sync-cli", ending: ".swift")
     var names: Set<String> = []
     for path in sources {
-      for match in try Repository.read(path).matches(of: /= Command\(\s*"([a-z]+)/) {
+      for match in try Repository.read(path).matches(of: /= [Cc]ommand\(\s*"([a-z]+)/) {
         names.insert(String(match.1))
       }
     }

@@ -33,6 +33,7 @@ extension Node {
       workers: .shared)
   }
 
+  /// `join` with the surroundings given, for tests.
   package static func join(
     _ token: String, at path: String, name: String, configuration: SyncStore.Configuration,
     environment: Environment,

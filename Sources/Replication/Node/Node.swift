@@ -39,6 +39,7 @@ public final class Node: Sendable {
     try self.init(store: store, configuration: configuration, loop: try EventLoop.shared(), workers: .shared)
   }
 
+  /// A node on a loop and workers of the caller's own, for tests.
   package init(
     store: Store, configuration: Configuration, loop: EventLoop, workers: WorkerPool
   ) throws(ReplicationError) {

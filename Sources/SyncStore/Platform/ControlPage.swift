@@ -27,6 +27,7 @@ package final class ControlPage: Sendable {
 
   private let mapping: Mapping
 
+  /// The page in a mapping of `length` bytes, whatever they hold.
   package init(mapping: Mapping) { self.mapping = mapping }
 
   /// What the last life of this page knew; nil if it was of another boot, or never.

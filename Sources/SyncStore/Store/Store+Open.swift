@@ -21,6 +21,7 @@ extension Store {
     try open(at: path, configuration: configuration, environment: .real())
   }
 
+  /// `create` with the surroundings given, for tests.
   package static func create(
     at path: String, name: String?, id: StoreID?, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
@@ -113,6 +114,7 @@ extension Store {
     }
   }
 
+  /// `open` with the surroundings given, for tests.
   package static func open(
     at path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {

@@ -12,6 +12,7 @@ public final class Store: Sendable {
   /// How it was opened.
   public let configuration: Configuration
 
+  /// Storage, clock and randomness.
   package let environment: Environment
   let control: ControlPage
   let engine: Locked<Engine>

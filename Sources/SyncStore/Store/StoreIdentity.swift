@@ -6,6 +6,7 @@ package struct StoreIdentity: Equatable {
   /// Where it was written: machine, file system, inode and birth of this very file.
   var fingerprint: [String]
 
+  /// Its name in the store's directory.
   package static let fileName = "STORE"
   private static let heading = "syncstore 1"
   private static let limit = 4096
