@@ -61,10 +61,13 @@ final class InvitationDesk: Sendable {
   private let identity: DeviceIdentity
   private let throttle = Locked(JoinThrottle())
   // Two who join at once must not be given the same name.
-  private let naming = Locked(())
+  private let membership: Locked<Membership>
 
   /// The desk of a node.
-  init(store: Store, identity: DeviceIdentity) { (self.store, self.identity) = (store, identity) }
+  init(store: Store, identity: DeviceIdentity) {
+    (self.store, self.identity) = (store, identity)
+    membership = Locked(Membership(store))
+  }
 
   /// Does what the action asks for, and gives the answer.
   func answer(_ action: PairingAction) -> PairingEvent {
@@ -86,17 +89,15 @@ final class InvitationDesk: Sendable {
     _ invitation: StandingInvitation, by joiner: DeviceID, called wish: String
   ) throws(ReplicationError) -> PairingEvent {
     guard try InvitationBook(store: store).redeem(invitation, by: joiner) else { return .alreadyRedeemed }
-    let membership = Membership(store)
     let ring = try StoreKeys(store).groupKeys()
-    let inviter = try membership.member(identity.id)?.name ?? store.name
-    let name = try naming.withLock { _ throws(ReplicationError) in
+    let (inviter, name) = try membership.withLock { membership throws(ReplicationError) in
       let plain = StoreIdentity.isName(wish) ? wish : "device"
       let name = try membership.freeName(plain, for: joiner)
       try membership.put(
         Member(
           device: joiner, name: name, right: Member.Right(invitation.right), addresses: [],
           joined: store.environment.now()))
-      return name
+      return (try membership.member(identity.id)?.name ?? store.name, name)
     }
     return .redeemed(
       JoinAccept(

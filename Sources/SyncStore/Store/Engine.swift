@@ -24,8 +24,8 @@ struct Engine {
   private var unattributed: [Location] = []
   /// The last position in the journal.
   private(set) var position: UInt64 = 0
-  /// User keys that are held, the dead among them.
-  private(set) var held = 0
+  /// Keys of the store's own that are held: few, and looked through at every handshake.
+  private(set) var reserved: Set<[UInt8]> = []
   private var samples: [(position: UInt64, location: Location)] = []
   private var digest: StateDigest?
   private var ordered: [Location]?
@@ -234,7 +234,7 @@ struct Engine {
       let (journal, seed) = (journal, hashSeed)
       index.insert(hash, view.location) { XXH3.hash64(Self.key(at: $0, in: journal), seed: seed) }
       ordered = nil
-      if !ReservedKey.isReserved(key) { held += 1 }
+      if ReservedKey.isReserved(key) { reserved.insert(key) }
     }
   }
 

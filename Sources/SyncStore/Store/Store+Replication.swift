@@ -256,8 +256,8 @@ extension Store {
   package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
     let records = try reading { engine throws(StoreError) in
       var records: [Record] = []
-      for location in engine.index.locations where engine.key(at: location).starts(with: prefix) {
-        records.append(try engine.record(at: location))
+      for key in engine.reserved where key.starts(with: prefix) {
+        if let record = try engine.held(key) { records.append(record) }
       }
       return records
     }
