@@ -34,6 +34,22 @@ import Testing
     await server.node.stop()
   }
 
+  @Test(arguments: [true, false])
+  func `F44 F69 a receiver killed between a blob's last byte and its name takes it as it is, if it is the blob`(
+    intact: Bool
+  ) async throws {
+    let (server, client, address) = try await pair()
+    let blob = noise(300_000, seed: 12)
+    try client.store.put(Key("large"), blob)
+    let hash = try #require(try client.store.entry(Key("large"))?.blob?.hash)
+    try server.store.blobs.append(intact ? blob : noise(300_000, seed: 13), to: hash, at: 0)
+    let report = try await client.node.synchronize(with: address.description, direction: .push)
+    #expect(report.sentBlobs == (intact ? 0 : 1))
+    #expect(try server.store.get(Key("large"))?.bytes == blob)
+    #expect(try client.digest() == server.digest())
+    await server.node.stop()
+  }
+
   @Test func `F69 a pull that is cut loses nothing that came`() async throws {
     let (server, client, address) = try await pair()
     for number in 0..<3000 { try server.store.put(Key("key \(number)"), noise(900, seed: UInt64(number))) }

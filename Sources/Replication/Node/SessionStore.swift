@@ -82,7 +82,24 @@ final class SessionStore: Sendable {
   }
 
   private func needs(_ blobs: [BlobReference]) throws -> [BlobNeed] {
-    try blobs.map { BlobNeed(hash: $0.hash, size: $0.size, offset: try store.blobs.partialSize($0.hash)) }
+    try blobs.compactMap { blob in
+      let offset = try store.blobs.partialSize(blob.hash)
+      if offset >= blob.size, offset > 0, try completes(blob) { return nil }
+      return BlobNeed(hash: blob.hash, size: blob.size, offset: try store.blobs.partialSize(blob.hash))
+    }
+  }
+
+  /// All bytes of the blob have come, but an earlier session ended before they were put in their place. False if they
+  /// are not the blob's: they are thrown away, and it is fetched from the start.
+  private func completes(_ blob: BlobReference) throws(StoreError) -> Bool {
+    do throws(StoreError) {
+      try store.blobs.complete(blob, durable: true)
+      return true
+    } catch {
+      guard error.code == .damaged || error.code == .outOfBounds else { throw error }
+      try store.blobs.discardPartial(blob.hash)
+      return false
+    }
   }
 
   private func judge(at time: UInt64?) throws -> JudgedState {
