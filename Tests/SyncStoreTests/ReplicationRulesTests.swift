@@ -1,6 +1,7 @@
-import SyncStore
 import SyncTestSupport
 import Testing
+
+@testable import SyncStore
 
 @Suite("Two copies of a store")
 struct ReplicationRulesTests {
@@ -163,6 +164,59 @@ struct ReplicationRulesTests {
     try b.put("poke", "x")
     #expect(try b.status().parked == 0)
     #expect(try b.text("k") == "later")
+    let running = try b.digest()
+    try b.close()
+    #expect(try Store.open(on: right).digest() == running)
+  }
+
+  @Test("apply what was parked again if the disk was full when its time came (F25, F50)")
+  func parkingOnFullDisk() throws {
+    let (a, b) = try copies()
+    right.time += 5
+    try b.put("k", [UInt8](repeating: 1, count: 10_000))
+    left.time += 10 * 60_000
+    try a.put("k", "later")
+    try b.receive(from: a)
+    #expect(try b.status().parked == 1)
+    var count = 0
+    right.storage.free = 0
+    while (try? b.put(Key("\(count)"), [UInt8](repeating: 1, count: 9_000))) != nil { count += 1 }
+    right.time += 10 * 60_000
+    #expect(throws: StoreError.self) { try b.put("other", "x") }
+    right.storage.free = nil
+    try b.put("other", "x")
+    #expect(try b.text("k") == "later")
+    #expect(try b.conflicts().count == 1)
+  }
+
+  @Test("go on in another segment when one has numbered all the actors it can (F82)")
+  func manyActors() throws {
+    let (a, b) = try copies()
+    try a.put("k", "x")
+    b.engine.withLock { $0.journal.segments[0].define(ActorID(high: 9, low: 9), as: .max - 1) }
+    let records = (0..<5).map { number in
+      let dot = Dot(actor: ActorID(high: 7, low: UInt64(number)), sequence: 1)
+      let stamp = Stamp(milliseconds: right.time)
+      return PositionedRecord(
+        position: UInt64(number + 1),
+        record: Record(dot: dot, stamp: stamp, key: Array("\(number)".utf8), content: .inline([1])))
+    }
+    _ = try b.apply(
+      IncomingBatch(sender: a.actor, mark: RoundMark(high: 1, low: 1), position: 5, records: records))
+    #expect(try b.status().keys == 5)
+    #expect(try b.status().segments == 2)
+  }
+
+  @Test("keep a beaten value once, however often it is delivered (F66)")
+  func repeatedLoser() throws {
+    let (a, b) = try copies()
+    try a.put("k", "earlier")
+    right.time += 5
+    try b.put("k", "later")
+    let round = try a.openRound(since: nil, covered: VersionVector())
+    let batch = try #require(try round.next(maximumBytes: 1000))
+    for _ in 0..<3 { _ = try b.apply(batch) }
+    #expect(try b.conflicts().count == 1)
   }
 }
 

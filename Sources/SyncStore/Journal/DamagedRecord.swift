@@ -1,26 +1,55 @@
 /// Finds out whose value a damaged record held, so that damage costs that key alone (rule R2, F28). The value itself is
 /// never taken from it.
 enum DamagedRecord {
+  /// Records up to this many bytes are searched for the one byte that is bad.
+  private static let searchedBytes = 4 << 10
+  /// Bytes that a disk loses at once, or a multiple of them.
+  private static let sector = 512
+
   /// The key of the one record that filled `range`; nil if that cannot be told.
   ///
-  /// If one bit was flipped in the fixed part or the key, turning it back makes the checksum hold again, which shows what
-  /// stood there. If no such bit is found, the damage lies behind the key, and length and key stand as they were.
+  /// If one bit or one byte was changed in the fixed part or the key, putting it right makes the checksum hold again,
+  /// which shows what stood there. Otherwise length and key are believed only where a whole sector cannot have taken
+  /// them: in sectors that also hold bytes of whole neighbours. A wrong guess would give a key an older value.
   static func key(in range: Range<Int>, of segment: Segment) -> [UInt8]? {
     guard range.count >= RecordLayout.fixedLength, range.count <= Limits.transactionBytes else { return nil }
     var bytes = segment.mapping.bytes(range)
     let seed = segment.seed(at: range.lowerBound)
     let front = min(bytes.count, RecordLayout.fixedLength + 64 + Limits.keyBytes)
-    if bytes.count <= 64 << 10 {
-      for bit in 0..<(front * 8) {
-        bytes[bit / 8] ^= 1 << UInt8(bit % 8)
+    if bytes.count <= 64 << 10,
+      let found = search(&bytes, 0..<front, by: (0..<8).map { 1 << UInt8($0) }, seed: seed)
+    {
+      return found
+    }
+    if bytes.count <= searchedBytes, let found = search(&bytes, 0..<front, by: Array(1...255), seed: seed) {
+      return found
+    }
+    guard let length = length(bytes), let end = keyRange(of: bytes, length: length)?.upperBound,
+      isVouched(range, front: end)
+    else { return nil }
+    return key(of: bytes, length: length)
+  }
+
+  /// The key that shows when one of the bytes in `places` is changed by one of `changes`.
+  private static func search(
+    _ bytes: inout [UInt8], _ places: Range<Int>, by changes: [UInt8], seed: UInt64
+  ) -> [UInt8]? {
+    for place in places {
+      for change in changes {
+        bytes[place] ^= change
         if let length = length(bytes), holds(bytes, length: length, seed: seed) {
           return key(of: bytes, length: length)
         }
-        bytes[bit / 8] ^= 1 << UInt8(bit % 8)
+        bytes[place] ^= change
       }
     }
-    guard let length = length(bytes) else { return nil }
-    return key(of: bytes, length: length)
+    return nil
+  }
+
+  /// Do all sectors that hold the first `front` bytes of `range` also hold bytes from before or behind it?
+  private static func isVouched(_ range: Range<Int>, front: Int) -> Bool {
+    let sectors = range.lowerBound / sector...(range.lowerBound + front - 1) / sector
+    return sectors.allSatisfy { $0 * sector < range.lowerBound || ($0 + 1) * sector > range.upperBound }
   }
 
   /// The stated length, if it fills the bytes.
@@ -35,6 +64,10 @@ enum DamagedRecord {
   }
 
   private static func key(of bytes: [UInt8], length: Int) -> [UInt8]? {
+    keyRange(of: bytes, length: length).map { Array(bytes[$0]) }
+  }
+
+  private static func keyRange(of bytes: [UInt8], length: Int) -> Range<Int>? {
     let flags = RecordLayout.Flags(rawValue: bytes[RecordLayout.flags])
     guard RecordLayout.Kind(rawValue: bytes[RecordLayout.kind]) != nil, flags.isSubset(of: .known) else {
       return nil
@@ -42,14 +75,17 @@ enum DamagedRecord {
     var start = RecordLayout.fixedLength
     if flags.contains(.base) { start += RecordLayout.dotLength }
     if flags.contains(.deadline) { start += 8 }
-    if flags.contains(.open), start + 2 <= length {
+    if flags.contains(.open) {
+      guard start + 2 <= length else { return nil }
       start += 2 + Int(number(bytes, start, 2)) * RecordLayout.dotLength
     }
     let count = Int(number(bytes, RecordLayout.keyLength, 2))
-    return start + count <= length ? Array(bytes[start..<(start + count)]) : nil
+    return start + count <= length ? start..<(start + count) : nil
   }
 
   private static func number(_ bytes: [UInt8], _ offset: Int, _ count: Int) -> UInt64 {
-    bytes[offset..<(offset + count)].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    var number: UInt64 = 0
+    for place in (offset..<(offset + count)).reversed() { number = number << 8 | UInt64(bytes[place]) }
+    return number
   }
 }

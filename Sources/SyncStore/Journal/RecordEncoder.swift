@@ -27,15 +27,11 @@ struct RecordEncoder {
 
   /// The most bytes that `entries` can take up anywhere.
   static func bound(_ entries: [JournalEntry]) -> Int {
-    var actors: Set<ActorID> = []
     var bytes = 0
     for entry in entries {
       var length = RecordLayout.fixedLength
       switch entry {
       case .write(let record, _), .loser(let record):
-        actors.insert(record.dot.actor)
-        if let base = record.base { actors.insert(base.actor) }
-        for dot in record.open { actors.insert(dot.actor) }
         length += 10 + 8 + 2 + record.open.count * RecordLayout.dotLength + record.key.count
         switch record.content {
         case .tombstone: break
@@ -47,7 +43,23 @@ struct RecordEncoder {
       }
       bytes += RecordLayout.aligned(length)
     }
-    return bytes + 2 * actors.count * RecordLayout.aligned(RecordLayout.actorDefinitionLength)
+    let definition = RecordLayout.aligned(RecordLayout.actorDefinitionLength)
+    return bytes + 2 * actors(of: entries).count * definition
+  }
+
+  /// All whose numbers `entries` use.
+  static func actors(of entries: [JournalEntry]) -> Set<ActorID> {
+    var actors: Set<ActorID> = []
+    for entry in entries {
+      switch entry {
+      case .write(let record, _), .loser(let record):
+        actors.insert(record.dot.actor)
+        if let base = record.base { actors.insert(base.actor) }
+        for dot in record.open { actors.insert(dot.actor) }
+      case .local, .checkpoint: break
+      }
+    }
+    return actors
   }
 
   /// Appends all entries as one transaction: all but the last one continue.

@@ -86,6 +86,8 @@ struct RecordView {
   /// program with another idea of the format could have written under a right checksum.
   var shape: Shape? {
     let flags = flags
+    // A record may have been damaged since its checksum was seen.
+    guard offset + length <= segment.mapping.count else { return nil }
     var next = offset + RecordLayout.fixedLength
     var shape = Shape()
     if flags.contains(.base) {

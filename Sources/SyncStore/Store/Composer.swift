@@ -59,8 +59,11 @@ struct Composer {
 
   // MARK: Records of peers
 
-  /// A record of a round arrives; `held` is what is held of its key, and parked records of it, if any, are `parked`.
-  mutating func receive(_ record: Record, held stored: Record?, parked: [Record]) throws(StoreError) {
+  /// A record of a round arrives; `held` is what is held of its key, and parked records of it, if any, are `parked`. Beaten
+  /// writes that are `kept` already are not kept again.
+  mutating func receive(
+    _ record: Record, held stored: Record?, parked: [Record], kept: Set<Dot>
+  ) throws(StoreError) {
     let held = overlay[record.key] ?? stored
     let limit = state.mine.contains(record.dot.actor) ? Stamp.maximum : limit
     switch Resolution.receive(record, held: held, vector: state.vector, limit: limit) {
@@ -71,17 +74,19 @@ struct Composer {
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
       state.clock.observe(record.stamp)
-      try resolve(record, against: held, inJournal: false)
+      try resolve(record, against: held, inJournal: false, kept: kept)
     }
   }
 
   /// A record whose time has come, already in the journal.
-  mutating func release(_ record: Record, held stored: Record?) throws(StoreError) {
+  mutating func release(_ record: Record, held stored: Record?, kept: Set<Dot>) throws(StoreError) {
     state.clock.observe(record.stamp)
-    try resolve(record, against: overlay[record.key] ?? stored, inJournal: true)
+    try resolve(record, against: overlay[record.key] ?? stored, inJournal: true, kept: kept)
   }
 
-  private mutating func resolve(_ record: Record, against held: Record?, inJournal: Bool) throws(StoreError) {
+  private mutating func resolve(
+    _ record: Record, against held: Record?, inJournal: Bool, kept: Set<Dot>
+  ) throws(StoreError) {
     let verdict = Resolution.apply(record, held: held)
     let (winner, loser, isConflict): (Record, Record?, Bool)
     switch verdict {
@@ -95,7 +100,7 @@ struct Composer {
     case .ignore, .park: return
     }
     guard let loser else { return }
-    if isConflict { try append(.loser(loser)) }
+    if isConflict, !kept.contains(loser.dot) { try append(.loser(loser)) }
     let names = Resolution.names(of: loser, unknownTo: winner, vector: state.vector)
     if !names.isEmpty { try reissue(winner, names: names) }
   }

@@ -15,6 +15,8 @@ struct Engine {
   private(set) var parked: [[UInt8]: [Location]] = [:]
   /// The beaten sides of conflicts.
   private(set) var losers: [Location] = []
+  /// Which writes those are: one that is delivered again is not kept again (F66).
+  private(set) var keptLosers: Set<Dot> = []
   /// Keys whose greatest record has a deadline: their part of the digest depends on the time.
   private(set) var expiring: Set<[UInt8]> = []
   /// Committed bytes that are no records, as far as the journal was read.
@@ -111,8 +113,11 @@ struct Engine {
     return samples[low - 1].location
   }
 
-  /// Visits whole records from `location` on, up to what was absorbed. Damaged bytes are passed over.
-  func visit(from location: Location, _ body: (RecordView) throws(StoreError) -> Bool) throws(StoreError) {
+  /// Visits whole records from `location` on, up to what was absorbed. Damaged bytes are passed over; with `isComplete`
+  /// only those that were known when the journal was read, any other is `.damaged`.
+  func visit(
+    from location: Location, isComplete: Bool = false, _ body: (RecordView) throws(StoreError) -> Bool
+  ) throws(StoreError) {
     for (place, segment) in journal.segments.enumerated()
     where segment.number >= location.segment && segment.number <= applied.segment {
       let limit = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
@@ -120,7 +125,16 @@ struct Engine {
       guard start < limit else { continue }
       var walker = SegmentWalker(segment, from: start, limit: limit)
       while let step = walker.next() {
-        if case .record(let view) = step, try !body(view) { return }
+        switch step {
+        case .record(let view): if try !body(view) { return }
+        case .gap(let range):
+          guard isComplete, !gaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
+            continue
+          }
+          throw StoreError(
+            .damaged, "bytes \(range) were damaged while in use: open the store again, which mends it",
+            path: segment.file.path)
+        }
       }
     }
   }
@@ -150,11 +164,14 @@ struct Engine {
   }
 
   private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
-    let damage = JournalDamage(segment: segment.number, bytes: range)
+    note(JournalDamage(segment: segment.number, bytes: range), of: DamagedRecord.key(in: range, of: segment))
+  }
+
+  private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
     guard !gaps.contains(damage) else { return }
     gaps.append(damage)
-    let location = Location(segment: segment.number, offset: range.lowerBound)
-    if let key = DamagedRecord.key(in: range, of: segment) {
+    let location = damage.place
+    if let key {
       damagedKeys[key] = max(damagedKeys[key] ?? location, location)
     } else {
       unattributed.append(location)
@@ -195,6 +212,7 @@ struct Engine {
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {
         losers.append(view.location)
+        if let dot = view.dot { keptLosers.insert(dot) }
       } else {
         absorb(write: view, limit: limit)
       }
@@ -203,7 +221,12 @@ struct Engine {
   }
 
   private mutating func absorb(write view: RecordView, limit: Stamp) {
-    guard let shape = view.shape, let version = view.version else { return }
+    guard let shape = view.shape else { return }
+    guard let version = view.version else {
+      // Both definitions of its author's number are lost, and with them whether it beats what is held.
+      return note(
+        JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end), of: view.key(shape))
+    }
     if view.position >= (samples.last?.position ?? 0) + Self.samplingInterval || samples.isEmpty {
       samples.append((view.position, view.location))
     }
@@ -224,7 +247,8 @@ struct Engine {
     let hash = hash(key)
     if let found = index.find(hash, { matches(key, $0) }) {
       guard let segment = journal.segment(found.location.segment),
-        let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version
+        let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version,
+        (try? journal.record(at: found.location)) != nil
       else {
         index.move(found.slot, to: view.location)
         ordered = nil
@@ -282,29 +306,24 @@ struct Engine {
 
   // MARK: Parked records
 
-  /// Parked records whose time has come by `limit`, in the order of their versions; no longer parked.
-  mutating func unpark(upTo limit: Stamp) -> [Location] {
+  /// Parked records whose time has come by `limit`, in the order of their versions.
+  func due(upTo limit: Stamp) -> [Location] {
     var due: [(Version, Location)] = []
-    for (key, locations) in parked {
-      var left: [Location] = []
-      for location in locations {
-        guard let version = try? journal.record(at: location).version, version.stamp <= limit else {
-          left.append(location)
-          continue
-        }
-        due.append((version, location))
-      }
-      parked[key] = left.isEmpty ? nil : left
+    for location in parked.values.joined() {
+      guard let version = try? journal.record(at: location).version, version.stamp <= limit else { continue }
+      due.append((version, location))
     }
     return due.sorted { $0.0 < $1.0 }.map(\.1)
   }
 
-  /// Applies a record that was parked.
+  /// Applies a record that was parked; it is not parked any more.
   mutating func release(_ location: Location) throws(StoreError) {
     let view = try journal.record(at: location)
     guard let shape = view.shape, let version = view.version else { return }
     let key = view.key(shape)
     let before = digest == nil ? nil : greatest(key)
+    let left = (parked[key] ?? []).filter { $0 != location }
+    parked[key] = left.isEmpty ? nil : left
     state.absorb(version, applied: true)
     hold(view, key: key, version: version)
     noteChange(of: key, from: before, deadline: shape.deadline != nil)
@@ -314,10 +333,15 @@ struct Engine {
 
   private func hash(_ key: [UInt8]) -> UInt64 { XXH3.hash64(key, seed: hashSeed) }
 
+  /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
+  /// so, rather than that there is nothing (F37).
   private func matches(_ key: [UInt8], _ location: Location) -> Bool {
-    guard let segment = journal.segment(location.segment),
-      let shape = RecordView(segment: segment, offset: location.offset).shape, shape.key.count == key.count
-    else { return false }
-    return segment.mapping.equals(shape.key, key)
+    guard let segment = journal.segment(location.segment) else { return false }
+    if let shape = RecordView(segment: segment, offset: location.offset).shape,
+      segment.mapping.equals(shape.key, key)
+    {
+      return true
+    }
+    return segment.record(at: location.offset, limit: segment.mapping.count) == nil
   }
 }

@@ -115,6 +115,14 @@ extension Store {
     at path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
     let configuration = try configuration.checked()
+    return try StoreRegistry.shared.inTurn { () throws(StoreError) in
+      try openInTurn(at: path, configuration, environment)
+    }
+  }
+
+  private static func openInTurn(
+    at path: String, _ configuration: Configuration, _ environment: Environment
+  ) throws(StoreError) -> Store {
     let storage = environment.storage
     try checkDirectory(path, storage)
     if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, environment) {

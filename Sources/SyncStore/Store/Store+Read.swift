@@ -25,14 +25,26 @@ extension Store {
     switch record.content {
     case .tombstone: return false
     case .inline(let bytes):
-      let temporary = file + ".syncstore-part"
-      _ = try environment.storage.remove(temporary)
-      try environment.storage.open(temporary, .create).write(bytes, at: 0)
-      try environment.storage.rename(temporary, to: file)
+      try write(bytes, toFileAt: file)
     case .blob(let blob):
       try fetching(blob) { blobs throws(StoreError) in try blobs.export(blob, toFileAt: file) }
     }
     return true
+  }
+
+  private func write(_ bytes: [UInt8], toFileAt path: String) throws(StoreError) {
+    let storage = environment.storage
+    let temporary = path + ".syncstore-part"
+    _ = try storage.remove(temporary)
+    do throws(StoreError) {
+      let file = try storage.open(temporary, .create)
+      try file.write(bytes, at: 0)
+      try file.sync()
+      try storage.rename(temporary, to: path)
+    } catch {
+      _ = try? storage.remove(temporary)
+      throw error
+    }
   }
 
   /// Keys with their values' sizes and types, in the order of bytes.
@@ -138,7 +150,10 @@ extension Store {
     _ blob: BlobReference, _ body: (BlobStore) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     do throws(StoreError) { return try body(try blobs) } catch {
-      if isWritable, error.code == .damaged || error.code == .blobUnavailable { try want(blob) }
+      if isWritable, error.code == .damaged || error.code == .blobUnavailable {
+        // Within a transaction, or on a full disk, it cannot be noted now: the next reader does.
+        _ = try? want(blob)
+      }
       throw error
     }
   }

@@ -80,7 +80,8 @@ extension Store {
   ) throws(StoreError) -> [OutgoingRound.Item] {
     var items: [OutgoingRound.Item] = []
     var group = 0
-    try engine.visit(from: engine.start(of: position + 1)) { view throws(StoreError) in
+    // A record passed over here would be one that the receiver believes it has (rule R6).
+    try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group += 1 } }
       guard view.isWrite, view.position > position, let dot = view.dot, !covered.covers(dot),
         engine.isCurrent(view), !engine.state.isSuspect(dot)
@@ -103,13 +104,13 @@ extension Store {
         if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
           throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
         }
-        let (held, parked) = engine.withLock { engine in
+        let (held, parked, kept) = engine.withLock { engine in
           (
             try? engine.held(record.key),
-            (engine.parked[record.key] ?? []).compactMap { try? engine.record(at: $0) }
+            (engine.parked[record.key] ?? []).compactMap { try? engine.record(at: $0) }, engine.keptLosers
           )
         }
-        try composer.receive(record, held: held, parked: parked)
+        try composer.receive(record, held: held, parked: parked, kept: kept)
       }
       for blob in missing {
         var writer = ByteWriter()

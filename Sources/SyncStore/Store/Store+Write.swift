@@ -124,6 +124,8 @@ extension Store {
     }
     do throws(StoreError) {
       if case .afterDeath = acquisition { try repairOrPoison() }
+      // It may have been closed while this waited.
+      try checkUsable()
       guard !control.poisoned else { throw poisonedError }
       try engine.withLock { engine throws(StoreError) in
         try catchUp(&engine)
@@ -144,12 +146,14 @@ extension Store {
   private func releaseParked(_ engine: inout Engine) throws(StoreError) {
     guard !engine.parked.isEmpty else { return }
     var composer = Composer(state: engine.state, wall: environment.now(), limit: 2 * Limits.batchBytes)
-    for location in engine.unpark(upTo: composer.limit) {
+    let due = engine.due(upTo: composer.limit)
+    for location in due {
       let record = try engine.record(at: location)
-      try composer.release(record, held: try? engine.held(record.key))
-      try engine.release(location)
+      try composer.release(record, held: try? engine.held(record.key), kept: engine.keptLosers)
     }
+    // First what follows from them: should that fail, they are still parked.
     try commit(composer.entries, &engine)
+    for location in due { try engine.release(location) }
   }
 
   /// Appends entries as one transaction and publishes them. The caller holds the writers' mutex.
@@ -161,7 +165,8 @@ extension Store {
     guard var segment = engine.journal.segment(tail.segment) else {
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
-    if tail.offset + room > segment.mapping.count {
+    let actors = segment.nextNumber + RecordEncoder.actors(of: entries).count
+    if tail.offset + room > segment.mapping.count || actors > Int(UInt16.max) {
       do throws(StoreError) {
         try engine.journal.begin(
           after: tail.offset,

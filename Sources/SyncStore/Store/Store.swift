@@ -207,21 +207,47 @@ public final class Store: Sendable {
   /// Makes everything durable and lets the directory go. Calls after it fail with `.closed`; a second one does nothing.
   public func close() throws(StoreError) {
     guard !lifecycle.withLock({ $0.closed }) else { return }
+    let isParent = SystemCall.forkGeneration == forkGeneration
+    if isWritable, isParent { try checkNotWriting() }
     defer {
-      lifecycle.withLock { $0.closed = true }
-      lazyBlobs.withLock { blobs in
-        blobs?.close()
-        blobs = nil
-      }
+      isWritable && isParent ? endWriting() : lifecycle.withLock { $0.closed = true }
       StoreRegistry.shared.forget(self)
-      // Given back now, not when the last reference goes.
-      _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .none, wait: false)
+      // A forked process leaves to its parent what it shares with it.
+      if isParent {
+        lazyBlobs.withLock { blobs in
+          blobs?.close()
+          blobs = nil
+        }
+        // Given back now, not when the last reference goes.
+        _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .none, wait: false)
+      }
     }
+    guard isParent else { return }
     if isWritable, lifecycle.withLock({ $0.wrote }), !control.poisoned {
       try sync()
       // Carries the watermark over all that was just synced; itself it may be lost.
       try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
     }
+  }
+
+  private func checkNotWriting() throws(StoreError) {
+    let acquisition = control.lock()
+    guard case .alreadyHeld = acquisition else {
+      defer { control.unlock() }
+      if case .afterDeath = acquisition { try repairOrPoison() }
+      return
+    }
+    throw StoreError(
+      .busy, "a transaction of this thread is under way: close the store behind it", path: path)
+  }
+
+  /// Closes while nobody writes: who waited for the mutex meanwhile is refused, lest it write when another process has
+  /// the directory.
+  private func endWriting() {
+    let acquisition = control.lock()
+    if case .afterDeath = acquisition { try? repairOrPoison() }
+    lifecycle.withLock { $0.closed = true }
+    control.unlock()
   }
 }
 

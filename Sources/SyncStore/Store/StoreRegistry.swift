@@ -14,6 +14,12 @@ final class StoreRegistry: Sendable {
   }
 
   private let stores = Locked<[Place: Held]>([:])
+  private let opening = Locked(())
+
+  /// One after the other: what one thread opens, the next one finds.
+  func inTurn(_ open: () throws(StoreError) -> Store) throws(StoreError) -> Store {
+    try opening.withLock { _ throws(StoreError) in try open() }
+  }
 
   /// The live instance of the directory with this status, if this process has one.
   func find(_ status: FileStatus, _ environment: Environment) -> Store? {

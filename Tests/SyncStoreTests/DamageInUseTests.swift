@@ -1,0 +1,123 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Damage that comes about while a store is open, or that is more than one bad byte.
+@Suite("Damage")
+struct DamageInUseTests {
+  static let path = "/store/journal/0000000000000001.segment"
+  let host = SimulatedHost()
+
+  /// Where a text stands in the first segment.
+  func place(of text: String) throws -> Int {
+    let bytes = try host.storage.open(Self.path, .readOnly).read(1 << 20, at: 0)
+    return try #require(bytes.firstRange(of: Array(text.utf8))?.lowerBound)
+  }
+
+  func overwrite(_ range: Range<Int>) throws {
+    let file = try host.storage.open(Self.path, .readWrite)
+    try file.write([UInt8](repeating: 0, count: range.count), at: range.lowerBound)
+    try file.sync()
+  }
+
+  @Test("of a key while the store is open is an error, not an absent value (F37)")
+  func keyInUse() throws {
+    let store = try Store.create(on: host)
+    try store.put("the key", "value")
+    try store.put("other", "value")
+    try host.storage.flipBit(of: Self.path, at: try place(of: "the key"), bit: 1)
+    #expect(#expect(throws: StoreError.self) { try store.get("the key") }?.code == .damaged)
+    #expect(try store.text("other") == "value")
+    try store.put("the key", "again")
+    #expect(try store.text("the key") == "again")
+  }
+
+  @Test("while the store is open stops a round that would claim to hold the lost record (R6)")
+  func roundInUse() throws {
+    let store = try Store.create(on: host)
+    try store.put("the key", "value")
+    try store.put("other", "value")
+    try host.storage.flipBit(of: Self.path, at: try place(of: "the keyvalue") + 8, bit: 1)
+    #expect(
+      #expect(throws: StoreError.self) {
+        let round = try store.openRound(since: nil, covered: VersionVector())
+        while try round.next(maximumBytes: 1000) != nil {}
+      }?.code == .damaged)
+  }
+
+  @Test("of lengths near the end of a segment ends no process")
+  func lengthsInUse() throws {
+    let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
+    try RotationTests.fill(store, 69)
+    try store.put("\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}", "value")
+    let key = try place(of: "\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}")
+    try host.storage.flipBit(of: Self.path, at: key - 40 + RecordLayout.length + 3, bit: 5)
+    try host.storage.flipBit(of: Self.path, at: key - 40 + RecordLayout.flags, bit: 3)
+    #expect(throws: StoreError.self) { try store.get("\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}\u{7f}") }
+    #expect(throws: StoreError.self) { try store.list() }
+    #expect(try store.status().keys == 69)
+  }
+
+  @Test("of a sector that takes both definitions of an actor serves no older value of its keys (F17, F18)")
+  func definitions() throws {
+    let store = try Store.create(on: host)
+    let peer = SimulatedHost(seed: 5, machine: "peer")
+    let other = try Store.create(on: peer, id: store.id)
+    // The definition of the peer's number, then a value of this copy, then the peer's for the same key.
+    try other.put("first", "x")
+    try store.receive(from: other)
+    try store.put("k", "older")
+    try other.receive(from: store)
+    try other.put("k", "newer")
+    try store.receive(from: other)
+    #expect(try store.text("k") == "newer")
+    let actor = try other.actor.bytes
+    try store.close()
+    let bytes = try host.storage.open(Self.path, .readOnly).read(1 << 20, at: 0)
+    let definition = RecordLayout.aligned(RecordLayout.actorDefinitionLength)
+    let pattern = actor + bytes[0..<0]
+    let start = try #require(
+      (4096..<bytes.count).first { at in
+        bytes[at..<min(at + 16, bytes.count)].elementsEqual(pattern)
+          && bytes[(at + definition)..<(at + definition + 16)].elementsEqual(pattern)
+      })
+    try overwrite((start - 40)..<(start - 40 + 2 * definition))
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(#expect(throws: StoreError.self) { try again.get("k") }?.code == .damaged)
+  }
+
+  @Test("of a sector that takes a part of a key serves no older value of that key (F17, F18)")
+  func keyInPart() throws {
+    let store = try Store.create(on: host)
+    let key = try Key(String(repeating: "a", count: 700))
+    try store.put(key, "older")
+    try store.put(key, "newer")
+    try store.put("behind", "x")
+    try store.close()
+    let newer = try place(of: "newer")
+    let sector = (newer - 5) / 512 * 512
+    try overwrite(sector..<(newer - 5))
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(#expect(throws: StoreError.self) { try again.get(key) }?.code == .damaged)
+    #expect(try again.text("behind") == "x")
+  }
+
+  @Test("of one byte costs the record it is in, and no other", arguments: [0, 13, 18, 41, 60])
+  func oneByte(offset: Int) throws {
+    let store = try Store.create(on: host)
+    try store.put("k", String(repeating: "v", count: 40))
+    try store.put("other", "x")
+    try store.put("k", String(repeating: "w", count: 40))
+    try store.close()
+    let record = try place(of: "kwwww") - RecordLayout.fixedLength
+    let file = try host.storage.open(Self.path, .readWrite)
+    try file.write([try file.read(1, at: record + offset)[0] ^ 0x5A], at: record + offset)
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(#expect(throws: StoreError.self) { try again.get("k") }?.code == .damaged)
+    #expect(try again.text("other") == "x")
+  }
+}

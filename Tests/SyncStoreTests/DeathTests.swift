@@ -1,0 +1,87 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A process dies while it holds the writers' mutex. A thread that ends with it stands for the process.
+@Suite("After the death of a writer")
+struct DeathTests {
+  let host = SimulatedHost()
+
+  static func dies(_ store: Store, _ body: @escaping @Sendable (inout Engine) throws -> Void) {
+    let thread = Thread {
+      _ = store.control.lock()
+      store.engine.withLock { try? body(&$0) }
+    }
+    thread.start()
+    while !thread.isFinished { usleep(1000) }
+  }
+
+  static func entries(_ store: Store, _ engine: Engine, _ key: String) throws -> [JournalEntry] {
+    var composer = Composer(state: engine.state, wall: store.environment.now(), limit: 1 << 20)
+    for part in ["1", "2"] {
+      try composer.issue(
+        key: Array((key + part).utf8), content: .inline([1]), type: .bytes, deadline: nil, held: nil)
+    }
+    return composer.entries
+  }
+
+  func processes() throws -> (Store, Store) {
+    let shared = SharedModeTests.shared
+    let first = try Store.create(on: host, configuration: shared)
+    try first.put("before", "x")
+    return (first, try Store.open(at: "/store", configuration: shared, environment: host.otherProcess))
+  }
+
+  func expectWhole(_ stores: [Store], keys: Int) throws {
+    for store in stores {
+      #expect(try store.status().keys == keys)
+      #expect(try store.digest() == stores[0].digest())
+      #expect(try store.text("before") == "x")
+    }
+    host.killProcesses()
+    let again = try Store.open(on: host)
+    #expect(try again.status().keys == keys)
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("what it had stored whole is taken in, what it had not is blanked (F2, F13)", arguments: [0, 8, 150])
+  func stored(missing: Int) throws {
+    let (first, second) = try processes()
+    Self.dies(first) { engine in
+      let tail = Location(packed: first.control.tail)
+      let segment = try #require(engine.journal.segment(tail.segment))
+      var encoder = RecordEncoder(
+        segment: segment, start: tail.offset, durable: 0, position: engine.position)
+      encoder.encode(try Self.entries(first, engine, "dead"))
+      first.control.writing =
+        Location(segment: tail.segment, offset: tail.offset + encoder.bytes.count).packed
+      segment.mapping.store(Array(encoder.bytes.dropLast(missing)), at: tail.offset)
+    }
+    try second.put("after", "x")
+    #expect(try second.contains("dead1") == (missing == 0))
+    #expect(try second.contains("dead2") == (missing == 0))
+    try first.put("later", "x")
+    try expectWhole([first, second], keys: missing == 0 ? 5 : 3)
+  }
+
+  @Test("a segment it had begun is gone on with, and its name made durable (F5, F13)")
+  func begun() throws {
+    let (first, second) = try processes()
+    let plan = FaultPlan()
+    plan.fail(.syncDirectory, forever: true)
+    let failing = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    Self.dies(first) { engine in
+      var journal = Journal(
+        directory: RotationTests.journal, environment: failing, store: first.id, writable: true,
+        largestSegment: 1 << 20)
+      _ = try journal.load()
+      try journal.begin(
+        after: Location(packed: first.control.tail).offset, durable: 0, position: engine.position)
+    }
+    try second.put("after", "x")
+    RotationTests.losePower(host)
+    #expect(try Store.open(on: host).text("after") == "x")
+  }
+}

@@ -1,0 +1,124 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Threads, processes and failures around the life of an open store.
+@Suite("The use of a store")
+struct StoreUseTests {
+  let host = SimulatedHost()
+
+  @Test("the same directory opened by threads at once is one instance (F96)")
+  func openedAtOnce() async throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/store"
+    try Store.create(at: path).close()
+    for _ in 0..<10 {
+      let stores = try await withThrowingTaskGroup(of: Store.self) { group in
+        for _ in 0..<4 { group.addTask { try Store.open(at: path) } }
+        return try await group.reduce(into: [Store]()) { $0.append($1) }
+      }
+      #expect(stores.allSatisfy { $0 === stores[0] })
+      try stores[0].close()
+    }
+  }
+
+  @Test("closing within a transaction is refused, and the transaction goes on")
+  func closedWithin() throws {
+    let store = try Store.create(on: host)
+    try store.put("k", "1")
+    try store.transaction { transaction in
+      try transaction.put("k", Array("2".utf8))
+      #expect(#expect(throws: StoreError.self) { try store.close() }?.code == .busy)
+    }
+    #expect(try store.text("k") == "2")
+    try store.close()
+  }
+
+  @Test("nothing is written any more once it is closed, by threads that were about to")
+  func closedMeanwhile() throws {
+    for round in 0..<10 {
+      let store = try Store.create("/store\(round)", on: host, configuration: RotationTests.relaxed)
+      let threads = (0..<3).map { number in
+        Thread {
+          while (try? store.put(Key(unchecked: [65 + UInt8(number)]), [1])) != nil {}
+        }
+      }
+      for thread in threads { thread.start() }
+      usleep(3000)
+      try store.close()
+      let tail = store.control.tail
+      while !threads.allSatisfy(\.isFinished) { usleep(1000) }
+      #expect(store.control.tail == tail)
+    }
+  }
+
+  @Test("closing it in a forked process leaves it to its parent (F97)")
+  func closedAfterFork() throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/store"
+    let store = try Store.create(at: path)
+    try store.put("k", "1")
+    typealias Fork = @convention(c) () -> Int32
+    guard let symbol = unsafe dlsym(nil, "fork") else { throw StoreError(.inputOutput, "no fork") }
+    let child = unsafe unsafeBitCast(symbol, to: Fork.self)()
+    if child == 0 {
+      let refused = (try? store.get("k")) == nil && (try? store.put("k", "2")) == nil
+      try? store.close()
+      _exit(refused ? 0 : 1)
+    }
+    var status: Int32 = -1
+    unsafe waitpid(child, &status, 0)
+    #expect(status == 0)
+    var other = Environment.real()
+    other.process = 1
+    let environment = other
+    #expect(
+      #expect(throws: StoreError.self) {
+        try Store.open(at: path, configuration: Configuration(), environment: environment)
+      }?.code == .busy)
+    try store.put("k", "3")
+    #expect(try store.text("k") == "3")
+    try store.close()
+  }
+
+  @Test("a transaction that meets a lost blob is told so, not that it is busy (F44)")
+  func lostBlobInTransaction() throws {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(at: directory.path + "/store")
+    let value = [UInt8](repeating: 3, count: 50_000)
+    try store.put("blob", value)
+    let entry = try #require(try store.entry("blob")?.blob)
+    let name = entry.hash.description
+    try store.close()
+    let objects = directory.path + "/store/blobs"
+    for case let file as String in try #require(FileManager.default.enumerator(atPath: objects))
+    where file.hasSuffix(name) || file.hasPrefix("catalogue") {
+      try FileManager.default.removeItem(atPath: objects + "/" + file)
+    }
+    let again = try Store.open(at: directory.path + "/store")
+    let error = #expect(throws: StoreError.self) {
+      try again.transaction { transaction in _ = try transaction.get("blob") }
+    }
+    #expect(error?.code == .blobUnavailable || error?.code == .damaged)
+  }
+
+  @Test(
+    "an export that fails leaves nothing behind, and what was there before",
+    arguments: [StorageCall.write, .sync, .rename])
+  func failedExport(call: StorageCall) throws {
+    let plan = FaultPlan()
+    try Store.create(on: host).close()
+    let store = try Store.open(
+      at: "/store", configuration: Configuration(),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    try store.put("k", "1")
+    #expect(try store.export("k", toFileAt: "/file"))
+    try store.put("k", "2")
+    plan.fail(call, on: "/file")
+    #expect(throws: StoreError.self) { try store.export("k", toFileAt: "/file") }
+    #expect(try host.storage.contents(of: "/file", limit: 10) == Array("1".utf8))
+    #expect(try host.storage.list("/").sorted() == ["file", "store"])
+  }
+}
