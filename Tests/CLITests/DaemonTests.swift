@@ -46,8 +46,10 @@ import Testing
     let daemon = try Daemon(scratch.store("other"))
     let port = try #require(daemon.address.split(separator: ":").last)
     try daemon.end()
-    let readme = try String(contentsOfFile: (#filePath as NSString).deletingLastPathComponent + "/../../README.md", encoding: .utf8)
-    let lines = try #require(readme.firstMatch(of: /```sh\n(sync-cli[\s\S]*?)```/)).1.replacing("7420", with: port)
+    let readme = try String(
+      contentsOfFile: (#filePath as NSString).deletingLastPathComponent + "/../../README.md", encoding: .utf8)
+    let lines = try #require(readme.firstMatch(of: /```sh\n(sync-cli[\s\S]*?)```/)).1.replacing(
+      "7420", with: port)
     let result = try scratch.shell(
       "set -e; trap 'kill %1' EXIT; PATH=$(dirname \"$CLI\"):$PATH\n\(lines)\nkill %1; wait %1; trap - EXIT")
     #expect(result.code == 0, "\(result.out)")
