@@ -17,7 +17,14 @@ package final class FaultPlan: Sendable {
     var errno: Int32
   }
 
+  private struct Interruption {
+    var call: StorageCall
+    var path: String
+    var action: @Sendable () -> Void
+  }
+
   private let state = Locked<(faults: [Fault], calls: Int)>(([], 0))
+  private let interruptions = Locked<[Interruption]>([])
 
   /// Nothing fails.
   package init() {}
@@ -36,10 +43,23 @@ package final class FaultPlan: Sendable {
     }
   }
 
+  /// Before the next call of that kind whose path ends in `path`, once, `action` happens: what another process does
+  /// between two steps of this one.
+  package func before(_ call: StorageCall, of path: String, _ action: @escaping @Sendable () -> Void) {
+    interruptions.withLock { $0.append(Interruption(call: call, path: path, action: action)) }
+  }
+
   /// Lets everything succeed again.
   package func clear() { state.withLock { $0.faults = [] } }
 
   func check(_ call: StorageCall, _ path: String) throws(StoreError) {
+    let interruption = interruptions.withLock { interruptions -> Interruption? in
+      guard let index = interruptions.firstIndex(where: { $0.call == call && path.hasSuffix($0.path) }) else {
+        return nil
+      }
+      return interruptions.remove(at: index)
+    }
+    interruption?.action()
     let code = state.withLock { state -> Int32? in
       state.calls += 1
       var failing: Int32?

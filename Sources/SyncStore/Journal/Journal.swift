@@ -73,12 +73,10 @@ struct Journal {
       numbers.append(number)
     }
     numbers.sort()
-    guard let first = numbers.first else { return nil }
     for (offset, number) in numbers.enumerated() {
-      guard number == first + UInt32(offset) else {
+      guard number == UInt32(offset) + 1 else {
         throw StoreError(
-          .damaged,
-          "segment \(first + UInt32(offset)) is missing: restore the file, or the store from a backup",
+          .damaged, "segment \(offset + 1) is missing: restore the file, or the store from a backup",
           path: directory)
       }
       guard let segment = try map(number) else {
@@ -150,33 +148,51 @@ struct Journal {
 
   // MARK: Beginning a segment
 
-  /// Begins the next segment, which ends the last one at `length`. Durable in its directory when this returns.
-  mutating func begin(after length: Int, durable: Int, position: UInt64, room: Int) throws(StoreError) {
+  /// Begins the next segment, which ends the last one at `length`, with `transactions` in it and place for `room` bytes.
+  /// Returns where they end.
+  ///
+  /// Its beginning is durable before it has its name: whatever happens, it is wholly there or wholly absent (F5), and a
+  /// later one never without it. Its name is durable when this returns; if this fails although `isNamed`, nothing may be
+  /// appended behind `length` any more.
+  @discardableResult
+  mutating func begin(
+    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = []
+  ) throws(StoreError) -> Int {
     let storage = environment.storage
     let last = segments.last
     let number = (last?.number ?? 0) + 1
-    let size = sizeOfNext(room: room)
-    let path = path(of: number)
-    if try !takePrepared(as: path, size: size) {
-      let file = try storage.open(preparedPath + ".new", .openOrCreate)
-      do {
-        try file.resize(to: 0)
-        try file.allocate(to: size)
-        try storage.rename(preparedPath + ".new", to: path)
-      } catch {
-        _ = try? storage.remove(preparedPath + ".new")
-        throw error
-      }
+    // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
+    let unnamed = preparedPath + ".new"
+    do throws(StoreError) {
+      let size = sizeOfNext(room: transactions.reduce(room) { $0 + RecordEncoder.bound($1) })
+      let file = try takePrepared(as: unnamed, size: size)
+      let mapping = try file.map(try file.status().size, writable: true)
+      let header = SegmentHeader(
+        store: store, number: number, salt: environment.randomWord(), basePosition: position,
+        size: UInt32(mapping.count), previousSalt: last?.header.salt ?? 0, previousLength: UInt32(length),
+        previousDurable: UInt32(durable), created: environment.now())
+      let segment = Segment(header: header, file: file, mapping: mapping)
+      var encoder = RecordEncoder(
+        segment: segment, start: SegmentHeader.length, durable: 0, position: position)
+      for entries in transactions { encoder.encode(entries) }
+      mapping.store(header.encoded(), at: 0)
+      mapping.store(encoder.bytes, at: SegmentHeader.length)
+      try file.sync()
+      try storage.rename(unnamed, to: path(of: number))
+      try storage.syncDirectory(directory)
+      segments.append(segment)
+      return SegmentHeader.length + encoder.bytes.count
+    } catch {
+      _ = try? storage.remove(unnamed)
+      throw error
     }
-    let file = try storage.open(path, .readWrite)
-    let mapping = try file.map(try file.status().size, writable: true)
-    let header = SegmentHeader(
-      store: store, number: number, salt: environment.randomWord(), basePosition: position,
-      size: UInt32(mapping.count), previousSalt: last?.header.salt ?? 0, previousLength: UInt32(length),
-      previousDurable: UInt32(durable), created: environment.now())
-    mapping.store(header.encoded(), at: 0)
-    try storage.syncDirectory(directory)
-    segments.append(Segment(header: header, file: file, mapping: mapping))
+  }
+
+  /// Is there a file with this segment's name? If that cannot be told, there may be.
+  func isNamed(_ number: UInt32) -> Bool {
+    do throws(StoreError) { return try environment.storage.status(path(of: number)) != nil } catch {
+      return true
+    }
   }
 
   /// How large the next segment is to be: they double up to the largest, and one transaction always fits.
@@ -186,20 +202,29 @@ struct Journal {
     return max(grown, needed, Self.smallestSegment)
   }
 
-  private func takePrepared(as path: String, size: Int) throws(StoreError) -> Bool {
-    guard let status = try environment.storage.status(preparedPath), status.kind == .file, status.size >= size
-    else { return false }
-    try environment.storage.rename(preparedPath, to: path)
-    return true
+  /// A file of `size` zeros or more: the prepared one if it is large enough.
+  private func takePrepared(as path: String, size: Int) throws(StoreError) -> any StorageFile {
+    let storage = environment.storage
+    if let status = try storage.status(preparedPath), status.kind == .file, status.size >= size {
+      try storage.rename(preparedPath, to: path)
+      return try storage.open(path, .readWrite)
+    }
+    _ = try storage.remove(path)
+    let file = try storage.open(path, .create)
+    try file.allocate(to: size)
+    return file
   }
 
   /// Makes the whole next segment ready: allocated, with memory found for its pages, and synced, so that the writer
   /// neither allocates nor faults, and its first sync does not flush zeros (rule R1). Runs beside the writer.
   static func prepare(directory: String, size: Int, storage: any Storage) throws(StoreError) {
     let path = directory + "/next"
-    guard try storage.status(path) == nil else { return }
+    if let status = try storage.status(path), status.size >= size { return }
     let file = try storage.open(path + ".preparing", .openOrCreate)
-    guard try file.lock(byte: 0, .exclusive, wait: false) else { return }
+    // Another process may have finished between the opening and the lock: then this file is a part of the journal by now.
+    guard try file.lock(byte: 0, .exclusive, wait: false),
+      try storage.status(path + ".preparing")?.inode == file.status().inode
+    else { return }
     do {
       try file.resize(to: 0)
       try file.allocate(to: size)

@@ -13,14 +13,19 @@ extension Journal {
 
   /// Sets aside what lies behind the valid part and seals the segment there: appending goes on in a new one (rule R3).
   /// Done again after a crash in the middle, it ends in the same state (F8).
-  mutating func carryOut(_ plan: RecoveryPlan, position: UInt64, blank: UInt32?) throws(StoreError) {
+  ///
+  /// `transactions` are to be in the new segment as soon as it is there. Returns where they end; nil if nothing was cut.
+  mutating func carryOut(
+    _ plan: RecoveryPlan, position: UInt64, blank: UInt32?, transactions: [[JournalEntry]]
+  ) throws(StoreError) -> Int? {
     let storage = environment.storage
     if let blank { _ = try storage.remove(path(of: blank)) }
-    guard plan.cuts else { return }
-    // Later segments first, from the last one: the chain of numbers stays dense at every moment.
+    guard plan.cuts else { return nil }
+    // Later segments first, from the last one, each durably: the chain of numbers stays dense at every moment.
     for segment in segments[(plan.tailIndex + 1)...].reversed() {
       try storage.rename(
         path(of: segment.number), to: directory + "/aside-\(segment.number)-\(environment.now())")
+      try storage.syncDirectory(directory)
     }
     segments.removeSubrange((plan.tailIndex + 1)...)
     let tail = segments[plan.tailIndex]
@@ -29,8 +34,9 @@ extension Journal {
         directory + "/torn-\(tail.number)-\(plan.tailOffset)",
         with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
     }
-    try begin(
-      after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position, room: 0)
+    return try begin(
+      after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position,
+      transactions: transactions)
   }
 
   /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but

@@ -99,6 +99,10 @@ struct RecoveryPlan: Equatable {
   var damage: [JournalDamage]
   /// The watermark of the segment that holds the tail.
   var watermark: Int
+  /// Up to where all is known durable: index of the segment, offset in it. Segments that nothing vouches for may lie
+  /// between it and the tail: a process can be killed before it syncs any of them.
+  var durableIndex = 0
+  var durableOffset = SegmentHeader.length
 
   /// Decides. `scans` are of all segments in order; all but the last were scanned up to where the next says they end.
   /// With `atWatermark` everything above the watermark goes, whole or not: the directory is a copy of one that was in
@@ -109,7 +113,7 @@ struct RecoveryPlan: Equatable {
     cuts = false
     damage = []
     watermark = SegmentHeader.length
-    for index in scans.indices {
+    segments: for index in scans.indices {
       let scan = scans[index]
       watermark = Self.watermark(of: index, headers, scans)
       let isLast = index == scans.count - 1
@@ -127,9 +131,20 @@ struct RecoveryPlan: Equatable {
       }
       if let cut {
         (tailIndex, tailOffset, cuts) = (index, cut, true)
-        return
+        break segments
       }
     }
+    for index in 0...tailIndex {
+      let known = Self.watermark(of: index, headers, scans)
+      guard known > SegmentHeader.length else { continue }
+      (durableIndex, durableOffset) = (index, index == tailIndex ? min(known, tailOffset) : known)
+    }
+  }
+
+  /// Cuts at a place that is known durable, whatever is valid behind it.
+  mutating func cut(at index: Int, _ offset: Int) {
+    (tailIndex, tailOffset, cuts, watermark) = (index, offset, true, offset)
+    (durableIndex, durableOffset) = (index, offset)
   }
 
   /// Up to where a segment was known durable: the greatest claim in it, or its whole length once anything behind it was

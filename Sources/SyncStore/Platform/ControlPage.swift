@@ -38,13 +38,21 @@ package final class ControlPage: Sendable {
     package var poisoned: Bool
   }
 
-  /// Reads what an earlier life left, then begins a new one. Only for one who is alone.
+  /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone.
   package func begin(boot: UInt64) -> LastLife? {
     var last: LastLife?
     if self[Field.magic] == Self.magic, self[Field.boot] == boot {
       last = LastLife(durable: durable, poisoned: poisoned)
     }
-    mapping.clear(0..<Self.length)
+    if last == nil {
+      mapping.clear(0..<Self.length)
+    } else {
+      // What was durable and whether a sync had failed outlives everybody until a writer has recovered: a reader may come
+      // first, and a writer may die in the middle.
+      if !poisoned { clearPoison() }
+      mapping.clear(Field.tail..<Field.durable)
+      mapping.clear(Field.writing..<Self.length)
+    }
     unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
       var attributes = pthread_mutexattr_t()
       unsafe pthread_mutexattr_init(&attributes)
@@ -82,7 +90,7 @@ package final class ControlPage: Sendable {
     set { self[Field.recovered] = newValue ? 1 : 0 }
   }
   /// Has a sync failed (rule R4)?
-  package var poisoned: Bool { self[Field.poison] == Self.poison }
+  package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 }
 
   /// From now on nobody acknowledges anything.
   package func setPoisoned() { self[Field.poison] = Self.poison }

@@ -69,8 +69,12 @@ struct Opening {
   {
     var journal = journal()
     _ = try journal.load()
+    // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
+    let tail = Location(packed: control.tail)
+    journal.segments.removeAll { $0.number > tail.segment }
+    try journal.extend(to: tail.segment)
     var engine = Engine(environment: environment, journal: journal)
-    engine.absorb(upTo: Location(packed: control.tail))
+    engine.absorb(upTo: tail)
     let store = store(file, control, engine)
     if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity) }
     return store
@@ -101,14 +105,13 @@ struct Opening {
       throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
-    let watermark = Location(segment: tail.segment, offset: min(plan.watermark, plan.tailOffset))
+    let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
     journal.segments.removeSubrange((plan.tailIndex + 1)...)
     var engine = Engine(environment: environment, journal: journal)
     engine.absorb(upTo: tail)
     control.tail = tail.packed
     control.position = engine.position
-    let known = last.map { $0.poisoned ? 0 : min($0.durable, tail.packed) } ?? 0
-    control.resetDurable(to: max(watermark.packed, known))
+    control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))
     return store(file, control, engine)
   }
 }

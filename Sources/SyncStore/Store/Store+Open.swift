@@ -54,12 +54,8 @@ extension Store {
     var journal = Journal(
       directory: journalDirectory, environment: environment, store: id, writable: true,
       largestSegment: configuration.segmentBytes)
-    try journal.begin(after: 0, durable: 0, position: 0, room: 0)
-    let segment = journal.segments[0]
-    var encoder = RecordEncoder(segment: segment, start: SegmentHeader.length, durable: 0, position: 0)
-    encoder.encode([.local(key: StateKey.actor, value: environment.newActor().bytes)])
-    segment.mapping.store(encoder.bytes, at: SegmentHeader.length)
-    try segment.file.sync()
+    let actor = JournalEntry.local(key: StateKey.actor, value: environment.newActor().bytes)
+    try journal.begin(after: 0, durable: 0, position: 0, transactions: [[actor]])
     try storage.syncDirectory(path)
     // Last: from here on it is a store.
     try StoreIdentity.write(id: id, name: name, path, environment)

@@ -3,11 +3,13 @@ extension Store {
   /// Carries out what recovery decided, and becomes a new actor where rule R9 asks for it. Does nothing if another
   /// process has done it since this control page was begun.
   func recover(lastLife: ControlPage.LastLife?, identity: StoreIdentity) throws(StoreError) {
-    if case .afterDeath = control.lock() {
-      try engine.withLock { engine throws(StoreError) in try repair(&engine) }
-    }
+    let acquisition = control.lock()
     defer { control.unlock() }
-    guard !control.recovered else { return }
+    guard !control.recovered else {
+      if case .afterDeath = acquisition { try repairOrPoison() }
+      return
+    }
+    // Who died in the middle of this left nothing that is not done again from the start.
     let foreign = try !identity.isAtHome(path, environment)
     var renewal: Composer.Renewal? = foreign ? .copied : nil
     try engine.withLock { engine throws(StoreError) in
@@ -17,45 +19,64 @@ extension Store {
       let blank = try journal.load()
       guard var plan = journal.plan(atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
-      if let lastLife, lastLife.poisoned {
+      if control.poisoned, !foreign {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
         // once more, elsewhere (rule R4, F31).
-        let durable = Location(packed: lastLife.durable)
+        let durable = Location(packed: control.durable)
         rescued = try Self.transactions(behind: durable, in: engine)
         if let index = journal.segments.firstIndex(where: { $0.number == durable.segment }) {
-          (plan.tailIndex, plan.tailOffset, plan.cuts) = (index, durable.offset, true)
+          plan.cut(at: index, durable.offset)
         }
         renewal = .copied
       }
-      if plan.cuts, renewal == nil {
-        let cut = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
-        // After a loss of power a lost tail may have been seen, if the disk had lied; a killed process ships nothing
-        // that was not durable.
-        if lastLife.map({ cut.packed < $0.durable }) ?? true { renewal = .copied }
-      }
+      let cut = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
+      // After a loss of power a lost tail may have been seen, if the disk had lied; a killed process ships nothing that
+      // was not durable. A segment with nothing in it may be where a recovery was interrupted that had cut.
+      let isEmpty = plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length
+      if lastLife.map({ cut.packed < $0.durable }) ?? plan.cuts || isEmpty { renewal = .copied }
       guard plan.cuts || blank != nil else { return }
+      let durable = Location(
+        segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
       var fresh = Engine(environment: environment, journal: journal)
-      fresh.absorb(upTo: Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset))
-      try fresh.journal.carryOut(plan, position: fresh.position, blank: blank)
-      guard plan.cuts, let last = fresh.journal.segments.last else { return }
-      let tail = Location(segment: last.number, offset: SegmentHeader.length)
+      fresh.absorb(upTo: cut)
+      let together = Self.count(of: rescued, within: Self.rescuedAtOnce)
+      guard
+        let end = try fresh.journal.carryOut(
+          plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]))
+      else { return }
+      let tail = Location(segment: cut.segment + 1, offset: end)
       fresh.absorb(upTo: tail)
       control.tail = tail.packed
-      control.resetDurable(
-        to: Location(segment: last.number - 1, offset: min(plan.watermark, plan.tailOffset)).packed)
+      control.resetDurable(to: durable.packed)
       engine = fresh
-      for entries in rescued { try commit(entries, &engine) }
+      for entries in rescued[together...] { try commit(entries, &engine) }
     }
-    control.clearPoison()
+    // A process that was killed may have named a segment and not come to this.
+    try environment.storage.syncDirectory(journalDirectory)
     let damage = engine.withLock { engine in
       engine.gaps.map(\.place).filter { !engine.state.noted.contains($0) }
     }
     if !damage.isEmpty { renewal = .damaged(damage) }
+    if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
+    // Last: who dies before this is followed by one who does it all again.
+    control.clearPoison()
     control.recovered = true
-    guard let renewal else { return }
-    try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) }
+    guard renewal != nil else { return }
     try sync(upTo: control.tail)
     if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
+  }
+
+  /// Bytes of the rescued that the new segment holds from its beginning; what is above it follows.
+  private static let rescuedAtOnce = 1 << 30
+
+  /// How many of the transactions, from the first, fit in so many bytes.
+  private static func count(of transactions: [[JournalEntry]], within limit: Int) -> Int {
+    var bytes = 0
+    for (count, entries) in transactions.enumerated() {
+      bytes += RecordEncoder.bound(entries)
+      if bytes > limit { return count }
+    }
+    return transactions.count
   }
 
   /// Transactions behind a place, as entries that can be appended once more.
@@ -82,27 +103,32 @@ extension Store {
     try commit(composer.entries, &engine)
   }
 
+  /// Repairs; if that fails, nobody writes any more. The caller holds the writers' mutex.
+  func repairOrPoison() throws(StoreError) {
+    do throws(StoreError) { try engine.withLock { engine throws(StoreError) in try repair(&engine) } } catch {
+      control.setPoisoned()
+      throw error
+    }
+  }
+
   /// After the death of a writer: takes in what it had stored whole, blanks the rest (F2, F13). The caller holds the
   /// writers' mutex.
   func repair(_ engine: inout Engine) throws(StoreError) {
     try catchUp(&engine)
     var tail = Location(packed: control.tail)
-    let next = engine.journal.path(of: tail.segment + 1)
-    if try environment.storage.status(next) != nil {
-      do throws(StoreError) {
-        try engine.journal.extend(to: tail.segment + 1)
-        tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length)
-      } catch {
-        // It died before the header was there: the next writer makes the segment anew.
-        guard error.code == .damaged else { throw error }
-        _ = try environment.storage.remove(next)
-      }
+    if engine.journal.isNamed(tail.segment + 1) {
+      // It may have died before it made the name durable.
+      try environment.storage.syncDirectory(journalDirectory)
+      try engine.journal.extend(to: tail.segment + 1)
+      tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length)
     }
     guard let segment = engine.journal.segment(tail.segment) else { return }
     let writing = Location(packed: control.writing)
     let limit = writing.segment == tail.segment ? max(writing.offset, tail.offset) : segment.mapping.count
     let end = engine.journal.endOfUnpublished(from: tail.offset, to: limit, in: segment)
-    if end < limit { segment.mapping.clear(end..<min(limit, segment.mapping.count)) }
+    if let last = segment.mapping.lastNonZero(end..<max(end, limit)) {
+      segment.mapping.clear(end..<(last + 1))
+    }
     control.tail = Location(segment: tail.segment, offset: end).packed
     try catchUp(&engine)
   }

@@ -117,19 +117,13 @@ extension Store {
 
   /// Takes the writers' mutex and sees to it that this process knows all that was written.
   func lockWriters() throws(StoreError) {
-    switch control.lock() {
-    case .clean: break
-    case .alreadyHeld:
+    let acquisition = control.lock()
+    if case .alreadyHeld = acquisition {
       throw StoreError(
         .busy, "a transaction of this thread is under way: write through the transaction instead", path: path)
-    case .afterDeath:
-      do { try engine.withLock { engine throws(StoreError) in try repair(&engine) } } catch {
-        control.setPoisoned()
-        control.unlock()
-        throw error
-      }
     }
     do throws(StoreError) {
+      if case .afterDeath = acquisition { try repairOrPoison() }
       guard !control.poisoned else { throw poisonedError }
       try engine.withLock { engine throws(StoreError) in
         try catchUp(&engine)
@@ -174,6 +168,8 @@ extension Store {
           durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
           position: engine.position, room: room)
       } catch {
+        // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
+        if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
         if error.code == .diskFull {
           throw StoreError(
             .diskFull, "\(error.message) (the store is unharmed, reading goes on)", path: error.path,

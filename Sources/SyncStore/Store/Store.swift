@@ -159,6 +159,8 @@ public final class Store: Sendable {
             .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
         }
       }
+      // Another process may have met the failure in the same pages meanwhile.
+      guard !control.poisoned else { throw poisonedError }
       control.raiseDurable(to: tail)
       syncs += 1
     }

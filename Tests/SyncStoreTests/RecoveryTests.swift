@@ -1,0 +1,163 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Opening after a crash, itself interrupted, beside others, or after a failed sync.
+@Suite("Recovery")
+struct RecoveryTests {
+  static let first = RotationTests.journal + "/0000000000000001.segment"
+  let host = SimulatedHost()
+
+  /// Opens on a storage all of whose calls fail from the `call`-th on, as if the process died there. False if it came
+  /// through.
+  static func dies(at call: Int, opening host: SimulatedHost) -> Bool {
+    let plan = FaultPlan()
+    plan.fail(number: call, forever: true)
+    _ = try? Store.open(
+      at: "/store", configuration: RotationTests.relaxed,
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    return plan.calls >= call
+  }
+
+  @Test("from a failed sync is not forgotten when a reader opens in between (F30, F31, R4)")
+  func readerAfterPoison() throws {
+    let store = try Store.create(on: host)
+    host.storage.failSync(of: Self.first)
+    #expect(throws: StoreError.self) { try store.put("a", "1") }
+    let actor = try store.actor
+    try store.close()
+    try Store.open(on: host, configuration: Configuration(mode: .readOnly)).close()
+    let again = try Store.open(on: host)
+    #expect(try again.actor != actor)
+    try again.put("b", "2")
+    RotationTests.losePower(host)
+    let after = try Store.open(on: host)
+    #expect(try after.text("a") == "1")
+    #expect(try after.text("b") == "2")
+  }
+
+  @Test("from a failed sync is done by a writer that joins a reader (F31)")
+  func writerBesideReaderAfterPoison() throws {
+    let store = try Store.create(on: host, configuration: SharedModeTests.shared)
+    host.storage.failSync(of: Self.first)
+    #expect(throws: StoreError.self) { try store.put("a", "1") }
+    try store.close()
+    let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    let writer = try Store.open(
+      at: "/store", configuration: SharedModeTests.shared, environment: host.otherProcess)
+    try writer.put("b", "2")
+    #expect(try reader.text("a") == "1")
+    #expect(try reader.text("b") == "2")
+    RotationTests.losePower(host)
+    let after = try Store.open(on: host)
+    #expect(try after.text("a") == "1")
+    #expect(try after.text("b") == "2")
+  }
+
+  @Test("from a failed sync, killed at any call, loses nothing that was acknowledged (F8, F31)")
+  func killedRescue() throws {
+    var call = 1
+    var dies = true
+    while dies {
+      let host = SimulatedHost(seed: UInt64(call))
+      let store = try Store.create(on: host, configuration: RotationTests.relaxed)
+      try store.put("durable", "x", durability: .full)
+      try RotationTests.fill(store, 20)
+      host.storage.failSync(of: Self.first)
+      #expect(throws: StoreError.self) { try store.sync() }
+      host.killProcesses()
+      dies = Self.dies(at: call, opening: host)
+      host.killProcesses()
+      let again = try Store.open(on: host)
+      #expect(try again.status().keys == 21, "call \(call)")
+      try again.sync()
+      RotationTests.losePower(host)
+      #expect(try Store.open(on: host).status().keys == 21, "call \(call)")
+      call += 1
+    }
+    #expect(call > 10)
+  }
+
+  @Test(
+    "from a loss of power, cut off by another at any call, ends with a whole journal (F8)", arguments: 0..<3)
+  func interrupted(seed: UInt64) throws {
+    var call = 1
+    var dies = true
+    while dies {
+      let host = SimulatedHost(seed: seed)
+      let store = try Store.create(on: host, configuration: RotationTests.relaxed)
+      try store.put("durable", "x", durability: .full)
+      let actor = try store.actor
+      try RotationTests.fill(store, 220)
+      RotationTests.losePower(host, entries: true) { path, page in
+        !(path.hasSuffix("2.segment") && page == 100)
+      }
+      dies = Self.dies(at: call, opening: host)
+      host.losePower(seed: seed + UInt64(call))
+      let again = try Store.open(on: host)
+      #expect(try again.text("durable") == "x")
+      #expect(try again.actor != actor, "seed \(seed), call \(call)")
+      var found = 0
+      while try again.contains(Key("\(found)")) { found += 1 }
+      #expect(found >= 60 && found < 140, "seed \(seed), call \(call)")
+      #expect(try again.status().keys == found + 1, "seed \(seed), call \(call)")
+      #expect(try again.verify().isClean)
+      call += 1
+    }
+    #expect(call > 10)
+  }
+
+  @Test("by a writer shows no reader that was there before what it cuts off (F15)")
+  func besideReaders() throws {
+    let store = try Store.create(on: host, configuration: RotationTests.relaxed)
+    try RotationTests.fill(store, 220)
+    RotationTests.losePower(host, entries: true) { path, page in !(path.hasSuffix("1.segment") && page == 100)
+    }
+    let read = Configuration(mode: .readOnly)
+    let first = try Store.open(on: host, configuration: read)
+    let second = try Store.open(at: "/store", configuration: read, environment: host.otherProcess)
+    var third = host.otherProcess
+    third.process += 1
+    let found = try first.status().keys
+    let writer = try Store.open(at: "/store", configuration: SharedModeTests.shared, environment: third)
+    try writer.put("after", "x")
+    for store in [first, second, writer] {
+      #expect(try store.text("after") == "x")
+      #expect(try store.status().keys == found + 1)
+      #expect(try store.digest() == writer.digest())
+    }
+  }
+
+  @Test("refuses a journal whose first segment is gone (F22)")
+  func firstSegmentLost() throws {
+    let store = try Store.create(on: host, configuration: RotationTests.relaxed)
+    try RotationTests.fill(store, 100)
+    try store.close()
+    _ = try host.storage.remove(Self.first)
+    host.killProcesses()
+    #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == .damaged)
+  }
+
+  @Test("makes a new actor when the last segment is gone with what was durable in it (F22, F59)")
+  func lastSegmentLost() throws {
+    let store = try Store.create(on: host, configuration: RotationTests.relaxed)
+    try RotationTests.fill(store, 100)
+    try store.sync()
+    let actor = try store.actor
+    host.killProcesses()
+    _ = try host.storage.remove(RotationTests.journal + "/0000000000000002.segment")
+    #expect(try Store.open(on: host).actor != actor)
+  }
+
+  @Test("believes that a sync failed though one bit of the note was flipped", arguments: [0, 17, 63])
+  func flippedPoison(bit: Int) throws {
+    let store = try Store.create(on: host)
+    host.storage.failSync(of: Self.first)
+    #expect(throws: StoreError.self) { try store.put("a", "1") }
+    let actor = try store.actor
+    try store.close()
+    try host.storage.flipBit(of: "/store/control", at: 16 + bit / 8, bit: bit % 8)
+    #expect(try Store.open(on: host).actor != actor)
+  }
+}

@@ -1,0 +1,120 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Where one segment ends and the next one begins, whatever happens there.
+@Suite("A rotation")
+struct RotationTests {
+  static let journal = "/store/journal"
+  static let relaxed = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
+  let host = SimulatedHost()
+
+  /// Puts `count` values of which 69 fill a segment.
+  static func fill(_ store: Store, from first: Int = 0, _ count: Int) throws(StoreError) {
+    for number in first..<(first + count) {
+      try store.put(Key(unchecked: Array("\(number)".utf8)), [UInt8](repeating: 7, count: 15_000))
+    }
+  }
+
+  /// The power is lost with all that was not synced, or what `survives` says of it.
+  static func losePower(
+    _ host: SimulatedHost, entries: Bool = false,
+    survives: (_ path: String, _ page: Int) -> Bool = { _, _ in false }
+  ) {
+    host.storage.crash(
+      keeping: { survives($0, $1) ? .survives : .lost }, sizes: { _ in true }, entries: { _ in entries })
+    host.losePower(seed: 0)
+  }
+
+  @Test("that failed after the new segment had its name lets nobody write behind the named end (R4, F30)")
+  func failedDirectorySync() throws {
+    let store = try Store.create(on: host, configuration: Self.relaxed)
+    try Self.fill(store, 69)
+    host.storage.failSync(of: Self.journal)
+    #expect(throws: StoreError.self) { try store.put("large", [UInt8](repeating: 1, count: 19_000)) }
+    let acknowledged = (try? store.put("small", "x")) != nil
+    host.killProcesses()
+    let again = try Store.open(on: host)
+    if acknowledged { #expect(try again.text("small") == "x") }
+    #expect(try again.status().keys == (acknowledged ? 70 : 69))
+    try again.put("after", "x")
+  }
+
+  @Test("killed before the directory was synced is made durable by the next opening (F5)")
+  func killedBeforeDirectorySync() throws {
+    let plan = FaultPlan()
+    let store = try Store.create(on: host, configuration: Self.relaxed)
+    try store.close()
+    let dying = try Store.open(
+      at: "/store", configuration: Self.relaxed,
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    plan.fail(.syncDirectory, on: Self.journal, forever: true)
+    #expect(throws: StoreError.self) { try Self.fill(dying, 80) }
+    host.killProcesses()
+    let again = try Store.open(on: host)
+    try again.put("after", "x", durability: .full)
+    Self.losePower(host)
+    #expect(try Store.open(on: host).text("after") == "x")
+  }
+
+  @Test(
+    "whose new segment lost its beginning with the power costs the last moments only (F15, F24)",
+    arguments: 2...4)
+  func lostBeginning(segment: Int) throws {
+    let store = try Store.create(on: host, configuration: Self.relaxed)
+    try store.put("durable", "x", durability: .full)
+    try Self.fill(store, 250)
+    let lost = "\(segment).segment"
+    Self.losePower(host, entries: true) { path, page in !(path.hasSuffix(lost) && page == 0) }
+    let again = try Store.open(on: host)
+    #expect(try again.text("durable") == "x")
+    var found = 0
+    while try again.contains(Key("\(found)")) { found += 1 }
+    #expect(try again.status().keys == found + 1)
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("does not hide an earlier segment from the sync that follows a kill (F4, F24)")
+  func syncAfterKill() throws {
+    let store = try Store.create(on: host, configuration: Self.relaxed)
+    try Self.fill(store, 150)
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Self.relaxed)
+    try again.sync()
+    Self.losePower(host)
+    let after = try Store.open(on: host)
+    #expect(try after.status().keys == 150)
+    #expect(try after.verify().isClean)
+  }
+
+  @Test("between the listing and the reading of a process that joins is not missed")
+  func besideOneThatJoins() throws {
+    let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 1 << 20)
+    let first = try Store.create(on: host, configuration: shared)
+    try Self.fill(first, 40)
+    let plan = FaultPlan()
+    plan.before(.open, of: "1.segment") { try? Self.fill(first, from: 40, 60) }
+    var environment = host.otherProcess
+    environment.storage = FaultingStorage(host.storage, plan: plan)
+    let second = try Store.open(at: "/store", configuration: shared, environment: environment)
+    #expect(try second.status().keys == 100)
+    #expect(try second.digest() == first.digest())
+  }
+
+  @Test("of another process that took the segment being prepared does not lose it to who prepares")
+  func preparedTwice() throws {
+    let host = host
+    let store = try Store.create(on: host, configuration: Self.relaxed)
+    let plan = FaultPlan()
+    plan.before(.lock, of: "next.preparing") {
+      try? host.storage.rename(Self.journal + "/next.preparing", to: Self.journal + "/next")
+      try? host.storage.open(Self.journal + "/next", .readWrite).allocate(to: 2 << 20)
+      try? Self.fill(store, 100)
+    }
+    try Journal.prepare(
+      directory: Self.journal, size: 1 << 20, storage: FaultingStorage(host.storage, plan: plan))
+    host.killProcesses()
+    #expect(try Store.open(on: host).status().keys == 100)
+  }
+}
