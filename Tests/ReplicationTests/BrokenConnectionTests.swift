@@ -35,9 +35,11 @@ import Testing
   }
 
   @Test(arguments: [true, false])
-  func `F44 F69 a receiver killed between a blob's last byte and its name takes it as it is, if it is the blob`(
-    intact: Bool
-  ) async throws {
+  func
+    `F44 F69 a receiver killed between a blob's last byte and its name takes it as it is, if it is the blob`(
+      intact: Bool
+    ) async throws
+  {
     let (server, client, address) = try await pair()
     let blob = noise(300_000, seed: 12)
     try client.store.put(Key("large"), blob)
