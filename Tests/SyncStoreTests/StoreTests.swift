@@ -36,6 +36,21 @@ struct StoreTests {
     #expect(try again.verify().isClean)
   }
 
+  @Test("keeps every file and directory to its owner")
+  func permissions() throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/store"
+    let store = try Store.create(at: path)
+    try store.put("large", [UInt8](repeating: 1, count: 100_000))
+    let storage = DiskStorage()
+    func check(_ path: String) throws {
+      let status = try #require(try storage.status(path))
+      #expect(status.permissions == (status.kind == .directory ? 0o700 : 0o600), "\(path)")
+      if status.kind == .directory { for name in try storage.list(path) { try check(path + "/" + name) } }
+    }
+    try check(path)
+  }
+
   @Test("lists keys in the order of bytes, with prefix, continuation and limit")
   func listing() throws {
     let store = try Store.create(on: host)

@@ -279,7 +279,14 @@ package final class BlobCatalogue: Sendable {
   }
 
   private func open(_ guarded: inout Guarded) throws(StoreError) {
-    if onDisk { try refuseForeignFiles() }
+    if onDisk {
+      try refuseForeignFiles()
+      // SQLite would make it readable to others. Only a file that is not there may be opened here: closing one would give
+      // back the locks that SQLite holds on it.
+      if try files.storage.status(path) == nil {
+        _ = try files.storage.open("catalogue.sqlite", beneath: files.directory, .create)
+      }
+    }
     let database = try SQLiteConnection(path: files.storage.systemPath(path))
     // The catalogue is derived: a commit waits for no disk. Checkpoints are synced, or a loss of power would damage it.
     try database.execute(
