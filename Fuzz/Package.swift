@@ -1,0 +1,14 @@
+// swift-tools-version: 6.2
+import PackageDescription
+
+// What reads foreign bytes and can be reached through the public API. What only the package's own modules see is in
+// Targets/, built by run.sh.
+let package = Package(
+  name: "Fuzz",
+  dependencies: [.package(name: "sync-store", path: "..")],
+  targets: [
+    .executableTarget(
+      name: "Recovery", dependencies: [.product(name: "SyncStore", package: "sync-store")],
+      swiftSettings: [.swiftLanguageMode(.v6)])
+  ]
+)

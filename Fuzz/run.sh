@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Fuzzes what reads foreign bytes, coverage-guided and under the address sanitizer: each target of Fuzz/Targets for the
+# given number of seconds (60), from the corpus that is kept in Fuzz/Corpus. A crash leaves its input in .build/fuzz.
+#
+#   Fuzz/run.sh [SECONDS [TARGET…]]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+seconds=${1:-60}
+shift || true
+targets=("$@")
+if [[ ${#targets[@]} -eq 0 ]]; then
+  for file in Fuzz/Targets/*.swift; do targets+=("$(basename "$file" .swift)"); done
+fi
+
+# The libraries, instrumented. SwiftPM cannot link an executable with the fuzzer, so only they are built by it.
+scratch=$PWD/.build/fuzz
+flags=(-c release --scratch-path "$scratch" -Xswiftc -sanitize=fuzzer,address -Xswiftc -parse-as-library)
+modules=$(swift build "${flags[@]}" --show-bin-path)
+# Objects of sources that are gone would be linked, too.
+rm -f "$modules"/{SyncStore,Replication}.build/*.o
+swift build "${flags[@]}" --target Replication
+# The targets see what the package's modules show each other; its identity is the name of its directory.
+package=$(basename "$PWD" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_]/_/g')
+# shellcheck disable=SC2046
+libraries=($(pkg-config --libs openssl sqlite3 zlib libxxhash))
+
+export SWIFT_BACKTRACE=enable=no
+for target in "${targets[@]}"; do
+  echo "== $target, $seconds s"
+  swiftc -O -parse-as-library -sanitize=fuzzer,address -package-name "$package" -swift-version 6 \
+    -I "$modules/Modules" -Xcc "-fmodule-map-file=$modules/CLinux.build/module.modulemap" \
+    $(for system in COpenSSL CSQLite CXXHash CZlib; do printf -- '-Xcc -fmodule-map-file=%s ' "$PWD/Sources/$system/module.modulemap"; done) \
+    "Fuzz/Targets/$target.swift" "$modules"/{Replication,SyncStore,CLinux}.build/*.o "${libraries[@]}" \
+    -o "$scratch/$target" 2> >(grep -v '__asan_' >&2)
+  mkdir -p "$scratch/corpus/$target"
+  "$scratch/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -artifact_prefix="$scratch/$target-" "$scratch/corpus/$target" "Fuzz/Corpus/$target" 2>&1 |
+    grep -E '^(stat::|==|SUMMARY|artifact|Done)' || { echo "Fuzz/run.sh: $target crashed: see $scratch" >&2; exit 1; }
+done
+
+# What the public API reaches needs no coverage to be worth trying: damaged stores, opened.
+swift run -c release --package-path Fuzz Recovery "$seconds"
