@@ -29,9 +29,10 @@ enum Repository {
     files(in: $0, ending: ".swift")
   }
 
-  /// All files that people wrote.
+  /// All files that people wrote; the inputs of the fuzzers are bytes.
   static let texts: [String] =
     ["Sources", "Tests", "Benchmarks", "Fuzz", "scripts", "docs", "schemas", ".ci"].flatMap { files(in: $0) }
+    .filter { !$0.hasPrefix("Fuzz/Corpus/") }
     + ["Makefile", "Package.swift", ".gitignore", ".swift-format"] + documents
 
   /// The documents at the top.

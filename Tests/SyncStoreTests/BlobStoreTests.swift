@@ -252,7 +252,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let storage = try #require(test.base.storage as? SimulatedStorage)
     let blobs = try test.open()
     let small = try blobs.put(bytes: [1], durable: true)
-    let source = "/disk/source"
+    let source = "/volume/source"
     try storage.open(source, .create).write(pattern(2 << 20), at: 0)
     storage.free = Int(BlobStore.reserveBytes) + (1 << 20)
     let hash = BlobStore.hash(SHA256.hash([9]))
@@ -274,7 +274,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let test = try BlobsUnderTest(.simulated)
     let storage = FaultingStorage(test.base.storage)
     let blobs = try test.open(storage)
-    let source = "/disk/source"
+    let source = "/volume/source"
     try test.base.storage.open(source, .create).write(pattern(3 << 20), at: 0)
     let hash = BlobStore.hash(SHA256.hash([9]))
     try blobs.append([1, 2], to: hash, at: 0)
@@ -338,7 +338,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let storage = try #require(test.base.storage as? SimulatedStorage)
     var blobs = try test.open()
     try storage.syncDirectory("/")
-    try storage.syncDirectory("/work")
+    try storage.syncDirectory("/volume")
     var random = SplitMix64(seed: seed)
     var durable: [BlobReference: [UInt8]] = [:]
     var contents: [BlobReference: [UInt8]] = [:]

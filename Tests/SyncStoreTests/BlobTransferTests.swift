@@ -117,7 +117,7 @@ import Testing
     let storage = try #require(test.base.storage as? SimulatedStorage)
     var blobs = try test.open()
     try storage.syncDirectory("/")
-    try storage.syncDirectory("/work")
+    try storage.syncDirectory("/volume")
     let bytes = pattern(60_000, seed: seed)
     let blob = reference(bytes)
     var random = SplitMix64(seed: seed)

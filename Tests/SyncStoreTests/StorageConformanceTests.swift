@@ -18,7 +18,7 @@ struct StorageUnderTest: Sendable {
       let directory = TemporaryDirectory()
       (storage, root, keeper) = (DiskStorage(), directory.path, directory)
     case .simulated:
-      (storage, root, keeper) = (SimulatedStorage(), "/work", nil)
+      (storage, root, keeper) = (SimulatedStorage(), "/volume", nil)
       _ = try storage.createDirectory(root)
     }
   }
