@@ -140,7 +140,7 @@ import Testing
     arguments: [
       ("localhost:80", "localhost", 80), ("localhost", "localhost", 7420), (":0", "", 0),
       ("127.0.0.1:65535", "127.0.0.1", 65535), ("[::1]:7", "::1", 7),
-      ("[fe80::1%eth0]", "fe80::1%eth0", 7420),
+      ("[fe80::1%eth0]", "fe80::1%eth0", 7420), ("\u{601}:8", "\u{601}", 8),
     ] as [(String, String, UInt16)])
   func `an address is read and written`(text: String, host: String, port: UInt16) {
     #expect(Endpoint(text) == Endpoint(host: host, port: port))

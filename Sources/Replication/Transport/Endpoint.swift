@@ -16,10 +16,11 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
   /// Reads `host:port`, `host`, `:port`, `[v6]:port`, `[v6]`. Nil for anything else: an IPv6 address needs its brackets,
   /// because its last group could be taken for a port.
   public init?(_ text: some StringProtocol) {
-    let host: Substring
-    let rest: Substring
-    let text = Substring(text)
-    if text.hasPrefix("[") {
+    // Scalars, because a mark that combines with a colon would hide it in a character.
+    let text = Substring(text).unicodeScalars
+    let host: Substring.UnicodeScalarView
+    let rest: Substring.UnicodeScalarView
+    if text.first == "[" {
       guard let bracket = text.firstIndex(of: "]") else { return nil }
       host = text[text.index(after: text.startIndex)..<bracket]
       rest = text[text.index(after: bracket)...]
@@ -29,19 +30,23 @@ public struct Endpoint: Hashable, Sendable, CustomStringConvertible {
       rest = text[host.endIndex...]
       guard !host.contains("]") else { return nil }
     }
-    guard !text.isEmpty, host.utf8.count <= Self.hostBytes,
-      !host.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F || $0 == 0x2F })
+    let name = String(host)
+    guard !text.isEmpty, name.utf8.count <= Self.hostBytes,
+      !name.utf8.contains(where: { $0 <= 0x20 || $0 == 0x7F || $0 == 0x2F })
     else { return nil }
     var port = Self.defaultPort
     if !rest.isEmpty {
-      guard rest.hasPrefix(":"), rest.dropFirst().allSatisfy({ $0.isASCII && $0.isNumber }),
-        let number = UInt16(rest.dropFirst())
+      let digits = rest.dropFirst()
+      guard rest.first == ":", digits.allSatisfy({ ("0"..."9").contains($0) }),
+        let number = UInt16(String(digits))
       else { return nil }
       port = number
     }
-    self.init(host: String(host), port: port)
+    self.init(host: name, port: port)
   }
 
   /// `host:port`, with brackets around an IPv6 address.
-  public var description: String { host.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)" }
+  public var description: String {
+    host.unicodeScalars.contains(":") ? "[\(host)]:\(port)" : "\(host):\(port)"
+  }
 }
