@@ -167,19 +167,19 @@ import Testing
 
   @Test func `F89 no more than the bound prove themselves at once, for each address and in all`() {
     var admission = Admission(total: 3, perAddress: 2, waiting: 10, grace: 100)
-    #expect(admission.arrived(1, from: "a", at: 0) == [.start(1)])
-    #expect(admission.arrived(2, from: "a", at: 0) == [.start(2)])
-    #expect(admission.arrived(3, from: "a", at: 0) == [])
-    #expect(admission.arrived(4, from: "b", at: 0) == [.start(4)])
-    #expect(admission.arrived(5, from: "c", at: 0) == [])
+    #expect(admission.came(1, from: "a", at: 0) == [.start(1)])
+    #expect(admission.came(2, from: "a", at: 0) == [.start(2)])
+    #expect(admission.came(3, from: "a", at: 0) == [])
+    #expect(admission.came(4, from: "b", at: 0) == [.start(4)])
+    #expect(admission.came(5, from: "c", at: 0) == [])
     #expect(admission.placesTaken == 3 && admission.waitingCount == 2)
   }
 
   @Test func `a place that becomes free goes to who came last`() {
     var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100)
-    _ = admission.arrived(1, from: "a", at: 0)
-    _ = admission.arrived(2, from: "b", at: 0)
-    _ = admission.arrived(3, from: "c", at: 0)
+    _ = admission.came(1, from: "a", at: 0)
+    _ = admission.came(2, from: "b", at: 0)
+    _ = admission.came(3, from: "c", at: 0)
     #expect(admission.left(1, at: 1) == [.start(3)])
     #expect(admission.left(3, at: 2) == [.start(2)])
     #expect(admission.left(2, at: 3) == [])
@@ -189,36 +189,57 @@ import Testing
   @Test func `F88 who proves nothing within the grace gives the place up when another waits, and not before`()
   {
     var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100)
-    _ = admission.arrived(1, from: "a", at: 0)
+    _ = admission.came(1, from: "a", at: 0)
     #expect(admission.tick(at: 1000) == [])
-    #expect(admission.arrived(2, from: "a", at: 1000) == [.drop(1), .start(2)])
-    #expect(admission.arrived(3, from: "a", at: 1050) == [])
+    #expect(admission.came(2, from: "a", at: 1000) == [.drop(1), .start(2)])
+    #expect(admission.came(3, from: "a", at: 1050) == [])
     #expect(admission.tick(at: 1099) == [])
     #expect(admission.tick(at: 1100) == [.drop(2), .start(3)])
   }
 
   @Test func `F89 in a flood a member of another address is served at once`() {
     var admission = Admission()
-    for number in 1...10_000 { _ = admission.arrived(UInt64(number), from: "flood", at: 0) }
+    for number in 1...10_000 { _ = admission.came(UInt64(number), from: "flood", at: 0) }
     #expect(admission.placesTaken == Limits.unauthenticatedConnectionsPerAddress)
     #expect(admission.waitingCount == TransportLimits.waitingConnections)
-    #expect(admission.arrived(20_000, from: "member", at: 1) == [.start(20_000)])
+    #expect(admission.came(20_000, from: "member", at: 1) == [.start(20_000)])
   }
 
   @Test func `F89 in a flood a member of the same address is served after the grace`() {
     var admission = Admission()
-    for number in 1...10_000 { _ = admission.arrived(UInt64(number), from: "flood", at: 0) }
-    _ = admission.arrived(20_000, from: "flood", at: 1)
+    for number in 1...10_000 { _ = admission.came(UInt64(number), from: "flood", at: 0) }
+    _ = admission.came(20_000, from: "flood", at: 1)
     let actions = admission.tick(at: TransportLimits.graceMilliseconds)
     #expect(actions.contains(.start(20_000)))
   }
 
+  @Test
+  func `F88 silent connections take no place and wait for a bounded time, not too many of them`() {
+    var admission = Admission(total: 1, perAddress: 1, waiting: 3, grace: 100)
+    for number in 1...3 { #expect(admission.arrived(UInt64(number), from: "a", at: 0) == []) }
+    #expect(admission.placesTaken == 0)
+    #expect(admission.came(4, from: "a", at: 1) == [.drop(1), .start(4)])
+    #expect(admission.came(5, from: "a", at: 2) == [])
+    #expect(admission.arrived(6, from: "a", at: 3) == [])
+    #expect(admission.arrived(7, from: "a", at: 3) == [.drop(2)])
+    #expect(admission.tick(at: 10, deadline: 10) == [.drop(3)])
+    #expect(admission.left(4, at: 11) == [.start(5)])
+    #expect(admission.spoke(3, at: 12) == [])
+  }
+
   @Test func `who waits for longer than the deadline is dropped`() {
     var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 100_000)
-    _ = admission.arrived(1, from: "a", at: 0)
-    _ = admission.arrived(2, from: "a", at: 5)
+    _ = admission.came(1, from: "a", at: 0)
+    _ = admission.came(2, from: "a", at: 5)
     #expect(admission.tick(at: 14, deadline: 10) == [])
     #expect(admission.tick(at: 15, deadline: 10) == [.drop(2)])
     #expect(admission.left(2, at: 16) == [])
+  }
+}
+
+extension Admission {
+  /// A connection comes and speaks at once.
+  fileprivate mutating func came(_ number: UInt64, from address: String, at now: UInt64) -> [Action] {
+    arrived(number, from: address, at: now) + spoke(number, at: now)
   }
 }

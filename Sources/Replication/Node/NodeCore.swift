@@ -66,8 +66,15 @@ final class NodeCore {
 
   private func arrived(_ socket: consuming Socket, from remote: SocketAddress) {
     lastNumber += 1
-    incoming[lastNumber] = Incoming(connection: TCPConnection(socket, remote: remote, loop: loop))
-    act(admission.arrived(lastNumber, from: remote.host, at: MonotonicClock.milliseconds()))
+    let number = lastNumber
+    let connection = TCPConnection(socket, remote: remote, loop: loop)
+    let isWatched = connection.waitForFirstBytes { [weak self] in
+      guard let self else { return }
+      act(admission.spoke(number, at: MonotonicClock.milliseconds()))
+    }
+    guard isWatched else { return }
+    incoming[number] = Incoming(connection: connection)
+    act(admission.arrived(number, from: remote.host, at: MonotonicClock.milliseconds()))
   }
 
   private func act(_ actions: [Admission.Action]) {
@@ -77,7 +84,8 @@ final class NodeCore {
       case .drop(let number):
         guard let dropped = incoming.removeValue(forKey: number) else { continue }
         context.log.foreign(
-          .warning, "dropped \(dropped.connection.remote): too many have not proven who they are")
+          .warning,
+          "dropped \(dropped.connection.remote): it did not prove who it is in time, or too many wait to")
         dropped.link?.close()
         dropped.connection.close()
       }

@@ -2,9 +2,10 @@ internal import SyncStore
 
 /// Which of the connections that have not yet proven who they are may try (F88, F89). A value without a clock.
 ///
-/// A place is taken from arrival to proof. Who finds none waits, and the one that came last is served first: in a flood of
-/// silent connections a member's is served as soon as a place is free, and places become free because one that is held
-/// for longer than the grace is given up when another waits for it.
+/// A place is taken from the first byte to the proof. Silent connections never take one: they wait, at the cost of a
+/// descriptor, until they speak or are dropped. Who speaks and finds no place waits, and the one that came last is served
+/// first: in a flood a member's is served as soon as a place is free, and places become free because one that is held for
+/// longer than the grace is given up when another waits for it.
 struct Admission {
   /// What to do with a connection.
   enum Action: Equatable {
@@ -26,7 +27,14 @@ struct Admission {
   private var places: [UInt64: Place] = [:]
   private var held: [String: Int] = [:]
   // In order of arrival.
-  private var waiting: [(number: UInt64, address: String, since: UInt64)] = []
+  private var waiting: [Visitor] = []
+
+  private struct Visitor {
+    var number: UInt64
+    var address: String
+    var since: UInt64
+    var hasSpoken = false
+  }
 
   /// Nobody is here. The bounds are those of `Limits` but in tests.
   init(
@@ -44,10 +52,23 @@ struct Admission {
 
   /// A connection came; `number` is a name for it that was never used before.
   mutating func arrived(_ number: UInt64, from address: String, at now: UInt64) -> [Action] {
-    waiting.append((number, address, now))
-    var actions = fill(at: now)
-    if waiting.count > waitingLimit { actions.append(.drop(waiting.removeFirst().number)) }
-    return actions
+    waiting.append(Visitor(number: number, address: address, since: now))
+    return bound(spoken: false)
+  }
+
+  /// The connection has sent its first byte.
+  mutating func spoke(_ number: UInt64, at now: UInt64) -> [Action] {
+    guard let index = waiting.firstIndex(where: { $0.number == number }) else { return [] }
+    waiting[index].hasSpoken = true
+    return fill(at: now) + bound(spoken: true)
+  }
+
+  /// Drops the oldest of those that have spoken, or of the silent ones, if they are too many.
+  private mutating func bound(spoken: Bool) -> [Action] {
+    guard waiting.count(where: { $0.hasSpoken == spoken }) > waitingLimit,
+      let oldest = waiting.firstIndex(where: { $0.hasSpoken == spoken })
+    else { return [] }
+    return [.drop(waiting.remove(at: oldest).number)]
   }
 
   /// The connection has proven itself, or is gone.
@@ -74,6 +95,10 @@ struct Admission {
     var index = waiting.count - 1
     while index >= 0 {
       let next = waiting[index]
+      guard next.hasSpoken else {
+        index -= 1
+        continue
+      }
       if let victim = blocker(of: next.address, at: now) {
         guard let victim = victim.expired else {
           index -= 1

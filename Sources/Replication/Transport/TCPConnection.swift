@@ -35,6 +35,7 @@ package final class TCPConnection: EventHandler {
   private var watched = (reading: true, writing: false)
   private var stallTimer: UInt64?
   private var lingerTimer: UInt64?
+  private var onFirstBytes: (() -> Void)?
 
   /// Takes over a socket that is connected. Nothing is read before `start`.
   init(
@@ -49,8 +50,19 @@ package final class TCPConnection: EventHandler {
     self.stallMilliseconds = stallMilliseconds
   }
 
+  /// Calls `spoke` once the peer has sent something, or is gone. Nothing is read before `start`. False if the operating
+  /// system cannot watch one more connection.
+  func waitForFirstBytes(_ spoke: @escaping () -> Void) -> Bool {
+    onFirstBytes = spoke
+    return start()
+  }
+
   /// Begins to read. False if the operating system cannot watch one more connection.
   func start() -> Bool {
+    guard token == 0 else {
+      watch()
+      return isOpen
+    }
     guard let token = loop.add(descriptor, reading: true, writing: false, self) else {
       close()
       return false
@@ -104,9 +116,17 @@ package final class TCPConnection: EventHandler {
     queue = []
     // They hold whoever uses the connection, who holds the connection.
     (onBytes, onSent, onEnd) = ({ _ in }, { _ in }, { _ in })
+    onFirstBytes = nil
   }
 
   func handle(_ event: Epoll.Event) {
+    if let spoke = onFirstBytes {
+      onFirstBytes = nil
+      // What came waits in the kernel, at the peer's cost.
+      watched = (false, false)
+      loop.change(descriptor, reading: false, writing: false, token: token)
+      return spoke()
+    }
     if event.isWritable {
       flush()
       watch()

@@ -18,7 +18,7 @@ enum TransportLimits {
   static let connectMilliseconds = 10_000
   /// Milliseconds for which accepting rests when no descriptors are left: at first, and at most (F33).
   static let acceptPause = 50...2_000
-  /// Connections that wait until others have proven who they are.
+  /// Connections that have spoken and wait for a place to prove who they are; and as many silent ones.
   static let waitingConnections = 256
   /// Milliseconds that an unproven connection has for sure while others wait for its place.
   static let graceMilliseconds: UInt64 = 2_000
