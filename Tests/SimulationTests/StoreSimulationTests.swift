@@ -3,7 +3,7 @@ import SyncTestSupport
 import Testing
 
 /// Random histories over real stores on simulated machines: writes, rounds whole and broken, kills, losses of power,
-/// copied directories, clock skew. Against them stands a model that only knows which writes were acknowledged.
+/// copied directories, clock skew, compactions. Against them stands a model that only knows which writes were acknowledged.
 @Suite("A network of copies")
 struct StoreSimulationTests {
   /// One copy: a machine and its open store.
@@ -34,6 +34,7 @@ struct StoreSimulationTests {
   }
 
   static let keys: [Key] = ["a", "b", "c", "d"]
+  static let configuration = Configuration(segmentBytes: 64 << 10)
 
   @Test(
     "converges on the greatest surviving write of each key, whatever happens on the way (F55, F59, F65, F66, F69)",
@@ -43,7 +44,8 @@ struct StoreSimulationTests {
     let count = 2 + Int(seed % 3)
     for number in 0..<count {
       let host = SimulatedHost(seed: seed &* 31 &+ UInt64(number), machine: "machine \(number)")
-      let store = try Store.create(on: host, id: world.copies.first?.store.id)
+      let store = try Store.create(
+        on: host, id: world.copies.first?.store.id, configuration: Self.configuration)
       world.copies.append(Copy(host: host, store: store, path: "/store"))
     }
     for _ in 0..<60 { try Self.step(&world, seed) }
@@ -54,7 +56,7 @@ struct StoreSimulationTests {
     world.time += world.random.next() % 50
     let copy = world.pick()
     copy.host.time = world.time + world.random.next() % 1000
-    switch world.random.next() % 16 {
+    switch world.random.next() % 17 {
     case 0..<6: try write(&world, copy)
     case 6..<11:
       let other = world.pick()
@@ -76,9 +78,13 @@ struct StoreSimulationTests {
       try reopen(copy)
       let path = "/copy\(world.copies.count)"
       try copy.host.storage.copyTree(from: copy.path, to: path)
-      let store = try Store.open(path, on: copy.host)
+      let store = try Store.open(path, on: copy.host, configuration: configuration)
       #expect(try store.actor != copy.store.actor)
       world.copies.append(Copy(host: copy.host, store: store, path: path))
+    case 14:
+      try reopen(copy)
+      for _ in 0..<4 { try copy.store.put("filler", [UInt8](repeating: 7, count: 18_000)) }
+      try copy.store.compact()
     default: try check(copy, world, seed)
     }
   }
@@ -101,7 +107,7 @@ struct StoreSimulationTests {
 
   private static func reopen(_ copy: Copy) throws {
     // Other directories of the same machine died with it; they are opened again when they are used.
-    copy.store = try Store.open(copy.path, on: copy.host)
+    copy.store = try Store.open(copy.path, on: copy.host, configuration: configuration)
   }
 
   private static func receive(_ copy: Copy, from other: Copy, batches: Int?) throws {

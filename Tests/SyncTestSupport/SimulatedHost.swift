@@ -4,6 +4,8 @@ package import SyncStore
 package final class SimulatedHost: Sendable {
   /// Its disk.
   package let storage: SimulatedStorage
+  /// Who compacts the stores on it.
+  package let compacting: Environment.Compacting
   private let state: Locked<State>
 
   private struct State {
@@ -17,9 +19,10 @@ package final class SimulatedHost: Sendable {
   /// A machine whose clock stands at `time` milliseconds since 1970.
   package init(
     seed: UInt64 = 1, time: UInt64 = 1_700_000_000_000, machine: String = "one",
-    storage: SimulatedStorage = SimulatedStorage()
+    storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.Compacting = .inTurn
   ) {
     self.storage = storage
+    self.compacting = compacting
     state = Locked(State(time: time, random: SplitMix64(seed: seed), machine: machine))
   }
 
@@ -35,13 +38,15 @@ package final class SimulatedHost: Sendable {
   /// The same machine over another storage, such as one that fails the N-th call.
   package func environment(over storage: any Storage) -> Environment {
     let (machine, boot, process) = state.withLock { ($0.machine, "boot \($0.boots)", $0.processes) }
-    return Environment(
+    var environment = Environment(
       storage: storage, now: { [self] in time },
       random: { [self] count in
         state.withLock { state in
           return (0..<count).map { _ in UInt8.random(in: 0...255, using: &state.random) }
         }
       }, machine: machine, boot: boot, process: process)
+    environment.compacting = compacting
+    return environment
   }
 
   /// What a store in a second process on it is given.

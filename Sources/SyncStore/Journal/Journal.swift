@@ -1,20 +1,26 @@
 /// The segments of one store, as one engine has them mapped. A struct under the engine's lock.
 ///
-/// Invariants: numbers are dense and ascending; each header names its predecessor's salt and length; only the holder of
-/// the writers' mutex appends or begins a segment.
+/// Invariants: the numbers for which segments stand are dense and ascending; each header names its predecessor's salt;
+/// only the holder of the writers' mutex appends or begins a segment; the last one was never compacted.
 struct Journal {
   let directory: String
   let environment: Environment
   let store: StoreID
   let writable: Bool
-  var segments: [Segment] = []
+  private(set) var segments: [Segment] = []
+  private var table = SegmentTable()
+  /// What compaction replaced and may still be read.
+  private(set) var replaced: [Segment] = []
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
-  /// Bytes of the first segment.
-  static let smallestSegment = 1 << 20
-  private static let suffix = ".segment"
+  /// Bytes of the first segment, unless the largest has fewer.
+  static let firstSegment = 1 << 20
+  /// Segments have a multiple of so many bytes.
+  static let smallestSegment = 64 << 10
   private var preparedPath: String { directory + "/next" }
+  /// Where compaction writes.
+  var compactingPath: String { directory + "/next.compacted" }
 
   init(
     directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int
@@ -25,16 +31,28 @@ struct Journal {
 
   // MARK: Finding segments
 
-  /// The segment of that number; nil if it is not mapped here.
-  func segment(_ number: UInt32) -> Segment? {
-    guard let first = segments.first?.number, number >= first else { return nil }
-    let index = Int(number - first)
-    return index < segments.count ? segments[index] : nil
+  /// The segment of that number, also one that compaction replaced and somebody still reads; nil if it is not mapped.
+  @inline(__always)
+  func segment(_ number: UInt32) -> Segment? { table[number] }
+
+  /// Where the segment of that number stands among `segments`; nil if it does not.
+  func place(of number: UInt32) -> Int? {
+    // The last one is asked for at every append.
+    if let last = segments.last, last.number == number { return segments.count - 1 }
+    return segments.lastIndex { $0.number == number }
   }
 
-  /// Where the records of the segment at `index` end: as the next one says; nil for the last one.
-  func sealedLength(at index: Int) -> Int? {
-    index + 1 < segments.count ? Int(segments[index + 1].header.previousLength) : nil
+  /// Where the records of the segment at `place` end, as it says itself or the next one does; nil for the last one.
+  func sealedLength(at place: Int) -> Int? {
+    let own = segments[place].header.sealedLength
+    if own > 0 { return Int(own) }
+    return place + 1 < segments.count ? Int(segments[place + 1].header.previousLength) : nil
+  }
+
+  /// Does the journal come to `left` before it comes to `right`? Numbers do not tell, once segments were compacted.
+  func precedes(_ left: Location, _ right: Location) -> Bool {
+    guard left.segment != right.segment else { return left.offset < right.offset }
+    return (place(of: left.segment) ?? -1) < (place(of: right.segment) ?? -1)
   }
 
   /// The record at `location`, its checksum verified; `.damaged` if it is not whole any more.
@@ -50,9 +68,9 @@ struct Journal {
     return view
   }
 
+  /// Where the segment of that number lies, or would.
   func path(of number: UInt32) -> String {
-    let digits = String(number)
-    return directory + "/" + String(repeating: "0", count: 16 - digits.count) + digits + Self.suffix
+    directory + "/" + (table[number]?.header.name ?? SegmentName(number)).text
   }
 
   /// The bytes of all segment files.
@@ -63,51 +81,109 @@ struct Journal {
   /// Maps all segments of the directory. The last one may be blank (its beginning was cut off by a loss of power): then
   /// it is left out, and its number returned.
   mutating func load() throws(StoreError) -> UInt32? {
-    var numbers: [UInt32] = []
-    for name in try environment.storage.list(directory) where name.hasSuffix(Self.suffix) {
-      guard let number = UInt32(name.dropLast(Self.suffix.count)), path(of: number).hasSuffix("/" + name)
-      else {
-        throw StoreError(
-          .foreignFile, "has a name that no segment has: move it away", path: directory + "/" + name)
-      }
-      numbers.append(number)
-    }
-    numbers.sort()
-    for (offset, number) in numbers.enumerated() {
-      guard number == UInt32(offset) + 1 else {
-        throw StoreError(
-          .damaged, "segment \(offset + 1) is missing: restore the file, or the store from a backup",
-          path: directory)
-      }
-      guard let segment = try map(number) else {
-        guard number == numbers.last else {
+    let names = try SegmentName.all(in: directory, environment.storage)
+    let chain = SegmentName.chain(of: names, from: 1)
+    for name in chain.names {
+      guard let segment = try map(name) else {
+        guard name == chain.names.last else {
           throw StoreError(
-            .damaged, "is blank, though others follow: restore it from a backup", path: path(of: number))
+            .damaged, "is blank, though others follow: restore it from a backup",
+            path: directory + "/" + name.text)
         }
-        return number
+        return name.number
       }
-      try checkChain(segment)
-      segments.append(segment)
+      try add(segment)
+    }
+    if let missing = chain.missing {
+      throw StoreError(
+        .damaged, "segment \(missing) is missing: restore the file, or the store from a backup",
+        path: directory)
     }
     return nil
   }
 
   /// Maps the segments up to `number` that others have begun since.
   mutating func extend(to number: UInt32) throws(StoreError) {
-    while let last = segments.last?.number, last < number {
-      guard let segment = try map(last + 1) else {
-        throw StoreError(.damaged, "is blank, though records are said to be in it", path: path(of: last + 1))
+    guard let last = segments.last?.header.stands.upperBound, last < number else { return }
+    // What others have written in the meantime, they may have compacted too.
+    let chain = SegmentName.chain(of: try SegmentName.all(in: directory, environment.storage), from: last + 1)
+    for name in chain.names where name.stands.upperBound <= number {
+      guard let segment = try map(name) else {
+        throw StoreError(
+          .damaged, "is blank, though records are said to be in it", path: directory + "/" + name.text)
       }
-      try checkChain(segment)
-      segments.append(segment)
+      try add(segment)
     }
+    guard segments.last?.number == number else {
+      throw StoreError(
+        .damaged, "segment \(chain.missing ?? number) is missing, though records are said to be in it",
+        path: directory)
+    }
+  }
+
+  /// Removes what compaction has replaced and a kill has left. Only for the holder of the writers' mutex.
+  func removeReplaced() throws(StoreError) {
+    let names = try SegmentName.all(in: directory, environment.storage)
+    let counted = Set(SegmentName.chain(of: names, from: 1).names)
+    for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
+      _ = try environment.storage.remove(directory + "/" + name.text)
+    }
+    _ = try environment.storage.remove(compactingPath)
+  }
+
+  private mutating func add(_ segment: Segment) throws(StoreError) {
+    try checkChain(segment)
+    segments.append(segment)
+    table.insert(segment)
+  }
+
+  /// Leaves out the segments behind the one at `place`.
+  mutating func drop(behind place: Int) {
+    for segment in segments[(place + 1)...] { table.remove(segment.number) }
+    segments.removeSubrange((place + 1)...)
+  }
+
+  // MARK: Compaction
+
+  /// Puts `segment` in the place of those it stands for, which can still be read until `forget`.
+  mutating func replace(by segment: Segment) {
+    let stands = segment.header.stands
+    guard let first = segments.firstIndex(where: { $0.header.stands.lowerBound == stands.lowerBound }),
+      let last = segments.firstIndex(where: { $0.header.stands.upperBound == stands.upperBound })
+    else { return }
+    replaced += segments[first...last]
+    segments.replaceSubrange(first...last, with: [segment])
+    table.insert(segment)
+  }
+
+  /// The numbers of the segments that stand for those.
+  func numbers(within stands: ClosedRange<UInt32>) -> [UInt32] {
+    segments.filter { stands.contains($0.header.stands.lowerBound) }.map(\.number)
+  }
+
+  /// Keeps what `other` had mapped readable.
+  mutating func keep(_ other: Journal) {
+    for segment in other.segments + other.replaced where table[segment.number] == nil {
+      table.insert(segment)
+      replaced.append(segment)
+    }
+  }
+
+  /// Makes a segment readable that does not count yet.
+  mutating func show(_ segment: Segment) { table.insert(segment) }
+
+  /// Unmaps what compaction replaced.
+  mutating func forget() {
+    for segment in replaced { table.remove(segment.number) }
+    replaced = []
   }
 
   private func checkChain(_ segment: Segment) throws(StoreError) {
     guard let previous = segments.last else { return }
-    guard segment.header.previousSalt == previous.header.salt,
-      Int(segment.header.previousLength) <= previous.mapping.count,
-      Int(segment.header.previousLength) >= SegmentHeader.length
+    let end = Int(
+      previous.header.sealedLength > 0 ? previous.header.sealedLength : segment.header.previousLength)
+    guard segment.header.previousSalt == previous.header.chainSalt,
+      (SegmentHeader.length...previous.mapping.count).contains(end)
     else {
       throw StoreError(
         .foreignFile,
@@ -116,8 +192,9 @@ struct Journal {
     }
   }
 
-  private func map(_ number: UInt32) throws(StoreError) -> Segment? {
-    let path = path(of: number)
+  /// The segment of that name; nil if it is blank.
+  func map(_ name: SegmentName) throws(StoreError) -> Segment? {
+    let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
     switch SegmentHeader.read(try file.read(SegmentHeader.length, at: 0)) {
     case .blank: return nil
@@ -130,7 +207,7 @@ struct Journal {
         "was written in format \(version), this program knows \(SegmentHeader.version): update it",
         path: path)
     case .whole(let header, let damaged):
-      guard header.store == store, header.number == number else {
+      guard header.store == store, header.number == name.number, header.stands == name.stands else {
         throw StoreError(
           .foreignFile, "is segment \(header.number) of store \(header.store): move it away", path: path)
       }
@@ -169,7 +246,8 @@ struct Journal {
       let mapping = try file.map(try file.status().size, writable: true)
       let header = SegmentHeader(
         store: store, number: number, salt: environment.randomWord(), basePosition: position,
-        size: UInt32(mapping.count), previousSalt: last?.header.salt ?? 0, previousLength: UInt32(length),
+        size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
+        previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
       let segment = Segment(header: header, file: file, mapping: mapping)
       var encoder = RecordEncoder(
@@ -178,9 +256,10 @@ struct Journal {
       mapping.store(header.encoded(), at: 0)
       mapping.store(encoder.bytes, at: SegmentHeader.length)
       try file.sync()
-      try storage.rename(unnamed, to: path(of: number))
+      try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
       try storage.syncDirectory(directory)
       segments.append(segment)
+      table.insert(segment)
       return SegmentHeader.length + encoder.bytes.count
     } catch {
       _ = try? storage.remove(unnamed)
@@ -190,16 +269,18 @@ struct Journal {
 
   /// Is there a file with this segment's name? If that cannot be told, there may be.
   func isNamed(_ number: UInt32) -> Bool {
-    do throws(StoreError) { return try environment.storage.status(path(of: number)) != nil } catch {
+    let path = directory + "/" + SegmentName(number).text
+    do throws(StoreError) { return try environment.storage.status(path) != nil } catch {
       return true
     }
   }
 
   /// How large the next segment is to be: they double up to the largest, and one transaction always fits.
   func sizeOfNext(room: Int) -> Int {
-    let grown = segments.last.map { min($0.mapping.count * 2, largestSegment) } ?? Self.smallestSegment
-    let needed = (SegmentHeader.length + room + 0xFFFFF) & ~0xFFFFF
-    return max(grown, needed, Self.smallestSegment)
+    let grown = segments.last.map { max($0.mapping.count * 2, Self.firstSegment) } ?? Self.firstSegment
+    let needed = SegmentHeader.length + room
+    let unit = Self.smallestSegment
+    return (max(min(grown, largestSegment), needed) + unit - 1) & ~(unit - 1)
   }
 
   /// A file of `size` zeros or more: the prepared one if it is large enough.

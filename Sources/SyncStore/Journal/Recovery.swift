@@ -8,7 +8,9 @@ extension Journal {
         segments[index], limit: sealedLength(at: index) ?? segments[index].mapping.count,
         isLast: index == segments.count - 1)
     }
-    return RecoveryPlan(headers: segments.map(\.header), scans: scans, atWatermark: atWatermark)
+    return RecoveryPlan(
+      headers: segments.map(\.header), ends: segments.indices.map { sealedLength(at: $0) }, scans: scans,
+      atWatermark: atWatermark)
   }
 
   /// Sets aside what lies behind the valid part and seals the segment there: appending goes on in a new one (rule R3).
@@ -27,7 +29,7 @@ extension Journal {
         path(of: segment.number), to: directory + "/aside-\(segment.number)-\(environment.now())")
       try storage.syncDirectory(directory)
     }
-    segments.removeSubrange((plan.tailIndex + 1)...)
+    drop(behind: plan.tailIndex)
     let tail = segments[plan.tailIndex]
     if let last = tail.mapping.lastNonZero(plan.tailOffset..<tail.mapping.count) {
       try storage.replace(

@@ -1,14 +1,20 @@
 /// One mapped file of the journal.
 ///
 /// Invariants: the mapping covers the whole file as its header states it; `actors` holds what the definitions absorbed
-/// so far say. Owned by one engine, under its lock.
-final class Segment {
+/// so far say. Owned by one engine: what can change is touched under its lock alone, the rest by anybody.
+final class Segment: @unchecked Sendable {
   let header: SegmentHeader
   let file: any StorageFile
   let mapping: Mapping
   /// Actors by their number in this segment; nil where a definition was lost.
   private(set) var actors: [ActorID?] = []
   private var numbers: [ActorID: UInt16] = [:]
+  /// Bytes of records that still count; what is left of the file is what compaction would gain.
+  var liveBytes = 0
+  /// Bytes that no compaction would gain, as the one that wrote it has found: definitions, ends of local keys.
+  var fixedBytes = 0
+  /// False after a compaction that could not be done.
+  var isWorthCompacting = true
   /// Is one of the two copies of the header damaged?
   var headerDamaged = false
 
@@ -160,6 +166,17 @@ struct RecordView {
       Dot(actor: $0, sequence: segment.mapping.load(offset + 2))
     }
   }
+
+  /// Is it a write, beaten or not: has it an author?
+  var isOfActor: Bool {
+    switch kind {
+    case .value, .blob, .tombstone: true
+    default: false
+    }
+  }
+
+  /// The actor whose number stands at `field` of the record; nil if its definition was lost.
+  func actor(at field: Int) -> ActorID? { actor(numbered: load(field)) }
 
   private func actor(numbered number: UInt16) -> ActorID? {
     Int(number) < segment.actors.count ? segment.actors[Int(number)] : nil

@@ -4,7 +4,7 @@
 struct SegmentHeader: Hashable, Sendable {
   /// Which data set the journal is of.
   var store: StoreID
-  /// 1, 2, 3 …, without gaps (F22).
+  /// 1, 2, 3 …, without gaps (F22); for one that compaction wrote `SegmentHeader.compacted` and a count.
   var number: UInt32
   /// Random; goes into every checksum, so that stale bytes are never taken for a record of this segment (F41).
   var salt: UInt64
@@ -20,11 +20,49 @@ struct SegmentHeader: Hashable, Sendable {
   var previousDurable: UInt32
   /// When this one was begun, in milliseconds since 1970.
   var created: UInt64
+  /// The numbers that this one stands for: its own, or those of the segments that compaction replaced by it.
+  var stands: ClosedRange<UInt32>
+  /// What the segment behind this one names: the salt that the last of those had.
+  var chainSalt: UInt64
+  /// Where the records end; 0 in one that is appended to: there the next one says it.
+  var sealedLength: UInt32 = 0
+
+  /// In the numbers of those that compaction wrote.
+  static let compacted: UInt32 = 1 << 31
+
+  /// The header of a segment to append to.
+  init(
+    store: StoreID, number: UInt32, salt: UInt64, basePosition: UInt64, size: UInt32, previousSalt: UInt64,
+    previousLength: UInt32, previousDurable: UInt32, created: UInt64
+  ) {
+    (self.store, self.number, self.salt, self.basePosition) = (store, number, salt, basePosition)
+    (self.size, self.previousSalt, self.previousLength) = (size, previousSalt, previousLength)
+    (self.previousDurable, self.created) = (previousDurable, created)
+    (stands, chainSalt) = (number...number, salt)
+  }
+
+  /// The header of the segment that takes the place of those from `first` to `last`, still without its size and length.
+  init(
+    compaction count: UInt32, of first: SegmentHeader, to last: SegmentHeader, salt: UInt64, created: UInt64
+  ) {
+    self.init(
+      store: first.store, number: Self.compacted | count, salt: salt, basePosition: first.basePosition,
+      size: 0, previousSalt: first.previousSalt, previousLength: first.previousLength,
+      previousDurable: first.previousDurable, created: created)
+    stands = first.stands.lowerBound...last.stands.upperBound
+    chainSalt = last.chainSalt
+  }
+
+  /// What its file is called.
+  var name: SegmentName { SegmentName(stands: stands, compaction: compaction) }
+
+  /// How many compactions there had been when this one was written; 0 for one that is appended to.
+  var compaction: UInt32 { number >= Self.compacted ? number - Self.compacted : 0 }
 
   /// Where the first record begins.
   static let length = 4096
   /// Bytes that a copy of the header fills, its checksum included.
-  static let encodedLength = 96
+  static let encodedLength = 120
   /// Where the two copies begin.
   static let copies = [0, 2048]
   /// The version of the format that this program writes.
@@ -50,6 +88,11 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(previousLength)
     writer.write(previousDurable)
     writer.write(created)
+    writer.write(stands.lowerBound)
+    writer.write(stands.upperBound)
+    writer.write(chainSalt)
+    writer.write(sealedLength)
+    writer.write(UInt32(0))
     writer.write(XXH3.hash64(writer.bytes, seed: 0))
     var page = [UInt8](repeating: 0, count: Self.length)
     for copy in Self.copies { page.replaceSubrange(copy..<(copy + Self.encodedLength), with: writer.bytes) }
@@ -105,11 +148,17 @@ struct SegmentHeader: Hashable, Sendable {
       let previousLength = try reader.read(UInt32.self)
       let previousDurable = try reader.read(UInt32.self)
       let created = try reader.read(UInt64.self)
-      return .whole(
-        SegmentHeader(
-          store: store, number: number, salt: salt, basePosition: basePosition, size: size,
-          previousSalt: previousSalt, previousLength: previousLength, previousDurable: previousDurable,
-          created: created), damaged: false)
+      let first = try reader.read(UInt32.self)
+      let last = try reader.read(UInt32.self)
+      guard first <= last else { return .bad }
+      var header = SegmentHeader(
+        store: store, number: number, salt: salt, basePosition: basePosition, size: size,
+        previousSalt: previousSalt, previousLength: previousLength, previousDurable: previousDurable,
+        created: created)
+      header.stands = first...last
+      header.chainSalt = try reader.read(UInt64.self)
+      header.sealedLength = try reader.read(UInt32.self)
+      return .whole(header, damaged: false)
     } catch {
       return .bad
     }

@@ -104,10 +104,10 @@ struct RecoveryPlan: Equatable {
   var durableIndex = 0
   var durableOffset = SegmentHeader.length
 
-  /// Decides. `scans` are of all segments in order; all but the last were scanned up to where the next says they end.
+  /// Decides. `scans` are of all segments in order, up to where each `ends`; the last one has no end.
   /// With `atWatermark` everything above the watermark goes, whole or not: the directory is a copy of one that was in
   /// use, and the original may yet give the same dots to other writes (rule R9, F55).
-  init(headers: [SegmentHeader], scans: [SegmentScan], atWatermark: Bool) {
+  init(headers: [SegmentHeader], ends: [Int?], scans: [SegmentScan], atWatermark: Bool) {
     tailIndex = scans.count - 1
     tailOffset = scans[tailIndex].end
     cuts = false
@@ -115,7 +115,7 @@ struct RecoveryPlan: Equatable {
     watermark = SegmentHeader.length
     segments: for index in scans.indices {
       let scan = scans[index]
-      watermark = Self.watermark(of: index, headers, scans)
+      watermark = Self.watermark(of: index, headers, ends, scans)
       let isLast = index == scans.count - 1
       var cut: Int?
       for gap in scan.gaps {
@@ -126,7 +126,7 @@ struct RecoveryPlan: Equatable {
         damage.append(JournalDamage(segment: headers[index].number, bytes: gap.range))
       }
       if isLast { cut = cut ?? scan.openTransaction ?? (scan.isTorn ? scan.end : nil) }
-      if atWatermark, watermark < (isLast ? scan.end : Int(headers[index + 1].previousLength)) {
+      if atWatermark, watermark < ends[index] ?? scan.end {
         cut = min(cut ?? Int.max, watermark)
       }
       if let cut {
@@ -135,9 +135,13 @@ struct RecoveryPlan: Equatable {
       }
     }
     for index in 0...tailIndex {
-      let known = Self.watermark(of: index, headers, scans)
+      let known = Self.watermark(of: index, headers, ends, scans)
       guard known > SegmentHeader.length else { continue }
       (durableIndex, durableOffset) = (index, index == tailIndex ? min(known, tailOffset) : known)
+    }
+    // Places are compared by number while the journal is in use, which holds for segments that are appended to.
+    while headers[durableIndex].compaction > 0, durableIndex < tailIndex {
+      (durableIndex, durableOffset) = (durableIndex + 1, SegmentHeader.length)
     }
   }
 
@@ -149,10 +153,13 @@ struct RecoveryPlan: Equatable {
 
   /// Up to where a segment was known durable: the greatest claim in it, or its whole length once anything behind it was
   /// known durable, since segments are synced in order.
-  private static func watermark(of index: Int, _ headers: [SegmentHeader], _ scans: [SegmentScan]) -> Int {
-    guard index < scans.count - 1 else { return scans[index].durable }
-    let next = headers[index + 1]
-    let laterDurable = scans[(index + 1)...].contains { $0.durable > SegmentHeader.length }
-    return laterDurable ? Int(next.previousLength) : max(scans[index].durable, Int(next.previousDurable))
+  private static func watermark(
+    of index: Int, _ headers: [SegmentHeader], _ ends: [Int?], _ scans: [SegmentScan]
+  ) -> Int {
+    guard let end = ends[index] else { return scans[index].durable }
+    // Compaction writes what is durable, and makes it durable before it takes its place.
+    let isKnown = headers[index...].contains { $0.compaction > 0 }
+    let isFollowed = scans[(index + 1)...].contains { $0.durable > SegmentHeader.length }
+    return isKnown || isFollowed ? end : max(scans[index].durable, Int(headers[index + 1].previousDurable))
   }
 }

@@ -15,6 +15,11 @@ package enum XXH3 {
     unsafe bytes.withUnsafeBytes { unsafe XXH3_64bits_withSeed($0.baseAddress, $0.count, seed) }
   }
 
+  /// The 64-bit hash of the bytes in `range` under `seed`.
+  package static func hash64(_ bytes: [UInt8], in range: Range<Int>, seed: UInt64) -> UInt64 {
+    unsafe bytes[range].withUnsafeBytes { unsafe XXH3_64bits_withSeed($0.baseAddress, $0.count, seed) }
+  }
+
   /// The 128-bit hash of `bytes`, seed 0.
   package static func hash128(_ bytes: [UInt8]) -> (high: UInt64, low: UInt64) {
     let hash = unsafe bytes.withUnsafeBytes { unsafe XXH3_128bits($0.baseAddress, $0.count) }

@@ -23,6 +23,7 @@ package final class ControlPage: Sendable {
     static let position = 48
     static let recovered = 56
     static let mutex = 64
+    static let compactions = 128
   }
 
   private let mapping: Mapping
@@ -88,6 +89,11 @@ package final class ControlPage: Sendable {
   package var recovered: Bool {
     get { self[Field.recovered] != 0 }
     set { self[Field.recovered] = newValue ? 1 : 0 }
+  }
+  /// How many compactions took place in this life.
+  package var compactions: UInt64 {
+    get { self[Field.compactions] }
+    set { self[Field.compactions] = newValue }
   }
   /// Has a sync failed (rule R4)?
   package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 }

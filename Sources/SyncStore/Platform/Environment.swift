@@ -14,6 +14,18 @@ package struct Environment: Sendable {
   package var boot: String
   /// Which process: tests run several in one.
   package var process: Int
+  /// Who compacts segments when it is time.
+  package var compacting = Compacting.beside
+
+  /// Who compacts segments.
+  package enum Compacting: Sendable {
+    /// A thread of the background.
+    case beside
+    /// The next writer: a simulated process has one thread.
+    case inTurn
+    /// Nobody but `Store.compact`.
+    case onRequest
+  }
 
   /// All of them.
   package init(

@@ -46,6 +46,13 @@ package import Synchronization
     return unsafe Array(UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
   }
 
+  /// Appends the bytes in `range` to `other`.
+  package func append(_ range: Range<Int>, to other: inout [UInt8]) {
+    check(range)
+    unsafe other.append(
+      contentsOf: UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count))
+  }
+
   /// Do the bytes in `range` equal `other`?
   package func equals(_ range: Range<Int>, _ other: [UInt8]) -> Bool {
     check(range)

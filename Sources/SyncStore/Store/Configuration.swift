@@ -26,7 +26,7 @@ public struct Configuration: Sendable {
   public var durability: Durability
   /// Values above this many bytes go to the blob tier; at most `Limits.inlineValueBytes`.
   public var blobThreshold: Int
-  /// Journal segments double up to this many bytes; 1 MiB to 1 GiB.
+  /// Journal segments double from 1 MiB up to this many bytes; 64 KiB to 1 GiB.
   public var segmentBytes: Int
 
   /// The defaults suit a service that owns its store.
@@ -44,7 +44,7 @@ public struct Configuration: Sendable {
         .outOfBounds, "the blob threshold must lie between 0 and \(Limits.inlineValueBytes) bytes")
     }
     guard (Journal.smallestSegment...(1 << 30)).contains(segmentBytes) else {
-      throw StoreError(.outOfBounds, "segments must have between 1 MiB and 1 GiB")
+      throw StoreError(.outOfBounds, "segments must have between 64 KiB and 1 GiB")
     }
     if case .interval(let milliseconds) = durability, milliseconds < 1 {
       throw StoreError(.outOfBounds, "the sync interval must be at least 1 ms")

@@ -8,13 +8,15 @@ struct Engine {
   var journal: Journal
   /// Up to where the journal was read.
   private(set) var applied = Location(segment: 0, offset: 0)
-  private(set) var index = KeyIndex()
+  var index = KeyIndex()
   private(set) var state = ReplicaState()
   private(set) var locals: [[UInt8]: [UInt8]] = [:]
+  /// Where the records of those are.
+  var localPlaces: [[UInt8]: Location] = [:]
   /// Records stamped too far ahead, by key; not applied yet.
-  private(set) var parked: [[UInt8]: [Location]] = [:]
+  var parked: [[UInt8]: [Location]] = [:]
   /// The beaten sides of conflicts.
-  private(set) var losers: [Location] = []
+  var losers: [Location] = []
   /// Which writes those are: one that is delivered again is not kept again (F66).
   private(set) var keptLosers: Set<Dot> = []
   /// Keys whose greatest record has a deadline: their part of the digest depends on the time.
@@ -28,15 +30,25 @@ struct Engine {
   private(set) var position: UInt64 = 0
   /// Keys of the store's own that are held: few, and looked through at every handshake.
   private(set) var reserved: Set<[UInt8]> = []
-  private var samples: [(position: UInt64, location: Location)] = []
+  var pins: [HeldPin] = []
+  /// About how many bytes of sealed segments do not count any more, and at how many it is looked at closely.
+  var deadBytes = 0
+  var reviewAt = 0
+  var samples: [(position: UInt64, location: Location)] = []
+  /// How many compactions of the directory this view has taken in.
+  var compactions: UInt64
   private var digest: StateDigest?
-  private var ordered: [Location]?
+  var ordered: [Location]?
   private let hashSeed: UInt64
 
-  private static let samplingInterval: UInt64 = 128
+  static let samplingInterval: UInt64 = 128
 
-  init(environment: Environment, journal: Journal) {
-    (self.environment, self.journal) = (environment, journal)
+  struct HeldPin {
+    weak var pin: SnapshotPin?
+  }
+
+  init(environment: Environment, journal: Journal, compactions: UInt64) {
+    (self.environment, self.journal, self.compactions) = (environment, journal, compactions)
     hashSeed = environment.randomWord()
   }
 
@@ -96,7 +108,9 @@ struct Engine {
   func isCurrent(_ view: RecordView) -> Bool {
     guard let shape = view.shape else { return false }
     let key = view.key(shape)
-    return find(key) == view.location || parked[key]?.contains(view.location) == true
+    // While a compaction is taken in, what is named may be the copy of this record.
+    let isNamed = { (place: Location) in place == view.location || isCopy(of: view, at: place) }
+    return find(key).map(isNamed) ?? false || parked[key]?.contains(where: isNamed) ?? false
   }
 
   /// A place at or before which the record of `position` lies.
@@ -118,8 +132,11 @@ struct Engine {
   func visit(
     from location: Location, isComplete: Bool = false, _ body: (RecordView) throws(StoreError) -> Bool
   ) throws(StoreError) {
-    for (place, segment) in journal.segments.enumerated()
-    where segment.number >= location.segment && segment.number <= applied.segment {
+    guard let first = journal.place(of: location.segment), let last = journal.place(of: applied.segment),
+      first <= last
+    else { return }
+    for place in first...last {
+      let segment = journal.segments[place]
       let limit = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
       let start = segment.number == location.segment ? location.offset : SegmentHeader.length
       guard start < limit else { continue }
@@ -146,10 +163,15 @@ struct Engine {
     if applied.segment == 0, let first = journal.segments.first {
       applied = Location(segment: first.number, offset: SegmentHeader.length)
     }
+    guard var place = journal.place(of: applied.segment), let last = journal.place(of: end.segment) else {
+      return
+    }
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
-    while applied < end, let segment = journal.segment(applied.segment) {
-      let place = Int(segment.number - journal.segments[0].number)
-      let stop = segment.number == end.segment ? end.offset : journal.sealedLength(at: place) ?? 0
+    while place <= last {
+      let segment = journal.segments[place]
+      // A position is never given again, though compaction may have dropped the record that had it.
+      position = max(position, segment.header.basePosition)
+      let stop = place == last ? end.offset : journal.sealedLength(at: place) ?? 0
       var walker = SegmentWalker(segment, from: applied.offset, limit: stop)
       while let step = walker.next() {
         switch step {
@@ -157,9 +179,10 @@ struct Engine {
         case .gap(let range): noteGap(range, in: segment)
         }
       }
+      place += 1
       applied =
-        segment.number == end.segment
-        ? end : Location(segment: segment.number + 1, offset: SegmentHeader.length)
+        place > last
+        ? end : Location(segment: journal.segments[place].number, offset: SegmentHeader.length)
     }
   }
 
@@ -172,7 +195,8 @@ struct Engine {
     gaps.append(damage)
     let location = damage.place
     if let key {
-      damagedKeys[key] = max(damagedKeys[key] ?? location, location)
+      // The journal is read in its order: this is the latest place.
+      damagedKeys[key] = location
     } else {
       unattributed.append(location)
     }
@@ -184,7 +208,7 @@ struct Engine {
     let suspects = unattributed + [damagedKeys[key]].compactMap { $0 }
     guard
       let gap = suspects.first(where: { gap in
-        gap > found ?? Location(packed: 0) && !state.resolved.contains(gap)
+        found.map { journal.precedes($0, gap) } ?? true && !state.resolved.contains(gap)
       })
     else { return }
     throw StoreError(
@@ -204,12 +228,16 @@ struct Engine {
       let (key, value) = (view.key(shape), view.value(shape))
       state.absorb(local: key, value)
       locals[key] = value
+      view.segment.liveBytes += view.end - view.offset
+      supersede(localPlaces.updateValue(view.location, forKey: key))
     case .localRemoval:
       guard let shape = view.shape else { return }
       let key = view.key(shape)
       state.absorb(local: key, nil)
       locals[key] = nil
+      supersede(localPlaces.removeValue(forKey: key))
     case .value, .blob, .tombstone:
+      view.segment.liveBytes += view.end - view.offset
       if view.flags.contains(.loser) {
         losers.append(view.location)
         if let dot = view.dot { keptLosers.insert(dot) }
@@ -252,14 +280,24 @@ struct Engine {
       else {
         index.move(found.slot, to: view.location)
         ordered = nil
-        return
+        return supersede(found.location)
       }
+      supersede(view.location)
     } else {
       let (journal, seed) = (journal, hashSeed)
       index.insert(hash, view.location) { XXH3.hash64(Self.key(at: $0, in: journal), seed: seed) }
       ordered = nil
       if ReservedKey.isReserved(key) { reserved.insert(key) }
     }
+  }
+
+  /// The record there does not count any more.
+  private mutating func supersede(_ location: Location?) {
+    guard let location, let segment = journal.segment(location.segment) else { return }
+    let view = RecordView(segment: segment, offset: location.offset)
+    let bytes = view.end - view.offset
+    segment.liveBytes -= bytes
+    if segment.number != journal.segments.last?.number { deadBytes += bytes }
   }
 
   private mutating func noteChange(of key: [UInt8], from before: Record?, deadline: Bool) {
@@ -331,11 +369,11 @@ struct Engine {
 
   // MARK: Keys
 
-  private func hash(_ key: [UInt8]) -> UInt64 { XXH3.hash64(key, seed: hashSeed) }
+  func hash(_ key: [UInt8]) -> UInt64 { XXH3.hash64(key, seed: hashSeed) }
 
   /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
   /// so, rather than that there is nothing (F37).
-  private func matches(_ key: [UInt8], _ location: Location) -> Bool {
+  func matches(_ key: [UInt8], _ location: Location) -> Bool {
     guard let segment = journal.segment(location.segment) else { return false }
     if let shape = RecordView(segment: segment, offset: location.offset).shape,
       segment.mapping.equals(shape.key, key)

@@ -67,17 +67,36 @@ struct Opening {
 
   private func enterBesideOthers(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store
   {
-    var journal = journal()
-    _ = try journal.load()
+    // First: what is compacted from now on is noticed at the next look.
+    let compactions = control.compactions
+    var journal = try loadedBesideOthers()
     // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
     let tail = Location(packed: control.tail)
-    journal.segments.removeAll { $0.number > tail.segment }
+    if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
     try journal.extend(to: tail.segment)
-    var engine = Engine(environment: environment, journal: journal)
+    var engine = Engine(environment: environment, journal: journal, compactions: compactions)
     engine.absorb(upTo: tail)
     let store = store(file, control, engine)
     if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity) }
     return store
+  }
+
+  private static let attempts = 5
+
+  /// Maps the segments, again if compaction removed one between the listing and the opening.
+  private func loadedBesideOthers() throws(StoreError) -> Journal {
+    var failure: StoreError?
+    for _ in 0..<Self.attempts {
+      var journal = journal()
+      do throws(StoreError) {
+        _ = try journal.load()
+        return journal
+      } catch {
+        guard error.code == .inputOutput || error.code == .damaged else { throw error }
+        failure = error
+      }
+    }
+    throw failure ?? busy
   }
 
   private func enterAlone(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
@@ -106,8 +125,8 @@ struct Opening {
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
     let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-    journal.segments.removeSubrange((plan.tailIndex + 1)...)
-    var engine = Engine(environment: environment, journal: journal)
+    journal.drop(behind: plan.tailIndex)
+    var engine = Engine(environment: environment, journal: journal, compactions: control.compactions)
     engine.absorb(upTo: tail)
     control.tail = tail.packed
     control.position = engine.position

@@ -86,8 +86,7 @@ extension Store {
   private static func reread(
     _ engine: Engine, _ known: Set<JournalDamage>, _ report: (String) -> Void
   ) throws(StoreError) {
-    for (place, segment) in engine.journal.segments.enumerated()
-    where segment.number <= engine.applied.segment {
+    for (place, segment) in engine.journal.segments.enumerated() {
       let limit =
         segment.number == engine.applied.segment
         ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0

@@ -37,7 +37,7 @@ extension Store {
       guard plan.cuts || blank != nil else { return }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-      var fresh = Engine(environment: environment, journal: journal)
+      var fresh = Engine(environment: environment, journal: journal, compactions: engine.compactions)
       fresh.absorb(upTo: cut)
       let together = Self.count(of: rescued, within: Self.rescuedAtOnce)
       guard
@@ -51,6 +51,7 @@ extension Store {
       engine = fresh
       for entries in rescued[together...] { try commit(entries, &engine) }
     }
+    try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
     // A process that was killed may have named a segment and not come to this.
     try environment.storage.syncDirectory(journalDirectory)
     let damage = engine.withLock { engine in

@@ -44,14 +44,16 @@ extension Store {
         throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
       }
       let position = engine.withLock { $0.position }
+      let pin = SnapshotPin()
       let mark = try self.mark(&composer, position: position)
       let items = try engine.withLock { engine throws(StoreError) in
-        try Self.items(behind: cursor?.position ?? 0, covered, in: engine)
+        engine.hold(pin)
+        return try Self.items(behind: cursor?.position ?? 0, covered, in: engine)
       }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.mending ? VersionVector() : state.vector,
         floor: state.floor, horizon: state.horizon)
-      return OutgoingRound(store: self, close: close, items: items)
+      return OutgoingRound(store: self, close: close, items: items, pin: pin)
     }
     // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
     try sync(upTo: tail)
@@ -303,9 +305,11 @@ package final class OutgoingRound: Sendable {
   private let store: Store
   private let items: [Item]
   private let next = Locked(0)
+  /// Compaction leaves the places of the items readable.
+  private let pin: SnapshotPin
 
-  init(store: Store, close: RoundClose, items: [Item]) {
-    (self.store, self.close, self.items) = (store, close, items)
+  init(store: Store, close: RoundClose, items: [Item], pin: SnapshotPin) {
+    (self.store, self.close, self.items, self.pin) = (store, close, items, pin)
   }
 
   /// How many records it has.

@@ -40,6 +40,7 @@ extension Store {
     durability: Durability? = nil, _ body: (inout Transaction) throws -> Result
   ) throws -> Result {
     try checkWritable()
+    waitForCompaction()
     try lockWriters()
     var result: Result
     do {
@@ -100,12 +101,14 @@ extension Store {
 
   // MARK: One append
 
-  /// Composes and commits one atomic append. Returns the packed location behind it.
+  /// Composes and commits one atomic append, after a compaction that is overdue unless `pacing` is false. Returns the packed location behind it.
   @discardableResult
   func append<Result>(
-    limit: Int = Limits.transactionBytes, _ compose: (inout Composer) throws(StoreError) -> Result
+    limit: Int = Limits.transactionBytes, pacing: Bool = true,
+    _ compose: (inout Composer) throws(StoreError) -> Result
   ) throws(StoreError) -> (Result, UInt64) {
     try checkWritable()
+    if pacing { waitForCompaction() }
     try lockWriters()
     defer { control.unlock() }
     var composer = try freshComposer(limit: limit)
@@ -183,6 +186,8 @@ extension Store {
         throw error
       }
       segment = engine.journal.segments[engine.journal.segments.count - 1]
+      // One more segment is sealed.
+      engine.reviewAt = 0
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
     }
     var encoder = RecordEncoder(
@@ -196,6 +201,7 @@ extension Store {
     engine.absorb(upTo: end)
     control.position = engine.position
     noteWrite()
+    if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
     if end.offset > segment.mapping.count / 2 { prepareNextSegment(size: engine.journal.sizeOfNext(room: 0)) }
   }
 }

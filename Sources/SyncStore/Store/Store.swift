@@ -17,10 +17,12 @@ public final class Store: Sendable {
   let control: ControlPage
   let engine: Locked<Engine>
   let journalDirectory: String
-  private let controlFile: any StorageFile
+  let controlFile: any StorageFile
   /// Syncs made by this instance; held while one runs.
   private let syncs = Locked(0)
-  private let lifecycle = Locked(Lifecycle())
+  let lifecycle = Locked(Lifecycle())
+  /// Held while this process compacts.
+  let compacting = Locked(())
   private let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
 
@@ -30,6 +32,9 @@ public final class Store: Sendable {
     var wrote = false
     var syncScheduled = false
     var preparing = false
+    var compactionScheduled = false
+    /// Are there so many dead bytes that writers are to wait for a compaction?
+    var compactionIsUrgent = false
   }
 
   init(
@@ -92,10 +97,19 @@ public final class Store: Sendable {
 
   /// Reads what other processes have committed since.
   func catchUp(_ engine: inout Engine) throws(StoreError) {
-    let tail = Location(packed: control.tail)
-    guard engine.applied < tail else { return }
-    try engine.journal.extend(to: tail.segment)
-    engine.absorb(upTo: tail)
+    while true {
+      let compactions = control.compactions
+      do throws(StoreError) {
+        if engine.compactions != compactions { try takeInCompactions(&engine, compactions) }
+        let tail = Location(packed: control.tail)
+        guard engine.applied < tail else { return }
+        try engine.journal.extend(to: tail.segment)
+        return engine.absorb(upTo: tail)
+      } catch {
+        // A segment may have been replaced between the listing and the opening.
+        guard control.compactions != compactions else { throw error }
+      }
+    }
   }
 
   func checkUsable() throws(StoreError) {
@@ -143,13 +157,15 @@ public final class Store: Sendable {
       if control.durable >= target { return }
       let (tail, files) = try engine.withLock { engine throws(StoreError) -> (UInt64, [any StorageFile]) in
         try catchUp(&engine)
-        let first = Location(packed: control.durable).segment
-        return (engine.applied.packed, engine.journal.segments.filter { $0.number >= first }.map(\.file))
+        // What compaction wrote is durable from the beginning.
+        let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
+        return (engine.applied.packed, engine.journal.segments[first...].map(\.file))
       }
       for file in files {
         do throws(StoreError) {
           try file.sync()
-          guard try file.status().links > 0 else {
+          // What others have made durable and then compacted may be gone.
+          guard try file.status().links > 0 || control.durable >= tail else {
             throw StoreError(
               .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
           }
@@ -211,6 +227,8 @@ public final class Store: Sendable {
     if isWritable, isParent { try checkNotWriting() }
     defer {
       isWritable && isParent ? endWriting() : lifecycle.withLock { $0.closed = true }
+      // It works on files that may be another process's soon.
+      if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)
       // A forked process leaves to its parent what it shares with it.
       if isParent {
@@ -260,4 +278,6 @@ enum StoreLayout {
   static let presenceByte = 0
   /// Locked while a process enters.
   static let entranceByte = 1
+  /// Locked by the process that compacts.
+  static let compactionByte = 2
 }

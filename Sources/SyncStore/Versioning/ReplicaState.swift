@@ -92,7 +92,10 @@ extension ReplicaState {
       noted.insert(Location(packed: place))
       if value == [1] { resolved.insert(Location(packed: place)) }
     } else if key == StateKey.vector, let value {
-      if let read = try? Self.vector(value) { vector = read }
+      guard let read = try? Self.vector(value) else { return }
+      vector = read
+      // Compaction may have dropped the own record that had the last sequence.
+      if let actor { sequence = max(sequence, read[actor]) }
     } else if key == StateKey.floor, let value {
       if let read = try? Self.floor(value) { (floor, horizon) = read }
     } else if key == StateKey.suspects {

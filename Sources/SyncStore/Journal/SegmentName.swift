@@ -1,0 +1,133 @@
+/// What a segment's file is called: `NNNNNNNNNNNNNNNN.segment`, or `FIRST-LAST-COUNT.segment` for one that compaction
+/// put in the place of others. The name tells which segments count, without a look into any.
+struct SegmentName: Hashable {
+  /// The numbers that the segment stands for.
+  let stands: ClosedRange<UInt32>
+  /// How many compactions there had been; 0 for a segment that is appended to.
+  let compaction: UInt32
+
+  private static let suffix = ".segment"
+  private static let digits = 16
+
+  /// The name of a segment that is appended to.
+  init(_ number: UInt32) { (stands, compaction) = (number...number, 0) }
+
+  init(stands: ClosedRange<UInt32>, compaction: UInt32) {
+    (self.stands, self.compaction) = (stands, compaction)
+  }
+
+  /// Nil unless `text` is the name of a segment, to the letter.
+  init?(_ text: String) {
+    guard text.hasSuffix(Self.suffix) else { return nil }
+    let parts = text.dropLast(Self.suffix.count).split(separator: "-", omittingEmptySubsequences: false)
+    let numbers = parts.compactMap { UInt32($0) }
+    guard numbers.count == parts.count else { return nil }
+    switch numbers.count {
+    case 1 where numbers[0] > 0: self.init(numbers[0])
+    case 3 where numbers[0] > 0 && numbers[0] <= numbers[1] && numbers[2] > 0:
+      self.init(stands: numbers[0]...numbers[1], compaction: numbers[2])
+    default: return nil
+    }
+    guard self.text == text else { return nil }
+  }
+
+  var text: String {
+    let first = Self.padded(stands.lowerBound)
+    guard compaction > 0 else { return first + Self.suffix }
+    return "\(first)-\(Self.padded(stands.upperBound))-\(compaction)\(Self.suffix)"
+  }
+
+  /// The number in its header.
+  var number: UInt32 { compaction > 0 ? SegmentHeader.compacted | compaction : stands.lowerBound }
+
+  private static func padded(_ number: UInt32) -> String {
+    let text = String(number)
+    return String(repeating: "0", count: digits - text.count) + text
+  }
+
+  /// Those in a directory, in no particular order.
+  static func all(in directory: String, _ storage: any Storage) throws(StoreError) -> [SegmentName] {
+    var names: [SegmentName] = []
+    for text in try storage.list(directory) where text.hasSuffix(suffix) {
+      guard let name = SegmentName(text) else {
+        throw StoreError(
+          .foreignFile, "has a name that no segment has: move it away", path: directory + "/" + text)
+      }
+      names.append(name)
+    }
+    return names
+  }
+
+  /// Those that count, in order from the one that begins at `first`; what they replaced is passed over. `missing` is the
+  /// first number for which none stands though later ones are there.
+  static func chain(of names: [SegmentName], from first: UInt32) -> (names: [SegmentName], missing: UInt32?) {
+    var newest: [UInt32: SegmentName] = [:]
+    for name in names {
+      // A later compaction takes whole segments, so of two that begin alike it is the longer one.
+      if let other = newest[name.stands.lowerBound], other.compaction >= name.compaction { continue }
+      newest[name.stands.lowerBound] = name
+    }
+    var chain: [SegmentName] = []
+    var next = first
+    while let name = newest[next] {
+      chain.append(name)
+      next = name.stands.upperBound + 1
+    }
+    let greatest = names.map(\.stands.upperBound).max() ?? 0
+    return (chain, next <= greatest ? next : nil)
+  }
+}
+
+/// Finds mapped segments by their numbers.
+struct SegmentTable {
+  private var appended = Lane()
+  private var compacted = Lane()
+
+  @inline(__always)
+  subscript(number: UInt32) -> Segment? {
+    number < SegmentHeader.compacted ? appended[number] : compacted[number]
+  }
+
+  mutating func insert(_ segment: Segment) {
+    if segment.number < SegmentHeader.compacted {
+      appended.insert(segment)
+    } else {
+      compacted.insert(segment)
+    }
+  }
+
+  mutating func remove(_ number: UInt32) {
+    if number < SegmentHeader.compacted { appended.remove(number) } else { compacted.remove(number) }
+  }
+
+  /// Numbers of one kind: few are missing between the lowest and the highest that are in use.
+  private struct Lane {
+    private var base: UInt32 = 0
+    private var segments: [Segment?] = []
+
+    @inline(__always)
+    subscript(number: UInt32) -> Segment? {
+      let index = Int(number) - Int(base)
+      return index >= 0 && index < segments.count ? segments[index] : nil
+    }
+
+    mutating func insert(_ segment: Segment) {
+      if segments.isEmpty { base = segment.number }
+      if segment.number < base {
+        segments.insert(contentsOf: repeatElement(nil, count: Int(base - segment.number)), at: 0)
+        base = segment.number
+      }
+      let index = Int(segment.number - base)
+      while segments.count <= index { segments.append(nil) }
+      segments[index] = segment
+    }
+
+    mutating func remove(_ number: UInt32) {
+      guard self[number] != nil else { return }
+      segments[Int(number - base)] = nil
+      let empty = segments.prefix { $0 == nil }.count
+      segments.removeFirst(empty)
+      base += UInt32(empty)
+    }
+  }
+}

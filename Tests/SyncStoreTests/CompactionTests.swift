@@ -1,0 +1,283 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("A compaction")
+struct CompactionTests {
+  static let small = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
+  static let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
+  let host = SimulatedHost(compacting: .onRequest)
+
+  /// What must be the same before and after.
+  struct Picture: Equatable {
+    var values: [String: [UInt8]] = [:]
+    var digest: StateDigest
+    var vector: VersionVector
+    var conflicts: [LogEntry]
+    var log: [LogEntry]
+    var locals: [String]
+    var actor: ActorID
+
+    init(_ store: Store) throws {
+      for entry in try store.list() { values[entry.key.description] = try store.get(entry.key)?.bytes }
+      digest = try store.digest()
+      vector = try store.versionVector()
+      conflicts = try store.conflicts()
+      log = try store.log(from: 0, limit: .max).filter(\.isCurrent)
+      // A compaction notes the vector.
+      locals = try store.locals(prefix: []).filter { $0.key != StateKey.vector }
+        .map { "\($0.key) \($0.value)" }
+      actor = try store.actor
+    }
+  }
+
+  /// Overwrites `keys` keys again and again, with deletes and transactions among them, in `writes` writes.
+  static func churn(
+    _ store: Store, keys: UInt64 = 40, writes: Int = 400, seed: UInt64 = 1, bytes: UInt64 = 3000
+  ) throws {
+    var random = SplitMix64(seed: seed)
+    for number in 0..<writes {
+      let key = try Key("key \(random.next() % keys)")
+      let value = [UInt8](repeating: UInt8(number % 251), count: Int(random.next() % bytes))
+      switch random.next() % 8 {
+      case 0: try store.delete(key)
+      case 1:
+        try store.transaction { transaction in
+          try transaction.put(key, value)
+          try transaction.put(Key("with \(random.next() % 10)"), value)
+        }
+      case 2: try store.setLocal(Array("local \(random.next() % 3)".utf8), random.next() % 2 == 0 ? nil : [1])
+      default: try store.put(key, value)
+      }
+    }
+  }
+
+  @Test(
+    "keeps every value, position, conflict and digest, and gives the rest of the space back",
+    arguments: 0..<8 as Range<UInt64>)
+  func equality(seed: UInt64) throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    let other = try Store.create(
+      on: SimulatedHost(seed: 77, machine: "other"), id: store.id, configuration: Self.small)
+    try Self.churn(store, seed: seed)
+    try Self.churn(other, writes: 60, seed: seed + 100)
+    try store.synchronize(with: other)
+    try Self.churn(store, seed: seed + 200)
+    let before = try Picture(store)
+    #expect(!before.conflicts.isEmpty)
+    let bytes = try store.status().journalBytes
+    let gained = try store.compact()
+    #expect(gained > 0)
+    #expect(try store.status().journalBytes == bytes - gained)
+    #expect(try Picture(store) == before, "seed \(seed)")
+    #expect(try store.verify().isClean)
+    #expect(try store.compact() == 0)
+    try store.close()
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try Picture(again) == before, "seed \(seed)")
+    try Self.churn(again, seed: seed + 300)
+    try again.synchronize(with: other)
+    #expect(try again.digest() == other.digest())
+    try again.compact()
+    #expect(try again.verify().isClean)
+    #expect(try again.digest() == other.digest())
+  }
+
+  @Test("keeps the disk below twice the live data plus three segments", arguments: [64 << 10, 1 << 20])
+  func bound(segmentBytes: Int) throws {
+    let host = SimulatedHost(compacting: .inTurn)
+    let store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, segmentBytes: segmentBytes))
+    let keys = UInt64(segmentBytes / 1000)
+    var random = SplitMix64(seed: 3)
+    for number in 0..<(60 * segmentBytes / 3000) {
+      try store.put(Key("key \(random.next() % keys)"), [UInt8](repeating: UInt8(number % 251), count: 3000))
+      let (used, live) = try store.reading { engine throws(StoreError) in
+        (engine.journal.fileBytes, engine.deadAndLive.live)
+      }
+      guard used > 2 * live + 3 * segmentBytes else { continue }
+      Issue.record("after \(number): \(used) bytes on disk, \(live) of them live")
+      break
+    }
+    let files = try host.storage.list("/store/journal").filter { $0.hasSuffix(".segment") }
+    #expect(files.count == (try store.status().segments), "\(files)")
+    #expect(files.contains { SegmentName($0).map { $0.compaction > 0 } ?? false })
+  }
+
+  @Test("interrupted at any call loses nothing, whether the process is killed or the power goes (F7)")
+  func interrupted() throws {
+    var number = 1
+    while true {
+      let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest)
+      let store = try Store.create(on: host, configuration: Self.small)
+      try Self.churn(store, writes: 120)
+      let before = try Picture(store)
+      try store.close()
+      let plan = FaultPlan()
+      let dying = try Store.open(
+        at: "/store", configuration: Self.small,
+        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      plan.fail(number: number, forever: true)
+      let failed = (try? dying.compact()) == nil
+      if number % 2 == 0 { host.killProcesses() } else { host.losePower(seed: UInt64(number)) }
+      let again = try Store.open(on: host, configuration: Self.small)
+      let after = try Picture(again)
+      #expect(after.values == before.values && after.digest == before.digest, "call \(number)")
+      #expect(after.log.map(\.position) == before.log.map(\.position), "call \(number)")
+      #expect(try again.verify().isClean, "call \(number)")
+      let files = try host.storage.list("/store/journal").filter { $0.hasSuffix(".segment") }
+      #expect(files.count == (try again.status().segments), "call \(number): \(files)")
+      try again.compact()
+      #expect(try Picture(again).values == before.values, "call \(number)")
+      if !failed { break }
+      number += 1
+    }
+    #expect(number > 10)
+  }
+
+  @Test("failed by a full disk leaves the store as it was, and readable and writable (F25)")
+  func fullDisk() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    try Self.churn(store, writes: 120)
+    let before = try Picture(store)
+    host.storage.free = 0
+    #expect(#expect(throws: StoreError.self) { try store.compact() }?.code == .diskFull)
+    #expect(try Picture(store) == before)
+    host.storage.free = 1 << 30
+    #expect(try store.compact() > 0)
+    #expect(try Picture(store) == before)
+  }
+
+  @Test("does not change a round under way, nor a cursor")
+  func round() throws {
+    let other = try Store.create(on: SimulatedHost(seed: 5, machine: "other"), configuration: Self.small)
+    let store = try Store.create(on: host, id: other.id, configuration: Self.small)
+    try Self.churn(store, writes: 150)
+    try other.receive(from: store)
+    try Self.churn(store, writes: 150, seed: 2)
+    let mine = try other.replicaSummary()
+    let actor = try store.actor
+    let round = try store.openRound(since: try other.cursor(for: actor), covered: mine.vector)
+    let count = round.count
+    #expect(count > 10)
+    let first = try #require(try round.next(maximumBytes: 2000))
+    try Self.churn(store, writes: 200, seed: 3)
+    #expect(try store.compact() > 0)
+    var records = first.records.count
+    _ = try other.apply(first)
+    while let batch = try round.next(maximumBytes: 2000) {
+      records += batch.records.count
+      _ = try other.apply(batch)
+    }
+    #expect(records == count)
+    try other.finish(round.close)
+    try other.receive(from: store)
+    #expect(try other.digest() == store.digest())
+    #expect(try other.versionVector() == store.versionVector())
+    #expect(try store.actor == actor)
+  }
+
+  @Test("is followed by the other processes on the store, however far behind they are")
+  func processes() throws {
+    let first = try Store.create(on: host, configuration: Self.shared)
+    let second = try Store.open(at: "/store", configuration: Self.shared, environment: host.otherProcess)
+    for turn in 0..<6 as Range<UInt64> {
+      try Self.churn(turn % 2 == 0 ? first : second, writes: 150, seed: turn)
+      if turn != 3 { #expect(try first.digest() == second.digest()) }
+      #expect(try (turn % 3 == 0 ? second : first).compact() > 0)
+      #expect(try Picture(first) == Picture(second), "turn \(turn)")
+    }
+    #expect(try first.verify().isClean)
+    #expect(try second.verify().isClean)
+    try Self.churn(first, writes: 50, seed: 9)
+    try first.close()
+    try second.close()
+    #expect(try Store.open(on: host).verify().isClean)
+  }
+
+  @Test("never lets a sequence or a position be given twice, though a peer has beaten the record that had it")
+  func sequences() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    let far = SimulatedHost(seed: 5, time: host.time + 1000, machine: "other")
+    let other = try Store.create(on: far, id: store.id, configuration: Self.small)
+    try other.receive(from: store)
+    try store.put("beaten", "mine")
+    let last = try #require(try store.entry("beaten")).dot
+    // The other copy has seen it, so its own write beats it without a conflict.
+    try other.receive(from: store)
+    try other.put("beaten", "theirs")
+    try store.receive(from: other)
+    for number in 0..<30 {
+      let value = [UInt8](repeating: UInt8(number), count: 15_000)
+      try other.put("filler", value)
+      try store.receive(from: other)
+    }
+    let position = try store.status().position
+    #expect(try store.compact() > 0)
+    #expect(try !store.log(from: 0, limit: .max).contains { $0.dot == last })
+    try store.close()
+    let again = try Store.open(on: host, configuration: Self.small)
+    try again.put("next", "x")
+    #expect(try again.entry("next")?.dot.sequence == last.sequence + 1)
+    #expect(try again.status().position == position + 1)
+    try other.receive(from: again)
+    #expect(try other.digest() == again.digest())
+  }
+
+  @Test("leaves a damaged segment as it is, and the others' records readable (R3)")
+  func damaged() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    try Self.churn(store, writes: 200)
+    let before = try Picture(store)
+    let path = "/store/journal/0000000000000002.segment"
+    let file = try host.storage.open(path, .readWrite)
+    let byte = try file.read(1, at: 9000)[0]
+    try file.write([byte ^ 4], at: 9000)
+    while try store.compact() > 0 {}
+    #expect(try host.storage.status(path) != nil)
+    try file.write([byte], at: 9000)
+    #expect(try Picture(store) == before)
+  }
+
+  @Test("keeps the end of a local key as long as an older record of it is there")
+  func localRemoval() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    try store.setLocal(Array("old".utf8), [1])
+    for number in 0..<30 { try store.put(Key("kept \(number)"), [UInt8](repeating: 1, count: 3000)) }
+    try store.setLocal(Array("old".utf8), nil)
+    for _ in 0..<60 { try store.put("churned", [UInt8](repeating: 2, count: 3000)) }
+    #expect(try store.compact() > 0)
+    try store.close()
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try again.local(Array("old".utf8)) == nil)
+    #expect(try again.status().keys == 31)
+  }
+
+  @Test("goes on beside readers and writers, on a real disk")
+  func beside() async throws {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(
+      at: directory.path + "/s", configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for thread in 0..<3 as Range<UInt64> {
+        group.addTask {
+          var random = SplitMix64(seed: thread)
+          for number in 0..<1500 {
+            let key = try Key("\(thread) \(random.next() % 50)")
+            let value = [UInt8](repeating: UInt8(number % 251), count: 2000)
+            try store.put(key, value)
+            #expect(try store.get(key)?.bytes == value)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    let values = try Picture(store).values
+    try store.close()
+    let again = try Store.open(at: directory.path + "/s")
+    #expect(try Picture(again).values == values)
+    #expect(try again.verify().isClean)
+    #expect(try again.status().journalBytes < 8 << 20)
+  }
+}
