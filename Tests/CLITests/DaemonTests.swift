@@ -79,7 +79,7 @@ import Testing
       ["digest", "--long"], ["status"],
       ["log"], ["verify"], ["why", "old"], ["conflicts", "list"], ["peer", "list"],
       ["peer", "add", "x", "127.0.0.1:1"],
-      ["invite"], ["import", "/etc/apt"],
+      ["invite"], ["import", "/etc/apt"], ["compact"],
     ])
   func beside(words: [String]) throws {
     let alpha = try Scratch().store("alpha")
