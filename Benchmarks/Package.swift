@@ -6,6 +6,7 @@ let package = Package(
   name: "Benchmarks",
   dependencies: [.package(name: "sync-store", path: "..")],
   targets: [
+    .systemLibrary(name: "CMalloc"),
     .systemLibrary(name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"])]),
     .systemLibrary(name: "CLevelDB", providers: [.apt(["libleveldb-dev"])]),
     .systemLibrary(name: "CRocksDB", pkgConfig: "rocksdb", providers: [.apt(["librocksdb-dev"])]),
@@ -13,7 +14,8 @@ let package = Package(
     .executableTarget(
       name: "Benchmarks",
       dependencies: [
-        "CLMDB", "CLevelDB", "CRocksDB", "CSQLitePeer", .product(name: "SyncStore", package: "sync-store"),
+        "CMalloc", "CLMDB", "CLevelDB", "CRocksDB", "CSQLitePeer",
+        .product(name: "SyncStore", package: "sync-store"),
       ],
       swiftSettings: [
         .swiftLanguageMode(.v6), .strictMemorySafety(), .treatAllWarnings(as: .error),

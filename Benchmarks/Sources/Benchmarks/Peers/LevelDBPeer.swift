@@ -21,7 +21,7 @@ final class LevelDBPeer: KeyValuePeer, @unchecked Sendable {
     unsafe leveldb_options_set_compression(options, Int32(leveldb_no_compression))
     unsafe leveldb_options_set_filter_policy(options, filter)
     unsafe leveldb_options_set_cache(options, cache)
-    unsafe leveldb_options_set_write_buffer_size(options, 64 << 20)
+    unsafe leveldb_options_set_write_buffer_size(options, 16 << 20)
     unsafe leveldb_writeoptions_set_sync(writing, settings.isDurable ? 1 : 0)
     var message: UnsafeMutablePointer<CChar>?
     let opened = unsafe leveldb_open(options, folder, &message)

@@ -5,7 +5,7 @@ import Foundation
 /// otherwise OFF, so that the kernel decides. Each reader has a connection of its own, within one read transaction.
 final class SQLitePeer: KeyValuePeer, @unchecked Sendable {
   static let title = "sqlite"
-  static let share = 5
+  static let share = 10
   /// It would need a connection for each.
   static let takesManyWriters = false
   static func name(_ key: InlineKey) -> InlineKey { key }

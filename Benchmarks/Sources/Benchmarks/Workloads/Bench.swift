@@ -4,6 +4,9 @@ import SyncStore
 /// A run: several rounds in which all engines take turns at each workload, each time another one first, so that what the
 /// machine does meanwhile falls on all of them. The median of the rounds counts.
 final class Bench {
+  /// Nanoseconds that the rounds may take: a run with a million keys stays below ten minutes.
+  private static let budget: UInt64 = 360_000_000_000
+
   let options: Options
   let report = Report()
   /// The store first.
@@ -32,12 +35,20 @@ final class Bench {
         "\(contestant.title) gets one key of \(contestant.type.share): its figures are for a smaller store")
     }
     for contestant in contestants { try contestant.type.prepare(contestant.corpus) }
+    let start = Machine.now()
+    var longest: UInt64 = 0
     for round in 0..<options.rounds {
+      let begin = Machine.now()
+      guard begin - start + longest <= Self.budget else {
+        note("\(round) rounds are all that there is time for")
+        break
+      }
       let order = (0..<contestants.count).map { contestants[($0 + round) % contestants.count] }
       try fillAndRead(order)
       if options.wants("transaction") { try transactions(order) }
       if options.wants("durable-put") { try durablePuts(order, oursFirst: round.isMultiple(of: 2)) }
-      note("round \(round + 1) of \(options.rounds) done")
+      longest = max(longest, Machine.now() - begin)
+      note("round \(round + 1) of \(options.rounds) done after \((Machine.now() - start) / 1_000_000_000) s")
     }
     if options.wants("scan") { try buildViewOfSharedPrefixes() }
     if options.wants("open") { try open(options.keys, suffix: "") }
