@@ -41,8 +41,11 @@ acceptance: ## prove the promises of the product on real input, with figures
 faults: ## list the rows of docs/faults.txt and the tests that prove them
 	@scripts/faults.sh
 
-bench: deps ## small benchmarks against SQLite, medians and ratios
-	$(SWIFT) run -c release --package-path Benchmarks Benchmarks
+bench: ## the store beside LMDB, LevelDB, RocksDB, SQLite (KEYS=1000000 ONLY=put,get PEERS=lmdb ROUNDS=3 KEYS10M=1)
+	@scripts/deps.sh bench
+	$(SWIFT) run -c release --package-path Benchmarks Benchmarks $(if $(KEYS),--keys $(KEYS)) \
+	  $(if $(ONLY),--only $(ONLY)) $(if $(PEERS),--peers $(PEERS)) $(if $(ROUNDS),--rounds $(ROUNDS)) \
+	  $(if $(NAME),--name $(NAME)) $(if $(KEYS10M),--ten-million)
 
 fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
 	@Fuzz/run.sh $(TIME)

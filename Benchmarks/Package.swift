@@ -1,14 +1,25 @@
 // swift-tools-version: 6.2
 import PackageDescription
 
+// The store beside its peers. Their libraries are needed for this package alone: `scripts/deps.sh bench` installs them.
 let package = Package(
   name: "Benchmarks",
   dependencies: [.package(name: "sync-store", path: "..")],
   targets: [
+    .systemLibrary(name: "CMalloc"),
+    .systemLibrary(name: "CLMDB", pkgConfig: "lmdb", providers: [.apt(["liblmdb-dev"])]),
+    .systemLibrary(name: "CLevelDB", providers: [.apt(["libleveldb-dev"])]),
+    .systemLibrary(name: "CRocksDB", pkgConfig: "rocksdb", providers: [.apt(["librocksdb-dev"])]),
     .systemLibrary(name: "CSQLitePeer", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .executableTarget(
       name: "Benchmarks",
-      dependencies: ["CSQLitePeer", .product(name: "SyncStore", package: "sync-store")],
-      swiftSettings: [.swiftLanguageMode(.v6)]),
+      dependencies: [
+        "CMalloc", "CLMDB", "CLevelDB", "CRocksDB", "CSQLitePeer",
+        .product(name: "SyncStore", package: "sync-store"),
+      ],
+      swiftSettings: [
+        .swiftLanguageMode(.v6), .strictMemorySafety(), .treatAllWarnings(as: .error),
+        .enableUpcomingFeature("ExistentialAny"), .enableUpcomingFeature("MemberImportVisibility"),
+      ]),
   ]
 )

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that a build needs, if they are missing. Does nothing otherwise, and needs no rights then.
-# More packages may be named as arguments.
+# More packages may be named as arguments; `bench` as the first one stands for those that only the benchmarks need.
 set -euo pipefail
+
+[[ ${1:-} != bench ]] || set -- liblmdb-dev libleveldb-dev librocksdb-dev "${@:2}"
 
 packages=(libssl-dev libsqlite3-dev zlib1g-dev libxxhash-dev pkg-config "$@")
 

@@ -1,0 +1,110 @@
+import Foundation
+
+/// A process of its own: one that can be killed, or one whose memory holds nothing but the store.
+enum Child {
+  static let command = "child"
+
+  /// What it does.
+  enum Task: String {
+    /// Loads that many keys, says so, and closes at the end of its input.
+    case load
+    /// Opens what is there, puts a thousand keys, says so, and closes at the end of its input.
+    case touch
+    /// Loads that many keys and reads them, and prints the bytes of memory that this has cost.
+    case memory
+  }
+
+  /// The side of the child: `TITLE TASK FOLDER COUNT`.
+  static func run(_ arguments: [String]) throws {
+    guard arguments.count == 4, let task = Task(rawValue: arguments[1]), let count = Int(arguments[3]) else {
+      throw BenchmarkError("a child takes TITLE TASK FOLDER COUNT")
+    }
+    let (type, folder) = (try Contestant.type(arguments[0]), arguments[2])
+    let settings = PeerSettings(capacity: count)
+    switch task {
+    case .load:
+      let peer = try type.init(at: folder, settings)
+      try peer.load(0..<count, .scattered, each: 1000)
+      try waitForTheEnd()
+      try peer.close()
+    case .touch:
+      let peer = try type.init(at: folder, settings)
+      try peer.load(0..<min(1000, count), .scattered, each: 1)
+      try waitForTheEnd()
+      try peer.close()
+    case .memory: try printMemory(type, folder, settings, count)
+    }
+  }
+
+  private static func waitForTheEnd() throws {
+    FileHandle.standardOutput.write(Data("ready\n".utf8))
+    while readLine() != nil {}
+  }
+
+  private static func printMemory(
+    _ type: any KeyValuePeer.Type, _ folder: String, _ settings: PeerSettings, _ count: Int
+  ) throws {
+    // What libraries allocate once is not the store's.
+    let other = try type.init(at: folder + "-warm", settings)
+    try other.load(0..<1000, .scattered, each: 1)
+    try other.readAll(0..<1000)
+    try other.scanAll(1000)
+    try other.close()
+    let before = try Machine.anonymousBytes()
+    let peer = try type.init(at: folder, settings)
+    try peer.load(0..<count, .scattered, each: 1)
+    try peer.readAll(0..<count)
+    print(try Machine.anonymousBytes() - before)
+    try peer.scanAll(count)
+    print(try Machine.anonymousBytes() - before)
+    try peer.close()
+  }
+
+  /// The side of the parent: a child that is under way.
+  final class Running {
+    private let process = Process()
+    private let input = Pipe()
+    private let output = Pipe()
+
+    init(_ title: String, _ task: Task, _ folder: String, _ count: Int) throws {
+      process.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+      process.arguments = [Child.command, title, task.rawValue, folder, String(count)]
+      process.standardInput = input
+      process.standardOutput = output
+      try process.run()
+    }
+
+    /// Returns when it has done its work.
+    func waitUntilReady() throws {
+      let said = output.fileHandleForReading.availableData
+      guard String(decoding: said, as: UTF8.self) == "ready\n" else {
+        throw BenchmarkError("a child process failed")
+      }
+    }
+
+    /// Kills it, with no chance to close anything.
+    func kill() {
+      Glibc.kill(process.processIdentifier, SIGKILL)
+      process.waitUntilExit()
+    }
+
+    /// Lets it close and end.
+    func end() throws {
+      try input.fileHandleForWriting.close()
+      try expectSuccess()
+    }
+
+    /// The numbers that it prints before it ends.
+    func numbers() throws -> [Int] {
+      try input.fileHandleForWriting.close()
+      let text = String(decoding: try output.fileHandleForReading.readToEnd() ?? Data(), as: UTF8.self)
+      try expectSuccess()
+      return text.split(separator: "\n").compactMap { Int($0) }
+    }
+
+    private func expectSuccess() throws {
+      process.waitUntilExit()
+      guard process.terminationStatus == 0 else { throw BenchmarkError("a child process failed") }
+    }
+  }
+}

@@ -1,0 +1,36 @@
+/// Counts of durations in buckets that grow with them: each is known to one part in 32, in a fixed amount of memory.
+struct Histogram {
+  private static let fractionBits = 5
+  private var buckets = [Int](repeating: 0, count: 64 << Self.fractionBits)
+  private(set) var count = 0
+  /// The longest one, exactly, in nanoseconds.
+  private(set) var maximum: UInt64 = 0
+
+  mutating func add(_ nanoseconds: UInt64) {
+    buckets[Self.bucket(of: nanoseconds)] += 1
+    count += 1
+    maximum = max(maximum, nanoseconds)
+  }
+
+  /// The duration that this share of all does not exceed, in nanoseconds.
+  func percentile(_ share: Double) -> Double {
+    var left = Int((Double(count) * share).rounded(.up))
+    for (bucket, amount) in buckets.enumerated() where amount > 0 {
+      left -= amount
+      if left <= 0 { return Double(min(Self.upperBound(of: bucket), maximum)) }
+    }
+    return Double(maximum)
+  }
+
+  private static func bucket(of value: UInt64) -> Int {
+    let bits = UInt64.bitWidth - value.leadingZeroBitCount
+    let shift = max(bits - fractionBits - 1, 0)
+    return (shift << fractionBits) + Int(value >> UInt64(shift))
+  }
+
+  private static func upperBound(of bucket: Int) -> UInt64 {
+    let shift = max((bucket >> fractionBits) - 1, 0)
+    let value = UInt64(bucket - (shift << fractionBits))
+    return ((value + 1) << UInt64(shift)) - 1
+  }
+}

@@ -1,0 +1,131 @@
+import CMalloc
+import Foundation
+import Synchronization
+
+/// Why a benchmark cannot go on.
+struct BenchmarkError: Error, CustomStringConvertible {
+  let description: String
+  init(_ description: String) { self.description = description }
+}
+
+/// Time, memory and disk as the operating system sees them.
+enum Machine {
+  /// Nanoseconds of a clock that only goes forward.
+  static func now() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_MONOTONIC, &time)
+    return UInt64(time.tv_sec) &* 1_000_000_000 &+ UInt64(time.tv_nsec)
+  }
+
+  /// Nanoseconds that each of so many operations took.
+  @inline(__always)
+  static func nanoseconds(each count: Int, _ work: () throws -> Void) rethrows -> Double {
+    let start = now()
+    try work()
+    return Double(now() - start) / Double(max(count, 1))
+  }
+
+  /// Bytes of this process in memory that no file backs: what it costs beyond the page cache. What the allocator keeps of
+  /// results that are gone is given back first.
+  static func anonymousBytes() throws -> Int {
+    malloc_trim(0)
+    let status = try String(contentsOfFile: "/proc/self/status", encoding: .utf8)
+    guard let line = status.split(separator: "\n").first(where: { $0.hasPrefix("RssAnon:") }),
+      let kibibytes = line.split(whereSeparator: { !$0.isNumber }).first.flatMap({ Int($0) })
+    else { throw BenchmarkError("memory cannot be measured: /proc/self/status has no RssAnon") }
+    return kibibytes << 10
+  }
+
+  /// Bytes that the files below a folder take on disk, or with `apparent` the lengths of those files.
+  ///
+  /// - Parameter where: which paths, relative to the folder, to count.
+  static func diskBytes(
+    of folder: String, apparent: Bool = false, where isCounted: (String) -> Bool = { _ in true }
+  ) -> Int {
+    guard let walk = FileManager.default.enumerator(atPath: folder) else { return 0 }
+    var total = 0
+    for case let path as String in walk where isCounted(path) {
+      var information = stat()
+      guard unsafe lstat(folder + "/" + path, &information) == 0 else { continue }
+      guard information.st_mode & S_IFMT == S_IFREG else { continue }
+      total += apparent ? Int(information.st_size) : Int(information.st_blocks) * 512
+    }
+    return total
+  }
+
+  /// Writes out what others have left dirty, so that nobody pays for the one who went before.
+  static func settle() { Glibc.sync() }
+
+  /// Results go here, so that the optimiser cannot drop the work that made them.
+  static func keep(_ result: Int) { sink.wrappingAdd(result, ordering: .relaxed) }
+
+  private static let sink = Atomic<Int>(0)
+}
+
+/// Threads that begin at the same moment.
+enum Threads {
+  /// Seconds from the moment when all threads were ready to the end of the last one.
+  ///
+  /// - Parameters:
+  ///   - background: runs beside them until the closure that it gets says that they have ended; its time is not counted.
+  ///   - body: gets the thread's number; prepares itself, waits at the gate, then does the work.
+  static func run(
+    _ count: Int, beside background: (@Sendable (_ isOver: () -> Bool) throws -> Void)? = nil,
+    _ body: @escaping @Sendable (_ number: Int, _ gate: Gate) throws -> Void
+  ) throws -> Double {
+    let gate = Gate(count + (background == nil ? 0 : 1))
+    let results = Mutex<[Result<UInt64, any Error>]>([])
+    let isOver: @Sendable () -> Bool = { results.withLock { $0.count } >= count }
+    let all = DispatchGroup()
+    for number in 0..<count {
+      start(in: all) {
+        let result = Result {
+          defer { gate.giveUp() }
+          try body(number, gate)
+          return Machine.now()
+        }
+        results.withLock { $0.append(result) }
+      }
+    }
+    let failure = Mutex<(any Error)?>(nil)
+    if let background {
+      start(in: all) {
+        gate.wait()
+        do { try background(isOver) } catch { failure.withLock { $0 = error } }
+      }
+    }
+    all.wait()
+    if let failure = failure.withLock({ $0 }) { throw failure }
+    let ends = try results.withLock { try $0.map { try $0.get() } }
+    return Double((ends.max() ?? 0) - gate.opened) / 1e9
+  }
+
+  private static func start(in group: DispatchGroup, _ body: @escaping @Sendable () -> Void) {
+    group.enter()
+    Thread {
+      body()
+      group.leave()
+    }.start()
+  }
+
+  /// Where threads wait for each other.
+  final class Gate: Sendable {
+    private let missing: Atomic<Int>
+    private let opening = Atomic<UInt64>(0)
+    /// When the last one arrived, on the clock of `Machine.now()`; 0 before.
+    var opened: UInt64 { opening.load(ordering: .acquiring) }
+
+    init(_ count: Int) { missing = Atomic(count) }
+
+    /// Returns when all have arrived.
+    func wait() {
+      if missing.wrappingSubtract(1, ordering: .acquiringAndReleasing).newValue == 0 { giveUp() }
+      while opened == 0 { sched_yield() }
+    }
+
+    /// Opens it, so that the others do not wait for one that failed before it arrived.
+    func giveUp() {
+      _ = opening.compareExchange(expected: 0, desired: Machine.now(), ordering: .acquiringAndReleasing)
+    }
+  }
+}

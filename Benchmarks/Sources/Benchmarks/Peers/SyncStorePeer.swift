@@ -1,0 +1,60 @@
+import Foundation
+import SyncStore
+
+/// The store itself, through its public interface alone.
+final class SyncStorePeer: KeyValuePeer {
+  static let title = "syncstore"
+  static let share = 1
+  static func name(_ key: InlineKey) throws -> Key { try Corpus.key(key) }
+  static func names(of corpus: Corpus) throws -> Names<Key> { try corpus.keys() }
+
+  let store: Store
+
+  init(at folder: String, _ settings: PeerSettings) throws {
+    var configuration = Configuration(durability: settings.isDurable ? .full : .relaxed)
+    if let bytes = settings.segmentBytes { configuration.segmentBytes = bytes }
+    store =
+      FileManager.default.fileExists(atPath: folder)
+      ? try Store.open(at: folder, configuration: configuration)
+      : try Store.create(at: folder, configuration: configuration)
+  }
+
+  func put(_ name: Key, _ value: [UInt8]) throws { try store.put(name, value) }
+
+  func delete(_ name: Key) throws { try store.delete(name) }
+
+  func put(_ names: ArraySlice<Key>, _ value: [UInt8]) throws {
+    try store.transaction { transaction in
+      for name in names { try transaction.put(name, value) }
+    }
+  }
+
+  func makeReader() throws -> StoreReader { StoreReader(store) }
+
+  func sync() throws { try store.sync() }
+
+  func close() throws { try store.close() }
+}
+
+/// Reads of the store need no transaction.
+final class StoreReader: KeyReader {
+  /// The interface has only `get`, which copies.
+  static let readsInPlace = false
+
+  private let store: Store
+
+  init(_ store: Store) { self.store = store }
+
+  func copy(_ name: Key) throws -> [UInt8]? { try store.get(name)?.bytes }
+
+  func touch(_ name: Key) throws -> Int? {
+    try store.get(name).map { $0.bytes.count &+ Int($0.bytes.first ?? 0) }
+  }
+
+  func scan() throws -> (count: Int, sum: Int) {
+    let entries = try store.list()
+    return (entries.count, entries.reduce(0) { $0 &+ Int($1.size) &+ Int($1.key.bytes.first ?? 0) })
+  }
+
+  func finish() {}
+}

@@ -1,0 +1,138 @@
+import Foundation
+
+/// A bound of a ratio.
+enum Target {
+  case atMost(Double)
+  case atLeast(Double)
+
+  func isMet(by ratio: Double) -> Bool {
+    switch self {
+    case .atMost(let bound): ratio <= bound
+    case .atLeast(let bound): ratio >= bound
+    }
+  }
+
+  var description: String {
+    switch self {
+    case .atMost(let bound): "≤ \(bound)"
+    case .atLeast(let bound): "≥ \(bound)"
+    }
+  }
+
+  /// What the store is to reach, by workload and by whom it is compared with.
+  static let all: [String: [String: Target]] = [
+    "put": ["lmdb": .atMost(0.15)],
+    "overwrite": ["lmdb": .atMost(0.2)],
+    "overwrite-disk-bound": ["target": .atMost(1)],
+    "get-in-place": ["lmdb": .atMost(0.18)],
+    "get": ["lmdb": .atMost(0.25)],
+    "miss": ["lmdb": .atMost(0.1)],
+    "get-2-threads": ["self": .atLeast(1.8)],
+    "get-2-threads-writer": ["self": .atLeast(1.8)],
+    "scan": ["lmdb": .atMost(0.6)],
+    "scan-build": ["target": .atMost(1)],
+    "scan-build-shared-prefix": ["target": .atMost(1)],
+    "transaction": ["lmdb": .atMost(0.14)],
+    "durable-put": ["raw": .atMost(1.2)],
+    "durable-put-16": ["self": .atLeast(6)],
+    "open-after-close": ["target": .atMost(1)],
+    "open-after-kill": ["target": .atMost(1)],
+    "open-rebuild": ["target": .atLeast(1)],
+    "open-after-close-10m": ["target": .atMost(1)],
+    "open-after-kill-10m": ["target": .atMost(1)],
+    "open-rebuild-10m": ["target": .atLeast(1)],
+    "put-latency-p99.9": ["target": .atMost(1)],
+    "put-latency-max": ["target": .atMost(1)],
+    "put-latency-p99.9-10m": ["target": .atMost(1)],
+    "put-latency-max-10m": ["target": .atMost(1)],
+    "memory": ["target": .atMost(1)],
+    "memory-with-view": ["target": .atMost(1)],
+    "journal-overhead": ["target": .atMost(1)],
+    "index-size": ["target": .atMost(1)],
+  ]
+}
+
+/// All measurements of a run. Beside the engines there are three peers by name only: `self`, the store itself with one
+/// thread; `raw`, a mapped file with nothing around it; and `target`, a figure.
+final class Report {
+  private var units: [(workload: String, unit: String)] = []
+  private var samples: [String: [(peer: String, values: [Double])]] = [:]
+
+  /// Notes one measurement of one engine.
+  func add(_ workload: String, _ peer: String, _ value: Double, _ unit: String) {
+    if samples[workload] == nil { units.append((workload, unit)) }
+    if let index = samples[workload]?.firstIndex(where: { $0.peer == peer }) {
+      samples[workload]?[index].values.append(value)
+    } else {
+      samples[workload, default: []].append((peer, [value]))
+    }
+  }
+
+  private struct Row {
+    let workload, peer, unit: String
+    let ours: Double?
+    let theirs: Double
+    var ratio: Double? { ours.map { $0 / theirs } }
+    var target: Target? { Target.all[workload]?[peer] }
+    var verdict: String {
+      guard let target, let ratio else { return "" }
+      return target.isMet(by: ratio) ? "met" : "not met"
+    }
+  }
+
+  private var rows: [Row] {
+    units.flatMap { workload, unit in
+      let all = samples[workload] ?? []
+      let ours = all.first { $0.peer == SyncStorePeer.title }.map { Self.median($0.values) }
+      return all.filter { $0.peer != SyncStorePeer.title }.map {
+        Row(workload: workload, peer: $0.peer, unit: unit, ours: ours, theirs: Self.median($0.values))
+      }
+    }
+  }
+
+  /// For people. A ratio is ours ÷ theirs: below 1 is good where the unit is a time or a size.
+  var table: String {
+    let head = ["workload", "peer", "ours", "theirs", "unit", "ratio", "target", ""]
+    let body = rows.map { row in
+      [
+        row.workload, row.peer, Self.text(row.ours), Self.text(row.theirs), row.unit, Self.text(row.ratio),
+        row.target?.description ?? "", row.verdict,
+      ]
+    }
+    let widths = head.indices.map { column in ([head] + body).map { $0[column].count }.max() ?? 0 }
+    let isNumber: Set<Int> = [2, 3, 5]
+    func line(_ cells: [String]) -> String {
+      cells.enumerated().map { column, cell in
+        let space = String(repeating: " ", count: widths[column] - cell.count)
+        return isNumber.contains(column) ? space + cell : cell + space
+      }.joined(separator: "  ").trimmingCharacters(in: .whitespaces)
+    }
+    let counted = rows.filter { !$0.verdict.isEmpty }
+    let met = counted.filter { $0.verdict == "met" }.count
+    return ([line(head)] + body.map(line) + ["\(met) of \(counted.count) targets met"]).joined(
+      separator: "\n")
+  }
+
+  /// For programs: one object on each line, of what both sides have done.
+  var lines: String {
+    rows.compactMap { row in
+      guard let ours = row.ours, let ratio = row.ratio else { return nil }
+      return "{\"workload\":\"\(row.workload)\",\"peer\":\"\(row.peer)\",\"ours\":\(Self.rounded(ours)),"
+        + "\"theirs\":\(Self.rounded(row.theirs)),\"unit\":\"\(row.unit)\",\"ratio\":\(Self.rounded(ratio))}\n"
+    }.joined()
+  }
+
+  private static func median(_ values: [Double]) -> Double {
+    let sorted = values.sorted()
+    let middle = sorted.count / 2
+    return sorted.count.isMultiple(of: 2) ? (sorted[middle - 1] + sorted[middle]) / 2 : sorted[middle]
+  }
+
+  private static func rounded(_ value: Double) -> Double { (value * 10_000).rounded() / 10_000 }
+
+  private static func text(_ value: Double?) -> String {
+    guard let value else { return "–" }
+    let places = value >= 1000 ? 0 : value >= 10 ? 1 : 3
+    return value.formatted(.number.grouping(.never).precision(.fractionLength(places)))
+  }
+}
