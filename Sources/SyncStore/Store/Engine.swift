@@ -38,7 +38,7 @@ struct Engine {
   /// How many compactions of the directory this view has taken in.
   var compactions: UInt64
   private var digest: StateDigest?
-  var ordered: [Location]?
+  var ordered: OrderedView?
   private let hashSeed: UInt64
 
   static let samplingInterval: UInt64 = 128
@@ -86,12 +86,28 @@ struct Engine {
   }
 
   /// Applied records in the order of their keys.
-  mutating func orderedLocations() -> [Location] {
-    if let ordered { return ordered }
-    let keyed = index.locations.map { (key: key(at: $0), location: $0) }
-    let sorted = keyed.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map(\.location)
-    ordered = sorted
-    return sorted
+  mutating func orderedView() throws(StoreError) -> OrderedView {
+    if var view = ordered, view.upTo != applied {
+      var changes: [Location] = []
+      try visit(from: view.upTo) { record throws(StoreError) in
+        if record.isWrite, let shape = record.shape, find(record.key(shape)) == record.location {
+          changes.append(record.location)
+        }
+        return changes.count <= view.locations.count / 4
+      }
+      // Merging copies the view; from some number of changes on, sorting all is no slower.
+      if changes.count <= view.locations.count / 4 {
+        ordered = nil
+        view.merge(changes, upTo: applied, in: journal)
+        ordered = view
+        return view
+      }
+    } else if let ordered {
+      return ordered
+    }
+    let view = OrderedView(index.locations, upTo: applied, in: journal)
+    ordered = view
+    return view
   }
 
   /// The key of the record at a place that was absorbed.
@@ -279,14 +295,12 @@ struct Engine {
         (try? journal.record(at: found.location)) != nil
       else {
         index.move(found.slot, to: view.location)
-        ordered = nil
         return supersede(found.location)
       }
       supersede(view.location)
     } else {
       let (journal, seed) = (journal, hashSeed)
       index.insert(hash, view.location) { XXH3.hash64(Self.key(at: $0, in: journal), seed: seed) }
-      ordered = nil
       if ReservedKey.isReserved(key) { reserved.insert(key) }
     }
   }
@@ -363,6 +377,7 @@ struct Engine {
     let left = (parked[key] ?? []).filter { $0 != location }
     parked[key] = left.isEmpty ? nil : left
     state.absorb(version, applied: true)
+    ordered = nil
     hold(view, key: key, version: version)
     noteChange(of: key, from: before, deadline: shape.deadline != nil)
   }

@@ -58,19 +58,11 @@ extension Store {
   ) throws(StoreError) -> [Entry] {
     let now = environment.now()
     return try reading { engine throws(StoreError) in
-      let ordered = engine.orderedLocations()
+      let view = try engine.orderedView()
       let start = max(prefix, after?.bytes ?? [], by: { $0.lexicographicallyPrecedes($1) })
-      var (low, high) = (0, ordered.count)
-      while low < high {
-        let middle = (low + high) / 2
-        if engine.key(at: ordered[middle]).lexicographicallyPrecedes(start) {
-          low = middle + 1
-        } else {
-          high = middle
-        }
-      }
+      let low = view.firstIndex(notBefore: start, in: engine.journal)
       var entries: [Entry] = []
-      for location in ordered[low...] where entries.count < limit {
+      for location in view.locations[low...] where entries.count < limit {
         let key = engine.key(at: location)
         guard key.starts(with: prefix) else {
           if prefix.lexicographicallyPrecedes(key) { break }
