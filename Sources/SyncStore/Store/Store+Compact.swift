@@ -13,9 +13,11 @@ extension Store {
   @discardableResult
   public func compact() throws(StoreError) -> UInt64 {
     try checkWritable()
-    return try compacting.withLock { _ throws(StoreError) in
+    return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
-      while let gain = try compactOnce(isThorough: true) { gained += gain }
+      while let gain = try compactOnce(isThorough: true) {
+        (gained, compactions) = (gained + gain, compactions + 1)
+      }
       return gained
     }
   }
@@ -44,9 +46,9 @@ extension Store {
   }
 
   private func compactWhileDue() {
-    compacting.withLock { _ in
+    compacting.withLock { compactions in
       // What fails here is tried again with the next segment; a full disk stops the writer itself.
-      while (try? compactOnce(isThorough: false)) != nil {}
+      while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
       lifecycle.withLock { ($0.compactionScheduled, $0.compactionIsUrgent) = (false, false) }
     }
   }

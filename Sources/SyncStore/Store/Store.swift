@@ -21,8 +21,8 @@ public final class Store: Sendable {
   /// Syncs made by this instance; held while one runs.
   private let syncs = Locked(0)
   let lifecycle = Locked(Lifecycle())
-  /// Held while this process compacts.
-  let compacting = Locked(())
+  /// Compactions made by this instance; held while one runs.
+  let compacting = Locked(0)
   private let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
 

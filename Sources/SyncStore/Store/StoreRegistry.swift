@@ -14,11 +14,15 @@ final class StoreRegistry: Sendable {
   }
 
   private let stores = Locked<[Place: Held]>([:])
-  private let opening = Locked(())
+  /// Stores opened so far; held while one is being opened.
+  private let openings = Locked(0)
 
   /// One after the other: what one thread opens, the next one finds.
   func inTurn(_ open: () throws(StoreError) -> Store) throws(StoreError) -> Store {
-    try opening.withLock { _ throws(StoreError) in try open() }
+    try openings.withLock { openings throws(StoreError) in
+      openings += 1
+      return try open()
+    }
   }
 
   /// The live instance of the directory with this status, if this process has one.
