@@ -26,6 +26,7 @@ struct Journal {
   // MARK: Finding segments
 
   /// The segment of that number; nil if it is not mapped here.
+  @inline(__always)
   func segment(_ number: UInt32) -> Segment? {
     guard let first = segments.first?.number, number >= first else { return nil }
     let index = Int(number - first)
@@ -176,12 +177,11 @@ struct Journal {
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }
       mapping.store(header.encoded(), at: 0)
-      mapping.store(encoder.bytes, at: SegmentHeader.length)
       try file.sync()
       try storage.rename(unnamed, to: path(of: number))
       try storage.syncDirectory(directory)
       segments.append(segment)
-      return SegmentHeader.length + encoder.bytes.count
+      return encoder.end
     } catch {
       _ = try? storage.remove(unnamed)
       throw error

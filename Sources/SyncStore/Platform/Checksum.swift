@@ -11,9 +11,13 @@ package enum XXH3 {
   }
 
   /// The 64-bit hash of `bytes` under `seed`.
-  package static func hash64(_ bytes: [UInt8], seed: UInt64) -> UInt64 {
+  @inline(__always)
+  package static func hash64(_ bytes: Span<UInt8>, seed: UInt64) -> UInt64 {
     unsafe bytes.withUnsafeBytes { unsafe XXH3_64bits_withSeed($0.baseAddress, $0.count, seed) }
   }
+
+  /// The 64-bit hash of `bytes` under `seed`.
+  package static func hash64(_ bytes: [UInt8], seed: UInt64) -> UInt64 { hash64(bytes.span, seed: seed) }
 
   /// The 128-bit hash of `bytes`, seed 0.
   package static func hash128(_ bytes: [UInt8]) -> (high: UInt64, low: UInt64) {

@@ -29,9 +29,13 @@ struct Engine {
   /// Keys of the store's own that are held: few, and looked through at every handshake.
   private(set) var reserved: Set<[UInt8]> = []
   private var samples: [(position: UInt64, location: Location)] = []
+  private var nextSample: UInt64 = 0
   private var digest: StateDigest?
   private var ordered: [Location]?
-  private let hashSeed: UInt64
+  /// Not to be guessed by who chooses the keys.
+  let hashSeed: UInt64
+  /// May an ordinary put go its short way? Tests compare it with the general one.
+  var takesShortWay = true
 
   private static let samplingInterval: UInt64 = 128
 
@@ -43,28 +47,65 @@ struct Engine {
   // MARK: Reading
 
   /// Where the greatest applied record of a key is.
-  func find(_ key: [UInt8]) -> Location? {
-    index.find(hash(key)) { matches(key, $0) }?.location
+  func find(_ key: [UInt8]) -> Location? { search(key.span).found?.location }
+
+  /// What the index knows of a key, until the engine is changed.
+  struct Search {
+    var hash: UInt64
+    /// Where the greatest applied record is; nil if nothing is held.
+    var found: (slot: Int, location: Location)?
+  }
+
+  /// Looks a key up in the index.
+  @inline(__always)
+  func search(_ key: Span<UInt8>) -> Search {
+    let hash = XXH3.hash64(key, seed: hashSeed)
+    return Search(hash: hash, found: index.find(hash) { matches(key, $0) })
+  }
+
+  /// The greatest applied record of a key in place, verified, its author known; nil if nothing is held.
+  @inline(__always)
+  func view(of key: Span<UInt8>) throws(StoreError) -> RecordView? { try view(of: key, search(key)) }
+
+  @inline(__always)
+  private func view(of key: Span<UInt8>, _ search: Search) throws(StoreError) -> RecordView? {
+    let location = search.found?.location
+    if !gaps.isEmpty { try checkCertain(key, location) }
+    guard let location else { return nil }
+    let view = try journal.record(at: location)
+    guard view.actor != nil else { throw lostAuthor(at: location) }
+    return view
   }
 
   /// The greatest applied record of a key, verified; nil if nothing is held.
   func held(_ key: [UInt8]) throws(StoreError) -> Record? {
-    let location = find(key)
-    try checkCertain(key, location)
-    guard let location else { return nil }
-    return try record(at: location)
+    guard let view = try view(of: key.span) else { return nil }
+    guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
+    return record
+  }
+
+  /// What a write of a key has to know of the record that it replaces. A damaged one can be overwritten.
+  func replaced(_ key: Span<UInt8>) -> Replaced? { replaced(key, search(key)) }
+
+  /// The same for a key that was looked up.
+  @inline(__always)
+  func replaced(_ key: Span<UInt8>, _ search: Search) -> Replaced? {
+    guard search.found != nil else { return nil }
+    return (try? view(of: key, search))?.replaced
   }
 
   /// The record at a place, verified and decoded.
   func record(at location: Location) throws(StoreError) -> Record {
     let view = try journal.record(at: location)
-    guard let record = view.decoded() else {
-      throw StoreError(
-        .damaged,
-        "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
-        path: journal.path(of: location.segment))
-    }
+    guard let record = view.decoded() else { throw lostAuthor(at: location) }
     return record
+  }
+
+  private func lostAuthor(at location: Location) -> StoreError {
+    StoreError(
+      .damaged,
+      "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
+      path: journal.path(of: location.segment))
   }
 
   /// The greatest held record of a key, parked or not: what the digest takes.
@@ -83,9 +124,7 @@ struct Engine {
   }
 
   /// The key of the record at a place that was absorbed.
-  func key(at location: Location) -> [UInt8] { Self.key(at: location, in: journal) }
-
-  private static func key(at location: Location, in journal: Journal) -> [UInt8] {
+  func key(at location: Location) -> [UInt8] {
     guard let segment = journal.segment(location.segment),
       let shape = RecordView(segment: segment, offset: location.offset).shape
     else { return [] }
@@ -139,6 +178,16 @@ struct Engine {
     }
   }
 
+  // MARK: Writing
+
+  /// Does this copy's vector cover the write?
+  func covers(_ dot: Dot) -> Bool { state.covers(dot) }
+
+  /// Composes an append that is made at `wall`, in milliseconds since 1970, of `limit` bytes at most.
+  func composer(wall: UInt64, limit: Int) -> Composer {
+    Composer(state: state, wall: wall, limit: limit, hashSeed: hashSeed)
+  }
+
   // MARK: Taking in
 
   /// Reads the journal on, up to `end`, which lies in a mapped segment.
@@ -163,6 +212,35 @@ struct Engine {
     }
   }
 
+  /// Takes in what this process has just appended, up to `end`: as any other records, but that its checksums, computed a
+  /// moment ago from the same bytes, are not computed again.
+  mutating func absorb(own end: Location, wall: UInt64) {
+    let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
+    if applied.segment != end.segment {
+      absorb(upTo: Location(segment: end.segment, offset: SegmentHeader.length))
+    }
+    guard let segment = journal.segment(end.segment) else { return }
+    var offset = applied.offset
+    while offset < end.offset {
+      let view = RecordView(segment: segment, offset: offset)
+      offset = view.end
+      absorb(view, limit: limit)
+    }
+    applied = end
+  }
+
+  /// The same for one write, with what is known of it without reading it again. `search` was made of its key, and nothing
+  /// was changed since.
+  @inline(__always)
+  mutating func absorb(
+    own write: Write, in segment: Segment, _ bytes: Range<Int>, _ search: Search, wall: UInt64
+  ) {
+    let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
+    position = max(position, write.position)
+    take(write, at: RecordView(segment: segment, offset: bytes.lowerBound), search, limit: limit)
+    applied = Location(segment: segment.number, offset: bytes.upperBound)
+  }
+
   private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
     note(JournalDamage(segment: segment.number, bytes: range), of: DamagedRecord.key(in: range, of: segment))
   }
@@ -179,9 +257,8 @@ struct Engine {
   }
 
   /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
-  private func checkCertain(_ key: [UInt8], _ found: Location?) throws(StoreError) {
-    guard !gaps.isEmpty else { return }
-    let suspects = unattributed + [damagedKeys[key]].compactMap { $0 }
+  private func checkCertain(_ key: Span<UInt8>, _ found: Location?) throws(StoreError) {
+    let suspects = unattributed + [damagedKeys[Array(copying: key)]].compactMap { $0 }
     guard
       let gap = suspects.first(where: { gap in
         gap > found ?? Location(packed: 0) && !state.resolved.contains(gap)
@@ -227,39 +304,69 @@ struct Engine {
       return note(
         JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end), of: view.key(shape))
     }
-    if view.position >= (samples.last?.position ?? 0) + Self.samplingInterval || samples.isEmpty {
-      samples.append((view.position, view.location))
+    let search = view.segment.mapping.withSpan(shape.key) { self.search($0) }
+    let write = Write(version: version, position: view.position, hasDeadline: shape.deadline != nil)
+    take(write, at: view, search, limit: limit)
+  }
+
+  /// What is taken in of a write.
+  struct Write {
+    var version: Version
+    var position: UInt64
+    var hasDeadline: Bool
+  }
+
+  /// Takes in a write which stands at `view`; `search` is what the index knows of its key.
+  @inline(__always)
+  private mutating func take(_ write: Write, at view: RecordView, _ search: Search, limit: Stamp) {
+    if write.position >= nextSample {
+      samples.append((write.position, view.location))
+      nextSample = write.position + Self.samplingInterval
     }
+    // Own writes are never parked: their author sees them at once, even after its clock was put back.
+    let applies = write.version.stamp <= limit || state.isMine(write.version.dot)
+    state.absorb(write.version, applied: applies)
+    if applies, digest == nil, !write.hasDeadline, expiring.isEmpty {
+      hold(write.version, at: view, search)
+    } else {
+      takeNotingChange(write, at: view, search, applies: applies)
+    }
+  }
+
+  @inline(never)
+  private mutating func takeNotingChange(
+    _ write: Write, at view: RecordView, _ search: Search, applies: Bool
+  ) {
+    guard let shape = view.shape else { return }
     let key = view.key(shape)
     let before = digest == nil ? nil : greatest(key)
-    // Own writes are never parked: their author sees them at once, even after its clock was put back.
-    let applies = version.stamp <= limit || state.mine.contains(version.dot.actor)
-    state.absorb(version, applied: applies)
     if applies {
-      hold(view, key: key, version: version)
+      hold(write.version, at: view, search)
     } else {
       parked[key, default: []].append(view.location)
     }
-    noteChange(of: key, from: before, deadline: shape.deadline != nil)
+    noteChange(of: key, from: before, deadline: write.hasDeadline)
   }
 
-  private mutating func hold(_ view: RecordView, key: [UInt8], version: Version) {
-    let hash = hash(key)
-    if let found = index.find(hash, { matches(key, $0) }) {
-      guard let segment = journal.segment(found.location.segment),
+  private mutating func hold(_ version: Version, at view: RecordView, _ search: Search) {
+    if let found = search.found {
+      if let segment = journal.segment(found.location.segment),
         let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version,
         (try? journal.record(at: found.location)) != nil
-      else {
-        index.move(found.slot, to: view.location)
-        ordered = nil
+      {
         return
       }
+      index.move(found.slot, to: view.location)
     } else {
-      let (journal, seed) = (journal, hashSeed)
-      index.insert(hash, view.location) { XXH3.hash64(Self.key(at: $0, in: journal), seed: seed) }
-      ordered = nil
-      if ReservedKey.isReserved(key) { reserved.insert(key) }
+      let (segments, seed) = (journal.segments, hashSeed)
+      index.insert(search.hash, view.location) { Self.hash(at: $0, in: segments, seed: seed) }
+      if let shape = view.shape,
+        view.segment.mapping.load(shape.key.lowerBound, as: UInt8.self) == ReservedKey.first
+      {
+        reserved.insert(view.key(shape))
+      }
     }
+    if ordered != nil { ordered = nil }
   }
 
   private mutating func noteChange(of key: [UInt8], from before: Record?, deadline: Bool) {
@@ -325,17 +432,26 @@ struct Engine {
     let left = (parked[key] ?? []).filter { $0 != location }
     parked[key] = left.isEmpty ? nil : left
     state.absorb(version, applied: true)
-    hold(view, key: key, version: version)
+    hold(version, at: view, search(key.span))
     noteChange(of: key, from: before, deadline: shape.deadline != nil)
   }
 
   // MARK: Keys
 
-  private func hash(_ key: [UInt8]) -> UInt64 { XXH3.hash64(key, seed: hashSeed) }
+  private static func hash(of key: Range<Int>, in segment: Segment, seed: UInt64) -> UInt64 {
+    segment.mapping.withBytes(key) { XXH3.hash64($0, seed: seed) }
+  }
+
+  /// The hash of the key of the record at a place that was absorbed.
+  private static func hash(at location: Location, in segments: [Segment], seed: UInt64) -> UInt64 {
+    let segment = segments[Int(location.segment - segments[0].number)]
+    let shape = RecordView(segment: segment, offset: location.offset).shape
+    return hash(of: shape?.key ?? 0..<0, in: segment, seed: seed)
+  }
 
   /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
   /// so, rather than that there is nothing (F37).
-  private func matches(_ key: [UInt8], _ location: Location) -> Bool {
+  private func matches(_ key: Span<UInt8>, _ location: Location) -> Bool {
     guard let segment = journal.segment(location.segment) else { return false }
     if let shape = RecordView(segment: segment, offset: location.offset).shape,
       segment.mapping.equals(shape.key, key)
