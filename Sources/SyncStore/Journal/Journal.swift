@@ -26,8 +26,11 @@ struct Journal {
   // MARK: Finding segments
 
   /// The segment of that number; nil if it is not mapped here.
+  func segment(_ number: UInt32) -> Segment? { Self.segment(number, in: segments) }
+
+  /// The same for who must not copy the journal to ask it.
   @inline(__always)
-  func segment(_ number: UInt32) -> Segment? {
+  static func segment(_ number: UInt32, in segments: [Segment]) -> Segment? {
     guard let first = segments.first?.number, number >= first else { return nil }
     let index = Int(number - first)
     return index < segments.count ? segments[index] : nil

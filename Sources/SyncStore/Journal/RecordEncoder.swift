@@ -40,73 +40,15 @@ struct RecordEncoder {
   /// What was stored.
   var bytes: [UInt8] { segment.mapping.bytes(start..<end) }
 
-  // MARK: Bounds
-
   /// The most bytes that `entries` can take up anywhere.
-  static func bound(_ entries: [JournalEntry]) -> Int {
-    entries.reduce(actors(of: entries).count * definitions) { $0 + alone($1) }
-  }
+  static func bound(_ entries: [JournalEntry]) -> Int { AppendExtent(entries).bytes }
 
-  /// The most bytes that an entry can take up by itself.
-  static func bound(of entry: JournalEntry) -> Int {
-    switch entry {
-    case .write(let record, _), .loser(let record):
-      guard record.base == nil, record.open.isEmpty else { break }
-      return alone(entry) + definitions
-    case .local, .checkpoint: return alone(entry)
+  /// Stores all entries as one transaction: all but the last one continue. `actors`, if given, are all that they use.
+  mutating func encode(_ entries: [JournalEntry], actors: Set<ActorID>? = nil) {
+    let areDefined = actors?.allSatisfy { segment.number(of: $0) != nil } ?? false
+    if !areDefined {
+      for entry in entries { defineActors(of: entry) }
     }
-    return alone(entry) + actors(of: [entry]).count * definitions
-  }
-
-  /// The most bytes that a write of one actor with a value in the journal can take up, if it names nobody else.
-  static func bound(key: Int, value: Int) -> Int { alone(open: 0, key: key, value: value) + definitions }
-
-  /// Bytes of both definitions of one actor.
-  private static let definitions = 2 * RecordLayout.aligned(RecordLayout.actorDefinitionLength)
-
-  private static func alone(_ entry: JournalEntry) -> Int {
-    switch entry {
-    case .write(let record, _), .loser(let record):
-      let value =
-        switch record.content {
-        case .tombstone: 0
-        case .inline(let value): value.count
-        case .blob(let blob): RecordLayout.blobLength + blob.metadata.count
-        }
-      return alone(open: record.open.count, key: record.key.count, value: value)
-    case .local(let key, let value):
-      return RecordLayout.aligned(RecordLayout.fixedLength + key.count + (value?.count ?? 0))
-    case .checkpoint: return RecordLayout.aligned(RecordLayout.fixedLength)
-    }
-  }
-
-  private static func alone(open: Int, key: Int, value: Int) -> Int {
-    RecordLayout.aligned(
-      RecordLayout.fixedLength + RecordLayout.dotLength + 8 + 2 + open * RecordLayout.dotLength + key + value)
-  }
-
-  /// All whose numbers `entries` use.
-  static func actors(of entries: [JournalEntry]) -> Set<ActorID> {
-    var actors: Set<ActorID> = []
-    var last: ActorID?
-    for entry in entries {
-      switch entry {
-      case .write(let record, _), .loser(let record):
-        if record.dot.actor != last { actors.insert(record.dot.actor) }
-        last = record.dot.actor
-        if let base = record.base { actors.insert(base.actor) }
-        for dot in record.open { actors.insert(dot.actor) }
-      case .local, .checkpoint: break
-      }
-    }
-    return actors
-  }
-
-  // MARK: Storing
-
-  /// Stores all entries as one transaction: all but the last one continue.
-  mutating func encode(_ entries: [JournalEntry]) {
-    for entry in entries { defineActors(of: entry) }
     for (index, entry) in entries.enumerated() {
       encode(entry, continues: index < entries.count - 1)
     }

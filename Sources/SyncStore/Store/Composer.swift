@@ -3,6 +3,8 @@
 struct Composer {
   /// What is to be appended.
   private(set) var entries: [JournalEntry] = []
+  /// What that takes up.
+  private(set) var extent = AppendExtent()
   /// The copy's state as this append will leave it.
   private(set) var state: ReplicaState
   /// The keys that this append touches: indices of `entries`, or, from behind (`~`), of `released`.
@@ -122,9 +124,10 @@ struct Composer {
     return record
   }
 
-  private mutating func append(write record: Record) throws(StoreError) {
-    try append(.write(record, position: nil))
-    note(record.key, at: entries.count - 1)
+  private mutating func append(write record: consuming Record) throws(StoreError) {
+    try count(extent.add(record))
+    note(record.key, at: entries.count)
+    entries.append(.write(record, position: nil))
   }
 
   private mutating func note(_ key: [UInt8], at index: Int) {
@@ -134,10 +137,14 @@ struct Composer {
   }
 
   mutating func append(_ entry: JournalEntry) throws(StoreError) {
-    bytes += RecordEncoder.bound(of: entry)
+    try count(extent.add(entry))
+    entries.append(entry)
+  }
+
+  private mutating func count(_ more: Int) throws(StoreError) {
+    bytes += more
     guard bytes <= largest else {
       throw StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
     }
-    entries.append(entry)
   }
 }

@@ -45,9 +45,14 @@ struct Engine {
   }
 
   // MARK: Reading
+  //
+  // What a get or a put calls is `mutating` though it changes nothing: a method that is not gets a copy of the whole
+  // engine, some 500 bytes, wherever the caller has it `inout`.
 
   /// Where the greatest applied record of a key is.
-  func find(_ key: [UInt8]) -> Location? { search(key.span).found?.location }
+  func find(_ key: [UInt8]) -> Location? {
+    Self.search(key.span, index, journal.segments, seed: hashSeed).found?.location
+  }
 
   /// What the index knows of a key, until the engine is changed.
   struct Search {
@@ -58,38 +63,48 @@ struct Engine {
 
   /// Looks a key up in the index.
   @inline(__always)
-  func search(_ key: Span<UInt8>) -> Search {
-    let hash = XXH3.hash64(key, seed: hashSeed)
-    return Search(hash: hash, found: index.find(hash) { matches(key, $0) })
+  mutating func search(_ key: Span<UInt8>) -> Search {
+    Self.search(key, index, journal.segments, seed: hashSeed)
+  }
+
+  @inline(__always)
+  private static func search(
+    _ key: Span<UInt8>, _ index: KeyIndex, _ segments: [Segment], seed: UInt64
+  ) -> Search {
+    let hash = XXH3.hash64(key, seed: seed)
+    return Search(hash: hash, found: index.find(hash) { Self.matches(key, $0, in: segments) })
   }
 
   /// The greatest applied record of a key in place, verified, its author known; nil if nothing is held.
   @inline(__always)
-  func view(of key: Span<UInt8>) throws(StoreError) -> RecordView? { try view(of: key, search(key)) }
+  mutating func view(of key: Span<UInt8>) throws(StoreError) -> RecordView? {
+    try view(of: key, search(key))
+  }
 
   @inline(__always)
-  private func view(of key: Span<UInt8>, _ search: Search) throws(StoreError) -> RecordView? {
+  private mutating func view(of key: Span<UInt8>, _ search: Search) throws(StoreError) -> RecordView? {
     let location = search.found?.location
     if !gaps.isEmpty { try checkCertain(key, location) }
     guard let location else { return nil }
-    let view = try journal.record(at: location)
-    guard view.actor != nil else { throw lostAuthor(at: location) }
-    return view
+    guard let segment = Journal.segment(location.segment, in: journal.segments),
+      let view = segment.record(at: location.offset, limit: segment.mapping.count)
+    else { return try whole(at: location) }
+    return view.actor == nil ? try whole(at: location) : view
   }
 
   /// The greatest applied record of a key, verified; nil if nothing is held.
-  func held(_ key: [UInt8]) throws(StoreError) -> Record? {
+  mutating func held(_ key: [UInt8]) throws(StoreError) -> Record? {
     guard let view = try view(of: key.span) else { return nil }
     guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
     return record
   }
 
   /// What a write of a key has to know of the record that it replaces. A damaged one can be overwritten.
-  func replaced(_ key: Span<UInt8>) -> Replaced? { replaced(key, search(key)) }
+  mutating func replaced(_ key: Span<UInt8>) -> Replaced? { replaced(key, search(key)) }
 
   /// The same for a key that was looked up.
   @inline(__always)
-  func replaced(_ key: Span<UInt8>, _ search: Search) -> Replaced? {
+  mutating func replaced(_ key: Span<UInt8>, _ search: Search) -> Replaced? {
     guard search.found != nil else { return nil }
     return (try? view(of: key, search))?.replaced
   }
@@ -99,6 +114,13 @@ struct Engine {
     let view = try journal.record(at: location)
     guard let record = view.decoded() else { throw lostAuthor(at: location) }
     return record
+  }
+
+  /// The record at a place, or why it cannot be had.
+  @inline(never)
+  private mutating func whole(at location: Location) throws(StoreError) -> RecordView {
+    _ = try record(at: location)
+    return try journal.record(at: location)
   }
 
   private func lostAuthor(at location: Location) -> StoreError {
@@ -257,7 +279,7 @@ struct Engine {
   }
 
   /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
-  private func checkCertain(_ key: Span<UInt8>, _ found: Location?) throws(StoreError) {
+  private mutating func checkCertain(_ key: Span<UInt8>, _ found: Location?) throws(StoreError) {
     let suspects = unattributed + [damagedKeys[Array(copying: key)]].compactMap { $0 }
     guard
       let gap = suspects.first(where: { gap in
@@ -350,7 +372,7 @@ struct Engine {
 
   private mutating func hold(_ version: Version, at view: RecordView, _ search: Search) {
     if let found = search.found {
-      if let segment = journal.segment(found.location.segment),
+      if let segment = Journal.segment(found.location.segment, in: journal.segments),
         let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version,
         (try? journal.record(at: found.location)) != nil
       {
@@ -444,15 +466,17 @@ struct Engine {
 
   /// The hash of the key of the record at a place that was absorbed.
   private static func hash(at location: Location, in segments: [Segment], seed: UInt64) -> UInt64 {
-    let segment = segments[Int(location.segment - segments[0].number)]
-    let shape = RecordView(segment: segment, offset: location.offset).shape
-    return hash(of: shape?.key ?? 0..<0, in: segment, seed: seed)
+    guard let segment = Journal.segment(location.segment, in: segments),
+      let shape = RecordView(segment: segment, offset: location.offset).shape
+    else { return 0 }
+    return hash(of: shape.key, in: segment, seed: seed)
   }
 
   /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
   /// so, rather than that there is nothing (F37).
-  private func matches(_ key: Span<UInt8>, _ location: Location) -> Bool {
-    guard let segment = journal.segment(location.segment) else { return false }
+  @inline(__always)
+  private static func matches(_ key: Span<UInt8>, _ location: Location, in segments: [Segment]) -> Bool {
+    guard let segment = Journal.segment(location.segment, in: segments) else { return false }
     if let shape = RecordView(segment: segment, offset: location.offset).shape,
       segment.mapping.equals(shape.key, key)
     {

@@ -39,9 +39,10 @@ extension Store {
   ) -> (segment: Segment, offset: Int)? {
     let tail = Location(packed: control.tail)
     guard engine.takesShortWay, past.base == nil, past.open.isEmpty,
-      let actor = engine.state.author.actor, let segment = engine.journal.segment(tail.segment),
+      let actor = engine.state.author.actor,
+      let segment = Journal.segment(tail.segment, in: engine.journal.segments),
       segment.number(of: actor) != nil,
-      tail.offset + RecordEncoder.bound(key: key.count, value: value.count) <= segment.mapping.count
+      tail.offset + AppendExtent.bytes(key: key.count, value: value.count) <= segment.mapping.count
     else { return nil }
     return (segment, tail.offset)
   }
@@ -55,7 +56,7 @@ extension Store {
     var encoder = RecordEncoder(
       segment: place.segment, start: place.offset,
       durable: durable.segment == place.segment.number ? durable.offset : 0, position: engine.position)
-    let bound = RecordEncoder.bound(key: key.count, value: value.count)
+    let bound = AppendExtent.bytes(key: key.count, value: value.count)
     control.announce(
       writing: Location(segment: place.segment.number, offset: place.offset + bound).packed)
     encoder.encode(heading, key: key.span, value: value)

@@ -49,7 +49,9 @@ extension Store {
       control.tail = tail.packed
       control.resetDurable(to: durable.packed)
       engine = fresh
-      for entries in rescued[together...] { try commit(entries, wall: environment.now(), &engine) }
+      for entries in rescued[together...] {
+        try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
+      }
     }
     // A process that was killed may have named a segment and not come to this.
     try environment.storage.syncDirectory(journalDirectory)

@@ -189,19 +189,21 @@ extension Store {
 
   /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
   func commit(_ composer: borrowing Composer, _ engine: inout Engine) throws(StoreError) {
-    try commit(composer.entries, wall: composer.wall, &engine)
+    try commit(composer.entries, composer.extent, wall: composer.wall, &engine)
   }
 
   /// Appends entries as one transaction and publishes them. The caller holds the writers' mutex.
-  func commit(_ entries: [JournalEntry], wall: UInt64, _ engine: inout Engine) throws(StoreError) {
+  func commit(
+    _ entries: [JournalEntry], _ extent: AppendExtent, wall: UInt64, _ engine: inout Engine
+  ) throws(StoreError) {
     guard !entries.isEmpty else { return }
-    let room = RecordEncoder.bound(entries)
+    let room = extent.bytes
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
-    let actors = segment.nextNumber + RecordEncoder.actors(of: entries).count
+    let actors = segment.nextNumber + extent.actors.count
     if tail.offset + room > segment.mapping.count || actors > Int(UInt16.max) {
       do throws(StoreError) {
         try engine.journal.begin(
@@ -225,7 +227,7 @@ extension Store {
       segment: segment, start: tail.offset, durable: durable.segment == tail.segment ? durable.offset : 0,
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
-    encoder.encode(entries)
+    encoder.encode(entries, actors: extent.actors)
     publish(encoder.end, in: segment, wall: wall, &engine)
   }
 
