@@ -140,6 +140,11 @@ struct RecordView {
     var value = 0..<0
   }
 
+  /// Is its key one of the store's own?
+  func isReserved(_ shape: Shape) -> Bool {
+    !shape.key.isEmpty && segment.mapping.load(shape.key.lowerBound) == ReservedKey.first
+  }
+
   func key(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.key) }
   func value(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.value) }
   func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { segment.mapping.load($0) } }

@@ -327,7 +327,9 @@ struct Engine {
         JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end), of: view.key(shape))
     }
     let search = view.segment.mapping.withSpan(shape.key) { self.search($0) }
-    let write = Write(version: version, position: view.position, hasDeadline: shape.deadline != nil)
+    let write = Write(
+      version: version, position: view.position, hasDeadline: shape.deadline != nil,
+      isReserved: view.isReserved(shape))
     take(write, at: view, search, limit: limit)
   }
 
@@ -336,6 +338,7 @@ struct Engine {
     var version: Version
     var position: UInt64
     var hasDeadline: Bool
+    var isReserved: Bool
   }
 
   /// Takes in a write which stands at `view`; `search` is what the index knows of its key.
@@ -349,7 +352,7 @@ struct Engine {
     let applies = write.version.stamp <= limit || state.isMine(write.version.dot)
     state.absorb(write.version, applied: applies)
     if applies, digest == nil, !write.hasDeadline, expiring.isEmpty {
-      hold(write.version, at: view, search)
+      hold(write.version, isReserved: write.isReserved, at: view, search)
     } else {
       takeNotingChange(write, at: view, search, applies: applies)
     }
@@ -363,14 +366,16 @@ struct Engine {
     let key = view.key(shape)
     let before = digest == nil ? nil : greatest(key)
     if applies {
-      hold(write.version, at: view, search)
+      hold(write.version, isReserved: write.isReserved, at: view, search)
     } else {
       parked[key, default: []].append(view.location)
     }
     noteChange(of: key, from: before, deadline: write.hasDeadline)
   }
 
-  private mutating func hold(_ version: Version, at view: RecordView, _ search: Search) {
+  private mutating func hold(
+    _ version: Version, isReserved: Bool, at view: RecordView, _ search: Search
+  ) {
     if let found = search.found {
       if let segment = Journal.segment(found.location.segment, in: journal.segments),
         let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version,
@@ -382,11 +387,7 @@ struct Engine {
     } else {
       let (segments, seed) = (journal.segments, hashSeed)
       index.insert(search.hash, view.location) { Self.hash(at: $0, in: segments, seed: seed) }
-      if let shape = view.shape,
-        view.segment.mapping.load(shape.key.lowerBound, as: UInt8.self) == ReservedKey.first
-      {
-        reserved.insert(view.key(shape))
-      }
+      if isReserved, let shape = view.shape { reserved.insert(view.key(shape)) }
     }
     if ordered != nil { ordered = nil }
   }
@@ -454,7 +455,7 @@ struct Engine {
     let left = (parked[key] ?? []).filter { $0 != location }
     parked[key] = left.isEmpty ? nil : left
     state.absorb(version, applied: true)
-    hold(version, at: view, search(key.span))
+    hold(version, isReserved: view.isReserved(shape), at: view, search(key.span))
     noteChange(of: key, from: before, deadline: shape.deadline != nil)
   }
 

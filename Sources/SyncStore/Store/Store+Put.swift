@@ -20,7 +20,8 @@ extension Store {
           type: type)
         let end = store(heading, key, value, at: place, engine)
         let write = Engine.Write(
-          version: heading.version, position: engine.position + 1, hasDeadline: deadline != nil)
+          version: heading.version, position: engine.position + 1, hasDeadline: deadline != nil,
+          isReserved: ReservedKey.isReserved(key))
         engine.absorb(own: write, in: place.segment, place.offset..<end, search, wall: wall)
         notePublished(end, in: place.segment, engine)
       } else {

@@ -20,17 +20,33 @@ extension Store {
   /// writes meanwhile: `body` must be short, and must not use the store.
   ///
   /// - Throws: as `get`, and what `body` throws.
+  @inlinable
   public func withValue<Result>(_ key: Key, _ body: (RawSpan) throws -> Result) throws -> Result? {
+    var result: Result?
+    try read(key) { result = try body($0) }
+    return result
+  }
+
+  /// `withValue` without a result, so that it need not be compiled for each.
+  @usableFromInline
+  func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
     // A refusal by `body` is carried out of the search, whose own failures are typed.
-    let found = try find(key) { view, shape in
-      view.segment.mapping.withBytes(shape.value) { bytes in Swift.Result { try body(bytes) } }
+    let found = try find(key) { view, shape -> (any Error)? in
+      view.segment.mapping.withBytes(shape.value) { bytes in
+        do {
+          try body(bytes)
+          return nil
+        } catch {
+          return error
+        }
+      }
     }
     switch found {
-    case .nothing: return nil
-    case .value(let result): return try result.get()
+    case .nothing: return
+    case .value(let refusal): if let refusal { throw refusal }
     case .elsewhere:
-      guard let value = try get(key) else { return nil }
-      return try value.bytes.withRawSpan(body)
+      guard let value = try get(key) else { return }
+      try value.bytes.withRawSpan(body)
     }
   }
 
