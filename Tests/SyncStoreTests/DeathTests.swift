@@ -19,7 +19,7 @@ struct DeathTests {
   }
 
   static func entries(_ store: Store, _ engine: Engine, _ key: String) throws -> [JournalEntry] {
-    var composer = Composer(state: engine.state, wall: store.environment.now(), limit: 1 << 20)
+    var composer = engine.composer(wall: store.environment.now(), limit: 1 << 20)
     for part in ["1", "2"] {
       try composer.issue(
         key: Array((key + part).utf8), content: .inline([1]), type: .bytes, deadline: nil, held: nil)
@@ -54,10 +54,11 @@ struct DeathTests {
       let segment = try #require(engine.journal.segment(tail.segment))
       var encoder = RecordEncoder(
         segment: segment, start: tail.offset, durable: 0, position: engine.position)
-      encoder.encode(try Self.entries(first, engine, "dead"))
-      first.control.writing =
-        Location(segment: tail.segment, offset: tail.offset + encoder.bytes.count).packed
-      segment.mapping.store(Array(encoder.bytes.dropLast(missing)), at: tail.offset)
+      let entries = try Self.entries(first, engine, "dead")
+      let limit = tail.offset + RecordEncoder.bound(entries)
+      first.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
+      encoder.encode(entries)
+      segment.mapping.clear(max(tail.offset, encoder.end - missing)..<encoder.end)
     }
     try second.put("after", "x")
     #expect(try second.contains("dead1") == (missing == 0))

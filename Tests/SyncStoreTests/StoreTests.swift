@@ -21,6 +21,39 @@ struct StoreTests {
     #expect(again.id == store.id)
   }
 
+  @Test("takes bytes that the caller keeps, and shows a value in place")
+  func inPlace() throws {
+    let store = try Store.create(on: host)
+    let bytes = (0..<200).map { UInt8($0) }
+    try store.put("small", bytes.span, type: .json)
+    try store.put("none", Span())
+    let large = [UInt8](repeating: 7, count: 100_000)
+    try store.put("large", large.span)
+    #expect(try store.get("small")?.bytes == bytes)
+    #expect(try store.get("small")?.type == .json)
+    #expect(try store.get("large")?.bytes == large)
+    func sum(_ key: Key) throws -> Int? {
+      try store.withValue(key) { span in
+        span.byteOffsets.reduce(0) { $0 + Int(unsafe span.unsafeLoad(fromByteOffset: $1, as: UInt8.self)) }
+      }
+    }
+    #expect(try sum("small") == bytes.reduce(0) { $0 + Int($1) })
+    #expect(try sum("none") == 0)
+    #expect(try sum("large") == 700_000)
+    #expect(try sum("absent") == nil)
+    try store.delete("small")
+    #expect(try sum("small") == nil)
+    try store.put("brief", [1], type: .bytes, expires: host.time + 10)
+    #expect(try sum("brief") == 1)
+    host.time += 10
+    #expect(try sum("brief") == nil)
+    #expect(throws: Refusal.self) { try store.withValue("large") { _ in throw Refusal() } }
+    #expect(throws: Refusal.self) { try store.withValue("none") { _ in throw Refusal() } }
+    #expect(try store.text("none") == "")
+  }
+
+  struct Refusal: Error {}
+
   @Test("works on a real disk as it does on the simulated one")
   func realDisk() throws {
     let directory = TemporaryDirectory()

@@ -104,10 +104,10 @@ struct ResolutionTests {
     let record = Self.record(0, 5, at: 100)
     let covered = VersionVector([Self.actors[0]: 5])
     let limit = Stamp(milliseconds: 99)
-    #expect(Resolution.receive(record, held: nil, vector: covered, limit: limit) == .ignore)
-    #expect(Resolution.receive(record, held: nil, vector: VersionVector(), limit: limit) == .park)
+    #expect(Resolution.receive(record, held: nil, limit: limit, covers: covered.covers) == .ignore)
+    #expect(Resolution.receive(record, held: nil, limit: limit, covers: VersionVector().covers) == .park)
     #expect(
-      Resolution.receive(record, held: nil, vector: VersionVector(), limit: Stamp(milliseconds: 100))
+      Resolution.receive(record, held: nil, limit: Stamp(milliseconds: 100), covers: VersionVector().covers)
         == .win(conflict: false))
   }
 
@@ -115,18 +115,19 @@ struct ResolutionTests {
   func past() {
     let foreign = Self.record(1, 7, at: 1)
     let covering = VersionVector([Self.actors[1]: 7])
-    let first = Resolution.past(replacing: foreign, by: Self.actors[0], vector: covering)
+    let first = Resolution.past(replacing: foreign.replaced, by: Self.actors[0], covers: covering.covers)
     #expect(first.base == foreign.dot)
     #expect(first.open.isEmpty)
-    let uncovered = Resolution.past(replacing: foreign, by: Self.actors[0], vector: VersionVector())
+    let uncovered = Resolution.past(
+      replacing: foreign.replaced, by: Self.actors[0], covers: VersionVector().covers)
     #expect(uncovered.open == [foreign.dot])
     var own = Self.record(0, 1, at: 2, base: foreign.dot)
     own.open = [foreign.dot]
     let second = Resolution.past(
-      replacing: own, by: Self.actors[0], vector: VersionVector([Self.actors[0]: 1]))
+      replacing: own.replaced, by: Self.actors[0], covers: VersionVector([Self.actors[0]: 1]).covers)
     #expect(second.base == foreign.dot)
     #expect(second.open == [foreign.dot])
-    #expect(Resolution.past(replacing: nil, by: Self.actors[0], vector: covering).base == nil)
+    #expect(Resolution.past(replacing: nil, by: Self.actors[0], covers: covering.covers).base == nil)
   }
 }
 

@@ -8,7 +8,8 @@ struct Journal {
   let store: StoreID
   let writable: Bool
   private(set) var segments: [Segment] = []
-  private var table = SegmentTable()
+  /// Finds them by number, and those that compaction replaced while they are read.
+  private(set) var table = SegmentTable()
   /// What compaction replaced and may still be read.
   private(set) var replaced: [Segment] = []
   /// The journal's tail-segment sizes double up to this, in bytes.
@@ -254,13 +255,12 @@ struct Journal {
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }
       mapping.store(header.encoded(), at: 0)
-      mapping.store(encoder.bytes, at: SegmentHeader.length)
       try file.sync()
       try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
       try storage.syncDirectory(directory)
       segments.append(segment)
       table.insert(segment)
-      return SegmentHeader.length + encoder.bytes.count
+      return encoder.end
     } catch {
       _ = try? storage.remove(unnamed)
       throw error

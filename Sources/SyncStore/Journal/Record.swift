@@ -92,8 +92,11 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
 
 /// Keys that the store keeps for itself: they begin with a zero byte, which no user's key may.
 package enum ReservedKey {
+  /// The first byte of every such key.
+  static let first: UInt8 = 0
+
   /// Does the key belong to the store?
-  package static func isReserved(_ key: [UInt8]) -> Bool { key.first == 0 }
+  package static func isReserved(_ key: [UInt8]) -> Bool { key.first == first }
 
   /// What a member is: name, rights, addresses. Replicated like any record.
   package static func member(_ device: DeviceID) -> [UInt8] { [0] + Array("member/".utf8) + device.bytes }

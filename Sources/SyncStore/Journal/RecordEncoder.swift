@@ -10,146 +10,147 @@ enum JournalEntry: Sendable {
   case checkpoint
 }
 
-/// Turns entries into the bytes of one append at one place: checksums, numbers of actors and offsets belong to a place,
-/// so the same entries are encoded anew for another segment.
+/// The fields of a write that lie before its key.
+struct WriteHeading {
+  var version: Version
+  var base: Dot?
+  var open: [Dot] = []
+  var deadline: UInt64?
+  var type: ValueType
+}
+
+/// Stores the records of one append in their place: checksums, numbers of actors and offsets belong to a place, so the
+/// same entries are encoded anew for another segment. Nobody sees them before the tail is moved behind them.
 struct RecordEncoder {
   private let segment: Segment
   private let start: Int
   private let durable: Int
   private var position: UInt64
+  /// Numbers that this append defines.
   private var numbers: [ActorID: UInt16] = [:]
-  private(set) var bytes: [UInt8] = []
+  /// Behind the last record stored.
+  private(set) var end: Int
 
-  /// Encodes for `segment` from `start` on. `durable` is the offset known durable there, `position` the last one given.
+  /// Stores in `segment` from `start` on. `durable` is the offset known durable there, `position` the last one given.
   init(segment: Segment, start: Int, durable: Int, position: UInt64) {
     (self.segment, self.start, self.durable, self.position) = (segment, start, durable, position)
+    end = start
   }
+
+  /// What was stored.
+  var bytes: [UInt8] { segment.mapping.bytes(start..<end) }
 
   /// The most bytes that `entries` can take up anywhere.
-  static func bound(_ entries: [JournalEntry]) -> Int {
-    var bytes = 0
-    for entry in entries {
-      var length = RecordLayout.fixedLength
-      switch entry {
-      case .write(let record, _), .loser(let record):
-        length += 10 + 8 + 2 + record.open.count * RecordLayout.dotLength + record.key.count
-        switch record.content {
-        case .tombstone: break
-        case .inline(let value): length += value.count
-        case .blob(let blob): length += 40 + blob.metadata.count
-        }
-      case .local(let key, let value): length += key.count + (value?.count ?? 0)
-      case .checkpoint: break
-      }
-      bytes += RecordLayout.aligned(length)
-    }
-    let definition = RecordLayout.aligned(RecordLayout.actorDefinitionLength)
-    return bytes + 2 * actors(of: entries).count * definition
-  }
+  static func bound(_ entries: [JournalEntry]) -> Int { AppendExtent(entries).bytes }
 
-  /// All whose numbers `entries` use.
-  static func actors(of entries: [JournalEntry]) -> Set<ActorID> {
-    var actors: Set<ActorID> = []
-    for entry in entries {
-      switch entry {
-      case .write(let record, _), .loser(let record):
-        actors.insert(record.dot.actor)
-        if let base = record.base { actors.insert(base.actor) }
-        for dot in record.open { actors.insert(dot.actor) }
-      case .local, .checkpoint: break
-      }
+  /// Stores all entries as one transaction: all but the last one continue. `actors`, if given, are all that they use.
+  mutating func encode(_ entries: [JournalEntry], actors: Set<ActorID>? = nil) {
+    let areDefined = actors?.allSatisfy { segment.number(of: $0) != nil } ?? false
+    if !areDefined {
+      for entry in entries { defineActors(of: entry) }
     }
-    return actors
-  }
-
-  /// Appends all entries as one transaction: all but the last one continue.
-  mutating func encode(_ entries: [JournalEntry]) {
-    for entry in entries { defineActors(of: entry) }
     for (index, entry) in entries.enumerated() {
       encode(entry, continues: index < entries.count - 1)
     }
   }
 
+  /// Stores one write with its value, a transaction by itself. Its actors have their numbers in this segment.
+  mutating func encode(_ heading: WriteHeading, key: Span<UInt8>, value: Span<UInt8>) {
+    position += 1
+    store(heading, .value, [], key: key, value: value)
+  }
+
   private mutating func encode(_ entry: JournalEntry, continues: Bool) {
-    var flags: RecordLayout.Flags = continues ? .continues : []
+    let flags: RecordLayout.Flags = continues ? .continues : []
     switch entry {
     case .write(let record, let given):
       position = given ?? position + 1
-      write(record, flags)
-    case .loser(let record):
-      flags.insert(.loser)
-      write(record, flags)
-    case .local(let key, let value):
-      write(value == nil ? .localRemoval : .local, flags, key: key, value: value ?? [])
-    case .checkpoint:
-      write(.checkpoint, flags, key: [], value: [])
+      store(record, flags)
+    case .loser(let record): store(record, flags.union(.loser))
+    case .local(let key, let value?): store(.local, flags, key: key.span, value: value.span)
+    case .local(let key, nil): store(.localRemoval, flags, key: key.span, value: Span())
+    case .checkpoint: store(.checkpoint, flags, key: Span(), value: Span())
     }
   }
 
-  private mutating func write(_ record: Record, _ given: RecordLayout.Flags) {
-    var flags = given
-    var optional = ByteWriter()
-    if let base = record.base {
-      flags.insert(.base)
-      write(base, into: &optional)
-    }
-    if let deadline = record.deadline {
-      flags.insert(.deadline)
-      optional.write(deadline)
-    }
-    if !record.open.isEmpty {
-      flags.insert(.open)
-      optional.write(UInt16(record.open.count))
-      for dot in record.open { write(dot, into: &optional) }
-    }
-    let kind: RecordLayout.Kind
-    var value: [UInt8] = []
+  private mutating func store(_ record: Record, _ flags: RecordLayout.Flags) {
+    let heading = WriteHeading(
+      version: record.version, base: record.base, open: record.open, deadline: record.deadline,
+      type: record.type)
     switch record.content {
-    case .tombstone: kind = .tombstone
-    case .inline(let bytes): (kind, value) = (.value, bytes)
+    case .tombstone: store(heading, .tombstone, flags, key: record.key.span, value: Span())
+    case .inline(let value): store(heading, .value, flags, key: record.key.span, value: value.span)
     case .blob(let blob):
-      kind = .blob
       var writer = ByteWriter()
       writer.write(raw: blob.hash.bytes)
       writer.write(blob.size)
       writer.write(raw: blob.metadata)
-      value = writer.bytes
+      let reference = writer.bytes
+      store(heading, .blob, flags, key: record.key.span, value: reference.span)
     }
-    write(
-      kind, flags, type: record.type, actor: number(of: record.dot.actor), sequence: record.dot.sequence,
-      stamp: record.stamp, optional: optional.bytes, key: record.key, value: value)
   }
 
-  private mutating func write(
-    _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, type: ValueType = .bytes, actor: UInt16 = 0,
-    sequence: UInt64 = 0, stamp: Stamp = .zero, optional: [UInt8] = [], key: [UInt8], value: [UInt8]
+  private mutating func store(
+    _ heading: WriteHeading, _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, key: Span<UInt8>,
+    value: Span<UInt8>
   ) {
-    let length = RecordLayout.fixedLength + optional.count + key.count + value.count
-    var writer = ByteWriter(capacity: RecordLayout.aligned(length))
-    writer.write(UInt32(length))
-    writer.write(UInt32(durable))
-    writer.write(kind.rawValue)
-    writer.write(flags.rawValue)
-    writer.write(type.rawValue)
-    writer.write(UInt8(0))
-    writer.write(actor)
-    writer.write(UInt16(key.count))
-    writer.write(UInt32(position - segment.header.basePosition))
-    writer.write(sequence)
-    writer.write(stamp.rawValue)
-    writer.write(raw: optional)
-    writer.write(raw: key)
-    writer.write(raw: value)
-    let checksum = XXH3.hash64(writer.bytes, seed: segment.seed(at: start + bytes.count))
-    let little = UInt32(truncatingIfNeeded: checksum)
-    for shift in [0, 8, 16, 24] { bytes.append(UInt8(truncatingIfNeeded: little >> UInt32(shift))) }
-    bytes.append(contentsOf: writer.bytes)
-    bytes.append(contentsOf: repeatElement(0, count: RecordLayout.aligned(length) - length))
+    let mapping = segment.mapping
+    var flags = flags
+    var place = end + RecordLayout.fixedLength
+    if let base = heading.base {
+      flags.insert(.base)
+      store(base, at: &place)
+    }
+    if let deadline = heading.deadline {
+      flags.insert(.deadline)
+      mapping.store(deadline, at: place)
+      place += 8
+    }
+    if !heading.open.isEmpty {
+      flags.insert(.open)
+      mapping.store(UInt16(heading.open.count), at: place)
+      place += 2
+      for dot in heading.open { store(dot, at: &place) }
+    }
+    let dot = heading.version.dot
+    store(
+      kind, flags, type: heading.type, actor: number(of: dot.actor), sequence: dot.sequence,
+      stamp: heading.version.stamp, behind: place, key: key, value: value)
   }
 
-  private func write(_ dot: Dot, into writer: inout ByteWriter) {
-    writer.write(number(of: dot.actor))
-    writer.write(dot.sequence)
+  /// Stores a record at `end`. Optional fields stand between its fixed part and `behind` already.
+  private mutating func store(
+    _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, type: ValueType = .bytes, actor: UInt16 = 0,
+    sequence: UInt64 = 0, stamp: Stamp = .zero, behind: Int? = nil, key: Span<UInt8>, value: Span<UInt8>
+  ) {
+    let mapping = segment.mapping
+    let keyStart = behind ?? end + RecordLayout.fixedLength
+    let valueStart = keyStart + key.count
+    let last = valueStart + value.count
+    let next = end + RecordLayout.aligned(last - end)
+    let small = UInt32(kind.rawValue) | UInt32(flags.rawValue) << 8 | UInt32(type.rawValue) << 16
+    let named = UInt32(actor) | UInt32(UInt16(key.count)) << 16
+    mapping.store(UInt32(last - end), at: end + RecordLayout.length)
+    mapping.store(UInt32(durable), at: end + RecordLayout.durable)
+    mapping.store(small, at: end + RecordLayout.kind)
+    mapping.store(named, at: end + RecordLayout.actor)
+    mapping.store(UInt32(position - segment.header.basePosition), at: end + RecordLayout.position)
+    mapping.store(sequence, at: end + RecordLayout.sequence)
+    mapping.store(stamp.rawValue, at: end + RecordLayout.stamp)
+    mapping.store(key, at: keyStart)
+    mapping.store(value, at: valueStart)
+    if next > last { mapping.clear(last..<next) }
+    let checksum = mapping.withBytes((end + RecordLayout.length)..<last) {
+      XXH3.hash64($0, seed: segment.seed(at: end))
+    }
+    mapping.store(UInt32(truncatingIfNeeded: checksum), at: end + RecordLayout.checksum)
+    end = next
+  }
+
+  private func store(_ dot: Dot, at place: inout Int) {
+    segment.mapping.store(number(of: dot.actor), at: place)
+    segment.mapping.store(dot.sequence, at: place + 2)
+    place += RecordLayout.dotLength
   }
 
   private func number(of actor: ActorID) -> UInt16 {
@@ -173,6 +174,7 @@ struct RecordEncoder {
     guard segment.number(of: actor) == nil, numbers[actor] == nil else { return }
     let number = UInt16(segment.nextNumber + numbers.count)
     numbers[actor] = number
-    for _ in 0..<2 { write(.actor, [], actor: number, key: actor.bytes, value: []) }
+    let name = actor.bytes
+    for _ in 0..<2 { store(.actor, [], actor: number, key: name.span, value: Span()) }
   }
 }

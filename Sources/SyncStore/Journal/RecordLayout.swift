@@ -15,6 +15,8 @@ enum RecordLayout {
   static let fixedLength = 40
   /// Bytes of a dot in the variable part: actor's number, sequence.
   static let dotLength = 10
+  /// Bytes of a blob's hash and size.
+  static let blobLength = 40
   /// Records begin at multiples of this.
   static let alignment = 8
   /// Bytes of a record that defines an actor's number.
@@ -51,6 +53,8 @@ enum RecordLayout {
     static let open = Flags(rawValue: 8)
     /// The beaten side of a conflict, kept for a while: it has no position and does not travel.
     static let loser = Flags(rawValue: 16)
+    /// Those that say that optional fields follow.
+    static let fields: Flags = [.base, .deadline, .open]
     static let known: Flags = [.continues, .base, .deadline, .open, .loser]
   }
 

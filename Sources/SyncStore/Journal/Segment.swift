@@ -15,6 +15,8 @@ final class Segment: @unchecked Sendable {
   var fixedBytes = 0
   /// False after a compaction that could not be done.
   var isWorthCompacting = true
+  /// The one asked for last: nearly always the same.
+  private var recent: (actor: ActorID, number: UInt16)?
   /// Is one of the two copies of the header damaged?
   var headerDamaged = false
 
@@ -25,7 +27,18 @@ final class Segment: @unchecked Sendable {
   var number: UInt32 { header.number }
 
   /// The number of `actor` here; nil if it has none yet.
-  func number(of actor: ActorID) -> UInt16? { numbers[actor] }
+  func number(of actor: ActorID) -> UInt16? {
+    if let recent, recent.actor == actor { return recent.number }
+    guard let number = numbers[actor] else { return nil }
+    recent = (actor, number)
+    return number
+  }
+
+  /// The actor with this number; nil if its definition was lost.
+  @inline(__always)
+  func actor(numbered number: UInt16) -> ActorID? {
+    Int(number) < actors.count ? actors[Int(number)] : nil
+  }
 
   /// The number that the next definition gives.
   var nextNumber: Int { actors.count }
@@ -35,6 +48,7 @@ final class Segment: @unchecked Sendable {
     while actors.count <= Int(number) { actors.append(nil) }
     actors[Int(number)] = actor
     numbers[actor] = number
+    recent = (actor, number)
   }
 
   /// The seed of the checksum of a record at `offset`.
@@ -91,11 +105,17 @@ struct RecordView {
   /// Where the optional fields, the key and the value lie; nil if the lengths contradict each other, which only a
   /// program with another idea of the format could have written under a right checksum.
   var shape: Shape? {
-    let flags = flags
+    let (flags, end) = (flags, offset + length)
     // A record may have been damaged since its checksum was seen.
-    guard offset + length <= segment.mapping.count else { return nil }
+    guard end <= segment.mapping.count else { return nil }
     var next = offset + RecordLayout.fixedLength
     var shape = Shape()
+    if flags.isDisjoint(with: .fields) {
+      let behind = next + Int(load(RecordLayout.keyLength, as: UInt16.self))
+      guard behind <= end else { return nil }
+      (shape.key, shape.value) = (next..<behind, behind..<end)
+      return shape
+    }
     if flags.contains(.base) {
       shape.base = next
       next += RecordLayout.dotLength
@@ -126,6 +146,11 @@ struct RecordView {
     var value = 0..<0
   }
 
+  /// Is its key one of the store's own?
+  func isReserved(_ shape: Shape) -> Bool {
+    !shape.key.isEmpty && segment.mapping.load(shape.key.lowerBound) == ReservedKey.first
+  }
+
   func key(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.key) }
   func value(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.value) }
   func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { segment.mapping.load($0) } }
@@ -139,9 +164,23 @@ struct RecordView {
   /// The reference that a record of kind `.blob` holds.
   func blob(_ shape: Shape) -> BlobReference? {
     let bytes = value(shape)
-    guard kind == .blob, bytes.count >= 40, let hash = BlobHash(bytes: bytes[..<32]) else { return nil }
+    guard kind == .blob, bytes.count >= RecordLayout.blobLength, let hash = BlobHash(bytes: bytes[..<32])
+    else { return nil }
     let size = bytes[32..<40].reversed().reduce(0) { $0 << 8 | UInt64($1) }
     return BlobReference(hash: hash, size: size, metadata: Array(bytes[40...]))
+  }
+
+  /// What a write that replaces it has to know; nil for one that is not a write, or contradicts itself.
+  var replaced: Replaced? {
+    guard let shape, let dot else { return nil }
+    switch kind {
+    case .value, .tombstone: break
+    case .blob: guard shape.value.count >= RecordLayout.blobLength else { return nil }
+    default: return nil
+    }
+    return Replaced(
+      dot: dot, base: base(shape), open: shape.openCount > 0 ? open(shape) : [],
+      isTombstone: kind == .tombstone, deadline: deadline(shape))
   }
 
   /// The record's fields; nil for one that is not a write, or contradicts itself.
@@ -179,7 +218,7 @@ struct RecordView {
   func actor(at field: Int) -> ActorID? { actor(numbered: load(field)) }
 
   private func actor(numbered number: UInt16) -> ActorID? {
-    Int(number) < segment.actors.count ? segment.actors[Int(number)] : nil
+    segment.actor(numbered: number)
   }
 
   @inline(__always)

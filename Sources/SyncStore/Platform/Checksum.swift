@@ -11,13 +11,17 @@ package enum XXH3 {
   }
 
   /// The 64-bit hash of `bytes` under `seed`.
-  package static func hash64(_ bytes: [UInt8], seed: UInt64) -> UInt64 {
+  @inline(__always)
+  package static func hash64(_ bytes: Span<UInt8>, seed: UInt64) -> UInt64 {
     unsafe bytes.withUnsafeBytes { unsafe XXH3_64bits_withSeed($0.baseAddress, $0.count, seed) }
   }
 
+  /// The 64-bit hash of `bytes` under `seed`.
+  package static func hash64(_ bytes: [UInt8], seed: UInt64) -> UInt64 { hash64(bytes.span, seed: seed) }
+
   /// The 64-bit hash of the bytes in `range` under `seed`.
   package static func hash64(_ bytes: [UInt8], in range: Range<Int>, seed: UInt64) -> UInt64 {
-    unsafe bytes[range].withUnsafeBytes { unsafe XXH3_64bits_withSeed($0.baseAddress, $0.count, seed) }
+    hash64(bytes.span.extracting(range), seed: seed)
   }
 
   /// The 128-bit hash of `bytes`, seed 0.

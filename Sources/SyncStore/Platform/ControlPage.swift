@@ -80,6 +80,11 @@ package final class ControlPage: Sendable {
     get { self[Field.writing] }
     set { self[Field.writing] = newValue }
   }
+  /// Notes that bytes up to `location` may be stored from now on; whoever sees one of them finds this noted.
+  package func announce(writing location: UInt64) {
+    writing = location
+    atomicMemoryFence(ordering: .releasing)
+  }
   /// The last position given.
   package var position: UInt64 {
     get { self[Field.position] }
@@ -150,6 +155,7 @@ package final class ControlPage: Sendable {
     unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { _ = unsafe pthread_mutex_unlock($0) }
   }
 
+  @inline(__always)
   private subscript(field: Int) -> UInt64 {
     get { mapping.withAtomic(field) { $0.load(ordering: .acquiring) } }
     set { mapping.withAtomic(field) { $0.store(newValue, ordering: .releasing) } }

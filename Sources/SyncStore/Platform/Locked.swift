@@ -6,26 +6,31 @@ private import Glibc
 /// it would report every guarded access as a race, and hide the true ones among them.
 @safe package final class Locked<State: ~Copyable>: @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-  private var state: State
+  // Not a stored variable of the class: the lock alone decides who has it, a check at each access would do so again.
+  private let state: UnsafeMutablePointer<State>
 
   /// Guards `state`.
   package init(_ state: consuming sending State) {
     unsafe mutex = .allocate(capacity: 1)
     unsafe pthread_mutex_init(mutex, nil)
-    self.state = state
+    unsafe self.state = .allocate(capacity: 1)
+    unsafe self.state.initialize(to: state)
   }
 
   deinit {
+    unsafe state.deinitialize(count: 1)
+    unsafe state.deallocate()
     unsafe pthread_mutex_destroy(mutex)
     unsafe mutex.deallocate()
   }
 
   /// Works on the value while nobody else can. Not reentrant.
+  @inline(__always)
   package func withLock<Result, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     unsafe pthread_mutex_lock(mutex)
     defer { unsafe pthread_mutex_unlock(mutex) }
-    return try body(&state)
+    return try unsafe body(&state.pointee)
   }
 }

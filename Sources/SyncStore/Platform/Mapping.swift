@@ -32,12 +32,23 @@ package import Synchronization
   deinit { unsafe release(base, count) }
 
   /// The bytes in `range`, in place, for the time of `body`.
+  @inline(__always)
   package func withBytes<Result, Failure: Error>(
     _ range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     check(range)
     let buffer = unsafe UnsafeRawBufferPointer(start: base + range.lowerBound, count: range.count)
     return try body(unsafe buffer.bytes)
+  }
+
+  /// The bytes in `range`, in place, for the time of `body`.
+  @inline(__always)
+  package func withSpan<Result, Failure: Error>(
+    _ range: Range<Int>, _ body: (Span<UInt8>) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    check(range)
+    let start = unsafe (base + range.lowerBound).assumingMemoryBound(to: UInt8.self)
+    return try body(unsafe UnsafeBufferPointer(start: start, count: range.count).span)
   }
 
   /// A copy of the bytes in `range`.
@@ -54,7 +65,7 @@ package import Synchronization
   }
 
   /// Do the bytes in `range` equal `other`?
-  package func equals(_ range: Range<Int>, _ other: [UInt8]) -> Bool {
+  package func equals(_ range: Range<Int>, _ other: Span<UInt8>) -> Bool {
     check(range)
     return unsafe range.count == other.count
       && other.withUnsafeBytes {
@@ -63,12 +74,22 @@ package import Synchronization
   }
 
   /// Stores `bytes` from `offset` on.
-  package func store(_ bytes: [UInt8], at offset: Int) {
-    check(offset..<(offset + bytes.count))
+  package func store(_ bytes: Span<UInt8>, at offset: Int) {
+    check(offset, bytes.count)
     unsafe bytes.withUnsafeBytes { source in
       guard let start = source.baseAddress else { return }
       unsafe memcpy(base + offset, start, source.count)
     }
+  }
+
+  /// Stores `bytes` from `offset` on.
+  package func store(_ bytes: [UInt8], at offset: Int) { store(bytes.span, at: offset) }
+
+  /// Stores an integer at `offset`, little-endian.
+  @inline(__always)
+  package func store<Integer: FixedWidthInteger & BitwiseCopyable>(_ value: Integer, at offset: Int) {
+    check(offset, MemoryLayout<Integer>.size)
+    unsafe (base + offset).storeBytes(of: value.littleEndian, as: Integer.self)
   }
 
   /// Zeros the bytes in `range`.
@@ -89,22 +110,24 @@ package import Synchronization
   package func load<Integer: FixedWidthInteger & BitwiseCopyable>(
     _ offset: Int, as _: Integer.Type = Integer.self
   ) -> Integer {
-    check(offset..<(offset + MemoryLayout<Integer>.size))
+    check(offset, MemoryLayout<Integer>.size)
     return unsafe Integer(littleEndian: base.loadUnaligned(fromByteOffset: offset, as: Integer.self))
   }
 
   /// The 64-bit word at `offset`, a multiple of 8, as other processes see it.
+  @inline(__always)
   package func withAtomic<Result>(_ offset: Int, _ body: (borrowing Atomic<UInt64>) -> Result) -> Result {
-    check(offset..<(offset + 8))
+    check(offset, 8)
     precondition(offset.isMultiple(of: 8), "atomics are aligned")
     return unsafe body((base + offset).assumingMemoryBound(to: Atomic<UInt64>.self).pointee)
   }
 
   /// The memory at `offset` as a value that the operating system works on in place (a mutex).
+  @inline(__always)
   package func withPointer<Value, Result, Failure: Error>(
     _ offset: Int, to _: Value.Type, _ body: (UnsafeMutablePointer<Value>) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    check(offset..<(offset + MemoryLayout<Value>.size))
+    check(offset, MemoryLayout<Value>.size)
     return try unsafe body((base + offset).assumingMemoryBound(to: Value.self))
   }
 
@@ -115,6 +138,11 @@ package import Synchronization
     let start = range.lowerBound & ~(page - 1)
     // A kernel that cannot do it leaves the pages to be found later: slower, not wrong.
     _ = unsafe sync_populate(base + start, UInt64(range.upperBound - start))
+  }
+
+  @inline(__always)
+  private func check(_ offset: Int, _ size: Int) {
+    precondition(offset >= 0 && size <= count && offset <= count - size, "access outside of a mapping")
   }
 
   @inline(__always)

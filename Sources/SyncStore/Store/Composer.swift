@@ -3,19 +3,24 @@
 struct Composer {
   /// What is to be appended.
   private(set) var entries: [JournalEntry] = []
+  /// What that takes up.
+  private(set) var extent = AppendExtent()
   /// The copy's state as this append will leave it.
   private(set) var state: ReplicaState
-  /// What this append makes of the keys it touches.
-  private(set) var overlay: [[UInt8]: Record] = [:]
+  /// The keys that this append touches: indices of `entries`, or, from behind (`~`), of `released`.
+  private var overlay = Overlay()
+  private var released: [Record] = []
   /// Milliseconds since 1970.
   let wall: UInt64
   private var bytes = 0
 
   /// Bytes that the append may take up.
   private let largest: Int
+  private let hashSeed: UInt64
 
-  init(state: ReplicaState, wall: UInt64, limit: Int) {
-    (self.state, self.wall, largest) = (state, wall, limit)
+  /// `hashSeed` is not to be guessed by who chooses the keys.
+  init(state: ReplicaState, wall: UInt64, limit: Int, hashSeed: UInt64) {
+    (self.state, self.wall, largest, self.hashSeed) = (state, wall, limit, hashSeed)
   }
 
   /// Stamps above this are parked.
@@ -24,31 +29,23 @@ struct Composer {
   // MARK: Local writes
 
   /// A write of this copy: stamped above all that it has seen.
-  @discardableResult
   mutating func issue(
-    key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: Record?,
+    key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: Replaced?,
     names: [Dot] = []
-  ) throws(StoreError) -> Record {
-    guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
-    guard let stamp = state.clock.tick(wall: wall) else {
-      throw StoreError(.clock, "the clock stands at its end: set the system's time and restore from a peer")
-    }
-    state.sequence += 1
-    let past = Resolution.past(replacing: held, by: actor, vector: state.vector, names: names)
-    let record = Record(
-      dot: Dot(actor: actor, sequence: state.sequence), stamp: stamp, base: past.base, open: past.open,
-      deadline: deadline, type: type, key: key, content: content)
-    state.vector[actor] = state.sequence
-    try append(.write(record, position: nil))
-    overlay[key] = record
-    return record
+  ) throws(StoreError) {
+    let past = Resolution.past(replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
+    let version = try state.author.sign(wall: wall)
+    try append(
+      write: Record(
+        dot: version.dot, stamp: version.stamp, base: past.base, open: past.open, deadline: deadline,
+        type: type, key: key, content: content))
   }
 
   /// The record issued again as a new write.
   mutating func reissue(_ record: Record, names: [Dot] = []) throws(StoreError) {
     try issue(
-      key: record.key, content: record.content, type: record.type, deadline: record.deadline, held: record,
-      names: names)
+      key: record.key, content: record.content, type: record.type, deadline: record.deadline,
+      held: record.replaced, names: names)
   }
 
   /// A key and value of this copy alone; nil ends the key.
@@ -64,24 +61,24 @@ struct Composer {
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<Dot>
   ) throws(StoreError) {
-    let held = overlay[record.key] ?? stored
+    let held = self.record(of: record.key) ?? stored
     let limit = state.mine.contains(record.dot.actor) ? Stamp.maximum : limit
-    switch Resolution.receive(record, held: held, vector: state.vector, limit: limit) {
+    switch Resolution.receive(record, held: held, limit: limit, covers: { state.covers($0) }) {
     case .ignore: return
     case .park:
       if !parked.contains(where: { $0.dot == record.dot }) { try append(.write(record, position: nil)) }
       return
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
-      state.clock.observe(record.stamp)
+      state.author.clock.observe(record.stamp)
       try resolve(record, against: held, inJournal: false, kept: kept)
     }
   }
 
   /// A record whose time has come, already in the journal.
   mutating func release(_ record: Record, held stored: Record?, kept: Set<Dot>) throws(StoreError) {
-    state.clock.observe(record.stamp)
-    try resolve(record, against: overlay[record.key] ?? stored, inJournal: true, kept: kept)
+    state.author.clock.observe(record.stamp)
+    try resolve(record, against: self.record(of: record.key) ?? stored, inJournal: true, kept: kept)
   }
 
   private mutating func resolve(
@@ -92,8 +89,12 @@ struct Composer {
     switch verdict {
     case .win(let conflict):
       (winner, loser, isConflict) = (record, held, conflict)
-      if !inJournal { try append(.write(record, position: nil)) }
-      overlay[record.key] = record
+      if inJournal {
+        released.append(record)
+        note(record.key, at: ~(released.count - 1))
+      } else {
+        try append(write: record)
+      }
     case .lose(let conflict):
       guard let held else { return }
       (winner, loser, isConflict) = (held, record, conflict)
@@ -101,17 +102,49 @@ struct Composer {
     }
     guard let loser else { return }
     if isConflict, !kept.contains(loser.dot) { try append(.loser(loser)) }
-    let names = Resolution.names(of: loser, unknownTo: winner, vector: state.vector)
+    let names = Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) })
     if !names.isEmpty { try reissue(winner, names: names) }
   }
 
   // MARK: The append
 
+  /// What this append has made of a key; nil if it has not touched it.
+  func record(of key: [UInt8]) -> Record? {
+    guard !overlay.isEmpty else { return nil }
+    return overlay.find(XXH3.hash64(key, seed: hashSeed)) { isOf(key, $0) }.map(record(at:))
+  }
+
+  private func isOf(_ key: [UInt8], _ index: Int) -> Bool { record(at: index).key == key }
+
+  private func record(at index: Int) -> Record {
+    if index < 0 { return released[~index] }
+    guard case .write(let record, _) = entries[index] else {
+      preconditionFailure("only writes are noted by their keys")
+    }
+    return record
+  }
+
+  private mutating func append(write record: consuming Record) throws(StoreError) {
+    try count(extent.add(record))
+    note(record.key, at: entries.count)
+    entries.append(.write(record, position: nil))
+  }
+
+  private mutating func note(_ key: [UInt8], at index: Int) {
+    let hash = XXH3.hash64(key, seed: hashSeed)
+    overlay.reserve()
+    overlay.set(overlay.slot(of: hash) { isOf(key, $0) }, hash, to: index)
+  }
+
   mutating func append(_ entry: JournalEntry) throws(StoreError) {
-    bytes += RecordEncoder.bound([entry])
+    try count(extent.add(entry))
+    entries.append(entry)
+  }
+
+  private mutating func count(_ more: Int) throws(StoreError) {
+    bytes += more
     guard bytes <= largest else {
       throw StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
     }
-    entries.append(entry)
   }
 }

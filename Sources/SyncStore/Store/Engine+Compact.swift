@@ -43,7 +43,7 @@ extension Engine {
         parked[key]?[index] = view.location
         return true
       }
-      guard let found = index.find(hash(key), { matches(key, $0) }), adoption.replaces(found.location),
+      guard let found = search(key.span).found, adoption.replaces(found.location),
         isCopy(of: view, at: found.location)
       else { return false }
       index.move(found.slot, to: view.location)

@@ -7,10 +7,10 @@ struct Engine {
   let environment: Environment
   var journal: Journal
   /// Up to where the journal was read.
-  private(set) var applied = Location(segment: 0, offset: 0)
+  var applied = Location(segment: 0, offset: 0)
   var index = KeyIndex()
-  private(set) var state = ReplicaState()
-  private(set) var locals: [[UInt8]: [UInt8]] = [:]
+  var state = ReplicaState()
+  var locals: [[UInt8]: [UInt8]] = [:]
   /// Where the records of those are.
   var localPlaces: [[UInt8]: Location] = [:]
   /// Records stamped too far ahead, by key; not applied yet.
@@ -18,28 +18,32 @@ struct Engine {
   /// The beaten sides of conflicts.
   var losers: [Location] = []
   /// Which writes those are: one that is delivered again is not kept again (F66).
-  private(set) var keptLosers: Set<Dot> = []
+  var keptLosers: Set<Dot> = []
   /// Keys whose greatest record has a deadline: their part of the digest depends on the time.
-  private(set) var expiring: Set<[UInt8]> = []
+  var expiring: Set<[UInt8]> = []
   /// Committed bytes that are no records, as far as the journal was read.
-  private(set) var gaps: [JournalDamage] = []
+  var gaps: [JournalDamage] = []
   /// Keys whose record stood in such a place, as far as that can be told.
-  private(set) var damagedKeys: [[UInt8]: Location] = [:]
-  private var unattributed: [Location] = []
+  var damagedKeys: [[UInt8]: Location] = [:]
+  var unattributed: [Location] = []
   /// The last position in the journal.
-  private(set) var position: UInt64 = 0
+  var position: UInt64 = 0
   /// Keys of the store's own that are held: few, and looked through at every handshake.
-  private(set) var reserved: Set<[UInt8]> = []
+  var reserved: Set<[UInt8]> = []
   var pins: [HeldPin] = []
   /// About how many bytes of sealed segments do not count any more, and at how many it is looked at closely.
   var deadBytes = 0
   var reviewAt = 0
   var samples: [(position: UInt64, location: Location)] = []
+  var nextSample: UInt64 = 0
   /// How many compactions of the directory this view has taken in.
   var compactions: UInt64
-  private var digest: StateDigest?
+  var digest: StateDigest?
   var ordered: OrderedView?
-  private let hashSeed: UInt64
+  /// Not to be guessed by who chooses the keys.
+  let hashSeed: UInt64
+  /// May an ordinary put go its short way? Tests compare it with the general one.
+  var takesShortWay = true
 
   static let samplingInterval: UInt64 = 128
 
@@ -53,34 +57,93 @@ struct Engine {
   }
 
   // MARK: Reading
+  //
+  // What a get or a put calls is `mutating` though it changes nothing: a method that is not gets a copy of the whole
+  // engine, some 500 bytes, wherever the caller has it `inout`.
 
   /// Where the greatest applied record of a key is.
   func find(_ key: [UInt8]) -> Location? {
-    index.find(hash(key)) { matches(key, $0) }?.location
+    Self.search(key.span, index, journal.table, seed: hashSeed).found?.location
+  }
+
+  /// What the index knows of a key, until the engine is changed.
+  struct Search {
+    var hash: UInt64
+    /// Where the greatest applied record is; nil if nothing is held.
+    var found: (slot: Int, location: Location)?
+  }
+
+  /// Looks a key up in the index.
+  @inline(__always)
+  mutating func search(_ key: Span<UInt8>) -> Search {
+    Self.search(key, index, journal.table, seed: hashSeed)
+  }
+
+  @inline(__always)
+  private static func search(
+    _ key: Span<UInt8>, _ index: KeyIndex, _ segments: SegmentTable, seed: UInt64
+  ) -> Search {
+    let hash = XXH3.hash64(key, seed: seed)
+    return Search(hash: hash, found: index.find(hash) { Self.matches(key, $0, in: segments) })
+  }
+
+  /// The greatest applied record of a key in place, verified, its author known; nil if nothing is held.
+  @inline(__always)
+  mutating func view(of key: Span<UInt8>) throws(StoreError) -> RecordView? {
+    try view(of: key, search(key))
+  }
+
+  @inline(__always)
+  private mutating func view(of key: Span<UInt8>, _ search: Search) throws(StoreError) -> RecordView? {
+    let location = search.found?.location
+    if !gaps.isEmpty { try checkCertain(key, location) }
+    guard let location else { return nil }
+    guard let segment = journal.segment(location.segment),
+      let view = segment.record(at: location.offset, limit: segment.mapping.count)
+    else { return try whole(at: location) }
+    return view.actor == nil ? try whole(at: location) : view
   }
 
   /// The greatest applied record of a key, verified; nil if nothing is held.
-  func held(_ key: [UInt8]) throws(StoreError) -> Record? {
-    let location = find(key)
-    try checkCertain(key, location)
-    guard let location else { return nil }
-    return try record(at: location)
+  mutating func held(_ key: [UInt8]) throws(StoreError) -> Record? {
+    guard let view = try view(of: key.span) else { return nil }
+    guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
+    return record
+  }
+
+  /// What a write of a key has to know of the record that it replaces. A damaged one can be overwritten.
+  mutating func replaced(_ key: Span<UInt8>) -> Replaced? { replaced(key, search(key)) }
+
+  /// The same for a key that was looked up.
+  @inline(__always)
+  mutating func replaced(_ key: Span<UInt8>, _ search: Search) -> Replaced? {
+    guard search.found != nil else { return nil }
+    return (try? view(of: key, search))?.replaced
   }
 
   /// The record at a place, verified and decoded.
   func record(at location: Location) throws(StoreError) -> Record {
     let view = try journal.record(at: location)
-    guard let record = view.decoded() else {
-      throw StoreError(
-        .damaged,
-        "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
-        path: journal.path(of: location.segment))
-    }
+    guard let record = view.decoded() else { throw lostAuthor(at: location) }
     return record
   }
 
+  /// The record at a place, or why it cannot be had.
+  @inline(never)
+  private mutating func whole(at location: Location) throws(StoreError) -> RecordView {
+    _ = try record(at: location)
+    return try journal.record(at: location)
+  }
+
+  private func lostAuthor(at location: Location) -> StoreError {
+    StoreError(
+      .damaged,
+      "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
+      path: journal.path(of: location.segment))
+  }
+
   /// The greatest held record of a key, parked or not: what the digest takes.
-  private func greatest(_ key: [UInt8]) -> Record? {
+  func greatest(_ key: [UInt8]) -> Record? {
     let records = ([find(key)].compactMap { $0 } + (parked[key] ?? [])).compactMap { try? record(at: $0) }
     return records.max { $0.version < $1.version }
   }
@@ -111,9 +174,7 @@ struct Engine {
   }
 
   /// The key of the record at a place that was absorbed.
-  func key(at location: Location) -> [UInt8] { Self.key(at: location, in: journal) }
-
-  private static func key(at location: Location, in journal: Journal) -> [UInt8] {
+  func key(at location: Location) -> [UInt8] {
     guard let segment = journal.segment(location.segment),
       let shape = RecordView(segment: segment, offset: location.offset).shape
     else { return [] }
@@ -172,224 +233,35 @@ struct Engine {
     }
   }
 
-  // MARK: Taking in
+  // MARK: Writing
 
-  /// Reads the journal on, up to `end`, which lies in a mapped segment.
-  mutating func absorb(upTo end: Location) {
-    if applied.segment == 0, let first = journal.segments.first {
-      applied = Location(segment: first.number, offset: SegmentHeader.length)
-    }
-    guard var place = journal.place(of: applied.segment), let last = journal.place(of: end.segment) else {
-      return
-    }
-    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
-    while place <= last {
-      let segment = journal.segments[place]
-      // A position is never given again, though compaction may have dropped the record that had it.
-      position = max(position, segment.header.basePosition)
-      let stop = place == last ? end.offset : journal.sealedLength(at: place) ?? 0
-      var walker = SegmentWalker(segment, from: applied.offset, limit: stop)
-      while let step = walker.next() {
-        switch step {
-        case .record(let view): absorb(view, limit: limit)
-        case .gap(let range): noteGap(range, in: segment)
-        }
-      }
-      place += 1
-      applied =
-        place > last
-        ? end : Location(segment: journal.segments[place].number, offset: SegmentHeader.length)
-    }
-  }
+  /// Does this copy's vector cover the write?
+  func covers(_ dot: Dot) -> Bool { state.covers(dot) }
 
-  private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
-    note(JournalDamage(segment: segment.number, bytes: range), of: DamagedRecord.key(in: range, of: segment))
-  }
-
-  private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
-    guard !gaps.contains(damage) else { return }
-    gaps.append(damage)
-    let location = damage.place
-    if let key {
-      // The journal is read in its order: this is the latest place.
-      damagedKeys[key] = location
-    } else {
-      unattributed.append(location)
-    }
-  }
-
-  /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
-  private func checkCertain(_ key: [UInt8], _ found: Location?) throws(StoreError) {
-    guard !gaps.isEmpty else { return }
-    let suspects = unattributed + [damagedKeys[key]].compactMap { $0 }
-    guard
-      let gap = suspects.first(where: { gap in
-        found.map { journal.precedes($0, gap) } ?? true && !state.resolved.contains(gap)
-      })
-    else { return }
-    throw StoreError(
-      .damaged,
-      "a damaged record at offset \(gap.offset) may hold this key's latest value: run `verify --repair`",
-      path: journal.path(of: gap.segment))
-  }
-
-  private mutating func absorb(_ view: RecordView, limit: Stamp) {
-    position = max(position, view.position)
-    switch view.kind {
-    case .actor:
-      guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
-      view.segment.define(actor, as: view.actorNumber)
-    case .local:
-      guard let shape = view.shape else { return }
-      let (key, value) = (view.key(shape), view.value(shape))
-      state.absorb(local: key, value)
-      locals[key] = value
-      view.segment.liveBytes += view.end - view.offset
-      supersede(localPlaces.updateValue(view.location, forKey: key))
-    case .localRemoval:
-      guard let shape = view.shape else { return }
-      let key = view.key(shape)
-      state.absorb(local: key, nil)
-      locals[key] = nil
-      supersede(localPlaces.removeValue(forKey: key))
-    case .value, .blob, .tombstone:
-      view.segment.liveBytes += view.end - view.offset
-      if view.flags.contains(.loser) {
-        losers.append(view.location)
-        if let dot = view.dot { keptLosers.insert(dot) }
-      } else {
-        absorb(write: view, limit: limit)
-      }
-    case .checkpoint, nil: break
-    }
-  }
-
-  private mutating func absorb(write view: RecordView, limit: Stamp) {
-    guard let shape = view.shape else { return }
-    guard let version = view.version else {
-      // Both definitions of its author's number are lost, and with them whether it beats what is held.
-      return note(
-        JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end), of: view.key(shape))
-    }
-    if view.position >= (samples.last?.position ?? 0) + Self.samplingInterval || samples.isEmpty {
-      samples.append((view.position, view.location))
-    }
-    let key = view.key(shape)
-    let before = digest == nil ? nil : greatest(key)
-    // Own writes are never parked: their author sees them at once, even after its clock was put back.
-    let applies = version.stamp <= limit || state.mine.contains(version.dot.actor)
-    state.absorb(version, applied: applies)
-    if applies {
-      hold(view, key: key, version: version)
-    } else {
-      parked[key, default: []].append(view.location)
-    }
-    noteChange(of: key, from: before, deadline: shape.deadline != nil)
-  }
-
-  private mutating func hold(_ view: RecordView, key: [UInt8], version: Version) {
-    let hash = hash(key)
-    if let found = index.find(hash, { matches(key, $0) }) {
-      guard let segment = journal.segment(found.location.segment),
-        let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version,
-        (try? journal.record(at: found.location)) != nil
-      else {
-        index.move(found.slot, to: view.location)
-        return supersede(found.location)
-      }
-      supersede(view.location)
-    } else {
-      let (journal, seed) = (journal, hashSeed)
-      index.insert(hash, view.location) { XXH3.hash64(Self.key(at: $0, in: journal), seed: seed) }
-      if ReservedKey.isReserved(key) { reserved.insert(key) }
-    }
-  }
-
-  /// The record there does not count any more.
-  private mutating func supersede(_ location: Location?) {
-    guard let location, let segment = journal.segment(location.segment) else { return }
-    let view = RecordView(segment: segment, offset: location.offset)
-    let bytes = view.end - view.offset
-    segment.liveBytes -= bytes
-    if segment.number != journal.segments.last?.number { deadBytes += bytes }
-  }
-
-  private mutating func noteChange(of key: [UInt8], from before: Record?, deadline: Bool) {
-    if deadline {
-      expiring.insert(key)
-    } else if expiring.contains(key), greatest(key)?.deadline == nil {
-      expiring.remove(key)
-    }
-    guard digest != nil else { return }
-    if let before, Self.counts(before) { digest?.remove(before) }
-    if let after = greatest(key), Self.counts(after) { digest?.add(after) }
-  }
-
-  /// Does the record count in the running part of the digest? What has a deadline is added when a time is known.
-  private static func counts(_ record: Record) -> Bool {
-    !record.isReserved && !record.isTombstone && record.deadline == nil
-  }
-
-  /// The digest of what is live at `time`, in milliseconds since 1970. Computed from all keys when first asked for, then
-  /// kept running.
-  mutating func digest(at time: UInt64) throws(StoreError) -> StateDigest {
-    var running: StateDigest
-    if let digest {
-      running = digest
-    } else {
-      running = StateDigest()
-      for location in index.locations {
-        let record = try record(at: location)
-        if parked[record.key] == nil, Self.counts(record) { running.add(record) }
-      }
-      for key in parked.keys {
-        if let record = greatest(key), Self.counts(record) { running.add(record) }
-      }
-      digest = running
-    }
-    for key in expiring {
-      guard let record = greatest(key), let deadline = record.deadline, deadline > time, !record.isTombstone,
-        !record.isReserved
-      else { continue }
-      running.add(record)
-    }
-    return running
-  }
-
-  // MARK: Parked records
-
-  /// Parked records whose time has come by `limit`, in the order of their versions.
-  func due(upTo limit: Stamp) -> [Location] {
-    var due: [(Version, Location)] = []
-    for location in parked.values.joined() {
-      guard let version = try? journal.record(at: location).version, version.stamp <= limit else { continue }
-      due.append((version, location))
-    }
-    return due.sorted { $0.0 < $1.0 }.map(\.1)
-  }
-
-  /// Applies a record that was parked; it is not parked any more.
-  mutating func release(_ location: Location) throws(StoreError) {
-    let view = try journal.record(at: location)
-    guard let shape = view.shape, let version = view.version else { return }
-    let key = view.key(shape)
-    let before = digest == nil ? nil : greatest(key)
-    let left = (parked[key] ?? []).filter { $0 != location }
-    parked[key] = left.isEmpty ? nil : left
-    state.absorb(version, applied: true)
-    ordered = nil
-    hold(view, key: key, version: version)
-    noteChange(of: key, from: before, deadline: shape.deadline != nil)
+  /// Composes an append that is made at `wall`, in milliseconds since 1970, of `limit` bytes at most.
+  func composer(wall: UInt64, limit: Int) -> Composer {
+    Composer(state: state, wall: wall, limit: limit, hashSeed: hashSeed)
   }
 
   // MARK: Keys
 
-  func hash(_ key: [UInt8]) -> UInt64 { XXH3.hash64(key, seed: hashSeed) }
+  private static func hash(of key: Range<Int>, in segment: Segment, seed: UInt64) -> UInt64 {
+    segment.mapping.withBytes(key) { XXH3.hash64($0, seed: seed) }
+  }
+
+  /// The hash of the key of the record at a place that was absorbed.
+  static func hash(at location: Location, in segments: SegmentTable, seed: UInt64) -> UInt64 {
+    guard let segment = segments[location.segment],
+      let shape = RecordView(segment: segment, offset: location.offset).shape
+    else { return 0 }
+    return hash(of: shape.key, in: segment, seed: seed)
+  }
 
   /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
   /// so, rather than that there is nothing (F37).
-  func matches(_ key: [UInt8], _ location: Location) -> Bool {
-    guard let segment = journal.segment(location.segment) else { return false }
+  @inline(__always)
+  private static func matches(_ key: Span<UInt8>, _ location: Location, in segments: SegmentTable) -> Bool {
+    guard let segment = segments[location.segment] else { return false }
     if let shape = RecordView(segment: segment, offset: location.offset).shape,
       segment.mapping.equals(shape.key, key)
     {

@@ -1,3 +1,5 @@
+internal import Synchronization
+
 /// How a compaction works: a run of sealed segments is copied without what does not count any more, the copy is made
 /// durable and takes its name, every view moves over to it, and the old files go (rule R5).
 ///
@@ -30,9 +32,9 @@ extension Store {
     let isUrgent =
       environment.compacting == .inTurn
       || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes)
+    compactionIsUrgent.store(isUrgent, ordering: .relaxed)
     let begins = lifecycle.withLock { lifecycle in
       defer { lifecycle.compactionScheduled = true }
-      lifecycle.compactionIsUrgent = isUrgent
       return !lifecycle.compactionScheduled
     }
     guard begins, environment.compacting == .beside else { return }
@@ -41,7 +43,7 @@ extension Store {
 
   /// Writers come here before they take their mutex, so that the disk does not fill faster than it is tidied.
   func waitForCompaction() {
-    guard lifecycle.withLock({ $0.compactionIsUrgent }) else { return }
+    guard compactionIsUrgent.load(ordering: .relaxed) else { return }
     compactWhileDue()
   }
 
@@ -49,7 +51,8 @@ extension Store {
     compacting.withLock { compactions in
       // What fails here is tried again with the next segment; a full disk stops the writer itself.
       while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
-      lifecycle.withLock { ($0.compactionScheduled, $0.compactionIsUrgent) = (false, false) }
+      lifecycle.withLock { $0.compactionScheduled = false }
+      compactionIsUrgent.store(false, ordering: .relaxed)
     }
   }
 

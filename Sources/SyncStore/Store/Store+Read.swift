@@ -4,13 +4,85 @@ extension Store {
   ///
   /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    guard let record = try current(key.bytes) else { return nil }
-    return try value(of: record)
+    let found = try find(key) { view, shape in
+      Value(bytes: view.value(shape), type: view.type, deadline: view.deadline(shape))
+    }
+    switch found {
+    case .nothing: return nil
+    case .value(let value): return value
+    case .elsewhere:
+      guard let record = try current(key.bytes) else { return nil }
+      return try value(of: record)
+    }
+  }
+
+  /// Works on the value of a key in place, without a copy if it lies in the journal; nil if it has none. Nobody reads or
+  /// writes meanwhile: `body` must be short, and must not use the store.
+  ///
+  /// - Throws: as `get`, and what `body` throws.
+  @inlinable
+  public func withValue<Result>(_ key: Key, _ body: (RawSpan) throws -> Result) throws -> Result? {
+    var result: Result?
+    try read(key) { result = try body($0) }
+    return result
+  }
+
+  /// `withValue` without a result, so that it need not be compiled for each.
+  @usableFromInline
+  func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
+    // A refusal by `body` is carried out of the search, whose own failures are typed.
+    let found = try find(key) { view, shape -> (any Error)? in
+      view.segment.mapping.withBytes(shape.value) { bytes in
+        do {
+          try body(bytes)
+          return nil
+        } catch {
+          return error
+        }
+      }
+    }
+    switch found {
+    case .nothing: return
+    case .value(let refusal): if let refusal { throw refusal }
+    case .elsewhere:
+      guard let value = try get(key) else { return }
+      try value.bytes.withRawSpan(body)
+    }
+  }
+
+  /// What a search in the journal came to.
+  private enum Found<Result> {
+    case nothing
+    case value(Result)
+    /// In the blob tier, or among what is parked.
+    case elsewhere
+  }
+
+  /// Works on the verified record of a key whose value lies in the journal and has not expired.
+  @inline(__always)
+  private func find<Result>(
+    _ key: Key, _ body: (RecordView, RecordView.Shape) -> Result
+  ) throws(StoreError) -> Found<Result> {
+    try reading { engine throws(StoreError) in
+      guard engine.parked.isEmpty else { return .elsewhere }
+      guard let view = try engine.view(of: key.bytes.span) else { return .nothing }
+      guard let shape = view.shape else { return .elsewhere }
+      if let deadline = view.deadline(shape), deadline <= environment.now() { return .nothing }
+      switch view.kind {
+      case .value: return .value(body(view, shape))
+      case .tombstone: return .nothing
+      default: return .elsewhere
+      }
+    }
   }
 
   /// Has the key a value?
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    try current(key.bytes)?.isLive(at: environment.now()) ?? false
+    switch try find(key, { _, _ in }) {
+    case .nothing: false
+    case .value: true
+    case .elsewhere: try current(key.bytes)?.isLive(at: environment.now()) ?? false
+    }
   }
 
   /// What is known of a key without reading its value; nil if it has none.

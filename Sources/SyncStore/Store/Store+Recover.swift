@@ -49,7 +49,9 @@ extension Store {
       control.tail = tail.packed
       control.resetDurable(to: durable.packed)
       engine = fresh
-      for entries in rescued[together...] { try commit(entries, &engine) }
+      for entries in rescued[together...] {
+        try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
+      }
     }
     try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
     // A process that was killed may have named a segment and not come to this.
@@ -99,9 +101,9 @@ extension Store {
 
   /// Becomes a new actor. The caller holds the writers' mutex.
   func renew(_ renewal: Composer.Renewal, _ engine: inout Engine) throws(StoreError) {
-    var composer = Composer(state: engine.state, wall: environment.now(), limit: Limits.transactionBytes)
+    var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
     try composer.renew(renewal, as: environment.newActor())
-    try commit(composer.entries, &engine)
+    try commit(composer, &engine)
   }
 
   /// Repairs; if that fails, nobody writes any more. The caller holds the writers' mutex.

@@ -1,3 +1,5 @@
+private import Synchronization
+
 /// How a put works: the writers' mutex, the rules (`Composer`), one append, then durability as the mode has it.
 extension Store {
   /// Sets a key. Values above the configured threshold go to the blob tier.
@@ -10,9 +12,25 @@ extension Store {
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
     durability: Durability? = nil
   ) throws(StoreError) {
+    try put(key, value.span, type: type, expires: deadline, durability: durability)
+  }
+
+  /// Sets a key to bytes that the caller keeps.
+  ///
+  /// - Parameters:
+  ///   - type: stored with the value.
+  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - durability: for this write; by default the store's.
+  public func put(
+    _ key: Key, _ value: Span<UInt8>, type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    durability: Durability? = nil
+  ) throws(StoreError) {
     try checkWritable()
-    let content = try content(of: value)
-    try write(key, content, type, deadline, durability)
+    guard value.count <= configuration.blobThreshold else {
+      return try write(key, try content(of: Array(copying: value)), type, deadline, durability)
+    }
+    let tail = try putInline(key.bytes, value, type, deadline)
+    try settle(tail, durability)
   }
 
   /// Sets a key to the content of a file, which is streamed if it is above the threshold.
@@ -45,12 +63,12 @@ extension Store {
     var result: Result
     do {
       defer { control.unlock() }
-      let composer = try freshComposer(limit: Limits.transactionBytes)
+      let composer = freshComposer(limit: Limits.transactionBytes)
       var transaction = Transaction(store: self, composer: composer)
       result = try body(&transaction)
       if !transaction.placed.isEmpty { try blobs.settle(transaction.placed) }
-      let entries = transaction.composer.entries
-      try engine.withLock { engine throws(StoreError) in try commit(entries, &engine) }
+      let composed = transaction.composer
+      try engine.withLock { engine throws(StoreError) in try commit(composed, &engine) }
     }
     try settle(control.tail, durability)
     return result
@@ -75,9 +93,9 @@ extension Store {
   }
 
   /// What is held of a key, as far as this append has not replaced it. A damaged record can be overwritten.
-  func heldForWriting(_ key: [UInt8], _ composer: Composer) throws(StoreError) -> Record? {
-    if let record = composer.overlay[key] { return record }
-    return engine.withLock { engine in try? engine.held(key) }
+  func heldForWriting(_ key: [UInt8], _ composer: borrowing Composer) throws(StoreError) -> Replaced? {
+    if let record = composer.record(of: key) { return record.replaced }
+    return engine.withLock { engine in engine.replaced(key.span) }
   }
 
   /// Where a value is to lie. A blob is durable before its record is appended, whatever the mode: a record that is found
@@ -111,15 +129,32 @@ extension Store {
     if pacing { waitForCompaction() }
     try lockWriters()
     defer { control.unlock() }
-    var composer = try freshComposer(limit: limit)
+    var composer = freshComposer(limit: limit)
     let result = try compose(&composer)
-    let entries = composer.entries
-    try engine.withLock { engine throws(StoreError) in try commit(entries, &engine) }
+    try engine.withLock { engine throws(StoreError) in try commit(composer, &engine) }
     return (result, control.tail)
   }
 
   /// Takes the writers' mutex and sees to it that this process knows all that was written.
   func lockWriters() throws(StoreError) {
+    try acquireWriters()
+    do throws(StoreError) {
+      try engine.withLock { engine throws(StoreError) in try prepareToWrite(&engine) }
+    } catch {
+      control.unlock()
+      throw error
+    }
+  }
+
+  /// Brings the view up to date and applies what has come due before something is composed. The caller holds the mutex.
+  func prepareToWrite(_ engine: inout Engine) throws(StoreError) {
+    try catchUp(&engine)
+    if !engine.parked.isEmpty { try releaseParked(&engine) }
+  }
+
+  /// Takes the writers' mutex, if anything may be written.
+  @inline(__always)
+  func acquireWriters() throws(StoreError) {
     let acquisition = control.lock()
     if case .alreadyHeld = acquisition {
       throw StoreError(
@@ -128,47 +163,50 @@ extension Store {
     do throws(StoreError) {
       if case .afterDeath = acquisition { try repairOrPoison() }
       // It may have been closed while this waited.
-      try checkUsable()
+      try checkOpen()
       guard !control.poisoned else { throw poisonedError }
-      try engine.withLock { engine throws(StoreError) in
-        try catchUp(&engine)
-        try releaseParked(&engine)
-      }
     } catch {
       control.unlock()
       throw error
     }
   }
 
-  private func freshComposer(limit: Int) throws(StoreError) -> Composer {
+  private func freshComposer(limit: Int) -> Composer {
     let wall = environment.now()
-    return engine.withLock { Composer(state: $0.state, wall: wall, limit: limit) }
+    return engine.withLock { $0.composer(wall: wall, limit: limit) }
   }
 
   /// Applies parked records whose time has come, with what the rules make of them. The caller holds the mutex.
+  @inline(never)
   private func releaseParked(_ engine: inout Engine) throws(StoreError) {
-    guard !engine.parked.isEmpty else { return }
-    var composer = Composer(state: engine.state, wall: environment.now(), limit: 2 * Limits.batchBytes)
+    var composer = engine.composer(wall: environment.now(), limit: 2 * Limits.batchBytes)
     let due = engine.due(upTo: composer.limit)
     for location in due {
       let record = try engine.record(at: location)
       try composer.release(record, held: try? engine.held(record.key), kept: engine.keptLosers)
     }
     // First what follows from them: should that fail, they are still parked.
-    try commit(composer.entries, &engine)
+    try commit(composer, &engine)
     for location in due { try engine.release(location) }
   }
 
+  /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
+  func commit(_ composer: borrowing Composer, _ engine: inout Engine) throws(StoreError) {
+    try commit(composer.entries, composer.extent, wall: composer.wall, &engine)
+  }
+
   /// Appends entries as one transaction and publishes them. The caller holds the writers' mutex.
-  func commit(_ entries: [JournalEntry], _ engine: inout Engine) throws(StoreError) {
+  func commit(
+    _ entries: [JournalEntry], _ extent: AppendExtent, wall: UInt64, _ engine: inout Engine
+  ) throws(StoreError) {
     guard !entries.isEmpty else { return }
-    let room = RecordEncoder.bound(entries)
+    let room = extent.bytes
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
-    let actors = segment.nextNumber + RecordEncoder.actors(of: entries).count
+    let actors = segment.nextNumber + extent.actors.count
     if tail.offset + room > segment.mapping.count || actors > Int(UInt16.max) {
       do throws(StoreError) {
         try engine.journal.begin(
@@ -193,16 +231,28 @@ extension Store {
     var encoder = RecordEncoder(
       segment: segment, start: tail.offset, durable: durable.segment == tail.segment ? durable.offset : 0,
       position: engine.position)
-    encoder.encode(entries)
-    let end = Location(segment: tail.segment, offset: tail.offset + encoder.bytes.count)
-    control.writing = end.packed
-    segment.mapping.store(encoder.bytes, at: tail.offset)
-    control.tail = end.packed
-    engine.absorb(upTo: end)
+    control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
+    encoder.encode(entries, actors: extent.actors)
+    publish(encoder.end, in: segment, wall: wall, &engine)
+  }
+
+  /// Moves the tail behind what was stored up to `end`, and takes it in.
+  func publish(_ end: Int, in segment: Segment, wall: UInt64, _ engine: inout Engine) {
+    let tail = Location(segment: segment.number, offset: end)
+    control.tail = tail.packed
+    engine.absorb(own: tail, wall: wall)
+    notePublished(end, in: segment, &engine)
+  }
+
+  /// What follows from an append up to `end`, once it was taken in.
+  @inline(__always)
+  func notePublished(_ end: Int, in segment: Segment, _ engine: inout Engine) {
     control.position = engine.position
     noteWrite()
     if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
-    if end.offset > segment.mapping.count / 2 { prepareNextSegment(size: engine.journal.sizeOfNext(room: 0)) }
+    if end > segment.mapping.count / 2, prepared.load(ordering: .relaxed) != segment.number {
+      prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
+    }
   }
 }
 
@@ -243,7 +293,7 @@ public struct Transaction: ~Copyable {
 
   /// The value of a key as this transaction leaves it so far.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    guard let record = composer.overlay[key.bytes] else { return try store.get(key) }
+    guard let record = composer.record(of: key.bytes) else { return try store.get(key) }
     return try store.value(of: record)
   }
 }

@@ -1,3 +1,5 @@
+internal import Synchronization
+
 /// An offline-first key-value store: one directory whose append log is also its replication journal.
 ///
 /// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The life of a write:
@@ -21,20 +23,21 @@ public final class Store: Sendable {
   /// Syncs made by this instance; held while one runs.
   private let syncs = Locked(0)
   let lifecycle = Locked(Lifecycle())
+  private let closed = Atomic(false)
+  /// Was anything appended by this instance?
+  private let wrote = Atomic(false)
+  /// The segment whose successor is being made ready, or was.
+  let prepared = Atomic<UInt32>(0)
   /// Compactions made by this instance; held while one runs.
   let compacting = Locked(0)
+  /// Are there so many dead bytes that writers are to wait for a compaction?
+  let compactionIsUrgent = Atomic(false)
   private let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
 
   struct Lifecycle {
-    var closed = false
-    /// Was anything appended by this instance?
-    var wrote = false
     var syncScheduled = false
-    var preparing = false
     var compactionScheduled = false
-    /// Are there so many dead bytes that writers are to wait for a compaction?
-    var compactionIsUrgent = false
   }
 
   init(
@@ -85,7 +88,8 @@ public final class Store: Sendable {
   // MARK: Access to the engine
 
   /// Works on this process's view, brought up to date first.
-  func reading<Result: Sendable>(
+  @inline(__always)
+  func reading<Result>(
     _ body: (inout Engine) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     try checkUsable()
@@ -96,7 +100,14 @@ public final class Store: Sendable {
   }
 
   /// Reads what other processes have committed since.
+  @inline(__always)
   func catchUp(_ engine: inout Engine) throws(StoreError) {
+    let tail = Location(packed: control.tail)
+    if engine.applied < tail || engine.compactions != control.compactions { try readOn(&engine) }
+  }
+
+  @inline(never)
+  private func readOn(_ engine: inout Engine) throws(StoreError) {
     while true {
       let compactions = control.compactions
       do throws(StoreError) {
@@ -117,7 +128,12 @@ public final class Store: Sendable {
       throw StoreError(
         .forked, "the store was opened before this process was forked: open it again here", path: path)
     }
-    guard !lifecycle.withLock({ $0.closed }) else {
+    try checkOpen()
+  }
+
+  @inline(__always)
+  func checkOpen() throws(StoreError) {
+    guard !closed.load(ordering: .acquiring) else {
       throw StoreError(.closed, "the store was closed: open it again", path: path)
     }
   }
@@ -202,31 +218,32 @@ public final class Store: Sendable {
     }
   }
 
-  /// Has the segment after the present one made ready in the background, once.
-  func prepareNextSegment(size: Int) {
-    let begins = lifecycle.withLock { lifecycle in
-      defer { lifecycle.preparing = true }
-      return !lifecycle.preparing
-    }
-    guard begins else { return }
+  /// Has the segment after `number` made ready in the background, once; if that fails, again.
+  func prepareSegment(after number: UInt32, size: Int) {
+    guard prepared.exchange(number, ordering: .relaxed) != number else { return }
     Background.run { [weak self, journalDirectory, storage = environment.storage] in
-      // Without it the writer makes the segment itself, and meets the same error there if it lasts.
-      try? Journal.prepare(directory: journalDirectory, size: size, storage: storage)
-      self?.lifecycle.withLock { $0.preparing = false }
+      do throws(StoreError) {
+        try Journal.prepare(directory: journalDirectory, size: size, storage: storage)
+      } catch {
+        // Without it the writer makes the segment itself, and meets the same error there if it lasts.
+        self?.prepared.store(0, ordering: .relaxed)
+      }
     }
   }
 
-  func noteWrite() { lifecycle.withLock { $0.wrote = true } }
+  func noteWrite() {
+    if !wrote.load(ordering: .relaxed) { wrote.store(true, ordering: .relaxed) }
+  }
 
   // MARK: Closing
 
   /// Makes everything durable and lets the directory go. Calls after it fail with `.closed`; a second one does nothing.
   public func close() throws(StoreError) {
-    guard !lifecycle.withLock({ $0.closed }) else { return }
+    guard !closed.load(ordering: .acquiring) else { return }
     let isParent = SystemCall.forkGeneration == forkGeneration
     if isWritable, isParent { try checkNotWriting() }
     defer {
-      isWritable && isParent ? endWriting() : lifecycle.withLock { $0.closed = true }
+      isWritable && isParent ? endWriting() : closed.store(true, ordering: .releasing)
       // It works on files that may be another process's soon.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)
@@ -241,7 +258,7 @@ public final class Store: Sendable {
       }
     }
     guard isParent else { return }
-    if isWritable, lifecycle.withLock({ $0.wrote }), !control.poisoned {
+    if isWritable, wrote.load(ordering: .relaxed), !control.poisoned {
       try sync()
       // Carries the watermark over all that was just synced; itself it may be lost.
       try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
@@ -264,7 +281,7 @@ public final class Store: Sendable {
   private func endWriting() {
     let acquisition = control.lock()
     if case .afterDeath = acquisition { try? repairOrPoison() }
-    lifecycle.withLock { $0.closed = true }
+    closed.store(true, ordering: .releasing)
     control.unlock()
   }
 }

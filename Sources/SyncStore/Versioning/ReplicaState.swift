@@ -8,14 +8,12 @@ struct ReplicaState: Sendable {
     var above: UInt64
   }
 
-  /// The present incarnation.
-  var actor: ActorID?
+  /// What own writes are named and stamped with.
+  var author = Author()
   /// All incarnations of this copy.
   var mine: Set<ActorID> = []
-  /// The last sequence that `actor` has written.
-  var sequence: UInt64 = 0
-  var clock = HybridClock()
-  var vector = VersionVector()
+  /// What is covered, but for own writes since it was set.
+  private var received = VersionVector()
   var floor = VersionVector()
   var horizon = Stamp.zero
   var cursors: [ActorID: Cursor] = [:]
@@ -35,6 +33,30 @@ struct ReplicaState: Sendable {
     var position: UInt64
     var sequence: UInt64
   }
+
+  /// The present incarnation.
+  var actor: ActorID? { author.actor }
+  /// The last sequence that `actor` has written.
+  var sequence: UInt64 { author.sequence }
+
+  /// What this copy covers: what it was set to, with the present actor's entry raised to what it has written.
+  var vector: VersionVector {
+    get {
+      guard let actor, sequence > received[actor] else { return received }
+      var vector = received
+      vector[actor] = sequence
+      return vector
+    }
+    set { received = newValue }
+  }
+
+  /// Does `vector` cover the write?
+  func covers(_ dot: Dot) -> Bool {
+    dot.actor == actor && dot.sequence <= sequence || received.covers(dot)
+  }
+
+  /// Was the write made by this copy, in this or an earlier incarnation?
+  func isMine(_ dot: Dot) -> Bool { dot.actor == actor || mine.contains(dot.actor) }
 
   /// Is the record one of a lost life, not to be passed on?
   func isSuspect(_ dot: Dot) -> Bool {
@@ -81,7 +103,11 @@ extension ReplicaState {
       var actors = value[...]
       var first = true
       while let next = ActorID(bytes: actors.prefix(16)) {
-        if first, next != actor { (actor, sequence, first) = (next, 0, false) }
+        if first, next != actor {
+          // What the former one has written stays covered.
+          received = vector
+          (author.actor, author.sequence) = (next, 0)
+        }
         first = false
         mine.insert(next)
         actors = actors.dropFirst(16)
@@ -95,7 +121,7 @@ extension ReplicaState {
       guard let read = try? Self.vector(value) else { return }
       vector = read
       // Compaction may have dropped the own record that had the last sequence.
-      if let actor { sequence = max(sequence, read[actor]) }
+      if let actor { author.sequence = max(sequence, read[actor]) }
     } else if key == StateKey.floor, let value {
       if let read = try? Self.floor(value) { (floor, horizon) = read }
     } else if key == StateKey.suspects {
@@ -107,11 +133,8 @@ extension ReplicaState {
 
   /// Takes notice of a write in the journal.
   mutating func absorb(_ version: Version, applied: Bool) {
-    if version.dot.actor == actor {
-      sequence = max(sequence, version.dot.sequence)
-      vector[version.dot.actor] = max(vector[version.dot.actor], version.dot.sequence)
-    }
-    if applied { clock.observe(version.stamp) }
+    if version.dot.actor == actor { author.sequence = max(author.sequence, version.dot.sequence) }
+    if applied { author.clock.observe(version.stamp) }
   }
 
   static func encode(_ cursor: Cursor) -> [UInt8] {

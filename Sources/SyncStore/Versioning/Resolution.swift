@@ -13,8 +13,10 @@ enum Resolution {
   }
 
   /// The place of an arriving record.
-  static func receive(_ record: Record, held: Record?, vector: VersionVector, limit: Stamp) -> Verdict {
-    if vector.covers(record.dot) || held?.dot == record.dot { return .ignore }
+  static func receive(
+    _ record: Record, held: Record?, limit: Stamp, covers: (Dot) -> Bool
+  ) -> Verdict {
+    if covers(record.dot) || held?.dot == record.dot { return .ignore }
     if record.stamp > limit { return .park }
     return apply(record, held: held)
   }
@@ -34,23 +36,49 @@ enum Resolution {
   }
 
   /// Open dots of the beaten record that must not be forgotten: the winner is issued again with their names.
-  static func names(of loser: Record, unknownTo winner: Record, vector: VersionVector) -> [Dot] {
+  static func names(
+    of loser: Record, unknownTo winner: Record, covers: (Dot) -> Bool
+  ) -> [Dot] {
     loser.isReserved
       ? []
-      : loser.open.filter { !vector.covers($0) && !winner.open.contains($0) && $0 != winner.dot }
+      : loser.open.filter { !covers($0) && !winner.open.contains($0) && $0 != winner.dot }
   }
 
   /// What a write that replaces `old` says of its past: the base dot, and the dots that it replaces without its author
   /// covering them.
   static func past(
-    replacing old: Record?, by actor: ActorID, vector: VersionVector, names: [Dot] = []
+    replacing old: Replaced?, by actor: ActorID?, names: [Dot] = [], covers: (Dot) -> Bool
   ) -> (base: Dot?, open: [Dot]) {
     guard let old else { return (nil, []) }
     let base = old.dot.actor == actor ? old.base : old.dot
     var open: [Dot] = []
-    for dot in [old.dot] + old.open + names where !vector.covers(dot) && !open.contains(dot) {
-      open.append(dot)
-    }
-    return (base, Array(open.prefix(Limits.openDots)))
+    if !covers(old.dot) { open.append(old.dot) }
+    for dot in old.open where !covers(dot) && !open.contains(dot) { open.append(dot) }
+    for dot in names where !covers(dot) && !open.contains(dot) { open.append(dot) }
+    return (base, open.count > Limits.openDots ? Array(open.prefix(Limits.openDots)) : open)
+  }
+}
+
+/// What a write has to know of the record that it replaces.
+struct Replaced: Sendable {
+  /// Which write it is.
+  var dot: Dot
+  /// Its own base dot.
+  var base: Dot?
+  /// Its own open dots.
+  var open: [Dot]
+  /// Did it delete the key?
+  var isTombstone: Bool
+  /// When it expires, in milliseconds since 1970.
+  var deadline: UInt64?
+
+  /// Has it a value at this time, in milliseconds since 1970?
+  func isLive(at time: UInt64) -> Bool { !isTombstone && (deadline.map { $0 > time } ?? true) }
+}
+
+extension Record {
+  /// What a write that replaces it has to know.
+  var replaced: Replaced {
+    Replaced(dot: dot, base: base, open: open, isTombstone: isTombstone, deadline: deadline)
   }
 }

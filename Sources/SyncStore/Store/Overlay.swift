@@ -1,0 +1,48 @@
+/// Which keys an append has touched: hash of a key → index of what the append made of it. Who looks one up says whether
+/// what stands at an index is of the key.
+///
+/// Open addressing with linear probing. Invariants: at most half of the slots are taken; their number is a power of two,
+/// or 0 while nothing was touched; 0 marks a free slot, indices from 0 on are kept with 1 added, those below as they are.
+struct Overlay: Sendable {
+  private var places: [Int32] = []
+  private var hashes: [UInt64] = []
+  private var count = 0
+
+  var isEmpty: Bool { count == 0 }
+
+  /// The index of the key with this hash for which `matches` holds; nil if it was not touched.
+  func find(_ hash: UInt64, _ matches: (Int) -> Bool) -> Int? {
+    count == 0 ? nil : index(in: slot(of: hash, matches))
+  }
+
+  /// Makes room for one more.
+  mutating func reserve() {
+    guard count * 2 >= places.count else { return }
+    let (oldPlaces, oldHashes) = (places, hashes)
+    places = Array(repeating: 0, count: max(oldPlaces.count * 2, 16))
+    hashes = Array(repeating: 0, count: places.count)
+    for old in oldPlaces.indices where oldPlaces[old] != 0 {
+      let slot = slot(of: oldHashes[old]) { _ in false }
+      (places[slot], hashes[slot]) = (oldPlaces[old], oldHashes[old])
+    }
+  }
+
+  /// The slot where the key is, or, after `reserve`, is to be.
+  func slot(of hash: UInt64, _ matches: (Int) -> Bool) -> Int {
+    let mask = places.count - 1
+    var slot = Int(truncatingIfNeeded: hash) & mask
+    while let index = index(in: slot), hashes[slot] != hash || !matches(index) { slot = (slot + 1) & mask }
+    return slot
+  }
+
+  /// From now on the key, whose slot it is, stands at `index`.
+  mutating func set(_ slot: Int, _ hash: UInt64, to index: Int) {
+    if places[slot] == 0 { count += 1 }
+    (places[slot], hashes[slot]) = (Int32(index < 0 ? index : index + 1), hash)
+  }
+
+  private func index(in slot: Int) -> Int? {
+    let place = Int(places[slot])
+    return place == 0 ? nil : place < 0 ? place : place - 1
+  }
+}

@@ -1,0 +1,21 @@
+/// What the writes of a copy are named and stamped with: a value.
+///
+/// Invariants: `sequence` is the last one that `actor` has written; every stamp is above all that the copy has seen.
+struct Author: Sendable {
+  /// The present incarnation; nil before it is known.
+  var actor: ActorID?
+  /// The last sequence that `actor` has written.
+  var sequence: UInt64 = 0
+  /// Knows the greatest stamp seen.
+  var clock = HybridClock()
+
+  /// The version of the next write, made at `wall` milliseconds since 1970.
+  mutating func sign(wall: UInt64) throws(StoreError) -> Version {
+    guard let actor else { preconditionFailure("a writable store has an actor") }
+    guard let stamp = clock.tick(wall: wall) else {
+      throw StoreError(.clock, "the clock stands at its end: set the system's time and restore from a peer")
+    }
+    sequence += 1
+    return Version(stamp: stamp, dot: Dot(actor: actor, sequence: sequence))
+  }
+}
