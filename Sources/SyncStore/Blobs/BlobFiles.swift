@@ -149,7 +149,8 @@ struct BlobFiles: Sendable {
       do throws(StoreError) {
         let file = try storage.open(name, beneath: directory, .create)
         _ = try file.lock(byte: 0, .exclusive, wait: true)
-        return (file, name)
+        // A sweep may have come between the two and taken it for one that a killed process left.
+        if try file.status().links > 0 { return (file, name) }
       } catch  where error.errno == EEXIST {
         // Left by a process that had our number and was killed.
         continue

@@ -1,13 +1,17 @@
 /// Opening a journal after whatever happened to it. The decision is `RecoveryPlan`; this carries it out.
 extension Journal {
-  /// Reads all segments and decides where the valid part ends. Writes nothing.
-  func plan(atWatermark: Bool) -> RecoveryPlan? {
-    guard !segments.isEmpty else { return nil }
-    let scans = segments.indices.map { index in
+  /// Reads all segments.
+  func scan() -> [SegmentScan] {
+    segments.indices.map { index in
       SegmentScan(
         segments[index], limit: sealedLength(at: index) ?? segments[index].mapping.count,
         isLast: index == segments.count - 1)
     }
+  }
+
+  /// Decides where the valid part ends. Writes nothing.
+  func plan(_ scans: [SegmentScan], atWatermark: Bool) -> RecoveryPlan? {
+    guard !segments.isEmpty else { return nil }
     return RecoveryPlan(
       headers: segments.map(\.header), ends: segments.indices.map { sealedLength(at: $0) }, scans: scans,
       atWatermark: atWatermark)

@@ -1,7 +1,8 @@
 /// How a view follows the journal: the same way for own writes, for those of others and at opening.
 extension Engine {
-  /// Reads the journal on, up to `end`, which lies in a mapped segment.
-  mutating func absorb(upTo end: Location) {
+  /// Reads the journal on, up to `end`, which lies in a mapped segment. The checksums in the segments `seen` to be whole a
+  /// moment ago are not computed again.
+  mutating func absorb(upTo end: Location, seen: Set<UInt32> = []) {
     if applied.segment == 0, let first = journal.segments.first {
       applied = Location(segment: first.number, offset: SegmentHeader.length)
     }
@@ -14,11 +15,15 @@ extension Engine {
       // A position is never given again, though compaction may have dropped the record that had it.
       position = max(position, segment.header.basePosition)
       let stop = place == last ? end.offset : journal.sealedLength(at: place) ?? 0
-      var walker = SegmentWalker(segment, from: applied.offset, limit: stop)
-      while let step = walker.next() {
-        switch step {
-        case .record(let view): absorb(view, limit: limit)
-        case .gap(let range): noteGap(range, in: segment)
+      if seen.contains(segment.number) {
+        absorb(whole: segment, applied.offset..<stop, limit: limit)
+      } else {
+        var walker = SegmentWalker(segment, from: applied.offset, limit: stop)
+        while let step = walker.next() {
+          switch step {
+          case .record(let view): absorb(view, limit: limit)
+          case .gap(let range): noteGap(range, in: segment)
+          }
         }
       }
       place += 1
@@ -36,13 +41,22 @@ extension Engine {
       absorb(upTo: Location(segment: end.segment, offset: SegmentHeader.length))
     }
     guard let segment = journal.segment(end.segment) else { return }
-    var offset = applied.offset
-    while offset < end.offset {
+    absorb(whole: segment, applied.offset..<end.offset, limit: limit)
+    applied = end
+  }
+
+  /// Takes in records that are known to be whole.
+  private mutating func absorb(whole segment: Segment, _ bytes: Range<Int>, limit: Stamp) {
+    var offset = bytes.lowerBound
+    while offset + RecordLayout.fixedLength <= bytes.upperBound {
       let view = RecordView(segment: segment, offset: offset)
+      // Bytes that change between two looks must not end the process.
+      guard view.length >= RecordLayout.fixedLength, view.end <= bytes.upperBound else {
+        return noteGap(offset..<bytes.upperBound, in: segment)
+      }
       offset = view.end
       absorb(view, limit: limit)
     }
-    applied = end
   }
 
   /// The same for one write, with what is known of it without reading it again. `search` was made of its key, and nothing
@@ -186,8 +200,7 @@ extension Engine {
       index.move(found.slot, to: view.location)
       supersede(found.location)
     } else {
-      let (segments, seed) = (journal.table, hashSeed)
-      index.insert(search.hash, view.location) { Self.hash(at: $0, in: segments, seed: seed) }
+      index.insert(search.hash, view.location)
       if isReserved, let shape = view.shape { reserved.insert(view.key(shape)) }
     }
   }

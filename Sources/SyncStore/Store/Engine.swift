@@ -245,18 +245,6 @@ struct Engine {
 
   // MARK: Keys
 
-  private static func hash(of key: Range<Int>, in segment: Segment, seed: UInt64) -> UInt64 {
-    segment.mapping.withBytes(key) { XXH3.hash64($0, seed: seed) }
-  }
-
-  /// The hash of the key of the record at a place that was absorbed.
-  static func hash(at location: Location, in segments: SegmentTable, seed: UInt64) -> UInt64 {
-    guard let segment = segments[location.segment],
-      let shape = RecordView(segment: segment, offset: location.offset).shape
-    else { return 0 }
-    return hash(of: shape.key, in: segment, seed: seed)
-  }
-
   /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
   /// so, rather than that there is nothing (F37).
   @inline(__always)

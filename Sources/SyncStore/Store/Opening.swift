@@ -77,7 +77,7 @@ struct Opening {
     var engine = Engine(environment: environment, journal: journal, compactions: compactions)
     engine.absorb(upTo: tail)
     let store = store(file, control, engine)
-    if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity) }
+    if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity, finding: nil) }
     return store
   }
 
@@ -102,8 +102,8 @@ struct Opening {
   private func enterAlone(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
     let boot = XXH3.hash64(Array("boot \(environment.boot)".utf8), seed: 0)
     let last = control.begin(boot: boot)
-    let store = try read(file, control, last)
-    if writable { try store.recover(lastLife: last, identity: identity) }
+    let (store, finding) = try read(file, control, last)
+    if writable { try store.recover(lastLife: last, identity: identity, finding: finding) }
     return store
   }
 
@@ -111,26 +111,41 @@ struct Opening {
     let control = ControlPage(mapping: .anonymous(ControlPage.length))
     _ = control.begin(boot: 0)
     let identityFile = try storage.open(path + "/" + StoreIdentity.fileName, .readOnly)
-    return try read(identityFile, control, nil)
+    return try read(identityFile, control, nil).0
   }
 
   /// Reads the journal up to where its valid part ends. Writes nothing but the control page.
   private func read(
     _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?
-  ) throws(StoreError) -> Store {
+  ) throws(StoreError) -> (Store, Finding) {
     var journal = journal()
-    _ = try journal.load()
-    guard let plan = journal.plan(atWatermark: false) else {
+    let blank = try journal.load()
+    let scans = journal.scan()
+    guard let plan = journal.plan(scans, atWatermark: false) else {
       throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
     let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
+    let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0.number)
     journal.drop(behind: plan.tailIndex)
     var engine = Engine(environment: environment, journal: journal, compactions: control.compactions)
-    engine.absorb(upTo: tail)
+    engine.absorb(upTo: tail, seen: Set(whole))
     control.tail = tail.packed
     control.position = engine.position
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))
-    return store(file, control, engine)
+    let finding = Finding(
+      tail: tail, endsEmpty: plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length,
+      isInOrder: !plan.cuts && blank == nil)
+    return (store(file, control, engine), finding)
+  }
+
+  /// What was found when the journal was read.
+  struct Finding {
+    /// Where its valid part ends.
+    var tail: Location
+    /// Is the last segment empty?
+    var endsEmpty: Bool
+    /// Is there nothing to be cut off?
+    var isInOrder: Bool
   }
 }

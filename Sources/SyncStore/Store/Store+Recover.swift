@@ -1,8 +1,10 @@
 /// What the first process that opens a store for writing puts right.
 extension Store {
   /// Carries out what recovery decided, and becomes a new actor where rule R9 asks for it. Does nothing if another
-  /// process has done it since this control page was begun.
-  func recover(lastLife: ControlPage.LastLife?, identity: StoreIdentity) throws(StoreError) {
+  /// process has done it since this control page was begun. `finding` is what was found by the one who made the page.
+  func recover(
+    lastLife: ControlPage.LastLife?, identity: StoreIdentity, finding: Opening.Finding?
+  ) throws(StoreError) {
     let acquisition = control.lock()
     defer { control.unlock() }
     guard !control.recovered else {
@@ -12,12 +14,40 @@ extension Store {
     // Who died in the middle of this left nothing that is not done again from the start.
     let foreign = try !identity.isAtHome(path, environment)
     var renewal: Composer.Renewal? = foreign ? .copied : nil
+    if let finding, finding.isInOrder, !foreign, !control.poisoned {
+      // As below, without reading everything once more.
+      if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false {
+        renewal = .copied
+      }
+    } else {
+      try cut(lastLife: lastLife, foreign: foreign, &renewal)
+    }
+    try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
+    // A process that was killed may have named a segment and not come to this.
+    try environment.storage.syncDirectory(journalDirectory)
+    let damage = engine.withLock { engine in
+      engine.gaps.map(\.place).filter { !engine.state.noted.contains($0) }
+    }
+    if !damage.isEmpty { renewal = .damaged(damage) }
+    if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
+    // Last: who dies before this is followed by one who does it all again.
+    control.clearPoison()
+    control.recovered = true
+    guard renewal != nil else { return }
+    try sync(upTo: control.tail)
+    if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
+  }
+
+  /// Reads the journal and cuts off what recovery decided not to keep.
+  private func cut(
+    lastLife: ControlPage.LastLife?, foreign: Bool, _ renewal: inout Composer.Renewal?
+  ) throws(StoreError) {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
         largestSegment: configuration.segmentBytes)
       let blank = try journal.load()
-      guard var plan = journal.plan(atWatermark: foreign) else { return }
+      guard var plan = journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
       if control.poisoned, !foreign {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
@@ -53,20 +83,6 @@ extension Store {
         try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
       }
     }
-    try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
-    // A process that was killed may have named a segment and not come to this.
-    try environment.storage.syncDirectory(journalDirectory)
-    let damage = engine.withLock { engine in
-      engine.gaps.map(\.place).filter { !engine.state.noted.contains($0) }
-    }
-    if !damage.isEmpty { renewal = .damaged(damage) }
-    if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
-    // Last: who dies before this is followed by one who does it all again.
-    control.clearPoison()
-    control.recovered = true
-    guard renewal != nil else { return }
-    try sync(upTo: control.tail)
-    if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
   }
 
   /// Bytes of the rescued that the new segment holds from its beginning; what is above it follows.
