@@ -6,8 +6,9 @@ SHELL := /bin/bash
 SWIFT ?= swift
 PREFIX ?= /usr/local
 TIME ?= 60
+COUNT ?= 1000
 
-.PHONY: help deps build release test check format lint demo acceptance faults bench fuzz tsan asan install clean
+.PHONY: help deps build release test check format lint demo acceptance faults bench fuzz kills tsan asan install clean
 
 help: ## list these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -49,6 +50,9 @@ bench: ## the store beside LMDB, LevelDB, RocksDB, SQLite (KEYS=1000000 ONLY=put
 
 fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
 	@Fuzz/run.sh $(TIME)
+
+kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
+	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
 
 tsan: deps ## the tests under the thread sanitizer
 	$(SWIFT) test --sanitize=thread --scratch-path .build/tsan

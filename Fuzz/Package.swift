@@ -9,6 +9,10 @@ let package = Package(
   targets: [
     .executableTarget(
       name: "Recovery", dependencies: [.product(name: "SyncStore", package: "sync-store")],
-      swiftSettings: [.swiftLanguageMode(.v6)])
+      swiftSettings: [.swiftLanguageMode(.v6)]),
+    // Kills a process that writes, again and again.
+    .executableTarget(
+      name: "Kills", dependencies: [.product(name: "SyncStore", package: "sync-store")],
+      swiftSettings: [.swiftLanguageMode(.v6)]),
   ]
 )
