@@ -188,7 +188,9 @@ struct SlotExtra {
 
   /// Bit `number` of the hash of the key in a slot with this word.
   func hashBit(_ number: Int, of word: UInt64) -> Bool {
-    number < 9 ? bits >> UInt16(number) & 1 != 0 : Slot.tag(word) >> UInt64(number - 9) & 1 != 0
+    number < 9
+      ? bits &>> UInt16(truncatingIfNeeded: number) & 1 != 0
+      : Slot.tag(word) &>> UInt64(truncatingIfNeeded: number &- 9) & 1 != 0
   }
 }
 

@@ -137,20 +137,19 @@ extension KeyDirectory {
 
   /// As above, for who knows whether a key that belongs in or before the bucket lies behind it.
   func settle(_ bucket: Int, of page: PageView, isPassed: Bool) {
+    // Each slot is stored, also where it stays as it is: which ones are taken cannot be foreseen (see `copyHalf`). At each
+    // moment at most one key stands twice, and only free slots between its two places.
     var end = 0
     for slot in 0..<IndexLayout.slotsPerBucket {
       let word = page.load(Self.slotOffset(bucket, slot))
-      guard Slot.isTaken(word) else { continue }
-      defer { end += 1 }
-      guard slot != end else { continue }
       page.storeShort(page.loadShort(Self.extraOffset(bucket, slot)), at: Self.extraOffset(bucket, end))
       write(word, to: page, Self.slotOffset(bucket, end))
-      write(Slot.removed, to: page, Self.slotOffset(bucket, slot))
+      write(slot == end ? word : Slot.removed, to: page, Self.slotOffset(bucket, slot))
+      end += Slot.isTaken(word) ? 1 : 0
     }
     let free = isPassed ? Slot.removed : Slot.empty
     for slot in (end..<IndexLayout.slotsPerBucket).reversed() {
-      let offset = Self.slotOffset(bucket, slot)
-      if page.load(offset) != free { write(free, to: page, offset) }
+      write(free, to: page, Self.slotOffset(bucket, slot))
     }
   }
 

@@ -27,7 +27,20 @@ extension KeyDirectory {
     let prefix = try identity(of: page, number).prefix
     let new = try nextPage()
     let view = try pages.page(new)
-    clear(view, new, prefix: prefix | 1 << UInt32(depth))
+    let count = try copyHalf(of: page, depth, to: view)
+    identify(view, new, prefix: prefix | 1 << UInt32(depth))
+    view.store(Self.head(count: count, depth: depth + 1), at: IndexLayout.Page.head)
+    write(Sealed.seal(UInt64(number)), to: header, IndexLayout.Header.operand)
+    write(Intent.split(new: new).word, to: header, IndexLayout.Header.intent)
+    try completeSplit(from: number, to: new)
+  }
+
+  /// Copies the keys whose bit `bit` of the hash is set to where they belong in a page that nobody sees yet.
+  ///
+  /// Which keys those are cannot be foreseen: each is stored, and those that stay are stored over by the next, for a
+  /// branch that is mispredicted every other time would take longer than all the rest.
+  private func copyHalf(of page: PageView, _ bit: Int, to new: PageView) throws(StoreError) -> Int {
+    var filled = InlineArray<50, Int>(repeating: 0)
     var count = 0
     for bucket in 0..<IndexLayout.bucketCount {
       guard page.line(Self.slotOffset(bucket, 0)).isSound else { throw damaged() }
@@ -36,37 +49,41 @@ extension KeyDirectory {
         guard Slot.isTaken(word) else { break }
         let extra = SlotExtra(bits: page.loadShort(Self.extraOffset(bucket, slot)))
         guard extra.isSound, extra.displacement < IndexLayout.bucketCount else { throw damaged() }
-        guard extra.hashBit(depth, of: word) else { continue }
-        copy(word, extra, from: bucket, to: view)
-        count += 1
+        let isCopied = extra.hashBit(bit, of: word)
+        let home = bucket - extra.displacement
+        var target = home < 0 ? home + IndexLayout.bucketCount : home
+        var copy = SlotExtra(splitBits: extra.splitBits, displacement: 0)
+        if filled[target] == IndexLayout.slotsPerBucket {
+          guard isCopied else { continue }
+          var displacement = 0
+          while filled[target] == IndexLayout.slotsPerBucket {
+            target = target + 1 == IndexLayout.bucketCount ? 0 : target + 1
+            displacement += 1
+          }
+          copy = SlotExtra(splitBits: extra.splitBits, displacement: displacement)
+        }
+        new.storeShort(copy.bits, at: Self.extraOffset(target, filled[target]))
+        new.store(word, at: Self.slotOffset(target, filled[target]))
+        filled[target] += isCopied ? 1 : 0
+        count += isCopied ? 1 : 0
       }
     }
-    view.store(Self.head(count: count, depth: depth + 1), at: IndexLayout.Page.head)
-    write(Sealed.seal(UInt64(number)), to: header, IndexLayout.Header.operand)
-    write(Intent.split(new: new).word, to: header, IndexLayout.Header.intent)
-    try completeSplit(from: number, to: new)
+    for bucket in 0..<IndexLayout.bucketCount {
+      for slot in filled[bucket]..<IndexLayout.slotsPerBucket {
+        new.store(Slot.empty, at: Self.slotOffset(bucket, slot))
+      }
+    }
+    return count
   }
 
-  /// Puts a key of a page that is split where it belongs in the new one, which nobody sees yet.
-  private func copy(_ word: UInt64, _ extra: SlotExtra, from bucket: Int, to page: PageView) {
-    let home = bucket - extra.displacement
-    var target = home < 0 ? home + IndexLayout.bucketCount : home
-    for displacement in 0..<IndexLayout.bucketCount {
-      for slot in 0..<IndexLayout.slotsPerBucket
-      where page.load(Self.slotOffset(target, slot)) == Slot.empty {
-        let moved = SlotExtra(splitBits: extra.splitBits, displacement: displacement)
-        page.storeShort(moved.bits, at: Self.extraOffset(target, slot))
-        page.store(word, at: Self.slotOffset(target, slot))
-        return
-      }
-      target = target + 1 == IndexLayout.bucketCount ? 0 : target + 1
-    }
+  private func identify(_ page: PageView, _ number: UInt32, prefix: UInt32) {
+    page.store(Sealed.seal(UInt64(number) | UInt64(prefix) << 24), at: IndexLayout.Page.identity)
+    page.store(Sealed.seal(0), at: IndexLayout.Page.overflow)
   }
 
   /// Makes a page empty that nobody sees.
   func clear(_ page: PageView, _ number: UInt32, prefix: UInt32) {
-    page.store(Sealed.seal(UInt64(number) | UInt64(prefix) << 24), at: IndexLayout.Page.identity)
-    page.store(Sealed.seal(0), at: IndexLayout.Page.overflow)
+    identify(page, number, prefix: prefix)
     for slot in 0..<IndexLayout.slots { page.store(Slot.empty, at: IndexLayout.Page.buckets + slot * 8) }
   }
 
@@ -223,6 +240,10 @@ extension KeyDirectory {
   /// Puts a page in order and counts its keys, after it lost those whose bit `bit` of the hash is set, and the second of
   /// two copies of a key that was being moved.
   private func tidy(_ page: PageView, clearing bit: Int?) throws(StoreError) -> Int {
+    func isCleared(_ word: UInt64, _ extra: SlotExtra) -> Bool {
+      guard let bit else { return false }
+      return extra.hashBit(bit, of: word)
+    }
     var count = 0
     var passed = try overflow(page) == nil ? 0 : UInt64.max
     for bucket in 0..<IndexLayout.bucketCount {
@@ -233,13 +254,12 @@ extension KeyDirectory {
         guard Slot.isTaken(word) else { continue }
         let extra = SlotExtra(bits: page.loadShort(Self.extraOffset(bucket, slot)))
         guard extra.isSound, extra.displacement < IndexLayout.bucketCount else { throw damaged() }
-        if bit.map({ extra.hashBit($0, of: word) }) ?? false || word == last {
-          write(Slot.removed, to: page, Self.slotOffset(bucket, slot))
-          continue
-        }
-        last = word
-        count += 1
-        for distance in 0..<extra.displacement {
+        let isGone = isCleared(word, extra) || word == last
+        // Stored either way, as in `copyHalf`.
+        write(isGone ? Slot.removed : word, to: page, Self.slotOffset(bucket, slot))
+        last = isGone ? last : word
+        count += isGone ? 0 : 1
+        for distance in 0..<(isGone ? 0 : extra.displacement) {
           let before = bucket - 1 - distance
           passed |= 1 << UInt64(before < 0 ? before + IndexLayout.bucketCount : before)
         }

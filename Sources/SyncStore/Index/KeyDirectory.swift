@@ -88,6 +88,20 @@ package final class KeyDirectory: @unchecked Sendable {
     }
   }
 
+  /// Lets the processor fetch what `find` and `insert` of a key with this hash will look at. Who has many keys calls it some
+  /// keys ahead: the cache misses of all then overlap. A hint: it changes nothing and never fails.
+  @inline(__always)
+  package func prefetch(_ hash: UInt64) {
+    let parts = HashParts(hash)
+    guard let depth = Sealed.openDepth(header.load(IndexLayout.Header.depth)),
+      let number = pages.entry(parts.entry(depth: depth)).flatMap({ Sealed.page($0.load()) }),
+      let page = try? pages.page(number)
+    else { return }
+    page.prefetch(Self.slotOffset(parts.bucket, 0))
+    page.prefetch(IndexLayout.Page.head)
+    page.prefetch(Self.extraOffset(parts.bucket, 0))
+  }
+
   /// How many keys it holds. Exact for the holder of the writers' mutex.
   package var count: Int {
     get throws(StoreError) { Int(try sealed(IndexLayout.Header.count)) }

@@ -1,3 +1,4 @@
+private import CLinux
 private import Synchronization
 
 /// The pages of a file that grows in chunks: each chunk is mapped on its own, when it is first met, and for as long as
@@ -180,6 +181,10 @@ private import Synchronization
     unsafe (base + offset).assumingMemoryBound(to: Atomic<UInt16>.self).pointee.store(
       value, ordering: .releasing)
   }
+
+  /// Lets the processor fetch the line that has the byte at `offset`.
+  @inline(__always)
+  func prefetch(_ offset: Int) { unsafe sync_prefetch(base + (offset & (MappedPages.pageBytes - 1))) }
 
   /// The eight words from `offset` on, a multiple of 64, read from the last to the first.
   @inline(__always)
