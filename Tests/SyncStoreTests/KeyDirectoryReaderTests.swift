@@ -17,6 +17,50 @@ struct KeyDirectoryReaderTests {
     place & 0xFFFF_FFFF == UInt64(number) + 1
   }
 
+  /// Three keys of one bucket with one tag, in its first three slots; bit 0, that of the first split, is 0, 0 and 1.
+  private static let (first, second, third) = (1 << 25 as UInt64, 2 << 25 as UInt64, 3 << 25 | 1 as UInt64)
+
+  private func crowded() throws -> IndexUnderTest {
+    var test = try IndexUnderTest()
+    try test.insert(Self.first, 1)
+    try test.insert(Self.second, 2)
+    try test.insert(Self.third, 3)
+    return test
+  }
+
+  @Test("find a key that a split takes to another page while they look at the one before it")
+  func splitMeanwhile() throws {
+    var test = try crowded()
+    for number in 3..<300 { try test.insert(IndexUnderTest.hash(number), UInt64(number) + 1) }
+    let directory = test.directory
+    var seen: [UInt64] = []
+    let found = try directory.find(Self.third) { place in
+      if seen.isEmpty {
+        do { try directory.insert(IndexUnderTest.hash(300), 301) } catch { Issue.record(error) }
+      }
+      seen.append(place)
+      return place == 3
+    }
+    #expect(found == 3)
+    #expect(seen.first == 1)
+    #expect(try directory.depth() == 1)
+  }
+
+  @Test("find a key that moves to an earlier slot while they look at the one before it")
+  func moveMeanwhile() throws {
+    let directory = try crowded().directory
+    var isMoved = false
+    let found = try directory.find(Self.third) { place in
+      if place == 2, !isMoved {
+        isMoved = true
+        do { #expect(try directory.remove(Self.first, 1)) } catch { Issue.record(error) }
+      }
+      return place == 3
+    }
+    #expect(found == 3)
+    #expect(isMoved)
+  }
+
   @Test("never miss a key that is there, while pages split, keys move, come and go", arguments: [22, 3])
   func neverMiss(maximumDepth: Int) async throws {
     let test = try IndexUnderTest(maximumDepth: maximumDepth)
