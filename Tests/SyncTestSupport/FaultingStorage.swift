@@ -194,9 +194,9 @@ private final class FaultingFile: StorageFile {
     try file.sync()
   }
 
-  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     try plan.check(.map, path)
-    return try file.map(count, writable: writable)
+    return try file.map(range, writable: writable)
   }
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {

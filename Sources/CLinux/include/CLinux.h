@@ -30,6 +30,9 @@ int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type);
 // madvise(2) with MADV_POPULATE_WRITE: finds memory for the pages now. 0, or -1 where the kernel cannot.
 int sync_populate(void *start, uint64_t count);
 
+// Lets the processor fetch the cache line at `address`, which need not even be mapped.
+static inline void sync_prefetch(const void *address) { __builtin_prefetch(address); }
+
 // syncfs(2) is hidden behind _GNU_SOURCE.
 int sync_file_system(int fd);
 

@@ -187,11 +187,13 @@ final class DiskFile: StorageFile {
     }
   }
 
-  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     let protection = writable ? PROT_READ | PROT_WRITE : PROT_READ
-    guard let base = unsafe mmap(nil, count, protection, MAP_SHARED, descriptor, 0), unsafe base != MAP_FAILED
+    let start = off_t(range.lowerBound)
+    guard let base = unsafe mmap(nil, range.count, protection, MAP_SHARED, descriptor, start),
+      unsafe base != MAP_FAILED
     else { throw SystemCall.failure("cannot map it", path) }
-    return unsafe Mapping(unsafeBase: base, count: count) { unsafe munmap($0, $1) }
+    return unsafe Mapping(unsafeBase: base, count: range.count) { unsafe munmap($0, $1) }
   }
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {

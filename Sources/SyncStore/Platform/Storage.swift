@@ -56,8 +56,8 @@ package protocol StorageFile: AnyObject, Sendable {
   func allocate(to size: Int) throws(StoreError)
   /// Makes content and size durable (`fdatasync`). After a failure the file must not be synced again (rule R4).
   func sync() throws(StoreError)
-  /// Maps the first `count` bytes, shared.
-  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping
+  /// Maps the bytes in `range`, shared; it begins at a multiple of 4096.
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping
   /// Takes a lock of this open file on one byte; released when the file is closed, also by the death of the process.
   /// False if another holds it and `wait` is false.
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool
@@ -102,6 +102,13 @@ package struct FileStatus: Sendable, Equatable {
     (self.kind, self.size, self.links, self.inode) = (kind, size, links, inode)
     (self.fileSystem, self.birth, self.owner) = (fileSystem, birth, owner)
     self.permissions = permissions
+  }
+}
+
+extension StorageFile {
+  /// Maps the first `count` bytes, shared.
+  package func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+    try map(0..<max(count, 0), writable: writable)
   }
 }
 
