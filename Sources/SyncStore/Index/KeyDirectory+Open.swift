@@ -51,10 +51,19 @@ extension KeyDirectory {
     at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, secret: [UInt8], expected: Int = 0,
     maximumDepth: Int = 22
   ) throws(StoreError) -> KeyDirectory {
-    precondition(secret.count == 16, "a secret of 16 bytes")
     let temporary = path + ".new"
     _ = try storage.remove(temporary)
-    let file = try storage.open(temporary, .create)
+    return try create(
+      on: storage.open(temporary, .create), store: store, boot: boot, secret: secret, expected: expected,
+      maximumDepth: maximumDepth)
+  }
+
+  /// Makes an empty index in an empty file.
+  static func create(
+    on file: any StorageFile, store: StoreID, boot: UInt64, secret: [UInt8], expected: Int = 0,
+    maximumDepth: Int = 22
+  ) throws(StoreError) -> KeyDirectory {
+    precondition(secret.count == 16, "a secret of 16 bytes")
     try file.allocate(to: Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes)
     let known = IndexHeader(store: store, boot: boot, secret: secret, try file.status())
     try file.write(known.bytes, at: 0)
@@ -71,10 +80,18 @@ extension KeyDirectory {
     try storage.rename(path + ".new", to: path)
     // Else the old file could come back with the power, and be believed though the journal went on without it.
     try storage.syncDirectory(DiskStorage.directory(of: path))
-    guard let old, try old.status().size >= MappedPages.pageBytes,
-      try old.read(8, at: 0) == IndexLayout.magic
+    if let old { try Self.retire(old) }
+  }
+
+  /// Lets whoever has the file at `path` open find nothing there any more, but an error that says so.
+  static func retire(at path: String, _ storage: any Storage) throws(StoreError) {
+    try retire(storage.open(path, .readWrite))
+  }
+
+  private static func retire(_ file: any StorageFile) throws(StoreError) {
+    guard try file.status().size >= MappedPages.pageBytes, try file.read(8, at: 0) == IndexLayout.magic
     else { return }
-    let mapping = try old.map(MappedPages.pageBytes, writable: true)
+    let mapping = try file.map(MappedPages.pageBytes, writable: true)
     mapping.withAtomic(IndexLayout.Header.depth) { $0.store(Sealed.retired, ordering: .releasing) }
   }
 
@@ -107,6 +124,16 @@ extension KeyDirectory {
   /// The hash of a key, keyed by the first half of the secret.
   @inline(__always)
   package func hash(_ key: RawSpan) -> UInt64 { XXH3.hash64(key, seed: seed) }
+
+  /// The hash of a key.
+  @inline(__always)
+  func hash(_ key: Span<UInt8>) -> UInt64 { XXH3.hash64(key, seed: seed) }
+
+  /// Was it not closed cleanly?
+  var wasInUse: Bool { !isClean }
+
+  /// Has somebody died in the middle of a change?
+  var isInterrupted: Bool { get throws(StoreError) { try sealed(IndexLayout.Header.intent) != 0 } }
 
   private var isClean: Bool { header.load(IndexLayout.Header.clean) == IndexLayout.clean }
 

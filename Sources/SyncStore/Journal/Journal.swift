@@ -12,6 +12,8 @@ struct Journal {
   private(set) var table = SegmentTable()
   /// What compaction replaced and may still be read.
   private(set) var replaced: [Segment] = []
+  /// What compaction has written and that does not count yet.
+  private(set) var coming: [Segment] = []
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
@@ -28,6 +30,13 @@ struct Journal {
   ) {
     (self.directory, self.environment, self.store) = (directory, environment, store)
     (self.writable, self.largestSegment) = (writable, largestSegment)
+  }
+
+  /// The same journal with nothing mapped.
+  func emptied() -> Journal {
+    Journal(
+      directory: directory, environment: environment, store: store, writable: writable,
+      largestSegment: largestSegment)
   }
 
   // MARK: Finding segments
@@ -122,6 +131,16 @@ struct Journal {
     }
   }
 
+  /// Maps what compaction has replaced and a kill has left, which an index may still name. False if there is nothing.
+  mutating func loadReplaced() throws(StoreError) -> Bool {
+    let names = try SegmentName.all(in: directory, environment.storage)
+    let counted = Set(SegmentName.chain(of: names, from: 1).names)
+    for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
+      if let segment = try map(name) { showReplaced(segment) }
+    }
+    return !replaced.isEmpty
+  }
+
   /// Removes what compaction has replaced and a kill has left. Only for the holder of the writers' mutex.
   func removeReplaced() throws(StoreError) {
     let names = try SegmentName.all(in: directory, environment.storage)
@@ -149,11 +168,14 @@ struct Journal {
   /// Puts `segment` in the place of those it stands for, which can still be read until `forget`.
   mutating func replace(by segment: Segment) {
     let stands = segment.header.stands
+    // One that was found at opening stands there already.
+    guard !segments.contains(where: { $0 === segment }) else { return }
     guard let first = segments.firstIndex(where: { $0.header.stands.lowerBound == stands.lowerBound }),
       let last = segments.firstIndex(where: { $0.header.stands.upperBound == stands.upperBound })
     else { return }
     replaced += segments[first...last]
     segments.replaceSubrange(first...last, with: [segment])
+    coming.removeAll { $0 === segment }
     table.insert(segment)
   }
 
@@ -171,7 +193,29 @@ struct Journal {
   }
 
   /// Makes a segment readable that does not count yet.
-  mutating func show(_ segment: Segment) { table.insert(segment) }
+  mutating func show(_ segment: Segment) {
+    table.insert(segment)
+    coming.append(segment)
+  }
+
+  /// Makes a segment readable that does not count any more.
+  mutating func showReplaced(_ segment: Segment) {
+    guard table[segment.number] == nil else { return }
+    table.insert(segment)
+    replaced.append(segment)
+  }
+
+  /// Those that the index has not given a number.
+  var unenrolled: [Segment] { (segments + replaced + coming).filter { $0.slot == nil } }
+
+  /// Lets the index find a segment that it has given a number.
+  mutating func enrol(_ segment: Segment) { table.enrol(segment) }
+
+  /// Takes the numbers of an index away that is used no more.
+  mutating func forgetSlots() {
+    for segment in segments + replaced + coming { (segment.slot, segment.account) = (nil, nil) }
+    table.forgetSlots()
+  }
 
   /// Unmaps what compaction replaced.
   mutating func forget() {

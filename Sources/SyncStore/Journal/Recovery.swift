@@ -56,4 +56,13 @@ extension Journal {
     }
     return end
   }
+
+  /// Blanks what one who died may have stored behind the valid part, up to `writing`.
+  func blank(behind end: Location, upTo writing: Location?) {
+    guard let segment = segment(end.segment), let writing, writing.segment == end.segment else { return }
+    let limit = min(writing.offset, segment.mapping.count)
+    if end.offset < limit, let last = segment.mapping.lastNonZero(end.offset..<limit) {
+      segment.mapping.clear(end.offset..<(last + 1))
+    }
+  }
 }

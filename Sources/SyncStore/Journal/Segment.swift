@@ -9,8 +9,14 @@ final class Segment: @unchecked Sendable {
   /// Actors by their number in this segment; nil where a definition was lost.
   private(set) var actors: [ActorID?] = []
   private var numbers: [ActorID: UInt16] = [:]
-  /// Bytes of records that still count; what is left of the file is what compaction would gain.
-  var liveBytes = 0
+  /// Its number in the index; nil before it has one.
+  var slot: Int?
+  /// Where its live bytes are counted for all processes.
+  var account: Ledger.Account?
+  /// Where some positions are: asked for when a round begins, and found by reading on from the last one.
+  private var samples: [(position: UInt64, offset: Int)] = []
+  /// Where the numbers of actors are defined.
+  private(set) var definitions: [UInt16: Int] = [:]
   /// Bytes that no compaction would gain, as the one that wrote it has found: definitions, ends of local keys.
   var fixedBytes = 0
   /// False after a compaction that could not be done.
@@ -25,6 +31,19 @@ final class Segment: @unchecked Sendable {
   }
 
   var number: UInt32 { header.number }
+
+  /// Bytes of records that still count; what is left of the file is what compaction would gain.
+  var liveBytes: Int {
+    get { account?.live ?? 0 }
+    set { account?.live = newValue }
+  }
+
+  /// What the index calls the record at `offset`.
+  @inline(__always)
+  func place(at offset: Int) -> UInt64 {
+    guard let slot else { preconditionFailure("a segment has its slot before it has records that count") }
+    return UInt64(slot) << 29 | UInt64(offset) >> 3
+  }
 
   /// The number of `actor` here; nil if it has none yet.
   func number(of actor: ActorID) -> UInt16? {
@@ -44,11 +63,36 @@ final class Segment: @unchecked Sendable {
   var nextNumber: Int { actors.count }
 
   /// Takes in a definition.
-  func define(_ actor: ActorID, as number: UInt16) {
+  func define(_ actor: ActorID, as number: UInt16, at offset: Int) {
+    if definitions[number] == nil { definitions[number] = offset }
     while actors.count <= Int(number) { actors.append(nil) }
     actors[Int(number)] = actor
     numbers[actor] = number
     recent = (actor, number)
+  }
+
+  private static let samplingInterval: UInt64 = 128
+
+  /// An offset at or before which the record of `position` lies, or the end of the records, which is at `limit`.
+  func start(of position: UInt64, limit: Int) -> Int {
+    if (samples.last?.position ?? header.basePosition) < position { sample(upTo: position, limit: limit) }
+    var (low, high) = (0, samples.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if samples[middle].position <= position { low = middle + 1 } else { high = middle }
+    }
+    return low > 0 ? samples[low - 1].offset : SegmentHeader.length
+  }
+
+  private func sample(upTo position: UInt64, limit: Int) {
+    var walker = SegmentWalker(self, from: samples.last?.offset ?? SegmentHeader.length, limit: limit)
+    while let step = walker.next() {
+      guard case .record(let view) = step, view.isOfActor else { continue }
+      if view.position >= (samples.last?.position ?? header.basePosition) + Self.samplingInterval {
+        samples.append((view.position, view.offset))
+      }
+      if view.position >= position { return }
+    }
   }
 
   /// The seed of the checksum of a record at `offset`.

@@ -78,15 +78,38 @@ struct SegmentName: Hashable {
   }
 }
 
-/// Finds mapped segments by their numbers.
+/// Finds mapped segments by their numbers, and by those that the index has given them.
 struct SegmentTable {
   private var appended = Lane()
   private var compacted = Lane()
+  /// By their numbers in the index.
+  private(set) var slots: [Segment?] = []
+
+  /// The segment of a place in the index; nil if it is not mapped.
+  @inline(__always)
+  func segment(ofPlace place: UInt64) -> Segment? {
+    let slot = Int(place >> 29)
+    return slot < slots.count ? slots[slot] : nil
+  }
+
+  /// Where that is in the segment.
+  @inline(__always)
+  static func offset(ofPlace place: UInt64) -> Int { Int(place & (1 << 29 - 1)) << 3 }
+
+  /// Lets the index find a segment that it has given a number.
+  mutating func enrol(_ segment: Segment) {
+    guard let slot = segment.slot else { return }
+    while slots.count <= slot { slots.append(nil) }
+    slots[slot] = segment
+  }
 
   @inline(__always)
   subscript(number: UInt32) -> Segment? {
     number < SegmentHeader.compacted ? appended[number] : compacted[number]
   }
+
+  /// Forgets the numbers of the index.
+  mutating func forgetSlots() { slots = [] }
 
   mutating func insert(_ segment: Segment) {
     if segment.number < SegmentHeader.compacted {
@@ -97,6 +120,7 @@ struct SegmentTable {
   }
 
   mutating func remove(_ number: UInt32) {
+    if let slot = self[number]?.slot, slot < slots.count { slots[slot] = nil }
     if number < SegmentHeader.compacted { appended.remove(number) } else { compacted.remove(number) }
   }
 

@@ -24,6 +24,7 @@ package final class ControlPage: Sendable {
     static let recovered = 56
     static let mutex = 64
     static let compactions = 128
+    static let adopted = 136
   }
 
   private let mapping: Mapping
@@ -37,13 +38,15 @@ package final class ControlPage: Sendable {
     package var durable: UInt64
     /// Had a sync failed?
     package var poisoned: Bool
+    /// Up to where bytes may have been stored.
+    package var writing: UInt64
   }
 
   /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone.
   package func begin(boot: UInt64) -> LastLife? {
     var last: LastLife?
     if self[Field.magic] == Self.magic, self[Field.boot] == boot {
-      last = LastLife(durable: durable, poisoned: poisoned)
+      last = LastLife(durable: durable, poisoned: poisoned, writing: writing)
     }
     if last == nil {
       mapping.clear(0..<Self.length)
@@ -99,6 +102,11 @@ package final class ControlPage: Sendable {
   package var compactions: UInt64 {
     get { self[Field.compactions] }
     set { self[Field.compactions] = newValue }
+  }
+  /// How many of them the index has taken in: what they replaced is gone.
+  package var adopted: UInt64 {
+    get { self[Field.adopted] }
+    set { self[Field.adopted] = newValue }
   }
   /// Has a sync failed (rule R4)?
   package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 }

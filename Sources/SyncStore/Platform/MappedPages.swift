@@ -143,7 +143,7 @@ private import Synchronization
 }
 
 /// A page of a `MappedPages`, for as long as that lives. All access is atomic.
-@safe struct PageView {
+@safe struct PageView: @unchecked Sendable {
   private let base: UnsafeMutableRawPointer
 
   fileprivate init(_ base: UnsafeMutableRawPointer) { unsafe self.base = base }

@@ -6,7 +6,7 @@ internal import Synchronization
 /// At every moment either the old segments count or the copy does: the names alone tell which (F7).
 extension Store {
   /// Records that are looked at, or moved, while others wait.
-  private static let recordsAtOnce = 512
+  private static let recordsAtOnce = 64
 
   /// Gives back all space that superseded records take up, but for the segment at the tail. Others go on reading and
   /// writing meanwhile. Returns the bytes gained.
@@ -28,10 +28,14 @@ extension Store {
   func considerCompaction(_ engine: inout Engine) {
     let (dead, live) = engine.reviewDeadBytes()
     guard CompactionPlan.isDue(dead: dead, live: live) else { return }
+    scheduleCompaction(
+      isUrgent: environment.compacting == .inTurn
+        || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes))
+  }
+
+  /// Has a compaction done in the background. Writers wait for it if it `isUrgent`.
+  func scheduleCompaction(isUrgent: Bool) {
     guard environment.compacting != .onRequest else { return }
-    let isUrgent =
-      environment.compacting == .inTurn
-      || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes)
     compactionIsUrgent.store(isUrgent, ordering: .relaxed)
     let begins = lifecycle.withLock { lifecycle in
       defer { lifecycle.compactionScheduled = true }
@@ -60,6 +64,7 @@ extension Store {
   private func compactOnce(isThorough: Bool) throws(StoreError) -> UInt64? {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
+    if control.adopted < control.compactions { try finishAdoptions() }
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
       guard
         let plan = CompactionPlan(
@@ -73,16 +78,61 @@ extension Store {
       engine.withLock { _ in run.giveUp() }
       return 0
     }
-    let compactions = control.compactions + 1
-    engine.withLock { engine in
+    try adopt(Adoption(segment, replacing: run.numbers)) { engine in
       engine.journal.show(segment)
-      engine.compactions = compactions
+      // From now on others find the copy, of which the index is about to speak.
+      control.compactions += 1
+      engine.compactions = control.compactions
     }
-    control.compactions = compactions
-    var adoption = Adoption(segment, replacing: run.numbers)
-    while !engine.withLock({ $0.adopt(&adoption, count: Self.recordsAtOnce) }) {}
-    for name in run.names { _ = try environment.storage.remove(journalDirectory + "/" + name.text) }
+    try remove(run.names)
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
+  }
+
+  /// Moves the index over to a copy, a part at a time, so that no writer waits for long.
+  private func adopt(_ adoption: Adoption, beginning begin: (inout Engine) -> Void = { _ in }) throws(StoreError) {
+    var adoption = adoption
+    var isAtEnd = false
+    var isFirst = true
+    while !isAtEnd {
+      try lockWriters()
+      defer { control.unlock() }
+      isAtEnd = engine.withLock { engine in
+        if isFirst {
+          begin(&engine)
+          engine.enrol(mayAdd: true)
+          isFirst = false
+        }
+        return engine.adopt(&adoption, count: Self.recordsAtOnce, indexing: true)
+      }
+    }
+  }
+
+  /// Removes what was replaced: nothing names it any more.
+  private func remove(_ names: [SegmentName]) throws(StoreError) {
+    control.adopted = control.compactions
+    for name in names { _ = try environment.storage.remove(journalDirectory + "/" + name.text) }
+    engine.withLock { $0.forgetReplaced() }
+  }
+
+  /// Does what one who was killed between the copy and the end of its moving over has left to do.
+  private func finishAdoptions() throws(StoreError) {
+    let names = try SegmentName.all(in: journalDirectory, environment.storage)
+    let counted = SegmentName.chain(of: names, from: 1).names
+    let tail = Location(packed: control.tail).segment
+    var left: [SegmentName] = []
+    for copy in counted where copy.compaction > 0 {
+      let replaced = names.filter { $0 != copy && copy.stands.contains($0.stands.lowerBound) && $0.stands.upperBound < tail }
+      guard !replaced.isEmpty else { continue }
+      left += replaced
+      let segment = try reading { engine throws(StoreError) in
+        for name in replaced where engine.journal.segment(name.number) == nil {
+          if let segment = try engine.journal.map(name) { engine.journal.showReplaced(segment) }
+        }
+        return engine.journal.segment(copy.number)
+      }
+      if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number))) }
+    }
+    try remove(left)
   }
 
   /// Writes the copy and gives it its name; nil if the run cannot be copied, because it is damaged.
@@ -133,36 +183,5 @@ extension Store {
         try composer.setLocal(StateKey.vector, vector)
       }
     }
-  }
-
-  /// Moves this view over to what other processes have compacted.
-  func takeInCompactions(_ engine: inout Engine, _ compactions: UInt64) throws(StoreError) {
-    guard let last = engine.journal.segments.last else { return }
-    let names = try SegmentName.all(in: journalDirectory, environment.storage)
-    for name in SegmentName.chain(of: names, from: 1).names
-    where name.compaction > 0 && engine.journal.segment(name.number) == nil
-      && name.stands.lowerBound <= last.number
-    {
-      guard name.stands.upperBound < last.number, let segment = try engine.journal.map(name) else {
-        return try startAfresh(&engine, compactions)
-      }
-      var adoption = Adoption(segment, replacing: engine.journal.numbers(within: name.stands))
-      engine.journal.show(segment)
-      while !engine.adopt(&adoption, count: .max) {}
-    }
-    engine.compactions = compactions
-  }
-
-  /// Reads the journal anew: what this view had still to read was compacted.
-  private func startAfresh(_ engine: inout Engine, _ compactions: UInt64) throws(StoreError) {
-    var journal = Journal(
-      directory: journalDirectory, environment: environment, store: id, writable: isWritable,
-      largestSegment: configuration.segmentBytes)
-    _ = try journal.load()
-    let tail = Location(packed: control.tail)
-    if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
-    try journal.extend(to: tail.segment)
-    engine.startAfresh(with: journal, compactions: compactions)
-    engine.absorb(upTo: tail)
   }
 }

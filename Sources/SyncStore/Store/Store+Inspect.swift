@@ -51,7 +51,7 @@ extension Store {
       }
       let known = Set(engine.gaps)
       try Self.reread(engine, known) { report.damage.append($0) }
-      for location in engine.index.locations {
+      for location in try engine.locations() {
         do throws(StoreError) {
           let record = try engine.record(at: location)
           report.records += 1

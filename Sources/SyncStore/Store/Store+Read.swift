@@ -161,7 +161,7 @@ extension Store {
     let now = environment.now()
     let journal = try reading { engine throws(StoreError) in
       var status = StoreStatus()
-      for location in engine.index.locations {
+      for location in try engine.locations() {
         guard let record = try? engine.record(at: location), !record.isReserved else { continue }
         if !record.isLive(at: now) {
           status.tombstones += record.isTombstone ? 1 : 0

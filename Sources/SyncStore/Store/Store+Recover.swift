@@ -22,9 +22,14 @@ extension Store {
     } else {
       try cut(lastLife: lastLife, foreign: foreign, &renewal)
     }
-    try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
+    try engine.withLock { engine throws(StoreError) in
+      if !engine.index.isShared {
+        try engine.journal.removeReplaced()
+        try installIndex(&engine)
+      }
+    }
     // A process that was killed may have named a segment and not come to this.
-    try environment.storage.syncDirectory(journalDirectory)
+    if finding.map({ !$0.isNamed }) ?? true { try environment.storage.syncDirectory(journalDirectory) }
     let damage = engine.withLock { engine in
       engine.gaps.map(\.place).filter { !engine.state.noted.contains($0) }
     }
@@ -33,9 +38,30 @@ extension Store {
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.recovered = true
+    if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard renewal != nil else { return }
     try sync(upTo: control.tail)
     if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
+  }
+
+  /// Gives the index that was built its name; where that cannot be, it is made sure that no other one is believed.
+  private func installIndex(_ engine: inout Engine) throws(StoreError) {
+    do throws(StoreError) {
+      if !engine.index.isInFiles {
+        // Built beside those who read.
+        let files = try JournalIndex.create(
+          engine.files, secret: environment.random(16), expected: engine.index.keys.count)
+        engine.rebuild(with: files, upTo: engine.applied)
+      }
+      if engine.index.isInFiles { return try engine.index.install(engine.files) }
+    } catch {
+      // Without a file for it, it stays in memory.
+      if engine.index.isInFiles {
+        engine.index.failure = error
+        engine.overcomeTrouble()
+      }
+    }
+    try JournalIndex.removeFiles(engine.files)
   }
 
   /// Reads the journal and cuts off what recovery decided not to keep.
@@ -67,15 +93,17 @@ extension Store {
       guard plan.cuts || blank != nil else { return }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-      var fresh = Engine(environment: environment, journal: journal, compactions: engine.compactions)
-      fresh.absorb(upTo: cut)
+      // What is cut off was entered into the index that was built before.
+      let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+      var fresh = Engine(engine.surroundings, journal: journal, index: index, compactions: engine.compactions)
+      fresh.absorb(upTo: cut, indexing: true)
       let together = Self.count(of: rescued, within: Self.rescuedAtOnce)
       guard
         let end = try fresh.journal.carryOut(
           plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]))
       else { return }
       let tail = Location(segment: cut.segment + 1, offset: end)
-      fresh.absorb(upTo: tail)
+      fresh.absorb(upTo: tail, indexing: true)
       control.tail = tail.packed
       control.resetDurable(to: durable.packed)
       engine = fresh
@@ -133,6 +161,10 @@ extension Store {
   /// After the death of a writer: takes in what it had stored whole, blanks the rest (F2, F13). The caller holds the
   /// writers' mutex.
   func repair(_ engine: inout Engine) throws(StoreError) {
+    if engine.index.isShared {
+      try engine.index.beginWriting()
+      _ = try engine.index.keys.recoverIntent()
+    }
     try catchUp(&engine)
     var tail = Location(packed: control.tail)
     if engine.journal.isNamed(tail.segment + 1) {
@@ -150,6 +182,7 @@ extension Store {
     }
     control.tail = Location(segment: tail.segment, offset: end).packed
     try catchUp(&engine)
+    if engine.index.isShared { try engine.completeIndex() }
   }
 }
 

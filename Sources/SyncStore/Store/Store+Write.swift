@@ -149,6 +149,10 @@ extension Store {
   /// Brings the view up to date and applies what has come due before something is composed. The caller holds the mutex.
   func prepareToWrite(_ engine: inout Engine) throws(StoreError) {
     try catchUp(&engine)
+    if engine.index.isShared {
+      try engine.index.beginWriting()
+      if try engine.index.keys.applied != engine.applied.packed { try engine.completeIndex() }
+    }
     if !engine.parked.isEmpty { try releaseParked(&engine) }
   }
 

@@ -87,40 +87,43 @@ public final class Store: Sendable {
 
   // MARK: Access to the engine
 
-  /// Works on this process's view, brought up to date first.
+  /// Works on this process's view, brought up to date first. `body` may be run more than once: what it did with an index
+  /// that turned out to be damaged does not count.
   @inline(__always)
   func reading<Result>(
     _ body: (inout Engine) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     try checkUsable()
     return try engine.withLock { engine throws(StoreError) in
-      try catchUp(&engine)
-      return try body(&engine)
+      while true {
+        try catchUp(&engine)
+        do throws(StoreError) {
+          let result = try body(&engine)
+          if !engine.isInTrouble { return result }
+        } catch {
+          if !engine.isInTrouble { throw error }
+        }
+        engine.overcomeTrouble()
+      }
     }
+  }
+
+  /// Works on the view while nobody can change the index, where that can be had; `body` is told so.
+  func readingAlone<Result>(
+    _ body: (inout Engine, _ isAlone: Bool) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    guard isWritable, configuration.mode == .shared, !control.poisoned else {
+      return try reading { engine throws(StoreError) in try body(&engine, isWritable || !engine.index.isShared) }
+    }
+    try lockWriters()
+    defer { control.unlock() }
+    return try reading { engine throws(StoreError) in try body(&engine, true) }
   }
 
   /// Reads what other processes have committed since.
   @inline(__always)
   func catchUp(_ engine: inout Engine) throws(StoreError) {
-    let tail = Location(packed: control.tail)
-    if engine.applied < tail || engine.compactions != control.compactions { try readOn(&engine) }
-  }
-
-  @inline(never)
-  private func readOn(_ engine: inout Engine) throws(StoreError) {
-    while true {
-      let compactions = control.compactions
-      do throws(StoreError) {
-        if engine.compactions != compactions { try takeInCompactions(&engine, compactions) }
-        let tail = Location(packed: control.tail)
-        guard engine.applied < tail else { return }
-        try engine.journal.extend(to: tail.segment)
-        return engine.absorb(upTo: tail)
-      } catch {
-        // A segment may have been replaced between the listing and the opening.
-        guard control.compactions != compactions else { throw error }
-      }
-    }
+    if engine.isBehind { try engine.follow() }
   }
 
   func checkUsable() throws(StoreError) {
@@ -260,8 +263,27 @@ public final class Store: Sendable {
     guard isParent else { return }
     if isWritable, wrote.load(ordering: .relaxed), !control.poisoned {
       try sync()
-      // Carries the watermark over all that was just synced; itself it may be lost.
+      // Carries the watermark over all that was just synced.
       try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+      try closeIndex()
+    }
+  }
+
+  /// Keys from which on building the index anew takes longer than the syncs that spare it.
+  private static let keysWorthClosing = 1 << 16
+
+  /// Notes that the index has all of the journal, if nobody else has the store open: then it is believed in another boot,
+  /// too. It is a part of closing that may be left out.
+  private func closeIndex() throws(StoreError) {
+    guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.keys.count }),
+      keys >= Self.keysWorthClosing, try controlFile.lock(byte: StoreLayout.entranceByte, .exclusive, wait: false) else { return }
+    defer { _ = try? controlFile.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
+    guard try controlFile.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) else { return }
+    try sync()
+    let tail = control.tail
+    try? engine.withLock { engine throws(StoreError) in
+      guard engine.applied.packed == tail, engine.gaps.isEmpty else { return }
+      try engine.index.close()
     }
   }
 
