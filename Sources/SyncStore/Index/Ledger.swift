@@ -27,6 +27,7 @@ final class Ledger: Sendable {
     // A line of their own: readers look at it each time, only transactions change it.
     static let changes = 192
     static let pending = 200
+    static let damage = 208
   }
 
   private static let magic: UInt64 = 0x4744_454C_434E_5953
@@ -116,8 +117,6 @@ final class Ledger: Sendable {
     let rawValue: UInt64
     /// Some record had a deadline.
     static let deadlines = Flags(rawValue: 1)
-    /// Damage was met: who opens the store reads all of it.
-    static let damage = Flags(rawValue: 2)
   }
 
   var flags: Flags { get throws(StoreError) { Flags(rawValue: try sealed(Field.flags)) } }
@@ -128,6 +127,12 @@ final class Ledger: Sendable {
       header.store(Sealed.seal(before.union(flags).rawValue), at: Field.flags)
     }
   }
+
+  /// Was damage met in the journal? Then who opens the store reads all of it.
+  var isDamageMet: Bool { header.load(Field.damage) != 0 }
+
+  /// Damage was met. For anybody who may write.
+  func noteDamage() { header.store(1, at: Field.damage) }
 
   // MARK: The digest
 

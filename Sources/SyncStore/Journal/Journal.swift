@@ -91,8 +91,19 @@ struct Journal {
   /// Maps all segments of the directory. The last one may be blank (its beginning was cut off by a loss of power): then
   /// it is left out, and its number returned.
   mutating func load() throws(StoreError) -> UInt32? {
+    try load(SegmentName.chain(of: SegmentName.all(in: directory, environment.storage), from: 1))
+  }
+
+  /// The same with what a compaction has replaced in the place of its copy, as long as the index may name it. `isUnfinished`
+  /// is set if there is something of the kind, or to be removed.
+  mutating func loadUnfinished(_ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
     let names = try SegmentName.all(in: directory, environment.storage)
-    let chain = SegmentName.chain(of: names, from: 1)
+    let chain = SegmentName.unfinishedChain(of: names)
+    isUnfinished = chain != nil
+    return try load(chain.map { ($0, nil) } ?? SegmentName.chain(of: names, from: 1))
+  }
+
+  private mutating func load(_ chain: (names: [SegmentName], missing: UInt32?)) throws(StoreError) -> UInt32? {
     for name in chain.names {
       guard let segment = try map(name) else {
         guard name == chain.names.last else {
@@ -131,14 +142,13 @@ struct Journal {
     }
   }
 
-  /// Maps what compaction has replaced and a kill has left, which an index may still name. False if there is nothing.
-  mutating func loadReplaced() throws(StoreError) -> Bool {
+  /// Maps what compaction has replaced and not yet removed: the index may still name it.
+  mutating func loadReplaced() throws(StoreError) {
     let names = try SegmentName.all(in: directory, environment.storage)
     let counted = Set(SegmentName.chain(of: names, from: 1).names)
     for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
       if let segment = try map(name) { showReplaced(segment) }
     }
-    return !replaced.isEmpty
   }
 
   /// Removes what compaction has replaced and a kill has left. Only for the holder of the writers' mutex.

@@ -78,6 +78,29 @@ struct SegmentName: Hashable {
   }
 }
 
+extension SegmentName {
+  /// The chain of `names` in which what a compaction has replaced stands where all of it is still there: the index may
+  /// name it yet. Nil if there is nothing of the kind, and nothing else left over.
+  static func unfinishedChain(of names: [SegmentName]) -> [SegmentName]? {
+    let counted = chain(of: names, from: 1).names
+    guard counted.count < names.count else { return nil }
+    return counted.flatMap { copy in
+      let before = replaced(by: copy, among: names)
+      return before.isEmpty ? [copy] : before
+    }
+  }
+
+  /// What stands for the same segments as `copy` and was there before it; empty unless all of it is there.
+  static func replaced(by copy: SegmentName, among names: [SegmentName]) -> [SegmentName] {
+    let others = names.filter { name in
+      name.compaction < copy.compaction && copy.stands.contains(name.stands.lowerBound)
+        && copy.stands.contains(name.stands.upperBound)
+    }
+    let (chain, _) = chain(of: others, from: copy.stands.lowerBound)
+    return chain.last?.stands.upperBound == copy.stands.upperBound ? chain : []
+  }
+}
+
 /// Finds mapped segments by their numbers, and by those that the index has given them.
 struct SegmentTable {
   private var appended = Lane()

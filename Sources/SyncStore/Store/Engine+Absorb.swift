@@ -127,6 +127,7 @@ extension Engine {
   private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
     guard !gaps.contains(damage) else { return }
     gaps.append(damage)
+    noteDamageMet()
     let location = damage.place
     if let key {
       // The journal is read in its order: this is the latest place.

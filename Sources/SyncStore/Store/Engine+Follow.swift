@@ -12,6 +12,7 @@ extension Engine {
       do throws(StoreError) {
         if self.compactions != compactions { try takeInCompactions(compactions) }
         let tail = Location(packed: control.tail)
+        if !journal.replaced.isEmpty { forgetReplaced() }
         guard applied < tail else { return }
         try journal.extend(to: tail.segment)
         return absorb(upTo: tail, indexing: !index.isShared)
@@ -48,6 +49,7 @@ extension Engine {
     let tail = Location(packed: control.tail)
     if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
     try journal.extend(to: tail.segment)
+    try journal.loadReplaced()
     let index =
       index.isShared ? self.index : JournalIndex.inMemory(files, secret: environment.random(16))
     var fresh = Engine(surroundings, journal: journal, index: index, compactions: compactions)

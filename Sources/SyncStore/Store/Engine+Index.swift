@@ -37,6 +37,11 @@ extension Engine {
     self = fresh
   }
 
+  /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.
+  func noteDamageMet() {
+    if !index.isShared || journal.writable { index.ledger.noteDamage() }
+  }
+
   // MARK: Segments
 
   /// Lets the index and this view find all mapped segments; those that it has no number for get one if this process
@@ -95,7 +100,7 @@ extension Engine {
     enrol(mayAdd: false)
     let ledger = index.ledger
     let end = Location(packed: try index.keys.applied)
-    guard journal.place(of: end.segment) != nil, try ledger.flags.isDisjoint(with: .damage) else { return false }
+    guard journal.place(of: end.segment) != nil, !ledger.isDamageMet else { return false }
     var views: [RecordView] = []
     for place in try ledger.noted() {
       let offset = SegmentTable.offset(ofPlace: place)

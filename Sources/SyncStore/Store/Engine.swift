@@ -181,8 +181,13 @@ struct Engine {
   /// The record at a place, or why it cannot be had.
   @inline(never)
   private mutating func whole(at location: Location) throws(StoreError) -> RecordView {
-    _ = try record(at: location)
-    return try journal.record(at: location)
+    do throws(StoreError) {
+      _ = try record(at: location)
+      return try journal.record(at: location)
+    } catch {
+      if error.code == .damaged { noteDamageMet() }
+      throw error
+    }
   }
 
   private func lostAuthor(at location: Location) -> StoreError {
@@ -278,6 +283,7 @@ struct Engine {
           guard isComplete, !gaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
             continue
           }
+          noteDamageMet()
           throw StoreError(
             .damaged, "bytes \(range) were damaged while in use: open the store again, which mends it",
             path: segment.file.path)

@@ -99,12 +99,14 @@ struct Opening {
     for _ in 0..<Self.attempts {
       // First: what is compacted from now on is noticed at the next look.
       let (compactions, adopted) = (control.compactions, control.adopted)
-      var journal = try loadedBesideOthers(control)
-      _ = try journal.loadReplaced()
+      var isUnfinished = false
+      let journal = try loadedBesideOthers(control, isUnfinished: &isUnfinished)
       guard let index = try JournalIndex.open(files, writable: writable) else { return nil }
       var engine = Engine(surroundings(control), journal: journal, index: index, compactions: compactions)
       guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else { continue }
       engine.absorb(upTo: Location(packed: control.tail), indexing: false)
+      // The copies are taken in at the next look.
+      if isUnfinished { engine.compactions &-= 1 }
       return engine
     }
     return nil
@@ -112,9 +114,11 @@ struct Opening {
 
   private func readingBesideOthers(_ control: ControlPage) throws(StoreError) -> Engine {
     let compactions = control.compactions
-    let journal = try loadedBesideOthers(control)
+    var isUnfinished = false
+    let journal = try loadedBesideOthers(control, isUnfinished: &isUnfinished)
     var engine = Engine(surroundings(control), journal: journal, index: inMemory(), compactions: compactions)
     engine.absorb(upTo: Location(packed: control.tail), indexing: true)
+    if isUnfinished { engine.compactions &-= 1 }
     return engine
   }
 
@@ -130,12 +134,14 @@ struct Opening {
   private static let attempts = 5
 
   /// Maps the segments up to the tail, again if compaction removed one between the listing and the opening.
-  private func loadedBesideOthers(_ control: ControlPage) throws(StoreError) -> Journal {
+  private func loadedBesideOthers(
+    _ control: ControlPage, isUnfinished: inout Bool
+  ) throws(StoreError) -> Journal {
     var failure: StoreError?
     for _ in 0..<Self.attempts {
       var journal = journal()
       do throws(StoreError) {
-        _ = try journal.load()
+        _ = try journal.loadUnfinished(&isUnfinished)
         // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
         let tail = Location(packed: control.tail)
         if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
@@ -174,8 +180,8 @@ struct Opening {
       let index = try JournalIndex.open(files, writable: writable)
     else { return nil }
     var journal = journal()
-    guard try journal.load() == nil else { return nil }
-    let isUnfinished = try journal.loadReplaced()
+    var isUnfinished = false
+    guard try journal.loadUnfinished(&isUnfinished) == nil else { return nil }
     var engine = Engine(surroundings(control), journal: journal, index: index, compactions: control.compactions)
     guard try complete(index), try restore(&engine),
       let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.keys.wasInUse),

@@ -118,20 +118,19 @@ extension Store {
   private func finishAdoptions() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
-    let tail = Location(packed: control.tail).segment
-    var left: [SegmentName] = []
     for copy in counted where copy.compaction > 0 {
-      let replaced = names.filter { $0 != copy && copy.stands.contains($0.stands.lowerBound) && $0.stands.upperBound < tail }
+      let replaced = SegmentName.replaced(by: copy, among: names)
       guard !replaced.isEmpty else { continue }
-      left += replaced
-      let segment = try reading { engine throws(StoreError) in
-        for name in replaced where engine.journal.segment(name.number) == nil {
-          if let segment = try engine.journal.map(name) { engine.journal.showReplaced(segment) }
-        }
-        return engine.journal.segment(copy.number)
+      let segment = try reading { engine throws(StoreError) -> Segment? in
+        if let segment = engine.journal.segment(copy.number) { return segment }
+        let segment = try engine.journal.map(copy)
+        if let segment { engine.journal.show(segment) }
+        return segment
       }
       if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number))) }
     }
+    let tail = Location(packed: control.tail).segment
+    let left = names.filter { !counted.contains($0) && $0.stands.upperBound < tail }
     try remove(left)
   }
 

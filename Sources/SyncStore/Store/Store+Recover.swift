@@ -30,9 +30,7 @@ extension Store {
     }
     // A process that was killed may have named a segment and not come to this.
     if finding.map({ !$0.isNamed }) ?? true { try environment.storage.syncDirectory(journalDirectory) }
-    let damage = engine.withLock { engine in
-      engine.gaps.map(\.place).filter { !engine.state.noted.contains($0) }
-    }
+    let damage = engine.withLock { $0.newDamage }
     if !damage.isEmpty { renewal = .damaged(damage) }
     if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
     // Last: who dies before this is followed by one who does it all again.
@@ -143,6 +141,24 @@ extension Store {
     return transactions
   }
 
+  /// Reads all of the journal again, which was damaged while in use, and does what rule R9 asks for.
+  func mend() throws(StoreError) {
+    try lockWriters()
+    let tail: UInt64
+    do {
+      defer { control.unlock() }
+      try engine.withLock { engine throws(StoreError) in
+        let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+        engine.rebuild(with: index, upTo: engine.applied)
+        try installIndex(&engine)
+        let damage = engine.newDamage
+        if !damage.isEmpty { try renew(.damaged(damage), &engine) }
+      }
+      tail = control.tail
+    }
+    try sync(upTo: tail)
+  }
+
   /// Becomes a new actor. The caller holds the writers' mutex.
   func renew(_ renewal: Composer.Renewal, _ engine: inout Engine) throws(StoreError) {
     var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
@@ -198,6 +214,11 @@ extension RecordView {
     case .actor, .checkpoint, nil: return nil
     }
   }
+}
+
+extension Engine {
+  /// Damage that this copy has not acted upon.
+  fileprivate var newDamage: [Location] { gaps.map(\.place).filter { !state.noted.contains($0) } }
 }
 
 extension JournalDamage {
