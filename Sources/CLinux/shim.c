@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -78,16 +79,51 @@ int64_t sync_last_nonzero(const void *start, uint64_t count) {
   return -1;
 }
 
-static unsigned fork_generation;
+unsigned sync_forks;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void count_fork(void) { fork_generation++; }
+_Thread_local uint64_t *sync_own_reader_word;
+_Alignas(64) uint64_t sync_all_reader_words[sync_reader_words * sync_reader_stride];
+static atomic_uchar reader_claims[sync_reader_words];
+static atomic_int claimed_reader_words;
+static pthread_key_t reader_key;
+static pthread_once_t reader_once = PTHREAD_ONCE_INIT;
+
+// Of the threads that read in the parent none is left but this one.
+static void count_fork(void) {
+  sync_forks++;
+  for (int index = 0; index < sync_reader_words; index++) *sync_reader_word_at(index) = 0;
+}
 static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
 
 unsigned sync_fork_generation(void) {
   pthread_once(&fork_once, watch_forks);
-  return fork_generation;
+  return sync_forks;
 }
+
+static void release_reader_word(void *word) {
+  sync_own_reader_word = NULL;
+  atomic_store(&reader_claims[((uint64_t *)word - sync_all_reader_words) / sync_reader_stride], 0);
+}
+
+static void make_reader_key(void) { pthread_key_create(&reader_key, release_reader_word); }
+
+uint64_t *sync_claim_reader_word(void) {
+  pthread_once(&reader_once, make_reader_key);
+  for (int index = 0; index < sync_reader_words; index++) {
+    unsigned char free = 0;
+    if (!atomic_compare_exchange_strong(&reader_claims[index], &free, 1)) continue;
+    int claimed = atomic_load(&claimed_reader_words);
+    while (claimed <= index && !atomic_compare_exchange_weak(&claimed_reader_words, &claimed, index + 1)) {
+    }
+    sync_own_reader_word = sync_reader_word_at(index);
+    pthread_setspecific(reader_key, sync_own_reader_word);
+    return sync_own_reader_word;
+  }
+  return NULL;
+}
+
+int sync_claimed_reader_words(void) { return atomic_load(&claimed_reader_words); }
 
 int sync_rename_unless_present(const char *path, const char *new_path) {
   return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);

@@ -42,5 +42,25 @@ int64_t sync_last_nonzero(const void *start, uint64_t count);
 // How often this process was forked since it first asked: a store opened before belongs to the parent.
 unsigned sync_fork_generation(void);
 
+// The same for who has asked before.
+extern unsigned sync_forks;
+static inline unsigned sync_forks_seen(void) { return sync_forks; }
+
+// The word in which this thread says since when it reads without a lock: one for each thread, on a cache line of its own.
+// NULL if too many threads have one.
+enum { sync_reader_words = 512, sync_reader_stride = 8 };
+extern _Thread_local uint64_t *sync_own_reader_word;
+extern uint64_t sync_all_reader_words[sync_reader_words * sync_reader_stride];
+uint64_t *sync_claim_reader_word(void);
+static inline uint64_t *sync_reader_word(void) {
+  return sync_own_reader_word ? sync_own_reader_word : sync_claim_reader_word();
+}
+// The word numbered `index`.
+static inline uint64_t *sync_reader_word_at(int index) {
+  return &sync_all_reader_words[index * sync_reader_stride];
+}
+// How many of them were ever claimed, from the first.
+int sync_claimed_reader_words(void);
+
 // renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
 int sync_rename_unless_present(const char *path, const char *new_path);

@@ -127,6 +127,7 @@ extension Engine {
   private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
     guard !gaps.contains(damage) else { return }
     gaps.append(damage)
+    publish()
     noteDamageMet()
     let location = damage.place
     if let key {
@@ -230,7 +231,10 @@ extension Engine {
   private mutating func takeRare(_ write: Write, at view: RecordView, _ applies: Bool) {
     guard let shape = view.shape else { return }
     let key = view.key(shape)
-    if !applies { parked[key, default: []].append(view.location) }
+    if !applies {
+      parked[key, default: []].append(view.location)
+      if parked.count == 1 { publish() }
+    }
     if applies, write.isReserved { reserved.insert(key) }
     if write.hasDeadline { expiring?.insert(key) }
   }

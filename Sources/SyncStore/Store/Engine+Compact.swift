@@ -80,7 +80,9 @@ extension Engine {
   mutating func forgetReplaced() {
     pins.removeAll { $0.pin == nil }
     // Until whoever compacts has moved the index over, it names what was replaced.
-    if pins.isEmpty, !index.isShared || control.adopted >= compactions { journal.forget() }
+    guard pins.isEmpty, !journal.replaced.isEmpty, !index.isShared || control.adopted >= compactions else { return }
+    journal.forget()
+    publish()
   }
 
   /// Counts what is dead and live in sealed segments.

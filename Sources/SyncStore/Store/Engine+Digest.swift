@@ -84,5 +84,6 @@ extension Engine {
     try hold(version, at: view, search)
     noteChange(of: key, from: before)
     index.ledger.moveDigest(to: applied.packed)
+    if parked.isEmpty { publish() }
   }
 }

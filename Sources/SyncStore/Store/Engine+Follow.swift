@@ -57,6 +57,6 @@ extension Engine {
     fresh.pins = pins.filter { $0.pin != nil }
     if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
     fresh.absorb(upTo: tail, indexing: !index.isShared)
-    self = fresh
+    replace(by: fresh)
   }
 }

@@ -34,7 +34,22 @@ extension Engine {
     var fresh = Engine(surroundings, journal: journal, index: other, compactions: compactions)
     (fresh.pins, fresh.takesShortWay) = (pins, takesShortWay)
     fresh.absorb(upTo: end, indexing: true)
-    self = fresh
+    replace(by: fresh)
+  }
+
+  /// Goes on as another view.
+  mutating func replace(by other: consuming Engine) {
+    let wasPublic = isPublic
+    self = other
+    isPublic = wasPublic
+    publish()
+  }
+
+  /// Lets threads read without the lock from what this view has now, if that is plain.
+  func publish() {
+    guard isPublic else { return }
+    let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isAlone)
+    readers.publish(isPlain ? ReaderView(index, journal.table) : nil)
   }
 
   /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.
@@ -47,8 +62,10 @@ extension Engine {
   /// Lets the index and this view find all mapped segments; those that it has no number for get one if this process
   /// `mayAdd`, as the holder of the writers' mutex may, and anybody to an index of its own.
   mutating func enrol(mayAdd: Bool) {
+    let unenrolled = journal.unenrolled
+    guard !unenrolled.isEmpty else { return }
     do throws(StoreError) {
-      for segment in journal.unenrolled {
+      for segment in unenrolled {
         var slot = try index.slot(of: segment.number)
         if slot == nil, mayAdd { slot = try index.add(segment: segment.number) }
         guard let slot else { continue }
@@ -56,6 +73,7 @@ extension Engine {
         segment.account = try index.ledger.account(slot)
         journal.enrol(segment)
       }
+      publish()
     } catch {
       index.failure = error
     }

@@ -9,6 +9,8 @@ struct Engine {
   let files: JournalIndex.Files
   /// Does no other process use the directory?
   let isAlone: Bool
+  /// What threads read from without the lock.
+  let readers: Published<ReaderView>
   var journal: Journal
   /// Up to where the journal was read.
   var applied = Location(segment: 0, offset: 0)
@@ -44,6 +46,8 @@ struct Engine {
   var ordered: OrderedView?
   /// How many notes there were when they were last put together anew.
   var notesAtRenewal = 0
+  /// Is it the view of a store that is open? One that is being built shows itself to nobody.
+  var isPublic = false
   /// May an ordinary put go its short way? Tests compare it with the general one.
   var takesShortWay = true
 
@@ -53,7 +57,7 @@ struct Engine {
 
   init(_ surroundings: Surroundings, journal: Journal, index: JournalIndex, compactions: UInt64) {
     (environment, control) = (surroundings.environment, surroundings.control)
-    (files, isAlone) = (surroundings.files, surroundings.isAlone)
+    (files, isAlone, readers) = (surroundings.files, surroundings.isAlone, surroundings.readers)
     (self.journal, self.index, self.compactions) = (journal, index, compactions)
   }
 
@@ -63,10 +67,11 @@ struct Engine {
     let control: ControlPage
     let files: JournalIndex.Files
     let isAlone: Bool
+    let readers: Published<ReaderView>
   }
 
   var surroundings: Surroundings {
-    Surroundings(environment: environment, control: control, files: files, isAlone: isAlone)
+    Surroundings(environment: environment, control: control, files: files, isAlone: isAlone, readers: readers)
   }
 
   // MARK: Reading

@@ -67,7 +67,8 @@ struct Opening {
 
   private func surroundings(_ control: ControlPage) -> Engine.Surroundings {
     Engine.Surroundings(
-      environment: environment, control: control, files: files, isAlone: configuration.mode == .exclusive)
+      environment: environment, control: control, files: files, isAlone: configuration.mode == .exclusive,
+      readers: Published())
   }
 
   private func inMemory() -> JournalIndex {

@@ -1,23 +1,24 @@
-/// How a get works: the process's view is brought up to date, the index names a place, the record there is verified.
+/// How a get works: the index names a place, the record there is verified. Without a lock wherever that is plain;
+/// otherwise, with what is damaged, parked or in the blob tier, under the engine's lock, its view brought up to date first.
 extension Store {
   /// The value of a key; nil if it has none.
   ///
   /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    let found = try find(key) { view, shape in
-      Value(bytes: view.value(shape), type: view.type, deadline: view.deadline(shape))
+    let found = readers.read { view -> Fast<Value>? in
+      look(key, view) { Value(bytes: $0.bytes, type: $0.type, deadline: $0.deadline) }
     }
     switch found {
-    case .nothing: return nil
-    case .value(let value): return value
-    case .elsewhere:
+    case .value(let value)?: return value
+    case .nothing?: return nil
+    case nil:
       guard let record = try current(key.bytes) else { return nil }
       return try value(of: record)
     }
   }
 
-  /// Works on the value of a key in place, without a copy if it lies in the journal; nil if it has none. Nobody reads or
-  /// writes meanwhile: `body` must be short, and must not use the store.
+  /// Works on the value of a key in place, without a copy if it lies in the journal; nil if it has none. What `body` reads
+  /// stays as it is, whatever is written meanwhile.
   ///
   /// - Throws: as `get`, and what `body` throws.
   @inlinable
@@ -30,11 +31,10 @@ extension Store {
   /// `withValue` without a result, so that it need not be compiled for each.
   @usableFromInline
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
-    // A refusal by `body` is carried out of the search, whose own failures are typed.
-    let found = try find(key) { view, shape -> (any Error)? in
-      view.segment.mapping.withBytes(shape.value) { bytes in
+    let found = readers.read { view -> Fast<(any Error)?>? in
+      look(key, view) { record in
         do {
-          try body(bytes)
+          try record.withValue(body)
           return nil
         } catch {
           return error
@@ -42,46 +42,40 @@ extension Store {
       }
     }
     switch found {
-    case .nothing: return
-    case .value(let refusal): if let refusal { throw refusal }
-    case .elsewhere:
-      guard let value = try get(key) else { return }
-      try value.bytes.withRawSpan(body)
-    }
-  }
-
-  /// What a search in the journal came to.
-  private enum Found<Result> {
-    case nothing
-    case value(Result)
-    /// In the blob tier, or among what is parked.
-    case elsewhere
-  }
-
-  /// Works on the verified record of a key whose value lies in the journal and has not expired.
-  @inline(__always)
-  private func find<Result>(
-    _ key: Key, _ body: (RecordView, RecordView.Shape) -> Result
-  ) throws(StoreError) -> Found<Result> {
-    try reading { engine throws(StoreError) in
-      guard engine.parked.isEmpty else { return .elsewhere }
-      guard let view = try engine.view(of: key.bytes.span) else { return .nothing }
-      guard let shape = view.shape else { return .elsewhere }
-      if let deadline = view.deadline(shape), deadline <= environment.now() { return .nothing }
-      switch view.kind {
-      case .value: return .value(body(view, shape))
-      case .tombstone: return .nothing
-      default: return .elsewhere
-      }
+    case .value(let refusal)?: if let refusal { throw refusal }
+    case .nothing?: return
+    case nil: try get(key)?.bytes.withRawSpan(body)
     }
   }
 
   /// Has the key a value?
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    switch try find(key, { _, _ in }) {
-    case .nothing: false
-    case .value: true
-    case .elsewhere: try current(key.bytes)?.isLive(at: environment.now()) ?? false
+    switch readers.read({ view -> Fast<Void>? in look(key, view) { _ in } }) {
+    case .value?: true
+    case .nothing?: false
+    case nil: try current(key.bytes)?.isLive(at: environment.now()) ?? false
+    }
+  }
+
+  /// What was found without a lock.
+  private enum Fast<Result> {
+    case nothing
+    case value(Result)
+  }
+
+  /// Works on the record of a key that has a value; nil if there is more to it.
+  @inline(__always)
+  private func look<Result>(
+    _ key: Key, _ view: ReaderView, _ body: (MappedRecord) -> Result
+  ) -> Fast<Result>? {
+    guard SystemCall.forksSeen == forkGeneration else { return nil }
+    switch view.find(key.bytes.span) {
+    case .record(let record)?:
+      if record.kind == .tombstone { return .nothing }
+      if let deadline = record.deadline, deadline <= environment.now() { return .nothing }
+      return .value(body(record))
+    case .nothing?: return .nothing
+    case nil: return nil
     }
   }
 

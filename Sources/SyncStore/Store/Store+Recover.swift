@@ -104,7 +104,7 @@ extension Store {
       fresh.absorb(upTo: tail, indexing: true)
       control.tail = tail.packed
       control.resetDurable(to: durable.packed)
-      engine = fresh
+      engine.replace(by: fresh)
       for entries in rescued[together...] {
         try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
       }

@@ -18,6 +18,8 @@ public final class Store: Sendable {
   package let environment: Environment
   let control: ControlPage
   let engine: Locked<Engine>
+  /// What threads read from without the engine's lock.
+  let readers: Published<ReaderView>
   let journalDirectory: String
   let controlFile: any StorageFile
   /// Syncs made by this instance; held while one runs.
@@ -32,7 +34,7 @@ public final class Store: Sendable {
   let compacting = Locked(0)
   /// Are there so many dead bytes that writers are to wait for a compaction?
   let compactionIsUrgent = Atomic(false)
-  private let forkGeneration: UInt32
+  let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
 
   struct Lifecycle {
@@ -52,6 +54,10 @@ public final class Store: Sendable {
     self.control = control
     self.controlFile = controlFile
     journalDirectory = path + "/" + StoreLayout.journal
+    readers = engine.readers
+    var engine = engine
+    engine.isPublic = true
+    engine.publish()
     self.engine = Locked(engine)
     forkGeneration = SystemCall.forkGeneration
   }
@@ -247,6 +253,10 @@ public final class Store: Sendable {
     if isWritable, isParent { try checkNotWriting() }
     defer {
       isWritable && isParent ? endWriting() : closed.store(true, ordering: .releasing)
+      engine.withLock { engine in
+        engine.isPublic = false
+        readers.publish(nil)
+      }
       // It works on files that may be another process's soon.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)

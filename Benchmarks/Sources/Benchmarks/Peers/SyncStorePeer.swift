@@ -38,8 +38,7 @@ final class SyncStorePeer: KeyValuePeer {
 
 /// Reads of the store need no transaction.
 final class StoreReader: KeyReader {
-  /// The interface has only `get`, which copies.
-  static let readsInPlace = false
+  static let readsInPlace = true
 
   private let store: Store
 
@@ -48,7 +47,9 @@ final class StoreReader: KeyReader {
   func copy(_ name: Key) throws -> [UInt8]? { try store.get(name)?.bytes }
 
   func touch(_ name: Key) throws -> Int? {
-    try store.get(name).map { $0.bytes.count &+ Int($0.bytes.first ?? 0) }
+    try store.withValue(name) { bytes in
+      bytes.byteCount &+ (bytes.isEmpty ? 0 : Int(unsafe bytes.unsafeLoad(as: UInt8.self)))
+    }
   }
 
   func scan() throws -> (count: Int, sum: Int) {
