@@ -42,8 +42,8 @@ extension Engine {
   /// had appended. Only for the holder of the writers' mutex.
   mutating func completeIndex() throws(StoreError) {
     let start = Location(packed: try index.keys.applied)
-    guard start != applied else { return }
-    index.ledger.beginChanges(from: start)
+    guard start != applied else { return index.ledger.endChanges() }
+    beginEntering(from: start)
     // What it may have added to the digest cannot be told.
     index.ledger.setDigest(nil, at: 0)
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
@@ -57,6 +57,7 @@ extension Engine {
     for view in views {
       do throws(StoreError) { try enter(view, limit: limit) } catch { failure = failure ?? error }
     }
+    isEntering = false
     if let failure { throw failure }
     noteApplied()
   }
@@ -66,10 +67,10 @@ extension Engine {
   mutating func absorb(own end: Location, wall: UInt64) {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
     // Whoever reads a part of these from the index sees that there may be more.
-    index.ledger.beginChanges(from: applied)
+    beginEntering(from: applied)
     if applied.segment != end.segment {
       absorb(upTo: Location(segment: end.segment, offset: SegmentHeader.length), indexing: true)
-      index.ledger.beginChanges(from: applied)
+      beginEntering(from: applied)
     }
     guard let segment = journal.segment(end.segment) else { return }
     absorb(whole: segment, applied.offset..<end.offset, limit: limit, indexing: true)
@@ -111,13 +112,19 @@ extension Engine {
     if index.failure == nil { noteApplied() } else { overcomeTrouble() }
   }
 
+  private mutating func beginEntering(from start: Location) {
+    index.ledger.beginChanges(from: start)
+    isEntering = true
+  }
+
   @inline(__always)
-  private func noteApplied() {
+  private mutating func noteApplied() {
     let ledger = index.ledger
     ledger.note(position: position, sequence: state.sequence, clock: state.author.clock.last)
     ledger.moveDigest(to: applied.packed)
     index.keys.setApplied(applied.packed)
     ledger.endChanges()
+    isEntering = false
   }
 
   private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
@@ -223,7 +230,7 @@ extension Engine {
 
   /// Own writes are never parked: their author sees them at once, even after its clock was put back.
   @inline(__always)
-  private func applies(_ version: Version, _ limit: Stamp) -> Bool {
+  func applies(_ version: Version, _ limit: Stamp) -> Bool {
     version.stamp <= limit || state.isMine(version.dot)
   }
 

@@ -4,6 +4,12 @@ extension Engine {
   /// Is the index in trouble? Answers got meanwhile do not count.
   var isInTrouble: Bool { index.isAhead || index.failure != nil }
 
+  /// Has one who died left the index behind what this view has read?
+  @inline(__always)
+  var isIndexBehind: Bool {
+    get throws(StoreError) { try index.keys.applied != applied.packed || index.ledger.changes & 1 != 0 }
+  }
+
   /// Comes to a state in which the index gives answers.
   @inline(never)
   mutating func overcomeTrouble() {

@@ -48,6 +48,8 @@ struct Engine {
   var notesAtRenewal = 0
   /// Is it the view of a store that is open? One that is being built shows itself to nobody.
   var isPublic = false
+  /// Is it bringing the index up to date itself?
+  var isEntering = false
   /// May an ordinary put go its short way? Tests compare it with the general one.
   var takesShortWay = true
 
@@ -81,7 +83,8 @@ struct Engine {
 
   /// Where the greatest applied record of a key is. Who asks for it looks afterwards whether the index `isInTrouble`.
   func find(_ key: [UInt8]) -> Location? {
-    Self.search(key.span, index, journal.table)?.found?.location
+    let found = Self.search(key.span, index, journal.table)?.found?.location
+    return index.ledger.changes & 1 == 0 || isEntering ? found : newest(of: key.span, found)
   }
 
   /// What the index knows of a key, until the engine is changed.
@@ -100,19 +103,52 @@ struct Engine {
   /// Looks a key up in the index.
   @inline(__always)
   mutating func search(_ key: Span<UInt8>) -> Search {
-    if let search = Self.search(key, index, journal.table) { return search }
+    let changes = index.ledger.changes
+    if let search = Self.search(key, index, journal.table),
+      isEntering || changes & 1 == 0 && changes == index.ledger.changes
+    {
+      return search
+    }
     return searchAgain(key)
   }
 
   @inline(never)
   private mutating func searchAgain(_ key: Span<UInt8>) -> Search {
     for _ in 0..<Self.attempts {
-      overcomeTrouble()
-      if let search = Self.search(key, index, journal.table) { return search }
+      if isInTrouble { overcomeTrouble() }
+      let changes = index.ledger.changes
+      guard var search = Self.search(key, index, journal.table) else { continue }
+      if isEntering || changes & 1 == 0 && changes == index.ledger.changes { return search }
+      guard changes & 1 != 0 else { continue }
+      // Whoever is at it may be stopped, or dead: nobody waits for that.
+      if isBehind { do throws(StoreError) { try follow() } catch { index.failure = error } }
+      if let newest = newest(of: key, search.found?.location) {
+        // Only who may change the index needs the place, and does not come here.
+        search.found = Search.Found(place: 0, location: newest)
+      }
+      if !isInTrouble { return search }
     }
     // It names what nobody has: the one that is built now does not.
     index.failure = StoreError(.damaged, "names a segment that is not there: it is to be built anew")
     return searchAgain(key)
+  }
+
+  /// Where the greatest record of a key is, of which the index names the one at `found`, while another process enters
+  /// others into it: all of those count already.
+  private func newest(of key: Span<UInt8>, _ found: Location?) -> Location? {
+    guard let start = index.ledger.pending, journal.place(of: start.segment) != nil else { return found }
+    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    var newest = found
+    var version = found.flatMap { try? journal.record(at: $0).version }
+    let wanted = Array(copying: key)
+    _ = try? visit(from: start) { view throws(StoreError) in
+      guard view.isWrite, let shape = view.shape, view.key(shape) == wanted, let other = view.version,
+        applies(other, limit), version.map({ $0 < other }) ?? true
+      else { return true }
+      (newest, version) = (view.location, other)
+      return true
+    }
+    return newest
   }
 
   private static let attempts = 100

@@ -196,6 +196,7 @@ struct Opening {
       engine.absorb(upTo: end, indexing: true)
       guard engine.index.isShared else { return nil }
     }
+    if writable, wasApplied == end, index.ledger.changes & 1 != 0 { index.ledger.endChanges() }
     if writable { engine.journal.blank(behind: end, upTo: last.map { Location(packed: $0.writing) }) }
     control.tail = end.packed
     control.position = engine.position

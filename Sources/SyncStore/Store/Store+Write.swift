@@ -151,7 +151,7 @@ extension Store {
     try catchUp(&engine)
     if engine.index.isShared {
       try engine.index.beginWriting()
-      if try engine.index.keys.applied != engine.applied.packed { try engine.completeIndex() }
+      if try engine.isIndexBehind { try engine.completeIndex() }
     }
     if !engine.parked.isEmpty { try releaseParked(&engine) }
   }
