@@ -148,31 +148,6 @@ struct Engine {
     return records.max { $0.version < $1.version }
   }
 
-  /// Applied records in the order of their keys.
-  mutating func orderedView() throws(StoreError) -> OrderedView {
-    if var view = ordered, view.upTo != applied {
-      var changes: [Location] = []
-      try visit(from: view.upTo) { record throws(StoreError) in
-        if record.isWrite, let shape = record.shape, find(record.key(shape)) == record.location {
-          changes.append(record.location)
-        }
-        return changes.count <= view.locations.count / 4
-      }
-      // Merging copies the view; from some number of changes on, sorting all is no slower.
-      if changes.count <= view.locations.count / 4 {
-        ordered = nil
-        view.merge(changes, upTo: applied, in: journal)
-        ordered = view
-        return view
-      }
-    } else if let ordered {
-      return ordered
-    }
-    let view = OrderedView(index.locations, upTo: applied, in: journal)
-    ordered = view
-    return view
-  }
-
   /// The key of the record at a place that was absorbed.
   func key(at location: Location) -> [UInt8] {
     guard let segment = journal.segment(location.segment),
