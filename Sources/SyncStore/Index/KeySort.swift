@@ -12,6 +12,8 @@ struct KeySort {
   private static let few = 32
   /// Bytes of a key are asked for so many keys before they are needed: the memory has other keys on the way meanwhile.
   private static let ahead = 16
+  /// Where a short key lies in a record, without optional fields.
+  private static let keyBytes = RecordLayout.fixedLength + 24
   /// Pages of the journal that are read at random within, one group after the other: so a disk is not read back and forth.
   private static let groupBits: UInt64 = 16
 
@@ -30,8 +32,9 @@ struct KeySort {
   /// A damaged key would have others looked for where they are not.
   private func removeDamaged(_ items: inout [Item]) -> [Location] {
     var damaged: [Location] = []
+    let length = items.first.map { min(segments.length($0.location), 512) } ?? 0
     for index in items.indices {
-      if index + Self.ahead < items.count { segments.prefetch(items[index + Self.ahead].location) }
+      if index + Self.ahead < items.count { segments.prefetch(items[index + Self.ahead].location, length) }
       if !segments.isWhole(items[index].location) { damaged.append(items[index].location) }
     }
     if !damaged.isEmpty {
@@ -95,7 +98,7 @@ struct KeySort {
     while true {
       var shared = guess
       for index in items.indices {
-        if index + Self.ahead < items.count { segments.prefetch(items[index + Self.ahead].location) }
+        if index + Self.ahead < items.count { segments.prefetch(items[index + Self.ahead].location, Self.keyBytes) }
         let key = segments.key(at: items[index].location)
         if guess > depth { shared = segments.commonPrefix(first, key, limit: shared) }
         items[index].word = segments.word(key, at: guess)

@@ -174,8 +174,11 @@ struct OrderedView: Sendable {
     return position.chunk > 0 ? chunks[position.chunk - 1].last : nil
   }
 
-  /// Records are fetched so many before they are read: about as many as a processor has on the way at once.
-  private static let ahead = 12
+  /// Records are fetched so many at once, before those fetched last are read: a processor looks for several in memory at a
+  /// time, each likely to lie on another page.
+  private static let group = 16
+  /// Of long records only so many bytes: the processor itself fetches what is read on and on.
+  private static let fetched = 512
 
   /// Visits the places between two positions until `body` has had enough. `isUsable` is asked now and then.
   @inline(__always)
@@ -184,28 +187,31 @@ struct OrderedView: Sendable {
     while isUsable: () throws(StoreError) -> Void, _ body: (Location) throws -> ScanStep
   ) throws {
     var number = reversed ? min(high.chunk, chunks.count - 1) : low.chunk
+    let step = reversed ? -1 : 1
     while number >= low.chunk, number <= high.chunk, number < chunks.count {
       try isUsable()
       let chunk = chunks[number]
+      let places = chunk.span
       let start = number == low.chunk ? low.index : 0
       let end = number == high.chunk ? high.index : chunk.count
-      let places = chunk.span
-      var left = end - start
       var index = reversed ? end - 1 : start
-      let step = reversed ? -1 : 1
-      var fetched = index
-      for _ in 0..<min(Self.ahead, max(left, 0)) {
-        segments.prefetch(places[fetched])
-        fetched += step
+      var (left, next, unfetched) = (end - start, index, end - start)
+      // Records of one store are much alike.
+      var length = left > 0 ? min(segments.length(places[index]), Self.fetched) : 0
+      for _ in 0..<min(Self.group, max(left, 0)) {
+        segments.prefetch(places[next], length)
+        (next, unfetched) = (next + step, unfetched - 1)
       }
       while left > 0 {
-        if left > Self.ahead {
-          segments.prefetch(places[fetched])
-          fetched += step
+        for _ in 0..<min(Self.group, unfetched) {
+          segments.prefetch(places[next], length)
+          (next, unfetched) = (next + step, unfetched - 1)
         }
-        if try body(places[index]) == .stop { return }
-        index += step
-        left -= 1
+        length = min(segments.length(places[index]), Self.fetched)
+        for _ in 0..<min(Self.group, left) {
+          if try body(places[index]) == .stop { return }
+          (index, left) = (index + step, left - 1)
+        }
       }
       number += step
     }

@@ -48,9 +48,19 @@ final class FrozenSegments: Sendable {
     return number < 0 ? -1 : number + appendedCount
   }
 
-  /// A record has its bytes fetched: it is read soon.
+  /// The first bytes of a record are fetched: they are read soon.
   @inline(__always)
-  func prefetch(_ location: Location) { bytes.prefetch(number(of: location), location.offset) }
+  func prefetch(_ location: Location, _ count: Int) {
+    bytes.prefetch(number(of: location), location.offset, count)
+  }
+
+  /// How long the record at a place says that it is.
+  @inline(__always)
+  func length(_ location: Location) -> Int {
+    let (number, offset) = (number(of: location), location.offset)
+    guard offset + RecordLayout.fixedLength <= bytes.byteCount(number) else { return 0 }
+    return Int(bytes.load(number, offset + RecordLayout.length, as: UInt32.self))
+  }
 
   /// Why the record at a place cannot be had.
   func error(at location: Location) -> StoreError {
@@ -66,64 +76,73 @@ final class FrozenSegments: Sendable {
 
   /// The fields of a record that a reader needs.
   struct Fields {
-    /// The number of its segment.
-    var number: Int
     var kind: RecordLayout.Kind?
     var type: ValueType
     var stamp: Stamp
     var dot: Dot
-    var deadline: UInt64?
-    var key: Range<Int>
-    var value: Range<Int>
+    /// `UInt64.max` if it does not expire.
+    var lastsUntil: UInt64
+    var hasDeadline: Bool
+    /// Where the key begins and where the value does, from the beginning of the record on.
+    var key: Int
+    var value: Int
+
+    var deadline: UInt64? { hasDeadline ? lastsUntil : nil }
 
     /// Has it a value at this time, in milliseconds since 1970?
     @inline(__always)
     func isLive(at time: UInt64) -> Bool {
-      guard kind == .value || kind == .blob else { return false }
-      return deadline.map { $0 > time } ?? true
+      (kind == .value || kind == .blob) && (!hasDeadline || lastsUntil > time)
     }
   }
 
-  /// The record at a place, its checksum verified and its author known; nil if it is damaged. Each length is looked at
-  /// once: bytes that change meanwhile must not end the process.
+  /// Works on the record at a place, in place, its checksum verified and its author known; nil if it is damaged. Each
+  /// length is looked at once: bytes that change meanwhile must not end the process.
   @inline(__always)
-  func fields(_ location: Location) -> Fields? {
+  func withRecord<Result>(
+    _ location: Location, _ body: (RawSpan, Fields) throws -> Result
+  ) rethrows -> Result? {
     let (number, offset) = (number(of: location), location.offset)
-    guard let end = end(number, offset) else { return nil }
+    let limit = bytes.byteCount(number)
+    guard offset &+ RecordLayout.fixedLength <= limit else { return nil }
+    let sum: UInt64 = bytes.load(number, offset)
+    let length = Int(truncatingIfNeeded: sum >> 32)
+    guard length >= RecordLayout.fixedLength, offset &+ length <= limit else { return nil }
     let heading = headings[number]
-    let kinds: UInt32 = bytes.load(number, offset + RecordLayout.kind)
-    let counts: UInt32 = bytes.load(number, offset + RecordLayout.actor)
-    let actor = Int(counts & 0xFFFF)
-    guard actor < heading.actorCount, let author = actors[heading.firstActor + actor] else { return nil }
-    let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
-    var start = offset + RecordLayout.fixedLength
-    var deadline: UInt64?
-    if !flags.isDisjoint(with: .fields) {
-      if flags.contains(.base) { start += RecordLayout.dotLength }
-      if flags.contains(.deadline) {
-        guard start + 8 <= end else { return nil }
-        deadline = bytes.load(number, start)
-        start += 8
+    return try bytes.withBytes(number, offset..<(offset &+ length)) { record in
+      let seed = heading.salt &+ UInt64(truncatingIfNeeded: offset)
+      let hash = XXH3.hash64(record.extracting(droppingFirst: RecordLayout.length), seed: seed)
+      guard UInt32(truncatingIfNeeded: hash) == UInt32(truncatingIfNeeded: sum) else { return nil }
+      let kinds: UInt32 = record.load(RecordLayout.kind)
+      let counts: UInt32 = record.load(RecordLayout.actor)
+      let actor = Int(counts & 0xFFFF)
+      guard actor < heading.actorCount, let author = actors[heading.firstActor &+ actor] else { return nil }
+      let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
+      var key = RecordLayout.fixedLength
+      var (deadline, hasDeadline) = (UInt64.max, false)
+      if !flags.isDisjoint(with: .fields) {
+        if flags.contains(.base) { key &+= RecordLayout.dotLength }
+        if flags.contains(.deadline) {
+          guard key &+ 8 <= length else { return nil }
+          (deadline, hasDeadline) = (record.load(key), true)
+          key &+= 8
+        }
+        if flags.contains(.open) {
+          guard key &+ 2 <= length else { return nil }
+          key &+= 2 &+ Int(record.load(key, as: UInt16.self)) &* RecordLayout.dotLength
+        }
       }
-      if flags.contains(.open) {
-        guard start + 2 <= end else { return nil }
-        start += 2 + Int(bytes.load(number, start, as: UInt16.self)) * RecordLayout.dotLength
-      }
+      let value = key &+ Int(truncatingIfNeeded: counts >> 16)
+      guard value <= length else { return nil }
+      return try body(
+        record,
+        Fields(
+          kind: RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
+          type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)),
+          stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
+          dot: Dot(actor: author, sequence: record.load(RecordLayout.sequence)),
+          lastsUntil: deadline, hasDeadline: hasDeadline, key: key, value: value))
     }
-    let behind = start + Int(counts >> 16)
-    guard behind <= end else { return nil }
-    return Fields(
-      number: number, kind: RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
-      type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)),
-      stamp: Stamp(rawValue: bytes.load(number, offset + RecordLayout.stamp)),
-      dot: Dot(actor: author, sequence: bytes.load(number, offset + RecordLayout.sequence)),
-      deadline: deadline, key: start..<behind, value: behind..<end)
-  }
-
-  /// The reference that the record of a blob holds; nil if it contradicts itself.
-  func blob(_ fields: Fields) -> BlobReference? {
-    guard fields.kind == .blob, fields.value.count >= RecordLayout.blobLength else { return nil }
-    return BlobReference(recorded: bytes.bytes(fields.number, fields.value))
   }
 
   /// Is the record at a place what was written there?

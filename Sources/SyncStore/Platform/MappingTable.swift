@@ -67,18 +67,19 @@ private import Glibc
     return unsafe other.withUnsafeBytes { unsafe Int(memcmp(start, $0.baseAddress!, common)) }
   }
 
-  /// Has the bytes from `offset` on fetched into the processor's caches: they are needed soon.
+  /// Has `bytes` bytes from `offset` on fetched into the processor's caches: they are needed soon.
   @inline(__always)
-  func prefetch(_ number: Int, _ offset: Int) {
+  func prefetch(_ number: Int, _ offset: Int, _ bytes: Int) {
     guard number >= 0, number < count, let start = unsafe regions[number].start else { return }
-    unsafe sync_prefetch(start + offset)
+    unsafe sync_prefetch(start + offset, UInt64(truncatingIfNeeded: bytes))
   }
 
   @inline(__always)
   private func pointer(_ number: Int, _ offset: Int, _ size: Int) -> UnsafeRawPointer {
     precondition(number >= 0 && number < count, "no such mapping")
     let region = unsafe regions[number]
-    let isInside = unsafe offset >= 0 && size <= region.count && offset <= region.count - size
+    // What is missing has no bytes.
+    let isInside = unsafe offset >= 0 && size >= 0 && offset <= region.count &- size
     precondition(isInside, "access outside of a mapping")
     guard let start = unsafe region.start else { preconditionFailure("access outside of a mapping") }
     return unsafe start + offset

@@ -3,38 +3,36 @@ struct FrozenView: Sendable {
   let order: OrderedView
   let doubts: Doubts?
 
-  /// The verified record of a key; nil if none is held.
-  func record(of key: [UInt8]) throws(StoreError) -> FrozenSegments.Fields? {
+  /// Works on the verified record of a key, in place, if it had a value at `time`; nil if it had none.
+  func withRecord<Result>(
+    of key: [UInt8], at time: UInt64, _ body: (RawSpan, FrozenSegments.Fields) throws -> Result
+  ) throws -> Result? {
     let location = try order.location(of: key)
     try doubts?.check(key, location)
     guard let location else { return nil }
-    guard let fields = order.segments.fields(location) else { throw order.segments.error(at: location) }
-    return fields
-  }
-
-  /// The value of a record; `nil` from `isLive` on is the caller's to tell.
-  func value(_ fields: FrozenSegments.Fields, in store: Store) throws(StoreError) -> Value {
-    let bytes: [UInt8]
-    if fields.kind == .blob {
-      bytes = try store.read(try blob(fields))
-    } else {
-      bytes = order.segments.bytes.bytes(fields.number, fields.value)
+    let found = try order.segments.withRecord(location) { record, fields in
+      fields.isLive(at: time) ? try body(record, fields) : nil
     }
-    return Value(bytes: bytes, type: fields.type, deadline: fields.deadline)
+    guard let found else { throw order.segments.error(at: location) }
+    return found
   }
 
-  private func blob(_ fields: FrozenSegments.Fields) throws(StoreError) -> BlobReference {
-    guard let blob = order.segments.blob(fields) else {
+  /// The value of a record that was found, if it lies in the blob tier.
+  static func blob(
+    _ record: RawSpan, _ fields: FrozenSegments.Fields
+  ) throws(StoreError) -> BlobReference {
+    guard let blob = BlobReference(recorded: [UInt8](copying: record.extracting(droppingFirst: fields.value)))
+    else {
       throw StoreError(.damaged, "a reference to a blob contradicts itself: run `verify --repair`")
     }
     return blob
   }
 
-  func entry(_ fields: FrozenSegments.Fields) throws(StoreError) -> Entry {
-    let blob = fields.kind == .blob ? try blob(fields) : nil
+  static func entry(_ record: RawSpan, _ fields: FrozenSegments.Fields) throws(StoreError) -> Entry {
+    let blob = fields.kind == .blob ? try blob(record, fields) : nil
     return Entry(
-      key: Key(unchecked: order.segments.bytes.bytes(fields.number, fields.key)), type: fields.type,
-      size: blob?.size ?? UInt64(fields.value.count), stamp: fields.stamp, dot: fields.dot,
+      key: Key(unchecked: [UInt8](copying: record.extracting(fields.key..<fields.value))), type: fields.type,
+      size: blob?.size ?? UInt64(record.byteCount - fields.value), stamp: fields.stamp, dot: fields.dot,
       deadline: fields.deadline, blob: blob)
   }
 
@@ -54,57 +52,64 @@ struct FrozenView: Sendable {
   func visit(
     _ scan: Scan, in store: Store, _ body: (RawSpan, RawSpan, EntryDetails) throws -> ScanStep
   ) throws -> Key? {
-    let bytes = order.segments.bytes
-    return try visit(scan, isCertain: true, in: store) { fields in
+    try visit(scan, isCertain: true, in: store) { record, fields in
       let details = EntryDetails(
         type: fields.type, deadline: fields.deadline, stamp: fields.stamp, dot: fields.dot)
-      guard fields.kind != .blob else {
-        let value = try store.read(try blob(fields))
-        return try bytes.withBytes(fields.number, fields.key) { key in
-          try value.withRawSpan { try body(key, $0, details) }
-        }
+      let key = record.extracting(fields.key..<fields.value)
+      guard fields.kind == .value else {
+        let value = try store.read(try Self.blob(record, fields))
+        return try value.withRawSpan { try body(key, $0, details) }
       }
-      return try bytes.withBytes(fields.number, fields.key) { key in
-        try bytes.withBytes(fields.number, fields.value) { try body(key, $0, details) }
-      }
+      return try body(key, record.extracting(droppingFirst: fields.value), details)
     }
   }
 
   /// Visits keys with what is known of them. What a lost record may have been is passed over: it shows what there is.
   func visitEntries(_ scan: Scan, in store: Store, _ body: (Entry) throws -> ScanStep) throws -> Key? {
-    try visit(scan, isCertain: false, in: store) { try body(try entry($0)) }
+    try visit(scan, isCertain: false, in: store) { try body(try Self.entry($0, $1)) }
   }
 
   @inline(__always)
   private func visit(
-    _ scan: Scan, isCertain: Bool, in store: Store, _ body: (FrozenSegments.Fields) throws -> ScanStep
+    _ scan: Scan, isCertain: Bool, in store: Store,
+    _ body: (RawSpan, FrozenSegments.Fields) throws -> ScanStep
   ) throws -> Key? {
     guard scan.limit > 0 else { return scan.after }
     let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range
     guard !range.isEmpty else { return nil }
-    if let lost = order.damaged.first { throw order.segments.error(at: lost) }
-    if isCertain { try doubts?.check(in: order, range.contains) }
-    let low = try order.firstPosition(notBefore: range.lower)
-    let high = try range.upper.map { upper throws(StoreError) in try order.firstPosition(notBefore: upper) }
+    let (low, high) = try bounds(of: range, isCertain: isCertain)
     let segments = order.segments
     var left = scan.limit
     var last: Location?
     try order.visit(
-      from: low, to: high ?? order.end, reversed: scan.reversed,
+      from: low, to: high, reversed: scan.reversed,
       while: { () throws(StoreError) in try store.checkUsable() }
     ) { location in
-      guard let fields = segments.fields(location) else { throw segments.error(at: location) }
-      guard fields.isLive(at: scan.time) else { return .next }
-      left -= 1
-      guard try body(fields) == .next, left > 0 else {
-        last = location
-        return .stop
+      let step = try segments.withRecord(location) { record, fields -> ScanStep in
+        guard fields.isLive(at: scan.time) else { return .next }
+        left &-= 1
+        guard try body(record, fields) == .next, left > 0 else {
+          last = location
+          return .stop
+        }
+        return .next
       }
-      return .next
+      guard let step else { throw segments.error(at: location) }
+      return step
     }
     guard let last else { return nil }
     let key = segments.key(at: last)
     return key.number < 0 ? nil : Key(unchecked: segments.bytes.bytes(key.number, key.range))
+  }
+
+  private func bounds(
+    of range: KeyRange, isCertain: Bool
+  ) throws(StoreError) -> (OrderedView.Position, OrderedView.Position) {
+    if let lost = order.damaged.first { throw order.segments.error(at: lost) }
+    if isCertain { try doubts?.check(in: order, range.contains) }
+    let low = try order.firstPosition(notBefore: range.lower)
+    guard let upper = range.upper else { return (low, order.end) }
+    return (low, try order.firstPosition(notBefore: upper))
   }
 }
 

@@ -123,14 +123,11 @@ extension ReadableStore {
     _ range: KeyRange, after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) throws(StoreError) -> [Entry] {
     var entries: [Entry] = []
-    do {
+    try StoreError.only {
       _ = try visitEntries(range, after: after, reversed: reversed, limit: limit) { entry in
         entries.append(entry)
         return .next
       }
-    } catch {
-      guard let error = error as? StoreError else { preconditionFailure("only the store fails: \(error)") }
-      throw error
     }
     return entries
   }

@@ -27,9 +27,11 @@ public final class Snapshot: ReadableStore {
   ///
   /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    let view = try usable()
-    guard let record = try view.record(of: key.bytes), record.isLive(at: time) else { return nil }
-    return try view.value(record, in: store)
+    try find(key) { record, fields in
+      var bytes = [UInt8](copying: record.extracting(droppingFirst: fields.value))
+      if fields.kind == .blob { bytes = try store.read(try FrozenView.blob(record, fields)) }
+      return Value(bytes: bytes, type: fields.type, deadline: fields.deadline)
+    }
   }
 
   /// Works on the value that the key had in place, without a copy if it lies in the journal; nil if it had none.
@@ -44,25 +46,23 @@ public final class Snapshot: ReadableStore {
 
   @usableFromInline
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
-    let view = try usable()
-    guard let record = try view.record(of: key.bytes), record.isLive(at: time) else { return }
-    if record.kind == .blob {
-      try view.value(record, in: store).bytes.withRawSpan(body)
-    } else {
-      try view.order.segments.bytes.withBytes(record.number, record.value, body)
+    _ = try usable().withRecord(of: key.bytes, at: time) { record, fields in
+      guard fields.kind == .blob else { return try body(record.extracting(droppingFirst: fields.value)) }
+      try store.read(try FrozenView.blob(record, fields)).withRawSpan(body)
     }
   }
 
   /// Had the key a value?
-  public func contains(_ key: Key) throws(StoreError) -> Bool {
-    try usable().record(of: key.bytes)?.isLive(at: time) ?? false
-  }
+  public func contains(_ key: Key) throws(StoreError) -> Bool { try find(key) { _, _ in } != nil }
 
   /// What was known of a key, without reading its value; nil if it had none.
-  public func entry(_ key: Key) throws(StoreError) -> Entry? {
+  public func entry(_ key: Key) throws(StoreError) -> Entry? { try find(key, FrozenView.entry) }
+
+  private func find<Result>(
+    _ key: Key, _ body: (RawSpan, FrozenSegments.Fields) throws -> Result
+  ) throws(StoreError) -> Result? {
     let view = try usable()
-    guard let record = try view.record(of: key.bytes), record.isLive(at: time) else { return nil }
-    return try view.entry(record)
+    return try StoreError.only { try view.withRecord(of: key.bytes, at: time, body) }
   }
 
   /// How many keys had a value. Counted at the first call, by a look at each.
@@ -72,12 +72,7 @@ public final class Snapshot: ReadableStore {
       return try counted.withLock { counted throws(StoreError) in
         if let counted { return counted }
         var count = 0
-        do {
-          try scanEntries { _ in count += 1 }
-        } catch {
-          guard let error = error as? StoreError else { preconditionFailure("only the store fails: \(error)") }
-          throw error
-        }
+        try StoreError.only { _ = try scanEntries { _ in count += 1 } }
         counted = count
         return count
       }
