@@ -98,7 +98,9 @@ struct KeySort {
     while true {
       var shared = guess
       for index in items.indices {
-        if index + Self.ahead < items.count { segments.prefetch(items[index + Self.ahead].location, Self.keyBytes) }
+        if index + Self.ahead < items.count {
+          segments.prefetch(items[index + Self.ahead].location, Self.keyBytes)
+        }
         let key = segments.key(at: items[index].location)
         if guess > depth { shared = segments.commonPrefix(first, key, limit: shared) }
         items[index].word = segments.word(key, at: guess)

@@ -130,7 +130,8 @@ struct OrderedView: Sendable {
     var position = Position(chunk: 0, index: 0)
     if chunk >= 0 {
       let index = Self.firstIndex(of: chunks[chunk]) { segments.isLess(segments.key(at: $0), than: key) }
-      position = index < chunks[chunk].count
+      position =
+        index < chunks[chunk].count
         ? Position(chunk: chunk, index: index) : Position(chunk: chunk + 1, index: 0)
     }
     // A key that was damaged since may have led astray. It did not if both neighbours are whole and where they should be.

@@ -23,6 +23,7 @@ extension RawSpan {
     _ offset: Int, as _: Integer.Type = Integer.self
   ) -> Integer {
     precondition(offset >= 0 && offset <= byteCount &- MemoryLayout<Integer>.size, "access outside of a span")
-    return unsafe Integer(littleEndian: unsafeLoadUnaligned(fromUncheckedByteOffset: offset, as: Integer.self))
+    return unsafe Integer(
+      littleEndian: unsafeLoadUnaligned(fromUncheckedByteOffset: offset, as: Integer.self))
   }
 }

@@ -1,5 +1,5 @@
 /// What a write expects to find: if it finds something else, it is not made.
-public enum Expectation: Hashable, Sendable {
+public enum Expected: Hashable, Sendable {
   /// The key has no value.
   case absent
   /// The key's value is of this very write: `Entry.dot`, `VersionedValue.version` or what the write returned.
@@ -12,7 +12,7 @@ public enum Expectation: Hashable, Sendable {
 public struct VersionedValue: Hashable, Sendable {
   /// The value.
   public let value: Value
-  /// Which write it is: what `Expectation.version` takes.
+  /// Which write it is: what `Expected.version` takes.
   public let version: Dot
 }
 
@@ -41,7 +41,7 @@ extension Store {
   /// - Returns: the version of what was written; nil if nothing was, because the key held something else.
   /// - Throws: as `put`; `.damaged` if what the key holds cannot be read.
   public func put(
-    _ key: Key, _ value: [UInt8], expecting expectation: Expectation, type: ValueType = .bytes,
+    _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
     expires deadline: UInt64? = nil, durability: Durability? = nil
   ) throws(StoreError) -> Dot? {
     try checkWritable()
@@ -58,7 +58,7 @@ extension Store {
   ///
   /// - Throws: as `delete`; `.damaged` if what the key holds cannot be read.
   public func delete(
-    _ key: Key, expecting expectation: Expectation, durability: Durability? = nil
+    _ key: Key, expecting expectation: Expected, durability: Durability? = nil
   ) throws(StoreError) -> Bool {
     let (deleted, tail) = try append { composer throws(StoreError) in
       try self.delete(key, expecting: expectation, &composer)
@@ -94,14 +94,14 @@ extension Store {
 
   func put(
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
-    expecting expectation: Expectation, _ composer: inout Composer
+    expecting expectation: Expected, _ composer: inout Composer
   ) throws(StoreError) -> Dot? {
     guard try holds(key, expectation, composer) else { return nil }
     return try issue(key, content, type, deadline, &composer)
   }
 
   func delete(
-    _ key: Key, expecting expectation: Expectation, _ composer: inout Composer
+    _ key: Key, expecting expectation: Expected, _ composer: inout Composer
   ) throws(StoreError) -> Bool {
     guard try holds(key, expectation, composer) else { return false }
     return try delete(key, &composer)
@@ -133,7 +133,7 @@ extension Store {
   }
 
   private func holds(
-    _ key: Key, _ expectation: Expectation, _ composer: borrowing Composer
+    _ key: Key, _ expectation: Expected, _ composer: borrowing Composer
   ) throws(StoreError) -> Bool {
     let held = try live(key, composer)
     switch expectation {
@@ -164,7 +164,7 @@ extension Store {
 extension Transaction {
   /// Sets a key if what it holds is what is expected, as this transaction leaves it so far; as `Store.put` does.
   public mutating func put(
-    _ key: Key, _ value: [UInt8], expecting expectation: Expectation, type: ValueType = .bytes,
+    _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
     expires deadline: UInt64? = nil
   ) throws(StoreError) -> Dot? {
     let content = try store.content(of: value, deferring: true)
@@ -174,7 +174,7 @@ extension Transaction {
   }
 
   /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not.
-  public mutating func delete(_ key: Key, expecting expectation: Expectation) throws(StoreError) -> Bool {
+  public mutating func delete(_ key: Key, expecting expectation: Expected) throws(StoreError) -> Bool {
     try store.delete(key, expecting: expectation, &composer)
   }
 

@@ -56,12 +56,19 @@ struct FrozenView: Sendable {
       let details = EntryDetails(
         type: fields.type, deadline: fields.deadline, stamp: fields.stamp, dot: fields.dot)
       let key = record.extracting(fields.key..<fields.value)
-      guard fields.kind == .value else {
-        let value = try store.read(try Self.blob(record, fields))
-        return try value.withRawSpan { try body(key, $0, details) }
+      if fields.kind == .value {
+        return try body(key, record.extracting(droppingFirst: fields.value), details)
       }
-      return try body(key, record.extracting(droppingFirst: fields.value), details)
+      return try Self.visitBlob(record, fields, in: store) { try body(key, $0, details) }
     }
+  }
+
+  @inline(never)
+  private static func visitBlob(
+    _ record: RawSpan, _ fields: FrozenSegments.Fields, in store: Store,
+    _ body: (RawSpan) throws -> ScanStep
+  ) throws -> ScanStep {
+    try store.read(try blob(record, fields)).withRawSpan(body)
   }
 
   /// Visits keys with what is known of them. What a lost record may have been is passed over: it shows what there is.

@@ -33,7 +33,7 @@ public struct EntryDetails: Sendable {
   public let deadline: UInt64?
   /// When it was written.
   public let stamp: Stamp
-  /// Which write it is: what `Expectation.version` takes.
+  /// Which write it is: what `Expected.version` takes.
   public let dot: Dot
 }
 
