@@ -29,11 +29,27 @@ extension Engine {
     return view
   }
 
-  /// Takes in an order that was made without the lock, of all the places that the index then had.
-  mutating func install(_ view: OrderedView, madeOf segments: [UInt32]) {
-    // A compaction has replaced some of the segments: where to read on is not to be told any more.
-    guard journal.segments.count >= segments.count,
-      zip(journal.segments, segments).allSatisfy({ $0.number == $1 })
+  /// All that an order is made of, for who makes it without the lock.
+  struct Unordered {
+    var places: [Location]
+    var upTo: Location
+    var segments: FrozenSegments
+    fileprivate var numbers: [UInt32]
+    fileprivate var disorders: Int
+  }
+
+  /// What there is to be put in order now.
+  func unordered() -> Unordered {
+    Unordered(
+      places: index.locations, upTo: applied, segments: FrozenSegments(journal),
+      numbers: journal.segments.map(\.number), disorders: disorders)
+  }
+
+  /// Takes in an order that was made without the lock, unless something has changed but by appending: a record was applied
+  /// that had waited for its time, or a compaction has replaced segments, so that it is not to be told where to read on.
+  mutating func install(_ view: OrderedView, madeOf origin: Unordered) {
+    guard disorders == origin.disorders, journal.segments.count >= origin.numbers.count,
+      zip(journal.segments, origin.numbers).allSatisfy({ $0.number == $1 })
     else { return }
     ordered = view
   }

@@ -39,7 +39,11 @@ struct Engine {
   /// How many compactions of the directory this view has taken in.
   var compactions: UInt64
   var digest: StateDigest?
-  var ordered: OrderedView?
+  var ordered: OrderedView? {
+    didSet { if ordered == nil { disorders += 1 } }
+  }
+  /// How often the order was given up: one that is being made meanwhile must not take its place.
+  private(set) var disorders = 0
   /// Not to be guessed by who chooses the keys.
   let hashSeed: UInt64
   /// May an ordinary put go its short way? Tests compare it with the general one.

@@ -130,15 +130,10 @@ extension Store {
       // When others write much meanwhile, or compact, the order is out of date at once: then it is made while they wait.
       for _ in 0..<2 {
         if let view = try knownView() { return view }
-        let (places, upTo, segments, numbers) = try reading { engine throws(StoreError) in
-          (
-            engine.index.locations, engine.applied, FrozenSegments(engine.journal),
-            engine.journal.segments.map(\.number)
-          )
-        }
-        let order = OrderedView(places, upTo: upTo, in: segments)
+        let origin = try reading { engine throws(StoreError) in engine.unordered() }
+        let order = OrderedView(origin.places, upTo: origin.upTo, in: origin.segments)
         orders += 1
-        try reading { engine throws(StoreError) in engine.install(order, madeOf: numbers) }
+        try reading { engine throws(StoreError) in engine.install(order, madeOf: origin) }
       }
       return try reading { engine throws(StoreError) in
         FrozenView(order: try engine.orderedView(), doubts: engine.doubts)
