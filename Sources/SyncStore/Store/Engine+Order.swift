@@ -68,7 +68,7 @@ extension Engine {
     let doubts = Doubts(
       unattributed: unattributed.filter { !resolved.contains($0) },
       keys: damagedKeys.filter { !resolved.contains($0.value) },
-      order: journal.segments.map(\.number), directory: journal)
+      order: journal.segments.map(\.number), in: journal)
     return doubts.unattributed.isEmpty && doubts.keys.isEmpty ? nil : doubts
   }
 }
@@ -82,7 +82,7 @@ struct Doubts: Sendable {
   private let order: [UInt32]
   private let paths: [Location: String]
 
-  init(unattributed: [Location], keys: [[UInt8]: Location], order: [UInt32], directory journal: Journal) {
+  init(unattributed: [Location], keys: [[UInt8]: Location], order: [UInt32], in journal: Journal) {
     (self.unattributed, self.keys, self.order) = (unattributed, keys, order)
     paths = Dictionary(
       (unattributed + keys.values).map { ($0, journal.path(of: $0.segment)) }, uniquingKeysWith: { $1 })
