@@ -71,7 +71,7 @@ private import Glibc
   @inline(__always)
   func prefetch(_ number: Int, _ offset: Int, _ bytes: Int) {
     guard number >= 0, number < count, let start = unsafe regions[number].start else { return }
-    unsafe sync_prefetch(start + offset, UInt64(truncatingIfNeeded: bytes))
+    unsafe sync_prefetch_range(start + offset, UInt64(truncatingIfNeeded: bytes))
   }
 
   @inline(__always)
