@@ -55,6 +55,14 @@ public struct StoreError: Error, Sendable {
   /// The operating system's error number; 0 if it had no part in it.
   public let errno: Int32
 
+  /// Runs what can fail as the store does alone, though its type does not say so.
+  static func only<Result>(_ body: () throws -> Result) throws(StoreError) -> Result {
+    do { return try body() } catch {
+      guard let error = error as? StoreError else { preconditionFailure("only the store fails: \(error)") }
+      throw error
+    }
+  }
+
   /// An error of kind `code`.
   public init(_ code: Code, _ message: String, path: String? = nil, errno: Int32 = 0) {
     self.code = code

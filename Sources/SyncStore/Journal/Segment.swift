@@ -207,11 +207,7 @@ struct RecordView {
 
   /// The reference that a record of kind `.blob` holds.
   func blob(_ shape: Shape) -> BlobReference? {
-    let bytes = value(shape)
-    guard kind == .blob, bytes.count >= RecordLayout.blobLength, let hash = BlobHash(bytes: bytes[..<32])
-    else { return nil }
-    let size = bytes[32..<40].reversed().reduce(0) { $0 << 8 | UInt64($1) }
-    return BlobReference(hash: hash, size: size, metadata: Array(bytes[40...]))
+    kind == .blob ? BlobReference(recorded: value(shape)) : nil
   }
 
   /// What a write that replaces it has to know; nil for one that is not a write, or contradicts itself.

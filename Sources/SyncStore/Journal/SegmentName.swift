@@ -147,10 +147,15 @@ struct SegmentTable {
     if number < SegmentHeader.compacted { appended.remove(number) } else { compacted.remove(number) }
   }
 
+  /// The appended ones from the first number on, then the compacted ones from the second on; nil where one is missing.
+  var lanes: (appended: UInt32, compacted: UInt32, appendedCount: Int, segments: [Segment?]) {
+    (appended.base, compacted.base, appended.segments.count, appended.segments + compacted.segments)
+  }
+
   /// Numbers of one kind: few are missing between the lowest and the highest that are in use.
   private struct Lane {
-    private var base: UInt32 = 0
-    private var segments: [Segment?] = []
+    private(set) var base: UInt32 = 0
+    private(set) var segments: [Segment?] = []
 
     @inline(__always)
     subscript(number: UInt32) -> Segment? {

@@ -31,6 +31,10 @@ package import Synchronization
 
   deinit { unsafe release(base, count) }
 
+  /// Where the bytes are, as long as this lives.
+  @inline(__always)
+  var unsafeStart: UnsafeRawPointer { unsafe UnsafeRawPointer(base) }
+
   /// The bytes in `range`, in place, for the time of `body`.
   @inline(__always)
   package func withBytes<Result, Failure: Error>(

@@ -25,7 +25,7 @@ extension Engine {
     if let known = index.ledger.digest(at: applied.packed), expiring != nil || !mayExpire {
       digest = known
     } else {
-      digest = try computeDigest()
+      digest = try computeDigest(isExclusive: keeps)
       if keeps { index.ledger.setDigest(digest, at: applied.packed) }
     }
     for key in expiring ?? [] {
@@ -39,14 +39,14 @@ extension Engine {
   }
 
   /// The part of the digest that does not depend on the time, from all keys.
-  private mutating func computeDigest() throws(StoreError) -> StateDigest {
+  private mutating func computeDigest(isExclusive: Bool) throws(StoreError) -> StateDigest {
     var digest = StateDigest()
     var expiring: Set<[UInt8]> = []
     func take(_ record: Record) {
       if Self.counts(record) { digest.add(record) }
       if record.deadline != nil { expiring.insert(record.key) }
     }
-    for location in try locations() {
+    for location in try locations(isExclusive: isExclusive) {
       let record = try record(at: location)
       if parked[record.key] == nil { take(record) }
     }

@@ -87,33 +87,47 @@ extension Engine {
 
   // MARK: All keys
 
-  /// The places of all keys, in no particular order.
-  func locations() throws(StoreError) -> [Location] {
+  /// The places of all keys, in no particular order. Who holds the writers' mutex `isExclusive`.
+  func locations(isExclusive: Bool = false) throws(StoreError) -> [Location] {
+    // Others may change the index meanwhile; the journal stays as it is.
+    if index.isShared, !isAlone, !isExclusive {
+      let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
+      return try currentPlaces(from: start, isComplete: false) ?? []
+    }
     var locations: [Location] = []
-    if index.isShared && !isAlone {
-      // Others may change it meanwhile; the journal stays as it is.
-      try visit(from: start) { view throws(StoreError) in
-        if view.isWrite, let shape = view.shape, let place = find(view.key(shape)),
-          place == view.location || isCopy(of: view, at: place)
-        {
-          locations.append(place)
-        }
-        return true
+    locations.reserveCapacity(try index.keys.count)
+    try index.keys.forEachPlace { place throws(StoreError) in
+      guard let segment = journal.table.segment(ofPlace: place) else {
+        throw StoreError(.damaged, "names a segment that is not there: it is to be built anew")
       }
-    } else {
-      locations.reserveCapacity(try index.keys.count)
-      try index.keys.forEachPlace { place throws(StoreError) in
-        guard let segment = journal.table.segment(ofPlace: place) else {
-          throw StoreError(.damaged, "names a segment that is not there: it is to be built anew")
-        }
-        locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
-      }
+      locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
     }
     return locations
   }
 
-  private var start: Location {
-    Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
+  /// The places of the records behind `start` that count for their keys, as far as this view has read; nil if there are
+  /// more than `limit`.
+  func currentPlaces(
+    from start: Location, isComplete: Bool = true, limit: Int = .max
+  ) throws(StoreError) -> [Location]? {
+    var places: [Location] = []
+    // Of keys that others have written to meanwhile: their latest record here.
+    var overtaken: [[UInt8]: Location] = [:]
+    let now = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    try visit(from: start, isComplete: isComplete) { record throws(StoreError) in
+      guard record.isWrite, let shape = record.shape else { return true }
+      let key = record.key(shape)
+      guard let place = find(key) else { return true }
+      if place.segment < SegmentHeader.compacted, place >= applied {
+        if let version = record.version, applies(version, now) { overtaken[key] = record.location }
+      } else if place == record.location || isCopy(of: record, at: place) {
+        // While a compaction is taken in, what is named may be the copy of this record.
+        places.append(place)
+      }
+      return places.count + overtaken.count <= limit
+    }
+    guard places.count + overtaken.count <= limit else { return nil }
+    return places + overtaken.values
   }
 
   // MARK: Going on where another process stopped

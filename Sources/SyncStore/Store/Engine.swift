@@ -43,7 +43,11 @@ struct Engine {
   var reviewAt = 0
   /// How many compactions of the directory this view has taken in.
   var compactions: UInt64
-  var ordered: OrderedView?
+  var ordered: OrderedView? {
+    didSet { if ordered == nil { disorders += 1 } }
+  }
+  /// How often the order was given up: one that is being made meanwhile must not take its place.
+  private(set) var disorders = 0
   /// How many notes there were when they were last put together anew.
   var notesAtRenewal = 0
   /// Is it the view of a store that is open? One that is being built shows itself to nobody.
@@ -243,31 +247,6 @@ struct Engine {
     let places = [find(key)].compactMap { $0 } + (parked[key] ?? [])
     let records = places.filter { $0 != excluded }.compactMap { try? record(at: $0) }
     return records.max { $0.version < $1.version }
-  }
-
-  /// Applied records in the order of their keys.
-  mutating func orderedView() throws(StoreError) -> OrderedView {
-    if var view = ordered, view.upTo != applied {
-      var changes: [Location] = []
-      try visit(from: view.upTo) { record throws(StoreError) in
-        if record.isWrite, let shape = record.shape, find(record.key(shape)) == record.location {
-          changes.append(record.location)
-        }
-        return changes.count <= view.locations.count / 4
-      }
-      // Merging copies the view; from some number of changes on, sorting all is no slower.
-      if changes.count <= view.locations.count / 4 {
-        ordered = nil
-        view.merge(changes, upTo: applied, in: journal)
-        ordered = view
-        return view
-      }
-    } else if let ordered {
-      return ordered
-    }
-    let view = OrderedView(try locations(), upTo: applied, in: journal)
-    ordered = view
-    return view
   }
 
   /// The key of the record at a place that was absorbed.

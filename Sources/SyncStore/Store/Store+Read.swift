@@ -113,35 +113,6 @@ extension Store {
     }
   }
 
-  /// Keys with their values' sizes and types, in the order of bytes.
-  ///
-  /// - Parameters:
-  ///   - prefix: only keys that begin so.
-  ///   - after: only keys behind this one: a listing goes on where the last one ended.
-  ///   - limit: at most so many.
-  public func list(
-    prefix: [UInt8] = [], after: Key? = nil, limit: Int = .max
-  ) throws(StoreError) -> [Entry] {
-    let now = environment.now()
-    return try reading { engine throws(StoreError) in
-      let view = try engine.orderedView()
-      let start = max(prefix, after?.bytes ?? [], by: { $0.lexicographicallyPrecedes($1) })
-      let low = view.firstIndex(notBefore: start, in: engine.journal)
-      var entries: [Entry] = []
-      for location in view.locations[low...] where entries.count < limit {
-        let key = engine.key(at: location)
-        guard key.starts(with: prefix) else {
-          if prefix.lexicographicallyPrecedes(key) { break }
-          continue
-        }
-        if ReservedKey.isReserved(key) || key == after?.bytes { continue }
-        let record = try engine.record(at: location)
-        if record.isLive(at: now) { entries.append(Entry(record)) }
-      }
-      return entries
-    }
-  }
-
   /// The digest of the live records, at this moment by the wall clock: equal on two copies in step.
   public func digest() throws(StoreError) -> StateDigest { try digest(at: environment.now()) }
 
@@ -204,7 +175,7 @@ extension Store {
   }
 
   /// Works on a blob; one that turns out rotten or gone is noted, to be fetched again with the next session (F44).
-  private func fetching<Result>(
+  func fetching<Result>(
     _ blob: BlobReference, _ body: (BlobStore) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     do throws(StoreError) { return try body(try blobs) } catch {
@@ -215,11 +186,6 @@ extension Store {
       throw error
     }
   }
-}
-
-private func max<Element>(_ left: Element, _ right: Element, by isLess: (Element, Element) -> Bool) -> Element
-{
-  isLess(left, right) ? right : left
 }
 
 extension Entry {

@@ -261,8 +261,11 @@ extension Store {
 }
 
 /// Writes that are done at once or not at all. Lives only within `Store.transaction`.
+///
+/// What it reads by key it reads as it leaves it so far. Scans and snapshots of the store see, within it, what was there
+/// before it began; nobody else writes meanwhile.
 public struct Transaction: ~Copyable {
-  private let store: Store
+  let store: Store
   var composer: Composer
   /// Blobs that are to be durable before the transaction is.
   private(set) var placed: [BlobReference] = []
@@ -286,9 +289,14 @@ public struct Transaction: ~Copyable {
   private mutating func put(
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
   ) throws(StoreError) {
-    if case .blob(let blob) = content { placed.append(blob) }
+    note(content)
     let held = try store.heldForWriting(key.bytes, composer)
     try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+  }
+
+  /// A blob is to be durable before the transaction is.
+  mutating func note(_ content: Record.Content) {
+    if case .blob(let blob) = content { placed.append(blob) }
   }
 
   /// Deletes a key. False if it had no value.

@@ -34,6 +34,8 @@ public final class Store: Sendable {
   let compacting = Locked(0)
   /// Are there so many dead bytes that writers are to wait for a compaction?
   let compactionIsUrgent = Atomic(false)
+  /// Orders of all keys made by this instance; held while one is.
+  let ordering = Locked(0)
   let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
 

@@ -54,20 +54,6 @@ extension Invocation {
   }
 }
 
-extension Store {
-  /// Visits all entries of a prefix in the order of their keys, a page at a time, so that memory is bounded.
-  func visit(prefix: [UInt8], after: Key? = nil, limit: Int = .max, _ body: (Entry) throws -> Void) throws {
-    var (after, left) = (after, limit)
-    while left > 0 {
-      let page = try list(prefix: prefix, after: after, limit: min(left, 4096))
-      for entry in page { try body(entry) }
-      guard let last = page.last else { return }
-      after = last.key
-      left -= page.count
-    }
-  }
-}
-
 /// Lines of JSON about keys.
 enum KeyLine {
   /// `key`, or `key_base64` where the key is not UTF-8.

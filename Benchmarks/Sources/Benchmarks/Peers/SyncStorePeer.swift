@@ -53,8 +53,17 @@ final class StoreReader: KeyReader {
   }
 
   func scan() throws -> (count: Int, sum: Int) {
-    let entries = try store.list()
-    return (entries.count, entries.reduce(0) { $0 &+ Int($1.size) &+ Int($1.key.bytes.first ?? 0) })
+    var (count, sum) = (0, 0)
+    try store.scan { key, value in
+      (count, sum) = (count &+ 1, sum &+ Self.touch(key) &+ Self.touch(value))
+    }
+    return (count, sum)
+  }
+
+  /// Looks at it as at those of the others: the length and the first byte.
+  @inline(__always)
+  private static func touch(_ bytes: RawSpan) -> Int {
+    bytes.isEmpty ? 0 : bytes.byteCount &+ Int(unsafe bytes.unsafeLoad(fromByteOffset: 0, as: UInt8.self))
   }
 
   func finish() {}
