@@ -87,8 +87,13 @@ struct Engine {
 
   /// Where the greatest applied record of a key is. Who asks for it looks afterwards whether the index `isInTrouble`.
   func find(_ key: [UInt8]) -> Location? {
-    let found = Self.search(key.span, index, journal.table)?.found?.location
-    return index.ledger.changes & 1 == 0 || isEntering ? found : newest(of: key.span, found)
+    while true {
+      let changes = index.ledger.changes
+      let found = Self.search(key.span, index, journal.table)?.found?.location
+      if isEntering || isInTrouble { return found }
+      if changes & 1 != 0 { return newest(of: key.span, found) }
+      if changes == index.ledger.changes { return found }
+    }
   }
 
   /// What the index knows of a key, until the engine is changed.
