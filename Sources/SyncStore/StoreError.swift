@@ -26,6 +26,8 @@ public struct StoreError: Error, Sendable {
     public static let foreignFile = Code("foreign-file")
     /// Others could write the directory, or it belongs to somebody else (F99).
     public static let unsafeDirectory = Code("unsafe-directory")
+    /// The file system is not one that a store can rely on: a network file system (F98).
+    public static let unsafeFileSystem = Code("unsafe-file-system")
     /// The store was written by a newer program (F100).
     public static let newerFormat = Code("newer-format")
     /// A key is empty, too long or reserved.

@@ -48,7 +48,7 @@ struct Failure: Error {
   private static func exitCode(of error: StoreError) -> ExitCode {
     switch error.code {
     case .notAStore, .alreadyExists, .invalidKey, .outOfBounds, .wrongType: .usage
-    case .unsafeDirectory, .clock: .refused
+    case .unsafeDirectory, .unsafeFileSystem, .clock: .refused
     case .blobUnavailable: .network
     case .damaged, .foreignFile: .damaged
     case .busy: .busy

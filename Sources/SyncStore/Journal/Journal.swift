@@ -61,6 +61,7 @@ struct Journal {
     guard let segment = segment(location.segment),
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
     else {
+      if let error = segment(location.segment)?.faultError { throw error }
       throw StoreError(
         .damaged,
         "the record at offset \(location.offset) does not match its checksum: run `verify --repair`",
@@ -256,6 +257,7 @@ struct Journal {
       for entries in transactions { encoder.encode(entries) }
       mapping.store(header.encoded(), at: 0)
       try file.sync()
+      if let error = segment.faultError { throw error }
       try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
       try storage.syncDirectory(directory)
       segments.append(segment)

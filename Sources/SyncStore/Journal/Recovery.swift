@@ -10,11 +10,15 @@ extension Journal {
   }
 
   /// Decides where the valid part ends. Writes nothing.
-  func plan(_ scans: [SegmentScan], atWatermark: Bool) -> RecoveryPlan? {
+  ///
+  /// - Throws: `.inputOutput` or `.damaged` if pages cannot be had there: what cannot be read now is not cut off (F28).
+  func plan(_ scans: [SegmentScan], atWatermark: Bool) throws(StoreError) -> RecoveryPlan? {
     guard !segments.isEmpty else { return nil }
-    return RecoveryPlan(
+    let plan = RecoveryPlan(
       headers: segments.map(\.header), ends: segments.indices.map { sealedLength(at: $0) }, scans: scans,
       atWatermark: atWatermark)
+    try checkFaults(segments[plan.tailIndex...])
+    return plan
   }
 
   /// Sets aside what lies behind the valid part and seals the segment there: appending goes on in a new one (rule R3).

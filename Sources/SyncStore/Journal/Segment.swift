@@ -60,7 +60,7 @@ final class Segment: @unchecked Sendable {
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
     let view = RecordView(segment: self, offset: offset)
-    guard view.checksumHolds else { return nil }
+    guard view.checksumHolds(length: length) else { return nil }
     return view
   }
 }
@@ -94,7 +94,8 @@ struct RecordView {
     }
   }
 
-  var checksumHolds: Bool {
+  /// Does it, for a record of that length? Bytes may change between two looks: the length is read once.
+  func checksumHolds(length: Int) -> Bool {
     let stored = load(RecordLayout.checksum, as: UInt32.self)
     let body = (offset + RecordLayout.length)..<(offset + length)
     return segment.mapping.withBytes(body) {
@@ -125,15 +126,15 @@ struct RecordView {
       next += 8
     }
     if flags.contains(.open) {
-      guard next + 2 <= offset + length else { return nil }
+      guard next + 2 <= end else { return nil }
       shape.openCount = Int(segment.mapping.load(next, as: UInt16.self))
       shape.open = next + 2
       next += 2 + shape.openCount * RecordLayout.dotLength
     }
     let keyLength = Int(load(RecordLayout.keyLength, as: UInt16.self))
-    guard next + keyLength <= offset + length else { return nil }
+    guard next + keyLength <= end else { return nil }
     shape.key = next..<(next + keyLength)
-    shape.value = (next + keyLength)..<(offset + length)
+    shape.value = (next + keyLength)..<end
     return shape
   }
 

@@ -36,9 +36,9 @@ package struct Environment: Sendable {
     (self.machine, self.boot, self.process) = (machine, boot, process)
   }
 
-  /// This machine.
-  package static func real() -> Environment {
-    let storage = DiskStorage()
+  /// This machine. `handlesSignals` as in `DiskStorage`.
+  package static func real(handlesSignals: Bool = true) -> Environment {
+    let storage = DiskStorage(handlesSignals: handlesSignals)
     return Environment(
       storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SystemCall.randomBytes($0) },
       machine: line(of: "/etc/machine-id", storage),

@@ -11,14 +11,17 @@ package import Synchronization
   package let count: Int
   private nonisolated(unsafe) let base: UnsafeMutableRawPointer
   private let release: @Sendable (UnsafeMutableRawPointer, Int) -> Void
+  /// What the handler of SIGBUS knows of it; nil if it is not watched.
+  private nonisolated(unsafe) let watch: OpaquePointer?
 
-  /// Takes over `count` bytes at `base`; `release` gives them back.
+  /// Takes over `count` bytes at `base`; `release` gives them back. `watch`, if given, watches them until then.
   package init(
-    unsafeBase base: UnsafeMutableRawPointer, count: Int,
+    unsafeBase base: UnsafeMutableRawPointer, count: Int, watch: OpaquePointer? = nil,
     release: @escaping @Sendable (UnsafeMutableRawPointer, Int) -> Void
   ) {
     unsafe self.base = base
     self.count = count
+    unsafe self.watch = watch
     unsafe self.release = release
   }
 
@@ -29,7 +32,31 @@ package import Synchronization
     return unsafe Mapping(unsafeBase: base, count: count) { base, _ in unsafe base.deallocate() }
   }
 
-  deinit { unsafe release(base, count) }
+  deinit {
+    if let watch = unsafe watch { unsafe sync_unwatch(watch) }
+    unsafe release(base, count)
+  }
+
+  /// Why the kernel could not give a page. Zeros stand in its place, which nobody but this process sees.
+  package enum Fault: Sendable {
+    /// The file ends before it: it was cut short by somebody else (F38).
+    case truncated
+    /// The page is not to be had: the disk failed (F28, F29), or there is no space for it (F26).
+    case refused
+  }
+
+  /// What was met when this memory was read or written; nil if every byte was the file's. To be asked behind the accesses
+  /// it is about: it costs one load as long as no mapping of the process met anything.
+  @inline(__always)
+  package var fault: Fault? { sync_any_fault() == 0 ? nil : knownFault }
+
+  @inline(never)
+  private var knownFault: Fault? {
+    guard let watch = unsafe watch else { return nil }
+    let faults = unsafe sync_watch_faults(watch)
+    if faults & UInt32(SYNC_FAULT_TRUNCATED) != 0 { return .truncated }
+    return faults & UInt32(SYNC_FAULT_REFUSED) != 0 ? .refused : nil
+  }
 
   /// The bytes in `range`, in place, for the time of `body`.
   @inline(__always)

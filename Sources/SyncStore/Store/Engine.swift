@@ -108,6 +108,7 @@ struct Engine {
   mutating func held(_ key: [UInt8]) throws(StoreError) -> Record? {
     guard let view = try view(of: key.span) else { return nil }
     guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
+    try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
@@ -125,6 +126,7 @@ struct Engine {
   func record(at location: Location) throws(StoreError) -> Record {
     let view = try journal.record(at: location)
     guard let record = view.decoded() else { throw lostAuthor(at: location) }
+    try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
@@ -220,11 +222,15 @@ struct Engine {
       var walker = SegmentWalker(segment, from: start, limit: limit)
       while let step = walker.next() {
         switch step {
-        case .record(let view): if try !body(view) { return }
+        case .record(let view):
+          let goesOn = try body(view)
+          try segment.checkUnchanged(at: view.offset)
+          if !goesOn { return }
         case .gap(let range):
           guard isComplete, !gaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
             continue
           }
+          if let error = segment.faultError { throw error }
           throw StoreError(
             .damaged, "bytes \(range) were damaged while in use: open the store again, which mends it",
             path: segment.file.path)

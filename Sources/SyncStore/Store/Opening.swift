@@ -121,15 +121,17 @@ struct Opening {
     var journal = journal()
     let blank = try journal.load()
     let scans = journal.scan()
-    guard let plan = journal.plan(scans, atWatermark: false) else {
+    guard let plan = try journal.plan(scans, atWatermark: false) else {
       throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
     let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-    let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0.number)
+    let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0)
     journal.drop(behind: plan.tailIndex)
     var engine = Engine(environment: environment, journal: journal, compactions: control.compactions)
-    engine.absorb(upTo: tail, seen: Set(whole))
+    engine.absorb(upTo: tail, seen: Set(whole.map(\.number)))
+    // Since they were seen to be whole they may have gone.
+    try engine.journal.checkFaults(whole)
     control.tail = tail.packed
     control.position = engine.position
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))

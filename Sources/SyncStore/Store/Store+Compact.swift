@@ -103,6 +103,8 @@ extension Store {
       else { return nil }
       try checkUsable()
     }
+    // Zeros in place of a page that could not be had must not get a checksum that holds.
+    guard !run.isFaulty else { return nil }
     try keepSequence()
     // What replaces the records that were left out is durable before they go (rule R7).
     try sync(upTo: control.tail)

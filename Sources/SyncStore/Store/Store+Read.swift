@@ -69,7 +69,10 @@ extension Store {
       guard let shape = view.shape else { return .elsewhere }
       if let deadline = view.deadline(shape), deadline <= environment.now() { return .nothing }
       switch view.kind {
-      case .value: return .value(body(view, shape))
+      case .value:
+        let result = body(view, shape)
+        try view.segment.checkUnchanged(at: view.offset)
+        return .value(result)
       case .tombstone: return .nothing
       default: return .elsewhere
       }
@@ -136,6 +139,8 @@ extension Store {
       var entries: [Entry] = []
       for location in view.locations[low...] where entries.count < limit {
         let key = engine.key(at: location)
+        // A key that cannot be read is not passed over in silence.
+        if key.isEmpty { _ = try engine.record(at: location) }
         guard key.starts(with: prefix) else {
           if prefix.lexicographicallyPrecedes(key) { break }
           continue

@@ -47,7 +47,7 @@ extension Store {
         directory: journalDirectory, environment: environment, store: id, writable: true,
         largestSegment: configuration.segmentBytes)
       let blank = try journal.load()
-      guard var plan = journal.plan(journal.scan(), atWatermark: foreign) else { return }
+      guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
       if control.poisoned, !foreign {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written

@@ -204,6 +204,7 @@ extension Store {
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
+      if control.isLost { throw poisonedError }
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
     let actors = segment.nextNumber + extent.actors.count
@@ -233,6 +234,7 @@ extension Store {
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     encoder.encode(entries, actors: extent.actors)
+    try checkStored(in: segment)
     publish(encoder.end, in: segment, wall: wall, &engine)
   }
 

@@ -103,7 +103,8 @@ public final class Store: Sendable {
   @inline(__always)
   func catchUp(_ engine: inout Engine) throws(StoreError) {
     let tail = Location(packed: control.tail)
-    if engine.applied < tail || engine.compactions != control.compactions { try readOn(&engine) }
+    // Not less: a page that was lost reads as nothing.
+    if engine.applied != tail || engine.compactions != control.compactions { try readOn(&engine) }
   }
 
   @inline(never)
@@ -111,16 +112,28 @@ public final class Store: Sendable {
     while true {
       let compactions = control.compactions
       do throws(StoreError) {
+        guard !control.isLost else { return try goOnAlone() }
         if engine.compactions != compactions { try takeInCompactions(&engine, compactions) }
         let tail = Location(packed: control.tail)
         guard engine.applied < tail else { return }
         try engine.journal.extend(to: tail.segment)
-        return engine.absorb(upTo: tail)
+        engine.absorb(upTo: tail)
+        if let error = engine.journal.segment(tail.segment)?.faultError { throw error }
+        return
       } catch {
         // A segment may have been replaced between the listing and the opening.
         guard control.compactions != compactions else { throw error }
       }
     }
+  }
+
+  /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
+  private func goOnAlone() throws(StoreError) {
+    guard configuration.mode != .exclusive else { return }
+    throw StoreError(
+      .inputOutput,
+      "was cut short by another program, or its disk failed: close and open the store again in all processes",
+      path: controlFile.path)
   }
 
   func checkUsable() throws(StoreError) {
@@ -171,20 +184,30 @@ public final class Store: Sendable {
     try syncs.withLock { syncs throws(StoreError) in
       guard !control.poisoned else { throw poisonedError }
       if control.durable >= target { return }
-      let (tail, files) = try engine.withLock { engine throws(StoreError) -> (UInt64, [any StorageFile]) in
+      let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
         try catchUp(&engine)
         // What compaction wrote is durable from the beginning.
         let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
-        return (engine.applied.packed, engine.journal.segments[first...].map(\.file))
+        return (engine.applied.packed, Array(engine.journal.segments[first...]))
       }
-      for file in files {
+      for segment in segments {
+        let file = segment.file
         do throws(StoreError) {
           try file.sync()
+          let status = try file.status()
           // What others have made durable and then compacted may be gone.
-          guard try file.status().links > 0 || control.durable >= tail else {
+          guard status.links > 0 || control.durable >= tail else {
             throw StoreError(
               .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
           }
+          // Bytes that were cut off were not synced, though the sync succeeded.
+          guard status.size >= segment.mapping.count else {
+            throw StoreError(
+              .damaged,
+              "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes are left: "
+                + "restore it from a backup", path: file.path)
+          }
+          if let error = segment.faultError { throw error }
         } catch {
           control.setPoisoned()
           throw StoreError(
