@@ -25,7 +25,8 @@ package final class LoopImage: Sendable {
     let image = directory.path + "/image"
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     try DiskStorage().open(image, .create).resize(to: megabytes << 20)
-    guard Self.run(["mkfs.\(type)", "-q", type == "ext4" ? "-F" : "-f"] + make + [image])
+    // No space that only the superuser gets.
+    guard Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
     else { throw StoreError(.inputOutput, "cannot make the file system", path: image) }
     guard Self.run(["mount", "-t", type, "-o", options, image, path]) else {
       throw StoreError(.inputOutput, "cannot mount it", path: image)

@@ -204,14 +204,21 @@ struct Journal {
       throw StoreError(
         .damaged, "both copies of its header are damaged: restore it from a backup", path: path)
     case .newer(let version):
-      throw StoreError(
-        .newerFormat,
-        "was written in format \(version), this program knows \(SegmentHeader.version): update it",
-        path: path)
+      let what =
+        version == SegmentHeader.version
+        ? "uses features of format \(version) that this program does not know"
+        : "was written in format \(version), this program knows \(SegmentHeader.version)"
+      throw StoreError(.newerFormat, "\(what): update it", path: path)
     case .whole(let header, let damaged):
       guard header.store == store, header.number == name.number, header.stands == name.stands else {
         throw StoreError(
           .foreignFile, "is segment \(header.number) of store \(header.store): move it away", path: path)
+      }
+      guard !writable || header.unknownToWriters == 0 else {
+        throw StoreError(
+          .newerFormat,
+          "was written by a newer program, this one can only read it: update it, or open the store for reading only",
+          path: path)
       }
       let size = try file.status().size
       guard size >= Int(header.size), header.size >= SegmentHeader.length else {
@@ -233,9 +240,13 @@ struct Journal {
   /// Its beginning is durable before it has its name: whatever happens, it is wholly there or wholly absent (F5), and a
   /// later one never without it. Its name is durable when this returns; if this fails although `isNamed`, nothing may be
   /// appended behind `length` any more.
+  ///
+  /// On a full disk it is smaller than others, down to what is needed; with `mayUseReserve`, if there is not even room for
+  /// that, it is made of the reserve.
   @discardableResult
   mutating func begin(
-    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = []
+    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = [],
+    mayUseReserve: Bool = false
   ) throws(StoreError) -> Int {
     let storage = environment.storage
     let last = segments.last
@@ -243,14 +254,15 @@ struct Journal {
     // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
-      let size = sizeOfNext(room: transactions.reduce(room) { $0 + RecordEncoder.bound($1) })
-      let file = try takePrepared(as: unnamed, size: size)
+      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1) }
+      let (file, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
       let mapping = try file.map(try file.status().size, writable: true)
-      let header = SegmentHeader(
+      var header = SegmentHeader(
         store: store, number: number, salt: environment.randomWord(), basePosition: position,
         size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
         previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
+      header.isReserve = isReserve
       let segment = Segment(header: header, file: file, mapping: mapping)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
@@ -283,6 +295,30 @@ struct Journal {
     let needed = SegmentHeader.length + room
     let unit = Self.smallestSegment
     return (max(min(grown, largestSegment), needed) + unit - 1) & ~(unit - 1)
+  }
+
+  /// A file of zeros with place for `room` bytes of records, as large as there is space for.
+  private func takeFile(as path: String, room: Int, mayUseReserve: Bool) throws(StoreError) -> (
+    file: any StorageFile, isReserve: Bool
+  ) {
+    let unit = Self.smallestSegment
+    let least = (SegmentHeader.length + room + unit - 1) & ~(unit - 1)
+    var size = sizeOfNext(room: room)
+    while true {
+      do throws(StoreError) { return (try takePrepared(as: path, size: size), false) } catch {
+        guard error.code == .diskFull else { throw error }
+        if size > least {
+          size = max(least, size / 2 & ~(unit - 1))
+          continue
+        }
+        let reserve = Reserve(
+          directory: directory, storage: environment.storage, largestSegment: largestSegment)
+        guard mayUseReserve,
+          let file = try reserve.take(.segment, as: path, atLeast: SegmentHeader.length + room)
+        else { throw error }
+        return (file, true)
+      }
+    }
   }
 
   /// A file of `size` zeros or more: the prepared one if it is large enough.

@@ -40,13 +40,18 @@ extension Journal {
     drop(behind: plan.tailIndex)
     let tail = segments[plan.tailIndex]
     if let last = tail.mapping.lastNonZero(plan.tailOffset..<tail.mapping.count) {
-      try storage.replace(
-        directory + "/torn-\(tail.number)-\(plan.tailOffset)",
-        with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
+      do throws(StoreError) {
+        try storage.replace(
+          directory + "/torn-\(tail.number)-\(plan.tailOffset)",
+          with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
+      } catch {
+        // On a full disk they stay in the segment alone, behind its end, until it is compacted.
+        guard error.code == .diskFull else { throw error }
+      }
     }
     return try begin(
       after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position,
-      transactions: transactions)
+      transactions: transactions, mayUseReserve: true)
   }
 
   /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but

@@ -15,6 +15,8 @@ final class Segment: @unchecked Sendable {
   var fixedBytes = 0
   /// False after a compaction that could not be done.
   var isWorthCompacting = true
+  /// Up to where anything may be appended; behind it only what gives space back.
+  let commonLimit: Int
   /// The one asked for last: nearly always the same.
   private var recent: (actor: ActorID, number: UInt16)?
   /// Is one of the two copies of the header damaged?
@@ -22,6 +24,7 @@ final class Segment: @unchecked Sendable {
 
   init(header: SegmentHeader, file: any StorageFile, mapping: Mapping) {
     (self.header, self.file, self.mapping) = (header, file, mapping)
+    commonLimit = header.isReserve ? 0 : mapping.count
   }
 
   var number: UInt32 { header.number }

@@ -17,6 +17,12 @@ struct Opening {
   }
 
   func run() throws(StoreError) -> Store {
+    let store = try enter()
+    if writable { try? store.reserve.restore() }
+    return store
+  }
+
+  private func enter() throws(StoreError) -> Store {
     let file: any StorageFile
     let page: Mapping
     do {

@@ -60,11 +60,30 @@ extension Store {
   private func compactOnce(isThorough: Bool) throws(StoreError) -> UInt64? {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
+    do throws(StoreError) {
+      return try compactOnce(isThorough: isThorough, largestCopy: .max)
+    } catch {
+      guard error.code == .diskFull else { throw error }
+      // What the reserve has room for makes room for the rest.
+      guard
+        let gain = try compactOnce(
+          isThorough: true, largestCopy: reserve.size(.copy) - SegmentHeader.length)
+      else { throw error }
+      return gain
+    }
+  }
+
+  /// Compacts one run that has at most so many bytes that count.
+  private func compactOnce(isThorough: Bool, largestCopy: Int) throws(StoreError) -> UInt64? {
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
+      var candidates = engine.candidates
+      for index in candidates.indices where candidates[index].liveBytes > largestCopy {
+        candidates[index].isEligible = false
+      }
       guard
         let plan = CompactionPlan(
-          engine.candidates, largestSegment: engine.journal.largestSegment, position: engine.position,
-          isThorough: isThorough)
+          candidates, largestSegment: min(engine.journal.largestSegment, largestCopy),
+          position: engine.position, isThorough: isThorough)
       else { return nil }
       return try CompactionRun(plan.run, in: engine)
     }
@@ -82,6 +101,7 @@ extension Store {
     var adoption = Adoption(segment, replacing: run.numbers)
     while !engine.withLock({ $0.adopt(&adoption, count: Self.recordsAtOnce) }) {}
     for name in run.names { _ = try environment.storage.remove(journalDirectory + "/" + name.text) }
+    restoreReserve()
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }
 
@@ -113,8 +133,7 @@ extension Store {
     let temporary = run.temporaryPath
     _ = try storage.remove(temporary)
     do throws(StoreError) {
-      let file = try storage.open(temporary, .create)
-      try file.allocate(to: Int(header.size))
+      let file = try file(for: Int(header.size), at: temporary)
       try file.write(header.encoded(), at: 0)
       try file.write(copier.bytes, at: SegmentHeader.length)
       try file.sync()
@@ -124,6 +143,21 @@ extension Store {
     } catch {
       _ = try? storage.remove(temporary)
       throw error
+    }
+  }
+
+  /// A file of `size` bytes; on a full disk that of the reserve, if it is large enough.
+  private func file(for size: Int, at path: String) throws(StoreError) -> any StorageFile {
+    do throws(StoreError) {
+      let file = try environment.storage.open(path, .create)
+      try file.allocate(to: size)
+      return file
+    } catch {
+      guard error.code == .diskFull, let file = try reserve.take(.copy, as: path, atLeast: size) else {
+        throw error
+      }
+      try file.resize(to: size)
+      return file
     }
   }
 

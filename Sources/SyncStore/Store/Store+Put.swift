@@ -44,7 +44,7 @@ extension Store {
       let actor = engine.state.author.actor,
       let segment = engine.journal.segment(tail.segment),
       segment.number(of: actor) != nil,
-      tail.offset + AppendExtent.bytes(key: key.count, value: value.count) <= segment.mapping.count
+      tail.offset + AppendExtent.bytes(key: key.count, value: value.count) <= segment.commonLimit
     else { return nil }
     return (segment, tail.offset)
   }

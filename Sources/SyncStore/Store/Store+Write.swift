@@ -208,12 +208,14 @@ extension Store {
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
     let actors = segment.nextNumber + extent.actors.count
-    if tail.offset + room > segment.mapping.count || actors > Int(UInt16.max) {
+    let mayFillUp = segment.header.isReserve && entries.allSatisfy(\.mayUseReserve)
+    let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
+    if tail.offset + room > limit || actors > Int(UInt16.max) {
       do throws(StoreError) {
         try engine.journal.begin(
           after: tail.offset,
           durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-          position: engine.position, room: room)
+          position: engine.position, room: room, mayUseReserve: entries.allSatisfy(\.mayUseReserve))
       } catch {
         // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
         if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
@@ -227,6 +229,7 @@ extension Store {
       segment = engine.journal.segments[engine.journal.segments.count - 1]
       // One more segment is sealed.
       engine.reviewAt = 0
+      if !segment.header.isReserve { restoreReserve() }
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
     }
     var encoder = RecordEncoder(

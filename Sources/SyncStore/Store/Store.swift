@@ -283,8 +283,12 @@ public final class Store: Sendable {
     guard isParent else { return }
     if isWritable, wrote.load(ordering: .relaxed), !control.poisoned {
       try sync()
-      // Carries the watermark over all that was just synced; itself it may be lost.
-      try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+      // Carries the watermark over all that was just synced; itself it may be lost, so a full disk is no matter.
+      do throws(StoreError) {
+        try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+      } catch {
+        guard error.code == .diskFull else { throw error }
+      }
     }
   }
 
