@@ -39,9 +39,7 @@ struct FullDiskTests {
     for number in 0..<count { #expect(try store.get(Key("\(number)"))?.bytes.count == 15_000) }
     for number in 0..<(count - 3) { #expect(try store.delete(Key("\(number)"))) }
     #expect(throws: StoreError.self) { try store.put("more", "x") }
-    // Some of it is done in the background already.
-    try store.compact()
-    #expect(try store.status().journalBytes < UInt64(count * 15_000) * 2 / 3)
+    #expect(try store.compact() > 4 << 20)
     #expect(try store.status().keys == 3)
     try store.put("more", "x")
     #expect(try fill(store) > 200)
@@ -192,7 +190,9 @@ struct FullDiskTests {
     #expect(try store.get("blob")?.bytes.count == 40_000)
     // Each one durable.
     for number in 0..<(count - 20) { #expect(try store.delete(Key("\(number)"))) }
-    #expect(try store.compact() > 4 << 20)
+    // Some of it is done in the background already.
+    try store.compact()
+    #expect(try store.status().journalBytes < UInt64(count * 15_000) * 2 / 3)
     try store.put("more", value)
     try store.close()
     let again = try Store.open(at: path)

@@ -7,6 +7,7 @@ import SyncStore
 package final class LoopImage: Sendable {
   /// Where it is mounted: a directory of the caller's user.
   package let path: String
+  let image: String
   private let directory = TemporaryDirectory()
 
   /// Can this process mount one?
@@ -22,7 +23,7 @@ package final class LoopImage: Sendable {
     megabytes: Int, type: String = "ext4", make: [String] = [], options: String = "loop"
   ) throws {
     path = directory.path + "/mounted"
-    let image = directory.path + "/image"
+    image = directory.path + "/image"
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     try DiskStorage().open(image, .create).resize(to: megabytes << 20)
     // No space that only the superuser gets.

@@ -86,7 +86,7 @@ struct Journal {
     let names = try SegmentName.all(in: directory, environment.storage)
     let chain = SegmentName.chain(of: names, from: 1)
     for name in chain.names {
-      guard let segment = try map(name) else {
+      guard let segment = try map(name, isLast: name == chain.names.last) else {
         guard name == chain.names.last else {
           throw StoreError(
             .damaged, "is blank, though others follow: restore it from a backup",
@@ -194,8 +194,8 @@ struct Journal {
     }
   }
 
-  /// The segment of that name; nil if it is blank.
-  func map(_ name: SegmentName) throws(StoreError) -> Segment? {
+  /// The segment of that name; nil if it is blank. Only the last one may be appended to.
+  func map(_ name: SegmentName, isLast: Bool = true) throws(StoreError) -> Segment? {
     let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
     switch SegmentHeader.read(try file.read(SegmentHeader.length, at: 0)) {
@@ -225,8 +225,9 @@ struct Journal {
         throw StoreError(
           .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)
       }
-      let segment = Segment(
-        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable))
+      let segment = try Segment(
+        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged
       return segment
     }
@@ -263,11 +264,13 @@ struct Journal {
         previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
       header.isReserve = isReserve
-      let segment = Segment(header: header, file: file, mapping: mapping)
+      let segment = try Segment(
+        header: header, file: file, mapping: mapping, isWritten: environment.writesTail)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }
-      mapping.store(header.encoded(), at: 0)
+      segment.target.store(header.encoded(), at: 0)
+      try segment.flush(0..<encoder.end)
       try file.sync()
       if let error = segment.faultError { throw error }
       try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)

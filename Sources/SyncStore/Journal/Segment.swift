@@ -6,6 +6,8 @@ final class Segment: @unchecked Sendable {
   let header: SegmentHeader
   let file: any StorageFile
   let mapping: Mapping
+  /// Where records are put together: the mapping, or memory from which they are written to the file.
+  let target: Mapping
   /// Actors by their number in this segment; nil where a definition was lost.
   private(set) var actors: [ActorID?] = []
   private var numbers: [ActorID: UInt16] = [:]
@@ -22,8 +24,11 @@ final class Segment: @unchecked Sendable {
   /// Is one of the two copies of the header damaged?
   var headerDamaged = false
 
-  init(header: SegmentHeader, file: any StorageFile, mapping: Mapping) {
+  init(
+    header: SegmentHeader, file: any StorageFile, mapping: Mapping, isWritten: Bool = false
+  ) throws(StoreError) {
     (self.header, self.file, self.mapping) = (header, file, mapping)
+    target = isWritten ? try .blank(mapping.count) : mapping
     commonLimit = header.isReserve ? 0 : mapping.count
   }
 

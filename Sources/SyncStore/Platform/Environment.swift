@@ -16,6 +16,8 @@ package struct Environment: Sendable {
   package var process: Int
   /// Who compacts segments when it is time.
   package var compacting = Compacting.beside
+  /// Is the tail of the journal written with `pwrite`, because a store to mapped memory may fail (rule R1, F26)?
+  package var writesTail = false
 
   /// Who compacts segments.
   package enum Compacting: Sendable {

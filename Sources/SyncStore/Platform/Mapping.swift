@@ -32,6 +32,23 @@ package import Synchronization
     return unsafe Mapping(unsafeBase: base, count: count) { base, _ in unsafe base.deallocate() }
   }
 
+  /// Memory of this process alone, all zeros, which is found as it is touched.
+  package static func blank(_ count: Int) throws(StoreError) -> Mapping {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+    guard let base = unsafe mmap(nil, count, PROT_READ | PROT_WRITE, flags, -1, 0), unsafe base != MAP_FAILED
+    else { throw SystemCall.failure("cannot find memory for \(count) bytes", nil) }
+    return unsafe Mapping(unsafeBase: base, count: count) { unsafe munmap($0, $1) }
+  }
+
+  /// Gives back the memory of the whole pages in `range`, which reads as zeros then. Only of a blank one.
+  package func discard(_ range: Range<Int>) {
+    check(range)
+    let page = 4096
+    let start = (range.lowerBound + page - 1) & ~(page - 1)
+    let end = range.upperBound & ~(page - 1)
+    if start < end { unsafe madvise(base + start, end - start, MADV_DONTNEED) }
+  }
+
   deinit {
     if let watch = unsafe watch { unsafe sync_unwatch(watch) }
     unsafe release(base, count)

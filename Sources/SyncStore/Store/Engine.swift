@@ -43,7 +43,7 @@ struct Engine {
   /// Not to be guessed by who chooses the keys.
   let hashSeed: UInt64
   /// May an ordinary put go its short way? Tests compare it with the general one.
-  var takesShortWay = true
+  var takesShortWay: Bool
 
   static let samplingInterval: UInt64 = 128
 
@@ -54,6 +54,7 @@ struct Engine {
   init(environment: Environment, journal: Journal, compactions: UInt64) {
     (self.environment, self.journal, self.compactions) = (environment, journal, compactions)
     hashSeed = environment.randomWord()
+    takesShortWay = !environment.writesTail
   }
 
   // MARK: Reading

@@ -30,8 +30,9 @@ struct Opening {
       if try file.status().size < ControlPage.length { try file.allocate(to: ControlPage.length) }
       page = try file.map(ControlPage.length, writable: true)
     } catch {
-      // A medium that takes no writes: nobody else can write either, so nothing need be shared.
-      guard !writable, error.code == .readOnly else { throw error }
+      // A medium that takes no writes: nobody else can write either, so nothing need be shared (F34). On a full one there
+      // is no page yet, so nobody is here.
+      guard !writable, error.code == .readOnly || error.code == .diskFull else { throw error }
       return try detached()
     }
     guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }

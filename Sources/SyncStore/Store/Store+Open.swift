@@ -49,7 +49,7 @@ extension Store {
       try checkLeftovers(path, storage)
     }
     try checkDirectory(path, storage)
-    try checkFileSystem(path, configuration, storage)
+    let environment = try Self.environment(environment, for: path, configuration)
     let journalDirectory = path + "/" + StoreLayout.journal
     _ = try storage.createDirectory(journalDirectory)
     // A creation that was killed leaves segments that hold no write (F20).
@@ -115,12 +115,15 @@ extension Store {
     }
   }
 
-  /// Refuses a network file system, unless that is wanted (F98).
-  private static func checkFileSystem(
-    _ path: String, _ configuration: Configuration, _ storage: any Storage
-  ) throws(StoreError) {
-    guard !configuration.allowsNetworkFileSystem else { return }
-    guard let network = try storage.fileSystem(path).network else { return }
+  /// The environment as the file system under the store asks for it. Refuses a network file system, unless that is
+  /// wanted (F98).
+  private static func environment(
+    _ environment: Environment, for path: String, _ configuration: Configuration
+  ) throws(StoreError) -> Environment {
+    let fileSystem = try environment.storage.fileSystem(path)
+    var environment = environment
+    environment.writesTail = fileSystem.mappedStoresMayFail
+    guard let network = fileSystem.network, !configuration.allowsNetworkFileSystem else { return environment }
     throw StoreError(
       .unsafeFileSystem,
       "lies on a network file system (\(network)), where locks and mapped memory cannot be relied on: move it to a local "
@@ -143,7 +146,7 @@ extension Store {
   ) throws(StoreError) -> Store {
     let storage = environment.storage
     try checkDirectory(path, storage)
-    try checkFileSystem(path, configuration, storage)
+    let environment = try Self.environment(environment, for: path, configuration)
     if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, environment) {
       guard live.configuration.mode == configuration.mode else {
         throw StoreError(

@@ -146,7 +146,7 @@ extension Store {
     let limit = writing.segment == tail.segment ? max(writing.offset, tail.offset) : segment.mapping.count
     let end = engine.journal.endOfUnpublished(from: tail.offset, to: limit, in: segment)
     if let last = segment.mapping.lastNonZero(end..<max(end, limit)) {
-      segment.mapping.clear(end..<(last + 1))
+      try segment.blank(end..<(last + 1))
     }
     control.tail = Location(segment: tail.segment, offset: end).packed
     try catchUp(&engine)

@@ -237,6 +237,7 @@ extension Store {
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     encoder.encode(entries, actors: extent.actors)
+    if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
     try checkStored(in: segment)
     publish(encoder.end, in: segment, wall: wall, &engine)
   }
