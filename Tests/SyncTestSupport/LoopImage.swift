@@ -8,6 +8,7 @@ package final class LoopImage: Sendable {
   /// Where it is mounted: a directory of the caller's user.
   package let path: String
   let image: String
+  private let type: String
   private let directory = TemporaryDirectory()
 
   /// Can this process mount one?
@@ -24,6 +25,7 @@ package final class LoopImage: Sendable {
   ) throws {
     path = directory.path + "/mounted"
     image = directory.path + "/image"
+    self.type = type
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     try DiskStorage().open(image, .create).resize(to: megabytes << 20)
     // No space that only the superuser gets.
@@ -62,7 +64,12 @@ package final class LoopImage: Sendable {
   }
 
   /// Gives back what `fill` took.
-  package func drain() { unsafe unlink(path + "/filler") }
+  package func drain() {
+    unsafe unlink(path + "/filler")
+    // Some file systems give it back with the next commit.
+    Self.run(["sync", "-f", path])
+    if type == "btrfs" { Self.run(["btrfs", "balance", "start", "-dusage=0", path]) }
+  }
 
   /// Runs a program, found in the usual directories. True if it ended well.
   @discardableResult
