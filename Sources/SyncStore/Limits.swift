@@ -18,6 +18,9 @@ public enum Limits {
   /// Milliseconds by which a stamp may run ahead of the local clock, and by which two clocks may differ.
   public static let clockDriftMilliseconds: UInt64 = 60_000
 
+  /// Bytes of compacted segments that are kept for slow readers in any case; more of them if the journal is larger (F93).
+  public static let heldBytes = 64 << 20
+
   /// Bytes of one frame that is not a batch or a blob range.
   public static let controlFrameBytes = 1 << 20
   /// Bytes of one batch once inflated.

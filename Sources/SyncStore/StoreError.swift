@@ -42,6 +42,8 @@ public struct StoreError: Error, Sendable {
     public static let clock = Code("clock")
     /// A peer, or a cursor, knows more of this copy than it does itself: it was rolled back (rule R9).
     public static let rolledBack = Code("rolled-back")
+    /// A reader took so long that what it read could not be kept any more (F93).
+    public static let snapshotEnded = Code("snapshot-ended")
     /// The store was closed.
     public static let closed = Code("closed")
     /// The store was opened before this process was forked (F97).

@@ -51,7 +51,7 @@ struct Failure: Error {
     case .unsafeDirectory, .unsafeFileSystem, .clock: .refused
     case .blobUnavailable: .network
     case .damaged, .foreignFile: .damaged
-    case .busy: .busy
+    case .busy, .snapshotEnded: .busy
     case .poisoned, .readOnly, .diskFull, .inputOutput: .inputOutput
     case .newerFormat: .newerFormat
     default: .bug

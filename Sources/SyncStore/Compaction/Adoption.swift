@@ -22,6 +22,3 @@ struct Adoption {
     samples.append((view.position, view.location))
   }
 }
-
-/// Lives as long as somebody reads places of a view that may since have been compacted.
-final class SnapshotPin: Sendable {}

@@ -12,6 +12,8 @@ struct Journal {
   private(set) var table = SegmentTable()
   /// What compaction replaced and may still be read.
   private(set) var replaced: [Segment] = []
+  /// How many segments compaction has replaced so far.
+  private(set) var replacedCount = 0
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
@@ -154,6 +156,7 @@ struct Journal {
       let last = segments.firstIndex(where: { $0.header.stands.upperBound == stands.upperBound })
     else { return }
     replaced += segments[first...last]
+    replacedCount += last - first + 1
     segments.replaceSubrange(first...last, with: [segment])
     table.insert(segment)
   }
@@ -168,16 +171,18 @@ struct Journal {
     for segment in other.segments + other.replaced where table[segment.number] == nil {
       table.insert(segment)
       replaced.append(segment)
+      replacedCount += 1
     }
   }
 
   /// Makes a segment readable that does not count yet.
   mutating func show(_ segment: Segment) { table.insert(segment) }
 
-  /// Unmaps what compaction replaced.
-  mutating func forget() {
-    for segment in replaced { table.remove(segment.number) }
-    replaced = []
+  /// Unmaps what compaction replaced, but for what came behind the first `count` of all it ever did.
+  mutating func forget(before count: Int) {
+    let gone = min(replaced.count, max(0, count - (replacedCount - replaced.count)))
+    for segment in replaced[..<gone] { table.remove(segment.number) }
+    replaced.removeFirst(gone)
   }
 
   private func checkChain(_ segment: Segment) throws(StoreError) {

@@ -62,8 +62,7 @@ extension Engine {
     segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
     journal.replace(by: segment)
     _ = reviewDeadBytes()
-    pins.removeAll { $0.pin == nil }
-    if pins.isEmpty { journal.forget() }
+    releaseReplaced()
   }
 
   /// Counts what is dead and live in sealed segments.
@@ -95,11 +94,9 @@ extension Engine {
   /// Begins again with the same journal, mapped anew. What is pinned stays readable.
   mutating func startAfresh(with journal: Journal, compactions: UInt64) {
     var fresh = Engine(environment: environment, journal: journal, compactions: compactions)
-    fresh.pins = pins.filter { $0.pin != nil }
+    // What is kept for them counts from the beginning there.
+    fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
     if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
     self = fresh
   }
-
-  /// Keeps what compaction replaces readable as long as `pin` lives.
-  mutating func hold(_ pin: SnapshotPin) { pins.append(HeldPin(pin: pin)) }
 }

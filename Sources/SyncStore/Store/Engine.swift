@@ -31,6 +31,8 @@ struct Engine {
   /// Keys of the store's own that are held: few, and looked through at every handshake.
   var reserved: Set<[UInt8]> = []
   var pins: [HeldPin] = []
+  /// Tests lower it.
+  var heldLimit = Limits.heldBytes
   /// About how many bytes of sealed segments do not count any more, and at how many it is looked at closely.
   var deadBytes = 0
   var reviewAt = 0
@@ -46,10 +48,6 @@ struct Engine {
   var takesShortWay: Bool
 
   static let samplingInterval: UInt64 = 128
-
-  struct HeldPin {
-    weak var pin: SnapshotPin?
-  }
 
   init(environment: Environment, journal: Journal, compactions: UInt64) {
     (self.environment, self.journal, self.compactions) = (environment, journal, compactions)
