@@ -16,6 +16,7 @@ package final class SimulatedStorage: Storage {
     var life = 1
     var free: Int?
     var type: UInt64 = 0xEF53
+    var lies = false
     var pending: [Operation] = []
     var failingSyncs: [(path: String, forever: Bool)] = []
   }
@@ -60,6 +61,12 @@ package final class SimulatedStorage: Storage {
   package var free: Int? {
     get { guarded.withLock { $0.state.free } }
     set { guarded.withLock { $0.state.free = newValue } }
+  }
+
+  /// Does it say that files are durable without making them so?
+  package var lies: Bool {
+    get { guarded.withLock { $0.state.lies } }
+    set { guarded.withLock { $0.state.lies = newValue } }
   }
 
   /// The magic number of its type; that of ext4 unless a test says otherwise.
