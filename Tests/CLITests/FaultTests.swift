@@ -26,6 +26,25 @@ struct FaultTests {
     try store.succeed("put", "blob", "--file", scratch.path + "/large")
   }
 
+  @Test("F33 without descriptors the program says what to raise, and the store is unharmed")
+  func descriptors() throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    try store.succeed("put", "k", "v")
+    let refused = try scratch.shell("ulimit -n 5; $CLI --store store put k w")
+    #expect(refused.code == 7, "\(refused.out)")
+    #expect(refused.out.contains("ulimit -n"))
+    #expect(try store.succeed("get", "k").text == "v")
+    #expect(try store.succeed("verify").text.contains("all whole"))
+  }
+
+  @Test("F98 a network file system can be forced by a word of every command")
+  func forced() throws {
+    let store = try Scratch().store()
+    try store.succeed("--force-network", "put", "k", "v")
+    #expect(try store.succeed("get", "k", "--force-network").text == "v")
+  }
+
   @Test("F14 a writer that is stopped for long and then goes on writes nothing on stale assumptions")
   func stopped() throws {
     let scratch = try Scratch()

@@ -104,6 +104,42 @@ struct LongLifeTests {
     #expect(try store.text("k") == "from the future")
   }
 
+  @Test("F48 works on a machine whose clock stands at 1970, and warns")
+  func unsetClock() throws {
+    let unset = SimulatedHost(time: 0, machine: "unset")
+    let store = try Store.create(on: unset)
+    #expect(store.clockWarning?.contains("0 days after the beginning of 1970") == true)
+    try store.put("k", "1")
+    try store.put("k", "2")
+    try store.put("gone", [1], expires: 1000)
+    #expect(try store.text("k") == "2")
+    unset.time = 1_800_000_000_000
+    #expect(store.clockWarning == nil)
+    #expect(try store.get("gone") == nil)
+    try store.put("k", "3")
+    #expect(try store.text("k") == "3")
+  }
+
+  @Test("F33 goes on without another descriptor as long as it needs none, and after that")
+  func outOfDescriptors() throws {
+    try Store.create(on: host, configuration: Self.small).close()
+    let plan = FaultPlan()
+    let store = try Store.open(
+      at: "/store", configuration: Self.small,
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    plan.fail(.open, forever: true, errno: 24)
+    try store.put("k", "1")
+    #expect(try store.text("k") == "1")
+    let error = #expect(throws: StoreError.self) { try churn(store, 1) }
+    #expect(error?.code == .inputOutput)
+    #expect(error?.errno == 24)
+    #expect(try store.text("k") == "1")
+    plan.clear()
+    try churn(store, 2)
+    #expect(try store.status().keys == 41)
+    #expect(try store.verify().isClean)
+  }
+
   @Test("F39 stops writing once a segment was removed: at the next sync", arguments: [false, true])
   func segmentRemoved(isRotation: Bool) throws {
     let store = try Store.create(on: host, configuration: Self.small)
