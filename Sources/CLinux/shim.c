@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -46,11 +47,13 @@ int sync_birth_and_file_system(int fd, uint64_t *birth, uint64_t *file_system) {
   return 0;
 }
 
-int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type) {
+int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only) {
   struct statfs answer;
   if (statfs(path, &answer) != 0) return -1;
   *free_bytes = (uint64_t)answer.f_bavail * (uint64_t)answer.f_bsize;
-  *type = (uint64_t)answer.f_type;
+  // The field is signed on some machines: the magic numbers have 32 bits.
+  *type = (uint64_t)(uint32_t)answer.f_type;
+  *is_read_only = (answer.f_flags & ST_RDONLY) != 0;
   return 0;
 }
 

@@ -3,7 +3,7 @@ package import SyncStore
 
 /// The calls of the storage seam that a test can let fail.
 package enum StorageCall: String, Sendable, CaseIterable {
-  case createDirectory, list, status, open, rename, remove, syncDirectory, freeBytes
+  case createDirectory, list, status, open, rename, remove, syncDirectory, fileSystem
   case fileStatus, read, write, resize, allocate, sync, map, lock
 }
 
@@ -144,9 +144,9 @@ package final class FaultingStorage: Storage {
     try storage.syncDirectory(path)
   }
 
-  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 {
-    try plan.check(.freeBytes, path)
-    return try storage.freeBytes(path)
+  package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
+    try plan.check(.fileSystem, path)
+    return try storage.fileSystem(path)
   }
 
   package func systemPath(_ path: String) -> String? { storage.systemPath(path) }

@@ -65,7 +65,7 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
         node.failSync()
         throw failure("cannot make it durable", path, EIO)
       }
-      node.sync()
+      if !state.lies { node.sync() }
     }
   }
 

@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+#include "CLinuxFaults.h"
 #include "CLinuxSockets.h"
 
 // open(2) is variadic.
@@ -24,8 +25,8 @@ int sync_set_nonblocking(int fd);
 // statx(2), fstatfs(2): what stat(2) does not tell. Birth in nanoseconds since 1970, 0 if unknown.
 int sync_birth_and_file_system(int fd, uint64_t *birth, uint64_t *file_system);
 
-// statfs(2): bytes free for an ordinary user; the magic number of the file system's type.
-int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type);
+// statfs(2): bytes free for an ordinary user; the magic number of the file system's type; is it mounted for reading only?
+int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only);
 
 // madvise(2) with MADV_POPULATE_WRITE: finds memory for the pages now. 0, or -1 where the kernel cannot.
 int sync_populate(void *start, uint64_t count);

@@ -15,6 +15,3 @@ struct Adoption {
   /// Is the place in one of the segments that go?
   func replaces(_ location: Location) -> Bool { replaced.contains(location.segment) }
 }
-
-/// Lives as long as somebody reads places of a view that may since have been compacted.
-final class SnapshotPin: Sendable {}

@@ -14,6 +14,8 @@ struct Journal {
   private(set) var replaced: [Segment] = []
   /// What compaction has written and that does not count yet.
   private(set) var coming: [Segment] = []
+  /// How many segments compaction has replaced so far.
+  private(set) var replacedCount = 0
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
@@ -70,6 +72,7 @@ struct Journal {
     guard let segment = segment(location.segment),
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
     else {
+      if let error = segment(location.segment)?.faultError { throw error }
       throw StoreError(
         .damaged,
         "the record at offset \(location.offset) does not match its checksum: run `verify --repair`",
@@ -105,7 +108,7 @@ struct Journal {
 
   private mutating func load(_ chain: (names: [SegmentName], missing: UInt32?)) throws(StoreError) -> UInt32? {
     for name in chain.names {
-      guard let segment = try map(name) else {
+      guard let segment = try map(name, isLast: name == chain.names.last) else {
         guard name == chain.names.last else {
           throw StoreError(
             .damaged, "is blank, though others follow: restore it from a backup",
@@ -184,6 +187,7 @@ struct Journal {
       let last = segments.firstIndex(where: { $0.header.stands.upperBound == stands.upperBound })
     else { return }
     replaced += segments[first...last]
+    replacedCount += last - first + 1
     segments.replaceSubrange(first...last, with: [segment])
     coming.removeAll { $0 === segment }
     table.insert(segment)
@@ -199,6 +203,7 @@ struct Journal {
     for segment in other.segments + other.replaced where table[segment.number] == nil {
       table.insert(segment)
       replaced.append(segment)
+      replacedCount += 1
     }
   }
 
@@ -213,6 +218,7 @@ struct Journal {
     guard table[segment.number] == nil else { return }
     table.insert(segment)
     replaced.append(segment)
+    replacedCount += 1
   }
 
   /// Those that the index has not given a number.
@@ -227,10 +233,11 @@ struct Journal {
     table.forgetSlots()
   }
 
-  /// Unmaps what compaction replaced.
-  mutating func forget() {
-    for segment in replaced { table.remove(segment.number) }
-    replaced = []
+  /// Unmaps what compaction replaced, but for what came behind the first `count` of all it ever did.
+  mutating func forget(before count: Int) {
+    let gone = min(replaced.count, max(0, count - (replacedCount - replaced.count)))
+    for segment in replaced[..<gone] { table.remove(segment.number) }
+    replaced.removeFirst(gone)
   }
 
   private func checkChain(_ segment: Segment) throws(StoreError) {
@@ -247,8 +254,8 @@ struct Journal {
     }
   }
 
-  /// The segment of that name; nil if it is blank.
-  func map(_ name: SegmentName) throws(StoreError) -> Segment? {
+  /// The segment of that name; nil if it is blank. Only the last one may be appended to.
+  func map(_ name: SegmentName, isLast: Bool = true) throws(StoreError) -> Segment? {
     let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
     switch SegmentHeader.read(try file.read(SegmentHeader.length, at: 0)) {
@@ -257,22 +264,30 @@ struct Journal {
       throw StoreError(
         .damaged, "both copies of its header are damaged: restore it from a backup", path: path)
     case .newer(let version):
-      throw StoreError(
-        .newerFormat,
-        "was written in format \(version), this program knows \(SegmentHeader.version): update it",
-        path: path)
+      let what =
+        version == SegmentHeader.version
+        ? "uses features of format \(version) that this program does not know"
+        : "was written in format \(version), this program knows \(SegmentHeader.version)"
+      throw StoreError(.newerFormat, "\(what): update it", path: path)
     case .whole(let header, let damaged):
       guard header.store == store, header.number == name.number, header.stands == name.stands else {
         throw StoreError(
           .foreignFile, "is segment \(header.number) of store \(header.store): move it away", path: path)
+      }
+      guard !writable || header.unknownToWriters == 0 else {
+        throw StoreError(
+          .newerFormat,
+          "was written by a newer program, this one can only read it: update it, or open the store for reading only",
+          path: path)
       }
       let size = try file.status().size
       guard size >= Int(header.size), header.size >= SegmentHeader.length else {
         throw StoreError(
           .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)
       }
-      let segment = Segment(
-        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable))
+      let segment = try Segment(
+        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged
       return segment
     }
@@ -286,9 +301,13 @@ struct Journal {
   /// Its beginning is durable before it has its name: whatever happens, it is wholly there or wholly absent (F5), and a
   /// later one never without it. Its name is durable when this returns; if this fails although `isNamed`, nothing may be
   /// appended behind `length` any more.
+  ///
+  /// On a full disk it is smaller than others, down to what is needed; with `mayUseReserve`, if there is not even room for
+  /// that, it is made of the reserve.
   @discardableResult
   mutating func begin(
-    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = []
+    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = [],
+    mayUseReserve: Bool = false
   ) throws(StoreError) -> Int {
     let storage = environment.storage
     let last = segments.last
@@ -296,20 +315,24 @@ struct Journal {
     // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
-      let size = sizeOfNext(room: transactions.reduce(room) { $0 + RecordEncoder.bound($1) })
-      let file = try takePrepared(as: unnamed, size: size)
+      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1) }
+      let (file, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
       let mapping = try file.map(try file.status().size, writable: true)
-      let header = SegmentHeader(
+      var header = SegmentHeader(
         store: store, number: number, salt: environment.randomWord(), basePosition: position,
         size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
         previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
-      let segment = Segment(header: header, file: file, mapping: mapping)
+      header.isReserve = isReserve
+      let segment = try Segment(
+        header: header, file: file, mapping: mapping, isWritten: environment.writesTail)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }
-      mapping.store(header.encoded(), at: 0)
+      segment.target.store(header.encoded(), at: 0)
+      try segment.flush(0..<encoder.end)
       try file.sync()
+      if let error = segment.faultError { throw error }
       try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
       try storage.syncDirectory(directory)
       segments.append(segment)
@@ -335,6 +358,30 @@ struct Journal {
     let needed = SegmentHeader.length + room
     let unit = Self.smallestSegment
     return (max(min(grown, largestSegment), needed) + unit - 1) & ~(unit - 1)
+  }
+
+  /// A file of zeros with place for `room` bytes of records, as large as there is space for.
+  private func takeFile(as path: String, room: Int, mayUseReserve: Bool) throws(StoreError) -> (
+    file: any StorageFile, isReserve: Bool
+  ) {
+    let unit = Self.smallestSegment
+    let least = (SegmentHeader.length + room + unit - 1) & ~(unit - 1)
+    var size = sizeOfNext(room: room)
+    while true {
+      do throws(StoreError) { return (try takePrepared(as: path, size: size), false) } catch {
+        guard error.code == .diskFull else { throw error }
+        if size > least {
+          size = max(least, size / 2 & ~(unit - 1))
+          continue
+        }
+        let reserve = Reserve(
+          directory: directory, storage: environment.storage, largestSegment: largestSegment)
+        guard mayUseReserve,
+          let file = try reserve.take(.segment, as: path, atLeast: SegmentHeader.length + room)
+        else { throw error }
+        return (file, true)
+      }
+    }
   }
 
   /// A file of `size` zeros or more: the prepared one if it is large enough.

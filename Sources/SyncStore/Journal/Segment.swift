@@ -6,6 +6,8 @@ final class Segment: @unchecked Sendable {
   let header: SegmentHeader
   let file: any StorageFile
   let mapping: Mapping
+  /// Where records are put together: the mapping, or memory from which they are written to the file.
+  let target: Mapping
   /// Actors by their number in this segment; nil where a definition was lost.
   private(set) var actors: [ActorID?] = []
   private var numbers: [ActorID: UInt16] = [:]
@@ -21,13 +23,19 @@ final class Segment: @unchecked Sendable {
   var fixedBytes = 0
   /// False after a compaction that could not be done.
   var isWorthCompacting = true
+  /// Up to where anything may be appended; behind it only what gives space back.
+  let commonLimit: Int
   /// The one asked for last: nearly always the same.
   private var recent: (actor: ActorID, number: UInt16)?
   /// Is one of the two copies of the header damaged?
   var headerDamaged = false
 
-  init(header: SegmentHeader, file: any StorageFile, mapping: Mapping) {
+  init(
+    header: SegmentHeader, file: any StorageFile, mapping: Mapping, isWritten: Bool = false
+  ) throws(StoreError) {
     (self.header, self.file, self.mapping) = (header, file, mapping)
+    target = isWritten ? try .blank(mapping.count) : mapping
+    commonLimit = header.isReserve ? 0 : mapping.count
   }
 
   var number: UInt32 { header.number }
@@ -104,7 +112,7 @@ final class Segment: @unchecked Sendable {
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
     let view = RecordView(segment: self, offset: offset)
-    guard view.checksumHolds else { return nil }
+    guard view.checksumHolds(length: length) else { return nil }
     return view
   }
 }
@@ -138,7 +146,8 @@ struct RecordView {
     }
   }
 
-  var checksumHolds: Bool {
+  /// Does it, for a record of that length? Bytes may change between two looks: the length is read once.
+  func checksumHolds(length: Int) -> Bool {
     let stored = load(RecordLayout.checksum, as: UInt32.self)
     let body = (offset + RecordLayout.length)..<(offset + length)
     return segment.mapping.withBytes(body) {
@@ -169,15 +178,15 @@ struct RecordView {
       next += 8
     }
     if flags.contains(.open) {
-      guard next + 2 <= offset + length else { return nil }
+      guard next + 2 <= end else { return nil }
       shape.openCount = Int(segment.mapping.load(next, as: UInt16.self))
       shape.open = next + 2
       next += 2 + shape.openCount * RecordLayout.dotLength
     }
     let keyLength = Int(load(RecordLayout.keyLength, as: UInt16.self))
-    guard next + keyLength <= offset + length else { return nil }
+    guard next + keyLength <= end else { return nil }
     shape.key = next..<(next + keyLength)
-    shape.value = (next + keyLength)..<(offset + length)
+    shape.value = (next + keyLength)..<end
     return shape
   }
 

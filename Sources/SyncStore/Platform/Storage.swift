@@ -22,8 +22,8 @@ package protocol Storage: AnyObject, Sendable {
   func remove(_ path: String) throws(StoreError) -> Bool
   /// Makes the entries of a directory durable: what was created, renamed or removed in it.
   func syncDirectory(_ path: String) throws(StoreError)
-  /// The file system's free space for its user, in bytes.
-  func freeBytes(_ path: String) throws(StoreError) -> UInt64
+  /// What is known of the file system that `path` lies in.
+  func fileSystem(_ path: String) throws(StoreError) -> FileSystem
   /// Where a library that opens files by itself (SQLite) finds `path`; nil if this storage is not the file system.
   func systemPath(_ path: String) -> String?
 }
@@ -135,6 +135,9 @@ extension Storage {
     try rename(temporary, to: path)
     try syncDirectory(Self.directory(of: path))
   }
+
+  /// The file system's free space for its user, in bytes.
+  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 { try fileSystem(path).freeBytes }
 
   /// What comes before the last slash.
   package static func directory(of path: String) -> String {

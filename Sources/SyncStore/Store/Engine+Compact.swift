@@ -73,16 +73,7 @@ extension Engine {
       if index.failure != nil { overcomeTrouble() }
     }
     _ = reviewDeadBytes()
-    forgetReplaced()
-  }
-
-  /// Unmaps what compaction replaced and nobody reads any more.
-  mutating func forgetReplaced() {
-    pins.removeAll { $0.pin == nil }
-    // Until whoever compacts has moved the index over, it names what was replaced.
-    guard pins.isEmpty, !journal.replaced.isEmpty, !index.isShared || control.adopted >= compactions else { return }
-    journal.forget()
-    publish()
+    releaseReplaced()
   }
 
   /// Counts what is dead and live in sealed segments.
@@ -111,6 +102,4 @@ extension Engine {
     }
   }
 
-  /// Keeps what compaction replaces readable as long as `pin` lives.
-  mutating func hold(_ pin: SnapshotPin) { pins.append(HeldPin(pin: pin)) }
 }

@@ -2,7 +2,10 @@
 extension Engine {
   /// Is there anything that this view has not read?
   @inline(__always)
-  var isBehind: Bool { applied < Location(packed: control.tail) || compactions != control.compactions }
+  var isBehind: Bool {
+    // Not less: a page that was lost reads as nothing.
+    applied != Location(packed: control.tail) || compactions != control.compactions
+  }
 
   /// Reads what was committed since.
   @inline(never)
@@ -10,17 +13,29 @@ extension Engine {
     while true {
       let compactions = control.compactions
       do throws(StoreError) {
+        guard !control.isLost else { return try goOnAlone() }
         if self.compactions != compactions { try takeInCompactions(compactions) }
         let tail = Location(packed: control.tail)
-        if !journal.replaced.isEmpty { forgetReplaced() }
+        if !journal.replaced.isEmpty { releaseReplaced() }
         guard applied < tail else { return }
         try journal.extend(to: tail.segment)
-        return absorb(upTo: tail, indexing: !index.isShared)
+        absorb(upTo: tail, indexing: !index.isShared)
+        if let error = journal.segment(tail.segment)?.faultError { throw error }
+        return
       } catch {
         // A segment may have been replaced between the listing and the opening.
         guard control.compactions != compactions else { throw error }
       }
     }
+  }
+
+  /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
+  private func goOnAlone() throws(StoreError) {
+    guard !isAlone else { return }
+    throw StoreError(
+      .inputOutput,
+      "was cut short by another program, or its disk failed: close and open the store again in all processes",
+      path: files.directory + "/" + StoreLayout.control)
   }
 
   /// Moves this view over to what other processes have compacted.
@@ -54,7 +69,8 @@ extension Engine {
       index.isShared ? self.index : JournalIndex.inMemory(files, secret: environment.random(16))
     var fresh = Engine(surroundings, journal: journal, index: index, compactions: compactions)
     fresh.takesShortWay = takesShortWay
-    fresh.pins = pins.filter { $0.pin != nil }
+    // What is kept for them counts from the beginning there.
+    fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
     if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
     fresh.absorb(upTo: tail, indexing: !index.isShared)
     replace(by: fresh)

@@ -38,6 +38,8 @@ struct Engine {
   /// Keys of the store's own that are held: few, and looked through at every handshake.
   var reserved: Set<[UInt8]> = []
   var pins: [HeldPin] = []
+  /// Tests lower it.
+  var heldLimit = Limits.heldBytes
   /// About how many bytes of sealed segments do not count any more, and at how many it is looked at closely.
   var deadBytes = 0
   var reviewAt = 0
@@ -55,16 +57,13 @@ struct Engine {
   /// Is it bringing the index up to date itself?
   var isEntering = false
   /// May an ordinary put go its short way? Tests compare it with the general one.
-  var takesShortWay = true
-
-  struct HeldPin {
-    weak var pin: SnapshotPin?
-  }
+  var takesShortWay: Bool
 
   init(_ surroundings: Surroundings, journal: Journal, index: JournalIndex, compactions: UInt64) {
     (environment, control) = (surroundings.environment, surroundings.control)
     (files, isAlone, readers) = (surroundings.files, surroundings.isAlone, surroundings.readers)
     (self.journal, self.index, self.compactions) = (journal, index, compactions)
+    takesShortWay = !environment.writesTail
   }
 
   /// What an engine works in.
@@ -208,6 +207,7 @@ struct Engine {
   mutating func held(_ key: [UInt8]) throws(StoreError) -> Record? {
     guard let view = try view(of: key.span) else { return nil }
     guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
+    try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
@@ -225,6 +225,7 @@ struct Engine {
   func record(at location: Location) throws(StoreError) -> Record {
     let view = try journal.record(at: location)
     guard let record = view.decoded() else { throw lostAuthor(at: location) }
+    try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
@@ -303,11 +304,15 @@ struct Engine {
       var walker = SegmentWalker(segment, from: start, limit: limit)
       while let step = walker.next() {
         switch step {
-        case .record(let view): if try !body(view) { return }
+        case .record(let view):
+          let goesOn = try body(view)
+          try segment.checkUnchanged(at: view.offset)
+          if !goesOn { return }
         case .gap(let range):
           guard isComplete, !gaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
             continue
           }
+          if let error = segment.faultError { throw error }
           noteDamageMet()
           throw StoreError(
             .damaged, "bytes \(range) were damaged while in use: open the store again, which mends it",

@@ -17,6 +17,12 @@ struct Opening {
   }
 
   func run() throws(StoreError) -> Store {
+    let store = try enter()
+    if writable { try? store.reserve.restore() }
+    return store
+  }
+
+  private func enter() throws(StoreError) -> Store {
     let file: any StorageFile
     let page: Mapping
     do {
@@ -24,8 +30,9 @@ struct Opening {
       if try file.status().size < ControlPage.length { try file.allocate(to: ControlPage.length) }
       page = try file.map(ControlPage.length, writable: true)
     } catch {
-      // A medium that takes no writes: nobody else can write either, so nothing need be shared.
-      guard !writable, error.code == .readOnly else { throw error }
+      // A medium that takes no writes: nobody else can write either, so nothing need be shared (F34). On a full one there
+      // is no page yet, so nobody is here.
+      guard !writable, error.code == .readOnly || error.code == .diskFull else { throw error }
       return try detached()
     }
     guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }
@@ -252,18 +259,20 @@ struct Opening {
     var journal = journal()
     let blank = try journal.load()
     let scans = journal.scan()
-    guard let plan = journal.plan(scans, atWatermark: false) else {
+    guard let plan = try journal.plan(scans, atWatermark: false) else {
       throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
     let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-    let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0.number)
+    let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0)
     journal.drop(behind: plan.tailIndex)
     let records = scans.reduce(0) { $0 + $1.records }
     var engine = Engine(
       surroundings(control), journal: journal, index: newIndex(expecting: records),
       compactions: control.compactions)
-    engine.absorb(upTo: tail, seen: Set(whole), indexing: true)
+    engine.absorb(upTo: tail, seen: Set(whole.map(\.number)), indexing: true)
+    // Since they were seen to be whole they may have gone.
+    try engine.journal.checkFaults(whole)
     control.tail = tail.packed
     control.position = engine.position
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))

@@ -137,6 +137,10 @@ private import Glibc
     return UInt32(truncatingIfNeeded: XXH3.hash64(unsafe body.bytes, seed: seed)) == stored
   }
 
+  /// Was every byte that was read there one that was written?
+  @inline(__always)
+  var isUnchanged: Bool { sync_any_fault() == 0 || checksumHolds }
+
   var type: ValueType { ValueType(rawValue: unsafe Self.load(base, RecordLayout.type)) }
 
   /// When it expires, in milliseconds since 1970.

@@ -65,11 +65,30 @@ extension Store {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
     if control.adopted < control.compactions { try finishAdoptions() }
+    do throws(StoreError) {
+      return try compactOnce(isThorough: isThorough, largestCopy: .max)
+    } catch {
+      guard error.code == .diskFull else { throw error }
+      // What the reserve has room for makes room for the rest.
+      guard
+        let gain = try compactOnce(
+          isThorough: true, largestCopy: reserve.size(.copy) - SegmentHeader.length)
+      else { throw error }
+      return gain
+    }
+  }
+
+  /// Compacts one run that has at most so many bytes that count.
+  private func compactOnce(isThorough: Bool, largestCopy: Int) throws(StoreError) -> UInt64? {
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
+      var candidates = engine.candidates
+      for index in candidates.indices where candidates[index].liveBytes > largestCopy {
+        candidates[index].isEligible = false
+      }
       guard
         let plan = CompactionPlan(
-          engine.candidates, largestSegment: engine.journal.largestSegment, position: engine.position,
-          isThorough: isThorough)
+          candidates, largestSegment: min(engine.journal.largestSegment, largestCopy),
+          position: engine.position, isThorough: isThorough)
       else { return nil }
       return try CompactionRun(plan.run, in: engine)
     }
@@ -85,6 +104,7 @@ extension Store {
       engine.compactions = control.compactions
     }
     try remove(run.names)
+    restoreReserve()
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }
 
@@ -111,7 +131,7 @@ extension Store {
   private func remove(_ names: [SegmentName]) throws(StoreError) {
     control.adopted = control.compactions
     for name in names { _ = try environment.storage.remove(journalDirectory + "/" + name.text) }
-    engine.withLock { $0.forgetReplaced() }
+    engine.withLock { $0.releaseReplaced() }
   }
 
   /// Does what one who was killed between the copy and the end of its moving over has left to do.
@@ -152,6 +172,8 @@ extension Store {
       else { return nil }
       try checkUsable()
     }
+    // Zeros in place of a page that could not be had must not get a checksum that holds.
+    guard !run.isFaulty else { return nil }
     try keepSequence()
     // What replaces the records that were left out is durable before they go (rule R7).
     try sync(upTo: control.tail)
@@ -160,8 +182,7 @@ extension Store {
     let temporary = run.temporaryPath
     _ = try storage.remove(temporary)
     do throws(StoreError) {
-      let file = try storage.open(temporary, .create)
-      try file.allocate(to: Int(header.size))
+      let file = try file(for: Int(header.size), at: temporary)
       try file.write(header.encoded(), at: 0)
       try file.write(copier.bytes, at: SegmentHeader.length)
       try file.sync()
@@ -171,6 +192,21 @@ extension Store {
     } catch {
       _ = try? storage.remove(temporary)
       throw error
+    }
+  }
+
+  /// A file of `size` bytes; on a full disk that of the reserve, if it is large enough.
+  private func file(for size: Int, at path: String) throws(StoreError) -> any StorageFile {
+    do throws(StoreError) {
+      let file = try environment.storage.open(path, .create)
+      try file.allocate(to: size)
+      return file
+    } catch {
+      guard error.code == .diskFull, let file = try reserve.take(.copy, as: path, atLeast: size) else {
+        throw error
+      }
+      try file.resize(to: size)
+      return file
     }
   }
 

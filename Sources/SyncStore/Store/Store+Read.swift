@@ -73,7 +73,9 @@ extension Store {
     case .record(let record)?:
       if record.kind == .tombstone { return .nothing }
       if let deadline = record.deadline, deadline <= environment.now() { return .nothing }
-      return .value(body(record))
+      let result = body(record)
+      // A page that went meanwhile has left zeros: that is for the other way to tell.
+      return record.isUnchanged ? .value(result) : nil
     case .nothing?: return .nothing
     case nil: return nil
     }
@@ -145,6 +147,9 @@ extension Store {
       status.conflicts = engine.losers.count
       status.parked = engine.parked.count
       status.damagedPlaces = engine.gaps.count
+      engine.releaseReplaced()
+      status.heldBytes = UInt64(engine.heldBytes)
+      status.readers = engine.pins.count
       return status
     }
     return journal
@@ -227,4 +232,9 @@ public struct StoreStatus: Hashable, Sendable {
   public var parked = 0
   /// Places of the journal that are damaged.
   public var damagedPlaces = 0
+  /// Bytes of compacted segments that are kept for readers of this process: never more than the journal has, or
+  /// `Limits.heldBytes`, or four of its segments. A reader that would need more is ended.
+  public var heldBytes: UInt64 = 0
+  /// Readers of this process that keep what they read: rounds under way, and snapshots.
+  public var readers = 0
 }

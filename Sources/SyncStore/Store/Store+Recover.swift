@@ -71,7 +71,7 @@ extension Store {
         directory: journalDirectory, environment: environment, store: id, writable: true,
         largestSegment: configuration.segmentBytes)
       let blank = try journal.load()
-      guard var plan = journal.plan(journal.scan(), atWatermark: foreign) else { return }
+      guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
       if control.poisoned, !foreign {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
@@ -194,7 +194,7 @@ extension Store {
     let limit = writing.segment == tail.segment ? max(writing.offset, tail.offset) : segment.mapping.count
     let end = engine.journal.endOfUnpublished(from: tail.offset, to: limit, in: segment)
     if let last = segment.mapping.lastNonZero(end..<max(end, limit)) {
-      segment.mapping.clear(end..<(last + 1))
+      try segment.blank(end..<(last + 1))
     }
     control.tail = Location(segment: tail.segment, offset: end).packed
     try catchUp(&engine)

@@ -326,7 +326,7 @@ package final class OutgoingRound: Sendable {
       while end < items.count {
         var groupEnd = end
         while groupEnd < items.count, items[groupEnd].group == items[end].group { groupEnd += 1 }
-        var group = try store.records(items[end..<groupEnd])
+        var group = try store.records(items[end..<groupEnd], pin)
         // In the journal what follows may be no record of the round: superseded, or of this copy alone.
         for index in group.indices { group[index].record.continues = index < group.count - 1 }
         let size = group.reduce(0) { $0 + $1.record.transferSize }
@@ -343,9 +343,12 @@ package final class OutgoingRound: Sendable {
 }
 
 extension Store {
-  fileprivate func records(_ items: ArraySlice<OutgoingRound.Item>) throws(StoreError) -> [PositionedRecord] {
+  fileprivate func records(
+    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
+  ) throws(StoreError) -> [PositionedRecord] {
     try reading { engine throws(StoreError) in
-      try items.map { item throws(StoreError) in
+      try pin.check(path)
+      return try items.map { item throws(StoreError) in
         PositionedRecord(position: item.position, record: try engine.record(at: item.location))
       }
     }

@@ -208,15 +208,18 @@ extension Store {
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
+      if control.isLost { throw poisonedError }
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
     let actors = segment.nextNumber + extent.actors.count
-    if tail.offset + room > segment.mapping.count || actors > Int(UInt16.max) {
+    let mayFillUp = segment.header.isReserve && entries.allSatisfy(\.mayUseReserve)
+    let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
+    if tail.offset + room > limit || actors > Int(UInt16.max) {
       do throws(StoreError) {
         try engine.journal.begin(
           after: tail.offset,
           durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-          position: engine.position, room: room)
+          position: engine.position, room: room, mayUseReserve: entries.allSatisfy(\.mayUseReserve))
       } catch {
         // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
         if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
@@ -230,6 +233,7 @@ extension Store {
       segment = engine.journal.segments[engine.journal.segments.count - 1]
       // One more segment is sealed.
       engine.reviewAt = 0
+      if !segment.header.isReserve { restoreReserve() }
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
     }
     var encoder = RecordEncoder(
@@ -237,6 +241,8 @@ extension Store {
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     encoder.encode(entries, actors: extent.actors)
+    if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
+    try checkStored(in: segment)
     publish(encoder.end, in: segment, wall: wall, &engine)
   }
 

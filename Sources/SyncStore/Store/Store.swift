@@ -134,6 +134,15 @@ public final class Store: Sendable {
     if engine.isBehind { try engine.follow() }
   }
 
+  /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
+  private func goOnAlone() throws(StoreError) {
+    guard configuration.mode != .exclusive else { return }
+    throw StoreError(
+      .inputOutput,
+      "was cut short by another program, or its disk failed: close and open the store again in all processes",
+      path: controlFile.path)
+  }
+
   func checkUsable() throws(StoreError) {
     guard SystemCall.forkGeneration == forkGeneration else {
       throw StoreError(
@@ -182,20 +191,30 @@ public final class Store: Sendable {
     try syncs.withLock { syncs throws(StoreError) in
       guard !control.poisoned else { throw poisonedError }
       if control.durable >= target { return }
-      let (tail, files) = try engine.withLock { engine throws(StoreError) -> (UInt64, [any StorageFile]) in
+      let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
         try catchUp(&engine)
         // What compaction wrote is durable from the beginning.
         let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
-        return (engine.applied.packed, engine.journal.segments[first...].map(\.file))
+        return (engine.applied.packed, Array(engine.journal.segments[first...]))
       }
-      for file in files {
+      for segment in segments {
+        let file = segment.file
         do throws(StoreError) {
           try file.sync()
+          let status = try file.status()
           // What others have made durable and then compacted may be gone.
-          guard try file.status().links > 0 || control.durable >= tail else {
+          guard status.links > 0 || control.durable >= tail else {
             throw StoreError(
               .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
           }
+          // Bytes that were cut off were not synced, though the sync succeeded.
+          guard status.size >= segment.mapping.count else {
+            throw StoreError(
+              .damaged,
+              "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes are left: "
+                + "restore it from a backup", path: file.path)
+          }
+          if let error = segment.faultError { throw error }
         } catch {
           control.setPoisoned()
           throw StoreError(
@@ -275,8 +294,12 @@ public final class Store: Sendable {
     guard isParent else { return }
     if isWritable, wrote.load(ordering: .relaxed), !control.poisoned {
       try sync()
-      // Carries the watermark over all that was just synced.
-      try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+      // Carries the watermark over all that was just synced; itself it may be lost, so a full disk is no matter.
+      do throws(StoreError) {
+        try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+      } catch {
+        guard error.code == .diskFull else { throw error }
+      }
       try closeIndex()
     }
   }

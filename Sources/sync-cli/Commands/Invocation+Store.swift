@@ -23,9 +23,12 @@ extension Invocation {
 
   /// Opens the store so that a daemon or a service may have it open, too.
   func openStore(toWrite: Bool = true) throws -> Store {
-    var configuration = Configuration()
-    configuration.mode = toWrite ? .shared : .readOnly
-    return try Store.open(at: try storePath(), configuration: configuration)
+    try Store.open(at: try storePath(), configuration: configuration(toWrite ? .shared : .readOnly))
+  }
+
+  /// How a store is opened, as the global options ask for it.
+  func configuration(_ mode: Configuration.Mode) -> Configuration {
+    Configuration(mode: mode, allowsNetworkFileSystem: has("force-network"))
   }
 
   /// Runs `body` with the store open, and closes it.
