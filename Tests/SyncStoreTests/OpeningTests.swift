@@ -168,6 +168,20 @@ struct OpeningTests {
     try expectAll("power")
   }
 
+  @Test("finds out that an older journal was put in the place of the one that the index is of (F56)")
+  func olderJournal() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<50 { try store.put(Key("\(number)"), "old") }
+    let journal = try host.storage.files(below: "/store/journal")
+    for number in 0..<60 { try store.put(Key("\(number)"), "new") }
+    host.killProcesses()
+    try host.storage.restore(journal)
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try again.status().keys == 50)
+    for number in 0..<50 { #expect(try again.text(Key("\(number)")) == "old") }
+    #expect(try again.verify().isClean)
+  }
+
   @Test("finds a killed transaction whole or not at all, wherever its index was left (F2, F6)")
   func killedWhileEntering() throws {
     // The index is killed at each call that it makes to grow; what a commit has stored stays.
