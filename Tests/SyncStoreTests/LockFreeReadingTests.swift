@@ -116,5 +116,7 @@ struct LockFreeReadingTests {
 }
 
 extension RawSpan {
-  fileprivate func unsafeLoadByte(_ offset: Int) -> UInt8 { unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self) }
+  fileprivate func unsafeLoadByte(_ offset: Int) -> UInt8 {
+    unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self)
+  }
 }

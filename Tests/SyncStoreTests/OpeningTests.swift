@@ -43,7 +43,8 @@ struct OpeningTests {
     func differences(from other: Knowledge, but ignored: Set<String> = []) -> [String] {
       parts.keys.filter { !ignored.contains($0) }.sorted().flatMap { name in
         let (mine, others) = (parts[name] ?? [], other.parts[name] ?? [])
-        return mine.subtracting(others).map { "\(name): + \($0)" } + others.subtracting(mine).map { "\(name): - \($0)" }
+        return mine.subtracting(others).map { "\(name): + \($0)" }
+          + others.subtracting(mine).map { "\(name): - \($0)" }
       }
     }
   }
@@ -75,7 +76,8 @@ struct OpeningTests {
     for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
   }
 
-  @Test("finds what reading all of it finds, after a kill and after a close", arguments: 0..<12 as Range<UInt64>)
+  @Test(
+    "finds what reading all of it finds, after a kill and after a close", arguments: 0..<12 as Range<UInt64>)
   func equality(seed: UInt64) throws {
     let right = SimulatedHost(seed: 77, machine: "other")
     let store = try Store.create(on: host, configuration: Self.small)
@@ -98,7 +100,8 @@ struct OpeningTests {
     for (one, other) in zip(read.live, after.live) { #expect(abs(one - other) < 1000, "seed \(seed)") }
   }
 
-  @Test("does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
+  @Test(
+    "does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
   func damage() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("a", "value of a")
@@ -125,7 +128,9 @@ struct OpeningTests {
     #expect(try later.text("a") == "again")
   }
 
-  @Test("is not made from an index that a loss of power, a copy or a flipped bit has made doubtful (F37, F42, F55)")
+  @Test(
+    "is not made from an index that a loss of power, a copy or a flipped bit has made doubtful (F37, F42, F55)"
+  )
   func distrust() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<500 { try store.put(Key("key \(number)"), "value \(number)") }

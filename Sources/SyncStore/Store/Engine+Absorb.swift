@@ -229,7 +229,9 @@ extension Engine {
     position = max(position, write.position)
     let applies = self.applies(write.version, limit)
     state.absorb(write.version, applied: applies)
-    if !applies || write.isReserved || write.hasDeadline && expiring != nil { takeRare(write, at: view, applies) }
+    if !applies || write.isReserved || write.hasDeadline && expiring != nil {
+      takeRare(write, at: view, applies)
+    }
   }
 
   /// Own writes are never parked: their author sees them at once, even after its clock was put back.

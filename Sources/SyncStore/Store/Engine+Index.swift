@@ -174,7 +174,9 @@ extension Engine {
   /// its place.
   private func isLastRecord(_ place: UInt64, before end: Location) -> Bool {
     if end.offset == SegmentHeader.length { return true }
-    guard let segment = journal.table.segment(ofPlace: place), segment.number == end.segment else { return false }
+    guard let segment = journal.table.segment(ofPlace: place), segment.number == end.segment else {
+      return false
+    }
     let offset = SegmentTable.offset(ofPlace: place)
     return segment.record(at: offset, limit: segment.mapping.count)?.end == end.offset
   }

@@ -340,7 +340,8 @@ struct Engine {
   /// so, rather than that there is nothing (F37).
   @inline(__always)
   private static func matches(_ key: Span<UInt8>, _ segment: Segment, _ offset: Int) -> Bool {
-    if let shape = RecordView(segment: segment, offset: offset).shape, segment.mapping.equals(shape.key, key) {
+    if let shape = RecordView(segment: segment, offset: offset).shape, segment.mapping.equals(shape.key, key)
+    {
       return true
     }
     return segment.record(at: offset, limit: segment.mapping.count) == nil

@@ -215,6 +215,10 @@ extension Store {
     let mayFillUp = segment.header.isReserve && entries.allSatisfy(\.mayUseReserve)
     let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
     if tail.offset + room > limit || actors > Int(UInt16.max) {
+      engine.journal.prepared = preparedSegment.withLock { ready in
+        defer { ready = nil }
+        return ready
+      }
       do throws(StoreError) {
         try engine.journal.begin(
           after: tail.offset,
