@@ -38,7 +38,7 @@ let package = Package(
       name: "SyncTestSupport", dependencies: ["SyncStore", "Replication"],
       path: "Tests/SyncTestSupport", swiftSettings: strict),
     .testTarget(
-      name: "SyncStoreTests", dependencies: ["SyncStore", "SyncTestSupport"],
+      name: "SyncStoreTests", dependencies: ["SyncStore", "CLinux", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "ReplicationTests", dependencies: ["Replication", "SyncTestSupport"],

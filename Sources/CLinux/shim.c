@@ -4,10 +4,12 @@
 #include <fcntl.h>
 #include <linux/openat2.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -45,11 +47,13 @@ int sync_birth_and_file_system(int fd, uint64_t *birth, uint64_t *file_system) {
   return 0;
 }
 
-int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type) {
+int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only) {
   struct statfs answer;
   if (statfs(path, &answer) != 0) return -1;
   *free_bytes = (uint64_t)answer.f_bavail * (uint64_t)answer.f_bsize;
-  *type = (uint64_t)answer.f_type;
+  // The field is signed on some machines: the magic numbers have 32 bits.
+  *type = (uint64_t)(uint32_t)answer.f_type;
+  *is_read_only = (answer.f_flags & ST_RDONLY) != 0;
   return 0;
 }
 
@@ -78,16 +82,51 @@ int64_t sync_last_nonzero(const void *start, uint64_t count) {
   return -1;
 }
 
-static unsigned fork_generation;
+unsigned sync_forks;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
-static void count_fork(void) { fork_generation++; }
+_Thread_local uint64_t *sync_own_reader_word;
+_Alignas(64) uint64_t sync_all_reader_words[sync_reader_words * sync_reader_stride];
+static atomic_uchar reader_claims[sync_reader_words];
+static atomic_int claimed_reader_words;
+static pthread_key_t reader_key;
+static pthread_once_t reader_once = PTHREAD_ONCE_INIT;
+
+// Of the threads that read in the parent none is left but this one.
+static void count_fork(void) {
+  sync_forks++;
+  for (int index = 0; index < sync_reader_words; index++) *sync_reader_word_at(index) = 0;
+}
 static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
 
 unsigned sync_fork_generation(void) {
   pthread_once(&fork_once, watch_forks);
-  return fork_generation;
+  return sync_forks;
 }
+
+static void release_reader_word(void *word) {
+  sync_own_reader_word = NULL;
+  atomic_store(&reader_claims[((uint64_t *)word - sync_all_reader_words) / sync_reader_stride], 0);
+}
+
+static void make_reader_key(void) { pthread_key_create(&reader_key, release_reader_word); }
+
+uint64_t *sync_claim_reader_word(void) {
+  pthread_once(&reader_once, make_reader_key);
+  for (int index = 0; index < sync_reader_words; index++) {
+    unsigned char free = 0;
+    if (!atomic_compare_exchange_strong(&reader_claims[index], &free, 1)) continue;
+    int claimed = atomic_load(&claimed_reader_words);
+    while (claimed <= index && !atomic_compare_exchange_weak(&claimed_reader_words, &claimed, index + 1)) {
+    }
+    sync_own_reader_word = sync_reader_word_at(index);
+    pthread_setspecific(reader_key, sync_own_reader_word);
+    return sync_own_reader_word;
+  }
+  return NULL;
+}
+
+int sync_claimed_reader_words(void) { return atomic_load(&claimed_reader_words); }
 
 int sync_rename_unless_present(const char *path, const char *new_path) {
   return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);

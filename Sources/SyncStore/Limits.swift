@@ -17,6 +17,11 @@ public enum Limits {
   public static let openDots = 1024
   /// Milliseconds by which a stamp may run ahead of the local clock, and by which two clocks may differ.
   public static let clockDriftMilliseconds: UInt64 = 60_000
+  /// A clock that stands before the beginning of 2025 was never set, in milliseconds since 1970 (F48).
+  public static let earliestClockMilliseconds: UInt64 = 1_735_689_600_000
+
+  /// Bytes of compacted segments that are kept for slow readers in any case; more of them if the journal is larger (F93).
+  public static let heldBytes = 64 << 20
 
   /// Bytes of one frame that is not a batch or a blob range.
   public static let controlFrameBytes = 1 << 20

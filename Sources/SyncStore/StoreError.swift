@@ -26,6 +26,8 @@ public struct StoreError: Error, Sendable {
     public static let foreignFile = Code("foreign-file")
     /// Others could write the directory, or it belongs to somebody else (F99).
     public static let unsafeDirectory = Code("unsafe-directory")
+    /// The file system is not one that a store can rely on: a network file system (F98).
+    public static let unsafeFileSystem = Code("unsafe-file-system")
     /// The store was written by a newer program (F100).
     public static let newerFormat = Code("newer-format")
     /// A key is empty, too long or reserved.
@@ -40,6 +42,8 @@ public struct StoreError: Error, Sendable {
     public static let clock = Code("clock")
     /// A peer, or a cursor, knows more of this copy than it does itself: it was rolled back (rule R9).
     public static let rolledBack = Code("rolled-back")
+    /// A reader took so long that what it read could not be kept any more (F93).
+    public static let snapshotEnded = Code("snapshot-ended")
     /// The store was closed.
     public static let closed = Code("closed")
     /// The store was opened before this process was forked (F97).
@@ -54,6 +58,14 @@ public struct StoreError: Error, Sendable {
   public let path: String?
   /// The operating system's error number; 0 if it had no part in it.
   public let errno: Int32
+
+  /// Runs what can fail as the store does alone, though its type does not say so.
+  static func only<Result>(_ body: () throws -> Result) throws(StoreError) -> Result {
+    do { return try body() } catch {
+      guard let error = error as? StoreError else { preconditionFailure("only the store fails: \(error)") }
+      throw error
+    }
+  }
 
   /// An error of kind `code`.
   public init(_ code: Code, _ message: String, path: String? = nil, errno: Int32 = 0) {

@@ -48,10 +48,10 @@ struct Failure: Error {
   private static func exitCode(of error: StoreError) -> ExitCode {
     switch error.code {
     case .notAStore, .alreadyExists, .invalidKey, .outOfBounds, .wrongType: .usage
-    case .unsafeDirectory, .clock: .refused
+    case .unsafeDirectory, .unsafeFileSystem, .clock: .refused
     case .blobUnavailable: .network
     case .damaged, .foreignFile: .damaged
-    case .busy: .busy
+    case .busy, .snapshotEnded: .busy
     case .poisoned, .readOnly, .diskFull, .inputOutput: .inputOutput
     case .newerFormat: .newerFormat
     default: .bug

@@ -1,3 +1,3 @@
 System.reserveStandardDescriptors()
-System.ignoreBrokenPipes()
+System.ignoreSignalsOfWriting()
 System.exit(Program.run(System.arguments))

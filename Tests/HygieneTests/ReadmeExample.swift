@@ -19,6 +19,15 @@ import Testing
     }
     for entry in try store.list(prefix: Array("stock/".utf8)) { print(entry.key, entry.size) }
     #expect(try store.list().map(\.key) == ["stock/apples"])
+    let snapshot = try store.snapshot()
+    try snapshot.scan(KeyRange(prefix: "stock/"), reversed: true) { key, value in
+      print(key.byteCount, value.byteCount)
+    }
+    let seen = try store.versioned("stock/apples")
+    let expected: Expected = seen.map { .version($0.version) } ?? .absent
+    _ = try store.put("stock/apples", Array("96".utf8), expecting: expected)
+    #expect(try store.get("stock/apples")?.bytes == Array("96".utf8))
+    #expect(try snapshot.get("stock/apples")?.bytes == Array("97".utf8))
     try store.close()
   }
 }

@@ -46,7 +46,7 @@ struct DamageInUseTests {
       }?.code == .damaged)
   }
 
-  @Test("of lengths near the end of a segment ends no process")
+  @Test("of lengths near the end of a segment ends no process (F46)")
   func lengthsInUse() throws {
     let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
     try RotationTests.fill(store, 69)

@@ -32,7 +32,7 @@ struct GoldenSegmentTests {
     let storage = SimulatedStorage()
     let file = try storage.open("/segment", .create)
     try file.allocate(to: 1 << 20)
-    let segment = Segment(header: header, file: file, mapping: try file.map(1 << 20, writable: true))
+    let segment = try Segment(header: header, file: file, mapping: try file.map(1 << 20, writable: true))
     var encoder = RecordEncoder(segment: segment, start: SegmentHeader.length, durable: 0, position: 0)
     let blob = BlobReference(hash: try #require(BlobHash(bytes: 0..<32)), size: 70_000, metadata: [9])
     func record(_ sequence: UInt64, _ key: String, _ content: Record.Content) -> Record {
@@ -79,7 +79,7 @@ struct GoldenSegmentTests {
     let storage = SimulatedStorage()
     let file = try storage.open("/segment", .create)
     try file.allocate(to: Int(read.size))
-    let segment = Segment(header: read, file: file, mapping: try file.map(Int(read.size), writable: true))
+    let segment = try Segment(header: read, file: file, mapping: try file.map(Int(read.size), writable: true))
     segment.mapping.store(try #require(Hex.bytes(of: golden.records)), at: SegmentHeader.length)
     var walker = SegmentWalker(segment, limit: SegmentHeader.length + golden.records.utf8.count / 2)
     var keys: [String] = []
@@ -90,7 +90,7 @@ struct GoldenSegmentTests {
         return
       }
       if view.kind == .actor, let actor = ActorID(bytes: view.key(shape)) {
-        segment.define(actor, as: view.actorNumber)
+        segment.define(actor, as: view.actorNumber, at: view.offset)
       }
       kinds.append(view.kind)
       if view.isWrite { keys.append(String(decoding: view.key(shape), as: UTF8.self)) }

@@ -193,7 +193,7 @@ struct ReplicationRulesTests {
   func manyActors() throws {
     let (a, b) = try copies()
     try a.put("k", "x")
-    b.engine.withLock { $0.journal.segments[0].define(ActorID(high: 9, low: 9), as: .max - 1) }
+    b.engine.withLock { $0.journal.segments[0].define(ActorID(high: 9, low: 9), as: .max - 1, at: 0) }
     let records = (0..<5).map { number in
       let dot = Dot(actor: ActorID(high: 7, low: UInt64(number)), sequence: 1)
       let stamp = Stamp(milliseconds: right.time)

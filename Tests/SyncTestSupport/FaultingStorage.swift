@@ -3,7 +3,7 @@ package import SyncStore
 
 /// The calls of the storage seam that a test can let fail.
 package enum StorageCall: String, Sendable, CaseIterable {
-  case createDirectory, list, status, open, rename, remove, syncDirectory, freeBytes
+  case createDirectory, list, status, open, rename, remove, syncDirectory, fileSystem
   case fileStatus, read, write, resize, allocate, sync, map, lock
 }
 
@@ -144,9 +144,9 @@ package final class FaultingStorage: Storage {
     try storage.syncDirectory(path)
   }
 
-  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 {
-    try plan.check(.freeBytes, path)
-    return try storage.freeBytes(path)
+  package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
+    try plan.check(.fileSystem, path)
+    return try storage.fileSystem(path)
   }
 
   package func systemPath(_ path: String) -> String? { storage.systemPath(path) }
@@ -194,9 +194,9 @@ private final class FaultingFile: StorageFile {
     try file.sync()
   }
 
-  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     try plan.check(.map, path)
-    return try file.map(count, writable: writable)
+    return try file.map(range, writable: writable)
   }
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {

@@ -65,17 +65,17 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
         node.failSync()
         throw failure("cannot make it durable", path, EIO)
       }
-      node.sync()
+      if !state.lies { node.sync() }
     }
   }
 
-  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     try locked { _, node throws(StoreError) in
       // The kernel maps more than there is, and kills the process that touches it: here it is an error at once.
-      guard count > 0, count <= SimulatedMemory.rounded(node.size), !writable || self.writable else {
-        throw failure("cannot map it", path, EINVAL)
-      }
-      return node.map(count, writable: writable)
+      guard !range.isEmpty, range.lowerBound.isMultiple(of: SimulatedMemory.pageBytes),
+        range.upperBound <= SimulatedMemory.rounded(node.size), !writable || self.writable
+      else { throw failure("cannot map it", path, EINVAL) }
+      return node.map(range, writable: writable)
     }
   }
 

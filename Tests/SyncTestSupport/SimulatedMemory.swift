@@ -57,10 +57,12 @@ import SyncStore
     return unsafe memcmp(base + range.lowerBound, other.base + range.lowerBound, range.count) == 0
   }
 
-  /// The first `count` bytes as a mapping, which keeps the memory alive.
-  func mapping(_ count: Int) -> Mapping {
-    check(0..<count)
-    return unsafe Mapping(unsafeBase: base, count: count) { [self] _, _ in withExtendedLifetime(self) {} }
+  /// The bytes in `range` as a mapping, which keeps the memory alive.
+  func mapping(_ range: Range<Int>) -> Mapping {
+    check(range)
+    return unsafe Mapping(unsafeBase: base + range.lowerBound, count: range.count) { [self] _, _ in
+      withExtendedLifetime(self) {}
+    }
   }
 
   private func check(_ range: Range<Int>) {

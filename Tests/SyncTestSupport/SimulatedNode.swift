@@ -81,10 +81,10 @@ final class SimulatedNode {
     size = newSize
   }
 
-  func map(_ count: Int, writable: Bool) -> Mapping {
+  func map(_ range: Range<Int>, writable: Bool) -> Mapping {
     mapped = true
     if writable { mappedForWriting = true }
-    return live.mapping(count)
+    return live.mapping(range)
   }
 
   /// Copies what changed to the durable image.

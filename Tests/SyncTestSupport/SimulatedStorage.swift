@@ -15,6 +15,8 @@ package final class SimulatedStorage: Storage {
     var lastHandle: UInt64 = 0
     var life = 1
     var free: Int?
+    var type: UInt64 = 0xEF53
+    var lies = false
     var pending: [Operation] = []
     var failingSyncs: [(path: String, forever: Bool)] = []
   }
@@ -59,6 +61,18 @@ package final class SimulatedStorage: Storage {
   package var free: Int? {
     get { guarded.withLock { $0.state.free } }
     set { guarded.withLock { $0.state.free = newValue } }
+  }
+
+  /// Does it say that files are durable without making them so?
+  package var lies: Bool {
+    get { guarded.withLock { $0.state.lies } }
+    set { guarded.withLock { $0.state.lies = newValue } }
+  }
+
+  /// The magic number of its type; that of ext4 unless a test says otherwise.
+  package var type: UInt64 {
+    get { guarded.withLock { $0.state.type } }
+    set { guarded.withLock { $0.state.type = newValue } }
   }
 
   /// The next sync of the file at `path` fails (all of them, if `forever`), and its unsynced pages then count as clean
@@ -233,7 +247,9 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 { UInt64(max(free ?? 1 << 50, 0)) }
+  package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
+    FileSystem(type: type, freeBytes: UInt64(max(free ?? 1 << 50, 0)), isReadOnly: false)
+  }
 
   package func systemPath(_ path: String) -> String? { nil }
 

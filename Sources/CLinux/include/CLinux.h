@@ -3,6 +3,7 @@
 
 #include <stdint.h>
 
+#include "CLinuxFaults.h"
 #include "CLinuxSockets.h"
 
 // open(2) is variadic.
@@ -24,11 +25,14 @@ int sync_set_nonblocking(int fd);
 // statx(2), fstatfs(2): what stat(2) does not tell. Birth in nanoseconds since 1970, 0 if unknown.
 int sync_birth_and_file_system(int fd, uint64_t *birth, uint64_t *file_system);
 
-// statfs(2): bytes free for an ordinary user; the magic number of the file system's type.
-int sync_free_bytes(const char *path, uint64_t *free_bytes, uint64_t *type);
+// statfs(2): bytes free for an ordinary user; the magic number of the file system's type; is it mounted for reading only?
+int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only);
 
 // madvise(2) with MADV_POPULATE_WRITE: finds memory for the pages now. 0, or -1 where the kernel cannot.
 int sync_populate(void *start, uint64_t count);
+
+// Lets the processor fetch the cache line at `address`, which need not even be mapped.
+static inline void sync_prefetch(const void *address) { __builtin_prefetch(address); }
 
 // syncfs(2) is hidden behind _GNU_SOURCE.
 int sync_file_system(int fd);
@@ -39,5 +43,32 @@ int64_t sync_last_nonzero(const void *start, uint64_t count);
 // How often this process was forked since it first asked: a store opened before belongs to the parent.
 unsigned sync_fork_generation(void);
 
+// The same for who has asked before.
+extern unsigned sync_forks;
+static inline unsigned sync_forks_seen(void) { return sync_forks; }
+
+// The word in which this thread says since when it reads without a lock: one for each thread, on a cache line of its own.
+// NULL if too many threads have one.
+enum { sync_reader_words = 512, sync_reader_stride = 8 };
+extern _Thread_local uint64_t *sync_own_reader_word;
+extern uint64_t sync_all_reader_words[sync_reader_words * sync_reader_stride];
+uint64_t *sync_claim_reader_word(void);
+static inline uint64_t *sync_reader_word(void) {
+  return sync_own_reader_word ? sync_own_reader_word : sync_claim_reader_word();
+}
+// The word numbered `index`.
+static inline uint64_t *sync_reader_word_at(int index) {
+  return &sync_all_reader_words[index * sync_reader_stride];
+}
+// How many of them were ever claimed, from the first.
+int sync_claimed_reader_words(void);
+
 // renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
 int sync_rename_unless_present(const char *path, const char *new_path);
+
+// Has the processor fetch the bytes from `start` on into its caches, without waiting. Any address will do: nothing is read.
+static inline void sync_prefetch_range(const void *start, uint64_t count) {
+  const uint64_t line = 64;
+  uint64_t first = (uint64_t)start & ~(line - 1);
+  for (uint64_t next = first; next < (uint64_t)start + count; next += line) __builtin_prefetch((const void *)next);
+}

@@ -7,7 +7,6 @@ struct Adoption {
   /// Up to where it was taken in.
   var offset = SegmentHeader.length
   var losers: [Location] = []
-  private(set) var samples: [(position: UInt64, location: Location)] = []
 
   init(_ segment: Segment, replacing replaced: some Sequence<UInt32>) {
     (self.segment, self.replaced) = (segment, Set(replaced))
@@ -15,13 +14,4 @@ struct Adoption {
 
   /// Is the place in one of the segments that go?
   func replaces(_ location: Location) -> Bool { replaced.contains(location.segment) }
-
-  /// Notes where positions are, now and then.
-  mutating func sample(_ view: RecordView) {
-    if let last = samples.last, view.position < last.position + Engine.samplingInterval { return }
-    samples.append((view.position, view.location))
-  }
 }
-
-/// Lives as long as somebody reads places of a view that may since have been compacted.
-final class SnapshotPin: Sendable {}

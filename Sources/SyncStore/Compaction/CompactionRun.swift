@@ -21,6 +21,9 @@ struct CompactionRun: Sendable {
   var names: [SegmentName] { segments.map(\.header.name) }
   var fileBytes: Int { segments.reduce(0) { $0 + $1.mapping.count } }
 
+  /// Could pages of them not be had?
+  var isFaulty: Bool { segments.contains { $0.mapping.fault != nil } }
+
   /// Compacting them gains nothing: they are left alone from now on.
   func giveUp() { for segment in segments { segment.isWorthCompacting = false } }
 

@@ -1,201 +1,220 @@
-/// The places of all keys' records in the order of the keys' bytes: for scans. Built at the first one, and brought up to
-/// date when the next begins.
+/// The places of all keys' records in the order of the keys' bytes: for scans and snapshots. Built at the first one, and
+/// brought up to date when the next begins.
 ///
-/// Sorting is by eight bytes of the keys at a time (radix exchange: D. E. Knuth, The Art of Computer Programming 3, 5.2.2
-/// and 5.2.5), so that keys are compared in full only where they share long prefixes.
-struct OrderedView {
-  /// In the order of the keys.
-  private(set) var locations: [Location] = []
+/// A value that can be read without the engine's lock. The places lie in chunks, so that a view which is brought up to
+/// date while a snapshot holds the old one copies only the chunks in which something changed.
+///
+/// Invariants: no chunk is empty, none has more than `largestChunk` places; all places can be read in `segments`.
+struct OrderedView: Sendable {
+  private(set) var segments: FrozenSegments
   /// Up to where the journal was read for it.
   private(set) var upTo: Location
+  /// How many places there are, those of the dead and the store's own among them.
+  private(set) var count: Int
+  /// Places whose record was found damaged: nobody can say where in the order they belong.
+  private(set) var damaged: [Location]
+  private var chunks: [[Location]]
 
-  /// Runs of equal prefixes up to this length are sorted by comparing keys.
-  private static let fewKeys = 48
+  private static let largestChunk = 1024
+  /// Leaves room, so that the first changes do not split every chunk.
+  private static let builtChunk = 768
 
   /// Of all these places, each of another key.
-  init(_ places: [Location], upTo: Location, in journal: Journal) {
-    self.upTo = upTo
-    // In the order of the journal its pages are read one after the other.
-    var entries = Radix.sorted(places.map { Entry(prefix: $0.packed, location: $0) })
-    let skipped = Self.commonPrefix(of: entries, in: journal)
-    Self.sort(&entries, entries.indices, behind: skipped, in: journal)
-    locations = entries.map(\.location)
-  }
-
-  /// Takes in records that are now the current ones of their keys, in any order.
-  mutating func merge(_ changes: [Location], upTo: Location, in journal: Journal) {
-    self.upTo = upTo
-    guard !changes.isEmpty else { return }
-    let changed = OrderedView(changes, upTo: upTo, in: journal).locations
-    var merged: [Location] = []
-    merged.reserveCapacity(locations.count + changed.count)
-    var next = 0
-    for change in changed {
-      let key = KeyBytes(change, in: journal)
-      // What lies between two changes is copied as a whole.
-      let place = lowerBound(in: next..<locations.count) { KeyBytes($0, in: journal).isLess(than: key) }
-      merged.append(contentsOf: locations[next..<place])
-      merged.append(change)
-      next = place
-      if next < locations.count, !key.isLess(than: KeyBytes(locations[next], in: journal)) { next += 1 }
-    }
-    merged.append(contentsOf: locations[next...])
-    locations = merged
-  }
-
-  /// The first place whose key is not before `key`.
-  func firstIndex(notBefore key: [UInt8], in journal: Journal) -> Int {
-    lowerBound(in: 0..<locations.count) { KeyBytes($0, in: journal).isLess(than: key) }
-  }
-
-  private func lowerBound(in range: Range<Int>, _ isBefore: (Location) -> Bool) -> Int {
-    var (low, high) = (range.lowerBound, range.upperBound)
-    while low < high {
-      let middle = (low + high) / 2
-      if isBefore(locations[middle]) { low = middle + 1 } else { high = middle }
-    }
-    return low
-  }
-
-  // MARK: Sorting
-
-  fileprivate struct Entry {
-    var prefix: UInt64
-    var location: Location
-  }
-
-  private static func commonPrefix(of entries: [Entry], in journal: Journal) -> Int {
-    guard let first = entries.first.map({ KeyBytes($0.location, in: journal) }) else { return 0 }
-    var common = first.count
-    for entry in entries where common > 0 {
-      common = first.commonPrefix(with: KeyBytes(entry.location, in: journal), limit: common)
-    }
-    return common
-  }
-
-  /// Sorts entries whose keys agree in the first `depth` bytes.
-  private static func sort(
-    _ entries: inout [Entry], _ range: Range<Int>, behind depth: Int, in journal: Journal
-  ) {
-    guard range.count > fewKeys else { return sortFew(&entries, range, in: journal) }
-    for index in range {
-      entries[index].prefix = KeyBytes(entries[index].location, in: journal).word(at: depth)
-    }
-    if range.count == entries.count {
-      entries = Radix.sorted(entries)
-    } else {
-      entries.replaceSubrange(range, with: Radix.sorted(Array(entries[range])))
-    }
-    var start = range.lowerBound
-    while start < range.upperBound {
-      var end = start + 1
-      while end < range.upperBound, entries[end].prefix == entries[start].prefix { end += 1 }
-      if end - start > 1 {
-        // A key that ends here looks like one that goes on with zeros: those are told apart by comparing.
-        let ends = (start..<end).contains { KeyBytes(entries[$0].location, in: journal).count <= depth + 8 }
-        if ends {
-          sortFew(&entries, start..<end, in: journal)
-        } else {
-          sort(&entries, start..<end, behind: depth + 8, in: journal)
-        }
-      }
-      start = end
+  init(_ places: [Location], upTo: Location, in segments: FrozenSegments) {
+    (self.upTo, self.segments) = (upTo, segments)
+    let sorted: [Location]
+    (sorted, damaged) = KeySort.sorted(places, in: segments)
+    count = sorted.count
+    chunks = stride(from: 0, to: sorted.count, by: Self.builtChunk).map {
+      Array(sorted[$0..<min($0 + Self.builtChunk, sorted.count)])
     }
   }
 
-  private static func sortFew(_ entries: inout [Entry], _ range: Range<Int>, in journal: Journal) {
-    guard range.count > 1 else { return }
-    entries[range].sort {
-      KeyBytes($0.location, in: journal).isLess(than: KeyBytes($1.location, in: journal))
-    }
-  }
-
-  /// Sorting by a 64-bit number, a byte at a time from the lowest; bytes that are the same everywhere are passed over.
-  fileprivate enum Radix {
-    static func sorted(_ entries: [Entry]) -> [Entry] {
-      guard entries.count > fewKeys else { return entries.sorted { $0.prefix < $1.prefix } }
-      var counts = [Int](repeating: 0, count: 8 * 256)
-      for entry in entries {
-        for byte in 0..<8 {
-          counts[byte * 256 + Int(truncatingIfNeeded: entry.prefix >> UInt64(byte * 8)) & 0xFF] += 1
-        }
-      }
-      var (from, to) = (entries, entries)
-      for byte in 0..<8 {
-        let table = byte * 256
-        if counts[table..<(table + 256)].contains(entries.count) { continue }
-        var sum = 0
-        for value in table..<(table + 256) { (counts[value], sum) = (sum, sum + counts[value]) }
-        for entry in from {
-          let value = table + Int(truncatingIfNeeded: entry.prefix >> UInt64(byte * 8)) & 0xFF
-          to[counts[value]] = entry
-          counts[value] += 1
-        }
-        swap(&from, &to)
-      }
-      return from
-    }
-  }
-}
-
-/// The key of a record, in place.
-struct KeyBytes {
-  private let mapping: Mapping?
-  private let start: Int
-  let count: Int
-
-  /// The key at a place that was absorbed; empty if nothing can be read there.
-  init(_ location: Location, in journal: Journal) {
-    guard let segment = journal.segment(location.segment),
-      let shape = RecordView(segment: segment, offset: location.offset).shape
-    else {
-      (mapping, start, count) = (nil, 0, 0)
+  /// Takes in records that are now the current ones of their keys, in any order; `segments` are those of now.
+  mutating func merge(_ changes: [Location], upTo: Location, in segments: FrozenSegments) {
+    guard !chunks.isEmpty else {
+      self = OrderedView(changes, upTo: upTo, in: segments)
       return
     }
-    (mapping, start, count) = (segment.mapping, shape.key.lowerBound, shape.key.count)
+    (self.upTo, self.segments) = (upTo, segments)
+    let (changes, lost) = KeySort.sorted(changes, in: segments)
+    damaged += lost
+    // From behind, so that a chunk that is split moves none that is still to come.
+    var end = changes.count
+    while end > 0 {
+      let chunk = self.chunk(of: segments.key(at: changes[end - 1]))
+      var start = end - 1
+      if chunk > 0 {
+        let first = segments.key(at: chunks[chunk][0])
+        while start > 0, !segments.isLess(segments.key(at: changes[start - 1]), first) { start -= 1 }
+      } else {
+        start = 0
+      }
+      merge(changes[start..<end], into: chunk)
+      end = start
+    }
   }
 
-  /// Eight bytes from `offset` on, the first one highest; zeros behind the end.
+  private mutating func merge(_ changes: ArraySlice<Location>, into chunk: Int) {
+    var isNew: [Location] = []
+    for change in changes {
+      let key = segments.key(at: change)
+      let index = Self.firstIndex(of: chunks[chunk]) { segments.isLess(segments.key(at: $0), key) }
+      if index < chunks[chunk].count, !segments.isLess(key, segments.key(at: chunks[chunk][index])) {
+        chunks[chunk][index] = change
+      } else {
+        isNew.append(change)
+      }
+    }
+    guard !isNew.isEmpty else { return }
+    count += isNew.count
+    let old = chunks[chunk]
+    var merged: [Location] = []
+    merged.reserveCapacity(old.count + isNew.count)
+    var next = 0
+    for change in isNew {
+      let key = segments.key(at: change)
+      let index =
+        next + Self.firstIndex(of: old[next...]) { segments.isLess(segments.key(at: $0), key) }
+      merged.append(contentsOf: old[next..<index])
+      merged.append(change)
+      next = index
+    }
+    merged.append(contentsOf: old[next...])
+    guard merged.count > Self.largestChunk else {
+      chunks[chunk] = merged
+      return
+    }
+    let parts = (merged.count + Self.builtChunk - 1) / Self.builtChunk
+    let size = (merged.count + parts - 1) / parts
+    chunks.replaceSubrange(
+      chunk...chunk,
+      with: stride(from: 0, to: merged.count, by: size).map {
+        Array(merged[$0..<min($0 + size, merged.count)])
+      })
+  }
+
+  /// The chunk in which the key is, or would be.
+  private func chunk(of key: FrozenSegments.KeyPlace) -> Int {
+    max(0, Self.firstIndex(of: chunks) { !segments.isLess(key, segments.key(at: $0[0])) } - 1)
+  }
+
+  /// How many elements are before the first one for which `isBefore` does not hold.
+  private static func firstIndex<Elements: RandomAccessCollection>(
+    of elements: Elements, _ isBefore: (Elements.Element) -> Bool
+  ) -> Int where Elements.Index == Int {
+    var (low, high) = (elements.startIndex, elements.endIndex)
+    while low < high {
+      let middle = (low + high) / 2
+      if isBefore(elements[middle]) { low = middle + 1 } else { high = middle }
+    }
+    return low - elements.startIndex
+  }
+
+  // MARK: Reading
+
+  /// A place in the order.
+  struct Position {
+    var chunk: Int
+    var index: Int
+  }
+
+  /// Behind the last place.
+  var end: Position { Position(chunk: chunks.count, index: 0) }
+
+  /// The first place whose key is not before `key`; behind the last one if all are. `.damaged` if that cannot be told.
+  func firstPosition(notBefore key: [UInt8]) throws(StoreError) -> Position {
+    // The chunk before the first one that begins at the key or behind it may hold it.
+    let chunk =
+      Self.firstIndex(of: chunks) { segments.isLess(segments.key(at: $0[0]), than: key) } - 1
+    var position = Position(chunk: 0, index: 0)
+    if chunk >= 0 {
+      let index = Self.firstIndex(of: chunks[chunk]) { segments.isLess(segments.key(at: $0), than: key) }
+      position =
+        index < chunks[chunk].count
+        ? Position(chunk: chunk, index: index) : Position(chunk: chunk + 1, index: 0)
+    }
+    // A key that was damaged since may have led astray. It did not if both neighbours are whole and where they should be.
+    if let next = location(at: position) {
+      guard segments.isWhole(next), !segments.isLess(segments.key(at: next), than: key) else {
+        throw segments.error(at: suspect(next))
+      }
+    }
+    if let previous = location(before: position) {
+      guard segments.isWhole(previous), segments.isLess(segments.key(at: previous), than: key) else {
+        throw segments.error(at: suspect(previous))
+      }
+    }
+    return position
+  }
+
+  /// The place of a damaged record: this one, or the first there is.
+  private func suspect(_ location: Location) -> Location {
+    guard segments.isWhole(location) else { return location }
+    return chunks.lazy.joined().first { !segments.isWhole($0) } ?? location
+  }
+
+  /// Where the record of a key is; nil if nothing is held of it. `.damaged` if that cannot be told.
+  func location(of key: [UInt8]) throws(StoreError) -> Location? {
+    if let location = location(at: try firstPosition(notBefore: key)) {
+      let place = segments.key(at: location)
+      if place.count == key.count, segments.bytes.compare(place.number, place.range, key.span) == 0 {
+        return location
+      }
+    }
+    if let lost = damaged.first { throw segments.error(at: lost) }
+    return nil
+  }
+
+  private func location(at position: Position) -> Location? {
+    position.chunk < chunks.count ? chunks[position.chunk][position.index] : nil
+  }
+
+  private func location(before position: Position) -> Location? {
+    if position.index > 0 { return chunks[position.chunk][position.index - 1] }
+    return position.chunk > 0 ? chunks[position.chunk - 1].last : nil
+  }
+
+  /// Records are fetched so many at once, before those fetched last are read: a processor looks for several in memory at a
+  /// time, each likely to lie on another page.
+  private static let group = 16
+  /// Of long records only so many bytes: the processor itself fetches what is read on and on.
+  private static let fetched = 512
+
+  /// Visits the places between two positions until `body` has had enough. `isUsable` is asked now and then.
   @inline(__always)
-  func word(at offset: Int) -> UInt64 {
-    let left = count - offset
-    guard left > 0, let mapping else { return 0 }
-    if start + offset + 8 <= mapping.count {
-      let word = mapping.load(start + offset, as: UInt64.self).byteSwapped
-      return left >= 8 ? word : word & ~(UInt64.max >> UInt64(left * 8))
+  func visit(
+    from low: Position, to high: Position, reversed: Bool,
+    while isUsable: () throws(StoreError) -> Void, _ body: (Location) throws -> ScanStep
+  ) throws {
+    var number = reversed ? min(high.chunk, chunks.count - 1) : low.chunk
+    let step = reversed ? -1 : 1
+    while number >= low.chunk, number <= high.chunk, number < chunks.count {
+      try isUsable()
+      let chunk = chunks[number]
+      let places = chunk.span
+      let start = number == low.chunk ? low.index : 0
+      let end = number == high.chunk ? high.index : chunk.count
+      var index = reversed ? end - 1 : start
+      var (left, next, unfetched) = (end - start, index, end - start)
+      // Records of one store are much alike.
+      var length = left > 0 ? min(segments.length(places[index]), Self.fetched) : 0
+      for _ in 0..<min(Self.group, max(left, 0)) {
+        segments.prefetch(places[next], length)
+        (next, unfetched) = (next + step, unfetched - 1)
+      }
+      while left > 0 {
+        for _ in 0..<min(Self.group, unfetched) {
+          segments.prefetch(places[next], length)
+          (next, unfetched) = (next + step, unfetched - 1)
+        }
+        length = min(segments.length(places[index]), Self.fetched)
+        for _ in 0..<min(Self.group, left) {
+          if try body(places[index]) == .stop { return }
+          (index, left) = (index + step, left - 1)
+        }
+      }
+      number += step
     }
-    return (0..<8).reduce(0) { word, byte in
-      word << 8 | (byte < left ? UInt64(mapping.load(start + offset + byte, as: UInt8.self)) : 0)
-    }
-  }
-
-  func isLess(than other: KeyBytes) -> Bool {
-    var offset = 0
-    while offset < count, offset < other.count {
-      let (left, right) = (word(at: offset), other.word(at: offset))
-      if left != right { return left < right }
-      offset += 8
-    }
-    return count < other.count
-  }
-
-  func isLess(than other: [UInt8]) -> Bool {
-    for index in 0..<min(count, other.count) {
-      guard let byte = mapping?.load(start + index, as: UInt8.self) else { break }
-      if byte != other[index] { return byte < other[index] }
-    }
-    return count < other.count
-  }
-
-  /// How many bytes from the beginning are the same, up to `limit`.
-  func commonPrefix(with other: KeyBytes, limit: Int) -> Int {
-    var offset = 0
-    let limit = min(limit, count, other.count)
-    while offset < limit {
-      let difference = word(at: offset) ^ other.word(at: offset)
-      if difference != 0 { return min(limit, offset + difference.leadingZeroBitCount / 8) }
-      offset += 8
-    }
-    return limit
   }
 }

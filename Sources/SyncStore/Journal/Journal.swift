@@ -7,11 +7,17 @@ struct Journal {
   let environment: Environment
   let store: StoreID
   let writable: Bool
-  private(set) var segments: [Segment] = []
+  var segments: [Segment] = []
   /// Finds them by number, and those that compaction replaced while they are read.
-  private(set) var table = SegmentTable()
+  var table = SegmentTable()
   /// What compaction replaced and may still be read.
   private(set) var replaced: [Segment] = []
+  /// What compaction has written and that does not count yet.
+  private(set) var coming: [Segment] = []
+  /// How many segments compaction has replaced so far.
+  private(set) var replacedCount = 0
+  /// The next segment, if this process has made it ready.
+  var prepared: Prepared?
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
@@ -19,7 +25,7 @@ struct Journal {
   static let firstSegment = 1 << 20
   /// Segments have a multiple of so many bytes.
   static let smallestSegment = 64 << 10
-  private var preparedPath: String { directory + "/next" }
+  var preparedPath: String { directory + "/next" }
   /// Where compaction writes.
   var compactingPath: String { directory + "/next.compacted" }
 
@@ -28,6 +34,13 @@ struct Journal {
   ) {
     (self.directory, self.environment, self.store) = (directory, environment, store)
     (self.writable, self.largestSegment) = (writable, largestSegment)
+  }
+
+  /// The same journal with nothing mapped.
+  func emptied() -> Journal {
+    Journal(
+      directory: directory, environment: environment, store: store, writable: writable,
+      largestSegment: largestSegment)
   }
 
   // MARK: Finding segments
@@ -61,6 +74,7 @@ struct Journal {
     guard let segment = segment(location.segment),
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
     else {
+      if let error = segment(location.segment)?.faultError { throw error }
       throw StoreError(
         .damaged,
         "the record at offset \(location.offset) does not match its checksum: run `verify --repair`",
@@ -82,10 +96,22 @@ struct Journal {
   /// Maps all segments of the directory. The last one may be blank (its beginning was cut off by a loss of power): then
   /// it is left out, and its number returned.
   mutating func load() throws(StoreError) -> UInt32? {
+    try load(SegmentName.chain(of: SegmentName.all(in: directory, environment.storage), from: 1))
+  }
+
+  /// The same with what a compaction has replaced in the place of its copy, as long as the index may name it. `isUnfinished`
+  /// is set if there is something of the kind, or to be removed.
+  mutating func loadUnfinished(_ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
     let names = try SegmentName.all(in: directory, environment.storage)
-    let chain = SegmentName.chain(of: names, from: 1)
+    let chain = SegmentName.unfinishedChain(of: names)
+    isUnfinished = chain != nil
+    return try load(chain.map { ($0, nil) } ?? SegmentName.chain(of: names, from: 1))
+  }
+
+  private mutating func load(_ chain: (names: [SegmentName], missing: UInt32?)) throws(StoreError) -> UInt32?
+  {
     for name in chain.names {
-      guard let segment = try map(name) else {
+      guard let segment = try map(name, isLast: name == chain.names.last) else {
         guard name == chain.names.last else {
           throw StoreError(
             .damaged, "is blank, though others follow: restore it from a backup",
@@ -122,6 +148,15 @@ struct Journal {
     }
   }
 
+  /// Maps what compaction has replaced and not yet removed: the index may still name it.
+  mutating func loadReplaced() throws(StoreError) {
+    let names = try SegmentName.all(in: directory, environment.storage)
+    let counted = Set(SegmentName.chain(of: names, from: 1).names)
+    for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
+      if let segment = try map(name) { showReplaced(segment) }
+    }
+  }
+
   /// Removes what compaction has replaced and a kill has left. Only for the holder of the writers' mutex.
   func removeReplaced() throws(StoreError) {
     let names = try SegmentName.all(in: directory, environment.storage)
@@ -149,11 +184,15 @@ struct Journal {
   /// Puts `segment` in the place of those it stands for, which can still be read until `forget`.
   mutating func replace(by segment: Segment) {
     let stands = segment.header.stands
+    // One that was found at opening stands there already.
+    guard !segments.contains(where: { $0 === segment }) else { return }
     guard let first = segments.firstIndex(where: { $0.header.stands.lowerBound == stands.lowerBound }),
       let last = segments.firstIndex(where: { $0.header.stands.upperBound == stands.upperBound })
     else { return }
     replaced += segments[first...last]
+    replacedCount += last - first + 1
     segments.replaceSubrange(first...last, with: [segment])
+    coming.removeAll { $0 === segment }
     table.insert(segment)
   }
 
@@ -167,16 +206,41 @@ struct Journal {
     for segment in other.segments + other.replaced where table[segment.number] == nil {
       table.insert(segment)
       replaced.append(segment)
+      replacedCount += 1
     }
   }
 
   /// Makes a segment readable that does not count yet.
-  mutating func show(_ segment: Segment) { table.insert(segment) }
+  mutating func show(_ segment: Segment) {
+    table.insert(segment)
+    coming.append(segment)
+  }
 
-  /// Unmaps what compaction replaced.
-  mutating func forget() {
-    for segment in replaced { table.remove(segment.number) }
-    replaced = []
+  /// Makes a segment readable that does not count any more.
+  mutating func showReplaced(_ segment: Segment) {
+    guard table[segment.number] == nil else { return }
+    table.insert(segment)
+    replaced.append(segment)
+    replacedCount += 1
+  }
+
+  /// Those that the index has not given a number.
+  var unenrolled: [Segment] { (segments + replaced + coming).filter { $0.slot == nil } }
+
+  /// Lets the index find a segment that it has given a number.
+  mutating func enrol(_ segment: Segment) { table.enrol(segment) }
+
+  /// Takes the numbers of an index away that is used no more.
+  mutating func forgetSlots() {
+    for segment in segments + replaced + coming { (segment.slot, segment.account) = (nil, nil) }
+    table.forgetSlots()
+  }
+
+  /// Unmaps what compaction replaced, but for what came behind the first `count` of all it ever did.
+  mutating func forget(before count: Int) {
+    let gone = min(replaced.count, max(0, count - (replacedCount - replaced.count)))
+    for segment in replaced[..<gone] { table.remove(segment.number) }
+    replaced.removeFirst(gone)
   }
 
   private func checkChain(_ segment: Segment) throws(StoreError) {
@@ -193,8 +257,8 @@ struct Journal {
     }
   }
 
-  /// The segment of that name; nil if it is blank.
-  func map(_ name: SegmentName) throws(StoreError) -> Segment? {
+  /// The segment of that name; nil if it is blank. Only the last one may be appended to.
+  func map(_ name: SegmentName, isLast: Bool = true) throws(StoreError) -> Segment? {
     let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
     switch SegmentHeader.read(try file.read(SegmentHeader.length, at: 0)) {
@@ -203,118 +267,32 @@ struct Journal {
       throw StoreError(
         .damaged, "both copies of its header are damaged: restore it from a backup", path: path)
     case .newer(let version):
-      throw StoreError(
-        .newerFormat,
-        "was written in format \(version), this program knows \(SegmentHeader.version): update it",
-        path: path)
+      let what =
+        version == SegmentHeader.version
+        ? "uses features of format \(version) that this program does not know"
+        : "was written in format \(version), this program knows \(SegmentHeader.version)"
+      throw StoreError(.newerFormat, "\(what): update it", path: path)
     case .whole(let header, let damaged):
       guard header.store == store, header.number == name.number, header.stands == name.stands else {
         throw StoreError(
           .foreignFile, "is segment \(header.number) of store \(header.store): move it away", path: path)
+      }
+      guard !writable || header.unknownToWriters == 0 else {
+        throw StoreError(
+          .newerFormat,
+          "was written by a newer program, this one can only read it: update it, or open the store for reading only",
+          path: path)
       }
       let size = try file.status().size
       guard size >= Int(header.size), header.size >= SegmentHeader.length else {
         throw StoreError(
           .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)
       }
-      let segment = Segment(
-        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable))
+      let segment = try Segment(
+        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged
       return segment
-    }
-  }
-
-  // MARK: Beginning a segment
-
-  /// Begins the next segment, which ends the last one at `length`, with `transactions` in it and place for `room` bytes.
-  /// Returns where they end.
-  ///
-  /// Its beginning is durable before it has its name: whatever happens, it is wholly there or wholly absent (F5), and a
-  /// later one never without it. Its name is durable when this returns; if this fails although `isNamed`, nothing may be
-  /// appended behind `length` any more.
-  @discardableResult
-  mutating func begin(
-    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = []
-  ) throws(StoreError) -> Int {
-    let storage = environment.storage
-    let last = segments.last
-    let number = (last?.number ?? 0) + 1
-    // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
-    let unnamed = preparedPath + ".new"
-    do throws(StoreError) {
-      let size = sizeOfNext(room: transactions.reduce(room) { $0 + RecordEncoder.bound($1) })
-      let file = try takePrepared(as: unnamed, size: size)
-      let mapping = try file.map(try file.status().size, writable: true)
-      let header = SegmentHeader(
-        store: store, number: number, salt: environment.randomWord(), basePosition: position,
-        size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
-        previousLength: UInt32(length),
-        previousDurable: UInt32(durable), created: environment.now())
-      let segment = Segment(header: header, file: file, mapping: mapping)
-      var encoder = RecordEncoder(
-        segment: segment, start: SegmentHeader.length, durable: 0, position: position)
-      for entries in transactions { encoder.encode(entries) }
-      mapping.store(header.encoded(), at: 0)
-      try file.sync()
-      try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
-      try storage.syncDirectory(directory)
-      segments.append(segment)
-      table.insert(segment)
-      return encoder.end
-    } catch {
-      _ = try? storage.remove(unnamed)
-      throw error
-    }
-  }
-
-  /// Is there a file with this segment's name? If that cannot be told, there may be.
-  func isNamed(_ number: UInt32) -> Bool {
-    let path = directory + "/" + SegmentName(number).text
-    do throws(StoreError) { return try environment.storage.status(path) != nil } catch {
-      return true
-    }
-  }
-
-  /// How large the next segment is to be: they double up to the largest, and one transaction always fits.
-  func sizeOfNext(room: Int) -> Int {
-    let grown = segments.last.map { max($0.mapping.count * 2, Self.firstSegment) } ?? Self.firstSegment
-    let needed = SegmentHeader.length + room
-    let unit = Self.smallestSegment
-    return (max(min(grown, largestSegment), needed) + unit - 1) & ~(unit - 1)
-  }
-
-  /// A file of `size` zeros or more: the prepared one if it is large enough.
-  private func takePrepared(as path: String, size: Int) throws(StoreError) -> any StorageFile {
-    let storage = environment.storage
-    if let status = try storage.status(preparedPath), status.kind == .file, status.size >= size {
-      try storage.rename(preparedPath, to: path)
-      return try storage.open(path, .readWrite)
-    }
-    _ = try storage.remove(path)
-    let file = try storage.open(path, .create)
-    try file.allocate(to: size)
-    return file
-  }
-
-  /// Makes the whole next segment ready: allocated, with memory found for its pages, and synced, so that the writer
-  /// neither allocates nor faults, and its first sync does not flush zeros (rule R1). Runs beside the writer.
-  static func prepare(directory: String, size: Int, storage: any Storage) throws(StoreError) {
-    let path = directory + "/next"
-    if let status = try storage.status(path), status.size >= size { return }
-    let file = try storage.open(path + ".preparing", .openOrCreate)
-    // Another process may have finished between the opening and the lock: then this file is a part of the journal by now.
-    guard try file.lock(byte: 0, .exclusive, wait: false),
-      try storage.status(path + ".preparing")?.inode == file.status().inode
-    else { return }
-    do {
-      try file.resize(to: 0)
-      try file.allocate(to: size)
-      try file.map(size, writable: true).populate(0..<size)
-      try file.sync()
-      try storage.rename(path + ".preparing", to: path)
-    } catch {
-      _ = try? storage.remove(path + ".preparing")
-      throw error
     }
   }
 }

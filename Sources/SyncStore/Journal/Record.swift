@@ -60,6 +60,13 @@ public struct BlobReference: Hashable, Sendable {
   public init(hash: BlobHash, size: UInt64, metadata: [UInt8] = []) {
     (self.hash, self.size, self.metadata) = (hash, size, metadata)
   }
+
+  /// The reference that a record holds in these bytes; nil if they are too few.
+  init?(recorded bytes: [UInt8]) {
+    guard bytes.count >= RecordLayout.blobLength, let hash = BlobHash(bytes: bytes[..<32]) else { return nil }
+    let size = bytes[32..<40].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    self.init(hash: hash, size: size, metadata: Array(bytes[40...]))
+  }
 }
 
 /// The SHA-256 of a blob's content. Its text is 64 lower-case hex digits and nothing else (F83).

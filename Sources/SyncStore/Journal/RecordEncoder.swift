@@ -38,7 +38,7 @@ struct RecordEncoder {
   }
 
   /// What was stored.
-  var bytes: [UInt8] { segment.mapping.bytes(start..<end) }
+  var bytes: [UInt8] { segment.target.bytes(start..<end) }
 
   /// The most bytes that `entries` can take up anywhere.
   static func bound(_ entries: [JournalEntry]) -> Int { AppendExtent(entries).bytes }
@@ -94,7 +94,7 @@ struct RecordEncoder {
     _ heading: WriteHeading, _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, key: Span<UInt8>,
     value: Span<UInt8>
   ) {
-    let mapping = segment.mapping
+    let mapping = segment.target
     var flags = flags
     var place = end + RecordLayout.fixedLength
     if let base = heading.base {
@@ -123,7 +123,7 @@ struct RecordEncoder {
     _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, type: ValueType = .bytes, actor: UInt16 = 0,
     sequence: UInt64 = 0, stamp: Stamp = .zero, behind: Int? = nil, key: Span<UInt8>, value: Span<UInt8>
   ) {
-    let mapping = segment.mapping
+    let mapping = segment.target
     let keyStart = behind ?? end + RecordLayout.fixedLength
     let valueStart = keyStart + key.count
     let last = valueStart + value.count
@@ -148,8 +148,8 @@ struct RecordEncoder {
   }
 
   private func store(_ dot: Dot, at place: inout Int) {
-    segment.mapping.store(number(of: dot.actor), at: place)
-    segment.mapping.store(dot.sequence, at: place + 2)
+    segment.target.store(number(of: dot.actor), at: place)
+    segment.target.store(dot.sequence, at: place + 2)
     place += RecordLayout.dotLength
   }
 

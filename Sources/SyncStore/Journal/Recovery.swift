@@ -10,11 +10,15 @@ extension Journal {
   }
 
   /// Decides where the valid part ends. Writes nothing.
-  func plan(_ scans: [SegmentScan], atWatermark: Bool) -> RecoveryPlan? {
+  ///
+  /// - Throws: `.inputOutput` or `.damaged` if pages cannot be had there: what cannot be read now is not cut off (F28).
+  func plan(_ scans: [SegmentScan], atWatermark: Bool) throws(StoreError) -> RecoveryPlan? {
     guard !segments.isEmpty else { return nil }
-    return RecoveryPlan(
+    let plan = RecoveryPlan(
       headers: segments.map(\.header), ends: segments.indices.map { sealedLength(at: $0) }, scans: scans,
       atWatermark: atWatermark)
+    try checkFaults(segments[plan.tailIndex...])
+    return plan
   }
 
   /// Sets aside what lies behind the valid part and seals the segment there: appending goes on in a new one (rule R3).
@@ -36,13 +40,18 @@ extension Journal {
     drop(behind: plan.tailIndex)
     let tail = segments[plan.tailIndex]
     if let last = tail.mapping.lastNonZero(plan.tailOffset..<tail.mapping.count) {
-      try storage.replace(
-        directory + "/torn-\(tail.number)-\(plan.tailOffset)",
-        with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
+      do throws(StoreError) {
+        try storage.replace(
+          directory + "/torn-\(tail.number)-\(plan.tailOffset)",
+          with: tail.mapping.bytes(plan.tailOffset..<(last + 1)))
+      } catch {
+        // On a full disk they stay in the segment alone, behind its end, until it is compacted.
+        guard error.code == .diskFull else { throw error }
+      }
     }
     return try begin(
       after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position,
-      transactions: transactions)
+      transactions: transactions, mayUseReserve: true)
   }
 
   /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but
@@ -55,5 +64,14 @@ extension Journal {
       if !view.flags.contains(.continues) { end = view.end }
     }
     return end
+  }
+
+  /// Blanks what one who died may have stored behind the valid part, up to `writing`.
+  func blank(behind end: Location, upTo writing: Location?) {
+    guard let segment = segment(end.segment), let writing, writing.segment == end.segment else { return }
+    let limit = min(writing.offset, segment.mapping.count)
+    if end.offset < limit, let last = segment.mapping.lastNonZero(end.offset..<limit) {
+      segment.mapping.clear(end.offset..<(last + 1))
+    }
   }
 }

@@ -6,25 +6,52 @@ final class Segment: @unchecked Sendable {
   let header: SegmentHeader
   let file: any StorageFile
   let mapping: Mapping
+  /// Where records are put together: the mapping, or memory from which they are written to the file.
+  let target: Mapping
   /// Actors by their number in this segment; nil where a definition was lost.
   private(set) var actors: [ActorID?] = []
   private var numbers: [ActorID: UInt16] = [:]
-  /// Bytes of records that still count; what is left of the file is what compaction would gain.
-  var liveBytes = 0
+  /// Its number in the index; nil before it has one.
+  var slot: Int?
+  /// Where its live bytes are counted for all processes.
+  var account: Ledger.Account?
+  /// Where some positions are: asked for when a round begins, and found by reading on from the last one.
+  private var samples: [(position: UInt64, offset: Int)] = []
+  /// Where the numbers of actors are defined.
+  private(set) var definitions: [UInt16: Int] = [:]
   /// Bytes that no compaction would gain, as the one that wrote it has found: definitions, ends of local keys.
   var fixedBytes = 0
   /// False after a compaction that could not be done.
   var isWorthCompacting = true
+  /// Up to where anything may be appended; behind it only what gives space back.
+  let commonLimit: Int
   /// The one asked for last: nearly always the same.
   private var recent: (actor: ActorID, number: UInt16)?
   /// Is one of the two copies of the header damaged?
   var headerDamaged = false
 
-  init(header: SegmentHeader, file: any StorageFile, mapping: Mapping) {
+  init(
+    header: SegmentHeader, file: any StorageFile, mapping: Mapping, isWritten: Bool = false
+  ) throws(StoreError) {
     (self.header, self.file, self.mapping) = (header, file, mapping)
+    target = isWritten ? try .blank(mapping.count) : mapping
+    commonLimit = header.isReserve ? 0 : mapping.count
   }
 
   var number: UInt32 { header.number }
+
+  /// Bytes of records that still count; what is left of the file is what compaction would gain.
+  var liveBytes: Int {
+    get { account?.live ?? 0 }
+    set { account?.live = newValue }
+  }
+
+  /// What the index calls the record at `offset`.
+  @inline(__always)
+  func place(at offset: Int) -> UInt64 {
+    guard let slot else { preconditionFailure("a segment has its slot before it has records that count") }
+    return UInt64(slot) << 29 | UInt64(offset) >> 3
+  }
 
   /// The number of `actor` here; nil if it has none yet.
   func number(of actor: ActorID) -> UInt16? {
@@ -44,11 +71,36 @@ final class Segment: @unchecked Sendable {
   var nextNumber: Int { actors.count }
 
   /// Takes in a definition.
-  func define(_ actor: ActorID, as number: UInt16) {
+  func define(_ actor: ActorID, as number: UInt16, at offset: Int) {
+    if definitions[number] == nil { definitions[number] = offset }
     while actors.count <= Int(number) { actors.append(nil) }
     actors[Int(number)] = actor
     numbers[actor] = number
     recent = (actor, number)
+  }
+
+  private static let samplingInterval: UInt64 = 128
+
+  /// An offset at or before which the record of `position` lies, or the end of the records, which is at `limit`.
+  func start(of position: UInt64, limit: Int) -> Int {
+    if (samples.last?.position ?? header.basePosition) < position { sample(upTo: position, limit: limit) }
+    var (low, high) = (0, samples.count)
+    while low < high {
+      let middle = (low + high) / 2
+      if samples[middle].position <= position { low = middle + 1 } else { high = middle }
+    }
+    return low > 0 ? samples[low - 1].offset : SegmentHeader.length
+  }
+
+  private func sample(upTo position: UInt64, limit: Int) {
+    var walker = SegmentWalker(self, from: samples.last?.offset ?? SegmentHeader.length, limit: limit)
+    while let step = walker.next() {
+      guard case .record(let view) = step, view.isOfActor else { continue }
+      if view.position >= (samples.last?.position ?? header.basePosition) + Self.samplingInterval {
+        samples.append((view.position, view.offset))
+      }
+      if view.position >= position { return }
+    }
   }
 
   /// The seed of the checksum of a record at `offset`.
@@ -60,7 +112,7 @@ final class Segment: @unchecked Sendable {
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
     let view = RecordView(segment: self, offset: offset)
-    guard view.checksumHolds else { return nil }
+    guard view.checksumHolds(length: length) else { return nil }
     return view
   }
 }
@@ -94,7 +146,8 @@ struct RecordView {
     }
   }
 
-  var checksumHolds: Bool {
+  /// Does it, for a record of that length? Bytes may change between two looks: the length is read once.
+  func checksumHolds(length: Int) -> Bool {
     let stored = load(RecordLayout.checksum, as: UInt32.self)
     let body = (offset + RecordLayout.length)..<(offset + length)
     return segment.mapping.withBytes(body) {
@@ -125,15 +178,15 @@ struct RecordView {
       next += 8
     }
     if flags.contains(.open) {
-      guard next + 2 <= offset + length else { return nil }
+      guard next + 2 <= end else { return nil }
       shape.openCount = Int(segment.mapping.load(next, as: UInt16.self))
       shape.open = next + 2
       next += 2 + shape.openCount * RecordLayout.dotLength
     }
     let keyLength = Int(load(RecordLayout.keyLength, as: UInt16.self))
-    guard next + keyLength <= offset + length else { return nil }
+    guard next + keyLength <= end else { return nil }
     shape.key = next..<(next + keyLength)
-    shape.value = (next + keyLength)..<(offset + length)
+    shape.value = (next + keyLength)..<end
     return shape
   }
 
@@ -163,11 +216,7 @@ struct RecordView {
 
   /// The reference that a record of kind `.blob` holds.
   func blob(_ shape: Shape) -> BlobReference? {
-    let bytes = value(shape)
-    guard kind == .blob, bytes.count >= RecordLayout.blobLength, let hash = BlobHash(bytes: bytes[..<32])
-    else { return nil }
-    let size = bytes[32..<40].reversed().reduce(0) { $0 << 8 | UInt64($1) }
-    return BlobReference(hash: hash, size: size, metadata: Array(bytes[40...]))
+    kind == .blob ? BlobReference(recorded: value(shape)) : nil
   }
 
   /// What a write that replaces it has to know; nil for one that is not a write, or contradicts itself.

@@ -26,6 +26,10 @@ struct SegmentHeader: Hashable, Sendable {
   var chainSalt: UInt64
   /// Where the records end; 0 in one that is appended to: there the next one says it.
   var sealedLength: UInt32 = 0
+  /// Was it made of the reserve? Then only what gives space back is appended to it.
+  var isReserve = false
+  /// What a program must know to write to this store, as far as this one does not: it may read (F101).
+  private(set) var unknownToWriters: UInt32 = 0
 
   /// In the numbers of those that compaction wrote.
   static let compacted: UInt32 = 1 << 31
@@ -67,6 +71,8 @@ struct SegmentHeader: Hashable, Sendable {
   static let copies = [0, 2048]
   /// The version of the format that this program writes.
   static let version: UInt16 = 1
+  /// A feature that nobody must know.
+  private static let reserveFeature: UInt32 = 1
   private static let magic: [UInt8] = Array("SYNCJRNL".utf8)
 
   /// The whole first page.
@@ -78,7 +84,7 @@ struct SegmentHeader: Hashable, Sendable {
     // Features: which a reader must know, which a writer must know, which nobody must know.
     writer.write(UInt32(0))
     writer.write(UInt32(0))
-    writer.write(UInt32(0))
+    writer.write(isReserve ? Self.reserveFeature : 0)
     writer.write(raw: store.bytes)
     writer.write(number)
     writer.write(size)
@@ -137,8 +143,8 @@ struct SegmentHeader: Hashable, Sendable {
       _ = try reader.read(UInt16.self)
       let mustRead = try reader.read(UInt32.self)
       let mustWrite = try reader.read(UInt32.self)
-      guard version == Self.version, mustRead == 0, mustWrite == 0 else { return .newer(version: version) }
-      _ = try reader.read(UInt32.self)
+      guard version == Self.version, mustRead == 0 else { return .newer(version: version) }
+      let others = try reader.read(UInt32.self)
       guard let store = StoreID(bytes: try reader.read(raw: 16)) else { return .bad }
       let number = try reader.read(UInt32.self)
       let size = try reader.read(UInt32.self)
@@ -158,6 +164,8 @@ struct SegmentHeader: Hashable, Sendable {
       header.stands = first...last
       header.chainSalt = try reader.read(UInt64.self)
       header.sealedLength = try reader.read(UInt32.self)
+      header.isReserve = others & reserveFeature != 0
+      header.unknownToWriters = mustWrite
       return .whole(header, damaged: false)
     } catch {
       return .bad

@@ -78,15 +78,61 @@ struct SegmentName: Hashable {
   }
 }
 
-/// Finds mapped segments by their numbers.
+extension SegmentName {
+  /// The chain of `names` in which what a compaction has replaced stands where all of it is still there: the index may
+  /// name it yet. Nil if there is nothing of the kind, and nothing else left over.
+  static func unfinishedChain(of names: [SegmentName]) -> [SegmentName]? {
+    let counted = chain(of: names, from: 1).names
+    guard counted.count < names.count else { return nil }
+    return counted.flatMap { copy in
+      let before = replaced(by: copy, among: names)
+      return before.isEmpty ? [copy] : before
+    }
+  }
+
+  /// What stands for the same segments as `copy` and was there before it; empty unless all of it is there.
+  static func replaced(by copy: SegmentName, among names: [SegmentName]) -> [SegmentName] {
+    let others = names.filter { name in
+      name.compaction < copy.compaction && copy.stands.contains(name.stands.lowerBound)
+        && copy.stands.contains(name.stands.upperBound)
+    }
+    let (chain, _) = chain(of: others, from: copy.stands.lowerBound)
+    return chain.last?.stands.upperBound == copy.stands.upperBound ? chain : []
+  }
+}
+
+/// Finds mapped segments by their numbers, and by those that the index has given them.
 struct SegmentTable {
   private var appended = Lane()
   private var compacted = Lane()
+  /// By their numbers in the index.
+  private(set) var slots: [Segment?] = []
+
+  /// The segment of a place in the index; nil if it is not mapped.
+  @inline(__always)
+  func segment(ofPlace place: UInt64) -> Segment? {
+    let slot = Int(place >> 29)
+    return slot < slots.count ? slots[slot] : nil
+  }
+
+  /// Where that is in the segment.
+  @inline(__always)
+  static func offset(ofPlace place: UInt64) -> Int { Int(place & (1 << 29 - 1)) << 3 }
+
+  /// Lets the index find a segment that it has given a number.
+  mutating func enrol(_ segment: Segment) {
+    guard let slot = segment.slot else { return }
+    while slots.count <= slot { slots.append(nil) }
+    slots[slot] = segment
+  }
 
   @inline(__always)
   subscript(number: UInt32) -> Segment? {
     number < SegmentHeader.compacted ? appended[number] : compacted[number]
   }
+
+  /// Forgets the numbers of the index.
+  mutating func forgetSlots() { slots = [] }
 
   mutating func insert(_ segment: Segment) {
     if segment.number < SegmentHeader.compacted {
@@ -97,13 +143,19 @@ struct SegmentTable {
   }
 
   mutating func remove(_ number: UInt32) {
+    if let slot = self[number]?.slot, slot < slots.count { slots[slot] = nil }
     if number < SegmentHeader.compacted { appended.remove(number) } else { compacted.remove(number) }
+  }
+
+  /// The appended ones from the first number on, then the compacted ones from the second on; nil where one is missing.
+  var lanes: (appended: UInt32, compacted: UInt32, appendedCount: Int, segments: [Segment?]) {
+    (appended.base, compacted.base, appended.segments.count, appended.segments + compacted.segments)
   }
 
   /// Numbers of one kind: few are missing between the lowest and the highest that are in use.
   private struct Lane {
-    private var base: UInt32 = 0
-    private var segments: [Segment?] = []
+    private(set) var base: UInt32 = 0
+    private(set) var segments: [Segment?] = []
 
     @inline(__always)
     subscript(number: UInt32) -> Segment? {

@@ -55,6 +55,8 @@ struct SegmentScan {
   var end = SegmentHeader.length
   /// For the last segment: where the transaction begins that its end leaves open; nil if all are complete.
   var openTransaction: Int?
+  /// How many records there are of keys.
+  var records = 0
   /// For the last segment: are there bytes behind the last valid record?
   var isTorn = false
 
@@ -68,6 +70,7 @@ struct SegmentScan {
         durable = max(durable, view.durable)
         end = min(view.end, limit)
         if view.kind == .actor { continue }
+        records += 1
         openTransaction = view.flags.contains(.continues) ? openTransaction ?? view.offset : nil
       case .gap(let range):
         gaps.append(Gap(range: range, transactionStart: openTransaction ?? range.lowerBound))

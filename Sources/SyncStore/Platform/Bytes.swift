@@ -5,8 +5,25 @@ extension [UInt8] {
     self = unsafe span.withUnsafeBufferPointer { unsafe Array($0) }
   }
 
+  /// A copy of the bytes.
+  init(copying span: RawSpan) {
+    self = unsafe span.withUnsafeBytes { unsafe Array($0) }
+  }
+
   /// Works on the bytes in place.
   func withRawSpan<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result {
     try body(unsafe span.bytes)
+  }
+}
+
+extension RawSpan {
+  /// The little-endian integer at `offset`.
+  @inline(__always)
+  func load<Integer: FixedWidthInteger & BitwiseCopyable>(
+    _ offset: Int, as _: Integer.Type = Integer.self
+  ) -> Integer {
+    precondition(offset >= 0 && offset <= byteCount &- MemoryLayout<Integer>.size, "access outside of a span")
+    return unsafe Integer(
+      littleEndian: unsafeLoadUnaligned(fromUncheckedByteOffset: offset, as: Integer.self))
   }
 }

@@ -24,6 +24,7 @@ package final class ControlPage: Sendable {
     static let recovered = 56
     static let mutex = 64
     static let compactions = 128
+    static let adopted = 136
   }
 
   private let mapping: Mapping
@@ -37,13 +38,15 @@ package final class ControlPage: Sendable {
     package var durable: UInt64
     /// Had a sync failed?
     package var poisoned: Bool
+    /// Up to where bytes may have been stored.
+    package var writing: UInt64
   }
 
   /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone.
   package func begin(boot: UInt64) -> LastLife? {
     var last: LastLife?
     if self[Field.magic] == Self.magic, self[Field.boot] == boot {
-      last = LastLife(durable: durable, poisoned: poisoned)
+      last = LastLife(durable: durable, poisoned: poisoned, writing: writing)
     }
     if last == nil {
       mapping.clear(0..<Self.length)
@@ -100,8 +103,17 @@ package final class ControlPage: Sendable {
     get { self[Field.compactions] }
     set { self[Field.compactions] = newValue }
   }
-  /// Has a sync failed (rule R4)?
-  package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 }
+  /// How many of them the index has taken in: what they replaced is gone.
+  package var adopted: UInt64 {
+    get { self[Field.adopted] }
+    set { self[Field.adopted] = newValue }
+  }
+  /// Has a sync failed (rule R4)? A page that is not shared any more counts as poisoned, too.
+  package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 || isLost }
+
+  /// Is the page not the file's any more, because somebody cut the file short or its disk failed?
+  @inline(__always)
+  package var isLost: Bool { mapping.fault != nil }
 
   /// From now on nobody acknowledges anything.
   package func setPoisoned() { self[Field.poison] = Self.poison }
@@ -136,23 +148,47 @@ package final class ControlPage: Sendable {
   }
 
   /// Takes the writers' mutex, however long it takes: a stopped holder is waited for, never robbed (F14).
+  ///
+  /// If the page is lost there is no mutex to take. It is `.clean` then, and whoever looks at `poisoned`, as every writer
+  /// does next, goes no further.
   package func lock() -> Acquisition {
-    unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
-      let code = unsafe pthread_mutex_lock(mutex)
+    while true {
+      guard !isLost else { return .clean }
+      let code = unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
+        let code = unsafe pthread_mutex_trylock(mutex)
+        // Nobody would wake those who wait in a page that was lost meanwhile: they look for themselves.
+        return code == EBUSY ? unsafe Self.lock(mutex, forSeconds: 1) : code
+      }
       switch code {
       case 0: return .clean
       case EOWNERDEAD:
-        unsafe pthread_mutex_consistent(mutex)
+        unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) {
+          _ = unsafe pthread_mutex_consistent($0)
+        }
         return .afterDeath
       case EDEADLK: return .alreadyHeld
-      default: preconditionFailure("the writers' mutex is broken: \(SystemCall.text(of: code))")
+      case ETIMEDOUT: _ = tail
+      default: precondition(isLost, "the writers' mutex is broken: \(SystemCall.text(of: code))")
       }
     }
   }
 
+  private static func lock(_ mutex: UnsafeMutablePointer<pthread_mutex_t>, forSeconds seconds: Int) -> Int32 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_REALTIME, &time)
+    time.tv_sec += seconds
+    return unsafe pthread_mutex_timedlock(mutex, &time)
+  }
+
   /// Gives the writers' mutex back.
   package func unlock() {
+    guard !isLost else { return }
     unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { _ = unsafe pthread_mutex_unlock($0) }
+  }
+
+  deinit {
+    // This thread's list of robust mutexes may still lead through a page that was lost while it held the one in it.
+    if isLost { _ = unsafe Unmanaged.passRetained(mapping) }
   }
 
   @inline(__always)

@@ -22,11 +22,7 @@ extension DiskStorage {
       unsafe sync_open_beneath(parent, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600)
     }
     guard descriptor >= 0 else { throw Self.refusal(path) }
-    let file = DiskFile(descriptor: SystemCall.aboveStandard(descriptor), path: path)
-    guard try file.status().kind == .file else {
-      throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
-    }
-    return file
+    return try regularFile(descriptor, path)
   }
 
   package func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool {

@@ -3,8 +3,14 @@ private import Glibc
 
 /// The real file system. Files are opened without following links, closed on exec, for their owner alone.
 package final class DiskStorage: Storage {
-  /// The storage of this machine.
-  package init() {}
+  private let handlesSignals: Bool
+
+  /// The storage of this machine. With `handlesSignals` mapped files are watched for pages that cannot be had (SIGBUS),
+  /// and a limit on file sizes ends no process (SIGXFSZ).
+  package init(handlesSignals: Bool = true) {
+    self.handlesSignals = handlesSignals
+    if handlesSignals { sync_survive_file_limit() }
+  }
 
   package func createDirectory(_ path: String) throws(StoreError) -> Bool {
     if unsafe mkdir(path, 0o700) == 0 { return true }
@@ -58,7 +64,13 @@ package final class DiskStorage: Storage {
       }
       throw SystemCall.failure("cannot open it", path)
     }
-    let file = DiskFile(descriptor: SystemCall.aboveStandard(descriptor), path: path)
+    return try regularFile(descriptor, path)
+  }
+
+  /// The file behind a descriptor, if it is a regular one.
+  func regularFile(_ descriptor: Int32, _ path: String) throws(StoreError) -> DiskFile {
+    let file = DiskFile(
+      descriptor: SystemCall.aboveStandard(descriptor), path: path, watchesMappings: handlesSignals)
     guard try file.status().kind == .file else {
       throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
     }
@@ -84,13 +96,14 @@ package final class DiskStorage: Storage {
     guard fsync(descriptor) == 0 else { throw SystemCall.failure("cannot make the directory durable", path) }
   }
 
-  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 {
+  package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
     var free: UInt64 = 0
     var type: UInt64 = 0
-    guard unsafe sync_free_bytes(path, &free, &type) == 0 else {
-      throw SystemCall.failure("cannot ask for free space", path)
+    var isReadOnly: Int32 = 0
+    guard unsafe sync_file_system_status(path, &free, &type, &isReadOnly) == 0 else {
+      throw SystemCall.failure("cannot look at its file system", path)
     }
-    return free
+    return FileSystem(type: type, freeBytes: free, isReadOnly: isReadOnly != 0)
   }
 }
 
@@ -99,7 +112,9 @@ extension DiskStorage {
   func kernelFile(_ path: String) throws(StoreError) -> [UInt8] {
     let descriptor = unsafe sync_open(path, O_RDONLY | O_CLOEXEC, 0)
     guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }
-    return try DiskFile(descriptor: SystemCall.aboveStandard(descriptor), path: path).readUnsized(256, at: 0)
+    return try DiskFile(
+      descriptor: SystemCall.aboveStandard(descriptor), path: path, watchesMappings: false
+    ).readUnsized(256, at: 0)
   }
 }
 
@@ -107,10 +122,12 @@ extension DiskStorage {
 final class DiskFile: StorageFile {
   let path: String
   private let descriptor: Int32
+  private let watchesMappings: Bool
 
-  init(descriptor: Int32, path: String) {
+  init(descriptor: Int32, path: String, watchesMappings: Bool) {
     self.descriptor = descriptor
     self.path = path
+    self.watchesMappings = watchesMappings
   }
 
   deinit { close(descriptor) }
@@ -187,11 +204,23 @@ final class DiskFile: StorageFile {
     }
   }
 
-  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+  func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) {
+    guard mapping.sync(range) else { throw SystemCall.failure("cannot make it durable", path) }
+  }
+
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     let protection = writable ? PROT_READ | PROT_WRITE : PROT_READ
-    guard let base = unsafe mmap(nil, count, protection, MAP_SHARED, descriptor, 0), unsafe base != MAP_FAILED
+    let start = off_t(range.lowerBound)
+    guard let base = unsafe mmap(nil, range.count, protection, MAP_SHARED, descriptor, start),
+      unsafe base != MAP_FAILED
     else { throw SystemCall.failure("cannot map it", path) }
-    return unsafe Mapping(unsafeBase: base, count: count) { unsafe munmap($0, $1) }
+    let watch =
+      watchesMappings ? unsafe sync_watch(base, UInt64(range.count), descriptor, writable ? 1 : 0) : nil
+    // The handler asks for the size of the file: it stays open as long as it is mapped.
+    return unsafe Mapping(unsafeBase: base, count: range.count, watch: watch) { [self] base, count in
+      unsafe munmap(base, count)
+      withExtendedLifetime(self) {}
+    }
   }
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {

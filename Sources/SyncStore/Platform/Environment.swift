@@ -16,6 +16,8 @@ package struct Environment: Sendable {
   package var process: Int
   /// Who compacts segments when it is time.
   package var compacting = Compacting.beside
+  /// Is the tail of the journal written with `pwrite`, because a store to mapped memory may fail (rule R1, F26)?
+  package var writesTail = false
 
   /// Who compacts segments.
   package enum Compacting: Sendable {
@@ -36,9 +38,9 @@ package struct Environment: Sendable {
     (self.machine, self.boot, self.process) = (machine, boot, process)
   }
 
-  /// This machine.
-  package static func real() -> Environment {
-    let storage = DiskStorage()
+  /// This machine. `handlesSignals` as in `DiskStorage`.
+  package static func real(handlesSignals: Bool = true) -> Environment {
+    let storage = DiskStorage(handlesSignals: handlesSignals)
     return Environment(
       storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SystemCall.randomBytes($0) },
       machine: line(of: "/etc/machine-id", storage),

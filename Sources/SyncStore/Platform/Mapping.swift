@@ -11,14 +11,17 @@ package import Synchronization
   package let count: Int
   private nonisolated(unsafe) let base: UnsafeMutableRawPointer
   private let release: @Sendable (UnsafeMutableRawPointer, Int) -> Void
+  /// What the handler of SIGBUS knows of it; nil if it is not watched.
+  private nonisolated(unsafe) let watch: OpaquePointer?
 
-  /// Takes over `count` bytes at `base`; `release` gives them back.
+  /// Takes over `count` bytes at `base`; `release` gives them back. `watch`, if given, watches them until then.
   package init(
-    unsafeBase base: UnsafeMutableRawPointer, count: Int,
+    unsafeBase base: UnsafeMutableRawPointer, count: Int, watch: OpaquePointer? = nil,
     release: @escaping @Sendable (UnsafeMutableRawPointer, Int) -> Void
   ) {
     unsafe self.base = base
     self.count = count
+    unsafe self.watch = watch
     unsafe self.release = release
   }
 
@@ -29,7 +32,56 @@ package import Synchronization
     return unsafe Mapping(unsafeBase: base, count: count) { base, _ in unsafe base.deallocate() }
   }
 
-  deinit { unsafe release(base, count) }
+  /// Memory of this process alone, all zeros, which is found as it is touched.
+  package static func blank(_ count: Int) throws(StoreError) -> Mapping {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
+    guard let base = unsafe mmap(nil, count, PROT_READ | PROT_WRITE, flags, -1, 0), unsafe base != MAP_FAILED
+    else { throw SystemCall.failure("cannot find memory for \(count) bytes", nil) }
+    return unsafe Mapping(unsafeBase: base, count: count) { unsafe munmap($0, $1) }
+  }
+
+  /// Gives back the memory of the whole pages in `range`, which reads as zeros then. Only of a blank one.
+  package func discard(_ range: Range<Int>) {
+    check(range)
+    let page = 4096
+    let start = (range.lowerBound + page - 1) & ~(page - 1)
+    let end = range.upperBound & ~(page - 1)
+    if start < end { unsafe madvise(base + start, end - start, MADV_DONTNEED) }
+  }
+
+  deinit {
+    if let watch = unsafe watch { unsafe sync_unwatch(watch) }
+    unsafe release(base, count)
+  }
+
+  /// Why the kernel could not give a page. Zeros stand in its place, which nobody but this process sees.
+  package enum Fault: Sendable {
+    /// The file ends before it: it was cut short by somebody else (F38).
+    case truncated
+    /// The page is not to be had: the disk failed (F28, F29), or there is no space for it (F26).
+    case refused
+  }
+
+  /// What was met when this memory was read or written; nil if every byte was the file's. To be asked behind the accesses
+  /// it is about: it costs one load as long as no mapping of the process met anything.
+  @inline(__always)
+  package var fault: Fault? { sync_any_fault() == 0 ? nil : knownFault }
+
+  /// Has any mapping of this process met something?
+  @inline(__always)
+  static var hasAnyFaulted: Bool { sync_any_fault() != 0 }
+
+  @inline(never)
+  private var knownFault: Fault? {
+    guard let watch = unsafe watch else { return nil }
+    let faults = unsafe sync_watch_faults(watch)
+    if faults & UInt32(SYNC_FAULT_TRUNCATED) != 0 { return .truncated }
+    return faults & UInt32(SYNC_FAULT_REFUSED) != 0 ? .refused : nil
+  }
+
+  /// Where the bytes are, as long as this lives.
+  @inline(__always)
+  var unsafeStart: UnsafeRawPointer { unsafe UnsafeRawPointer(base) }
 
   /// The bytes in `range`, in place, for the time of `body`.
   @inline(__always)
@@ -129,6 +181,13 @@ package import Synchronization
   ) throws(Failure) -> Result {
     check(offset, MemoryLayout<Value>.size)
     return try unsafe body((base + offset).assumingMemoryBound(to: Value.self))
+  }
+
+  /// Makes the bytes in `range` durable. False if the kernel cannot: then `errno` says why.
+  func sync(_ range: Range<Int>) -> Bool {
+    check(range)
+    let start = range.lowerBound & ~4095
+    return unsafe msync(base + start, range.upperBound - start, MS_SYNC) == 0
   }
 
   /// Finds memory for `range` now, rather than at the first store to each page.

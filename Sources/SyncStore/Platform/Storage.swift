@@ -22,8 +22,8 @@ package protocol Storage: AnyObject, Sendable {
   func remove(_ path: String) throws(StoreError) -> Bool
   /// Makes the entries of a directory durable: what was created, renamed or removed in it.
   func syncDirectory(_ path: String) throws(StoreError)
-  /// The file system's free space for its user, in bytes.
-  func freeBytes(_ path: String) throws(StoreError) -> UInt64
+  /// What is known of the file system that `path` lies in.
+  func fileSystem(_ path: String) throws(StoreError) -> FileSystem
   /// Where a library that opens files by itself (SQLite) finds `path`; nil if this storage is not the file system.
   func systemPath(_ path: String) -> String?
 }
@@ -56,8 +56,10 @@ package protocol StorageFile: AnyObject, Sendable {
   func allocate(to size: Int) throws(StoreError)
   /// Makes content and size durable (`fdatasync`). After a failure the file must not be synced again (rule R4).
   func sync() throws(StoreError)
-  /// Maps the first `count` bytes, shared.
-  func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping
+  /// Makes the bytes in `range` durable, which were stored through `mapping`, and the size; perhaps all others, too.
+  func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError)
+  /// Maps the bytes in `range`, shared; it begins at a multiple of 4096.
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping
   /// Takes a lock of this open file on one byte; released when the file is closed, also by the death of the process.
   /// False if another holds it and `wait` is false.
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool
@@ -105,6 +107,17 @@ package struct FileStatus: Sendable, Equatable {
   }
 }
 
+/// What a file need not do by itself.
+extension StorageFile {
+  /// Makes all of the file durable: more than was asked for.
+  package func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync() }
+
+  /// Maps the first `count` bytes, shared.
+  package func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
+    try map(0..<max(count, 0), writable: writable)
+  }
+}
+
 extension Storage {
   /// The whole of a small file; nil if there is none. One larger than `limit` is `.foreignFile`.
   package func contents(of path: String, limit: Int) throws(StoreError) -> [UInt8]? {
@@ -128,6 +141,9 @@ extension Storage {
     try rename(temporary, to: path)
     try syncDirectory(Self.directory(of: path))
   }
+
+  /// The file system's free space for its user, in bytes.
+  package func freeBytes(_ path: String) throws(StoreError) -> UInt64 { try fileSystem(path).freeBytes }
 
   /// What comes before the last slash.
   package static func directory(of path: String) -> String {

@@ -57,6 +57,10 @@ package enum SystemCall {
   /// Changes in a child process: what was opened before the fork belongs to the parent.
   package static var forkGeneration: UInt32 { sync_fork_generation() }
 
+  /// The same for who has asked before: cheap.
+  @inline(__always)
+  static var forksSeen: UInt32 { sync_forks_seen() }
+
   /// The process's number.
   package static var processID: Int32 { getpid() }
 

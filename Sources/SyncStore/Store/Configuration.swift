@@ -28,14 +28,29 @@ public struct Configuration: Sendable {
   public var blobThreshold: Int
   /// Journal segments double from 1 MiB up to this many bytes; 64 KiB to 1 GiB.
   public var segmentBytes: Int
+  /// Are the store's files watched for what a process otherwise dies of? By default they are, process-wide:
+  ///
+  /// - SIGBUS in a mapped file of a store (it was cut short by another program, its disk failed, a page found no space)
+  ///   becomes a `StoreError`. The handler is installed with the first file that is mapped and passes every other fault to
+  ///   the one installed before it; a handler that the process installs later must do the same.
+  /// - SIGXFSZ is ignored if the process has a limit on file sizes (`ulimit -f`) when a store is opened and has not asked
+  ///   for that signal: a write above the limit is then `.diskFull`.
+  ///
+  /// An embedder that wants to handle these signals itself sets it to false for all its stores.
+  public var handlesSignals: Bool
+  /// Is a store on a network file system opened? By default it is refused: between machines neither locks nor mapped
+  /// memory can be relied on. Only for one that is used from this machine alone.
+  public var allowsNetworkFileSystem: Bool
 
   /// The defaults suit a service that owns its store.
   public init(
     mode: Mode = .exclusive, durability: Durability = .full, blobThreshold: Int = 20 << 10,
-    segmentBytes: Int = 64 << 20
+    segmentBytes: Int = 64 << 20, handlesSignals: Bool = true, allowsNetworkFileSystem: Bool = false
   ) {
     (self.mode, self.durability) = (mode, durability)
     (self.blobThreshold, self.segmentBytes) = (blobThreshold, segmentBytes)
+    self.handlesSignals = handlesSignals
+    self.allowsNetworkFileSystem = allowsNetworkFileSystem
   }
 
   func checked() throws(StoreError) -> Configuration {

@@ -1,11 +1,15 @@
 /// How a view follows the journal: the same way for own writes, for those of others and at opening.
+///
+/// What is `indexing` also brings the index up to date. That is for the holder of the writers' mutex, and for who has an
+/// index of its own.
 extension Engine {
   /// Reads the journal on, up to `end`, which lies in a mapped segment. The checksums in the segments `seen` to be whole a
   /// moment ago are not computed again.
-  mutating func absorb(upTo end: Location, seen: Set<UInt32> = []) {
+  mutating func absorb(upTo end: Location, seen: Set<UInt32> = [], indexing: Bool) {
     if applied.segment == 0, let first = journal.segments.first {
       applied = Location(segment: first.number, offset: SegmentHeader.length)
     }
+    enrol(mayAdd: indexing)
     guard var place = journal.place(of: applied.segment), let last = journal.place(of: end.segment) else {
       return
     }
@@ -16,12 +20,12 @@ extension Engine {
       position = max(position, segment.header.basePosition)
       let stop = place == last ? end.offset : journal.sealedLength(at: place) ?? 0
       if seen.contains(segment.number) {
-        absorb(whole: segment, applied.offset..<stop, limit: limit)
+        absorb(whole: segment, applied.offset..<stop, limit: limit, indexing: indexing)
       } else {
         var walker = SegmentWalker(segment, from: applied.offset, limit: stop)
         while let step = walker.next() {
           switch step {
-          case .record(let view): absorb(view, limit: limit)
+          case .record(let view): absorb(view, limit: limit, indexing: indexing)
           case .gap(let range): noteGap(range, in: segment)
           }
         }
@@ -31,22 +35,52 @@ extension Engine {
         place > last
         ? end : Location(segment: journal.segments[place].number, offset: SegmentHeader.length)
     }
+    if indexing { finishEntering() }
+  }
+
+  /// Takes into the index what is behind the place up to which it was applied, and in this view already: what one who died
+  /// had appended. Only for the holder of the writers' mutex.
+  mutating func completeIndex() throws(StoreError) {
+    let start = Location(packed: try index.keys.applied)
+    guard start != applied else { return index.ledger.endChanges() }
+    beginEntering(from: start)
+    // What it may have added to the digest cannot be told.
+    index.ledger.setDigest(nil, at: 0)
+    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    enrol(mayAdd: true)
+    var failure: StoreError?
+    var views: [RecordView] = []
+    try visit(from: start) { view throws(StoreError) in
+      views.append(view)
+      return true
+    }
+    for view in views {
+      do throws(StoreError) { try enter(view, limit: limit) } catch { failure = failure ?? error }
+    }
+    isEntering = false
+    if let failure { throw failure }
+    if let last = views.last { lastPlace = last.segment.place(at: last.offset) }
+    noteApplied()
   }
 
   /// Takes in what this process has just appended, up to `end`: as any other records, but that its checksums, computed a
   /// moment ago from the same bytes, are not computed again.
   mutating func absorb(own end: Location, wall: UInt64) {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
+    // Whoever reads a part of these from the index sees that there may be more.
+    beginEntering(from: applied)
     if applied.segment != end.segment {
-      absorb(upTo: Location(segment: end.segment, offset: SegmentHeader.length))
+      absorb(upTo: Location(segment: end.segment, offset: SegmentHeader.length), indexing: true)
+      beginEntering(from: applied)
     }
     guard let segment = journal.segment(end.segment) else { return }
-    absorb(whole: segment, applied.offset..<end.offset, limit: limit)
+    absorb(whole: segment, applied.offset..<end.offset, limit: limit, indexing: true)
     applied = end
+    finishEntering()
   }
 
   /// Takes in records that are known to be whole.
-  private mutating func absorb(whole segment: Segment, _ bytes: Range<Int>, limit: Stamp) {
+  private mutating func absorb(whole segment: Segment, _ bytes: Range<Int>, limit: Stamp, indexing: Bool) {
     var offset = bytes.lowerBound
     while offset + RecordLayout.fixedLength <= bytes.upperBound {
       let view = RecordView(segment: segment, offset: offset)
@@ -55,7 +89,7 @@ extension Engine {
         return noteGap(offset..<bytes.upperBound, in: segment)
       }
       offset = view.end
-      absorb(view, limit: limit)
+      absorb(view, limit: limit, indexing: indexing)
     }
   }
 
@@ -66,9 +100,34 @@ extension Engine {
     own write: Write, in segment: Segment, _ bytes: Range<Int>, _ search: Search, wall: UInt64
   ) {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
-    position = max(position, write.position)
-    take(write, at: RecordView(segment: segment, offset: bytes.lowerBound), search, limit: limit)
+    let view = RecordView(segment: segment, offset: bytes.lowerBound)
+    take(write, at: view, limit: limit)
+    lastPlace = segment.place(at: bytes.lowerBound)
+    do throws(StoreError) { try enter(write, at: view, search, limit: limit) } catch { index.failure = error }
     applied = Location(segment: segment.number, offset: bytes.upperBound)
+    finishEntering()
+  }
+
+  /// Notes that the index has all up to where this view has read; if that could not be, there is to be another index.
+  @inline(__always)
+  private mutating func finishEntering() {
+    if index.failure == nil { noteApplied() } else { overcomeTrouble() }
+  }
+
+  private mutating func beginEntering(from start: Location) {
+    index.ledger.beginChanges(from: start)
+    isEntering = true
+  }
+
+  @inline(__always)
+  private mutating func noteApplied() {
+    let ledger = index.ledger
+    ledger.note(
+      position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastPlace)
+    ledger.moveDigest(to: applied.packed)
+    index.keys.setApplied(applied.packed)
+    ledger.endChanges()
+    isEntering = false
   }
 
   private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
@@ -78,6 +137,8 @@ extension Engine {
   private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
     guard !gaps.contains(damage) else { return }
     gaps.append(damage)
+    publish()
+    noteDamageMet()
     let location = damage.place
     if let key {
       // The journal is read in its order: this is the latest place.
@@ -101,49 +162,57 @@ extension Engine {
       path: journal.path(of: gap.segment))
   }
 
-  private mutating func absorb(_ view: RecordView, limit: Stamp) {
+  private mutating func absorb(_ view: RecordView, limit: Stamp, indexing: Bool) {
     position = max(position, view.position)
+    let before = localPlace(ofKeyIn: view)
     switch view.kind {
     case .actor:
       guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
-      view.segment.define(actor, as: view.actorNumber)
-    case .local:
-      guard let shape = view.shape else { return }
-      let (key, value) = (view.key(shape), view.value(shape))
-      state.absorb(local: key, value)
-      locals[key] = value
-      view.segment.liveBytes += view.end - view.offset
-      supersede(localPlaces.updateValue(view.location, forKey: key))
-    case .localRemoval:
-      guard let shape = view.shape else { return }
-      let key = view.key(shape)
-      state.absorb(local: key, nil)
-      locals[key] = nil
-      supersede(localPlaces.removeValue(forKey: key))
+      view.segment.define(actor, as: view.actorNumber, at: view.offset)
+    case .local, .localRemoval:
+      if let shape = view.shape { takeLocal(view, shape) }
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {
-        view.segment.liveBytes += view.end - view.offset
-        losers.append(view.location)
-        if let dot = view.dot { keptLosers.insert(dot) }
-      } else {
-        absorb(write: view, limit: limit)
+        takeLoser(view)
+      } else if let shape = view.shape {
+        guard let write = Write(view, shape) else {
+          // Both definitions of its author's number are lost, and with them whether it beats what is held.
+          let place = JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end)
+          return note(place, of: view.key(shape))
+        }
+        take(write, at: view, limit: limit)
       }
     case .checkpoint, nil: break
     }
+    guard indexing else { return }
+    lastPlace = view.segment.place(at: view.offset)
+    do throws(StoreError) { try enter(view, replacing: before, limit: limit) } catch { index.failure = error }
   }
 
-  private mutating func absorb(write view: RecordView, limit: Stamp) {
-    guard let shape = view.shape else { return }
-    guard let version = view.version else {
-      // Both definitions of its author's number are lost, and with them whether it beats what is held.
-      return note(
-        JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end), of: view.key(shape))
+  private func localPlace(ofKeyIn view: RecordView) -> Location? {
+    switch view.kind {
+    case .local, .localRemoval: view.shape.flatMap { localPlaces[view.key($0)] }
+    default: nil
     }
-    let search = view.segment.mapping.withSpan(shape.key) { self.search($0) }
-    let write = Write(
-      version: version, position: view.position, hasDeadline: shape.deadline != nil,
-      isReserved: view.isReserved(shape))
-    take(write, at: view, search, limit: limit)
+  }
+
+  mutating func takeLocal(_ view: RecordView, _ shape: RecordView.Shape) {
+    let key = view.key(shape)
+    if view.kind == .local {
+      let value = view.value(shape)
+      state.absorb(local: key, value)
+      locals[key] = value
+      localPlaces[key] = view.location
+    } else {
+      state.absorb(local: key, nil)
+      locals[key] = nil
+      localPlaces[key] = nil
+    }
+  }
+
+  mutating func takeLoser(_ view: RecordView) {
+    losers.append(view.location)
+    if let dot = view.dot { keptLosers.insert(dot) }
   }
 
   /// What is taken in of a write.
@@ -154,63 +223,129 @@ extension Engine {
     var isReserved: Bool
   }
 
-  /// Takes in a write which stands at `view`; `search` is what the index knows of its key.
+  /// Takes in a write which stands at `view`, as far as it concerns more than the index.
   @inline(__always)
-  private mutating func take(_ write: Write, at view: RecordView, _ search: Search, limit: Stamp) {
-    view.segment.liveBytes += view.end - view.offset
-    if write.position >= nextSample {
-      samples.append((write.position, view.location))
-      nextSample = write.position + Self.samplingInterval
-    }
-    // Own writes are never parked: their author sees them at once, even after its clock was put back.
-    let applies = write.version.stamp <= limit || state.isMine(write.version.dot)
+  private mutating func take(_ write: Write, at view: RecordView, limit: Stamp) {
+    position = max(position, write.position)
+    let applies = self.applies(write.version, limit)
     state.absorb(write.version, applied: applies)
-    if applies, digest == nil, !write.hasDeadline, expiring.isEmpty {
-      hold(write.version, isReserved: write.isReserved, at: view, search)
+    if !applies || write.isReserved || write.hasDeadline && expiring != nil {
+      takeRare(write, at: view, applies)
+    }
+  }
+
+  /// Own writes are never parked: their author sees them at once, even after its clock was put back.
+  @inline(__always)
+  func applies(_ version: Version, _ limit: Stamp) -> Bool {
+    version.stamp <= limit || state.isMine(version.dot)
+  }
+
+  @inline(never)
+  private mutating func takeRare(_ write: Write, at view: RecordView, _ applies: Bool) {
+    guard let shape = view.shape else { return }
+    let key = view.key(shape)
+    if !applies {
+      parked[key, default: []].append(view.location)
+      if parked.count == 1 { publish() }
+    }
+    if applies, write.isReserved { reserved.insert(key) }
+    if write.hasDeadline { expiring?.insert(key) }
+  }
+
+  // MARK: The index
+
+  /// Enters a record into the index that this view has taken in.
+  private mutating func enter(
+    _ view: RecordView, replacing local: Location? = nil, limit: Stamp
+  ) throws(StoreError) {
+    switch view.kind {
+    case .actor: try note(view)
+    case .local:
+      view.segment.liveBytes += view.end - view.offset
+      if local != view.location { supersede(local) }
+      try note(view)
+    case .localRemoval:
+      supersede(local)
+      try note(view)
+    case .value, .blob, .tombstone:
+      if view.flags.contains(.loser) {
+        view.segment.liveBytes += view.end - view.offset
+        try note(view)
+      } else if let shape = view.shape, let write = Write(view, shape) {
+        let search = view.segment.mapping.withSpan(shape.key) { self.search($0) }
+        try enter(write, at: view, search, limit: limit)
+      }
+    case .checkpoint, nil: break
+    }
+  }
+
+  /// Enters a write into the index; `search` is what that knows of its key.
+  @inline(__always)
+  private mutating func enter(
+    _ write: Write, at view: RecordView, _ search: Search, limit: Stamp
+  ) throws(StoreError) {
+    let applies = self.applies(write.version, limit)
+    if applies, !write.isReserved, !write.hasDeadline, !index.ledger.keepsDigest {
+      try hold(write.version, at: view, search)
     } else {
-      takeNotingChange(write, at: view, search, applies: applies)
+      try enterRare(write, at: view, search, applies: applies)
     }
   }
 
   @inline(never)
-  private mutating func takeNotingChange(
+  private mutating func enterRare(
     _ write: Write, at view: RecordView, _ search: Search, applies: Bool
-  ) {
+  ) throws(StoreError) {
     guard let shape = view.shape else { return }
     let key = view.key(shape)
-    let before = digest == nil ? nil : greatest(key)
+    if write.hasDeadline { try index.ledger.set(.deadlines) }
+    if !applies || write.isReserved && search.found == nil { try note(view) }
+    let before = index.ledger.keepsDigest ? greatest(key, except: view.location) : nil
     if applies {
-      hold(write.version, isReserved: write.isReserved, at: view, search)
+      try hold(write.version, at: view, search)
     } else {
-      parked[key, default: []].append(view.location)
+      view.segment.liveBytes += view.end - view.offset
     }
-    noteChange(of: key, from: before, deadline: write.hasDeadline)
+    noteChange(of: key, from: before)
   }
 
-  mutating func hold(
-    _ version: Version, isReserved: Bool, at view: RecordView, _ search: Search
-  ) {
+  /// Lets the index name the record for its key, if it beats what is held.
+  @inline(__always)
+  mutating func hold(_ version: Version, at view: RecordView, _ search: Search) throws(StoreError) {
+    let place = view.segment.place(at: view.offset)
     if let found = search.found {
+      // Entered by one who died before it could note so.
+      guard found.place != place else { return }
       if let segment = journal.segment(found.location.segment),
         let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version,
         (try? journal.record(at: found.location)) != nil
       {
-        return supersede(view.location)
+        return
       }
-      index.move(found.slot, to: view.location)
+      _ = try index.keys.replace(search.hash, found.place, with: place)
       supersede(found.location)
     } else {
-      index.insert(search.hash, view.location)
-      if isReserved, let shape = view.shape { reserved.insert(view.key(shape)) }
+      try index.keys.insert(search.hash, place)
     }
+    view.segment.liveBytes += view.end - view.offset
   }
 
   /// The record there does not count any more.
-  private mutating func supersede(_ location: Location?) {
+  mutating func supersede(_ location: Location?) {
     guard let location, let segment = journal.segment(location.segment) else { return }
     let view = RecordView(segment: segment, offset: location.offset)
     let bytes = view.end - view.offset
     segment.liveBytes -= bytes
     if segment.number != journal.segments.last?.number { deadBytes += bytes }
+  }
+}
+
+extension Engine.Write {
+  /// Nil if its author is not known.
+  init?(_ view: RecordView, _ shape: RecordView.Shape) {
+    guard let version = view.version else { return nil }
+    self.init(
+      version: version, position: view.position, hasDeadline: shape.deadline != nil,
+      isReserved: view.isReserved(shape))
   }
 }

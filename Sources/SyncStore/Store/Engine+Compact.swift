@@ -7,34 +7,40 @@ extension Engine {
   }
 
   /// Takes in at most `count` records of a compacted segment, in place of those they are copies of. True at the end.
-  mutating func adopt(_ adoption: inout Adoption, count: Int) -> Bool {
+  mutating func adopt(_ adoption: inout Adoption, count: Int, indexing: Bool) -> Bool {
     let segment = adoption.segment
+    // One who died may have counted some of them.
+    if indexing, adoption.offset == SegmentHeader.length { segment.liveBytes = 0 }
     var walker = SegmentWalker(segment, from: adoption.offset, limit: Int(segment.header.sealedLength))
     for _ in 0..<count {
       guard let step = walker.next() else {
-        finish(adoption)
+        finish(adoption, indexing: indexing)
         return true
       }
       guard case .record(let view) = step else { continue }
-      if adopt(view, &adoption) { segment.liveBytes += view.end - view.offset }
+      let counts = adopt(view, &adoption, indexing: indexing)
+      if counts, indexing { segment.liveBytes += view.end - view.offset }
     }
     adoption.offset = walker.offset
     return false
   }
 
-  private mutating func adopt(_ view: RecordView, _ adoption: inout Adoption) -> Bool {
+  private mutating func adopt(_ view: RecordView, _ adoption: inout Adoption, indexing: Bool) -> Bool {
     guard let shape = view.shape else { return false }
-    let key = view.key(shape)
+    let (segment, key) = (view.segment, view.key(shape))
     switch view.kind {
     case .actor:
-      if let actor = ActorID(bytes: key) { view.segment.define(actor, as: view.actorNumber) }
+      if let actor = ActorID(bytes: key) {
+        segment.define(actor, as: view.actorNumber, at: view.offset)
+      }
       return false
     case .local:
-      guard let place = localPlaces[key], adoption.replaces(place) else { return false }
+      guard let place = localPlaces[key], adoption.replaces(place) else {
+        return localPlaces[key] == view.location
+      }
       localPlaces[key] = view.location
       return true
     case .value, .blob, .tombstone:
-      adoption.sample(view)
       if view.flags.contains(.loser) {
         adoption.losers.append(view.location)
         return true
@@ -43,27 +49,32 @@ extension Engine {
         parked[key]?[index] = view.location
         return true
       }
-      guard let found = search(key.span).found, adoption.replaces(found.location),
-        isCopy(of: view, at: found.location)
-      else { return false }
-      index.move(found.slot, to: view.location)
-      return true
+      guard indexing else { return false }
+      let search = search(key.span)
+      guard let found = search.found, isCopy(of: view, at: found.location) else { return false }
+      guard adoption.replaces(found.location) else { return found.location == view.location }
+      let place = segment.place(at: view.offset)
+      do throws(StoreError) { return try index.keys.replace(search.hash, found.place, with: place) } catch {
+        index.failure = error
+        return false
+      }
     case .localRemoval, .checkpoint, nil: return false
     }
   }
 
-  private mutating func finish(_ adoption: Adoption) {
-    losers = losers.filter { !adoption.replaces($0) } + adoption.losers
-    samples = (samples.filter { !adoption.replaces($0.location) } + adoption.samples).sorted {
-      $0.position < $1.position
-    }
+  private mutating func finish(_ adoption: Adoption, indexing: Bool) {
+    losers =
+      losers.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
     ordered = nil
     let segment = adoption.segment
-    segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
     journal.replace(by: segment)
+    if indexing {
+      segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
+      do throws(StoreError) { try renewNotes() } catch { index.failure = error }
+      if index.failure != nil { overcomeTrouble() }
+    }
     _ = reviewDeadBytes()
-    pins.removeAll { $0.pin == nil }
-    if pins.isEmpty { journal.forget() }
+    releaseReplaced()
   }
 
   /// Counts what is dead and live in sealed segments.
@@ -92,14 +103,4 @@ extension Engine {
     }
   }
 
-  /// Begins again with the same journal, mapped anew. What is pinned stays readable.
-  mutating func startAfresh(with journal: Journal, compactions: UInt64) {
-    var fresh = Engine(environment: environment, journal: journal, compactions: compactions)
-    fresh.pins = pins.filter { $0.pin != nil }
-    if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
-    self = fresh
-  }
-
-  /// Keeps what compaction replaces readable as long as `pin` lives.
-  mutating func hold(_ pin: SnapshotPin) { pins.append(HeldPin(pin: pin)) }
 }

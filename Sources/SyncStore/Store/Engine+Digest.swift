@@ -1,14 +1,15 @@
 /// What depends on the time: the digest of what is live, and records that wait until theirs has come.
 extension Engine {
-  mutating func noteChange(of key: [UInt8], from before: Record?, deadline: Bool) {
-    if deadline {
-      expiring.insert(key)
-    } else if expiring.contains(key), greatest(key)?.deadline == nil {
-      expiring.remove(key)
+  /// The greatest record of a key was `before`; brings the running part of the digest up to date.
+  func noteChange(of key: [UInt8], from before: Record?) {
+    let ledger = index.ledger
+    guard ledger.keepsDigest else { return }
+    let after = greatest(key)
+    guard before != after else { return }
+    ledger.changeDigest { digest in
+      if let before, Self.counts(before) { digest.remove(before) }
+      if let after, Self.counts(after) { digest.add(after) }
     }
-    guard digest != nil else { return }
-    if let before, Self.counts(before) { digest?.remove(before) }
-    if let after = greatest(key), Self.counts(after) { digest?.add(after) }
   }
 
   /// Does the record count in the running part of the digest? What has a deadline is added when a time is known.
@@ -16,30 +17,42 @@ extension Engine {
     !record.isReserved && !record.isTombstone && record.deadline == nil
   }
 
-  /// The digest of what is live at `time`, in milliseconds since 1970. Computed from all keys when first asked for, then
-  /// kept running.
-  mutating func digest(at time: UInt64) throws(StoreError) -> StateDigest {
-    var running: StateDigest
-    if let digest {
-      running = digest
+  /// The digest of what is live at `time`, in milliseconds since 1970. Computed from all keys when first asked for; who
+  /// may change the index `keeps` it running then.
+  mutating func digest(at time: UInt64, keeps: Bool) throws(StoreError) -> StateDigest {
+    var digest: StateDigest
+    let mayExpire = try index.ledger.flags.contains(.deadlines)
+    if let known = index.ledger.digest(at: applied.packed), expiring != nil || !mayExpire {
+      digest = known
     } else {
-      running = StateDigest()
-      for location in index.locations {
-        let record = try record(at: location)
-        if parked[record.key] == nil, Self.counts(record) { running.add(record) }
-      }
-      for key in parked.keys {
-        if let record = greatest(key), Self.counts(record) { running.add(record) }
-      }
-      digest = running
+      digest = try computeDigest(isExclusive: keeps)
+      if keeps { index.ledger.setDigest(digest, at: applied.packed) }
     }
-    for key in expiring {
-      guard let record = greatest(key), let deadline = record.deadline, deadline > time, !record.isTombstone,
-        !record.isReserved
-      else { continue }
-      running.add(record)
+    for key in expiring ?? [] {
+      guard let record = greatest(key), let deadline = record.deadline else {
+        expiring?.remove(key)
+        continue
+      }
+      if deadline > time, !record.isTombstone, !record.isReserved { digest.add(record) }
     }
-    return running
+    return digest
+  }
+
+  /// The part of the digest that does not depend on the time, from all keys.
+  private mutating func computeDigest(isExclusive: Bool) throws(StoreError) -> StateDigest {
+    var digest = StateDigest()
+    var expiring: Set<[UInt8]> = []
+    func take(_ record: Record) {
+      if Self.counts(record) { digest.add(record) }
+      if record.deadline != nil { expiring.insert(record.key) }
+    }
+    for location in try locations(isExclusive: isExclusive) {
+      let record = try record(at: location)
+      if parked[record.key] == nil { take(record) }
+    }
+    for key in parked.keys { if let record = greatest(key) { take(record) } }
+    self.expiring = expiring
+    return digest
   }
 
   // MARK: Parked records
@@ -54,17 +67,23 @@ extension Engine {
     return due.sorted { $0.0 < $1.0 }.map(\.1)
   }
 
-  /// Applies a record that was parked; it is not parked any more.
+  /// Applies a record that was parked; it is not parked any more. Only for who may change the index.
   mutating func release(_ location: Location) throws(StoreError) {
     let view = try journal.record(at: location)
     guard let shape = view.shape, let version = view.version else { return }
     let key = view.key(shape)
-    let before = digest == nil ? nil : greatest(key)
+    let before = index.ledger.keepsDigest ? greatest(key) : nil
     let left = (parked[key] ?? []).filter { $0 != location }
     parked[key] = left.isEmpty ? nil : left
     state.absorb(version, applied: true)
     ordered = nil
-    hold(version, isReserved: view.isReserved(shape), at: view, search(key.span))
-    noteChange(of: key, from: before, deadline: shape.deadline != nil)
+    // Parked it counted, too.
+    supersede(location)
+    let search = search(key.span)
+    if view.isReserved(shape), reserved.insert(key).inserted { try note(view) }
+    try hold(version, at: view, search)
+    noteChange(of: key, from: before)
+    index.ledger.moveDigest(to: applied.packed)
+    if parked.isEmpty { publish() }
   }
 }

@@ -5,10 +5,16 @@
 /// the same way for own writes, for those of other processes and at opening.
 struct Engine {
   let environment: Environment
+  let control: ControlPage
+  let files: JournalIndex.Files
+  /// Does no other process use the directory?
+  let isAlone: Bool
+  /// What threads read from without the lock.
+  let readers: Published<ReaderView>
   var journal: Journal
   /// Up to where the journal was read.
   var applied = Location(segment: 0, offset: 0)
-  var index = KeyIndex()
+  var index: JournalIndex
   var state = ReplicaState()
   var locals: [[UInt8]: [UInt8]] = [:]
   /// Where the records of those are.
@@ -19,8 +25,9 @@ struct Engine {
   var losers: [Location] = []
   /// Which writes those are: one that is delivered again is not kept again (F66).
   var keptLosers: Set<Dot> = []
-  /// Keys whose greatest record has a deadline: their part of the digest depends on the time.
-  var expiring: Set<[UInt8]> = []
+  /// Keys whose greatest record has a deadline, and some that had one: their part of the digest depends on the time. Nil
+  /// until somebody asks.
+  var expiring: Set<[UInt8]>?
   /// Committed bytes that are no records, as far as the journal was read.
   var gaps: [JournalDamage] = []
   /// Keys whose record stood in such a place, as far as that can be told.
@@ -31,29 +38,47 @@ struct Engine {
   /// Keys of the store's own that are held: few, and looked through at every handshake.
   var reserved: Set<[UInt8]> = []
   var pins: [HeldPin] = []
+  /// Tests lower it.
+  var heldLimit = Limits.heldBytes
   /// About how many bytes of sealed segments do not count any more, and at how many it is looked at closely.
   var deadBytes = 0
   var reviewAt = 0
-  var samples: [(position: UInt64, location: Location)] = []
-  var nextSample: UInt64 = 0
   /// How many compactions of the directory this view has taken in.
   var compactions: UInt64
-  var digest: StateDigest?
-  var ordered: OrderedView?
-  /// Not to be guessed by who chooses the keys.
-  let hashSeed: UInt64
+  var ordered: OrderedView? {
+    didSet { if ordered == nil { disorders += 1 } }
+  }
+  /// How often the order was given up: one that is being made meanwhile must not take its place.
+  private(set) var disorders = 0
+  /// How many notes there were when they were last put together anew.
+  var notesAtRenewal = 0
+  /// What the index calls the last record that it has; 0 if that is not known.
+  var lastPlace: UInt64 = 0
+  /// Is it the view of a store that is open? One that is being built shows itself to nobody.
+  var isPublic = false
+  /// Is it bringing the index up to date itself?
+  var isEntering = false
   /// May an ordinary put go its short way? Tests compare it with the general one.
-  var takesShortWay = true
+  var takesShortWay: Bool
 
-  static let samplingInterval: UInt64 = 128
-
-  struct HeldPin {
-    weak var pin: SnapshotPin?
+  init(_ surroundings: Surroundings, journal: Journal, index: JournalIndex, compactions: UInt64) {
+    (environment, control) = (surroundings.environment, surroundings.control)
+    (files, isAlone, readers) = (surroundings.files, surroundings.isAlone, surroundings.readers)
+    (self.journal, self.index, self.compactions) = (journal, index, compactions)
+    takesShortWay = !environment.writesTail
   }
 
-  init(environment: Environment, journal: Journal, compactions: UInt64) {
-    (self.environment, self.journal, self.compactions) = (environment, journal, compactions)
-    hashSeed = environment.randomWord()
+  /// What an engine works in.
+  struct Surroundings {
+    let environment: Environment
+    let control: ControlPage
+    let files: JournalIndex.Files
+    let isAlone: Bool
+    let readers: Published<ReaderView>
+  }
+
+  var surroundings: Surroundings {
+    Surroundings(environment: environment, control: control, files: files, isAlone: isAlone, readers: readers)
   }
 
   // MARK: Reading
@@ -61,30 +86,106 @@ struct Engine {
   // What a get or a put calls is `mutating` though it changes nothing: a method that is not gets a copy of the whole
   // engine, some 500 bytes, wherever the caller has it `inout`.
 
-  /// Where the greatest applied record of a key is.
+  /// Where the greatest applied record of a key is. Who asks for it looks afterwards whether the index `isInTrouble`.
   func find(_ key: [UInt8]) -> Location? {
-    Self.search(key.span, index, journal.table, seed: hashSeed).found?.location
+    while true {
+      let changes = index.ledger.changes
+      let found = Self.search(key.span, index, journal.table)?.found?.location
+      if isEntering || isInTrouble { return found }
+      if changes & 1 != 0 { return newest(of: key.span, found) }
+      if changes == index.ledger.changes { return found }
+    }
   }
 
   /// What the index knows of a key, until the engine is changed.
   struct Search {
     var hash: UInt64
     /// Where the greatest applied record is; nil if nothing is held.
-    var found: (slot: Int, location: Location)?
+    var found: Found?
+
+    struct Found {
+      /// What the index calls it.
+      var place: UInt64
+      var location: Location
+    }
   }
 
   /// Looks a key up in the index.
   @inline(__always)
   mutating func search(_ key: Span<UInt8>) -> Search {
-    Self.search(key, index, journal.table, seed: hashSeed)
+    let changes = index.ledger.changes
+    if let search = Self.search(key, index, journal.table),
+      isEntering || changes & 1 == 0 && changes == index.ledger.changes
+    {
+      return search
+    }
+    return searchAgain(key)
   }
 
+  @inline(never)
+  private mutating func searchAgain(_ key: Span<UInt8>) -> Search {
+    for _ in 0..<Self.attempts {
+      if isInTrouble { overcomeTrouble() }
+      let changes = index.ledger.changes
+      guard var search = Self.search(key, index, journal.table) else { continue }
+      if isEntering || changes & 1 == 0 && changes == index.ledger.changes { return search }
+      guard changes & 1 != 0 else { continue }
+      // Whoever is at it may be stopped, or dead: nobody waits for that.
+      if isBehind { do throws(StoreError) { try follow() } catch { index.failure = error } }
+      if let newest = newest(of: key, search.found?.location) {
+        // Only who may change the index needs the place, and does not come here.
+        search.found = Search.Found(place: 0, location: newest)
+      }
+      if !isInTrouble { return search }
+    }
+    // It names what nobody has: the one that is built now does not.
+    index.failure = StoreError(.damaged, "names a segment that is not there: it is to be built anew")
+    return searchAgain(key)
+  }
+
+  /// Where the greatest record of a key is, of which the index names the one at `found`, while another process enters
+  /// others into it: all of those count already.
+  private func newest(of key: Span<UInt8>, _ found: Location?) -> Location? {
+    guard let start = index.ledger.pending, journal.place(of: start.segment) != nil else { return found }
+    let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    var newest = found
+    var version = found.flatMap { try? journal.record(at: $0).version }
+    let wanted = Array(copying: key)
+    _ = try? visit(from: start) { view throws(StoreError) in
+      guard view.isWrite, let shape = view.shape, view.key(shape) == wanted, let other = view.version,
+        applies(other, limit), version.map({ $0 < other }) ?? true
+      else { return true }
+      (newest, version) = (view.location, other)
+      return true
+    }
+    return newest
+  }
+
+  private static let attempts = 100
+
+  /// Nil if the index is in trouble.
   @inline(__always)
-  private static func search(
-    _ key: Span<UInt8>, _ index: KeyIndex, _ segments: SegmentTable, seed: UInt64
-  ) -> Search {
-    let hash = XXH3.hash64(key, seed: seed)
-    return Search(hash: hash, found: index.find(hash) { Self.matches(key, $0, in: segments) })
+  private static func search(_ key: Span<UInt8>, _ index: JournalIndex, _ segments: SegmentTable) -> Search? {
+    let hash = index.keys.hash(key)
+    do throws(StoreError) {
+      var found: Location?
+      let place = try index.keys.find(hash) { place in
+        guard let segment = segments.segment(ofPlace: place) else {
+          index.isAhead = true
+          return true
+        }
+        let offset = SegmentTable.offset(ofPlace: place)
+        guard Self.matches(key, segment, offset) else { return false }
+        found = Location(segment: segment.number, offset: offset)
+        return true
+      }
+      if index.isAhead { return nil }
+      guard let place, let found else { return Search(hash: hash) }
+      return Search(hash: hash, found: Search.Found(place: place, location: found))
+    } catch {
+      index.failure = error
+      return nil
+    }
   }
 
   /// The greatest applied record of a key in place, verified, its author known; nil if nothing is held.
@@ -108,6 +209,7 @@ struct Engine {
   mutating func held(_ key: [UInt8]) throws(StoreError) -> Record? {
     guard let view = try view(of: key.span) else { return nil }
     guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
+    try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
@@ -125,14 +227,20 @@ struct Engine {
   func record(at location: Location) throws(StoreError) -> Record {
     let view = try journal.record(at: location)
     guard let record = view.decoded() else { throw lostAuthor(at: location) }
+    try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
   /// The record at a place, or why it cannot be had.
   @inline(never)
   private mutating func whole(at location: Location) throws(StoreError) -> RecordView {
-    _ = try record(at: location)
-    return try journal.record(at: location)
+    do throws(StoreError) {
+      _ = try record(at: location)
+      return try journal.record(at: location)
+    } catch {
+      if error.code == .damaged { noteDamageMet() }
+      throw error
+    }
   }
 
   private func lostAuthor(at location: Location) -> StoreError {
@@ -143,34 +251,10 @@ struct Engine {
   }
 
   /// The greatest held record of a key, parked or not: what the digest takes.
-  func greatest(_ key: [UInt8]) -> Record? {
-    let records = ([find(key)].compactMap { $0 } + (parked[key] ?? [])).compactMap { try? record(at: $0) }
+  func greatest(_ key: [UInt8], except excluded: Location? = nil) -> Record? {
+    let places = [find(key)].compactMap { $0 } + (parked[key] ?? [])
+    let records = places.filter { $0 != excluded }.compactMap { try? record(at: $0) }
     return records.max { $0.version < $1.version }
-  }
-
-  /// Applied records in the order of their keys.
-  mutating func orderedView() throws(StoreError) -> OrderedView {
-    if var view = ordered, view.upTo != applied {
-      var changes: [Location] = []
-      try visit(from: view.upTo) { record throws(StoreError) in
-        if record.isWrite, let shape = record.shape, find(record.key(shape)) == record.location {
-          changes.append(record.location)
-        }
-        return changes.count <= view.locations.count / 4
-      }
-      // Merging copies the view; from some number of changes on, sorting all is no slower.
-      if changes.count <= view.locations.count / 4 {
-        ordered = nil
-        view.merge(changes, upTo: applied, in: journal)
-        ordered = view
-        return view
-      }
-    } else if let ordered {
-      return ordered
-    }
-    let view = OrderedView(index.locations, upTo: applied, in: journal)
-    ordered = view
-    return view
   }
 
   /// The key of the record at a place that was absorbed.
@@ -192,16 +276,18 @@ struct Engine {
 
   /// A place at or before which the record of `position` lies.
   func start(of position: UInt64) -> Location {
-    var low = 0
-    var high = samples.count
+    var (low, high) = (0, journal.segments.count)
     while low < high {
       let middle = (low + high) / 2
-      if samples[middle].position <= position { low = middle + 1 } else { high = middle }
+      if journal.segments[middle].header.basePosition < position { low = middle + 1 } else { high = middle }
     }
     guard low > 0 else {
       return Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
     }
-    return samples[low - 1].location
+    let segment = journal.segments[low - 1]
+    let limit =
+      segment.number == applied.segment ? applied.offset : journal.sealedLength(at: low - 1) ?? 0
+    return Location(segment: segment.number, offset: segment.start(of: position, limit: limit))
   }
 
   /// Visits whole records from `location` on, up to what was absorbed. Damaged bytes are passed over; with `isComplete`
@@ -220,11 +306,16 @@ struct Engine {
       var walker = SegmentWalker(segment, from: start, limit: limit)
       while let step = walker.next() {
         switch step {
-        case .record(let view): if try !body(view) { return }
+        case .record(let view):
+          let goesOn = try body(view)
+          try segment.checkUnchanged(at: view.offset)
+          if !goesOn { return }
         case .gap(let range):
           guard isComplete, !gaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
             continue
           }
+          if let error = segment.faultError { throw error }
+          noteDamageMet()
           throw StoreError(
             .damaged, "bytes \(range) were damaged while in use: open the store again, which mends it",
             path: segment.file.path)
@@ -240,7 +331,7 @@ struct Engine {
 
   /// Composes an append that is made at `wall`, in milliseconds since 1970, of `limit` bytes at most.
   func composer(wall: UInt64, limit: Int) -> Composer {
-    Composer(state: state, wall: wall, limit: limit, hashSeed: hashSeed)
+    Composer(state: state, wall: wall, limit: limit, hashSeed: index.keys.seed)
   }
 
   // MARK: Keys
@@ -248,13 +339,11 @@ struct Engine {
   /// Is the record at a place whose hash fits of this key? One that was damaged since counts as it: who reads it is told
   /// so, rather than that there is nothing (F37).
   @inline(__always)
-  private static func matches(_ key: Span<UInt8>, _ location: Location, in segments: SegmentTable) -> Bool {
-    guard let segment = segments[location.segment] else { return false }
-    if let shape = RecordView(segment: segment, offset: location.offset).shape,
-      segment.mapping.equals(shape.key, key)
+  private static func matches(_ key: Span<UInt8>, _ segment: Segment, _ offset: Int) -> Bool {
+    if let shape = RecordView(segment: segment, offset: offset).shape, segment.mapping.equals(shape.key, key)
     {
       return true
     }
-    return segment.record(at: location.offset, limit: segment.mapping.count) == nil
+    return segment.record(at: offset, limit: segment.mapping.count) == nil
   }
 }

@@ -17,6 +17,12 @@ struct Opening {
   }
 
   func run() throws(StoreError) -> Store {
+    let store = try enter()
+    if writable { try? store.reserve.restore() }
+    return store
+  }
+
+  private func enter() throws(StoreError) -> Store {
     let file: any StorageFile
     let page: Mapping
     do {
@@ -24,8 +30,9 @@ struct Opening {
       if try file.status().size < ControlPage.length { try file.allocate(to: ControlPage.length) }
       page = try file.map(ControlPage.length, writable: true)
     } catch {
-      // A medium that takes no writes: nobody else can write either, so nothing need be shared.
-      guard !writable, error.code == .readOnly else { throw error }
+      // A medium that takes no writes: nobody else can write either, so nothing need be shared (F34). On a full one there
+      // is no page yet, so nobody is here.
+      guard !writable, error.code == .readOnly || error.code == .diskFull else { throw error }
       return try detached()
     }
     guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }
@@ -56,6 +63,25 @@ struct Opening {
       largestSegment: configuration.segmentBytes)
   }
 
+  /// The boot as it is named in files; 0 if the machine does not tell.
+  private var boot: UInt64 {
+    environment.boot.isEmpty ? 0 : XXH3.hash64(Array("boot \(environment.boot)".utf8), seed: 0)
+  }
+
+  private var files: JournalIndex.Files {
+    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot)
+  }
+
+  private func surroundings(_ control: ControlPage) -> Engine.Surroundings {
+    Engine.Surroundings(
+      environment: environment, control: control, files: files, isAlone: configuration.mode == .exclusive,
+      readers: Published())
+  }
+
+  private func inMemory() -> JournalIndex {
+    JournalIndex.inMemory(files, secret: environment.random(16))
+  }
+
   private func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine)
     -> Store
   {
@@ -67,29 +93,69 @@ struct Opening {
 
   private func enterBesideOthers(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store
   {
-    // First: what is compacted from now on is noticed at the next look.
-    let compactions = control.compactions
-    var journal = try loadedBesideOthers()
-    // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
-    let tail = Location(packed: control.tail)
-    if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
-    try journal.extend(to: tail.segment)
-    var engine = Engine(environment: environment, journal: journal, compactions: compactions)
-    engine.absorb(upTo: tail)
+    // Who recovers may yet replace what is there.
+    var engine = try control.recovered ? followingOthers(control) : nil
+    if engine == nil { engine = try readingBesideOthers(control) }
+    guard let engine else { throw busy }
     let store = store(file, control, engine)
     if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity, finding: nil) }
     return store
   }
 
+  /// A view that shares the index of others; nil if there is none, or none that could be caught in peace.
+  private func followingOthers(_ control: ControlPage) throws(StoreError) -> Engine? {
+    for _ in 0..<Self.attempts {
+      // First: what is compacted from now on is noticed at the next look.
+      let (compactions, adopted) = (control.compactions, control.adopted)
+      var isUnfinished = false
+      let journal = try loadedBesideOthers(control, isUnfinished: &isUnfinished)
+      guard let index = try JournalIndex.open(files, writable: writable) else { return nil }
+      var engine = Engine(surroundings(control), journal: journal, index: index, compactions: compactions)
+      guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else {
+        continue
+      }
+      engine.absorb(upTo: Location(packed: control.tail), indexing: false)
+      // The copies are taken in at the next look.
+      if isUnfinished { engine.compactions &-= 1 }
+      return engine
+    }
+    return nil
+  }
+
+  private func readingBesideOthers(_ control: ControlPage) throws(StoreError) -> Engine {
+    let compactions = control.compactions
+    var isUnfinished = false
+    let journal = try loadedBesideOthers(control, isUnfinished: &isUnfinished)
+    var engine = Engine(surroundings(control), journal: journal, index: inMemory(), compactions: compactions)
+    engine.absorb(upTo: Location(packed: control.tail), indexing: true)
+    if isUnfinished { engine.compactions &-= 1 }
+    return engine
+  }
+
+  /// Takes over what the ledger notes. False if it cannot be believed: then the journal is read, as it is for an index of
+  /// this process's own.
+  private func restore(_ engine: inout Engine) throws(StoreError) -> Bool {
+    do throws(StoreError) { return try engine.restore() && !engine.isInTrouble } catch {
+      guard error.code == .damaged || error.code == .closed else { throw error }
+      return false
+    }
+  }
+
   private static let attempts = 5
 
-  /// Maps the segments, again if compaction removed one between the listing and the opening.
-  private func loadedBesideOthers() throws(StoreError) -> Journal {
+  /// Maps the segments up to the tail, again if compaction removed one between the listing and the opening.
+  private func loadedBesideOthers(
+    _ control: ControlPage, isUnfinished: inout Bool
+  ) throws(StoreError) -> Journal {
     var failure: StoreError?
     for _ in 0..<Self.attempts {
       var journal = journal()
       do throws(StoreError) {
-        _ = try journal.load()
+        _ = try journal.loadUnfinished(&isUnfinished)
+        // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
+        let tail = Location(packed: control.tail)
+        if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
+        try journal.extend(to: tail.segment)
         return journal
       } catch {
         guard error.code == .inputOutput || error.code == .damaged else { throw error }
@@ -100,9 +166,10 @@ struct Opening {
   }
 
   private func enterAlone(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
-    let boot = XXH3.hash64(Array("boot \(environment.boot)".utf8), seed: 0)
     let last = control.begin(boot: boot)
-    let (store, finding) = try read(file, control, last)
+    var found = try goOn(file, control, last)
+    if found == nil { found = try read(file, control, last) }
+    guard let (store, finding) = found else { throw busy }
     if writable { try store.recover(lastLife: last, identity: identity, finding: finding) }
     return store
   }
@@ -114,6 +181,87 @@ struct Opening {
     return try read(identityFile, control, nil).0
   }
 
+  /// Goes on where the last process stopped, without reading the journal; nil if what it left cannot be believed, or is
+  /// to be looked at closely. In time that does not depend on the number of keys.
+  private func goOn(
+    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?
+  ) throws(StoreError) -> (Store, Finding)? {
+    guard last.map({ !$0.poisoned }) ?? true, try identity.isAtHome(path, environment),
+      let index = try JournalIndex.open(files, writable: writable)
+    else { return nil }
+    var journal = journal()
+    var isUnfinished = false
+    guard try journal.loadUnfinished(&isUnfinished) == nil else { return nil }
+    var engine = Engine(
+      surroundings(control), journal: journal, index: index, compactions: control.compactions)
+    guard try complete(index), try restore(&engine),
+      let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.keys.wasInUse),
+      writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
+    else { return nil }
+    let wasApplied = engine.applied
+    // After a clean close all is durable; in the same boot it is known how much.
+    let durable = index.keys.wasInUse ? min(last?.durable ?? 0, end.packed) : end.packed
+    if engine.applied != end {
+      try index.beginWriting()
+      engine.absorb(upTo: end, indexing: true)
+      guard engine.index.isShared else { return nil }
+    }
+    if writable, wasApplied == end, index.ledger.changes & 1 != 0 { index.ledger.endChanges() }
+    if writable { engine.journal.blank(behind: end, upTo: last.map { Location(packed: $0.writing) }) }
+    control.tail = end.packed
+    control.position = engine.position
+    control.resetDurable(to: durable)
+    if isUnfinished { control.compactions += 1 }
+    engine.compactions = control.compactions
+    let finding = Finding(
+      tail: end, endsEmpty: false, isInOrder: true,
+      isNamed: wasApplied.segment == end.segment, isUnfinished: isUnfinished)
+    return (store(file, control, engine), finding)
+  }
+
+  /// Completes what one who died was changing in the index. False if that is to be done and cannot.
+  private func complete(_ index: JournalIndex) throws(StoreError) -> Bool {
+    do throws(StoreError) {
+      guard try index.keys.isInterrupted else { return true }
+      guard writable else { return false }
+      try index.beginWriting()
+      return try index.keys.recoverIntent()
+    } catch {
+      guard error.code == .damaged else { throw error }
+      return false
+    }
+  }
+
+  /// Where the valid part of a journal ends of which all up to `applied` is known; nil if that is not plain to see.
+  private func endOfJournal(
+    behind applied: Location, in journal: Journal, _ last: ControlPage.LastLife?, isClean: Bool
+  ) -> Location? {
+    guard let place = journal.place(of: applied.segment), let newest = journal.segments.last else {
+      return nil
+    }
+    var start = applied
+    if newest.number != applied.segment {
+      // Begun by one who died before anything in it was taken in.
+      guard place == journal.segments.count - 2, journal.sealedLength(at: place) == applied.offset else {
+        return nil
+      }
+      start = Location(segment: newest.number, offset: SegmentHeader.length)
+    }
+    if isClean {
+      // Whoever has appended since then knew nothing of the index.
+      let isSilent = newest.record(at: start.offset, limit: newest.mapping.count) == nil
+      return start == applied && isSilent ? start : nil
+    }
+    guard let last else { return nil }
+    let writing = Location(packed: last.writing)
+    let limit =
+      writing.segment == start.segment
+      ? max(writing.offset, start.offset)
+      : newest.number == applied.segment ? start.offset : newest.mapping.count
+    let end = journal.endOfUnpublished(from: start.offset, to: limit, in: newest)
+    return Location(segment: newest.number, offset: end)
+  }
+
   /// Reads the journal up to where its valid part ends. Writes nothing but the control page.
   private func read(
     _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?
@@ -121,22 +269,35 @@ struct Opening {
     var journal = journal()
     let blank = try journal.load()
     let scans = journal.scan()
-    guard let plan = journal.plan(scans, atWatermark: false) else {
+    guard let plan = try journal.plan(scans, atWatermark: false) else {
       throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
     let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-    let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0.number)
+    let whole = zip(journal.segments, scans).filter { $0.1.gaps.isEmpty }.map(\.0)
     journal.drop(behind: plan.tailIndex)
-    var engine = Engine(environment: environment, journal: journal, compactions: control.compactions)
-    engine.absorb(upTo: tail, seen: Set(whole))
+    let records = scans.reduce(0) { $0 + $1.records }
+    var engine = Engine(
+      surroundings(control), journal: journal, index: newIndex(expecting: records),
+      compactions: control.compactions)
+    engine.absorb(upTo: tail, seen: Set(whole.map(\.number)), indexing: true)
+    // Since they were seen to be whole they may have gone.
+    try engine.journal.checkFaults(whole)
     control.tail = tail.packed
     control.position = engine.position
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))
     let finding = Finding(
       tail: tail, endsEmpty: plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length,
-      isInOrder: !plan.cuts && blank == nil)
+      isInOrder: !plan.cuts && blank == nil, isNamed: false, isUnfinished: false)
     return (store(file, control, engine), finding)
+  }
+
+  /// An empty index to be filled; in memory for who only reads, or where no file can be had.
+  private func newIndex(expecting records: Int) -> JournalIndex {
+    guard writable else { return inMemory() }
+    let secret = environment.random(16)
+    // A full disk must not keep anybody from reading.
+    return (try? JournalIndex.create(files, secret: secret, expected: records)) ?? inMemory()
   }
 
   /// What was found when the journal was read.
@@ -147,5 +308,9 @@ struct Opening {
     var endsEmpty: Bool
     /// Is there nothing to be cut off?
     var isInOrder: Bool
+    /// Has the segment at the tail been in use: is its name known to be durable?
+    var isNamed: Bool
+    /// Is the index to be moved over to what a compaction has left?
+    var isUnfinished: Bool
   }
 }

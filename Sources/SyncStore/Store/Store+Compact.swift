@@ -6,7 +6,7 @@ internal import Synchronization
 /// At every moment either the old segments count or the copy does: the names alone tell which (F7).
 extension Store {
   /// Records that are looked at, or moved, while others wait.
-  private static let recordsAtOnce = 512
+  private static let recordsAtOnce = 64
 
   /// Gives back all space that superseded records take up, but for the segment at the tail. Others go on reading and
   /// writing meanwhile. Returns the bytes gained.
@@ -28,10 +28,14 @@ extension Store {
   func considerCompaction(_ engine: inout Engine) {
     let (dead, live) = engine.reviewDeadBytes()
     guard CompactionPlan.isDue(dead: dead, live: live) else { return }
+    scheduleCompaction(
+      isUrgent: environment.compacting == .inTurn
+        || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes))
+  }
+
+  /// Has a compaction done in the background. Writers wait for it if it `isUrgent`.
+  func scheduleCompaction(isUrgent: Bool) {
     guard environment.compacting != .onRequest else { return }
-    let isUrgent =
-      environment.compacting == .inTurn
-      || CompactionPlan.isUrgent(dead: dead, live: live, largestSegment: configuration.segmentBytes)
     compactionIsUrgent.store(isUrgent, ordering: .relaxed)
     let begins = lifecycle.withLock { lifecycle in
       defer { lifecycle.compactionScheduled = true }
@@ -60,11 +64,31 @@ extension Store {
   private func compactOnce(isThorough: Bool) throws(StoreError) -> UInt64? {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
+    if control.adopted < control.compactions { try finishAdoptions() }
+    do throws(StoreError) {
+      return try compactOnce(isThorough: isThorough, largestCopy: .max)
+    } catch {
+      guard error.code == .diskFull else { throw error }
+      // What the reserve has room for makes room for the rest.
+      guard
+        let gain = try compactOnce(
+          isThorough: true, largestCopy: reserve.size(.copy) - SegmentHeader.length)
+      else { throw error }
+      return gain
+    }
+  }
+
+  /// Compacts one run that has at most so many bytes that count.
+  private func compactOnce(isThorough: Bool, largestCopy: Int) throws(StoreError) -> UInt64? {
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
+      var candidates = engine.candidates
+      for index in candidates.indices where candidates[index].liveBytes > largestCopy {
+        candidates[index].isEligible = false
+      }
       guard
         let plan = CompactionPlan(
-          engine.candidates, largestSegment: engine.journal.largestSegment, position: engine.position,
-          isThorough: isThorough)
+          candidates, largestSegment: min(engine.journal.largestSegment, largestCopy),
+          position: engine.position, isThorough: isThorough)
       else { return nil }
       return try CompactionRun(plan.run, in: engine)
     }
@@ -73,16 +97,63 @@ extension Store {
       engine.withLock { _ in run.giveUp() }
       return 0
     }
-    let compactions = control.compactions + 1
-    engine.withLock { engine in
+    try adopt(Adoption(segment, replacing: run.numbers)) { engine in
       engine.journal.show(segment)
-      engine.compactions = compactions
+      // From now on others find the copy, of which the index is about to speak.
+      control.compactions += 1
+      engine.compactions = control.compactions
     }
-    control.compactions = compactions
-    var adoption = Adoption(segment, replacing: run.numbers)
-    while !engine.withLock({ $0.adopt(&adoption, count: Self.recordsAtOnce) }) {}
-    for name in run.names { _ = try environment.storage.remove(journalDirectory + "/" + name.text) }
+    try remove(run.names)
+    restoreReserve()
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
+  }
+
+  /// Moves the index over to a copy, a part at a time, so that no writer waits for long.
+  private func adopt(_ adoption: Adoption, beginning begin: (inout Engine) -> Void = { _ in })
+    throws(StoreError)
+  {
+    var adoption = adoption
+    var isAtEnd = false
+    var isFirst = true
+    while !isAtEnd {
+      try lockWriters()
+      defer { control.unlock() }
+      isAtEnd = engine.withLock { engine in
+        if isFirst {
+          begin(&engine)
+          engine.enrol(mayAdd: true)
+          isFirst = false
+        }
+        return engine.adopt(&adoption, count: Self.recordsAtOnce, indexing: true)
+      }
+    }
+  }
+
+  /// Removes what was replaced: nothing names it any more.
+  private func remove(_ names: [SegmentName]) throws(StoreError) {
+    control.adopted = control.compactions
+    for name in names { _ = try environment.storage.remove(journalDirectory + "/" + name.text) }
+    engine.withLock { $0.releaseReplaced() }
+  }
+
+  /// Does what one who was killed between the copy and the end of its moving over has left to do.
+  private func finishAdoptions() throws(StoreError) {
+    let names = try SegmentName.all(in: journalDirectory, environment.storage)
+    let counted = SegmentName.chain(of: names, from: 1).names
+    for copy in counted where copy.compaction > 0 {
+      let replaced = SegmentName.replaced(by: copy, among: names)
+      guard !replaced.isEmpty else { continue }
+      let segment = try reading { engine throws(StoreError) -> Segment? in
+        if let segment = engine.journal.segment(copy.number) { return segment }
+        let segment = try engine.journal.map(copy)
+        if let segment { engine.journal.show(segment) }
+        return segment
+      }
+      if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number))) }
+    }
+    let tail = Location(packed: control.tail).segment
+    let left = names.filter { !counted.contains($0) && $0.stands.upperBound < tail }
+    try remove(left)
   }
 
   /// Writes the copy and gives it its name; nil if the run cannot be copied, because it is damaged.
@@ -103,6 +174,8 @@ extension Store {
       else { return nil }
       try checkUsable()
     }
+    // Zeros in place of a page that could not be had must not get a checksum that holds.
+    guard !run.isFaulty else { return nil }
     try keepSequence()
     // What replaces the records that were left out is durable before they go (rule R7).
     try sync(upTo: control.tail)
@@ -111,8 +184,7 @@ extension Store {
     let temporary = run.temporaryPath
     _ = try storage.remove(temporary)
     do throws(StoreError) {
-      let file = try storage.open(temporary, .create)
-      try file.allocate(to: Int(header.size))
+      let file = try file(for: Int(header.size), at: temporary)
       try file.write(header.encoded(), at: 0)
       try file.write(copier.bytes, at: SegmentHeader.length)
       try file.sync()
@@ -125,6 +197,21 @@ extension Store {
     }
   }
 
+  /// A file of `size` bytes; on a full disk that of the reserve, if it is large enough.
+  private func file(for size: Int, at path: String) throws(StoreError) -> any StorageFile {
+    do throws(StoreError) {
+      let file = try environment.storage.open(path, .create)
+      try file.allocate(to: size)
+      return file
+    } catch {
+      guard error.code == .diskFull, let file = try reserve.take(.copy, as: path, atLeast: size) else {
+        throw error
+      }
+      try file.resize(to: size)
+      return file
+    }
+  }
+
   /// Notes the last own sequence: the record that bears it may be one that a peer's has beaten, and go.
   private func keepSequence() throws(StoreError) {
     try append(pacing: false) { composer throws(StoreError) in
@@ -133,36 +220,5 @@ extension Store {
         try composer.setLocal(StateKey.vector, vector)
       }
     }
-  }
-
-  /// Moves this view over to what other processes have compacted.
-  func takeInCompactions(_ engine: inout Engine, _ compactions: UInt64) throws(StoreError) {
-    guard let last = engine.journal.segments.last else { return }
-    let names = try SegmentName.all(in: journalDirectory, environment.storage)
-    for name in SegmentName.chain(of: names, from: 1).names
-    where name.compaction > 0 && engine.journal.segment(name.number) == nil
-      && name.stands.lowerBound <= last.number
-    {
-      guard name.stands.upperBound < last.number, let segment = try engine.journal.map(name) else {
-        return try startAfresh(&engine, compactions)
-      }
-      var adoption = Adoption(segment, replacing: engine.journal.numbers(within: name.stands))
-      engine.journal.show(segment)
-      while !engine.adopt(&adoption, count: .max) {}
-    }
-    engine.compactions = compactions
-  }
-
-  /// Reads the journal anew: what this view had still to read was compacted.
-  private func startAfresh(_ engine: inout Engine, _ compactions: UInt64) throws(StoreError) {
-    var journal = Journal(
-      directory: journalDirectory, environment: environment, store: id, writable: isWritable,
-      largestSegment: configuration.segmentBytes)
-    _ = try journal.load()
-    let tail = Location(packed: control.tail)
-    if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
-    try journal.extend(to: tail.segment)
-    engine.startAfresh(with: journal, compactions: compactions)
-    engine.absorb(upTo: tail)
   }
 }

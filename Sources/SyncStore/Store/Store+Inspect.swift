@@ -36,13 +36,16 @@ extension Store {
     }
   }
 
-  /// Reads every record and every blob. `progress` is told how many bytes were read of how many.
+  /// Reads every record and every blob. `progress` is told how many bytes were read of how many. A store that is open for
+  /// writing does what is to be done about damage to its journal: from then on peers give again what was lost.
   public func verify(
     progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws(StoreError) -> VerificationReport {
     var report = VerificationReport()
     var blobs: [BlobHash: BlobReference] = [:]
+    var isNew = false
     try reading { engine throws(StoreError) in
+      report = VerificationReport()
       for gap in engine.gaps where !engine.state.resolved.contains(gap.place) {
         report.damage.append(describe(gap, engine))
       }
@@ -50,8 +53,11 @@ extension Store {
         report.damage.append("segment \(segment.number): one of the two copies of its header is damaged")
       }
       let known = Set(engine.gaps)
-      try Self.reread(engine, known) { report.damage.append($0) }
-      for location in engine.index.locations {
+      try Self.reread(engine, known) { line in
+        report.damage.append(line)
+        isNew = true
+      }
+      for location in try engine.locations() {
         do throws(StoreError) {
           let record = try engine.record(at: location)
           report.records += 1
@@ -62,6 +68,7 @@ extension Store {
         }
       }
     }
+    if isNew, isWritable { try mend() }
     let problems = try self.blobs.verify(progress: progress)
     for problem in problems {
       report.damage.append("blobs/\(problem.name): \(problem.problem)")

@@ -5,20 +5,24 @@ extension Store {
   /// - Parameters:
   ///   - name: at most `Limits.nameBytes` bytes of text without blanks or slashes; by default the directory's name.
   ///   - id: the data set to become a copy of; by default a new one.
-  /// - Throws: `.alreadyExists`, `.unsafeDirectory`, `.diskFull`, `.outOfBounds` …
+  /// - Throws: `.alreadyExists`, `.unsafeDirectory`, `.unsafeFileSystem`, `.diskFull`, `.outOfBounds` …
   public static func create(
     at path: String, name: String? = nil, id: StoreID? = nil, configuration: Configuration = Configuration()
   ) throws(StoreError) -> Store {
-    try create(at: path, name: name, id: id, configuration: configuration, environment: .real())
+    try create(
+      at: path, name: name, id: id, configuration: configuration,
+      environment: .real(handlesSignals: configuration.handlesSignals))
   }
 
   /// Opens the store in `path`. In one process the same directory gives the same instance (F96).
   ///
-  /// - Throws: `.notAStore`, `.busy`, `.damaged`, `.newerFormat`, `.unsafeDirectory` …
+  /// - Throws: `.notAStore`, `.busy`, `.damaged`, `.newerFormat`, `.unsafeDirectory`, `.unsafeFileSystem` …
   public static func open(
     at path: String, configuration: Configuration = Configuration()
   ) throws(StoreError) -> Store {
-    try open(at: path, configuration: configuration, environment: .real())
+    try open(
+      at: path, configuration: configuration,
+      environment: .real(handlesSignals: configuration.handlesSignals))
   }
 
   /// `create` with the surroundings given, for tests.
@@ -45,6 +49,7 @@ extension Store {
       try checkLeftovers(path, storage)
     }
     try checkDirectory(path, storage)
+    let environment = try Self.environment(environment, for: path, configuration)
     let journalDirectory = path + "/" + StoreLayout.journal
     _ = try storage.createDirectory(journalDirectory)
     // A creation that was killed leaves segments that hold no write (F20).
@@ -110,6 +115,22 @@ extension Store {
     }
   }
 
+  /// The environment as the file system under the store asks for it. Refuses a network file system, unless that is
+  /// wanted (F98).
+  private static func environment(
+    _ environment: Environment, for path: String, _ configuration: Configuration
+  ) throws(StoreError) -> Environment {
+    let fileSystem = try environment.storage.fileSystem(path)
+    var environment = environment
+    environment.writesTail = fileSystem.mappedStoresMayFail
+    guard let network = fileSystem.network, !configuration.allowsNetworkFileSystem else { return environment }
+    throw StoreError(
+      .unsafeFileSystem,
+      "lies on a network file system (\(network)), where locks and mapped memory cannot be relied on: move it to a local "
+        + "disk, or, if no other machine uses it, allow network file systems (sync-cli: --force-network)",
+      path: path)
+  }
+
   /// `open` with the surroundings given, for tests.
   package static func open(
     at path: String, configuration: Configuration, environment: Environment
@@ -125,6 +146,7 @@ extension Store {
   ) throws(StoreError) -> Store {
     let storage = environment.storage
     try checkDirectory(path, storage)
+    let environment = try Self.environment(environment, for: path, configuration)
     if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, environment) {
       guard live.configuration.mode == configuration.mode else {
         throw StoreError(

@@ -19,7 +19,7 @@ extension Store {
         let heading = WriteHeading(
           version: try author.sign(wall: wall), base: past.base, open: past.open, deadline: deadline,
           type: type)
-        let end = store(heading, key, value, at: place, engine)
+        let end = try store(heading, key, value, at: place, engine)
         let write = Engine.Write(
           version: heading.version, position: engine.position + 1, hasDeadline: deadline != nil,
           isReserved: ReservedKey.isReserved(key))
@@ -44,7 +44,7 @@ extension Store {
       let actor = engine.state.author.actor,
       let segment = engine.journal.segment(tail.segment),
       segment.number(of: actor) != nil,
-      tail.offset + AppendExtent.bytes(key: key.count, value: value.count) <= segment.mapping.count
+      tail.offset + AppendExtent.bytes(key: key.count, value: value.count) <= segment.commonLimit
     else { return nil }
     return (segment, tail.offset)
   }
@@ -53,7 +53,7 @@ extension Store {
   private func store(
     _ heading: WriteHeading, _ key: [UInt8], _ value: Span<UInt8>, at place: (segment: Segment, offset: Int),
     _ engine: borrowing Engine
-  ) -> Int {
+  ) throws(StoreError) -> Int {
     let durable = Location(packed: control.durable)
     var encoder = RecordEncoder(
       segment: place.segment, start: place.offset,
@@ -62,6 +62,7 @@ extension Store {
     control.announce(
       writing: Location(segment: place.segment.number, offset: place.offset + bound).packed)
     encoder.encode(heading, key: key.span, value: value)
+    try checkStored(in: place.segment)
     control.tail = Location(segment: place.segment.number, offset: encoder.end).packed
     return encoder.end
   }

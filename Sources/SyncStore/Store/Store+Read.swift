@@ -1,23 +1,24 @@
-/// How a get works: the process's view is brought up to date, the index names a place, the record there is verified.
+/// How a get works: the index names a place, the record there is verified. Without a lock wherever that is plain;
+/// otherwise, with what is damaged, parked or in the blob tier, under the engine's lock, its view brought up to date first.
 extension Store {
   /// The value of a key; nil if it has none.
   ///
   /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    let found = try find(key) { view, shape in
-      Value(bytes: view.value(shape), type: view.type, deadline: view.deadline(shape))
+    let found = readers.read { view -> Fast<Value>? in
+      look(key, view) { Value(bytes: view.value($0), type: $0.type, deadline: view.deadline($0)) }
     }
     switch found {
-    case .nothing: return nil
-    case .value(let value): return value
-    case .elsewhere:
+    case .value(let value)?: return value
+    case .nothing?: return nil
+    case nil:
       guard let record = try current(key.bytes) else { return nil }
       return try value(of: record)
     }
   }
 
-  /// Works on the value of a key in place, without a copy if it lies in the journal; nil if it has none. Nobody reads or
-  /// writes meanwhile: `body` must be short, and must not use the store.
+  /// Works on the value of a key in place, without a copy if it lies in the journal; nil if it has none. What `body` reads
+  /// stays as it is, whatever is written meanwhile.
   ///
   /// - Throws: as `get`, and what `body` throws.
   @inlinable
@@ -30,58 +31,55 @@ extension Store {
   /// `withValue` without a result, so that it need not be compiled for each.
   @usableFromInline
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
-    // A refusal by `body` is carried out of the search, whose own failures are typed.
-    let found = try find(key) { view, shape -> (any Error)? in
-      view.segment.mapping.withBytes(shape.value) { bytes in
-        do {
-          try body(bytes)
-          return nil
-        } catch {
-          return error
+    let found = readers.read { view -> Fast<(any Error)?>? in
+      look(key, view) { record in
+        view.withValue(record) { bytes in
+          do {
+            try body(bytes)
+            return nil
+          } catch {
+            return error
+          }
         }
       }
     }
     switch found {
-    case .nothing: return
-    case .value(let refusal): if let refusal { throw refusal }
-    case .elsewhere:
-      guard let value = try get(key) else { return }
-      try value.bytes.withRawSpan(body)
-    }
-  }
-
-  /// What a search in the journal came to.
-  private enum Found<Result> {
-    case nothing
-    case value(Result)
-    /// In the blob tier, or among what is parked.
-    case elsewhere
-  }
-
-  /// Works on the verified record of a key whose value lies in the journal and has not expired.
-  @inline(__always)
-  private func find<Result>(
-    _ key: Key, _ body: (RecordView, RecordView.Shape) -> Result
-  ) throws(StoreError) -> Found<Result> {
-    try reading { engine throws(StoreError) in
-      guard engine.parked.isEmpty else { return .elsewhere }
-      guard let view = try engine.view(of: key.bytes.span) else { return .nothing }
-      guard let shape = view.shape else { return .elsewhere }
-      if let deadline = view.deadline(shape), deadline <= environment.now() { return .nothing }
-      switch view.kind {
-      case .value: return .value(body(view, shape))
-      case .tombstone: return .nothing
-      default: return .elsewhere
-      }
+    case .value(let refusal)?: if let refusal { throw refusal }
+    case .nothing?: return
+    case nil: try get(key)?.bytes.withRawSpan(body)
     }
   }
 
   /// Has the key a value?
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    switch try find(key, { _, _ in }) {
-    case .nothing: false
-    case .value: true
-    case .elsewhere: try current(key.bytes)?.isLive(at: environment.now()) ?? false
+    switch readers.read({ view -> Fast<Void>? in look(key, view) { _ in } }) {
+    case .value?: true
+    case .nothing?: false
+    case nil: try current(key.bytes)?.isLive(at: environment.now()) ?? false
+    }
+  }
+
+  /// What was found without a lock.
+  private enum Fast<Result> {
+    case nothing
+    case value(Result)
+  }
+
+  /// Works on the record of a key that has a value; nil if there is more to it.
+  @inline(__always)
+  private func look<Result>(
+    _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
+  ) -> Fast<Result>? {
+    guard SystemCall.forksSeen == forkGeneration else { return nil }
+    switch view.find(key.bytes.span) {
+    case .record(let record)?:
+      if record.kind == .tombstone { return .nothing }
+      if let deadline = view.deadline(record), deadline <= environment.now() { return .nothing }
+      let result = body(record)
+      // A page that went meanwhile has left zeros: that is for the other way to tell.
+      return !Mapping.hasAnyFaulted || view.isWhole(record) ? .value(result) : nil
+    case .nothing?: return .nothing
+    case nil: return nil
     }
   }
 
@@ -119,35 +117,6 @@ extension Store {
     }
   }
 
-  /// Keys with their values' sizes and types, in the order of bytes.
-  ///
-  /// - Parameters:
-  ///   - prefix: only keys that begin so.
-  ///   - after: only keys behind this one: a listing goes on where the last one ended.
-  ///   - limit: at most so many.
-  public func list(
-    prefix: [UInt8] = [], after: Key? = nil, limit: Int = .max
-  ) throws(StoreError) -> [Entry] {
-    let now = environment.now()
-    return try reading { engine throws(StoreError) in
-      let view = try engine.orderedView()
-      let start = max(prefix, after?.bytes ?? [], by: { $0.lexicographicallyPrecedes($1) })
-      let low = view.firstIndex(notBefore: start, in: engine.journal)
-      var entries: [Entry] = []
-      for location in view.locations[low...] where entries.count < limit {
-        let key = engine.key(at: location)
-        guard key.starts(with: prefix) else {
-          if prefix.lexicographicallyPrecedes(key) { break }
-          continue
-        }
-        if ReservedKey.isReserved(key) || key == after?.bytes { continue }
-        let record = try engine.record(at: location)
-        if record.isLive(at: now) { entries.append(Entry(record)) }
-      }
-      return entries
-    }
-  }
-
   /// The digest of the live records, at this moment by the wall clock: equal on two copies in step.
   public func digest() throws(StoreError) -> StateDigest { try digest(at: environment.now()) }
 
@@ -161,7 +130,7 @@ extension Store {
     let now = environment.now()
     let journal = try reading { engine throws(StoreError) in
       var status = StoreStatus()
-      for location in engine.index.locations {
+      for location in try engine.locations() {
         guard let record = try? engine.record(at: location), !record.isReserved else { continue }
         if !record.isLive(at: now) {
           status.tombstones += record.isTombstone ? 1 : 0
@@ -180,6 +149,9 @@ extension Store {
       status.conflicts = engine.losers.count
       status.parked = engine.parked.count
       status.damagedPlaces = engine.gaps.count
+      engine.releaseReplaced()
+      status.heldBytes = UInt64(engine.heldBytes)
+      status.readers = engine.pins.count
       return status
     }
     return journal
@@ -210,7 +182,7 @@ extension Store {
   }
 
   /// Works on a blob; one that turns out rotten or gone is noted, to be fetched again with the next session (F44).
-  private func fetching<Result>(
+  func fetching<Result>(
     _ blob: BlobReference, _ body: (BlobStore) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     do throws(StoreError) { return try body(try blobs) } catch {
@@ -221,11 +193,6 @@ extension Store {
       throw error
     }
   }
-}
-
-private func max<Element>(_ left: Element, _ right: Element, by isLess: (Element, Element) -> Bool) -> Element
-{
-  isLess(left, right) ? right : left
 }
 
 extension Entry {
@@ -267,4 +234,9 @@ public struct StoreStatus: Hashable, Sendable {
   public var parked = 0
   /// Places of the journal that are damaged.
   public var damagedPlaces = 0
+  /// Bytes of compacted segments that are kept for readers of this process: never more than the journal has, or
+  /// `Limits.heldBytes`, or four of its segments. A reader that would need more is ended.
+  public var heldBytes: UInt64 = 0
+  /// Readers of this process that keep what they read: rounds under way, and snapshots.
+  public var readers = 0
 }

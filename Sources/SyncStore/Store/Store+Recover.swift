@@ -22,20 +22,44 @@ extension Store {
     } else {
       try cut(lastLife: lastLife, foreign: foreign, &renewal)
     }
-    try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
-    // A process that was killed may have named a segment and not come to this.
-    try environment.storage.syncDirectory(journalDirectory)
-    let damage = engine.withLock { engine in
-      engine.gaps.map(\.place).filter { !engine.state.noted.contains($0) }
+    try engine.withLock { engine throws(StoreError) in
+      if !engine.index.isShared {
+        try engine.journal.removeReplaced()
+        try installIndex(&engine)
+      }
     }
+    // A process that was killed may have named a segment and not come to this.
+    if finding.map({ !$0.isNamed }) ?? true { try environment.storage.syncDirectory(journalDirectory) }
+    let damage = engine.withLock { $0.newDamage }
     if !damage.isEmpty { renewal = .damaged(damage) }
     if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.recovered = true
+    if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard renewal != nil else { return }
     try sync(upTo: control.tail)
     if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
+  }
+
+  /// Gives the index that was built its name; where that cannot be, it is made sure that no other one is believed.
+  private func installIndex(_ engine: inout Engine) throws(StoreError) {
+    do throws(StoreError) {
+      if !engine.index.isInFiles {
+        // Built beside those who read.
+        let files = try JournalIndex.create(
+          engine.files, secret: environment.random(16), expected: engine.index.keys.count)
+        engine.rebuild(with: files, upTo: engine.applied)
+      }
+      if engine.index.isInFiles { return try engine.index.install(engine.files) }
+    } catch {
+      // Without a file for it, it stays in memory.
+      if engine.index.isInFiles {
+        engine.index.failure = error
+        engine.overcomeTrouble()
+      }
+    }
+    try JournalIndex.removeFiles(engine.files)
   }
 
   /// Reads the journal and cuts off what recovery decided not to keep.
@@ -47,7 +71,7 @@ extension Store {
         directory: journalDirectory, environment: environment, store: id, writable: true,
         largestSegment: configuration.segmentBytes)
       let blank = try journal.load()
-      guard var plan = journal.plan(journal.scan(), atWatermark: foreign) else { return }
+      guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
       if control.poisoned, !foreign {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
@@ -67,18 +91,20 @@ extension Store {
       guard plan.cuts || blank != nil else { return }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
-      var fresh = Engine(environment: environment, journal: journal, compactions: engine.compactions)
-      fresh.absorb(upTo: cut)
+      // What is cut off was entered into the index that was built before.
+      let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+      var fresh = Engine(engine.surroundings, journal: journal, index: index, compactions: engine.compactions)
+      fresh.absorb(upTo: cut, indexing: true)
       let together = Self.count(of: rescued, within: Self.rescuedAtOnce)
       guard
         let end = try fresh.journal.carryOut(
           plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]))
       else { return }
       let tail = Location(segment: cut.segment + 1, offset: end)
-      fresh.absorb(upTo: tail)
+      fresh.absorb(upTo: tail, indexing: true)
       control.tail = tail.packed
       control.resetDurable(to: durable.packed)
-      engine = fresh
+      engine.replace(by: fresh)
       for entries in rescued[together...] {
         try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
       }
@@ -115,6 +141,24 @@ extension Store {
     return transactions
   }
 
+  /// Reads all of the journal again, which was damaged while in use, and does what rule R9 asks for.
+  func mend() throws(StoreError) {
+    try lockWriters()
+    let tail: UInt64
+    do {
+      defer { control.unlock() }
+      try engine.withLock { engine throws(StoreError) in
+        let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+        engine.rebuild(with: index, upTo: engine.applied)
+        try installIndex(&engine)
+        let damage = engine.newDamage
+        if !damage.isEmpty { try renew(.damaged(damage), &engine) }
+      }
+      tail = control.tail
+    }
+    try sync(upTo: tail)
+  }
+
   /// Becomes a new actor. The caller holds the writers' mutex.
   func renew(_ renewal: Composer.Renewal, _ engine: inout Engine) throws(StoreError) {
     var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
@@ -133,6 +177,10 @@ extension Store {
   /// After the death of a writer: takes in what it had stored whole, blanks the rest (F2, F13). The caller holds the
   /// writers' mutex.
   func repair(_ engine: inout Engine) throws(StoreError) {
+    if engine.index.isShared {
+      try engine.index.beginWriting()
+      _ = try engine.index.keys.recoverIntent()
+    }
     try catchUp(&engine)
     var tail = Location(packed: control.tail)
     if engine.journal.isNamed(tail.segment + 1) {
@@ -146,10 +194,11 @@ extension Store {
     let limit = writing.segment == tail.segment ? max(writing.offset, tail.offset) : segment.mapping.count
     let end = engine.journal.endOfUnpublished(from: tail.offset, to: limit, in: segment)
     if let last = segment.mapping.lastNonZero(end..<max(end, limit)) {
-      segment.mapping.clear(end..<(last + 1))
+      try segment.blank(end..<(last + 1))
     }
     control.tail = Location(segment: tail.segment, offset: end).packed
     try catchUp(&engine)
+    if engine.index.isShared { try engine.completeIndex() }
   }
 }
 
@@ -165,6 +214,11 @@ extension RecordView {
     case .actor, .checkpoint, nil: return nil
     }
   }
+}
+
+extension Engine {
+  /// Damage that this copy has not acted upon.
+  fileprivate var newDamage: [Location] { gaps.map(\.place).filter { !state.noted.contains($0) } }
 }
 
 extension JournalDamage {

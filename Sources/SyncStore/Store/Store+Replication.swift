@@ -10,7 +10,7 @@ extension Store {
   package func replicaSummary(
     digestAt time: UInt64
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest) {
-    let (summary, digest, tail) = try reading { engine throws(StoreError) in
+    let (summary, digest, tail) = try readingAlone { engine, isAlone throws(StoreError) in
       let state = engine.state
       guard let actor = state.actor else {
         throw StoreError(.damaged, "the journal names no actor: restore the store from a backup", path: path)
@@ -18,7 +18,7 @@ extension Store {
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
         horizon: state.horizon, position: engine.position)
-      return (summary, try engine.digest(at: time), engine.applied.packed)
+      return (summary, try engine.digest(at: time, keeps: isAlone), engine.applied.packed)
     }
     if isWritable { try sync(upTo: tail) }
     return (summary, digest)
@@ -144,8 +144,8 @@ extension Store {
         try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
       }
       if composer.state.mending || !composer.state.suspects.isEmpty {
-        let held = engine.withLock { engine in
-          engine.index.locations.compactMap { try? engine.record(at: $0) }
+        let held = try engine.withLock { engine throws(StoreError) in
+          try engine.locations().compactMap { try? engine.record(at: $0) }
         }
         try composer.comeToRest(held.sorted { $0.version < $1.version })
       }
@@ -164,7 +164,7 @@ extension Store {
 
   /// The digest of what is live at a time, in milliseconds since 1970.
   package func digest(at time: UInt64) throws(StoreError) -> StateDigest {
-    try reading { engine throws(StoreError) in try engine.digest(at: time) }
+    try readingAlone { engine, isAlone throws(StoreError) in try engine.digest(at: time, keeps: isAlone) }
   }
 
   // MARK: Blobs that have not arrived
@@ -326,7 +326,7 @@ package final class OutgoingRound: Sendable {
       while end < items.count {
         var groupEnd = end
         while groupEnd < items.count, items[groupEnd].group == items[end].group { groupEnd += 1 }
-        var group = try store.records(items[end..<groupEnd])
+        var group = try store.records(items[end..<groupEnd], pin)
         // In the journal what follows may be no record of the round: superseded, or of this copy alone.
         for index in group.indices { group[index].record.continues = index < group.count - 1 }
         let size = group.reduce(0) { $0 + $1.record.transferSize }
@@ -343,9 +343,12 @@ package final class OutgoingRound: Sendable {
 }
 
 extension Store {
-  fileprivate func records(_ items: ArraySlice<OutgoingRound.Item>) throws(StoreError) -> [PositionedRecord] {
+  fileprivate func records(
+    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
+  ) throws(StoreError) -> [PositionedRecord] {
     try reading { engine throws(StoreError) in
-      try items.map { item throws(StoreError) in
+      try pin.check(path)
+      return try items.map { item throws(StoreError) in
         PositionedRecord(position: item.position, record: try engine.record(at: item.location))
       }
     }

@@ -149,6 +149,10 @@ extension Store {
   /// Brings the view up to date and applies what has come due before something is composed. The caller holds the mutex.
   func prepareToWrite(_ engine: inout Engine) throws(StoreError) {
     try catchUp(&engine)
+    if engine.index.isShared {
+      try engine.index.beginWriting()
+      if try engine.isIndexBehind { try engine.completeIndex() }
+    }
     if !engine.parked.isEmpty { try releaseParked(&engine) }
   }
 
@@ -204,15 +208,22 @@ extension Store {
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
+      if control.isLost { throw poisonedError }
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
     let actors = segment.nextNumber + extent.actors.count
-    if tail.offset + room > segment.mapping.count || actors > Int(UInt16.max) {
+    let mayFillUp = segment.header.isReserve && entries.allSatisfy(\.mayUseReserve)
+    let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
+    if tail.offset + room > limit || actors > Int(UInt16.max) {
+      engine.journal.prepared = preparedSegment.withLock { ready in
+        defer { ready = nil }
+        return ready
+      }
       do throws(StoreError) {
         try engine.journal.begin(
           after: tail.offset,
           durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-          position: engine.position, room: room)
+          position: engine.position, room: room, mayUseReserve: entries.allSatisfy(\.mayUseReserve))
       } catch {
         // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
         if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
@@ -226,6 +237,7 @@ extension Store {
       segment = engine.journal.segments[engine.journal.segments.count - 1]
       // One more segment is sealed.
       engine.reviewAt = 0
+      if !segment.header.isReserve { restoreReserve() }
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
     }
     var encoder = RecordEncoder(
@@ -233,6 +245,8 @@ extension Store {
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     encoder.encode(entries, actors: extent.actors)
+    if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
+    try checkStored(in: segment)
     publish(encoder.end, in: segment, wall: wall, &engine)
   }
 
@@ -257,8 +271,11 @@ extension Store {
 }
 
 /// Writes that are done at once or not at all. Lives only within `Store.transaction`.
+///
+/// What it reads by key it reads as it leaves it so far. Scans and snapshots of the store see, within it, what was there
+/// before it began; nobody else writes meanwhile.
 public struct Transaction: ~Copyable {
-  private let store: Store
+  let store: Store
   var composer: Composer
   /// Blobs that are to be durable before the transaction is.
   private(set) var placed: [BlobReference] = []
@@ -282,9 +299,14 @@ public struct Transaction: ~Copyable {
   private mutating func put(
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
   ) throws(StoreError) {
-    if case .blob(let blob) = content { placed.append(blob) }
+    note(content)
     let held = try store.heldForWriting(key.bytes, composer)
     try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+  }
+
+  /// A blob is to be durable before the transaction is.
+  mutating func note(_ content: Record.Content) {
+    if case .blob(let blob) = content { placed.append(blob) }
   }
 
   /// Deletes a key. False if it had no value.

@@ -18,21 +18,27 @@ public final class Store: Sendable {
   package let environment: Environment
   let control: ControlPage
   let engine: Locked<Engine>
+  /// What threads read from without the engine's lock.
+  let readers: Published<ReaderView>
   let journalDirectory: String
   let controlFile: any StorageFile
-  /// Syncs made by this instance; held while one runs.
-  private let syncs = Locked(0)
+  /// The syncs made by this instance.
+  private let syncs = SharedWork()
   let lifecycle = Locked(Lifecycle())
   private let closed = Atomic(false)
   /// Was anything appended by this instance?
   private let wrote = Atomic(false)
   /// The segment whose successor is being made ready, or was.
   let prepared = Atomic<UInt32>(0)
+  /// That one, once it is ready.
+  let preparedSegment = Locked<Journal.Prepared?>(nil)
   /// Compactions made by this instance; held while one runs.
   let compacting = Locked(0)
   /// Are there so many dead bytes that writers are to wait for a compaction?
   let compactionIsUrgent = Atomic(false)
-  private let forkGeneration: UInt32
+  /// Orders of all keys made by this instance; held while one is.
+  let ordering = Locked(0)
+  let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
 
   struct Lifecycle {
@@ -52,6 +58,10 @@ public final class Store: Sendable {
     self.control = control
     self.controlFile = controlFile
     journalDirectory = path + "/" + StoreLayout.journal
+    readers = engine.readers
+    var engine = engine
+    engine.isPublic = true
+    engine.publish()
     self.engine = Locked(engine)
     forkGeneration = SystemCall.forkGeneration
   }
@@ -87,40 +97,54 @@ public final class Store: Sendable {
 
   // MARK: Access to the engine
 
-  /// Works on this process's view, brought up to date first.
+  /// Works on this process's view, brought up to date first. `body` may be run more than once: what it did with an index
+  /// that turned out to be damaged does not count.
   @inline(__always)
   func reading<Result>(
     _ body: (inout Engine) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     try checkUsable()
     return try engine.withLock { engine throws(StoreError) in
-      try catchUp(&engine)
-      return try body(&engine)
+      while true {
+        try catchUp(&engine)
+        do throws(StoreError) {
+          let result = try body(&engine)
+          if !engine.isInTrouble { return result }
+        } catch {
+          if !engine.isInTrouble { throw error }
+        }
+        engine.overcomeTrouble()
+      }
     }
+  }
+
+  /// Works on the view while nobody can change the index, where that can be had; `body` is told so.
+  func readingAlone<Result>(
+    _ body: (inout Engine, _ isAlone: Bool) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    guard isWritable, configuration.mode == .shared, !control.poisoned else {
+      return try reading { engine throws(StoreError) in
+        try body(&engine, isWritable || !engine.index.isShared)
+      }
+    }
+    try lockWriters()
+    defer { control.unlock() }
+    return try reading { engine throws(StoreError) in try body(&engine, true) }
   }
 
   /// Reads what other processes have committed since.
   @inline(__always)
   func catchUp(_ engine: inout Engine) throws(StoreError) {
-    let tail = Location(packed: control.tail)
-    if engine.applied < tail || engine.compactions != control.compactions { try readOn(&engine) }
+    if engine.isBehind { try engine.follow() }
   }
 
-  @inline(never)
-  private func readOn(_ engine: inout Engine) throws(StoreError) {
-    while true {
-      let compactions = control.compactions
-      do throws(StoreError) {
-        if engine.compactions != compactions { try takeInCompactions(&engine, compactions) }
-        let tail = Location(packed: control.tail)
-        guard engine.applied < tail else { return }
-        try engine.journal.extend(to: tail.segment)
-        return engine.absorb(upTo: tail)
-      } catch {
-        // A segment may have been replaced between the listing and the opening.
-        guard control.compactions != compactions else { throw error }
-      }
-    }
+  /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
+  private func goOnAlone() throws(StoreError) {
+    guard configuration.mode != .exclusive else { return }
+    throw StoreError(
+      .inputOutput,
+      "was cut short by another program, or its disk failed: close and open the store again in all processes",
+      path: controlFile.path)
   }
 
   func checkUsable() throws(StoreError) {
@@ -156,7 +180,7 @@ public final class Store: Sendable {
   // MARK: Durability
 
   /// Syncs of the journal made by this instance: fewer than durable writes when writers share them.
-  package var syncCount: Int { syncs.withLock { $0 } }
+  package var syncCount: Int { syncs.count }
 
   /// Makes everything committed so far durable.
   public func sync() throws(StoreError) {
@@ -168,34 +192,48 @@ public final class Store: Sendable {
   /// Waits until `target` is durable. Who comes while a sync runs shares the next one.
   func sync(upTo target: UInt64) throws(StoreError) {
     if control.durable >= target, !control.poisoned { return }
-    try syncs.withLock { syncs throws(StoreError) in
+    try syncs.wait { () throws(StoreError) in
       guard !control.poisoned else { throw poisonedError }
-      if control.durable >= target { return }
-      let (tail, files) = try engine.withLock { engine throws(StoreError) -> (UInt64, [any StorageFile]) in
-        try catchUp(&engine)
-        // What compaction wrote is durable from the beginning.
-        let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
-        return (engine.applied.packed, engine.journal.segments[first...].map(\.file))
-      }
-      for file in files {
-        do throws(StoreError) {
-          try file.sync()
-          // What others have made durable and then compacted may be gone.
-          guard try file.status().links > 0 || control.durable >= tail else {
-            throw StoreError(
-              .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
-          }
-        } catch {
-          control.setPoisoned()
-          throw StoreError(
-            .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
-        }
-      }
-      // Another process may have met the failure in the same pages meanwhile.
-      guard !control.poisoned else { throw poisonedError }
-      control.raiseDurable(to: tail)
-      syncs += 1
+      return control.durable >= target
+    } work: { () throws(StoreError) in
+      try syncNow()
     }
+  }
+
+  private func syncNow() throws(StoreError) {
+    let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
+      try catchUp(&engine)
+      // What compaction wrote is durable from the beginning.
+      let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
+      return (engine.applied.packed, Array(engine.journal.segments[first...]))
+    }
+    for segment in segments {
+      let file = segment.file
+      do throws(StoreError) {
+        try file.sync()
+        let status = try file.status()
+        // What others have made durable and then compacted may be gone.
+        guard status.links > 0 || control.durable >= tail else {
+          throw StoreError(
+            .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
+        }
+        // Bytes that were cut off were not synced, though the sync succeeded.
+        guard status.size >= segment.mapping.count else {
+          throw StoreError(
+            .damaged,
+            "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes are left: "
+              + "restore it from a backup", path: file.path)
+        }
+        if let error = segment.faultError { throw error }
+      } catch {
+        control.setPoisoned()
+        throw StoreError(
+          .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
+      }
+    }
+    // Another process may have met the failure in the same pages meanwhile.
+    guard !control.poisoned else { throw poisonedError }
+    control.raiseDurable(to: tail)
   }
 
   /// Sees to it that `target` becomes durable as the mode promises.
@@ -223,7 +261,11 @@ public final class Store: Sendable {
     guard prepared.exchange(number, ordering: .relaxed) != number else { return }
     Background.run { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
-        try Journal.prepare(directory: journalDirectory, size: size, storage: storage)
+        let ready = try Journal.prepare(directory: journalDirectory, size: size, storage: storage)
+        guard let self, let ready else { return }
+        self.preparedSegment.withLock { $0 = ready }
+        // Else the first sync of a record in it would wait for all of its zeros.
+        if self.configuration.durability != .relaxed { try ready.file.sync() }
       } catch {
         // Without it the writer makes the segment itself, and meets the same error there if it lasts.
         self?.prepared.store(0, ordering: .relaxed)
@@ -244,6 +286,11 @@ public final class Store: Sendable {
     if isWritable, isParent { try checkNotWriting() }
     defer {
       isWritable && isParent ? endWriting() : closed.store(true, ordering: .releasing)
+      engine.withLock { engine in
+        engine.isPublic = false
+        readers.publish(nil)
+      }
+      preparedSegment.withLock { $0 = nil }
       // It works on files that may be another process's soon.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)
@@ -260,8 +307,33 @@ public final class Store: Sendable {
     guard isParent else { return }
     if isWritable, wrote.load(ordering: .relaxed), !control.poisoned {
       try sync()
-      // Carries the watermark over all that was just synced; itself it may be lost.
-      try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+      // Carries the watermark over all that was just synced; itself it may be lost, so a full disk is no matter.
+      do throws(StoreError) {
+        try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+      } catch {
+        guard error.code == .diskFull else { throw error }
+      }
+      try closeIndex()
+    }
+  }
+
+  /// Keys from which on building the index anew takes longer than the syncs that spare it.
+  private static let keysWorthClosing = 1 << 16
+
+  /// Notes that the index has all of the journal, if nobody else has the store open: then it is believed in another boot,
+  /// too. It is a part of closing that may be left out.
+  private func closeIndex() throws(StoreError) {
+    guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.keys.count }),
+      keys >= Self.keysWorthClosing,
+      try controlFile.lock(byte: StoreLayout.entranceByte, .exclusive, wait: false)
+    else { return }
+    defer { _ = try? controlFile.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
+    guard try controlFile.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) else { return }
+    try sync()
+    let tail = control.tail
+    try? engine.withLock { engine throws(StoreError) in
+      guard engine.applied.packed == tail, engine.gaps.isEmpty else { return }
+      try engine.index.close()
     }
   }
 

@@ -7,6 +7,13 @@ public struct StateDigest: Hashable, Sendable, CustomStringConvertible {
   /// The digest of nothing.
   public init() { sum = 0 }
 
+  /// The digest with these halves.
+  init(high: UInt64, low: UInt64) { sum = UInt128(high) << 64 | UInt128(low) }
+  /// The upper half.
+  var high: UInt64 { UInt64(truncatingIfNeeded: sum >> 64) }
+  /// The lower half.
+  var low: UInt64 { UInt64(truncatingIfNeeded: sum) }
+
   /// Nil unless there are exactly 16 bytes, highest first.
   package init?(bytes: some Collection<UInt8>) {
     guard bytes.count == 16 else { return nil }

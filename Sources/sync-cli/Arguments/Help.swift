@@ -7,6 +7,7 @@ enum Help {
     Option("quiet", "no figures and no progress; errors are still told"),
     Option("verbose", "say more on standard error"),
     Option("no-progress", "no progress bar"),
+    Option("force-network", "open a store on a network file system that no other machine uses"),
     Option("help", "show this, or help on the command"),
     Option("version", "show the version"),
   ]

@@ -13,7 +13,7 @@ enum InitCommand {
     let path = try invocation.storePath()
     let name = invocation.value("name")?.text ?? defaultName
     try makeParent(of: path)
-    let store = try Store.create(at: path, name: name)
+    let store = try Store.create(at: path, name: name, configuration: invocation.configuration(.exclusive))
     try Node.prepare(store, name: name)
     try invocation.tell(
       "created \(store.name) in \(path)",

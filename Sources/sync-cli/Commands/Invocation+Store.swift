@@ -23,9 +23,12 @@ extension Invocation {
 
   /// Opens the store so that a daemon or a service may have it open, too.
   func openStore(toWrite: Bool = true) throws -> Store {
-    var configuration = Configuration()
-    configuration.mode = toWrite ? .shared : .readOnly
-    return try Store.open(at: try storePath(), configuration: configuration)
+    try Store.open(at: try storePath(), configuration: configuration(toWrite ? .shared : .readOnly))
+  }
+
+  /// How a store is opened, as the global options ask for it.
+  func configuration(_ mode: Configuration.Mode) -> Configuration {
+    Configuration(mode: mode, allowsNetworkFileSystem: has("force-network"))
   }
 
   /// Runs `body` with the store open, and closes it.
@@ -51,20 +54,6 @@ extension Invocation {
   /// Says more where more was asked for.
   func remark(_ text: @autoclosure () -> String) {
     if has("verbose") { Diagnostics.report("\(command.name): \(text())") }
-  }
-}
-
-extension Store {
-  /// Visits all entries of a prefix in the order of their keys, a page at a time, so that memory is bounded.
-  func visit(prefix: [UInt8], after: Key? = nil, limit: Int = .max, _ body: (Entry) throws -> Void) throws {
-    var (after, left) = (after, limit)
-    while left > 0 {
-      let page = try list(prefix: prefix, after: after, limit: min(left, 4096))
-      for entry in page { try body(entry) }
-      guard let last = page.last else { return }
-      after = last.key
-      left -= page.count
-    }
   }
 }
 

@@ -11,9 +11,9 @@ enum LineCommands {
       """
   ) { invocation, output in
     try invocation.withStore(toWrite: false) { store in
-      try store.visit(prefix: invocation.prefix(invocation.operands.first)) { entry in
-        // It may have been deleted since it was listed.
-        if let value = try store.get(entry.key) { try output.line(KeyLine.line(entry.key, value)) }
+      let snapshot = try store.snapshot()
+      try snapshot.scanEntries(KeyRange(prefix: invocation.prefix(invocation.operands.first))) { entry in
+        if let value = try snapshot.get(entry.key) { try output.line(KeyLine.line(entry.key, value)) }
       }
       return .done
     }

@@ -14,8 +14,8 @@ enum ListCommand {
     let after = try invocation.value("after").map { try Key(bytes: $0.bytes) }
     let limit = try invocation.integer("limit", in: 1...Int.max) ?? .max
     return try invocation.withStore(toWrite: false) { store in
-      try store.visit(prefix: invocation.prefix(invocation.operands.first), after: after, limit: limit) {
-        entry in
+      let range = KeyRange(prefix: invocation.prefix(invocation.operands.first))
+      try store.scanEntries(range, after: after, limit: limit) { entry in
         if invocation.wantsJSON {
           try output.line(json(entry))
         } else {

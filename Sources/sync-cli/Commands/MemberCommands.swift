@@ -52,9 +52,10 @@ enum MemberCommands {
     let path = try invocation.storePath()
     let name = invocation.value("name")?.text ?? InitCommand.defaultName
     let token = try token(invocation)
+    let configuration = invocation.configuration(.shared)
     try InitCommand.makeParent(of: path)
     let joined = try blocking {
-      try await Node.join(token, at: path, name: name, configuration: SyncStore.Configuration(mode: .shared))
+      try await Node.join(token, at: path, name: name, configuration: configuration)
     }
     var report: SessionReport?
     if !invocation.has("no-pull") {

@@ -61,6 +61,7 @@ enum ServeCommand {
     // Whoever started the daemon may have gone: that is no reason for it to go, too.
     try? announce(address, invocation, output)
     log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
+    if let warning = store.clockWarning { log.write(.warning, warning) }
     manager.tell("READY=1\nSTATUS=listening on \(address)")
     var current = configuration
     while true {

@@ -31,6 +31,7 @@ enum StatusCommand {
     if status.damagedPlaces > 0 {
       lines.append("damaged    \(Text.count(status.damagedPlaces, "place")): see \"sync-cli verify\"")
     }
+    if let warning = store.clockWarning { lines.append("clock      \(warning)") }
     return lines
   }
 

@@ -71,7 +71,7 @@ enum TreeCommands {
     let prefix = invocation.prefix(invocation.value("prefix"))
     return try invocation.withStore(toWrite: false) { store in
       var totalBytes: UInt64 = 0
-      try store.visit(prefix: prefix) { entry in
+      try store.scanEntries(KeyRange(prefix: prefix)) { entry in
         totalBytes += entry.size
         guard let objection = TreeWriter.objection(to: Array(entry.key.bytes.dropFirst(prefix.count))) else {
           return
@@ -85,7 +85,7 @@ enum TreeCommands {
       var progress = Progress("export", totalBytes: totalBytes, enabled: invocation.showsProgress)
       defer { progress.finish() }
       var (files, bytes): (Int, UInt64) = (0, 0)
-      try store.visit(prefix: prefix) { entry in
+      try store.scanEntries(KeyRange(prefix: prefix)) { entry in
         guard try export(entry, of: store, as: Array(entry.key.bytes.dropFirst(prefix.count)), by: writer)
         else { return }
         files += 1

@@ -208,6 +208,8 @@ final class Descriptor: Sendable {
       case ELOOP: (.inputOutput, "a symbolic link is not followed here")
       case EISDIR: (.usage, "give a file")
       case ENOSPC, EDQUOT: (.inputOutput, "make room")
+      case EFBIG: (.inputOutput, "raise the limit on file sizes (ulimit -f)")
+      case EROFS: (.inputOutput, "mount the file system for writing")
       case EPIPE: (.inputOutput, "its reader has gone")
       default: (.inputOutput, "see the operating system's error")
       }

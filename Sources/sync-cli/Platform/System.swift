@@ -56,8 +56,12 @@ enum System {
 
   // MARK: - Signals
 
-  /// Writing to what nobody reads is an error of that call, not the death of the process.
-  static func ignoreBrokenPipes() { signal(SIGPIPE, SIG_IGN) }
+  /// Writing to what nobody reads, or above the limit on file sizes (F35), is an error of that call, not the death of the
+  /// process.
+  static func ignoreSignalsOfWriting() {
+    signal(SIGPIPE, SIG_IGN)
+    signal(SIGXFSZ, SIG_IGN)
+  }
 
   /// Ends the process as a broken pipe ends others.
   static func dieOfBrokenPipe() -> Never {

@@ -38,8 +38,7 @@ final class SyncStorePeer: KeyValuePeer {
 
 /// Reads of the store need no transaction.
 final class StoreReader: KeyReader {
-  /// The interface has only `get`, which copies.
-  static let readsInPlace = false
+  static let readsInPlace = true
 
   private let store: Store
 
@@ -48,12 +47,23 @@ final class StoreReader: KeyReader {
   func copy(_ name: Key) throws -> [UInt8]? { try store.get(name)?.bytes }
 
   func touch(_ name: Key) throws -> Int? {
-    try store.get(name).map { $0.bytes.count &+ Int($0.bytes.first ?? 0) }
+    try store.withValue(name) { bytes in
+      bytes.byteCount &+ (bytes.isEmpty ? 0 : Int(unsafe bytes.unsafeLoad(as: UInt8.self)))
+    }
   }
 
   func scan() throws -> (count: Int, sum: Int) {
-    let entries = try store.list()
-    return (entries.count, entries.reduce(0) { $0 &+ Int($1.size) &+ Int($1.key.bytes.first ?? 0) })
+    var (count, sum) = (0, 0)
+    try store.scan { key, value in
+      (count, sum) = (count &+ 1, sum &+ Self.touch(key) &+ Self.touch(value))
+    }
+    return (count, sum)
+  }
+
+  /// Looks at it as at those of the others: the length and the first byte.
+  @inline(__always)
+  private static func touch(_ bytes: RawSpan) -> Int {
+    bytes.isEmpty ? 0 : bytes.byteCount &+ Int(unsafe bytes.unsafeLoad(fromByteOffset: 0, as: UInt8.self))
   }
 
   func finish() {}

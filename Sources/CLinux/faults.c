@@ -1,0 +1,181 @@
+// The handler of SIGBUS. A fault in a watched mapping is answered with a page of zeros, which no checksum of a record
+// accepts, and a mark on the mapping; every other fault goes to whoever handled the signal before.
+//
+// No jump out of the handler: it would tear through frames of Swift. The access is done again, and reads zeros.
+#define _GNU_SOURCE
+#include "CLinuxFaults.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct sync_watch {
+  // Odd while the fields change: another thread's handler may be looking.
+  _Atomic(unsigned) version;
+  _Atomic(int) taken;
+  _Atomic(uintptr_t) base;
+  _Atomic(uintptr_t) count;
+  _Atomic(int) fd;
+  _Atomic(int) writable;
+  _Atomic(unsigned) faults;
+  _Atomic(unsigned) pages;
+};
+
+enum { SLOTS = 128 };
+
+struct block {
+  struct sync_watch slots[SLOTS];
+  _Atomic(struct block *) next;
+};
+
+unsigned sync_fault_count;
+static struct block first;
+static struct sigaction before;
+static pthread_once_t installed = PTHREAD_ONCE_INIT;
+static uintptr_t page_bytes;
+
+// A mapping is split by each page that is replaced, and the kernel allows some 65,000 pieces: from so many on, larger
+// ones are replaced. What they hide is in the file still.
+enum { SINGLE_PAGES = 1024, LARGER = 256 };
+
+// Are the `count` bytes at `base` watched by this slot, seen whole?
+static int read_slot(struct sync_watch *slot, uintptr_t *base, uintptr_t *count) {
+  unsigned version = atomic_load_explicit(&slot->version, memory_order_acquire);
+  if (version & 1) return 0;
+  *base = atomic_load_explicit(&slot->base, memory_order_relaxed);
+  *count = atomic_load_explicit(&slot->count, memory_order_relaxed);
+  atomic_thread_fence(memory_order_acquire);
+  // The slot of a mapping that is in use does not change; one that does is not the one in question.
+  return *base != 0 && version == atomic_load_explicit(&slot->version, memory_order_relaxed);
+}
+
+// Puts zeros in place of the page at `address`. 0 if it lies in no watched mapping, or cannot be replaced.
+static int replace_page(uintptr_t address) {
+  for (struct block *block = &first; block; block = atomic_load_explicit(&block->next, memory_order_acquire)) {
+    for (int index = 0; index < SLOTS; index++) {
+      struct sync_watch *slot = &block->slots[index];
+      uintptr_t base, count;
+      if (!read_slot(slot, &base, &count) || address < base || address - base >= count) continue;
+      uintptr_t start = address & ~(page_bytes - 1);
+      uintptr_t end = start + page_bytes;
+      uintptr_t last = (base + count + page_bytes - 1) & ~(page_bytes - 1);
+      unsigned kind = SYNC_FAULT_REFUSED;
+      struct stat status;
+      if (fstat(slot->fd, &status) == 0 && (uintptr_t)status.st_size <= start - base) {
+        // All behind it is gone, too.
+        kind = SYNC_FAULT_TRUNCATED;
+        end = last;
+      } else if (atomic_fetch_add(&slot->pages, 1) >= SINGLE_PAGES) {
+        end = start + LARGER * page_bytes;
+        if (end > last) end = last;
+      }
+      // First the mark: whoever sees the zeros, on any thread, finds it.
+      atomic_fetch_or(&slot->faults, kind);
+      __atomic_fetch_add(&sync_fault_count, 1, __ATOMIC_SEQ_CST);
+      int protection = slot->writable ? PROT_READ | PROT_WRITE : PROT_READ;
+      return mmap((void *)start, end - start, protection, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
+                  -1, 0) != MAP_FAILED;
+    }
+  }
+  return 0;
+}
+
+static void handle(int number, siginfo_t *info, void *context) {
+  int error = errno;
+  // Above 0 the kernel tells of an access; otherwise somebody sent the signal.
+  if (info->si_code > 0 && replace_page((uintptr_t)info->si_addr)) {
+    errno = error;
+    return;
+  }
+  errno = error;
+  if (before.sa_flags & SA_SIGINFO) {
+    before.sa_sigaction(number, info, context);
+  } else if (before.sa_handler == SIG_IGN && info->si_code <= 0) {
+    return;
+  } else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) {
+    before.sa_handler(number);
+  } else {
+    // As if there were no handler: an access is done again and ends the process, a signal that was sent is sent again.
+    struct sigaction standard = {.sa_handler = SIG_DFL};
+    sigaction(SIGBUS, &standard, NULL);
+    if (info->si_code <= 0) raise(number);
+  }
+}
+
+void sync_install_fault_handler(void) {
+  page_bytes = (uintptr_t)sysconf(_SC_PAGESIZE);
+  struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART};
+  sigemptyset(&action.sa_mask);
+  // Read first: a fault may come the moment the handler stands.
+  struct sigaction present;
+  sigaction(SIGBUS, NULL, &present);
+  if ((present.sa_flags & SA_SIGINFO) && present.sa_sigaction == handle) return;
+  before = present;
+  sigaction(SIGBUS, &action, NULL);
+}
+
+static struct sync_watch *take_slot(void) {
+  struct block *block = &first;
+  while (1) {
+    for (int index = 0; index < SLOTS; index++) {
+      int expected = 0;
+      if (atomic_load_explicit(&block->slots[index].taken, memory_order_relaxed) == 0 &&
+          atomic_compare_exchange_strong(&block->slots[index].taken, &expected, 1))
+        return &block->slots[index];
+    }
+    struct block *next = atomic_load(&block->next);
+    if (!next) {
+      struct block *fresh = calloc(1, sizeof *fresh);
+      if (!fresh) return NULL;
+      if (atomic_compare_exchange_strong(&block->next, &next, fresh))
+        next = fresh;
+      else
+        free(fresh);
+    }
+    block = next;
+  }
+}
+
+struct sync_watch *sync_watch(void *base, uint64_t count, int fd, int writable) {
+  pthread_once(&installed, sync_install_fault_handler);
+  struct sync_watch *slot = take_slot();
+  if (!slot) return NULL;
+  atomic_fetch_add(&slot->version, 1);
+  atomic_store(&slot->fd, fd);
+  atomic_store(&slot->writable, writable);
+  atomic_store(&slot->faults, 0);
+  atomic_store(&slot->pages, 0);
+  atomic_store(&slot->count, (uintptr_t)count);
+  atomic_store(&slot->base, (uintptr_t)base);
+  atomic_fetch_add(&slot->version, 1);
+  return slot;
+}
+
+void sync_unwatch(struct sync_watch *watch) {
+  atomic_fetch_add(&watch->version, 1);
+  atomic_store(&watch->base, 0);
+  atomic_fetch_add(&watch->version, 1);
+  atomic_store(&watch->taken, 0);
+}
+
+unsigned sync_watch_faults(const struct sync_watch *watch) {
+  return atomic_load(&((struct sync_watch *)watch)->faults);
+}
+
+void sync_survive_file_limit(void) {
+  struct rlimit limit;
+  struct sigaction action;
+  if (getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (sigaction(SIGXFSZ, NULL, &action) != 0) return;
+  if (!(action.sa_flags & SA_SIGINFO) && action.sa_handler == SIG_DFL) {
+    action = (struct sigaction){.sa_handler = SIG_IGN};
+    sigaction(SIGXFSZ, &action, NULL);
+  }
+}

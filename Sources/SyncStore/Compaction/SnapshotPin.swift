@@ -1,0 +1,52 @@
+internal import Synchronization
+
+/// Lives as long as somebody reads places of a view that may since have been compacted.
+///
+/// What it keeps is bounded: a reader that never ends is ended, the oldest first, once the segments kept for readers take
+/// more room than the journal itself, and than `Limits.heldBytes` (F93). It is told at its next step.
+final class SnapshotPin: Sendable {
+  private let ended = Atomic(false)
+
+  /// May the places still be read? To be asked under the engine's lock, before each step.
+  func check(_ path: String) throws(StoreError) {
+    guard ended.load(ordering: .relaxed) else { return }
+    throw StoreError(
+      .snapshotEnded,
+      "what it read was compacted, and the room for that is used up: begin again, and read faster", path: path
+    )
+  }
+
+  /// From now on they may not.
+  func end() { ended.store(true, ordering: .relaxed) }
+}
+
+extension Engine {
+  struct HeldPin {
+    weak var pin: SnapshotPin?
+    /// How many segments had been replaced when it began: it needs those that came later.
+    var start: Int
+  }
+
+  /// Keeps what compaction replaces readable as long as `pin` lives, and there is room.
+  mutating func hold(_ pin: SnapshotPin) {
+    pins.append(HeldPin(pin: pin, start: journal.replacedCount))
+  }
+
+  /// Bytes of replaced segments that are kept for readers of this process.
+  var heldBytes: Int { journal.replaced.reduce(0) { $0 + $1.mapping.count } }
+
+  /// Unmaps what nobody needs any more, and ends the oldest readers while more is kept than there is room for.
+  mutating func releaseReplaced() {
+    pins.removeAll { $0.pin == nil }
+    // Until whoever compacts has moved the index over, it names what was replaced.
+    guard !journal.replaced.isEmpty, !index.isShared || control.adopted >= compactions else { return }
+    defer { publish() }
+    while true {
+      journal.forget(before: pins.map(\.start).min() ?? .max)
+      guard heldBytes > max(heldLimit, 4 * journal.largestSegment, journal.fileBytes),
+        let oldest = pins.indices.min(by: { pins[$0].start < pins[$1].start })
+      else { return }
+      pins.remove(at: oldest).pin?.end()
+    }
+  }
+}

@@ -1,0 +1,60 @@
+/// The part of the index's header that says whose it is and whether it can be believed.
+struct IndexHeader: Equatable {
+  var store: StoreID
+  /// The boot of the machine in which it was last written.
+  var boot: UInt64
+  var inode: UInt64
+  var fileSystem: UInt64
+  var birth: UInt64
+  /// 16 random bytes that key the hash.
+  var secret: [UInt8]
+
+  init(store: StoreID, boot: UInt64, secret: [UInt8], _ status: FileStatus) {
+    (self.store, self.boot, self.secret) = (store, boot, secret)
+    (inode, fileSystem, birth) = (status.inode, status.fileSystem, status.birth)
+  }
+
+  /// What the bytes of the header say; nil if they are damaged. A newer version is refused.
+  init?(_ bytes: [UInt8], path: String) throws(StoreError) {
+    typealias Field = IndexLayout.Header
+    func integer(_ offset: Int, _ count: Int) -> UInt64 {
+      bytes[offset..<offset + count].reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    }
+    guard bytes.count == Field.fixedLength, Array(bytes[..<8]) == IndexLayout.magic,
+      integer(Field.checksum, 8) == XXH3.hash64(Array(bytes[..<Field.checksum]), seed: 0)
+    else { return nil }
+    let version = integer(Field.version, 2)
+    guard version == IndexLayout.version, integer(Field.readerFeatures, 4) == 0,
+      integer(Field.writerFeatures, 4) == 0
+    else {
+      throw StoreError(
+        .newerFormat, "is an index of version \(version) with features this program does not know: update it",
+        path: path)
+    }
+    guard let store = StoreID(bytes: bytes[Field.store..<Field.boot]) else { return nil }
+    self.store = store
+    boot = integer(Field.boot, 8)
+    inode = integer(Field.inode, 8)
+    fileSystem = integer(Field.fileSystem, 8)
+    birth = integer(Field.birth, 8)
+    secret = Array(bytes[Field.secret..<Field.secret + 16])
+  }
+
+  /// Its bytes, with the checksum.
+  var bytes: [UInt8] {
+    var writer = ByteWriter()
+    writer.write(raw: IndexLayout.magic)
+    writer.write(IndexLayout.version)
+    writer.write(UInt16(0))
+    for _ in 0..<3 { writer.write(UInt32(0)) }
+    writer.write(raw: store.bytes)
+    for word in [boot, inode, fileSystem, birth] { writer.write(word) }
+    writer.write(raw: secret)
+    writer.write(raw: [UInt8](repeating: 0, count: IndexLayout.Header.checksum - writer.bytes.count))
+    writer.write(XXH3.hash64(writer.bytes, seed: 0))
+    return writer.bytes
+  }
+
+  /// Was it written by this very file, rather than copied into it?
+  func isOf(_ status: FileStatus) -> Bool { inode == status.inode && birth == status.birth }
+}

@@ -1,0 +1,218 @@
+/// Where things lie in the file of the index, and how its words guard themselves. `schemas/index.md` is the byte map;
+/// this is its twin in code.
+enum IndexLayout {
+  static let version: UInt16 = 1
+  static let magic: [UInt8] = Array("SYNCINDX".utf8)
+
+  /// The first page of the file.
+  enum Header {
+    static let version = 8
+    static let readerFeatures = 12
+    static let writerFeatures = 16
+    static let store = 24
+    static let boot = 40
+    static let inode = 48
+    static let fileSystem = 56
+    static let birth = 64
+    static let secret = 72
+    static let checksum = 120
+    /// Bytes of the part that the checksum covers, with the checksum.
+    static let fixedLength = 128
+    // Words of its own line: readers look at it each time, writers change it only when the directory doubles.
+    static let depth = 128
+    // Words that each change touches.
+    static let intent = 192
+    static let operand = 200
+    static let count = 208
+    static let applied = 216
+    static let frontier = 224
+    static let spare = 232
+    static let clean = 240
+    /// Where the parts of the directory begin, part 0 first.
+    static let parts = 256
+  }
+
+  /// A page of keys.
+  enum Page {
+    static let head = 0
+    static let identity = 8
+    static let overflow = 16
+    static let buckets = 64
+    static let extras = buckets + bucketCount * 64
+  }
+
+  static let bucketCount = 50
+  static let slotsPerBucket = 8
+  static let slots = bucketCount * slotsPerBucket
+  /// Keys at which a page is split: 75 %. Fuller pages have longer searches, emptier ones cost more memory.
+  static let splitAt = 300
+  /// Bits of the hash that can choose an entry of the directory.
+  static let maximumDepth = 22
+  /// The page that part 0 of the directory is.
+  static let firstDirectoryPage: UInt32 = 1
+  /// Says that the file was closed with all in it durable; any other word says that it was not.
+  static let clean: UInt64 = 0xC105_ED00_7A11_5AFE
+  static let notClean: UInt64 = 0x3EFA_12FF_85EE_A501
+}
+
+/// Words with a check byte, so that no single bit can turn over unnoticed, and a word of zeros is none.
+enum Sealed {
+  /// Seals a number below 2^56.
+  @inline(__always)
+  static func seal(_ value: UInt64) -> UInt64 {
+    var fold = value ^ (value >> 32)
+    fold ^= fold >> 16
+    fold ^= fold >> 8
+    return value | ((fold & 0xFF) ^ 0xA5) << 56
+  }
+
+  /// The number in a word; nil if it is damaged.
+  @inline(__always)
+  static func open(_ word: UInt64) -> UInt64? {
+    let value = word & (1 << 56 - 1)
+    return seal(value) == word ? value : nil
+  }
+
+  /// An entry of the directory: the number of a page, below 2^24.
+  @inline(__always)
+  static func entry(_ page: UInt32) -> UInt32 {
+    page | ((page ^ page >> 8 ^ page >> 16) & 0xFF ^ 0xA5) << 24
+  }
+
+  /// The page that an entry names; nil if it is damaged.
+  @inline(__always)
+  static func page(_ entry: UInt32) -> UInt32? {
+    let page = entry & 0xFF_FFFF
+    return self.entry(page) == entry ? page : nil
+  }
+
+  /// The word for the depth of the directory: one more than it in each byte.
+  @inline(__always)
+  static func depth(_ depth: Int) -> UInt64 { UInt64(depth + 1) &* 0x0101_0101_0101_0101 }
+
+  /// The depth in a word; nil if it is damaged, or says that the file was retired.
+  @inline(__always)
+  static func openDepth(_ word: UInt64) -> Int? {
+    let depth = Int(word & 0xFF) - 1
+    guard depth >= 0, depth <= IndexLayout.maximumDepth, self.depth(depth) == word else { return nil }
+    return depth
+  }
+
+  /// In place of the depth once another file took this one's place.
+  static let retired: UInt64 = 0xDEAD_1D00_0BEE_F00D
+
+  /// A word of which bit 0 is left free, made odd in its number of ones.
+  static func odd(_ word: UInt64) -> UInt64 { word | UInt64(~word.nonzeroBitCount & 1) }
+}
+
+/// What the index takes of a key's hash.
+///
+/// Bits 0–21 choose the entry of the directory, as many as it is deep. A slot's tag has bits 9–24 and its extra bits
+/// 0–8: all that a split can ever ask for stands beside the place, so that no split reads the journal (on average 300
+/// cache misses, one put in 150, and keys that can be encrypted or damaged). The tag overlaps with bits that the page
+/// has in common only when the directory is more than 9 deep; at 10 million keys 9 to 10 bits still tell keys of one
+/// bucket apart: one lookup in a hundred looks at a second key. The upper half chooses the bucket.
+struct HashParts {
+  let hash: UInt64
+
+  @inline(__always) init(_ hash: UInt64) { self.hash = hash }
+
+  /// The entry of a directory of this depth.
+  @inline(__always)
+  func entry(depth: Int) -> UInt32 {
+    UInt32(truncatingIfNeeded: hash) & (1 &<< UInt32(truncatingIfNeeded: depth) &- 1)
+  }
+
+  /// The bucket it belongs in.
+  @inline(__always)
+  var bucket: Int { Int(((hash >> 32) &* UInt64(IndexLayout.bucketCount)) >> 32) }
+
+  /// The tag in its slot.
+  @inline(__always)
+  var tag: UInt64 { hash >> 9 & 0xFFFF }
+
+  /// The bits beside its slot.
+  @inline(__always)
+  var splitBits: UInt16 { UInt16(hash & 0x1FF) }
+}
+
+/// A word of a bucket: nothing, or a place with a tag. Each has an odd number of ones, which a single bit that turned
+/// over, and a word of zeros, have not.
+enum Slot {
+  /// Bits of a place.
+  static let placeMask: UInt64 = 1 << 47 - 1
+  /// Never taken since its bucket had room: who searches can stop here. Only at the end of a bucket.
+  static let empty: UInt64 = 0xE000_FFFF_FFFF_FFFF
+  /// Free, and a key that belongs here can be in a later bucket.
+  static let removed: UInt64 = 0xD001_FFFF_FFFF_FFFE
+  /// Places are below.
+  static let placeLimit: UInt64 = placeMask - 1
+  private static let parity: UInt64 = 1 << 47
+
+  @inline(__always)
+  static func make(tag: UInt64, place: UInt64) -> UInt64 {
+    let word = tag << 48 | place
+    return isOdd(word) ? word : word | parity
+  }
+
+  @inline(__always) static func place(_ word: UInt64) -> UInt64 { word & placeMask }
+  @inline(__always) static func tag(_ word: UInt64) -> UInt64 { word >> 48 }
+  @inline(__always) static func isTaken(_ word: UInt64) -> Bool { word & placeMask < placeLimit }
+
+  /// Folded by hand: without the instruction that counts ones, which the oldest x86-64 lacks, this is the shortest.
+  @inline(__always)
+  static func isOdd(_ word: UInt64) -> Bool {
+    var fold = word ^ word >> 32
+    fold ^= fold >> 16
+    fold ^= fold >> 8
+    fold ^= fold >> 4
+    return (0x6996 as UInt64) &>> (fold & 15) & 1 != 0
+  }
+}
+
+/// The 16 bits beside a slot, which only writers look at: bits 0–8 of the hash, by how many buckets the key lies behind
+/// the one it belongs in, and a bit that makes the number of ones odd.
+struct SlotExtra {
+  let bits: UInt16
+
+  init(bits: UInt16) { self.bits = bits }
+
+  init(splitBits: UInt16, displacement: Int) {
+    let bits = splitBits | UInt16(displacement) << 9
+    self.bits = Slot.isOdd(UInt64(bits)) ? bits : bits | 0x8000
+  }
+
+  var isSound: Bool { Slot.isOdd(UInt64(bits)) }
+  var splitBits: UInt16 { bits & 0x1FF }
+  var displacement: Int { Int(bits >> 9 & 63) }
+
+  /// Bit `number` of the hash of the key in a slot with this word.
+  func hashBit(_ number: Int, of word: UInt64) -> Bool {
+    number < 9
+      ? bits &>> UInt16(truncatingIfNeeded: number) & 1 != 0
+      : Slot.tag(word) &>> UInt64(truncatingIfNeeded: number &- 9) & 1 != 0
+  }
+}
+
+extension CacheLine {
+  /// Are they eight sound slots? Eight odd words have an even sum; zeros would have one too.
+  @inline(__always)
+  var isSound: Bool {
+    !Slot.isOdd(zero ^ one ^ two ^ three ^ four ^ five ^ six ^ seven) && seven != 0
+  }
+
+  /// Can a search end here?
+  @inline(__always)
+  var isOpen: Bool { seven == Slot.empty }
+
+  /// Bit n is set if slot n has this tag.
+  @inline(__always)
+  func matches(_ tag: UInt64) -> UInt32 {
+    // By arithmetic: which slot it is cannot be foreseen, so a branch for each would be mispredicted.
+    @inline(__always) func bit(_ word: UInt64, _ number: UInt32) -> UInt32 {
+      ((UInt32(truncatingIfNeeded: word >> 48 ^ tag) &- 1) >> 31) << number
+    }
+    return bit(zero, 0) | bit(one, 1) | bit(two, 2) | bit(three, 3)
+      | bit(four, 4) | bit(five, 5) | bit(six, 6) | bit(seven, 7)
+  }
+}

@@ -1,0 +1,143 @@
+/// The index of a journal and the ledger beside it, as one process has them: shared with all others, or, where no file
+/// can be had or believed, in the memory of this one.
+///
+/// Which records count is changed by the holder of the writers' mutex alone if it is shared, and under the engine's lock
+/// if it is not.
+final class JournalIndex: @unchecked Sendable {
+  /// Hash of a key → place of its record.
+  let keys: KeyDirectory
+  /// What else is to be known of the journal.
+  let ledger: Ledger
+  /// Do other processes use it? Not before it has its name.
+  private(set) var isShared: Bool
+  /// Is it in files, with or without their names?
+  let isInFiles: Bool
+  /// Numbers of segments as the ledger has them, as far as it was read; owned by the engine.
+  private var slots: [UInt32: Int] = [:]
+  private var readSlots = 0
+  /// It was found to be damaged, or replaced, and is to be built anew; owned by the engine.
+  var failure: StoreError?
+  /// It names a segment that this process has not mapped yet; owned by the engine.
+  var isAhead = false
+
+  private init(_ keys: KeyDirectory, _ ledger: Ledger, isInFiles: Bool, isShared: Bool) {
+    (self.keys, self.ledger, self.isInFiles, self.isShared) = (keys, ledger, isInFiles, isShared)
+  }
+
+  /// Where its files are.
+  struct Files: Sendable {
+    let storage: any Storage
+    /// The store's directory.
+    let directory: String
+    let store: StoreID
+    /// Names the boot; 0 is unknown.
+    let boot: UInt64
+
+    fileprivate var index: String { directory + "/" + KeyDirectory.fileName }
+    fileprivate var ledger: String { directory + "/" + Ledger.fileName }
+  }
+
+  /// The one in the directory, if it can be believed; nil if it must be built anew.
+  ///
+  /// - Throws: `.newerFormat` for an index of a newer program.
+  static func open(_ files: Files, writable: Bool) throws(StoreError) -> JournalIndex? {
+    do throws(StoreError) {
+      guard
+        case .trusted(let keys) = try KeyDirectory.open(
+          at: files.index, files.storage, store: files.store, boot: files.boot, writable: writable),
+        let ledger = try Ledger.open(
+          at: files.ledger, files.storage, identity: identity(of: keys), writable: writable)
+      else { return nil }
+      return JournalIndex(keys, ledger, isInFiles: true, isShared: true)
+    } catch {
+      // Derived from the journal: whatever stands there instead is in nobody's way.
+      guard error.code == .foreignFile || error.code == .damaged else { throw error }
+      return nil
+    }
+  }
+
+  /// An empty one in files of its own, which have no names yet.
+  static func create(_ files: Files, secret: [UInt8], expected: Int) throws(StoreError) -> JournalIndex {
+    let keys = try KeyDirectory.create(
+      at: files.index, files.storage, store: files.store, boot: files.boot, secret: secret,
+      expected: expected)
+    _ = try files.storage.remove(files.ledger + ".new")
+    let file = try files.storage.open(files.ledger + ".new", .create)
+    return JournalIndex(
+      keys, try Ledger.create(on: file, identity: identity(of: keys)), isInFiles: true, isShared: false)
+  }
+
+  /// An empty one in memory.
+  static func inMemory(_ files: Files, secret: [UInt8]) -> JournalIndex {
+    do throws(StoreError) {
+      let keys = try KeyDirectory.create(
+        on: MemoryFile(path: files.index), store: files.store, boot: files.boot, secret: secret)
+      let ledger = try Ledger.create(on: MemoryFile(path: files.ledger), identity: identity(of: keys))
+      return JournalIndex(keys, ledger, isInFiles: false, isShared: false)
+    } catch {
+      preconditionFailure("memory does not fail: \(error)")
+    }
+  }
+
+  /// Gives the files their names, durably. From now on others use them; only for the holder of the writers' mutex.
+  func install(_ files: Files) throws(StoreError) {
+    // A ledger without its index is not believed, nor the other way round.
+    try files.storage.rename(files.ledger + ".new", to: files.ledger)
+    try keys.install(at: files.index, files.storage)
+    isShared = true
+  }
+
+  /// Sees to it that no index is found there any more, durably, before the journal goes on without it.
+  static func removeFiles(_ files: Files) throws(StoreError) {
+    let names = [files.index, files.ledger]
+    var isThere = false
+    for name in names + names.map({ $0 + ".new" }) {
+      if let status = try files.storage.status(name), status.kind == .file {
+        if name == files.index { try? KeyDirectory.retire(at: name, files.storage) }
+        _ = try files.storage.remove(name)
+        isThere = true
+      }
+    }
+    if isThere { try files.storage.syncDirectory(files.directory) }
+  }
+
+  /// What the ledger that goes with an index names.
+  private static func identity(of keys: KeyDirectory) -> UInt64 {
+    keys.secret.suffix(8).reduce(0) { $0 << 8 | UInt64($1) }
+  }
+
+  // MARK: Using it
+
+  /// Must come before the first change; see `KeyDirectory.beginWriting`.
+  @inline(__always)
+  func beginWriting() throws(StoreError) {
+    if !keys.isWriting { try keys.beginWriting() }
+  }
+
+  /// Makes all durable and notes that it was closed cleanly. Only for a writer while nobody else has it open.
+  func close() throws(StoreError) {
+    guard isShared, keys.isWriting, !keys.isRetired, failure == nil else { return }
+    try ledger.sync()
+    try keys.close()
+  }
+
+  /// The number of a segment in the index; nil if it has none yet.
+  func slot(of number: UInt32) throws(StoreError) -> Int? {
+    if let slot = slots[number] { return slot }
+    let count = try ledger.segmentCount
+    while readSlots < count {
+      slots[try ledger.segment(readSlots)] = readSlots
+      readSlots += 1
+    }
+    return slots[number]
+  }
+
+  /// Gives a segment the next number.
+  func add(segment number: UInt32) throws(StoreError) -> Int {
+    guard let slot = try ledger.add(segment: number, live: 0) else {
+      throw StoreError(.damaged, "has numbered as many segments as it can: it is to be built anew")
+    }
+    slots[number] = slot
+    return slot
+  }
+}

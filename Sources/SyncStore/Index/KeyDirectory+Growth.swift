@@ -1,0 +1,273 @@
+/// How it grows: pages are split by copying, the directory doubles, and both can be completed by whoever finds them half
+/// done. Only for the holder of the writers' mutex.
+extension KeyDirectory {
+  /// Pages that are given memory at once, ahead of their use.
+  private static let populatedPages: UInt32 = 64
+  /// Keys by which a page must fill further before a split that found no room on the disk is tried again.
+  private static let retryInterval = 16
+
+  /// Splits a page that is full enough. False if it cannot be split, but still has a free slot, or can be linked.
+  func makesRoom(_ parts: HashParts, _ number: UInt32, _ page: PageView, _ count: Int, _ depth: Int)
+    throws(StoreError) -> Bool
+  {
+    let isFull = count == IndexLayout.slots
+    guard depth < maximumDepth, try overflow(page) == nil,
+      isFull || (count - IndexLayout.splitAt).isMultiple(of: Self.retryInterval)
+    else { return false }
+    do throws(StoreError) {
+      try split(number, page, depth)
+      return true
+    } catch  where error.code == .diskFull && !isFull {
+      return false
+    }
+  }
+
+  func split(_ number: UInt32, _ page: PageView, _ depth: Int) throws(StoreError) {
+    if try self.depth() == depth { try deepen(to: depth + 1) }
+    let prefix = try identity(of: page, number).prefix
+    let new = try nextPage()
+    let view = try pages.page(new)
+    let count = try copyHalf(of: page, depth, to: view)
+    identify(view, new, prefix: prefix | 1 << UInt32(depth))
+    view.store(Self.head(count: count, depth: depth + 1), at: IndexLayout.Page.head)
+    write(Sealed.seal(UInt64(number)), to: header, IndexLayout.Header.operand)
+    write(Intent.split(new: new).word, to: header, IndexLayout.Header.intent)
+    try completeSplit(from: number, to: new)
+  }
+
+  /// Copies the keys whose bit `bit` of the hash is set to where they belong in a page that nobody sees yet.
+  ///
+  /// Which keys those are cannot be foreseen: each is stored, and those that stay are stored over by the next, for a
+  /// branch that is mispredicted every other time would take longer than all the rest.
+  private func copyHalf(of page: PageView, _ bit: Int, to new: PageView) throws(StoreError) -> Int {
+    var filled = InlineArray<50, Int>(repeating: 0)
+    var count = 0
+    for bucket in 0..<IndexLayout.bucketCount {
+      guard page.line(Self.slotOffset(bucket, 0)).isSound else { throw damaged() }
+      for slot in 0..<IndexLayout.slotsPerBucket {
+        let word = page.load(Self.slotOffset(bucket, slot))
+        guard Slot.isTaken(word) else { break }
+        let extra = SlotExtra(bits: page.loadShort(Self.extraOffset(bucket, slot)))
+        guard extra.isSound, extra.displacement < IndexLayout.bucketCount else { throw damaged() }
+        let isCopied = extra.hashBit(bit, of: word)
+        let home = bucket - extra.displacement
+        var target = home < 0 ? home + IndexLayout.bucketCount : home
+        var copy = SlotExtra(splitBits: extra.splitBits, displacement: 0)
+        if filled[target] == IndexLayout.slotsPerBucket {
+          guard isCopied else { continue }
+          var displacement = 0
+          while filled[target] == IndexLayout.slotsPerBucket {
+            target = target + 1 == IndexLayout.bucketCount ? 0 : target + 1
+            displacement += 1
+          }
+          copy = SlotExtra(splitBits: extra.splitBits, displacement: displacement)
+        }
+        new.storeShort(copy.bits, at: Self.extraOffset(target, filled[target]))
+        new.store(word, at: Self.slotOffset(target, filled[target]))
+        filled[target] += isCopied ? 1 : 0
+        count += isCopied ? 1 : 0
+      }
+    }
+    for bucket in 0..<IndexLayout.bucketCount {
+      for slot in filled[bucket]..<IndexLayout.slotsPerBucket {
+        new.store(Slot.empty, at: Self.slotOffset(bucket, slot))
+      }
+    }
+    return count
+  }
+
+  private func identify(_ page: PageView, _ number: UInt32, prefix: UInt32) {
+    page.store(Sealed.seal(UInt64(number) | UInt64(prefix) << 24), at: IndexLayout.Page.identity)
+    page.store(Sealed.seal(0), at: IndexLayout.Page.overflow)
+  }
+
+  /// Makes a page empty that nobody sees.
+  func clear(_ page: PageView, _ number: UInt32, prefix: UInt32) {
+    identify(page, number, prefix: prefix)
+    for slot in 0..<IndexLayout.slots { page.store(Slot.empty, at: IndexLayout.Page.buckets + slot * 8) }
+  }
+
+  private func completeSplit(from number: UInt32, to new: UInt32) throws(StoreError) {
+    try take(new)
+    let (prefix, depth) = try identity(of: pages.page(new), new)
+    guard depth > 0 else { throw damaged() }
+    var index = prefix
+    let end = UInt32(1) << UInt32(try self.depth())
+    while index < end {
+      try entry(index).store(Sealed.entry(new))
+      observer?()
+      index += 1 << UInt32(depth)
+    }
+    let page = try pages.page(number)
+    let count = try tidy(page, clearing: depth - 1)
+    write(Self.head(count: count, depth: depth), to: page, IndexLayout.Page.head)
+    write(Intent.none, to: header, IndexLayout.Header.intent)
+  }
+
+  /// Lets the page go on in a new one.
+  func addOverflow(to page: PageView, _ number: UInt32) throws(StoreError) -> UInt32 {
+    let (prefix, depth) = try identity(of: page, number)
+    guard depth >= maximumDepth else { throw damaged() }
+    let new = try nextPage()
+    let view = try pages.page(new)
+    clear(view, new, prefix: prefix)
+    view.store(Self.head(count: 0, depth: depth), at: IndexLayout.Page.head)
+    write(Sealed.seal(UInt64(number)), to: header, IndexLayout.Header.operand)
+    write(Intent.link(new: new).word, to: header, IndexLayout.Header.intent)
+    try completeLink(from: number, to: new)
+    return new
+  }
+
+  private func completeLink(from number: UInt32, to new: UInt32) throws(StoreError) {
+    try take(new)
+    write(Sealed.seal(UInt64(new)), to: try pages.page(number), IndexLayout.Page.overflow)
+    write(Intent.none, to: header, IndexLayout.Header.intent)
+  }
+
+  // MARK: The directory
+
+  /// Doubles the directory. What it holds is copied behind it, and counts once the depth is stored.
+  private func deepen(to depth: Int) throws(StoreError) {
+    var start: UInt32 = 0
+    let part = MappedPages.part(of: 1 << UInt32(depth - 1))
+    if part > 0 {
+      let needed = MappedPages.pages(ofPart: part)
+      start = UInt32(try sealed(IndexLayout.Header.frontier))
+      let chunk = MappedPages.chunk(of: start)
+      if chunk.upperBound - start < needed { start = chunk.upperBound }
+      guard start + needed <= MappedPages.limit else { throw full() }
+      try pages.allocate(start)
+      pages.populate(start..<start + needed)
+    }
+    write(Sealed.seal(UInt64(start)), to: header, IndexLayout.Header.operand)
+    write(Intent.deepen(depth).word, to: header, IndexLayout.Header.intent)
+    try completeDeepening(to: depth, start)
+  }
+
+  private func completeDeepening(to depth: Int, _ start: UInt32) throws(StoreError) {
+    let half = UInt32(1) << UInt32(depth - 1)
+    let part = MappedPages.part(of: half)
+    if part > 0 {
+      let frontier = UInt32(try sealed(IndexLayout.Header.frontier))
+      // What it leaves at the end of a chunk is for pages. Less than a part of the directory, it is long used up when the
+      // next part comes.
+      if frontier < start { write(Self.spare(frontier..<start), to: header, IndexLayout.Header.spare) }
+      if frontier <= start {
+        let end = start + MappedPages.pages(ofPart: part)
+        write(Sealed.seal(UInt64(end)), to: header, IndexLayout.Header.frontier)
+      }
+      write(Sealed.seal(UInt64(start)), to: header, IndexLayout.Header.parts + 8 * part)
+      try pages.allocate(start)
+      try pages.setPart(part, start: start)
+    }
+    for index in 0..<half { try entry(half + index).store(try entry(index).load()) }
+    write(Sealed.depth(depth), to: header, IndexLayout.Header.depth)
+    write(Intent.none, to: header, IndexLayout.Header.intent)
+  }
+
+  // MARK: Pages
+
+  static func spare(_ pages: Range<UInt32>) -> UInt64 {
+    Sealed.seal(UInt64(pages.lowerBound) | UInt64(pages.upperBound) << 24)
+  }
+
+  /// A page that nobody has; it is free until `take`.
+  func nextPage() throws(StoreError) -> UInt32 {
+    let spare = try sealed(IndexLayout.Header.spare)
+    if spare & 0xFF_FFFF < spare >> 24 {
+      try pages.allocate(UInt32(spare & 0xFF_FFFF))
+      return UInt32(spare & 0xFF_FFFF)
+    }
+    let next = UInt32(truncatingIfNeeded: try sealed(IndexLayout.Header.frontier))
+    guard next < MappedPages.limit else { throw full() }
+    try pages.allocate(next)
+    if next >= populatedEnd {
+      populatedEnd = min(MappedPages.chunk(of: next).upperBound, next + Self.populatedPages)
+      pages.populate(next..<populatedEnd)
+    }
+    return next
+  }
+
+  /// Takes a page that `nextPage` gave; nothing, if that was done.
+  private func take(_ page: UInt32) throws(StoreError) {
+    let spare = try sealed(IndexLayout.Header.spare)
+    if spare & 0xFF_FFFF < spare >> 24, spare & 0xFF_FFFF == page {
+      write(Self.spare(page + 1..<UInt32(spare >> 24)), to: header, IndexLayout.Header.spare)
+    } else if try sealed(IndexLayout.Header.frontier) == page {
+      write(Sealed.seal(UInt64(page) + 1), to: header, IndexLayout.Header.frontier)
+    }
+  }
+
+  private func full() -> StoreError {
+    StoreError(.outOfBounds, "has as many pages as can be: keep fewer keys", path: file.path)
+  }
+
+  // MARK: After a death
+
+  /// Completes what a writer was doing when it died, in time that does not depend on the number of keys but for the
+  /// doubling of the directory. Idempotent: whoever dies in it leaves it to the next. To be called by who got the
+  /// writers' mutex from one who died, and by who is first to open the file. True if there was something to do.
+  package func recoverIntent() throws(StoreError) -> Bool {
+    precondition(isWriting, "from one who may write")
+    let intent = try sealed(IndexLayout.Header.intent)
+    guard intent != 0 else { return false }
+    let operand = try sealed(IndexLayout.Header.operand)
+    guard let known = Intent(intent) else { throw damaged() }
+    switch known {
+    case .change(let number, let count):
+      let page = try pages.page(number)
+      let depth = try head(of: page).depth
+      let actual = try tidy(page, clearing: nil)
+      let total = Int(operand) + actual - count
+      guard total >= 0 else { throw damaged() }
+      write(Self.head(count: actual, depth: depth), to: page, IndexLayout.Page.head)
+      write(Sealed.seal(UInt64(total)), to: header, IndexLayout.Header.count)
+      write(Intent.none, to: header, IndexLayout.Header.intent)
+    case .split(let new): try completeSplit(from: number(operand), to: new)
+    case .link(let new): try completeLink(from: number(operand), to: new)
+    case .deepen(let depth):
+      guard depth > 0, depth <= IndexLayout.maximumDepth else { throw damaged() }
+      try completeDeepening(to: depth, number(operand))
+    }
+    return true
+  }
+
+  private func number(_ operand: UInt64) throws(StoreError) -> UInt32 {
+    guard operand < MappedPages.limit else { throw damaged() }
+    return UInt32(operand)
+  }
+
+  /// Puts a page in order and counts its keys, after it lost those whose bit `bit` of the hash is set, and the second of
+  /// two copies of a key that was being moved.
+  private func tidy(_ page: PageView, clearing bit: Int?) throws(StoreError) -> Int {
+    func isCleared(_ word: UInt64, _ extra: SlotExtra) -> Bool {
+      guard let bit else { return false }
+      return extra.hashBit(bit, of: word)
+    }
+    var count = 0
+    var passed = try overflow(page) == nil ? 0 : UInt64.max
+    for bucket in 0..<IndexLayout.bucketCount {
+      var last: UInt64 = 0
+      guard page.line(Self.slotOffset(bucket, 0)).isSound else { throw damaged() }
+      for slot in 0..<IndexLayout.slotsPerBucket {
+        let word = page.load(Self.slotOffset(bucket, slot))
+        guard Slot.isTaken(word) else { continue }
+        let extra = SlotExtra(bits: page.loadShort(Self.extraOffset(bucket, slot)))
+        guard extra.isSound, extra.displacement < IndexLayout.bucketCount else { throw damaged() }
+        let isGone = isCleared(word, extra) || word == last
+        // Stored either way, as in `copyHalf`.
+        write(isGone ? Slot.removed : word, to: page, Self.slotOffset(bucket, slot))
+        last = isGone ? last : word
+        count += isGone ? 0 : 1
+        for distance in 0..<(isGone ? 0 : extra.displacement) {
+          let before = bucket - 1 - distance
+          passed |= 1 << UInt64(before < 0 ? before + IndexLayout.bucketCount : before)
+        }
+      }
+    }
+    for bucket in 0..<IndexLayout.bucketCount {
+      settle(bucket, of: page, isPassed: passed >> UInt64(bucket) & 1 != 0)
+    }
+    return count
+  }
+}

@@ -1,0 +1,174 @@
+private import Synchronization
+
+/// Beginning and end of an index: making, believing, closing, replacing.
+extension KeyDirectory {
+  /// The file's name in the store's directory.
+  package static let fileName = "index"
+
+  /// What `open` found.
+  package enum Opening {
+    /// An index that holds what it says it holds.
+    case trusted(KeyDirectory)
+    /// A file that must be built anew, and why.
+    case distrusted(String)
+    /// Nothing.
+    case missing
+  }
+
+  /// Opens the index at `path`. It is trusted if it was closed cleanly, or if neither boot nor file system are others
+  /// than when it was written: the kernel keeps what a process that was killed has stored, but not what it stored before
+  /// the power failed. `boot` 0 is an unknown boot, never the same as any. In time that does not depend on the number of
+  /// keys; nothing is changed.
+  ///
+  /// Throws `.newerFormat` for an index of a newer program, and what the operating system refuses.
+  package static func open(
+    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, writable: Bool
+  ) throws(StoreError) -> Opening {
+    guard try storage.status(path) != nil else { return .missing }
+    let file = try storage.open(path, writable ? .readWrite : .readOnly)
+    let status = try file.status()
+    guard let known = try IndexHeader(file.read(IndexLayout.Header.fixedLength, at: 0), path: path) else {
+      return .distrusted("its header is damaged")
+    }
+    guard known.store == store else { return .distrusted("it is of another store") }
+    guard known.isOf(status) else { return .distrusted("it is a copy") }
+    let directory: KeyDirectory
+    do throws(StoreError) {
+      directory = try KeyDirectory(file, writable: writable, known)
+      guard directory.isClean || known.boot == boot && boot != 0 && known.fileSystem == status.fileSystem
+      else { return .distrusted("it was in use when the machine stopped") }
+      directory.boot = boot
+      try directory.checkHeader()
+    } catch  where error.code == .damaged || error.code == .closed {
+      return .distrusted("its header is damaged")
+    }
+    return .trusted(directory)
+  }
+
+  /// Makes an empty index beside `path`, under a temporary name until `install`. `secret` are 16 bytes that key the hash;
+  /// `expected` keys are given pages at once, which is faster than splitting them one by one.
+  package static func create(
+    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, secret: [UInt8], expected: Int = 0,
+    maximumDepth: Int = 22
+  ) throws(StoreError) -> KeyDirectory {
+    let temporary = path + ".new"
+    _ = try storage.remove(temporary)
+    return try create(
+      on: storage.open(temporary, .create), store: store, boot: boot, secret: secret, expected: expected,
+      maximumDepth: maximumDepth)
+  }
+
+  /// Makes an empty index in an empty file.
+  static func create(
+    on file: any StorageFile, store: StoreID, boot: UInt64, secret: [UInt8], expected: Int = 0,
+    maximumDepth: Int = 22
+  ) throws(StoreError) -> KeyDirectory {
+    precondition(secret.count == 16, "a secret of 16 bytes")
+    try file.allocate(to: Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes)
+    let known = IndexHeader(store: store, boot: boot, secret: secret, try file.status())
+    try file.write(known.bytes, at: 0)
+    let directory = try KeyDirectory(file, writable: true, known, maximumDepth: maximumDepth)
+    directory.boot = boot
+    try directory.format(expected: expected)
+    return directory
+  }
+
+  /// Gives a new index the name it was made for, durably. Who still has the file that had it before finds nothing there
+  /// any more, but an error that says so. Only for the holder of the writers' mutex.
+  package func install(at path: String, _ storage: any Storage) throws(StoreError) {
+    let old = try storage.status(path) == nil ? nil : try storage.open(path, .readWrite)
+    try storage.rename(path + ".new", to: path)
+    // Else the old file could come back with the power, and be believed though the journal went on without it.
+    try storage.syncDirectory(DiskStorage.directory(of: path))
+    if let old { try Self.retire(old) }
+  }
+
+  /// Lets whoever has the file at `path` open find nothing there any more, but an error that says so.
+  static func retire(at path: String, _ storage: any Storage) throws(StoreError) {
+    try retire(storage.open(path, .readWrite))
+  }
+
+  private static func retire(_ file: any StorageFile) throws(StoreError) {
+    guard try file.status().size >= MappedPages.pageBytes, try file.read(8, at: 0) == IndexLayout.magic
+    else { return }
+    let mapping = try file.map(MappedPages.pageBytes, writable: true)
+    mapping.withAtomic(IndexLayout.Header.depth) { $0.store(Sealed.retired, ordering: .releasing) }
+  }
+
+  /// Must come before the first change. After a clean close, or in a new boot, it makes durable that the file is in use:
+  /// one sync, of one page. Otherwise it costs nothing.
+  package func beginWriting() throws(StoreError) {
+    guard !isWriting else { return }
+    if isClean || known.boot != boot {
+      known = IndexHeader(store: known.store, boot: boot, secret: known.secret, try file.status())
+      write(IndexLayout.notClean, to: header, IndexLayout.Header.clean)
+      try file.write(known.bytes, at: 0)
+      try file.sync()
+    }
+    isWriting = true
+  }
+
+  /// Makes all durable and notes that the file was closed cleanly. Only for a writer while nobody else has it open. A
+  /// failed sync leaves it as if its process had been killed.
+  package func close() throws(StoreError) {
+    guard isWriting, try sealed(IndexLayout.Header.intent) == 0 else { return }
+    try file.sync()
+    write(IndexLayout.clean, to: header, IndexLayout.Header.clean)
+    try file.sync()
+    isWriting = false
+  }
+
+  /// The 16 bytes that key the hash.
+  package var secret: [UInt8] { known.secret }
+
+  /// The hash of a key, keyed by the first half of the secret.
+  @inline(__always)
+  package func hash(_ key: RawSpan) -> UInt64 { XXH3.hash64(key, seed: seed) }
+
+  /// The hash of a key.
+  @inline(__always)
+  func hash(_ key: Span<UInt8>) -> UInt64 { XXH3.hash64(key, seed: seed) }
+
+  /// Was it not closed cleanly?
+  var wasInUse: Bool { !isClean }
+
+  /// Has somebody died in the middle of a change?
+  var isInterrupted: Bool { get throws(StoreError) { try sealed(IndexLayout.Header.intent) != 0 } }
+
+  private var isClean: Bool { header.load(IndexLayout.Header.clean) == IndexLayout.clean }
+
+  private func checkHeader() throws(StoreError) {
+    _ = try (depth(), count, applied)
+    _ = try (sealed(IndexLayout.Header.intent), sealed(IndexLayout.Header.operand))
+    let frontier = try sealed(IndexLayout.Header.frontier)
+    let spare = try sealed(IndexLayout.Header.spare)
+    guard frontier <= MappedPages.limit, spare >> 24 <= MappedPages.limit else { throw damaged() }
+  }
+
+  private func format(expected: Int) throws(StoreError) {
+    header.store(IndexLayout.notClean, at: IndexLayout.Header.clean)
+    header.store(Sealed.depth(0), at: IndexLayout.Header.depth)
+    header.store(Intent.none, at: IndexLayout.Header.intent)
+    header.store(Sealed.seal(0), at: IndexLayout.Header.operand)
+    header.store(Sealed.seal(0), at: IndexLayout.Header.count)
+    header.store(Sealed.odd(0), at: IndexLayout.Header.applied)
+    header.store(Sealed.seal(0), at: IndexLayout.Header.spare)
+    header.store(Sealed.seal(UInt64(IndexLayout.firstDirectoryPage)), at: IndexLayout.Header.parts)
+    let first = IndexLayout.firstDirectoryPage + 1
+    header.store(Sealed.seal(UInt64(first) + 1), at: IndexLayout.Header.frontier)
+    let page = try pages.page(first)
+    clear(page, first, prefix: 0)
+    page.store(Self.head(count: 0, depth: 0), at: IndexLayout.Page.head)
+    try entry(0).store(Sealed.entry(first))
+    isWriting = true
+    // Chance alone brings few pages from nine tenths to the number at which they are split.
+    var depth = 0
+    while depth < maximumDepth, expected >> depth > IndexLayout.splitAt * 9 / 10 {
+      for index in 0..<UInt32(1) << UInt32(depth) {
+        let number = try self.page(try entry(index).load())
+        try split(number, try pages.page(number), depth)
+      }
+      depth += 1
+    }
+  }
+}

@@ -1,0 +1,60 @@
+extension KeyDirectory {
+  /// Looks at every word of the index: is each sound, does each key stand where its bits say, and do all counts agree?
+  /// Throws `.damaged` if not. Only for the holder of the writers' mutex, who has recovered the intent.
+  package func verify() throws(StoreError) {
+    guard try sealed(IndexLayout.Header.intent) == 0 else { throw damaged() }
+    let depth = try self.depth()
+    for index in 0..<UInt32(1) << UInt32(depth) {
+      let number = try page(try entry(index).load())
+      let common = try identity(of: pages.page(number), number)
+      guard common.depth <= depth, index & (1 << UInt32(common.depth) - 1) == common.prefix else {
+        throw damaged()
+      }
+    }
+    var total = 0
+    try forEachPage { (number, page) throws(StoreError) in total += try verify(page, number) }
+    guard total == (try count) else { throw damaged() }
+  }
+
+  /// The number of keys in a page that is in order.
+  private func verify(_ page: PageView, _ number: UInt32) throws(StoreError) -> Int {
+    let (prefix, depth) = try identity(of: page, number)
+    let isLinked = try overflow(page) != nil
+    var open: UInt64 = 0
+    var count = 0
+    for bucket in 0..<IndexLayout.bucketCount {
+      let line = page.line(Self.slotOffset(bucket, 0))
+      guard line.isSound else { throw damaged() }
+      if line.isOpen { open |= 1 << UInt64(bucket) }
+    }
+    for bucket in 0..<IndexLayout.bucketCount {
+      var last: UInt64?
+      for slot in 0..<IndexLayout.slotsPerBucket {
+        let word = page.load(Self.slotOffset(bucket, slot))
+        guard Slot.isOdd(word), Slot.place(word) != 0 else { throw damaged() }
+        defer { last = word }
+        guard Slot.isTaken(word) else {
+          guard word == Slot.empty || word == Slot.removed else { throw damaged() }
+          // The free slots of a bucket are all alike; where a page goes on elsewhere, none is empty.
+          let before = last.map { Slot.isTaken($0) ? word : $0 } ?? word
+          guard before == word, !(isLinked && word == Slot.empty) else { throw damaged() }
+          continue
+        }
+        if let last, !Slot.isTaken(last) { throw damaged() }
+        let extra = SlotExtra(bits: page.loadShort(Self.extraOffset(bucket, slot)))
+        guard extra.isSound, extra.displacement < IndexLayout.bucketCount else { throw damaged() }
+        for bit in 0..<depth where extra.hashBit(bit, of: word) != (prefix >> UInt32(bit) & 1 != 0) {
+          throw damaged()
+        }
+        for distance in 0..<extra.displacement {
+          let before = bucket - 1 - distance
+          let passed = before < 0 ? before + IndexLayout.bucketCount : before
+          guard open >> UInt64(passed) & 1 == 0 else { throw damaged() }
+        }
+        count += 1
+      }
+    }
+    guard count == (try head(of: page).count) else { throw damaged() }
+    return count
+  }
+}

@@ -1,0 +1,253 @@
+/// The index: hash of a key → place of its record, in a mapped file that several processes share. Extendible hashing
+/// (Fagin, Nievergelt, Pippenger, Strong 1979): a directory of 2^depth entries names pages; a full page is split by
+/// copying half of it to a new page and turning over the directory entries, so that nothing ever moves as a whole.
+///
+/// Invariants:
+/// - One writer: who changes anything holds the writers' mutex of the store, and called `recoverIntent` when it got the
+///   mutex from one who died, and `beginWriting` once before.
+/// - Readers take no lock. They may see a change a moment late, but never miss a key that was there all the time: a key
+///   moves within its bucket only from a later slot to an earlier one, after it was copied there, and buckets are read
+///   from the last slot to the first; a key leaves its page only after the directory names the new one, and a reader
+///   that finds nothing looks whether the entry that it used still holds.
+/// - A key lies in the bucket that its hash names, or in one of the following of the same page, with no bucket between
+///   them that ends in an empty slot; or in an overflow page of the same build, if the page itself has no free slot.
+/// - Free slots of a bucket come after all taken ones once a change is complete.
+/// - The keys themselves stay in the journal: who looks one up says whether the record at a place is the one.
+package final class KeyDirectory: @unchecked Sendable {
+  // The variables belong to the holder of the writers' mutex.
+
+  let pages: MappedPages
+  let header: PageView
+  let file: any StorageFile
+  /// Called after each store that another process could see, so that tests can stop at each.
+  var observer: (() -> Void)?
+  let maximumDepth: Int
+  let seed: UInt64
+  var known: IndexHeader
+  var boot: UInt64 = 0
+  var isWriting = false
+  /// Pages up to here have memory of their own.
+  var populatedEnd: UInt32 = 0
+
+  init(
+    _ file: any StorageFile, writable: Bool, _ known: IndexHeader,
+    maximumDepth: Int = IndexLayout.maximumDepth
+  ) throws(StoreError) {
+    precondition(maximumDepth <= IndexLayout.maximumDepth, "deeper than there are bits")
+    pages = MappedPages(file, writable: writable)
+    header = try pages.page(0)
+    self.file = file
+    self.maximumDepth = maximumDepth
+    self.known = known
+    seed = known.secret.prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    try pages.setPart(0, start: IndexLayout.firstDirectoryPage)
+  }
+
+  // MARK: Reading
+
+  /// The place of the key with this hash for which `matches` holds; nil if there is none. Lock-free, any thread, any
+  /// process. `matches` sees places that stand in the index, seldom one of another key.
+  ///
+  /// Throws `.damaged` if the index must be built anew, `.closed` if that was done and this file is no longer in use.
+  @inline(__always)
+  package func find(_ hash: UInt64, _ matches: (_ place: UInt64) -> Bool) throws(StoreError) -> UInt64? {
+    let parts = HashParts(hash)
+    while true {
+      let depth = header.load(IndexLayout.Header.depth)
+      let entry = try self.entry(parts, depth)
+      let used = entry.load()
+      var number = try page(used)
+      while true {
+        let page = try pages.page(number)
+        var bucket = parts.bucket
+        var left = IndexLayout.bucketCount
+        var isOpen = false
+        while left > 0, !isOpen {
+          let line = page.line(IndexLayout.Page.buckets &+ bucket &* 64)
+          guard line.isSound else { throw damaged() }
+          var found = line.matches(parts.tag)
+          var isChanged = false
+          while found != 0 {
+            let word = page.load(Self.slotOffset(bucket, found.trailingZeroBitCount))
+            if Slot.isTaken(word), matches(Slot.place(word)) { return Slot.place(word) }
+            // The key may have moved to an earlier slot between the two loads.
+            isChanged = page.line(IndexLayout.Page.buckets &+ bucket &* 64) != line
+            if isChanged { break }
+            found &= found &- 1
+          }
+          if isChanged { continue }
+          isOpen = line.isOpen
+          left &-= 1
+          bucket = bucket &+ 1 == IndexLayout.bucketCount ? 0 : bucket &+ 1
+        }
+        if isOpen { break }
+        guard let next = try overflow(page) else { break }
+        number = next
+      }
+      if header.load(IndexLayout.Header.depth) == depth, entry.load() == used { return nil }
+    }
+  }
+
+  /// Lets the processor fetch what `find` and `insert` of a key with this hash will look at. Who has many keys calls it some
+  /// keys ahead: the cache misses of all then overlap. A hint: it changes nothing and never fails.
+  @inline(__always)
+  package func prefetch(_ hash: UInt64) {
+    let parts = HashParts(hash)
+    guard let depth = Sealed.openDepth(header.load(IndexLayout.Header.depth)),
+      let number = pages.entry(parts.entry(depth: depth)).flatMap({ Sealed.page($0.load()) }),
+      let page = try? pages.page(number)
+    else { return }
+    page.prefetch(Self.slotOffset(parts.bucket, 0))
+    page.prefetch(IndexLayout.Page.head)
+    page.prefetch(Self.extraOffset(parts.bucket, 0))
+  }
+
+  /// How many keys it holds. Exact for the holder of the writers' mutex.
+  package var count: Int {
+    get throws(StoreError) { Int(try sealed(IndexLayout.Header.count)) }
+  }
+
+  /// Up to where of the journal it holds all keys, as the caller set it: an even number. Atomic.
+  package var applied: UInt64 {
+    get throws(StoreError) {
+      let word = header.load(IndexLayout.Header.applied)
+      guard Slot.isOdd(word) else { throw damaged() }
+      return word & ~1
+    }
+  }
+
+  /// Notes up to where of the journal it holds all keys. Only for the holder of the writers' mutex.
+  package func setApplied(_ location: UInt64) {
+    precondition(isWriting && location & 1 == 0, "an even number, from one who may write")
+    write(Sealed.odd(location), to: header, IndexLayout.Header.applied)
+  }
+
+  /// Did another file take this one's place (`install`)? It finds nothing any more: it is to be opened again.
+  package var isRetired: Bool { header.load(IndexLayout.Header.depth) == Sealed.retired }
+
+  /// How many bytes the file takes up.
+  package var fileBytes: Int {
+    get throws(StoreError) { try file.status().size }
+  }
+
+  /// Visits the place of each key, in no particular order. Only for the holder of the writers' mutex: a page that is
+  /// split meanwhile would be visited twice, or in part.
+  package func forEachPlace(_ body: (_ place: UInt64) throws(StoreError) -> Void) throws(StoreError) {
+    try forEachPage { (_, page) throws(StoreError) in
+      for slot in 0..<IndexLayout.slots {
+        let word = page.load(IndexLayout.Page.buckets + slot * 8)
+        guard Slot.isOdd(word) else { throw damaged() }
+        if Slot.isTaken(word) { try body(Slot.place(word)) }
+      }
+    }
+  }
+
+  /// Visits each page of keys, overflow pages behind theirs.
+  func forEachPage(_ body: (UInt32, PageView) throws(StoreError) -> Void) throws(StoreError) {
+    let depth = try self.depth()
+    for index in 0..<UInt32(1) << UInt32(depth) {
+      var number = try page(try entry(index).load())
+      guard try identity(of: pages.page(number), number).prefix == index else { continue }
+      while true {
+        let page = try pages.page(number)
+        try body(number, page)
+        guard let next = try overflow(page) else { break }
+        number = next
+      }
+    }
+  }
+
+  // MARK: What is in its words
+
+  @inline(__always)
+  static func slotOffset(_ bucket: Int, _ slot: Int) -> Int {
+    IndexLayout.Page.buckets &+ bucket &* 64 &+ slot &* 8
+  }
+
+  @inline(__always)
+  static func extraOffset(_ bucket: Int, _ slot: Int) -> Int {
+    IndexLayout.Page.extras &+ bucket &* 16 &+ slot &* 2
+  }
+
+  @inline(__always)
+  func entry(_ parts: HashParts, _ depthWord: UInt64) throws(StoreError) -> EntryView {
+    guard let depth = Sealed.openDepth(depthWord) else { throw damaged() }
+    return try entry(parts.entry(depth: depth))
+  }
+
+  @inline(__always)
+  func entry(_ index: UInt32) throws(StoreError) -> EntryView {
+    if let entry = pages.entry(index) { return entry }
+    return try mappedEntry(index)
+  }
+
+  @inline(never)
+  private func mappedEntry(_ index: UInt32) throws(StoreError) -> EntryView {
+    let part = MappedPages.part(of: index)
+    try pages.setPart(part, start: UInt32(try sealed(IndexLayout.Header.parts + 8 * part) & 0xFF_FFFF))
+    guard let entry = pages.entry(index) else { throw damaged() }
+    return entry
+  }
+
+  @inline(__always)
+  func page(_ entry: UInt32) throws(StoreError) -> UInt32 {
+    guard let page = Sealed.page(entry) else { throw damaged() }
+    return page
+  }
+
+  /// The page that goes on where this one is full; nil if there is none.
+  @inline(never)
+  func overflow(_ page: PageView) throws(StoreError) -> UInt32? {
+    let next = try sealed(IndexLayout.Page.overflow, of: page)
+    guard next < MappedPages.limit else { throw damaged() }
+    return next == 0 ? nil : UInt32(next)
+  }
+
+  func depth() throws(StoreError) -> Int {
+    guard let depth = Sealed.openDepth(header.load(IndexLayout.Header.depth)) else { throw damaged() }
+    return depth
+  }
+
+  /// Keys in a page and how many bits they have in common.
+  @inline(__always)
+  func head(of page: PageView) throws(StoreError) -> (count: Int, depth: Int) {
+    let head = try sealed(IndexLayout.Page.head, of: page)
+    let (count, depth) = (Int(head & 0xFFFF), Int(head >> 16))
+    guard count <= IndexLayout.slots, depth <= IndexLayout.maximumDepth else { throw damaged() }
+    return (count, depth)
+  }
+
+  /// The bits that the keys of page `number` have in common.
+  func identity(of page: PageView, _ number: UInt32) throws(StoreError) -> (prefix: UInt32, depth: Int) {
+    let identity = try sealed(IndexLayout.Page.identity, of: page)
+    let depth = try head(of: page).depth
+    let prefix = UInt32(identity >> 24 & 0xFF_FFFF)
+    guard identity & 0xFF_FFFF == number, prefix >> UInt32(depth) == 0 else { throw damaged() }
+    return (prefix, depth)
+  }
+
+  @inline(__always)
+  func sealed(_ offset: Int) throws(StoreError) -> UInt64 { try sealed(offset, of: header) }
+
+  @inline(__always)
+  func sealed(_ offset: Int, of page: PageView) throws(StoreError) -> UInt64 {
+    guard let value = Sealed.open(page.load(offset)) else { throw damaged() }
+    return value
+  }
+
+  /// Stores a word where readers or other processes can see it.
+  @inline(__always)
+  func write(_ word: UInt64, to page: PageView, _ offset: Int) {
+    page.store(word, at: offset)
+    if let observer { observer() }
+  }
+
+  @inline(never)
+  func damaged() -> StoreError {
+    if isRetired {
+      return StoreError(.closed, "another file took its place: open it again", path: file.path)
+    }
+    return StoreError(
+      .damaged, "holds bytes that were never written: it is to be built anew", path: file.path)
+  }
+}

@@ -1,0 +1,329 @@
+/// What a process must know beside the index to go on where another one stopped, without reading the journal: the last
+/// position, sequence and stamp, which segments there are and how much of each still counts, and where the records are
+/// that are more than a key's value. A mapped file beside the index, believed when that is.
+///
+/// `schemas/ledger.md` is the byte map. Invariants: only the holder of the writers' mutex changes it; it is true up to
+/// where the index was applied; who replays from there on may find changes made already, and makes them again.
+final class Ledger: Sendable {
+  /// The file's name in the store's directory.
+  static let fileName = "ledger"
+
+  let pages: MappedPages
+  let header: PageView
+  private let file: any StorageFile
+
+  enum Field {
+    static let magic = 0
+    static let version = 8
+    static let identity = 16
+    static let checksum = 24
+    static let position = 64
+    static let sequence = 72
+    static let clock = 80
+    static let notes = 88
+    static let segments = 96
+    static let flags = 104
+    static let digest = 112
+    static let last = 136
+    // A line of their own: readers look at it each time, only transactions change it.
+    static let changes = 192
+    static let pending = 200
+    static let damage = 208
+  }
+
+  private static let magic: UInt64 = 0x4744_454C_434E_5953
+  private static let version: UInt64 = 1
+  private static let notesPerPage = 512
+  private static let segmentsPerPage = 256
+  /// Numbers that segments are given, one after the other, before the index must be built anew.
+  static let segmentLimit = 1 << 18 - 1
+
+  private init(_ file: any StorageFile, writable: Bool) throws(StoreError) {
+    pages = MappedPages(file, writable: writable)
+    header = try pages.page(0)
+    self.file = file
+  }
+
+  /// The ledger at `path`, if it goes with the index of this identity; nil if it cannot be believed.
+  static func open(
+    at path: String, _ storage: any Storage, identity: UInt64, writable: Bool
+  ) throws(StoreError) -> Ledger? {
+    guard let status = try storage.status(path), status.kind == .file, status.size >= firstBytes else {
+      return nil
+    }
+    let ledger = try Ledger(storage.open(path, writable ? .readWrite : .readOnly), writable: writable)
+    let header = ledger.header
+    guard header.load(Field.magic) == magic, header.load(Field.version) == version,
+      header.load(Field.identity) == identity, header.load(Field.checksum) == checksum(identity)
+    else { return nil }
+    return ledger
+  }
+
+  /// An empty one on an empty file.
+  static func create(on file: any StorageFile, identity: UInt64) throws(StoreError) -> Ledger {
+    try file.allocate(to: firstBytes)
+    let ledger = try Ledger(file, writable: true)
+    let header = ledger.header
+    for field in [Field.position, Field.sequence, Field.last, Field.notes, Field.segments, Field.flags] {
+      header.store(Sealed.seal(0), at: field)
+    }
+    header.store(Sealed.odd(0), at: Field.clock)
+    header.store(version, at: Field.version)
+    header.store(identity, at: Field.identity)
+    header.store(checksum(identity), at: Field.checksum)
+    header.store(magic, at: Field.magic)
+    return ledger
+  }
+
+  /// Makes all of it durable.
+  func sync() throws(StoreError) { try file.sync() }
+
+  private static let firstBytes = Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes
+
+  private static func checksum(_ identity: UInt64) -> UInt64 {
+    var writer = ByteWriter()
+    writer.write(magic)
+    writer.write(version)
+    writer.write(identity)
+    return XXH3.hash64(writer.bytes, seed: 0)
+  }
+
+  // MARK: Numbers
+
+  /// The last position given.
+  var position: UInt64 { get throws(StoreError) { try sealed(Field.position) } }
+  /// The last sequence of the present actor.
+  var sequence: UInt64 { get throws(StoreError) { try sealed(Field.sequence) } }
+  /// A stamp at or just above the greatest one applied.
+  var clock: Stamp {
+    get throws(StoreError) {
+      let word = header.load(Field.clock)
+      guard Slot.isOdd(word) else { throw damaged() }
+      return Stamp(rawValue: word & ~1)
+    }
+  }
+
+  /// The place of the last record; 0 if there is none yet.
+  var last: UInt64 { get throws(StoreError) { try sealed(Field.last) } }
+
+  /// Notes the last of each. No single one may be trusted before the index says up to where it was applied.
+  @inline(__always)
+  func note(position: UInt64, sequence: UInt64, clock: Stamp, last: UInt64) {
+    header.store(Sealed.seal(last), at: Field.last)
+    header.store(Sealed.seal(position), at: Field.position)
+    header.store(Sealed.seal(sequence), at: Field.sequence)
+    // Rounded up, which a clock may always be: the lowest bit guards the rest.
+    let stamp = clock.rawValue & 1 == 0 ? clock.rawValue : clock.rawValue &+ 1
+    header.store(Sealed.odd(stamp), at: Field.clock)
+  }
+
+  /// What is so of the store, once and for all.
+  struct Flags: OptionSet {
+    let rawValue: UInt64
+    /// Some record had a deadline.
+    static let deadlines = Flags(rawValue: 1)
+  }
+
+  var flags: Flags { get throws(StoreError) { Flags(rawValue: try sealed(Field.flags)) } }
+
+  func set(_ flags: Flags) throws(StoreError) {
+    let before = try self.flags
+    if !before.isSuperset(of: flags) {
+      header.store(Sealed.seal(before.union(flags).rawValue), at: Field.flags)
+    }
+  }
+
+  /// Was damage met in the journal? Then who opens the store reads all of it.
+  var isDamageMet: Bool { header.load(Field.damage) != 0 }
+
+  /// Damage was met. For anybody who may write.
+  func noteDamage() { header.store(1, at: Field.damage) }
+
+  // MARK: The digest
+
+  /// Does somebody keep the running part of the digest?
+  @inline(__always)
+  var keepsDigest: Bool { header.load(Field.digest + 16) != 0 }
+
+  /// The running part of the digest, if somebody keeps it and it is that of the journal up to `applied`.
+  func digest(at applied: UInt64) -> StateDigest? {
+    header.load(Field.digest + 16) == Self.check(digest, applied) ? digest : nil
+  }
+
+  /// Keeps the running part of the digest from now on; nil if it is not known.
+  func setDigest(_ digest: StateDigest?, at applied: UInt64) {
+    if let digest { changeDigest { $0 = digest } }
+    header.store(digest.map { Self.check($0, applied) } ?? 0, at: Field.digest + 16)
+  }
+
+  /// Changes the running part, which counts again once `moveDigest` is told up to where.
+  func changeDigest(_ change: (inout StateDigest) -> Void) {
+    var changed = digest
+    change(&changed)
+    header.store(changed.high, at: Field.digest)
+    header.store(changed.low, at: Field.digest + 8)
+  }
+
+  /// It is that of the journal up to `applied` now.
+  @inline(__always)
+  func moveDigest(to applied: UInt64) {
+    if keepsDigest { header.store(Self.check(digest, applied), at: Field.digest + 16) }
+  }
+
+  private var digest: StateDigest {
+    StateDigest(high: header.load(Field.digest), low: header.load(Field.digest + 8))
+  }
+
+  /// Another one for whatever single bit of the three words turns over; never 0.
+  @inline(__always)
+  private static func check(_ digest: StateDigest, _ applied: UInt64) -> UInt64 {
+    let low = digest.low &* 0xC2B2_AE3D_27D4_EB4F
+    let words = digest.high &* 0x9E37_79B1_85EB_CA87 ^ (low << 17 | low >> 47) ^ applied
+    return words == 0 ? 1 : words
+  }
+
+  // MARK: Changes of several keys
+
+  /// Even, and the same before and after a look into the index: no change of several keys at once was under way.
+  @inline(__always)
+  var changes: UInt64 { header.load(Field.changes) }
+
+  /// Where the records begin that are being taken into the index; nil if none are.
+  var pending: Location? {
+    let packed = header.load(Field.pending)
+    return packed == 0 ? nil : Location(packed: packed)
+  }
+
+  /// From now on the index may hold a part of the changes from `start` on.
+  func beginChanges(from start: Location) {
+    header.store(start.packed, at: Field.pending)
+    header.store(changes | 1, at: Field.changes)
+  }
+
+  /// The index holds all of them.
+  func endChanges() {
+    guard changes & 1 != 0 else { return }
+    header.store(changes &+ 1, at: Field.changes)
+    header.store(0, at: Field.pending)
+  }
+
+  // MARK: Segments
+
+  /// How many segments were given a number.
+  var segmentCount: Int { get throws(StoreError) { Int(try sealed(Field.segments)) } }
+
+  /// The number in the journal of the one numbered `slot` here.
+  func segment(_ slot: Int) throws(StoreError) -> UInt32 {
+    let (page, offset) = try place(ofSegment: slot)
+    return UInt32(truncatingIfNeeded: try sealed(offset, of: page))
+  }
+
+  /// Gives a segment the next number; nil if there are no more.
+  func add(segment number: UInt32, live: Int) throws(StoreError) -> Int? {
+    let slot = try segmentCount
+    guard slot < Self.segmentLimit else { return nil }
+    try pages.allocate(Self.page(ofSegment: slot))
+    let (page, offset) = try place(ofSegment: slot)
+    page.store(UInt64(UInt(bitPattern: live)), at: offset + 8)
+    page.store(Sealed.seal(UInt64(number)), at: offset)
+    header.store(Sealed.seal(UInt64(slot) + 1), at: Field.segments)
+    return slot
+  }
+
+  /// Where the bytes of a segment that still count are counted.
+  func account(_ slot: Int) throws(StoreError) -> Account {
+    let (page, offset) = try place(ofSegment: slot)
+    return Account(page: page, offset: offset + 8)
+  }
+
+  /// Bytes of a segment's records that still count. A number that serves compaction alone: it may be off by what one
+  /// killed writer has left.
+  struct Account {
+    fileprivate let page: PageView
+    fileprivate let offset: Int
+
+    var live: Int {
+      get { Int(bitPattern: UInt(page.load(offset))) }
+      nonmutating set { page.store(UInt64(UInt(bitPattern: newValue)), at: offset) }
+    }
+  }
+
+  private static func page(ofSegment slot: Int) -> UInt32 { UInt32(1 + 3 * (slot / segmentsPerPage)) }
+
+  private func place(ofSegment slot: Int) throws(StoreError) -> (PageView, Int) {
+    guard slot >= 0, slot < Self.segmentLimit else { throw damaged() }
+    return (try pages.page(Self.page(ofSegment: slot)), slot % Self.segmentsPerPage * 16)
+  }
+
+  // MARK: Notes
+
+  /// How many places are noted.
+  var noteCount: Int { get throws(StoreError) { try notes.count } }
+
+  /// The places of records that are more than a key's value, in the order in which they were noted.
+  func noted() throws(StoreError) -> [UInt64] {
+    while true {
+      let (count, round) = try notes
+      var places: [UInt64] = []
+      places.reserveCapacity(count)
+      for index in 0..<count {
+        let page = try pages.page(Self.page(ofNote: index, round))
+        places.append(try sealed(Self.offset(ofNote: index), of: page))
+      }
+      // Another process may have put them together anew meanwhile, and again in the same pages.
+      if try notes.round == round { return places }
+    }
+  }
+
+  /// Notes one more.
+  func note(_ place: UInt64) throws(StoreError) {
+    let (count, round) = try notes
+    try store(place, as: count, round)
+    header.store(Self.notes(count + 1, round), at: Field.notes)
+  }
+
+  /// Notes these instead of all that were: they are complete before they count.
+  func replaceNotes(_ places: [UInt64]) throws(StoreError) {
+    let round = (try notes.round + 1) & 0xFF_FFFF
+    for (index, place) in places.enumerated() { try store(place, as: index, round) }
+    header.store(Self.notes(places.count, round), at: Field.notes)
+  }
+
+  private func store(_ place: UInt64, as index: Int, _ round: Int) throws(StoreError) {
+    let number = Self.page(ofNote: index, round)
+    if index.isMultiple(of: Self.notesPerPage) { try pages.allocate(number) }
+    try pages.page(number).store(Sealed.seal(place), at: Self.offset(ofNote: index))
+  }
+
+  /// How many there are, and how often they were put together: even and odd rounds have pages of their own.
+  private var notes: (count: Int, round: Int) {
+    get throws(StoreError) {
+      let word = try sealed(Field.notes)
+      return (Int(word & 0xFFFF_FFFF), Int(word >> 32))
+    }
+  }
+
+  private static func notes(_ count: Int, _ round: Int) -> UInt64 {
+    Sealed.seal(UInt64(count) | UInt64(round) << 32)
+  }
+  private static func page(ofNote index: Int, _ round: Int) -> UInt32 {
+    UInt32(2 + (round & 1) + 3 * (index / notesPerPage))
+  }
+  private static func offset(ofNote index: Int) -> Int { index % notesPerPage * 8 }
+
+  // MARK: Words
+
+  @inline(__always)
+  private func sealed(_ offset: Int) throws(StoreError) -> UInt64 { try sealed(offset, of: header) }
+
+  @inline(__always)
+  private func sealed(_ offset: Int, of page: PageView) throws(StoreError) -> UInt64 {
+    guard let value = Sealed.open(page.load(offset)) else { throw damaged() }
+    return value
+  }
+
+  @inline(never)
+  private func damaged() -> StoreError {
+    StoreError(.damaged, "holds bytes that were never written: it is to be built anew", path: file.path)
+  }
+}

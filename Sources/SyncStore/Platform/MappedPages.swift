@@ -1,0 +1,229 @@
+private import CLinux
+private import Synchronization
+
+/// The pages of a file that grows in chunks: each chunk is mapped on its own, when it is first met, and for as long as
+/// this lives. Nothing is ever mapped anew, so whoever reads beside the one that grows the file needs no lock.
+///
+/// This is one of the few files that use `unsafe`: a `PageView` is a bare pointer, because a counted reference would cost
+/// more than the lookup that it is for. What keeps it in bounds: page numbers and offsets are checked here, a chunk holds
+/// all the pages that are counted to it, and no view is kept by anyone who does not keep this.
+///
+/// Invariants: chunk 0 has 16 pages; the next seven double what is there; all after that have 2048 (8 MiB). A chunk is
+/// mapped only once the file has all its blocks, so that no access can raise SIGBUS.
+@safe final class MappedPages: Sendable {
+  /// Bytes of a page.
+  static let pageBytes = 4096
+  /// One more than the greatest page number.
+  static let limit: UInt32 = 1 << 24
+  /// Parts that a directory over the pages can have, each as large as all before it together.
+  static let directoryParts = 13
+
+  /// Chunks of the full size have 2 to the power of this many pages.
+  private static let chunkShift: UInt32 = 11
+  private static let chunks = Int(chunkShift) - 4 + Int(limit >> chunkShift)
+
+  private let file: any StorageFile
+  private let writable: Bool
+  private nonisolated(unsafe) let bases: UnsafeMutablePointer<Atomic<UInt>>
+  private nonisolated(unsafe) let directory: UnsafeMutablePointer<Atomic<UInt>>
+  private let mappings = Locked<[Int: Mapping]>([:])
+
+  /// The pages of `file`.
+  init(_ file: any StorageFile, writable: Bool) {
+    self.file = file
+    self.writable = writable
+    unsafe bases = .allocate(capacity: Self.chunks)
+    for chunk in 0..<Self.chunks { unsafe (bases + chunk).initialize(to: Atomic(0)) }
+    unsafe directory = .allocate(capacity: Self.directoryParts)
+    for part in 0..<Self.directoryParts { unsafe (directory + part).initialize(to: Atomic(0)) }
+  }
+
+  deinit {
+    unsafe bases.deallocate()
+    unsafe directory.deallocate()
+  }
+
+  /// The pages that share a chunk with page `number`.
+  static func chunk(of number: UInt32) -> Range<UInt32> {
+    if number < 16 { return 0..<16 }
+    if number >> chunkShift > 0 {
+      let start = (number >> chunkShift) << chunkShift
+      return start..<(start + (1 << chunkShift))
+    }
+    let start = UInt32(1) << UInt32(31 - number.leadingZeroBitCount)
+    return start..<(2 * start)
+  }
+
+  @inline(__always)
+  private static func index(of number: UInt32) -> Int {
+    let small = 28 - (number | 8).leadingZeroBitCount
+    return number >> chunkShift == 0 ? small : Int(chunkShift) - 4 + Int(number >> chunkShift)
+  }
+
+  /// Page `number`, which must have been allocated; `.damaged` if the file is too short to have it.
+  @inline(__always)
+  func page(_ number: UInt32) throws(StoreError) -> PageView {
+    precondition(number < Self.limit, "a page number out of bounds")
+    let chunk = Self.index(of: number)
+    let base = unsafe bases[chunk].load(ordering: .acquiring)
+    guard base != 0 else { return try mapped(number) }
+    // The table holds where page 0 would be if all chunks lay side by side with this one.
+    return unsafe PageView(UnsafeMutableRawPointer(bitPattern: base &+ UInt(number) &* UInt(Self.pageBytes))!)
+  }
+
+  /// Makes sure that the file has page `number` with all of its chunk. `.diskFull` leaves everything as it was.
+  func allocate(_ number: UInt32) throws(StoreError) {
+    precondition(number < Self.limit, "a page number out of bounds")
+    guard unsafe bases[Self.index(of: number)].load(ordering: .relaxed) == 0 else { return }
+    let end = Int(Self.chunk(of: number).upperBound) * Self.pageBytes
+    if try file.status().size < end { try file.allocate(to: end) }
+    _ = try mapped(number)
+  }
+
+  /// Finds memory for pages, all of one mapped chunk, ahead of the first store to them.
+  func populate(_ pages: Range<UInt32>) {
+    let chunk = Self.chunk(of: pages.lowerBound)
+    precondition(pages.upperBound <= chunk.upperBound, "pages of one chunk")
+    let mapping = mappings.withLock { $0[Self.index(of: pages.lowerBound)] }
+    let start = Int(pages.lowerBound - chunk.lowerBound) * Self.pageBytes
+    mapping?.populate(start..<(start + pages.count * Self.pageBytes))
+  }
+
+  @inline(never)
+  private func mapped(_ number: UInt32) throws(StoreError) -> PageView {
+    let chunk = Self.chunk(of: number)
+    let index = Self.index(of: number)
+    let bytes = Int(chunk.lowerBound) * Self.pageBytes..<Int(chunk.upperBound) * Self.pageBytes
+    let base = try mappings.withLock { mappings throws(StoreError) -> UInt in
+      if mappings[index] != nil { return unsafe bases[index].load(ordering: .relaxed) }
+      guard try file.status().size >= bytes.upperBound else {
+        throw StoreError(.damaged, "names a page behind its end: it is to be built anew", path: file.path)
+      }
+      let mapping = try file.map(bytes, writable: writable)
+      mappings[index] = mapping
+      let start = unsafe mapping.withPointer(0, to: UInt8.self) { UInt(bitPattern: $0) }
+      let base = start &- UInt(bytes.lowerBound)
+      unsafe bases[index].store(base, ordering: .releasing)
+      return base
+    }
+    return unsafe PageView(UnsafeMutableRawPointer(bitPattern: base &+ UInt(number) &* UInt(Self.pageBytes))!)
+  }
+
+  // MARK: A directory of 4-byte entries over the pages
+
+  /// Entry `index` of the directory; nil if its part is not known yet. Part 0 has the first 1024 entries, each other
+  /// part as many as all before it.
+  @inline(__always)
+  func entry(_ index: UInt32) -> EntryView? {
+    let part = Self.part(of: index)
+    let base = unsafe directory[part].load(ordering: .acquiring)
+    guard base != 0 else { return nil }
+    return unsafe EntryView(UnsafeMutableRawPointer(bitPattern: base &+ UInt(index) &* 4)!)
+  }
+
+  /// Which part of the directory has entry `index`.
+  @inline(__always)
+  static func part(of index: UInt32) -> Int {
+    precondition(index < 1024 << UInt32(directoryParts - 1), "a directory entry out of bounds")
+    return 22 - (index | 512).leadingZeroBitCount
+  }
+
+  /// How many pages a part of the directory takes up.
+  static func pages(ofPart part: Int) -> UInt32 { part == 0 ? 1 : 1 << UInt32(part - 1) }
+
+  /// Lets a part of the directory be the pages from `start` on, which lie in one chunk.
+  func setPart(_ part: Int, start: UInt32) throws(StoreError) {
+    guard start < Self.limit, start + Self.pages(ofPart: part) <= Self.chunk(of: start).upperBound else {
+      throw StoreError(.damaged, "its directory is out of bounds: it is to be built anew", path: file.path)
+    }
+    let first = part == 0 ? 0 : UInt(512) << UInt(part)
+    let base = try page(start).address &- first &* 4
+    unsafe directory[part].store(base, ordering: .releasing)
+  }
+}
+
+/// A page of a `MappedPages`, for as long as that lives. All access is atomic.
+@safe struct PageView: @unchecked Sendable {
+  private let base: UnsafeMutableRawPointer
+
+  fileprivate init(_ base: UnsafeMutableRawPointer) { unsafe self.base = base }
+
+  fileprivate var address: UInt { unsafe UInt(bitPattern: base) }
+
+  /// The word at `offset`, a multiple of 8.
+  @inline(__always)
+  func load(_ offset: Int) -> UInt64 {
+    precondition(offset & 7 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
+    return unsafe (base + offset).assumingMemoryBound(to: Atomic<UInt64>.self).pointee.load(
+      ordering: .acquiring)
+  }
+
+  /// Stores a word; whoever sees it sees what was stored before.
+  @inline(__always)
+  func store(_ word: UInt64, at offset: Int) {
+    precondition(offset & 7 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
+    unsafe (base + offset).assumingMemoryBound(to: Atomic<UInt64>.self).pointee.store(
+      word, ordering: .releasing)
+  }
+
+  /// The 16-bit number at `offset`, a multiple of 2.
+  @inline(__always)
+  func loadShort(_ offset: Int) -> UInt16 {
+    precondition(offset & 1 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
+    return unsafe (base + offset).assumingMemoryBound(to: Atomic<UInt16>.self).pointee.load(
+      ordering: .relaxed)
+  }
+
+  /// Stores a 16-bit number.
+  @inline(__always)
+  func storeShort(_ value: UInt16, at offset: Int) {
+    precondition(offset & 1 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
+    unsafe (base + offset).assumingMemoryBound(to: Atomic<UInt16>.self).pointee.store(
+      value, ordering: .releasing)
+  }
+
+  /// Lets the processor fetch the line that has the byte at `offset`.
+  @inline(__always)
+  func prefetch(_ offset: Int) { unsafe sync_prefetch(base + (offset & (MappedPages.pageBytes - 1))) }
+
+  /// The eight words from `offset` on, a multiple of 64, read from the last to the first.
+  @inline(__always)
+  func line(_ offset: Int) -> CacheLine {
+    precondition(offset & 63 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
+    let words = unsafe (base + offset).assumingMemoryBound(to: Atomic<UInt64>.self)
+    let seven = unsafe words[7].load(ordering: .acquiring)
+    let six = unsafe words[6].load(ordering: .acquiring)
+    let five = unsafe words[5].load(ordering: .acquiring)
+    let four = unsafe words[4].load(ordering: .acquiring)
+    let three = unsafe words[3].load(ordering: .acquiring)
+    let two = unsafe words[2].load(ordering: .acquiring)
+    let one = unsafe words[1].load(ordering: .acquiring)
+    let zero = unsafe words[0].load(ordering: .acquiring)
+    return CacheLine(
+      zero: zero, one: one, two: two, three: three, four: four, five: five, six: six, seven: seven)
+  }
+}
+
+/// What eight words were when they were read, one after the other.
+struct CacheLine: Equatable {
+  var zero, one, two, three, four, five, six, seven: UInt64
+}
+
+/// An entry of a directory over pages, for as long as its `MappedPages` lives.
+@safe struct EntryView {
+  private let base: UnsafeMutableRawPointer
+
+  fileprivate init(_ base: UnsafeMutableRawPointer) { unsafe self.base = base }
+
+  /// What it holds.
+  @inline(__always)
+  func load() -> UInt32 {
+    unsafe base.assumingMemoryBound(to: Atomic<UInt32>.self).pointee.load(ordering: .acquiring)
+  }
+
+  /// Changes it; whoever sees that sees what was stored before.
+  @inline(__always)
+  func store(_ value: UInt32) {
+    unsafe base.assumingMemoryBound(to: Atomic<UInt32>.self).pointee.store(value, ordering: .releasing)
+  }
+}

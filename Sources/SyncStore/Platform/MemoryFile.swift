@@ -1,0 +1,52 @@
+/// Memory of this process in the place of a file: for an index that nobody else is to see, or that no disk has room for.
+///
+/// Invariant: each part that was mapped stays where it is as long as this lives; what is mapped twice is the same memory.
+final class MemoryFile: StorageFile {
+  let path: String
+
+  private struct State {
+    var size = 0
+    var parts: [Int: Mapping] = [:]
+  }
+  private let state = Locked(State())
+
+  /// An empty one; `path` is what errors name.
+  init(path: String) { self.path = path }
+
+  func status() throws(StoreError) -> FileStatus {
+    FileStatus(
+      kind: .file, size: state.withLock { $0.size }, links: 1, inode: 0, fileSystem: 0, birth: 0,
+      owner: SystemCall.userID, permissions: 0o600)
+  }
+
+  func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
+    try map(0..<max(count + offset, 1), writable: false).bytes(offset..<(offset + count))
+  }
+
+  func write(_ bytes: [UInt8], at offset: Int) throws(StoreError) {
+    try map(0..<max(bytes.count + offset, 1), writable: true).store(bytes, at: offset)
+  }
+
+  func resize(to size: Int) throws(StoreError) { state.withLock { $0.size = size } }
+  func allocate(to size: Int) throws(StoreError) { state.withLock { $0.size = max($0.size, size) } }
+  func sync() throws(StoreError) {}
+
+  /// The part that begins where `range` does: it must not end behind the one that was mapped first.
+  func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
+    state.withLock { state in
+      if let part = state.parts[range.lowerBound] {
+        precondition(part.count >= range.count, "a part that grows")
+        return part
+      }
+      // The first part is asked for by its header before it is asked for whole.
+      let count = range.lowerBound == 0 ? max(range.count, Self.firstPart) : range.count
+      let part = Mapping.anonymous(count)
+      state.parts[range.lowerBound] = part
+      return part
+    }
+  }
+
+  private static let firstPart = Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes
+
+  func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool { true }
+}

@@ -1,0 +1,81 @@
+private import CLinux
+internal import Synchronization
+
+/// Memory that threads read without a lock and without counting references: what takes its place is published at once, and
+/// what was published before is let go when nobody can be reading it any more.
+///
+/// Epoch-based reclamation (K. Fraser, Practical Lock-Freedom, 2004, 5.2.3): a thread that reads notes the epoch in a word
+/// of its own; each publication ends an epoch; what was replaced in one is kept while any thread reads since it or before.
+///
+/// This is one of the few files that use `unsafe`: the published object is held by a bare pointer, and each thread's word
+/// is C's.
+@safe final class Published<Value: AnyObject>: @unchecked Sendable {
+  private let current = Atomic<UInt>(0)
+  /// What was replaced, and in which epoch. Under the lock of who publishes.
+  private var retired: [(epoch: UInt64, value: Value)] = []
+
+  init() {}
+
+  deinit { if let value = unsafe Self.value(of: current.load(ordering: .relaxed)) { unsafe value.release() } }
+
+  /// Publishes another value, or nothing. Only one thread at a time.
+  func publish(_ value: Value?) {
+    let bits = value.map { unsafe UInt(bitPattern: Unmanaged.passRetained($0).toOpaque()) } ?? 0
+    let before = current.exchange(bits, ordering: .sequentiallyConsistent)
+    let epoch = Epochs.current.wrappingAdd(1, ordering: .sequentiallyConsistent).oldValue
+    if let old = unsafe Self.value(of: before) { retired.append((epoch, unsafe old.takeRetainedValue())) }
+    reclaim()
+  }
+
+  /// Lets go what nobody can be reading. Only for who publishes.
+  func reclaim() {
+    guard !retired.isEmpty else { return }
+    let oldest = Epochs.oldest
+    retired.removeAll { $0.epoch < oldest }
+  }
+
+  /// Works on what is published, if anything is and this thread may read. What it reads stays there meanwhile, whatever is
+  /// published.
+  @inline(__always)
+  func read<Result>(_ body: (Value) -> Result?) -> Result? {
+    guard let word = unsafe sync_reader_word() else { return nil }
+    let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self)
+    // Within another reading that one's epoch stands.
+    let before = unsafe since.pointee.load(ordering: .relaxed)
+    if before == 0 {
+      let epoch = Epochs.current.load(ordering: .relaxed)
+      // Whoever publishes from now on sees it, and who did before is seen.
+      _ = unsafe since.pointee.exchange(epoch, ordering: .sequentiallyConsistent)
+    }
+    defer { unsafe since.pointee.store(before, ordering: .releasing) }
+    guard let value = unsafe Self.value(of: current.load(ordering: .sequentiallyConsistent)) else {
+      return nil
+    }
+    return unsafe value._withUnsafeGuaranteedRef(body)
+  }
+
+  @inline(__always)
+  private static func value(of bits: UInt) -> Unmanaged<Value>? {
+    guard let pointer = unsafe UnsafeRawPointer(bitPattern: bits) else { return nil }
+    return unsafe Unmanaged.fromOpaque(pointer)
+  }
+}
+
+/// The epochs of all published values of the process.
+private enum Epochs {
+  /// From 1 on: a word of 0 is that of a thread that does not read.
+  static let current = Atomic<UInt64>(1)
+
+  /// The oldest in which a thread may be reading.
+  static var oldest: UInt64 {
+    var oldest = UInt64.max
+    for index in 0..<Int(sync_claimed_reader_words()) {
+      guard let word = unsafe sync_reader_word_at(Int32(index)) else { continue }
+      let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self).pointee
+        .load(
+          ordering: .sequentiallyConsistent)
+      if since != 0 { oldest = min(oldest, since) }
+    }
+    return oldest
+  }
+}

@@ -1,0 +1,208 @@
+/// What a write expects to find: if it finds something else, it is not made.
+public enum Expected: Hashable, Sendable {
+  /// The key has no value.
+  case absent
+  /// The key's value is of this very write: `Entry.dot`, `VersionedValue.version` or what the write returned.
+  case version(Dot)
+  /// The key has a value of these bytes, whatever its type and deadline.
+  case value([UInt8])
+}
+
+/// A value and the write that made it.
+public struct VersionedValue: Hashable, Sendable {
+  /// The value.
+  public let value: Value
+  /// Which write it is: what `Expected.version` takes.
+  public let version: Dot
+}
+
+/// Compare and set: looking and writing are one step, which no other thread and no other process comes between.
+///
+/// It decides between the writers of one copy. Another copy does not know of it: what was written there meanwhile arrives
+/// with the next sync, and the later write wins.
+extension Store {
+  /// The value of a key together with its version; nil if it has none.
+  ///
+  /// - Throws: as `get`.
+  public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
+    guard let record = try current(key.bytes), let value = try value(of: record) else { return nil }
+    return VersionedValue(value: value, version: record.dot)
+  }
+
+  /// Sets a key if what it holds is what is expected.
+  ///
+  /// ```swift
+  /// var held = try store.versioned("count")
+  /// while try store.put("count", next(held?.value), expecting: held.map { .version($0.version) } ?? .absent) == nil {
+  ///   held = try store.versioned("count")       // another writer was faster
+  /// }
+  /// ```
+  ///
+  /// - Returns: the version of what was written; nil if nothing was, because the key held something else.
+  /// - Throws: as `put`; `.damaged` if what the key holds cannot be read.
+  public func put(
+    _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
+    expires deadline: UInt64? = nil, durability: Durability? = nil
+  ) throws(StoreError) -> Dot? {
+    try checkWritable()
+    // A blob is written before the writers' mutex is taken: it takes long. Should it not be needed, it is swept.
+    let content = try content(of: value)
+    let (version, tail) = try append { composer throws(StoreError) in
+      try self.put(key, content, type, deadline, expecting: expectation, &composer)
+    }
+    if version != nil { try settle(tail, durability) }
+    return version
+  }
+
+  /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not.
+  ///
+  /// - Throws: as `delete`; `.damaged` if what the key holds cannot be read.
+  public func delete(
+    _ key: Key, expecting expectation: Expected, durability: Durability? = nil
+  ) throws(StoreError) -> Bool {
+    let (deleted, tail) = try append { composer throws(StoreError) in
+      try self.delete(key, expecting: expectation, &composer)
+    }
+    if deleted { try settle(tail, durability) }
+    return deleted
+  }
+
+  /// Sets a key unless it has this very value, type and deadline already: then nothing is written, and nothing is sent to
+  /// the other copies. False in that case; what is there is durable as the mode promises either way.
+  ///
+  /// - Throws: as `put`. A damaged record is replaced.
+  public func putIfChanged(
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    durability: Durability? = nil
+  ) throws(StoreError) -> Bool {
+    try checkWritable()
+    // Nobody need wait to be told that nothing is to be done, nor while a blob is written.
+    let now = environment.now()
+    if let held = try? current(key.bytes), held.isLive(at: now), Self.says(held, value, type, deadline) {
+      try settle(control.tail, durability)
+      return false
+    }
+    let content = try content(of: value)
+    let (changed, tail) = try append { composer throws(StoreError) in
+      try self.putIfChanged(key, value, content, type, deadline, &composer)
+    }
+    try settle(tail, durability)
+    return changed
+  }
+
+  // MARK: In an append
+
+  func put(
+    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
+    expecting expectation: Expected, _ composer: inout Composer
+  ) throws(StoreError) -> Dot? {
+    guard try holds(key, expectation, composer) else { return nil }
+    return try issue(key, content, type, deadline, &composer)
+  }
+
+  func delete(
+    _ key: Key, expecting expectation: Expected, _ composer: inout Composer
+  ) throws(StoreError) -> Bool {
+    guard try holds(key, expectation, composer) else { return false }
+    return try delete(key, &composer)
+  }
+
+  /// False if nothing had to be written.
+  func putIfChanged(
+    _ key: Key, _ value: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
+    _ composer: inout Composer
+  ) throws(StoreError) -> Bool {
+    // Whatever keeps the record from being read, it is no reason not to replace it.
+    if let held = try? live(key, composer), Self.says(held, value, type, deadline) { return false }
+    _ = try issue(key, content, type, deadline, &composer)
+    return true
+  }
+
+  private static func says(
+    _ record: Record, _ value: [UInt8], _ type: ValueType, _ deadline: UInt64?
+  ) -> Bool {
+    record.type == type && record.deadline == deadline && isValue(of: record, value)
+  }
+
+  private func issue(
+    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ composer: inout Composer
+  ) throws(StoreError) -> Dot? {
+    let held = try heldForWriting(key.bytes, composer)
+    try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+    return composer.record(of: key.bytes)?.dot
+  }
+
+  private func holds(
+    _ key: Key, _ expectation: Expected, _ composer: borrowing Composer
+  ) throws(StoreError) -> Bool {
+    let held = try live(key, composer)
+    switch expectation {
+    case .absent: return held == nil
+    case .version(let dot): return held?.dot == dot
+    case .value(let bytes): return held.map { Self.isValue(of: $0, bytes) } ?? false
+    }
+  }
+
+  /// What this append leaves of a key so far, if that is a value that has not expired.
+  private func live(_ key: Key, _ composer: borrowing Composer) throws(StoreError) -> Record? {
+    let wall = composer.wall
+    if let record = composer.record(of: key.bytes) { return record.isLive(at: wall) ? record : nil }
+    let held = try engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }
+    return held.flatMap { $0.isLive(at: wall) ? $0 : nil }
+  }
+
+  /// Are these the bytes of the record's value? A blob need not be here to tell.
+  private static func isValue(of record: Record, _ bytes: [UInt8]) -> Bool {
+    switch record.content {
+    case .tombstone: false
+    case .inline(let held): held == bytes
+    case .blob(let blob): blob.size == UInt64(bytes.count) && blob.hash.bytes == SHA256.hash(bytes)
+    }
+  }
+}
+
+extension Transaction {
+  /// Sets a key if what it holds is what is expected, as this transaction leaves it so far; as `Store.put` does.
+  public mutating func put(
+    _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
+    expires deadline: UInt64? = nil
+  ) throws(StoreError) -> Dot? {
+    let content = try store.content(of: value, deferring: true)
+    let version = try store.put(key, content, type, deadline, expecting: expectation, &composer)
+    if version != nil { note(content) }
+    return version
+  }
+
+  /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not.
+  public mutating func delete(_ key: Key, expecting expectation: Expected) throws(StoreError) -> Bool {
+    try store.delete(key, expecting: expectation, &composer)
+  }
+
+  /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  public mutating func putIfChanged(
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
+  ) throws(StoreError) -> Bool {
+    let content = try store.content(of: value, deferring: true)
+    let changed = try store.putIfChanged(key, value, content, type, deadline, &composer)
+    if changed { note(content) }
+    return changed
+  }
+
+  /// The value of a key together with its version, as this transaction leaves it so far.
+  public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
+    guard let record = composer.record(of: key.bytes) else { return try store.versioned(key) }
+    return try store.value(of: record).map { VersionedValue(value: $0, version: record.dot) }
+  }
+
+  /// Has the key a value, as this transaction leaves it so far?
+  public func contains(_ key: Key) throws(StoreError) -> Bool {
+    guard let record = composer.record(of: key.bytes) else { return try store.contains(key) }
+    return record.isLive(at: composer.wall)
+  }
+
+  /// What is known of a key without reading its value, as this transaction leaves it so far.
+  public func entry(_ key: Key) throws(StoreError) -> Entry? {
+    guard let record = composer.record(of: key.bytes) else { return try store.entry(key) }
+    return record.isLive(at: composer.wall) ? Entry(record) : nil
+  }
+}

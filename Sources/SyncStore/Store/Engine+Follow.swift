@@ -1,0 +1,78 @@
+/// How a view follows other processes: their records, the segments they begin, and what they compact.
+extension Engine {
+  /// Is there anything that this view has not read?
+  @inline(__always)
+  var isBehind: Bool {
+    // Not less: a page that was lost reads as nothing.
+    applied != Location(packed: control.tail) || compactions != control.compactions
+  }
+
+  /// Reads what was committed since.
+  @inline(never)
+  mutating func follow() throws(StoreError) {
+    while true {
+      let compactions = control.compactions
+      do throws(StoreError) {
+        guard !control.isLost else { return try goOnAlone() }
+        if self.compactions != compactions { try takeInCompactions(compactions) }
+        let tail = Location(packed: control.tail)
+        if !journal.replaced.isEmpty { releaseReplaced() }
+        guard applied < tail else { return }
+        try journal.extend(to: tail.segment)
+        absorb(upTo: tail, indexing: !index.isShared)
+        if let error = journal.segment(tail.segment)?.faultError { throw error }
+        return
+      } catch {
+        // A segment may have been replaced between the listing and the opening.
+        guard control.compactions != compactions else { throw error }
+      }
+    }
+  }
+
+  /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
+  private func goOnAlone() throws(StoreError) {
+    guard !isAlone else { return }
+    throw StoreError(
+      .inputOutput,
+      "was cut short by another program, or its disk failed: close and open the store again in all processes",
+      path: files.directory + "/" + StoreLayout.control)
+  }
+
+  /// Moves this view over to what other processes have compacted.
+  private mutating func takeInCompactions(_ compactions: UInt64) throws(StoreError) {
+    guard let last = journal.segments.last else { return }
+    let names = try SegmentName.all(in: journal.directory, environment.storage)
+    for name in SegmentName.chain(of: names, from: 1).names
+    where name.compaction > 0 && journal.segment(name.number) == nil
+      && name.stands.lowerBound <= last.number
+    {
+      guard name.stands.upperBound < last.number, let segment = try journal.map(name) else {
+        return try startAfresh(compactions)
+      }
+      var adoption = Adoption(segment, replacing: journal.numbers(within: name.stands))
+      journal.show(segment)
+      enrol(mayAdd: !index.isShared)
+      while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
+    }
+    self.compactions = compactions
+  }
+
+  /// Reads the journal anew: what this view had still to read was compacted.
+  private mutating func startAfresh(_ compactions: UInt64) throws(StoreError) {
+    var journal = journal.emptied()
+    _ = try journal.load()
+    let tail = Location(packed: control.tail)
+    if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
+    try journal.extend(to: tail.segment)
+    try journal.loadReplaced()
+    let index =
+      index.isShared ? self.index : JournalIndex.inMemory(files, secret: environment.random(16))
+    var fresh = Engine(surroundings, journal: journal, index: index, compactions: compactions)
+    fresh.takesShortWay = takesShortWay
+    // What is kept for them counts from the beginning there.
+    fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
+    if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
+    fresh.absorb(upTo: tail, indexing: !index.isShared)
+    replace(by: fresh)
+  }
+}

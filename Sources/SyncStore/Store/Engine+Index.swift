@@ -1,0 +1,252 @@
+/// How a view uses the index: which segments it names, what to do when it cannot be believed any more, and how a process
+/// goes on where another one stopped.
+extension Engine {
+  /// Is the index in trouble? Answers got meanwhile do not count.
+  var isInTrouble: Bool { index.isAhead || index.failure != nil }
+
+  /// Has one who died left the index behind what this view has read?
+  @inline(__always)
+  var isIndexBehind: Bool {
+    get throws(StoreError) { try index.keys.applied != applied.packed || index.ledger.changes & 1 != 0 }
+  }
+
+  /// Comes to a state in which the index gives answers.
+  @inline(never)
+  mutating func overcomeTrouble() {
+    if index.failure == nil, index.isAhead {
+      index.isAhead = false
+      do throws(StoreError) {
+        try follow()
+        // The ledger may have named a segment a moment after it was begun.
+        return enrol(mayAdd: !index.isShared)
+      } catch {
+        index.failure = error
+      }
+    }
+    buildInMemory()
+  }
+
+  /// Builds an index of this process's own from the journal, because the shared one is damaged, was replaced, or has no
+  /// room on the disk.
+  private mutating func buildInMemory() {
+    if index.isShared, journal.writable { try? JournalIndex.removeFiles(files) }
+    let secret = environment.random(16)
+    rebuild(with: JournalIndex.inMemory(files, secret: secret), upTo: applied)
+  }
+
+  /// Takes all of the journal up to `end` into another index.
+  mutating func rebuild(with other: JournalIndex, upTo end: Location) {
+    journal.forgetSlots()
+    var fresh = Engine(surroundings, journal: journal, index: other, compactions: compactions)
+    (fresh.pins, fresh.takesShortWay) = (pins, takesShortWay)
+    fresh.absorb(upTo: end, indexing: true)
+    replace(by: fresh)
+  }
+
+  /// Goes on as another view.
+  mutating func replace(by other: consuming Engine) {
+    let wasPublic = isPublic
+    self = other
+    isPublic = wasPublic
+    publish()
+  }
+
+  /// Lets threads read without the lock from what this view has now, if that is plain.
+  func publish() {
+    guard isPublic else { return }
+    let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isAlone)
+    readers.publish(isPlain ? ReaderView(index, journal.table) : nil)
+  }
+
+  /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.
+  func noteDamageMet() {
+    if !index.isShared || journal.writable { index.ledger.noteDamage() }
+  }
+
+  // MARK: Segments
+
+  /// Lets the index and this view find all mapped segments; those that it has no number for get one if this process
+  /// `mayAdd`, as the holder of the writers' mutex may, and anybody to an index of its own.
+  mutating func enrol(mayAdd: Bool) {
+    let unenrolled = journal.unenrolled
+    guard !unenrolled.isEmpty else { return }
+    do throws(StoreError) {
+      for segment in unenrolled {
+        var slot = try index.slot(of: segment.number)
+        if slot == nil, mayAdd { slot = try index.add(segment: segment.number) }
+        guard let slot else { continue }
+        segment.slot = slot
+        segment.account = try index.ledger.account(slot)
+        journal.enrol(segment)
+      }
+      publish()
+    } catch {
+      index.failure = error
+    }
+  }
+
+  // MARK: All keys
+
+  /// The places of all keys, in no particular order. Who holds the writers' mutex `isExclusive`.
+  func locations(isExclusive: Bool = false) throws(StoreError) -> [Location] {
+    // Others may change the index meanwhile; the journal stays as it is.
+    if index.isShared, !isAlone, !isExclusive {
+      let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
+      return try currentPlaces(from: start, isComplete: false) ?? []
+    }
+    var locations: [Location] = []
+    locations.reserveCapacity(try index.keys.count)
+    try index.keys.forEachPlace { place throws(StoreError) in
+      guard let segment = journal.table.segment(ofPlace: place) else {
+        throw StoreError(.damaged, "names a segment that is not there: it is to be built anew")
+      }
+      locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
+    }
+    return locations
+  }
+
+  /// The places of the records behind `start` that count for their keys, as far as this view has read; nil if there are
+  /// more than `limit`.
+  func currentPlaces(
+    from start: Location, isComplete: Bool = true, limit: Int = .max
+  ) throws(StoreError) -> [Location]? {
+    var places: [Location] = []
+    // Of keys that others have written to meanwhile: their latest record here.
+    var overtaken: [[UInt8]: Location] = [:]
+    let now = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+    try visit(from: start, isComplete: isComplete) { record throws(StoreError) in
+      guard record.isWrite, let shape = record.shape else { return true }
+      let key = record.key(shape)
+      guard let place = find(key) else { return true }
+      if place.segment < SegmentHeader.compacted, place >= applied {
+        if let version = record.version, applies(version, now) { overtaken[key] = record.location }
+      } else if place == record.location || isCopy(of: record, at: place) {
+        // While a compaction is taken in, what is named may be the copy of this record.
+        places.append(place)
+      }
+      return places.count + overtaken.count <= limit
+    }
+    guard places.count + overtaken.count <= limit else { return nil }
+    return places + overtaken.values
+  }
+
+  // MARK: Going on where another process stopped
+
+  /// Takes in what the ledger notes, instead of reading the journal. False if it does not fit the journal: then nothing of
+  /// this view is to be used.
+  mutating func restore() throws(StoreError) -> Bool {
+    enrol(mayAdd: false)
+    let ledger = index.ledger
+    let end = Location(packed: try index.keys.applied)
+    guard journal.place(of: end.segment) != nil, !ledger.isDamageMet else { return false }
+    lastPlace = try ledger.last
+    guard isLastRecord(lastPlace, before: end) else { return false }
+    var views: [RecordView] = []
+    for place in try ledger.noted() {
+      let offset = SegmentTable.offset(ofPlace: place)
+      guard let segment = journal.table.segment(ofPlace: place) else {
+        return false
+      }
+      // Noted by one who died before it was taken in: it is met again.
+      if segment.header.compaction == 0, Location(segment: segment.number, offset: offset) >= end { continue }
+      guard let view = segment.record(at: offset, limit: segment.mapping.count) else { return false }
+      views.append(view)
+    }
+    // While a compaction is taken in, some are noted where they were and some where they are.
+    func order(_ view: RecordView) -> (UInt64, UInt32, Int) {
+      (view.position, view.segment.header.stands.lowerBound, view.offset)
+    }
+    views.sort { order($0) < order($1) }
+    var last: Location?
+    for view in views where view.location != last {
+      last = view.location
+      restore(view)
+    }
+    notesAtRenewal = views.count
+    position = try ledger.position
+    state.restore(sequence: try ledger.sequence, clock: try ledger.clock)
+    applied = end
+    reviewAt = 0
+    return true
+  }
+
+  /// Does the record there end at `end`? Else the journal is not the one that the index is of: somebody put an older one in
+  /// its place.
+  private func isLastRecord(_ place: UInt64, before end: Location) -> Bool {
+    if end.offset == SegmentHeader.length { return true }
+    guard let segment = journal.table.segment(ofPlace: place), segment.number == end.segment else {
+      return false
+    }
+    let offset = SegmentTable.offset(ofPlace: place)
+    return segment.record(at: offset, limit: segment.mapping.count)?.end == end.offset
+  }
+
+  private mutating func restore(_ view: RecordView) {
+    guard let shape = view.shape else { return }
+    switch view.kind {
+    case .actor:
+      if let actor = ActorID(bytes: view.key(shape)) {
+        view.segment.define(actor, as: view.actorNumber, at: view.offset)
+      }
+    case .local, .localRemoval: takeLocal(view, shape)
+    case .value, .blob, .tombstone:
+      if view.flags.contains(.loser) {
+        takeLoser(view)
+      } else {
+        let key = view.key(shape)
+        if view.isReserved(shape) { reserved.insert(key) }
+        let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
+        // One whose time has come may have been applied since it was noted.
+        if view.stamp > limit || find(key).map({ !isAtOrBehind(view, $0) }) ?? true, view.version != nil,
+          !view.isReserved(shape)
+        {
+          parked[key, default: []].append(view.location)
+        }
+      }
+    case .checkpoint, nil: break
+    }
+  }
+
+  /// Is the record at `location`, or one that beats it?
+  private func isAtOrBehind(_ view: RecordView, _ location: Location) -> Bool {
+    guard let other = try? journal.record(at: location), let version = other.version, let own = view.version
+    else { return false }
+    return version >= own
+  }
+
+  /// Notes the places of all records that are more than a key's value, instead of those noted so far.
+  mutating func renewNotes() throws(StoreError) {
+    var places: [UInt64] = []
+    func note(_ location: Location) {
+      if let segment = journal.segment(location.segment), segment.slot != nil {
+        places.append(segment.place(at: location.offset))
+      }
+    }
+    for segment in journal.segments + journal.replaced where segment.slot != nil {
+      for offset in segment.definitions.values { places.append(segment.place(at: offset)) }
+    }
+    for location in localPlaces.values { note(location) }
+    for location in losers { note(location) }
+    for location in parked.values.joined() { note(location) }
+    for key in reserved { if let location = find(key) { note(location) } }
+    try index.ledger.replaceNotes(places)
+    notesAtRenewal = places.count
+  }
+
+  /// Notes one more place. Only for who may change the index.
+  mutating func note(_ view: RecordView) throws(StoreError) {
+    let count = try index.ledger.noteCount
+    if count >= max(Self.fewNotes, 4 * notesAtRenewal) { try renewNotes() }
+    try index.ledger.note(view.segment.place(at: view.offset))
+  }
+
+  private static let fewNotes = 1024
+}
+
+extension ReplicaState {
+  /// Takes over what a process that stopped knew last.
+  mutating func restore(sequence: UInt64, clock: Stamp) {
+    author.sequence = max(author.sequence, sequence)
+    author.clock.observe(clock)
+  }
+}

@@ -1,0 +1,155 @@
+/// All keys and values at a moment, apart from what happens to the store: what scans and snapshots read.
+struct FrozenView: Sendable {
+  let order: OrderedView
+  let doubts: Doubts?
+
+  /// Works on the verified record of a key, in place, if it had a value at `time`; nil if it had none.
+  func withRecord<Result>(
+    of key: [UInt8], at time: UInt64, _ body: (RawSpan, FrozenSegments.Fields) throws -> Result
+  ) throws -> Result? {
+    let location = try order.location(of: key)
+    try doubts?.check(key, location)
+    guard let location else { return nil }
+    let found = try order.segments.withRecord(location) { record, fields in
+      fields.isLive(at: time) ? try body(record, fields) : nil
+    }
+    guard let found else { throw order.segments.error(at: location) }
+    return found
+  }
+
+  /// The value of a record that was found, if it lies in the blob tier.
+  static func blob(
+    _ record: RawSpan, _ fields: FrozenSegments.Fields
+  ) throws(StoreError) -> BlobReference {
+    guard let blob = BlobReference(recorded: [UInt8](copying: record.extracting(droppingFirst: fields.value)))
+    else {
+      throw StoreError(.damaged, "a reference to a blob contradicts itself: run `verify --repair`")
+    }
+    return blob
+  }
+
+  static func entry(_ record: RawSpan, _ fields: FrozenSegments.Fields) throws(StoreError) -> Entry {
+    let blob = fields.kind == .blob ? try blob(record, fields) : nil
+    return Entry(
+      key: Key(unchecked: [UInt8](copying: record.extracting(fields.key..<fields.value))), type: fields.type,
+      size: blob?.size ?? UInt64(record.byteCount - fields.value), stamp: fields.stamp, dot: fields.dot,
+      deadline: fields.deadline, blob: blob)
+  }
+
+  // MARK: Scans
+
+  /// A scan as it was asked for.
+  struct Scan {
+    var range: KeyRange
+    var after: Key?
+    var reversed: Bool
+    var limit: Int
+    /// Milliseconds since 1970 at which deadlines are judged.
+    var time: UInt64
+  }
+
+  /// Visits keys with their values in place. Returns the last one visited if there may be more, nil at the end.
+  func visit(
+    _ scan: Scan, in store: Store, _ body: (RawSpan, RawSpan, EntryDetails) throws -> ScanStep
+  ) throws -> Key? {
+    try visit(scan, isCertain: true, in: store) { record, fields in
+      let details = EntryDetails(
+        type: fields.type, deadline: fields.deadline, stamp: fields.stamp, dot: fields.dot)
+      let key = record.extracting(fields.key..<fields.value)
+      if fields.kind == .value {
+        return try body(key, record.extracting(droppingFirst: fields.value), details)
+      }
+      return try Self.visitBlob(record, fields, in: store) { try body(key, $0, details) }
+    }
+  }
+
+  @inline(never)
+  private static func visitBlob(
+    _ record: RawSpan, _ fields: FrozenSegments.Fields, in store: Store,
+    _ body: (RawSpan) throws -> ScanStep
+  ) throws -> ScanStep {
+    try store.read(try blob(record, fields)).withRawSpan(body)
+  }
+
+  /// Visits keys with what is known of them. What a lost record may have been is passed over: it shows what there is.
+  func visitEntries(_ scan: Scan, in store: Store, _ body: (Entry) throws -> ScanStep) throws -> Key? {
+    try visit(scan, isCertain: false, in: store) { try body(try Self.entry($0, $1)) }
+  }
+
+  @inline(__always)
+  private func visit(
+    _ scan: Scan, isCertain: Bool, in store: Store,
+    _ body: (RawSpan, FrozenSegments.Fields) throws -> ScanStep
+  ) throws -> Key? {
+    guard scan.limit > 0 else { return scan.after }
+    let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range
+    guard !range.isEmpty else { return nil }
+    let (low, high) = try bounds(of: range, isCertain: isCertain)
+    let segments = order.segments
+    var left = scan.limit
+    var last: Location?
+    try order.visit(
+      from: low, to: high, reversed: scan.reversed,
+      while: { () throws(StoreError) in try store.checkUsable() }
+    ) { location in
+      let step = try segments.withRecord(location) { record, fields -> ScanStep in
+        guard fields.isLive(at: scan.time) else { return .next }
+        left &-= 1
+        guard try body(record, fields) == .next, left > 0 else {
+          last = location
+          return .stop
+        }
+        return .next
+      }
+      guard let step else { throw segments.error(at: location) }
+      return step
+    }
+    guard let last else { return nil }
+    let key = segments.key(at: last)
+    return key.number < 0 ? nil : Key(unchecked: segments.bytes.bytes(key.number, key.range))
+  }
+
+  private func bounds(
+    of range: KeyRange, isCertain: Bool
+  ) throws(StoreError) -> (OrderedView.Position, OrderedView.Position) {
+    if let lost = order.damaged.first { throw order.segments.error(at: lost) }
+    if isCertain { try doubts?.check(in: order, range.contains) }
+    let low = try order.firstPosition(notBefore: range.lower)
+    guard let upper = range.upper else { return (low, order.end) }
+    return (low, try order.firstPosition(notBefore: upper))
+  }
+}
+
+/// How the store makes one.
+extension Store {
+  /// All keys and values as they are now: whole transactions, those of other processes included. Nobody waits while
+  /// keys are sorted but who wants them sorted.
+  func frozenView() throws(StoreError) -> FrozenView {
+    if let view = try knownView() { return view }
+    return try ordering.withLock { orders throws(StoreError) in
+      // When others write much meanwhile, or compact, the order is out of date at once: then it is made while they wait.
+      for _ in 0..<2 {
+        if let view = try knownView() { return view }
+        let origin = try reading { engine throws(StoreError) in try engine.unordered() }
+        let order = OrderedView(origin.places, upTo: origin.upTo, in: origin.segments)
+        orders += 1
+        try reading { engine throws(StoreError) in engine.install(order, madeOf: origin) }
+      }
+      return try reading { engine throws(StoreError) in
+        FrozenView(order: try engine.orderedView(), doubts: engine.doubts)
+      }
+    }
+  }
+
+  /// The same if keys need not be sorted for it.
+  private func knownView() throws(StoreError) -> FrozenView? {
+    try reading { engine throws(StoreError) in
+      try engine.knownOrder().map { FrozenView(order: $0, doubts: engine.doubts) }
+    }
+  }
+
+  /// The bytes of a value in the blob tier.
+  func read(_ blob: BlobReference) throws(StoreError) -> [UInt8] {
+    try fetching(blob) { blobs throws(StoreError) in try blobs.read(blob) }
+  }
+}

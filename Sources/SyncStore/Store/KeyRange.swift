@@ -1,0 +1,76 @@
+/// Keys that lie together in the order of their bytes: those with a prefix, or between two bounds.
+///
+/// ```swift
+/// KeyRange(prefix: "order/")            // all that begin so
+/// KeyRange("a"..<"m")                   // from "a" up to, not including, "m"
+/// KeyRange("a"...)                      // from "a" on, likewise ..."m" and ..<"m"
+/// ```
+public struct KeyRange: Hashable, Sendable {
+  /// The first byte string in it.
+  let lower: [UInt8]
+  /// The first byte string behind it; nil if there is none.
+  let upper: [UInt8]?
+
+  /// All keys.
+  public static let all = KeyRange(lower: [], upper: nil)
+
+  init(lower: [UInt8], upper: [UInt8]?) {
+    // Keys that begin with a zero byte are the store's own.
+    self.lower = lower.first ?? 0 > 0 ? lower : [1]
+    self.upper = upper
+  }
+
+  /// The keys that begin with these bytes; all keys if there are none.
+  public init(prefix: [UInt8]) {
+    // Behind all that begin so: the prefix with its last byte that can be raised, raised.
+    var successor = prefix
+    while successor.last == 0xFF { successor.removeLast() }
+    if let last = successor.last { successor[successor.count - 1] = last + 1 }
+    self.init(lower: prefix, upper: successor.isEmpty ? nil : successor)
+  }
+
+  /// The keys that begin with this text's UTF-8 bytes; all keys if it is empty.
+  public init(prefix: String) { self.init(prefix: Array(prefix.utf8)) }
+
+  /// From the first key up to, not including, the second.
+  public init(_ keys: Range<Key>) { self.init(lower: keys.lowerBound.bytes, upper: keys.upperBound.bytes) }
+
+  /// From the first key up to the second, both included.
+  public init(_ keys: ClosedRange<Key>) {
+    self.init(lower: keys.lowerBound.bytes, upper: keys.upperBound.bytes + [0])
+  }
+
+  /// From a key on.
+  public init(_ keys: PartialRangeFrom<Key>) { self.init(lower: keys.lowerBound.bytes, upper: nil) }
+
+  /// Up to, not including, a key.
+  public init(_ keys: PartialRangeUpTo<Key>) { self.init(lower: [], upper: keys.upperBound.bytes) }
+
+  /// Up to a key, which is included.
+  public init(_ keys: PartialRangeThrough<Key>) { self.init(lower: [], upper: keys.upperBound.bytes + [0]) }
+
+  /// The keys that are in both.
+  public func intersection(_ other: KeyRange) -> KeyRange {
+    let lower = self.lower.lexicographicallyPrecedes(other.lower) ? other.lower : self.lower
+    guard let upper, let otherUpper = other.upper else {
+      return KeyRange(lower: lower, upper: self.upper ?? other.upper)
+    }
+    return KeyRange(lower: lower, upper: upper.lexicographicallyPrecedes(otherUpper) ? upper : otherUpper)
+  }
+
+  /// The keys behind this one, in the direction of a scan.
+  public func after(_ key: Key, reversed: Bool = false) -> KeyRange {
+    intersection(
+      reversed ? KeyRange(lower: [], upper: key.bytes) : KeyRange(lower: key.bytes + [0], upper: nil))
+  }
+
+  /// Is the key in it?
+  public func contains(_ key: Key) -> Bool { contains(key.bytes) }
+
+  func contains(_ key: [UInt8]) -> Bool {
+    !key.lexicographicallyPrecedes(lower) && (upper.map { key.lexicographicallyPrecedes($0) } ?? true)
+  }
+
+  /// Can no key be in it?
+  public var isEmpty: Bool { upper.map { !lower.lexicographicallyPrecedes($0) } ?? false }
+}

@@ -1,0 +1,107 @@
+import Foundation
+import Testing
+
+/// What the machine does to a running program.
+@Suite("The program on a machine that fails")
+struct FaultTests {
+  @Test("F35 a limit on the size of files is an error of the write above it, and no signal's death")
+  func fileSizeLimit() throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    try scratch.write("large", [UInt8](repeating: 7, count: 3 << 20))
+    let lines = (0..<4000).map { "{\"key\":\"k\($0)\",\"value\":\"\(String(repeating: "v", count: 1000))\"}" }
+    try scratch.write("lines", Array(lines.joined(separator: "\n").utf8))
+    // Units of 1024 bytes. Segments become as small as the limit asks for.
+    let loaded = try scratch.shell("ulimit -f 1024; $CLI --store store load lines")
+    #expect(loaded.code == 0, "\(loaded.out)")
+    let blob = try scratch.shell("ulimit -f 1024; $CLI --store store put blob --file large")
+    #expect(blob.code == 7)
+    #expect(blob.out.contains("File too large"))
+    #expect(blob.out.contains("ulimit -f"))
+    let tiny = try scratch.shell("ulimit -f 4; $CLI --store other init; echo $?")
+    #expect(tiny.out.contains("File too large"))
+    #expect(tiny.out.hasSuffix("\n7\n"))
+    #expect(try store.succeed("get", "k3999").out.count == 1000)
+    #expect(try store.succeed("verify").text.contains("all whole"))
+    try store.succeed("put", "blob", "--file", scratch.path + "/large")
+  }
+
+  @Test("F33 without descriptors the program says what to raise, and the store is unharmed")
+  func descriptors() throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    try store.succeed("put", "k", "v")
+    let refused = try scratch.shell("ulimit -n 5; $CLI --store store put k w")
+    #expect(refused.code == 7, "\(refused.out)")
+    #expect(refused.out.contains("ulimit -n"))
+    #expect(try store.succeed("get", "k").text == "v")
+    #expect(try store.succeed("verify").text.contains("all whole"))
+  }
+
+  @Test("F98 a network file system can be forced by a word of every command")
+  func forced() throws {
+    let store = try Scratch().store()
+    try store.succeed("--force-network", "put", "k", "v")
+    #expect(try store.succeed("get", "k", "--force-network").text == "v")
+  }
+
+  @Test("F14 a writer that is stopped for long and then goes on writes nothing on stale assumptions")
+  func stopped() throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    for round in 0..<3 {
+      let lines = (0..<3000).map { "{\"key\":\"r\(round)-\($0)\",\"value\":\"v\"}" }
+      try scratch.write("lines\(round)", Array(lines.joined(separator: "\n").utf8))
+      let loading = try store.start(["load", scratch.path + "/lines\(round)"])
+      Thread.sleep(forTimeInterval: 0.02 * Double(round + 1))
+      loading.signal(SIGSTOP)
+      // It may have been stopped with the lock: then these wait for it.
+      let others = try (0..<3).map { try store.start(["put", "o\(round)-\($0)", "x"]) }
+      Thread.sleep(forTimeInterval: 0.3)
+      loading.signal(SIGCONT)
+      #expect(loading.finish().code == 0)
+      for other in others { #expect(other.finish().code == 0) }
+    }
+    #expect(try store.succeed("list").lines.count == 3 * 3003)
+    #expect(try store.succeed("verify").text.contains("all whole"))
+  }
+
+  @Test("F91 a load that is killed keeps whole lines, and goes on where it is begun again")
+  func killedLoad() throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    let lines = (0..<5000).map { "{\"key\":\"k\($0)\",\"value\":\"v\($0)\"}" }
+    try scratch.write("lines", Array(lines.joined(separator: "\n").utf8))
+    for attempt in 1...3 {
+      let loading = try store.start(["load", scratch.path + "/lines"])
+      Thread.sleep(forTimeInterval: 0.03 * Double(attempt))
+      // As the kernel does when there is no memory left.
+      loading.signal(SIGKILL)
+      _ = loading.finish()
+      #expect(try store.succeed("verify").text.contains("all whole"))
+    }
+    try store.succeed("load", scratch.path + "/lines")
+    #expect(try store.succeed("list").lines.count == 5000)
+    #expect(try store.succeed("get", "k4999").text == "v4999")
+  }
+
+  @Test("F38 a store whose files are cut short while a daemon serves it costs errors, not the daemon")
+  func cutShort() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    for number in 0..<20 { try alpha.succeed("put", "k\(number)", String(repeating: "v", count: 5000)) }
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    let segment = alpha.store + "/journal/0000000000000001.segment"
+    let handle = try FileHandle(forUpdating: URL(fileURLWithPath: segment))
+    try handle.truncate(atOffset: 8192)
+    try beta.succeed("put", "new", "x")
+    let result = try beta.run("sync", "alpha")
+    #expect(result.code != 0)
+    #expect(daemon.running.process.isRunning)
+    #expect(try alpha.run("get", "k15").code == 5)
+    daemon.running.signal(SIGTERM)
+    let end = daemon.running.finish()
+    #expect(end.code < 128, "\(end.err)")
+  }
+}

@@ -1,0 +1,118 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("A damaged key directory")
+struct KeyDirectoryDamageTests {
+  static let keys = 290
+  let test: IndexUnderTest
+  let clean: [UInt8]
+
+  init() throws {
+    var test = try IndexUnderTest()
+    for number in 0..<Self.keys { try test.insert(IndexUnderTest.hash(number), UInt64(number) << 20 | 1) }
+    self.test = test
+    clean = try test.image()
+  }
+
+  /// Is the damage noticed, or does every answer stay right all the same? The caller compares keys, so it is never
+  /// given one that it did not ask for.
+  private func isNoticedOrHarmless() throws -> Bool {
+    do {
+      guard let directory = try test.reopen().trusted else { return true }
+      for (hash, place) in test.expected where try directory.find(hash, { $0 == place }) != place {
+        return false
+      }
+      for number in Self.keys..<Self.keys + 20 {
+        if try directory.find(IndexUnderTest.hash(number), { _ in false }) != nil { return false }
+      }
+      return true
+    } catch let error as StoreError {
+      return error.code == .damaged || error.code == .newerFormat
+    }
+  }
+
+  private func throwsDamage(_ directory: KeyDirectory?) -> Bool {
+    do {
+      try directory?.verify()
+      return false
+    } catch { return error.code == .damaged }
+  }
+
+  @Test("is noticed whichever single bit of its header turned over (F42)")
+  func headerBits() throws {
+    for offset in 0..<IndexLayout.Header.parts + 8 {
+      for bit in 0..<8 {
+        try test.storage.flipBit(of: IndexUnderTest.path, at: offset, bit: bit)
+        #expect(try isNoticedOrHarmless(), "bit \(bit) of byte \(offset)")
+        try test.storage.flipBit(of: IndexUnderTest.path, at: offset, bit: bit)
+      }
+    }
+    #expect(try test.reopen().trusted != nil)
+  }
+
+  @Test("is noticed whichever single bit of a slot, or of the directory, turned over (F42)")
+  func slotBits() throws {
+    let directory = try #require(try test.reopen(writable: false).trusted)
+    for offset in 64..<4096 {
+      let bit = offset % 8
+      let position = 2 * 4096 + offset
+      try test.storage.flipBit(of: IndexUnderTest.path, at: position, bit: bit)
+      let isSlot = offset < IndexLayout.Page.extras
+      if isSlot {
+        let home = (offset - 64) / 64
+        var isNoticed = false
+        for (hash, place) in test.expected where HashParts(hash).bucket == home {
+          do {
+            let found = try directory.find(hash) { $0 == place }
+            #expect(found == place, "bit \(bit) of byte \(offset) hides a key")
+          } catch { isNoticed = error.code == .damaged }
+        }
+        let isHome = test.expected.keys.contains { HashParts($0).bucket == home }
+        #expect(isNoticed || !isHome, "bit \(bit) of byte \(offset)")
+      }
+      try test.storage.flipBit(of: IndexUnderTest.path, at: position, bit: bit)
+    }
+    for offset in 4096..<4100 {
+      for bit in 0..<8 {
+        try test.storage.flipBit(of: IndexUnderTest.path, at: offset, bit: bit)
+        #expect(throws: StoreError.self) { try directory.find(IndexUnderTest.hash(0)) { _ in true } }
+        try test.storage.flipBit(of: IndexUnderTest.path, at: offset, bit: bit)
+      }
+    }
+    try directory.verify()
+  }
+
+  @Test("is noticed by a split, or harmless, when a bit beside a slot turned over (F42)")
+  func extraBits() throws {
+    for offset in stride(from: IndexLayout.Page.extras, to: IndexLayout.Page.extras + 800, by: 7) {
+      try test.restore(clean)
+      try test.storage.flipBit(of: IndexUnderTest.path, at: 2 * 4096 + offset, bit: offset % 8)
+      let directory = try #require(try test.reopen().trusted)
+      try directory.beginWriting()
+      var expected = test.expected
+      do {
+        for number in Self.keys..<Self.keys + 30 {
+          try directory.insert(IndexUnderTest.hash(number), UInt64(number) << 20 | 1)
+          expected[IndexUnderTest.hash(number)] = UInt64(number) << 20 | 1
+        }
+        #expect(try IndexUnderTest.holds(directory, expected), "byte \(offset)")
+      } catch let error as StoreError {
+        #expect(error.code == .damaged, "byte \(offset)")
+      }
+    }
+  }
+
+  @Test("is noticed when a page, or a part of one, is zeros (F42)", arguments: [64, 512, 4096])
+  func zeros(count: Int) throws {
+    for start in stride(from: 4096, to: 3 * 4096, by: count) {
+      try test.restore(clean)
+      let file = try test.storage.open(IndexUnderTest.path, .readWrite)
+      try file.write([UInt8](repeating: 0, count: count), at: start)
+      let directory = try test.reopen().trusted
+      #expect(try isNoticedOrHarmless(), "\(count) bytes at \(start)")
+      #expect(start < 8192 || throwsDamage(directory), "\(count) bytes at \(start)")
+    }
+  }
+}

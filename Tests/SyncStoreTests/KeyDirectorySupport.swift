@@ -1,0 +1,78 @@
+import SyncTestSupport
+
+@testable import SyncStore
+
+/// An index in simulated storage, and what it should hold.
+struct IndexUnderTest {
+  static let path = "/index"
+  static let store = StoreID(high: 1, low: 2)
+  static let secret = [UInt8](1...16)
+  static let boot: UInt64 = 77
+
+  let storage: SimulatedStorage
+  var directory: KeyDirectory
+  /// Hash → place.
+  var expected: [UInt64: UInt64] = [:]
+
+  /// A new index with a name of its own.
+  init(
+    storage: SimulatedStorage = SimulatedStorage(), expected count: Int = 0, maximumDepth: Int = 22
+  ) throws {
+    self.storage = storage
+    directory = try KeyDirectory.create(
+      at: Self.path, storage, store: Self.store, boot: Self.boot, secret: Self.secret, expected: count,
+      maximumDepth: maximumDepth)
+    try directory.install(at: Self.path, storage)
+  }
+
+  /// A hash as good as random.
+  static func hash(_ number: Int) -> UInt64 {
+    var random = SplitMix64(seed: UInt64(number))
+    return random.next()
+  }
+
+  mutating func insert(_ hash: UInt64, _ place: UInt64) throws {
+    try directory.insert(hash, place)
+    expected[hash] = place
+  }
+
+  mutating func remove(_ hash: UInt64) throws -> Bool {
+    guard let place = expected.removeValue(forKey: hash) else { return false }
+    return try directory.remove(hash, place)
+  }
+
+  /// Is all as expected, and nothing else there? Hashes are those of different keys.
+  func isAsExpected() throws -> Bool { try Self.holds(directory, expected) }
+
+  static func holds(_ directory: KeyDirectory, _ expected: [UInt64: UInt64]) throws -> Bool {
+    try directory.verify()
+    var places: Set<UInt64> = []
+    try directory.forEachPlace { places.insert($0) }
+    guard try directory.count == expected.count, places == Set(expected.values) else { return false }
+    for (hash, place) in expected where try directory.find(hash, { $0 == place }) != place { return false }
+    return true
+  }
+
+  /// Opens the file as another process does.
+  func reopen(boot: UInt64 = boot, writable: Bool = true) throws -> KeyDirectory.Opening {
+    try KeyDirectory.open(at: Self.path, storage, store: Self.store, boot: boot, writable: writable)
+  }
+
+  /// The bytes of the file.
+  func image() throws -> [UInt8] {
+    let file = try storage.open(Self.path, .readOnly)
+    return try file.read(file.status().size, at: 0)
+  }
+
+  /// Puts an earlier image in place of the bytes of the file.
+  func restore(_ image: [UInt8]) throws {
+    let file = try storage.open(Self.path, .readWrite)
+    try file.resize(to: image.count)
+    try file.write(image, at: 0)
+  }
+}
+
+extension KeyDirectory.Opening {
+  var trusted: KeyDirectory? { if case .trusted(let directory) = self { directory } else { nil } }
+  var reason: String? { if case .distrusted(let reason) = self { reason } else { nil } }
+}

@@ -1,0 +1,122 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Reading takes no lock that a writer or a compaction holds, and sees no half of anything.
+@Suite("Readers without a lock")
+struct LockFreeReadingTests {
+  private static let small = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
+
+  /// The same directory, opened once more as another process does.
+  private static func again(_ path: String, _ number: Int) throws -> Store {
+    var environment = Environment.real()
+    environment.process = number
+    return try Store.open(at: path, configuration: small, environment: environment)
+  }
+
+  @Test("see transactions whole, in the order in which they were made, beside writers, growth and compaction")
+  func transactions() async throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/store"
+    let store = try Store.create(at: path, configuration: Self.small)
+    let other = try Self.again(path, 1)
+    let keys = try (0..<40).map { try Key("key \($0)") }
+    try store.transaction { for key in keys { try $0.put(key, Self.bytes(0)) } }
+    let isDone = Locked(false)
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      group.addTask {
+        defer { isDone.withLock { $0 = true } }
+        for round in 1...400 {
+          let writer = round % 3 == 0 ? other : store
+          try writer.transaction { for key in keys { try $0.put(key, Self.bytes(round)) } }
+          try writer.put(Key("grown \(round)"), [UInt8](repeating: 1, count: 700))
+          if round % 150 == 0 { try store.compact() }
+        }
+      }
+      for reader in 0..<3 {
+        group.addTask {
+          let view = reader == 2 ? other : store
+          var last = 0
+          while !isDone.withLock({ $0 }) {
+            for key in reader.isMultiple(of: 2) ? keys : keys.reversed() {
+              let found =
+                reader == 1
+                ? try view.withValue(key) { Self.round($0) } ?? -1
+                : try view.get(key)?.bytes.withRawSpan { Self.round($0) } ?? -1
+              // What one key says has happened, no other key denies later.
+              #expect(found >= last, "reader \(reader): \(found) behind \(last)")
+              last = max(last, found)
+            }
+            #expect(try view.get("never written") == nil)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    #expect(try store.get(keys[7])?.bytes == Self.bytes(400))
+    #expect(try other.digest() == store.digest())
+    #expect(try store.verify().isClean && other.verify().isClean)
+  }
+
+  /// The number of a round, many times over: a value mixed of two would be noticed.
+  private static func bytes(_ round: Int) -> [UInt8] {
+    (0..<100).map { UInt8(truncatingIfNeeded: $0 % 2 == 0 ? round : round >> 8) }
+  }
+
+  private static func round(_ bytes: RawSpan) -> Int {
+    let all = bytes.byteCount == 100 ? (0..<100).map { bytes.unsafeLoadByte($0) } : []
+    guard let first = all.first, all.indices.allSatisfy({ all[$0] == ($0 % 2 == 0 ? first : all[1]) }) else {
+      return -2
+    }
+    return Int(first) | Int(all[1]) << 8
+  }
+
+  @Test("keep what they read in place, whatever is written and compacted meanwhile")
+  func inPlace() throws {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(at: directory.path + "/store", configuration: Self.small)
+    try store.put("kept", Self.bytes(77))
+    try store.withValue("kept") { bytes in
+      for round in 0..<2000 { try store.put(Key("k \(round % 20)"), [UInt8](repeating: 2, count: 900)) }
+      try store.put("kept", Self.bytes(78))
+      try store.compact()
+      #expect(Self.round(bytes) == 77)
+      // Within it, others are read, and it is read again.
+      #expect(try store.withValue("kept") { Self.round($0) } == 78)
+    }
+    #expect(try store.get("kept")?.bytes == Self.bytes(78))
+  }
+
+  @Test("of a store that was closed, or opened before a fork, are told so")
+  func closed() throws {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(at: directory.path + "/store", configuration: Self.small)
+    try store.put("a", [1])
+    #expect(try store.get("a")?.bytes == [1])
+    try store.close()
+    #expect(#expect(throws: StoreError.self) { try store.get("a") }?.code == .closed)
+    #expect(#expect(throws: StoreError.self) { try store.withValue("a") { _ in } }?.code == .closed)
+    #expect(#expect(throws: StoreError.self) { try store.contains("a") }?.code == .closed)
+  }
+
+  @Test("pass an error of their own on, and do not see what has expired")
+  func refusal() throws {
+    struct Refusal: Error {}
+    let host = SimulatedHost()
+    let store = try Store.create(on: host)
+    try store.put("a", [1], expires: host.time + 1000)
+    #expect(throws: Refusal.self) { try store.withValue("a") { _ in throw Refusal() } }
+    #expect(try store.contains("a"))
+    host.time += 1000
+    #expect(try !store.contains("a"))
+    #expect(try store.get("a") == nil)
+    #expect(try store.withValue("a") { _ in true } == nil)
+  }
+}
+
+extension RawSpan {
+  fileprivate func unsafeLoadByte(_ offset: Int) -> UInt8 {
+    unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self)
+  }
+}

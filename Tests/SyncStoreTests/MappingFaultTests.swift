@@ -1,0 +1,220 @@
+import CLinux
+import Glibc
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Pages of a mapped file that the kernel cannot give, met by real loads and stores.
+@Suite("A page that cannot be had")
+struct MappingFaultTests {
+  static let small = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
+  static let first = "/journal/0000000000000001.segment"
+  let directory = TemporaryDirectory()
+  var path: String { directory.path + "/store" }
+
+  /// What a stranger does to a file of the store.
+  func cut(_ name: String, to size: Int) throws(StoreError) {
+    try DiskStorage().open(path + name, .readWrite).resize(to: size)
+  }
+
+  func code(_ body: () throws -> Void) -> StoreError.Code? {
+    (#expect(throws: StoreError.self) { try body() })?.code
+  }
+
+  @Test("F38 a sealed segment that is cut short costs its keys a typed error, and no others")
+  func sealed() throws {
+    let store = try Store.create(at: path, configuration: Self.small)
+    try RotationTests.fill(store, 100)
+    try store.sync()
+    #expect(try store.status().segments == 2)
+    try cut(Self.first, to: 40_960)
+    let error = #expect(throws: StoreError.self) { try store.get("50") }
+    #expect(error?.code == .damaged)
+    #expect(error?.path == path + Self.first)
+    #expect(error?.message.contains("cut short") == true)
+    #expect(error?.message.contains("40960 of 1048576 bytes") == true)
+    #expect(try store.get("0")?.bytes.count == 15_000)
+    #expect(try store.get("99")?.bytes.count == 15_000)
+    #expect(code { _ = try store.withValue("51") { $0.byteCount } } == .damaged)
+    #expect(code { _ = try store.list() } == .damaged)
+    // What is lost can be written again, elsewhere.
+    try store.put("50", "again")
+    #expect(try store.text("50") == "again")
+    // A copy of zeros would get a checksum that holds.
+    #expect(throws: Never.self) { try store.compact() }
+    #expect(code { _ = try store.get("51") } == .damaged)
+    try store.close()
+    let opening = #expect(throws: StoreError.self) { try Store.open(at: path, configuration: Self.small) }
+    #expect(opening?.code == .damaged)
+    #expect(opening?.path == path + Self.first)
+  }
+
+  @Test("F38 under a write poisons the store, which is still read", arguments: [true, false])
+  func tail(isSynced: Bool) throws {
+    let store = try Store.create(at: path, configuration: Self.small)
+    try store.put("k", "1", durability: .full)
+    try cut(Self.first, to: isSynced ? 8192 : 4096)
+    // Within a page that is left, the sync notices; behind it, the store itself.
+    let error = #expect(throws: StoreError.self) {
+      if isSynced {
+        try store.put("k", "2", durability: .full)
+      } else {
+        try store.put("l", [UInt8](repeating: 1, count: 9000))
+      }
+    }
+    #expect(error?.code == .poisoned)
+    #expect(error?.path == path + Self.first)
+    #expect(error?.message.contains("cut short") == true)
+    #expect(code { try store.put("m", "3") } == .poisoned)
+    #expect(code { try store.delete("k") } == .poisoned)
+    if isSynced {
+      #expect(try store.text("k") == "2")
+    } else {
+      #expect(code { _ = try store.get("k") } == .damaged)
+      #expect(try store.get("l") == nil)
+    }
+    #expect(code { try store.sync() } == .poisoned)
+    try store.close()
+  }
+
+  @Test("F38 cut to nothing and lengthened again is seen by the checksums")
+  func lengthenedAgain() throws {
+    let store = try Store.create(at: path, configuration: Self.small)
+    try RotationTests.fill(store, 100)
+    try cut(Self.first, to: 0)
+    try cut(Self.first, to: 1 << 20)
+    #expect(code { _ = try store.get("0") } == .damaged)
+    #expect(try store.get("99") != nil)
+  }
+
+  @Test("F38 the control page cut short lets nobody write, and only its one owner read")
+  func controlPage() throws {
+    let store = try Store.create(at: path, configuration: Self.small)
+    try store.put("k", "1")
+    try cut("/control", to: 0)
+    #expect(code { try store.put("k", "2") } == .poisoned)
+    #expect(try store.text("k") == "1")
+    #expect(code { _ = try store.transaction { try $0.put("k", [1]) } } == .poisoned)
+    try store.close()
+    let again = try Store.open(
+      at: path, configuration: Configuration(mode: .shared, durability: .relaxed))
+    #expect(try again.text("k") == "1")
+    try again.put("k", "2")
+    try cut("/control", to: 0)
+    let error = #expect(throws: StoreError.self) { try again.get("k") }
+    #expect(error?.code == .inputOutput)
+    #expect(error?.path == path + "/control")
+    #expect(code { try again.put("k", "3") } == .poisoned)
+    try again.close()
+    #expect(try Store.open(at: path).text("k") == "2")
+  }
+
+  @Test("F38 the control page cut short within a transaction ends it without an acknowledgement")
+  func controlPageInTransaction() throws {
+    let store = try Store.create(at: path, configuration: Self.small)
+    try store.put("k", "1")
+    let error = #expect(throws: (any Error).self) {
+      try store.transaction { transaction in
+        try transaction.put("k", Array("2".utf8))
+        try cut("/control", to: 0)
+      }
+    }
+    #expect((error as? StoreError)?.code == .poisoned)
+    #expect(try store.text("k") == "1")
+    try store.close()
+    // The thread's list of robust mutexes led through the lost page.
+    let other = TemporaryDirectory()
+    let second = try Store.create(at: other.path + "/store", configuration: Self.small)
+    try second.put("k", "1")
+    #expect(try Store.open(at: path).text("k") == "1")
+  }
+
+  @Test("F38 meets a waiting writer, who is not left waiting")
+  func waitingWriter() throws {
+    let store = try Store.create(at: path, configuration: Self.small)
+    let waiting = Locked<StoreError.Code?>(nil)
+    let thread = Threaded {
+      do throws(StoreError) { try store.put("other", "x") } catch { waiting.withLock { $0 = error.code } }
+    }
+    #expect(throws: (any Error).self) {
+      try store.transaction { transaction in
+        try transaction.put("k", [1])
+        thread.start()
+        usleep(50_000)
+        try cut("/control", to: 0)
+      }
+    }
+    thread.join()
+    #expect(waiting.withLock { $0 } == .poisoned)
+  }
+
+  @Test("under hundreds of keys, on several threads, never gives a wrong value (F38)")
+  func neverWrong() throws {
+    let store = try Store.create(at: path, configuration: Self.small)
+    let value = [UInt8](repeating: 7, count: 1500)
+    for number in 0..<600 { try store.put(Key("\(number)"), value) }
+    try RotationTests.fill(store, from: 10_000, 100)
+    let wrong = Locked(0)
+    let threads = (0..<3).map { start in
+      Threaded {
+        for pass in 0..<300 {
+          for number in stride(from: start, to: 600, by: 3) {
+            // An error is right, another value or none is not.
+            do {
+              let read = try store.get(Key("\(number)"))
+              if read?.bytes != value { wrong.withLock { $0 += 1 } }
+            } catch {}
+          }
+          if start == 0, pass == 20 { try? cut(Self.first, to: 500_000) }
+        }
+      }
+    }
+    for thread in threads { thread.start() }
+    for thread in threads { thread.join() }
+    #expect(wrong.withLock { $0 } == 0)
+    #expect(throws: StoreError.self) { for number in 0..<600 { _ = try store.get(Key("\(number)")) } }
+  }
+
+  @Test(
+    "elsewhere goes to the handler that was there before, and without one ends the process",
+    arguments: [true, false])
+  func elsewhere(hasHandler: Bool) throws {
+    let file = try DiskStorage(handlesSignals: false).open(directory.path + "/file", .create)
+    try file.resize(to: 4096)
+    let mapping = try file.map(4096, writable: true)
+    try file.resize(to: 0)
+    var status: Int32 = -1
+    let child = try Forked.fork()
+    if child == 0 {
+      var action = sigaction()
+      unsafe action.__sigaction_handler.sa_handler = hasHandler ? { _ in _exit(42) } : SIG_DFL
+      unsafe sigaction(SIGBUS, &action, nil)
+      sync_install_fault_handler()
+      _exit(mapping.load(0, as: UInt8.self) == 0 ? 1 : 2)
+    }
+    unsafe waitpid(child, &status, 0)
+    #expect(status & 0x7F == (hasHandler ? 0 : SIGBUS))
+    #expect(!hasHandler || status >> 8 == 42)
+  }
+
+  @Test("is watched by nobody where an embedder handles signals itself")
+  func switchedOff() throws {
+    var configuration = Self.small
+    configuration.handlesSignals = false
+    let store = try Store.create(at: path, configuration: configuration)
+    try store.put("k", "1")
+    let child = try Forked.fork()
+    if child == 0 {
+      var action = sigaction()
+      unsafe action.__sigaction_handler.sa_handler = SIG_DFL
+      unsafe sigaction(SIGBUS, &action, nil)
+      try? cut(Self.first, to: 0)
+      let segment = store.engine.withLock { $0.journal.segments[0] }
+      _exit(segment.mapping.load(4096, as: UInt8.self) == 0 ? 1 : 2)
+    }
+    var status: Int32 = -1
+    unsafe waitpid(child, &status, 0)
+    #expect(status & 0x7F == SIGBUS)
+  }
+}

@@ -1,0 +1,235 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Opening goes on where the last process stopped. What it finds must be what reading the whole journal finds.
+@Suite("An opening without reading the journal")
+struct OpeningTests {
+  static let small = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
+  let host = SimulatedHost()
+
+  /// All that a view knows, whatever it was made from: what it is, and its parts as text.
+  struct Knowledge {
+    var parts: [String: Set<String>] = [:]
+    var live: [Int] = []
+
+    init(_ store: Store) throws {
+      let digest = try store.digest()
+      self = try store.reading { engine throws(StoreError) in try Knowledge(engine) }
+      parts["digest"] = ["\(digest)"]
+    }
+
+    private init(_ engine: Engine) throws(StoreError) {
+      let state = engine.state
+      parts["locals"] = Set(engine.locals.map { "\($0.key) \($0.value)" })
+      parts["places of locals"] = Set(engine.localPlaces.map { "\($0.key) \($0.value)" })
+      parts["parked"] = Set(engine.parked.map { "\($0.key) \(Set($0.value).sorted())" })
+      parts["losers"] = Set(engine.losers.map { "\($0)" })
+      parts["kept losers"] = Set(engine.keptLosers.map { "\($0)" })
+      parts["reserved"] = Set(engine.reserved.map { "\($0)" })
+      parts["places"] = Set(try engine.locations().map { "\($0)" })
+      parts["actor"] = ["\(String(describing: state.actor)) \(state.sequence)"]
+      parts["position"] = ["\(engine.position)"]
+      parts["vector"] = ["\(state.vector)"]
+      parts["incarnations"] = Set(state.mine.map { "\($0)" })
+      parts["cursors"] = Set(state.cursors.map { "\($0.key) \($0.value)" })
+      parts["marks"] = Set(state.marks.map { "\($0.key) \($0.value)" })
+      parts["last mark"] = ["\(String(describing: state.lastMark))"]
+      live = engine.journal.segments.map(\.liveBytes)
+    }
+
+    /// What only one of them knows.
+    func differences(from other: Knowledge, but ignored: Set<String> = []) -> [String] {
+      parts.keys.filter { !ignored.contains($0) }.sorted().flatMap { name in
+        let (mine, others) = (parts[name] ?? [], other.parts[name] ?? [])
+        return mine.subtracting(others).map { "\(name): + \($0)" }
+          + others.subtracting(mine).map { "\(name): - \($0)" }
+      }
+    }
+  }
+
+  /// Does what leaves traces of every kind: deadlines, conflicts, records that wait, keys of the store's own.
+  static func churn(_ store: Store, _ other: Store, _ hosts: [SimulatedHost], seed: UInt64) throws {
+    var random = SplitMix64(seed: seed)
+    for round in 0..<4 {
+      hosts[0].time += random.next() % 150_000
+      try CompactionTests.churn(store, writes: 40, seed: random.next())
+      try CompactionTests.churn(other, writes: 15, seed: random.next())
+      let time = hosts[0].time
+      try store.put(Key("expires \(round)"), [1], expires: time + random.next() % 100_000)
+      try store.putReserved([0] + Array("member \(random.next() % 3)".utf8), [UInt8(round)])
+      // The other one's clock is ahead: what it writes now has to wait.
+      hosts[1].time = time + 200_000
+      if round.isMultiple(of: 2) { try other.put(Key("early \(random.next() % 3)"), [2]) }
+      hosts[1].time = time
+      try store.synchronize(with: other)
+      if random.next() % 3 == 0 { try store.compact() }
+      if random.next() % 3 == 0 { _ = try store.digest() }
+    }
+    // Applies what has become due.
+    try store.put("last", [9])
+  }
+
+  /// Lets go of what an opening could go on from.
+  static func removeIndex(of host: SimulatedHost) throws {
+    for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
+  }
+
+  @Test(
+    "finds what reading all of it finds, after a kill and after a close", arguments: 0..<12 as Range<UInt64>)
+  func equality(seed: UInt64) throws {
+    let right = SimulatedHost(seed: 77, machine: "other")
+    let store = try Store.create(on: host, configuration: Self.small)
+    let other = try Store.create(on: right, id: store.id, configuration: Self.small)
+    try Self.churn(store, other, [host, right], seed: seed)
+    let before = try Knowledge(store)
+    if seed.isMultiple(of: 2) { try store.close() }
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(again.engine.withLock { $0.index.isShared })
+    let after = try Knowledge(again)
+    #expect(after.differences(from: before) == [], "seed \(seed)")
+    #expect(after.live == before.live, "seed \(seed)")
+    #expect(try again.verify().isClean)
+    host.killProcesses()
+    try Self.removeIndex(of: host)
+    let read = try Knowledge(Store.open(on: host, configuration: Self.small))
+    // What has become due by now is applied at once by who reads all, and by the next writer otherwise.
+    #expect(after.differences(from: read, but: ["parked", "places"]) == [], "seed \(seed)")
+    for (one, other) in zip(read.live, after.live) { #expect(abs(one - other) < 1000, "seed \(seed)") }
+  }
+
+  @Test(
+    "does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
+  func damage() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    try store.put("a", "value of a")
+    try store.put("b", "value of b")
+    try store.close()
+    let file = "/store/journal/0000000000000001.segment"
+    let bytes = try host.storage.open(file, .readOnly).read(64 << 10, at: 0)
+    let place = try #require(bytes.firstRange(of: Array("value of a".utf8))?.lowerBound)
+    try host.storage.flipBit(of: file, at: place, bit: 2)
+    let again = try Store.open(on: host, configuration: Self.small)
+    let actor = try again.actor
+    #expect(try again.status().damagedPlaces == 0)
+    #expect(try again.text("b") == "value of b")
+    #expect(#expect(throws: StoreError.self) { try again.get("a") }?.code == .damaged)
+    #expect(#expect(throws: StoreError.self) { try again.withValue("a") { _ in } }?.code == .damaged)
+    // The next one reads everything, and does what rule R9 asks for.
+    host.killProcesses()
+    let later = try Store.open(on: host, configuration: Self.small)
+    #expect(try later.status().damagedPlaces == 1)
+    #expect(try later.actor != actor)
+    #expect(#expect(throws: StoreError.self) { try later.get("a") }?.code == .damaged)
+    #expect(try later.text("b") == "value of b")
+    try later.put("a", "again")
+    #expect(try later.text("a") == "again")
+  }
+
+  @Test(
+    "is not made from an index that a loss of power, a copy or a flipped bit has made doubtful (F37, F42, F55)"
+  )
+  func distrust() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<500 { try store.put(Key("key \(number)"), "value \(number)") }
+    try store.sync()
+    try store.put("last", "one")
+    let files = try host.storage.files(below: "/store")
+    func expectAll(_ what: String) throws {
+      let opened = try Store.open(on: host, configuration: Self.small)
+      for number in 0..<500 {
+        #expect(try opened.text(Key("key \(number)")) == "value \(number)", "\(what)")
+      }
+      #expect(try opened.verify().isClean, "\(what)")
+      host.killProcesses()
+    }
+    host.killProcesses()
+    for name in ["index", "ledger"] {
+      let bytes = try #require(files["/store/" + name])
+      var random = SplitMix64(seed: 5)
+      // Words in use, and any others.
+      let used = bytes.indices.filter { bytes[$0] != 0 }
+      for round in 0..<60 {
+        let offset = used[Int(random.next() % UInt64(used.count))]
+        try host.storage.flipBit(of: "/store/" + name, at: offset, bit: round % 8)
+        try expectAll("\(name), byte \(offset)")
+        try host.storage.restore(files)
+      }
+      for size in [0, 100, 4096, 8192, 60_000] {
+        try host.storage.open("/store/" + name, .readWrite).resize(to: size)
+        try expectAll("\(name) of \(size) bytes")
+        try host.storage.restore(files)
+      }
+      try host.storage.restore(["/store/" + name: [UInt8](repeating: 0xA7, count: 70_000)])
+      try expectAll("\(name) of garbage")
+      try host.storage.restore(files)
+      _ = try host.storage.remove("/store/" + name)
+      try expectAll("no \(name)")
+      try host.storage.restore(files)
+    }
+    host.losePower(seed: 3)
+    try expectAll("power")
+  }
+
+  @Test("finds out that an older journal was put in the place of the one that the index is of (F56)")
+  func olderJournal() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<50 { try store.put(Key("\(number)"), "old") }
+    let journal = try host.storage.files(below: "/store/journal")
+    for number in 0..<60 { try store.put(Key("\(number)"), "new") }
+    host.killProcesses()
+    try host.storage.restore(journal)
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try again.status().keys == 50)
+    for number in 0..<50 { #expect(try again.text(Key("\(number)")) == "old") }
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("finds a killed transaction whole or not at all, wherever its index was left (F2, F6)")
+  func killedWhileEntering() throws {
+    // The index is killed at each call that it makes to grow; what a commit has stored stays.
+    var call = 1
+    while true {
+      let host = SimulatedHost(seed: UInt64(call))
+      let store = try Store.create(on: host, configuration: Self.small)
+      for number in 0..<200 { try store.put(Key("\(number)"), "old") }
+      try store.close()
+      let plan = FaultPlan()
+      let dying = try Store.open(
+        at: "/store", configuration: Self.small,
+        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      plan.fail(number: call, forever: true)
+      let failed =
+        (try? dying.transaction { transaction -> Bool in
+          for number in 0..<600 { try transaction.put(Key("\(number)"), Array("new".utf8)) }
+          return true
+        }) == nil
+      host.killProcesses()
+      let again = try Store.open(on: host, configuration: Self.small)
+      let values = try Set((0..<200).map { try again.text(Key("\($0)")) })
+      #expect(values == ["old"] || values == ["new"], "call \(call): \(values)")
+      #expect(try again.status().keys == (values == ["new"] ? 600 : 200), "call \(call)")
+      #expect(try again.verify().isClean)
+      if !failed { break }
+      call += 1
+    }
+  }
+
+  @Test("of a reader changes nothing, and finds what a writer left (R3)")
+  func reader() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<300 { try store.put(Key("key \(number)"), "value") }
+    host.killProcesses()
+    var before = try host.storage.files(below: "/store")
+    let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(try reader.status().keys == 300)
+    #expect(try reader.text("key 7") == "value")
+    try reader.close()
+    var after = try host.storage.files(below: "/store")
+    // All that processes share lies in the control page.
+    (before["/store/control"], after["/store/control"]) = (nil, nil)
+    #expect(before == after)
+  }
+}

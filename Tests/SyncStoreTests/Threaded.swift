@@ -1,0 +1,34 @@
+import Glibc
+import SyncStore
+
+/// A thread of its own, started when the test says so.
+final class Threaded: @unchecked Sendable {
+  private var thread = pthread_t()
+  private let body: @Sendable () -> Void
+
+  init(_ body: @escaping @Sendable () -> Void) { self.body = body }
+
+  func start() {
+    unsafe pthread_create(
+      &thread, nil,
+      { argument in
+        unsafe Unmanaged<Threaded>.fromOpaque(argument!).takeUnretainedValue().body()
+        return nil
+      }, unsafe Unmanaged.passUnretained(self).toOpaque())
+  }
+
+  func signal(_ number: Int32) { pthread_kill(thread, number) }
+
+  func join() { pthread_join(thread, nil) }
+}
+
+/// A real fork: what the child does must be little, and end in `_exit`.
+enum Forked {
+  typealias Call = @convention(c) () -> Int32
+
+  static func fork() throws -> Int32 {
+    // Swift does not import fork: what it does to threads suits few programs, but it is what these tests are about.
+    guard let symbol = unsafe dlsym(nil, "fork") else { throw StoreError(.inputOutput, "no fork") }
+    return unsafe unsafeBitCast(symbol, to: Call.self)()
+  }
+}

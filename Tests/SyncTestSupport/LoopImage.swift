@@ -1,0 +1,92 @@
+import Foundation
+import Glibc
+import SyncStore
+
+/// A file system of its own in a file, mounted while it lives: one that is full, that fails or that turns read-only is then
+/// a real one. Needs the rights to mount.
+package final class LoopImage: Sendable {
+  /// Where it is mounted: a directory of the caller's user.
+  package let path: String
+  let image: String
+  private let type: String
+  private let directory = TemporaryDirectory()
+
+  /// Can this process mount one?
+  package static let isAvailable: Bool = geteuid() == 0 && (try? LoopImage(megabytes: 8)) != nil
+
+  /// Can this process mount one of this type?
+  package static func isAvailable(_ type: String) -> Bool {
+    isAvailable && (try? LoopImage(megabytes: type == "btrfs" ? 120 : 32, type: type)) != nil
+  }
+
+  /// A new file system of so many MiB. `make` are further words for `mkfs`, `options` for `mount`.
+  package init(
+    megabytes: Int, type: String = "ext4", make: [String] = [], options: String = "loop"
+  ) throws {
+    path = directory.path + "/mounted"
+    image = directory.path + "/image"
+    self.type = type
+    try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    try DiskStorage().open(image, .create).resize(to: megabytes << 20)
+    // No space that only the superuser gets.
+    guard Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
+    else { throw StoreError(.inputOutput, "cannot make the file system", path: image) }
+    guard Self.run(["mount", "-t", type, "-o", options, image, path]) else {
+      throw StoreError(.inputOutput, "cannot mount it", path: image)
+    }
+    unsafe chmod(path, 0o700)
+  }
+
+  deinit { Self.run(["umount", "-l", path]) }
+
+  /// The block device under it, without "/dev/".
+  package var device: String? {
+    Self.output(["findmnt", "-n", "-o", "SOURCE", path]).map { String($0.dropFirst("/dev/".count)) }
+  }
+
+  /// Mounts it anew with these options.
+  @discardableResult
+  package func remount(_ options: String) -> Bool { Self.run(["mount", "-o", "remount,\(options)", path]) }
+
+  /// Takes all its space but `bytes`. The file that takes it is called "filler".
+  package func fill(leaving bytes: Int = 0) throws {
+    let file = try DiskStorage().open(path + "/filler", .openOrCreate)
+    // Down to the last block: what is asked for halves until nothing is left.
+    var step = Int(try DiskStorage().freeBytes(path)) - bytes
+    var size = try file.status().size
+    while step >= 4096 {
+      do {
+        try file.allocate(to: size + step & ~4095)
+        size += step & ~4095
+        step = min(step, Int(try DiskStorage().freeBytes(path)) - bytes)
+      } catch { step /= 2 }
+    }
+  }
+
+  /// Gives back what `fill` took.
+  package func drain() {
+    unsafe unlink(path + "/filler")
+    // Some file systems give it back with the next commit.
+    Self.run(["sync", "-f", path])
+    if type == "btrfs" { Self.run(["btrfs", "balance", "start", "-dusage=0", path]) }
+  }
+
+  /// Runs a program, found in the usual directories. True if it ended well.
+  @discardableResult
+  package static func run(_ words: [String]) -> Bool { output(words) != nil }
+
+  private static func output(_ words: [String]) -> String? {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
+    process.arguments = words
+    process.environment = ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"]
+    let pipe = Pipe()
+    process.standardOutput = pipe
+    process.standardError = FileHandle.nullDevice
+    process.standardInput = FileHandle.nullDevice
+    guard (try? process.run()) != nil else { return nil }
+    let text = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    return process.terminationStatus == 0 ? text.trimmingCharacters(in: .whitespacesAndNewlines) : nil
+  }
+}
