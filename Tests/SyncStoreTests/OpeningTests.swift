@@ -87,7 +87,7 @@ struct OpeningTests {
     if seed.isMultiple(of: 2) { try store.close() }
     host.killProcesses()
     let again = try Store.open(on: host, configuration: Self.small)
-    #expect(again.engine.withLock { $0.index.isShared })
+    #expect(again.engine.withLock { $0.index.isShared && $0.isRestored })
     let after = try Knowledge(again)
     #expect(after.differences(from: before) == [], "seed \(seed)")
     #expect(after.live == before.live, "seed \(seed)")
@@ -214,6 +214,90 @@ struct OpeningTests {
       #expect(try again.verify().isClean)
       if !failed { break }
       call += 1
+    }
+  }
+
+  @Test("finds all that was committed, at whatever store to the index its process was killed (F2, F6)")
+  func killedAtEachStore() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<20 { try store.put(Key("\(number)"), "old") }
+    let before = try host.storage.files(below: "/store")
+    for kind in ["put", "overwrite", "transaction"] {
+      host.killProcesses()
+      try host.storage.restore(before)
+      let store = try Store.open(on: host, configuration: Self.small)
+      let keys = store.engine.withLock { $0.index.keys }
+      var images: [[String: [UInt8]]] = []
+      let storage = host.storage
+      keys.observer = { if let image = try? storage.files(below: "/store") { images.append(image) } }
+      switch kind {
+      case "put": try store.put("fresh", "new")
+      case "overwrite": try store.put("3", "new")
+      default:
+        try store.transaction { transaction in
+          for number in 3..<8 { try transaction.put(Key("\(number)"), Array("new".utf8)) }
+          try transaction.put("another", Array("new".utf8))
+        }
+      }
+      keys.observer = nil
+      #expect(images.count > 1, "\(kind)")
+      for (moment, image) in images.enumerated() {
+        try host.storage.restore(image)
+        host.killProcesses()
+        let again = try Store.open(on: host, configuration: Self.small)
+        #expect(again.engine.withLock { $0.isRestored }, "\(kind), moment \(moment)")
+        let expected: [Key: String] = kind == "put" ? ["fresh": "new"] : ["3": "new"]
+        for (key, value) in expected { #expect(try again.text(key) == value, "\(kind), moment \(moment)") }
+        if kind == "transaction" {
+          for number in 3..<8 {
+            #expect(try again.text(Key("\(number)")) == "new", "\(kind), moment \(moment), key \(number)")
+          }
+          #expect(try again.text("another") == "new", "\(kind), moment \(moment)")
+        }
+        #expect(try again.text("15") == "old")
+        try again.put("after", "x")
+        #expect(try again.verify().isClean)
+      }
+    }
+  }
+
+  @Test("goes on where a process was killed that moved the index over to what it had compacted (F7)")
+  func killedWhileAdopting() throws {
+    let host = SimulatedHost(compacting: .onRequest)
+    let other = SimulatedHost(seed: 3, machine: "other")
+    let store = try Store.create(on: host, configuration: Self.small)
+    try CompactionTests.churn(store, writes: 150)
+    let peer = try Store.create(on: other, id: store.id, configuration: Self.small)
+    try CompactionTests.churn(peer, writes: 30, seed: 9)
+    try store.synchronize(with: peer)
+    try CompactionTests.churn(store, writes: 60, seed: 2)
+    try store.sync()
+    let before = try CompactionTests.Picture(store)
+    var images: [[String: [UInt8]]] = []
+    var stores = 0
+    store.engine.withLock { $0.index.keys }.observer = {
+      stores += 1
+      if stores % 7 == 1, let image = try? host.storage.files(below: "/store") { images.append(image) }
+    }
+    try store.compact()
+    #expect(images.count > 3)
+    for (moment, image) in images.enumerated() {
+      host.killProcesses()
+      for path in try host.storage.files(below: "/store").keys where image[path] == nil {
+        _ = try host.storage.remove(path)
+      }
+      try host.storage.restore(image)
+      let again = try Store.open(on: host, configuration: Self.small)
+      #expect(again.engine.withLock { $0.isRestored }, "moment \(moment)")
+      let after = try CompactionTests.Picture(again)
+      #expect(after.values == before.values && after.digest == before.digest, "moment \(moment)")
+      #expect(after.log == before.log && after.conflicts == before.conflicts, "moment \(moment)")
+      #expect(again.engine.withLock { $0.isRestored }, "moment \(moment)")
+      try again.compact()
+      #expect(try CompactionTests.Picture(again).values == before.values, "moment \(moment)")
+      #expect(try again.verify().isClean, "moment \(moment)")
+      let files = try host.storage.list("/store/journal").filter { $0.hasSuffix(".segment") }
+      #expect(files.count == (try again.status().segments), "moment \(moment): \(files)")
     }
   }
 

@@ -21,12 +21,13 @@ struct Kills {
   init(count: Int) { self.count = count }
 
   mutating func run() throws {
-    defer { try? FileManager.default.removeItem(atPath: path) }
     try Store.create(at: path, configuration: Load.configuration).close()
     for kill in 1...count {
       try childUntilKilled()
       try look(after: kill)
     }
+    // After a failure it is left to be looked at.
+    try FileManager.default.removeItem(atPath: path)
     openings.sort()
     print(
       "\(count) kills, \(next - 1) operations: nothing acknowledged is lost, nothing is half done; opening took "

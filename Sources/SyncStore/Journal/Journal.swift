@@ -103,9 +103,15 @@ struct Journal {
   /// is set if there is something of the kind, or to be removed.
   mutating func loadUnfinished(_ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
     let names = try SegmentName.all(in: directory, environment.storage)
+    let counted = SegmentName.chain(of: names, from: 1)
     let chain = SegmentName.unfinishedChain(of: names)
     isUnfinished = chain != nil
-    return try load(chain.map { ($0, nil) } ?? SegmentName.chain(of: names, from: 1))
+    let blank = try load((chain ?? counted.names, counted.missing))
+    // The index may name some records where they were, and some where they are.
+    for copy in counted.names where table[copy.number] == nil && copy.compaction > 0 {
+      if let segment = try map(copy, isLast: false) { show(segment) }
+    }
+    return blank
   }
 
   private mutating func load(_ chain: (names: [SegmentName], missing: UInt32?)) throws(StoreError) -> UInt32?

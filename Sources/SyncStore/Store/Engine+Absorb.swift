@@ -9,6 +9,8 @@ extension Engine {
     if applied.segment == 0, let first = journal.segments.first {
       applied = Location(segment: first.number, offset: SegmentHeader.length)
     }
+    // One who died may have left behind that it was entering something: what the index says is taken as it is.
+    if indexing { beginEntering(from: applied) }
     enrol(mayAdd: indexing)
     guard var place = journal.place(of: applied.segment), let last = journal.place(of: end.segment) else {
       return
@@ -322,7 +324,9 @@ extension Engine {
       {
         return
       }
-      _ = try index.keys.replace(search.hash, found.place, with: place)
+      guard try index.keys.replace(search.hash, found.place, with: place) else {
+        throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
+      }
       supersede(found.location)
     } else {
       try index.keys.insert(search.hash, place)

@@ -33,6 +33,8 @@ extension Engine {
       if let actor = ActorID(bytes: key) {
         segment.define(actor, as: view.actorNumber, at: view.offset)
       }
+      // Before the index names a record that needs it.
+      if indexing { do throws(StoreError) { try note(view) } catch { index.failure = error } }
       return false
     case .local:
       guard let place = localPlaces[key], adoption.replaces(place) else {

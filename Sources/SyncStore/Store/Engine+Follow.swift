@@ -43,14 +43,16 @@ extension Engine {
     guard let last = journal.segments.last else { return }
     let names = try SegmentName.all(in: journal.directory, environment.storage)
     for name in SegmentName.chain(of: names, from: 1).names
-    where name.compaction > 0 && journal.segment(name.number) == nil
-      && name.stands.lowerBound <= last.number
+    where name.compaction > 0 && name.stands.lowerBound <= last.number
+      && !journal.segments.contains(where: { $0.number == name.number })
     {
-      guard name.stands.upperBound < last.number, let segment = try journal.map(name) else {
-        return try startAfresh(compactions)
+      var copy = journal.segment(name.number)
+      if copy == nil, name.stands.upperBound < last.number, let segment = try journal.map(name) {
+        journal.show(segment)
+        copy = segment
       }
-      var adoption = Adoption(segment, replacing: journal.numbers(within: name.stands))
-      journal.show(segment)
+      guard let copy, name.stands.upperBound < last.number else { return try startAfresh(compactions) }
+      var adoption = Adoption(copy, replacing: journal.numbers(within: name.stands))
       enrol(mayAdd: !index.isShared)
       while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
     }

@@ -167,6 +167,7 @@ extension Engine {
     state.restore(sequence: try ledger.sequence, clock: try ledger.clock)
     applied = end
     reviewAt = 0
+    isRestored = true
     return true
   }
 
@@ -222,7 +223,7 @@ extension Engine {
         places.append(segment.place(at: location.offset))
       }
     }
-    for segment in journal.segments + journal.replaced where segment.slot != nil {
+    for segment in journal.segments + journal.coming where segment.slot != nil {
       for offset in segment.definitions.values { places.append(segment.place(at: offset)) }
     }
     for location in localPlaces.values { note(location) }

@@ -54,6 +54,8 @@ struct Engine {
   var notesAtRenewal = 0
   /// What the index calls the last record that it has; 0 if that is not known.
   var lastPlace: UInt64 = 0
+  /// Was it made without reading the journal?
+  var isRestored = false
   /// Is it the view of a store that is open? One that is being built shows itself to nobody.
   var isPublic = false
   /// Is it bringing the index up to date itself?
