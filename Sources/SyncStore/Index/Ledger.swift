@@ -260,18 +260,34 @@ final class Ledger: Sendable {
   /// How many places are noted.
   var noteCount: Int { get throws(StoreError) { try notes.count } }
 
-  /// The places of records that are more than a key's value, in the order in which they were noted.
-  func noted() throws(StoreError) -> [UInt64] {
+  /// What is noted.
+  struct Notes {
+    /// The places of records that are more than a key's value, in the order in which they were noted.
+    var places: [UInt64] = []
+    /// The count of the last compaction whose copy the index and the notes have taken in wholly: nothing names any more
+    /// what it has replaced.
+    var adopted: UInt32 = 0
+  }
+
+  /// Above all places: the rest is a count of compactions.
+  private static let adoptedMark: UInt64 = 1 << 48
+
+  func noted() throws(StoreError) -> Notes {
     while true {
       let (count, round) = try notes
-      var places: [UInt64] = []
-      places.reserveCapacity(count)
+      var noted = Notes()
+      noted.places.reserveCapacity(count)
       for index in 0..<count {
         let page = try pages.page(Self.page(ofNote: index, round))
-        places.append(try sealed(Self.offset(ofNote: index), of: page))
+        let note = try sealed(Self.offset(ofNote: index), of: page)
+        if note < Self.adoptedMark {
+          noted.places.append(note)
+        } else {
+          noted.adopted = UInt32(truncatingIfNeeded: note)
+        }
       }
       // Another process may have put them together anew meanwhile, and again in the same pages.
-      if try notes.round == round { return places }
+      if try notes.round == round { return noted }
     }
   }
 
@@ -283,10 +299,11 @@ final class Ledger: Sendable {
   }
 
   /// Notes these instead of all that were: they are complete before they count.
-  func replaceNotes(_ places: [UInt64]) throws(StoreError) {
-    let round = (try notes.round + 1) & 0xFF_FFFF
-    for (index, place) in places.enumerated() { try store(place, as: index, round) }
-    header.store(Self.notes(places.count, round), at: Field.notes)
+  func replaceNotes(_ notes: Notes) throws(StoreError) {
+    let round = (try self.notes.round + 1) & 0xFF_FFFF
+    let all = [Self.adoptedMark | UInt64(notes.adopted)] + notes.places
+    for (index, note) in all.enumerated() { try store(note, as: index, round) }
+    header.store(Self.notes(all.count, round), at: Field.notes)
   }
 
   private func store(_ place: UInt64, as index: Int, _ round: Int) throws(StoreError) {

@@ -99,12 +99,12 @@ struct Journal {
     try load(SegmentName.chain(of: SegmentName.all(in: directory, environment.storage), from: 1))
   }
 
-  /// The same with what a compaction has replaced in the place of its copy, as long as the index may name it. `isUnfinished`
-  /// is set if there is something of the kind, or to be removed.
-  mutating func loadUnfinished(_ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
+  /// The same with what a compaction has replaced in the place of its copy, if it is later than the last one that the index
+  /// has `adopted`. `isUnfinished` is set if there is something of the kind, or to be removed.
+  mutating func loadUnfinished(adopted: UInt32, _ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
     let names = try SegmentName.all(in: directory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1)
-    let chain = SegmentName.unfinishedChain(of: names)
+    let chain = SegmentName.unfinishedChain(of: names, adopted: adopted)
     isUnfinished = chain != nil
     let blank = try load((chain ?? counted.names, counted.missing))
     // The index may name some records where they were, and some where they are.

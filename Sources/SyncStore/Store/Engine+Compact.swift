@@ -72,6 +72,7 @@ extension Engine {
     journal.replace(by: segment)
     if indexing {
       segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
+      adopted = max(adopted, segment.header.compaction)
       do throws(StoreError) { try renewNotes() } catch { index.failure = error }
       if index.failure != nil { overcomeTrouble() }
     }

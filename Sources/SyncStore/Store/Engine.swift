@@ -52,6 +52,8 @@ struct Engine {
   private(set) var disorders = 0
   /// How many notes there were when they were last put together anew.
   var notesAtRenewal = 0
+  /// The last compaction that index and notes have taken in wholly.
+  var adopted: UInt32 = 0
   /// What the index calls the last record that it has; 0 if that is not known.
   var lastPlace: UInt64 = 0
   /// Was it made without reading the journal?

@@ -140,7 +140,8 @@ extension Store {
   private func finishAdoptions() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
-    for copy in counted where copy.compaction > 0 {
+    let adopted = engine.withLock { $0.adopted }
+    for copy in counted where copy.compaction > adopted {
       let replaced = SegmentName.replaced(by: copy, among: names)
       guard !replaced.isEmpty else { continue }
       let segment = try reading { engine throws(StoreError) -> Segment? in

@@ -51,7 +51,12 @@ extension Store {
           engine.files, secret: environment.random(16), expected: engine.index.keys.count)
         engine.rebuild(with: files, upTo: engine.applied)
       }
-      if engine.index.isInFiles { return try engine.index.install(engine.files) }
+      if engine.index.isInFiles {
+        // What was read to build it is what counts: it names nothing that was replaced.
+        engine.adopted = engine.journal.segments.map(\.header.compaction).max() ?? 0
+        try engine.renewNotes()
+        return try engine.index.install(engine.files)
+      }
     } catch {
       // Without a file for it, it stays in memory.
       if engine.index.isInFiles {
