@@ -40,6 +40,12 @@ public struct StoreError: Error, Sendable {
     public static let clock = Code("clock")
     /// A peer, or a cursor, knows more of this copy than it does itself: it was rolled back (rule R9).
     public static let rolledBack = Code("rolled-back")
+    /// The store is encrypted, and no passphrase was given.
+    public static let keyRequired = Code("key-required")
+    /// The passphrase is not the store's.
+    public static let wrongKey = Code("wrong-key")
+    /// A passphrase was given for a store that is not encrypted.
+    public static let notEncrypted = Code("not-encrypted")
     /// The store was closed.
     public static let closed = Code("closed")
     /// The store was opened before this process was forked (F97).

@@ -41,3 +41,12 @@ unsigned sync_fork_generation(void);
 
 // renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
 int sync_rename_unless_present(const char *path, const char *new_path);
+
+// A word of the calling thread's own, null at first. Swift has no variables of a thread.
+void *sync_thread_cell(void);
+
+// Sets it; `drop`, the same for all threads, gets it when the thread ends.
+void sync_set_thread_cell(void *value, void (*drop)(void *));
+
+// explicit_bzero(3) is hidden behind _GNU_SOURCE: zeros that no compiler leaves out.
+void sync_zero(void *start, uint64_t count);

@@ -146,13 +146,16 @@ struct KeyBytes {
 
   /// The key at a place that was absorbed; empty if nothing can be read there.
   init(_ location: Location, in journal: Journal) {
-    guard let segment = journal.segment(location.segment),
-      let shape = RecordView(segment: segment, offset: location.offset).shape
-    else {
+    guard let segment = journal.segment(location.segment) else {
       (mapping, start, count) = (nil, 0, 0)
       return
     }
-    (mapping, start, count) = (segment.mapping, shape.key.lowerBound, shape.key.count)
+    let view = RecordView(segment: segment, offset: location.offset)
+    guard view.isReadable, let shape = view.shape else {
+      (mapping, start, count) = (nil, 0, 0)
+      return
+    }
+    (mapping, start, count) = (view.bytes, shape.key.lowerBound, shape.key.count)
   }
 
   /// Eight bytes from `offset` on, the first one highest; zeros behind the end.

@@ -7,6 +7,8 @@ struct Journal {
   let environment: Environment
   let store: StoreID
   let writable: Bool
+  /// The keys of its segments.
+  let seal: JournalSeal
   private(set) var segments: [Segment] = []
   /// Finds them by number, and those that compaction replaced while they are read.
   private(set) var table = SegmentTable()
@@ -24,10 +26,11 @@ struct Journal {
   var compactingPath: String { directory + "/next.compacted" }
 
   init(
-    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int
+    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
+    seal: JournalSeal
   ) {
     (self.directory, self.environment, self.store) = (directory, environment, store)
-    (self.writable, self.largestSegment) = (writable, largestSegment)
+    (self.writable, self.largestSegment, self.seal) = (writable, largestSegment, seal)
   }
 
   // MARK: Finding segments
@@ -218,7 +221,8 @@ struct Journal {
           .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)
       }
       let segment = Segment(
-        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable))
+        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        seal: try seal.seal(for: header, path: path))
       segment.headerDamaged = damaged
       return segment
     }
@@ -242,15 +246,19 @@ struct Journal {
     // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
-      let size = sizeOfNext(room: transactions.reduce(room) { $0 + RecordEncoder.bound($1) })
+      let generation = try seal.generationToBegin()
+      let size = sizeOfNext(
+        room: transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) })
       let file = try takePrepared(as: unnamed, size: size)
       let mapping = try file.map(try file.status().size, writable: true)
-      let header = SegmentHeader(
+      var header = SegmentHeader(
         store: store, number: number, salt: environment.randomWord(), basePosition: position,
         size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
         previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
-      let segment = Segment(header: header, file: file, mapping: mapping)
+      header.generation = generation
+      let segment = Segment(
+        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: unnamed))
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }

@@ -26,6 +26,8 @@ struct SegmentHeader: Hashable, Sendable {
   var chainSalt: UInt64
   /// Where the records end; 0 in one that is appended to: there the next one says it.
   var sealedLength: UInt32 = 0
+  /// The generation of the master key under which its records are sealed; 0 if they are plain.
+  var generation: UInt32 = 0
 
   /// In the numbers of those that compaction wrote.
   static let compacted: UInt32 = 1 << 31
@@ -67,6 +69,8 @@ struct SegmentHeader: Hashable, Sendable {
   static let copies = [0, 2048]
   /// The version of the format that this program writes.
   static let version: UInt16 = 1
+  /// Says, among the features that a reader must know, that the records are sealed.
+  private static let sealedFeature: UInt32 = 1
   private static let magic: [UInt8] = Array("SYNCJRNL".utf8)
 
   /// The whole first page.
@@ -76,7 +80,7 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(Self.version)
     writer.write(UInt16(0))
     // Features: which a reader must know, which a writer must know, which nobody must know.
-    writer.write(UInt32(0))
+    writer.write(generation > 0 ? Self.sealedFeature : 0)
     writer.write(UInt32(0))
     writer.write(UInt32(0))
     writer.write(raw: store.bytes)
@@ -92,7 +96,7 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(stands.upperBound)
     writer.write(chainSalt)
     writer.write(sealedLength)
-    writer.write(UInt32(0))
+    writer.write(generation)
     writer.write(XXH3.hash64(writer.bytes, seed: 0))
     var page = [UInt8](repeating: 0, count: Self.length)
     for copy in Self.copies { page.replaceSubrange(copy..<(copy + Self.encodedLength), with: writer.bytes) }
@@ -137,7 +141,9 @@ struct SegmentHeader: Hashable, Sendable {
       _ = try reader.read(UInt16.self)
       let mustRead = try reader.read(UInt32.self)
       let mustWrite = try reader.read(UInt32.self)
-      guard version == Self.version, mustRead == 0, mustWrite == 0 else { return .newer(version: version) }
+      guard version == Self.version, mustRead & ~sealedFeature == 0, mustWrite == 0 else {
+        return .newer(version: version)
+      }
       _ = try reader.read(UInt32.self)
       guard let store = StoreID(bytes: try reader.read(raw: 16)) else { return .bad }
       let number = try reader.read(UInt32.self)
@@ -158,6 +164,8 @@ struct SegmentHeader: Hashable, Sendable {
       header.stands = first...last
       header.chainSalt = try reader.read(UInt64.self)
       header.sealedLength = try reader.read(UInt32.self)
+      header.generation = try reader.read(UInt32.self)
+      guard (header.generation > 0) == (mustRead & sealedFeature != 0) else { return .bad }
       return .whole(header, damaged: false)
     } catch {
       return .bad

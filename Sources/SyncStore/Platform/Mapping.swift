@@ -29,6 +29,15 @@ package import Synchronization
     return unsafe Mapping(unsafeBase: base, count: count) { base, _ in unsafe base.deallocate() }
   }
 
+  /// Memory of this process alone, whose bytes are not for others to see: not zeroed at first, but at the end.
+  static func heap(_ count: Int) -> Mapping {
+    let base = UnsafeMutableRawPointer.allocate(byteCount: max(count, 1), alignment: 16)
+    return unsafe Mapping(unsafeBase: base, count: count) { base, count in
+      unsafe sync_zero(base, UInt64(count))
+      unsafe base.deallocate()
+    }
+  }
+
   deinit { unsafe release(base, count) }
 
   /// The bytes in `range`, in place, for the time of `body`.
@@ -129,6 +138,22 @@ package import Synchronization
   ) throws(Failure) -> Result {
     check(offset, MemoryLayout<Value>.size)
     return try unsafe body((base + offset).assumingMemoryBound(to: Value.self))
+  }
+
+  /// The bytes in `range`, for a C library that works on them in place.
+  @inline(__always)
+  func withMutableBytes<Result>(
+    _ range: Range<Int>, _ body: (UnsafeMutableRawBufferPointer) -> Result
+  ) -> Result {
+    check(range)
+    return unsafe body(UnsafeMutableRawBufferPointer(start: base + range.lowerBound, count: range.count))
+  }
+
+  /// Copies `range` of another mapping to `offset`.
+  func store(_ range: Range<Int>, of other: Mapping, at offset: Int) {
+    other.check(range)
+    check(offset, range.count)
+    unsafe memcpy(base + offset, other.base + range.lowerBound, range.count)
   }
 
   /// Finds memory for `range` now, rather than at the first store to each page.

@@ -55,7 +55,7 @@ extension Engine {
         return noteGap(offset..<bytes.upperBound, in: segment)
       }
       offset = view.end
-      absorb(view, limit: limit)
+      if view.isReadable { absorb(view, limit: limit) } else { noteGap(view.offset..<view.end, in: segment) }
     }
   }
 
@@ -128,7 +128,7 @@ extension Engine {
       } else {
         absorb(write: view, limit: limit)
       }
-    case .checkpoint, nil: break
+    case .checkpoint, .epoch, nil: break
     }
   }
 
@@ -139,7 +139,7 @@ extension Engine {
       return note(
         JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end), of: view.key(shape))
     }
-    let search = view.segment.mapping.withSpan(shape.key) { self.search($0) }
+    let search = view.bytes.withSpan(shape.key) { self.search($0) }
     let write = Write(
       version: version, position: view.position, hasDeadline: shape.deadline != nil,
       isReserved: view.isReserved(shape))
@@ -208,8 +208,7 @@ extension Engine {
   /// The record there does not count any more.
   private mutating func supersede(_ location: Location?) {
     guard let location, let segment = journal.segment(location.segment) else { return }
-    let view = RecordView(segment: segment, offset: location.offset)
-    let bytes = view.end - view.offset
+    let bytes = segment.extent(at: location.offset).end - location.offset
     segment.liveBytes -= bytes
     if segment.number != journal.segments.last?.number { deadBytes += bytes }
   }

@@ -175,10 +175,10 @@ struct Engine {
 
   /// The key of the record at a place that was absorbed.
   func key(at location: Location) -> [UInt8] {
-    guard let segment = journal.segment(location.segment),
-      let shape = RecordView(segment: segment, offset: location.offset).shape
-    else { return [] }
-    return segment.mapping.bytes(shape.key)
+    guard let segment = journal.segment(location.segment) else { return [] }
+    let view = RecordView(segment: segment, offset: location.offset)
+    guard view.isReadable, let shape = view.shape else { return [] }
+    return view.key(shape)
   }
 
   /// Is the record the one that counts for its key, or parked?
@@ -250,11 +250,8 @@ struct Engine {
   @inline(__always)
   private static func matches(_ key: Span<UInt8>, _ location: Location, in segments: SegmentTable) -> Bool {
     guard let segment = segments[location.segment] else { return false }
-    if let shape = RecordView(segment: segment, offset: location.offset).shape,
-      segment.mapping.equals(shape.key, key)
-    {
-      return true
-    }
+    let view = RecordView(segment: segment, offset: location.offset)
+    if view.isReadable, let shape = view.shape, view.bytes.equals(shape.key, key) { return true }
     return segment.record(at: location.offset, limit: segment.mapping.count) == nil
   }
 }

@@ -69,9 +69,15 @@ extension Store {
       return try CompactionRun(plan.run, in: engine)
     }
     guard let run else { return nil }
+    return try compact(run) ?? 0
+  }
+
+  /// Puts a copy in the place of these segments. Returns the bytes gained; nil if they are damaged. The caller holds the
+  /// compaction lock.
+  func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
     guard let segment = try copy(run) else {
       engine.withLock { _ in run.giveUp() }
-      return 0
+      return nil
     }
     let compactions = control.compactions + 1
     engine.withLock { engine in
@@ -92,7 +98,8 @@ extension Store {
     var header = SegmentHeader(
       compaction: (names.map(\.compaction).max() ?? 0) + 1, of: run.first, to: run.last,
       salt: environment.randomWord(), created: environment.now())
-    var copier = CompactedBytes(header)
+    header.generation = try seal.generationToBegin()
+    var copier = CompactedBytes(header, seal: try seal.seal(for: header, path: run.temporaryPath))
     var walk = CompactionWalk(run)
     var isAtEnd = false
     while !isAtEnd {
@@ -157,7 +164,7 @@ extension Store {
   private func startAfresh(_ engine: inout Engine, _ compactions: UInt64) throws(StoreError) {
     var journal = Journal(
       directory: journalDirectory, environment: environment, store: id, writable: isWritable,
-      largestSegment: configuration.segmentBytes)
+      largestSegment: configuration.segmentBytes, seal: seal)
     _ = try journal.load()
     let tail = Location(packed: control.tail)
     if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }

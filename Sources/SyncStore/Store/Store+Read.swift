@@ -32,7 +32,7 @@ extension Store {
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
     // A refusal by `body` is carried out of the search, whose own failures are typed.
     let found = try find(key) { view, shape -> (any Error)? in
-      view.segment.mapping.withBytes(shape.value) { bytes in
+      view.bytes.withBytes(shape.value) { bytes in
         do {
           try body(bytes)
           return nil

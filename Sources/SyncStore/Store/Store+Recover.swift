@@ -45,7 +45,7 @@ extension Store {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
-        largestSegment: configuration.segmentBytes)
+        largestSegment: configuration.segmentBytes, seal: seal)
       let blank = try journal.load()
       guard var plan = journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
@@ -162,7 +162,7 @@ extension RecordView {
       return flags.contains(.loser) ? .loser(record) : .write(record, position: position)
     case .local: return shape.map { .local(key: key($0), value: value($0)) }
     case .localRemoval: return shape.map { .local(key: key($0), value: nil) }
-    case .actor, .checkpoint, nil: return nil
+    case .actor, .checkpoint, .epoch, nil: return nil
     }
   }
 }

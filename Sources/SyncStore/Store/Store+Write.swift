@@ -200,7 +200,7 @@ extension Store {
     _ entries: [JournalEntry], _ extent: AppendExtent, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     guard !entries.isEmpty else { return }
-    let room = extent.bytes
+    let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
@@ -208,22 +208,7 @@ extension Store {
     }
     let actors = segment.nextNumber + extent.actors.count
     if tail.offset + room > segment.mapping.count || actors > Int(UInt16.max) {
-      do throws(StoreError) {
-        try engine.journal.begin(
-          after: tail.offset,
-          durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-          position: engine.position, room: room)
-      } catch {
-        // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
-        if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
-        if error.code == .diskFull {
-          throw StoreError(
-            .diskFull, "\(error.message) (the store is unharmed, reading goes on)", path: error.path,
-            errno: error.errno)
-        }
-        throw error
-      }
-      segment = engine.journal.segments[engine.journal.segments.count - 1]
+      segment = try begin(after: tail, room: room, &engine)
       // One more segment is sealed.
       engine.reviewAt = 0
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
@@ -234,6 +219,26 @@ extension Store {
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     encoder.encode(entries, actors: extent.actors)
     publish(encoder.end, in: segment, wall: wall, &engine)
+  }
+
+  /// Begins a segment, which ends the one at the tail. The caller holds the writers' mutex.
+  func begin(after tail: Location, room: Int, _ engine: inout Engine) throws(StoreError) -> Segment {
+    let durable = Location(packed: control.durable)
+    do throws(StoreError) {
+      try engine.journal.begin(
+        after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
+        position: engine.position, room: room)
+    } catch {
+      // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
+      if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
+      if error.code == .diskFull {
+        throw StoreError(
+          .diskFull, "\(error.message) (the store is unharmed, reading goes on)", path: error.path,
+          errno: error.errno)
+      }
+      throw error
+    }
+    return engine.journal.segments[engine.journal.segments.count - 1]
   }
 
   /// Moves the tail behind what was stored up to `end`, and takes it in.

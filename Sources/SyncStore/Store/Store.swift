@@ -18,6 +18,8 @@ public final class Store: Sendable {
   package let environment: Environment
   let control: ControlPage
   let engine: Locked<Engine>
+  /// The keys of this opening.
+  let seal: JournalSeal
   let journalDirectory: String
   let controlFile: any StorageFile
   /// Syncs made by this instance; held while one runs.
@@ -52,6 +54,7 @@ public final class Store: Sendable {
     self.control = control
     self.controlFile = controlFile
     journalDirectory = path + "/" + StoreLayout.journal
+    seal = engine.journal.seal
     self.engine = Locked(engine)
     forkGeneration = SystemCall.forkGeneration
   }

@@ -1,0 +1,189 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Encryption at rest, seen from the store.
+@Suite("An encrypted store")
+struct SealedStoreTests {
+  static let shared = Configuration(mode: .shared, durability: .relaxed)
+  let host = SimulatedHost(sealed: true)
+
+  static func files(_ host: SimulatedHost) throws -> [String: [UInt8]] {
+    try host.storage.files(below: "/store").filter { !$0.key.hasSuffix("/control") }
+  }
+
+  static func with(_ passphrase: Passphrase?, _ base: Configuration = Configuration()) -> Configuration {
+    var configuration = base
+    configuration.passphrase = passphrase
+    return configuration
+  }
+
+  @Test("gives back what was put into it, in the same life and in the next")
+  func roundTrip() throws {
+    let store = try Store.create(on: host)
+    let large = [UInt8](repeating: 7, count: 18_000)
+    try store.put("small", "value")
+    try store.put("large", large)
+    try store.put("empty", [])
+    try store.put("gone", "x")
+    try store.put("timed", Array("soon".utf8), expires: host.time + 1000)
+    try store.delete("gone")
+    try store.setLocal(Array("local".utf8), [1, 2, 3])
+    func check(_ store: Store) throws {
+      #expect(try store.text("small") == "value")
+      #expect(try store.get("large")?.bytes == large)
+      #expect(try store.get("empty")?.bytes == [])
+      #expect(try store.get("gone") == nil)
+      #expect(try store.get("timed")?.deadline == host.time + 1000)
+      #expect(try store.withValue("small") { $0.byteCount } == 5)
+      #expect(try store.list().map(\.key) == ["empty", "large", "small", "timed"])
+      #expect(try store.local(Array("local".utf8)) == [1, 2, 3])
+      #expect(try store.verify().isClean)
+    }
+    try check(store)
+    let digest = try store.digest()
+    try store.close()
+    let again = try Store.open(on: host)
+    try check(again)
+    #expect(try again.digest() == digest)
+  }
+
+  @Test("leaves no byte of a key or a value in its directory")
+  func nothingInTheClear() throws {
+    let store = try Store.create(on: host, configuration: Configuration(segmentBytes: 64 << 10))
+    for number in 0..<300 {
+      try store.put(Key("topsecretkey \(number % 40)"), "confidentialvalue \(number)".padded(to: 400))
+    }
+    try store.setLocal(Array("topsecretkey local".utf8), Array("confidentialvalue".utf8))
+    host.storage.failSync(of: "/store/journal/0000000000000001.segment")
+    try store.compact()
+    host.losePower(seed: 3)
+    let again = try Store.open(on: host)
+    try again.put("topsecretkey later", "confidentialvalue later")
+    try again.close()
+    let files = try Self.files(host)
+    #expect(files.keys.contains { $0.contains("-") })
+    let actor = try Store.open(on: host).actor.bytes
+    for (path, bytes) in files {
+      for word in ["topsecretkey", "onfidentialval", "replica/"] {
+        #expect(!bytes.contains(Array(word.utf8)), "\(path) holds \(word)")
+      }
+      #expect(!bytes.contains(actor), "\(path) names the actor")
+    }
+  }
+
+  @Test("is not opened with a wrong passphrase, and not changed by it")
+  func wrongKey() throws {
+    let store = try Store.create(on: host, configuration: Self.shared)
+    try store.put("a", "1")
+    try store.close()
+    let before = try host.storage.files(below: "/store")
+    for mode in [Configuration.Mode.exclusive, .shared, .readOnly] {
+      let wrong = Self.with(Passphrase("wrong"), Configuration(mode: mode))
+      #expect(
+        #expect(throws: StoreError.self) {
+          try Store.open(at: "/store", configuration: wrong, environment: host.environment)
+        }?.code == .wrongKey)
+      let none = Configuration(mode: mode)
+      #expect(
+        #expect(throws: StoreError.self) {
+          try Store.open(at: "/store", configuration: none, environment: host.environment)
+        }?.code == .keyRequired)
+    }
+    #expect(try host.storage.files(below: "/store") == before)
+    let open = try Store.open(on: host, configuration: Self.shared)
+    // Nor does who is in the same process get the instance that is open.
+    #expect(
+      #expect(throws: StoreError.self) {
+        try Store.open(
+          at: "/store", configuration: Self.with(Passphrase("wrong"), Self.shared),
+          environment: host.environment)
+      }?.code == .wrongKey)
+    #expect(try open.text("a") == "1")
+  }
+
+  @Test("is told from a plain one, for which a passphrase is an error")
+  func plain() throws {
+    let host = SimulatedHost(sealed: false)
+    try Store.create(on: host).close()
+    let error = #expect(throws: StoreError.self) {
+      try Store.open(on: host, configuration: Configuration(passphrase: Passphrase("x")))
+    }
+    #expect(error?.code == .notEncrypted)
+    for passphrase in [Passphrase(""), Passphrase([UInt8](repeating: 1, count: 1025))] {
+      let error = #expect(throws: StoreError.self) {
+        try Store.create("/other", on: host, configuration: Configuration(passphrase: passphrase))
+      }
+      #expect(error?.code == .outOfBounds)
+    }
+  }
+
+  @Test("whose key file is gone, or of another store, says so and is not taken for a plain one")
+  func keyFile() throws {
+    try Store.create(on: host).close()
+    try Store.create("/other", on: host).close()
+    let ring = try #require(try host.storage.contents(of: "/store/keys/ring", limit: 1 << 20))
+    _ = try host.storage.remove("/store/keys/ring")
+    #expect(
+      #expect(throws: StoreError.self) {
+        try Store.open(at: "/store", configuration: Configuration(), environment: host.environment)
+      }?.code == .damaged)
+    #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == .notEncrypted)
+    let other = try #require(try host.storage.contents(of: "/other/keys/ring", limit: 1 << 20))
+    try host.storage.replace("/store/keys/ring", with: other)
+    #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == .foreignFile)
+    try host.storage.replace("/store/keys/ring", with: ring)
+    try Store.open(on: host).close()
+  }
+
+  @Test("takes no segment that is not sealed, wherever it comes from (F40)")
+  func foreignSegment() throws {
+    try Store.create(on: host).close()
+    let plain = SimulatedHost(storage: host.storage, sealed: false)
+    let id = try Store.open(on: host).id
+    try Store.create("/plain", on: plain, id: id).close()
+    let name = "/journal/0000000000000001.segment"
+    let bytes = try #require(try host.storage.contents(of: "/plain" + name, limit: 1 << 30))
+    host.killProcesses()
+    try host.storage.replace("/store" + name, with: bytes)
+    #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == .foreignFile)
+  }
+
+  @Test("is used by several processes at once, each sealing under its own key")
+  func processes() throws {
+    let first = try Store.create(on: host, configuration: Self.shared)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    for number in 0..<20 {
+      try (number % 2 == 0 ? first : second).put(Key("\(number)"), "\(number)")
+      #expect(try first.text(Key("\(number)")) == "\(number)")
+      #expect(try second.text(Key("\(number)")) == "\(number)")
+    }
+    let reader = try Store.open(
+      at: "/store", configuration: host.configured(Configuration(mode: .readOnly)),
+      environment: host.environmentOf(process: 2_000))
+    #expect(try reader.list().count == 20)
+    #expect(try reader.digest() == first.digest())
+    let places = try first.reading { engine throws(StoreError) in Self.epochs(in: engine.journal) }
+    // The creation had one, too.
+    #expect(places.count == 3)
+  }
+
+  /// The key epochs that the journal names.
+  static func epochs(in journal: Journal) -> Set<[UInt8]> {
+    var epochs: Set<[UInt8]> = []
+    for segment in journal.segments {
+      var walker = SegmentWalker(segment, limit: segment.mapping.count)
+      while let step = walker.next() {
+        guard case .record(let view) = step, view.kind == .epoch else { continue }
+        epochs.insert(segment.mapping.bytes((view.offset + 40)..<(view.offset + 72)))
+      }
+    }
+    return epochs
+  }
+}
+
+extension String {
+  func padded(to count: Int) -> String { self + String(repeating: ".", count: max(0, count - utf8.count)) }
+}
