@@ -25,7 +25,12 @@ extension Invocation {
   func openStore(toWrite: Bool = true) throws -> Store {
     var configuration = Configuration()
     configuration.mode = toWrite ? .shared : .readOnly
-    return try Store.open(at: try storePath(), configuration: configuration)
+    let path = try storePath()
+    // One that is named is for this store; one in the environment may be for others.
+    if try has(Secrets.option.name) || Store.isEncrypted(at: path) {
+      configuration.passphrase = try Secrets.passphrase(self)
+    }
+    return try Store.open(at: path, configuration: configuration)
   }
 
   /// Runs `body` with the store open, and closes it.
