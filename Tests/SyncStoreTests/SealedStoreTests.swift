@@ -170,6 +170,129 @@ struct SealedStoreTests {
     #expect(places.count == 3)
   }
 
+  @Test("damaged while it is open gives an error for that key, and never another value (F37)")
+  func damageInUse() throws {
+    let store = try Store.create(on: host)
+    try store.put("the key", "older")
+    try store.put("the key", "value")
+    try store.put("other", "value")
+    let place = try #require(
+      try store.reading { engine throws(StoreError) in engine.find(Array("the key".utf8)) })
+    let path = "/store/journal/0000000000000001.segment"
+    var noticed = 0
+    for offset in 0..<(RecordLayout.fixedLength + 12 + SealedLayout.overhead) {
+      for bit in 0..<8 {
+        try host.storage.flipBit(of: path, at: place.offset + offset, bit: bit)
+        do throws(StoreError) {
+          #expect(try store.text("the key") == "value", "byte \(offset), bit \(bit)")
+        } catch {
+          #expect(error.code == .damaged, "byte \(offset), bit \(bit): \(error)")
+          noticed += 1
+        }
+        #expect(try store.text("other") == "value")
+        try host.storage.flipBit(of: path, at: place.offset + offset, bit: bit)
+      }
+    }
+    #expect(noticed == 8 * (RecordLayout.fixedLength + 12 + SealedLayout.overhead))
+    #expect(try store.text("the key") == "value")
+  }
+
+  @Test("of which one byte is damaged loses that record alone, and knows whose it was (F37)")
+  func attribution() throws {
+    let store = try Store.create(on: host)
+    for number in 0..<10 { try store.put(Key("key \(number)"), "value \(number)") }
+    let place = try #require(
+      try store.reading { engine throws(StoreError) in engine.find(Array("key 4".utf8)) })
+    try store.close()
+    try host.storage.flipBit(of: "/store/journal/0000000000000001.segment", at: place.offset + 60, bit: 2)
+    host.killProcesses()
+    let again = try Store.open(on: host)
+    for number in 0..<10 {
+      let key = try Key("key \(number)")
+      if number == 4 {
+        #expect(#expect(throws: StoreError.self) { try again.get(key) }?.code == .damaged)
+      } else {
+        #expect(try again.text(key) == "value \(number)")
+      }
+    }
+  }
+
+  /// All that was ever sealed, by what its nonce and its key are made of.
+  struct Sealings {
+    private var seen: [[UInt8]: [UInt8]] = [:]
+    private(set) var count = 0
+
+    /// Takes in all records of the segments below a directory.
+    mutating func collect(_ files: [String: [UInt8]]) {
+      for (path, bytes) in files where path.hasSuffix(".segment") || path.contains("/aside-") {
+        guard case .whole(let header, _) = SegmentHeader.read(bytes), header.generation > 0 else { continue }
+        func number(_ offset: Int) -> Int {
+          (0..<4).reversed().reduce(0) { $0 << 8 | Int(bytes[offset + $1]) }
+        }
+        var offset = SegmentHeader.length
+        while offset + SealedLayout.least <= bytes.count {
+          let length = number(offset + RecordLayout.length)
+          guard length >= SealedLayout.least, offset + length <= bytes.count else { break }
+          let sum = XXH3.hash64(
+            bytes, in: (offset + RecordLayout.length)..<(offset + length),
+            seed: header.salt &+ UInt64(offset))
+          // What the loss of power has torn was not sealed so.
+          guard UInt32(truncatingIfNeeded: sum) == UInt32(number(offset)) else { break }
+          let isDefinition = bytes[offset + RecordLayout.kind] == RecordLayout.Kind.epoch.rawValue
+          let tweak = offset + RecordLayout.fixedLength + (isDefinition ? SealedLayout.epochBytes : 0)
+          let epoch = number(offset + SealedLayout.epoch) + RecordLayout.fixedLength
+          let name =
+            Array("\(header.number) \(header.salt) \(offset) ".utf8)
+            + bytes[epoch..<(epoch + SealedLayout.epochBytes)]
+          let sealed = Array(bytes[tweak..<(offset + length)])
+          // The very same record may be there twice: in a copy of the directory. Even without the tweak no place and
+          // epoch serve twice.
+          #expect(seen[name] ?? sealed == sealed, "\(path), offset \(offset)")
+          seen[name] = sealed
+          count = seen.count
+          offset += RecordLayout.aligned(length)
+        }
+      }
+    }
+  }
+
+  @Test(
+    "never uses a nonce twice under a key, whatever was killed, copied, put back, cut or compacted (F55, F56, F57, F58)",
+    arguments: 0..<12 as Range<UInt64>)
+  func nonces(seed: UInt64) throws {
+    let host = SimulatedHost(seed: seed, compacting: .onRequest, sealed: true)
+    let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
+    var random = SplitMix64(seed: seed)
+    var sealings = Sealings()
+    var paths = ["/store"]
+    try Store.create(on: host, configuration: configuration).close()
+    for round in 0..<30 {
+      let path = paths[Int(random.next() % UInt64(paths.count))]
+      let store = try Store.open(path, on: host, configuration: configuration)
+      try CompactionTests.churn(store, keys: 5, writes: Int(random.next() % 12), seed: random.next())
+      switch random.next() % 6 {
+      case 0: try store.compact()
+      case 1: try store.renewKeys()
+      case 2: try store.sync()
+      default: break
+      }
+      sealings.collect(try host.storage.files(below: path))
+      switch random.next() % 4 {
+      case 0: host.killProcesses()
+      case 1: host.losePower(seed: random.next())
+      case 2:
+        try store.close()
+        if paths.count < 4 {
+          try host.storage.copyTree(from: path, to: "/copy \(round)")
+          paths.append("/copy \(round)")
+        }
+      default: try store.close()
+      }
+      sealings.collect(try host.storage.files(below: path))
+    }
+    #expect(sealings.count > 50, "seed \(seed)")
+  }
+
   /// The key epochs that the journal names.
   static func epochs(in journal: Journal) -> Set<[UInt8]> {
     var epochs: Set<[UInt8]> = []

@@ -104,6 +104,9 @@ final class JournalSeal: Sendable {
   /// Does anything that is written take the room of what is sealed?
   var isEncrypted: Bool { state.withLock { $0.ring != nil } }
 
+  /// What the hashes of the index are keyed by, 16 bytes that stay for the life of the encrypted store; nil for a plain one.
+  var indexSecret: [UInt8]? { ring?.derived(16, for: "syncstore index v1") }
+
   // MARK: Segments
 
   /// What seals the segment with this header; nil for a plain one.

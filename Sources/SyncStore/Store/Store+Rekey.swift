@@ -92,18 +92,24 @@ extension Store {
 
   /// Goes on with a re-keying that was interrupted; does nothing if there is none.
   @discardableResult
-  public func finishRekeying() throws(StoreError) -> RekeyingReport {
-    try alone { () throws(StoreError) in
+  public func finishRekeying() throws(StoreError) -> RekeyingReport { try finishRekeying(waiting: true) }
+
+  /// The same, or `.busy` at once if another process is at it.
+  @discardableResult
+  func finishRekeying(waiting: Bool) throws(StoreError) -> RekeyingReport {
+    try alone(waiting: waiting) { () throws(StoreError) in
       guard let ring = seal.ring, ring.isInTransition else { return RekeyingReport(isComplete: true) }
       return try rewrite(under: try ownRing())
     }
   }
 
   /// Works while nobody else compacts, or changes the keys, here or in another process.
-  private func alone<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
+  private func alone<Result>(
+    waiting: Bool = true, _ body: () throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
     try checkWritable()
     return try compacting.withLock { compactions throws(StoreError) in
-      guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: true) else {
+      guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: waiting) else {
         throw StoreError(.busy, "another process compacts the store: try again", path: path)
       }
       defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
@@ -168,7 +174,7 @@ extension Store {
       engine.journal.segments.allSatisfy { $0.header.generation == ring.current }
     }
     guard isDone else { return }
-    try alone { () throws(StoreError) in _ = try settle(try ownRing()) }
+    try alone(waiting: false) { () throws(StoreError) in _ = try settle(try ownRing()) }
   }
 
   /// Works if no other process has the store open, and lets none enter meanwhile. False, and nothing was done, if one has.
