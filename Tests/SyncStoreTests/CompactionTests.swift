@@ -69,7 +69,9 @@ struct CompactionTests {
     let bytes = try store.status().journalBytes
     let gained = try store.compact()
     #expect(gained > 0)
-    #expect(try store.status().journalBytes == bytes - gained, "\(bytes) \(gained)")
+    // What the compaction itself notes may have begun a segment.
+    let added = try store.status().journalBytes + gained - bytes
+    #expect(added == 0 || added == 64 << 10, "\(bytes), \(gained)")
     #expect(try Picture(store) == before, "seed \(seed)")
     #expect(try store.verify().isClean)
     #expect(try store.compact() == 0)

@@ -160,8 +160,10 @@ final class JournalSeal: Sendable {
 
   /// Reads the file again if it is not the one that was read.
   func refresh() throws(StoreError) {
-    let bytes = try environment.storage.contents(of: path, limit: KeyRingFile.limit)
+    let (path, storage) = (path, environment.storage)
+    // Read and taken over at once: else what another thread has put there meanwhile would be forgotten.
     try state.withLock { state throws(StoreError) in
+      let bytes = try storage.contents(of: path, limit: KeyRingFile.limit)
       guard bytes != state.bytes else { return }
       guard let bytes else {
         // Nothing is sealed any more: what was said of plain segments holds for all.
@@ -182,18 +184,19 @@ final class JournalSeal: Sendable {
 
   /// Puts a ring in the place of the one there is, durably; nil removes it. Only for who holds the compaction lock.
   func replace(_ ring: KeyRing?) throws(StoreError) {
-    let storage = environment.storage
+    let (path, storage) = (path, environment.storage)
     let directory = type(of: storage).directory(of: path)
-    guard let ring else {
-      if try storage.remove(path) { try storage.syncDirectory(directory) }
-      state.withLock { ($0.ring, $0.bytes) = (nil, nil) }
-      return
+    let bytes = ring?.encoded(random: environment.random)
+    try state.withLock { state throws(StoreError) in
+      if let bytes {
+        if try storage.createDirectory(directory) {
+          try storage.syncDirectory(type(of: storage).directory(of: directory))
+        }
+        try storage.replace(path, with: bytes)
+      } else if try storage.remove(path) {
+        try storage.syncDirectory(directory)
+      }
+      (state.ring, state.bytes) = (ring, bytes)
     }
-    let bytes = ring.encoded(random: environment.random)
-    if try storage.createDirectory(directory) {
-      try storage.syncDirectory(type(of: storage).directory(of: directory))
-    }
-    try storage.replace(path, with: bytes)
-    state.withLock { ($0.ring, $0.bytes) = (ring, bytes) }
   }
 }
