@@ -98,8 +98,10 @@ struct OpeningTests {
     for (one, other) in zip(read.live, after.live) { #expect(abs(one - other) < 1000, "seed \(seed)") }
   }
 
-  @Test("does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
+  @Test(
+    "does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
   func damage() throws {
+    let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("a", "value of a")
     try store.put("b", "value of b")
@@ -179,7 +181,7 @@ struct OpeningTests {
       try store.close()
       let plan = FaultPlan()
       let dying = try Store.open(
-        at: "/store", configuration: Self.small,
+        at: "/store", configuration: host.configured(Self.small),
         environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
       plan.fail(number: call, forever: true)
       let failed =

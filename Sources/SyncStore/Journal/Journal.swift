@@ -7,6 +7,8 @@ struct Journal {
   let environment: Environment
   let store: StoreID
   let writable: Bool
+  /// The keys of its segments.
+  let seal: JournalSeal
   private(set) var segments: [Segment] = []
   /// Finds them by number, and those that compaction replaced while they are read.
   private(set) var table = SegmentTable()
@@ -28,17 +30,18 @@ struct Journal {
   var compactingPath: String { directory + "/next.compacted" }
 
   init(
-    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int
+    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
+    seal: JournalSeal
   ) {
     (self.directory, self.environment, self.store) = (directory, environment, store)
-    (self.writable, self.largestSegment) = (writable, largestSegment)
+    (self.writable, self.largestSegment, self.seal) = (writable, largestSegment, seal)
   }
 
   /// The same journal with nothing mapped.
   func emptied() -> Journal {
     Journal(
       directory: directory, environment: environment, store: store, writable: writable,
-      largestSegment: largestSegment)
+      largestSegment: largestSegment, seal: seal)
   }
 
   // MARK: Finding segments
@@ -287,6 +290,7 @@ struct Journal {
       }
       let segment = try Segment(
         header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged
       return segment
@@ -315,7 +319,8 @@ struct Journal {
     // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
-      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1) }
+      let generation = try seal.generationToBegin()
+      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
       let (file, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
       let mapping = try file.map(try file.status().size, writable: true)
       var header = SegmentHeader(
@@ -324,8 +329,10 @@ struct Journal {
         previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
       header.isReserve = isReserve
+      header.generation = generation
       let segment = try Segment(
-        header: header, file: file, mapping: mapping, isWritten: environment.writesTail)
+        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: unnamed),
+        isWritten: environment.writesTail)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }

@@ -190,7 +190,7 @@ extension Engine {
           parked[key, default: []].append(view.location)
         }
       }
-    case .checkpoint, nil: break
+    case .checkpoint, .epoch, nil: break
     }
   }
 

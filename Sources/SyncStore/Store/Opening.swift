@@ -7,12 +7,15 @@ struct Opening {
   private let identity: StoreIdentity
   private let configuration: Configuration
   private let environment: Environment
+  private let seal: JournalSeal
   private var writable: Bool { configuration.mode != .readOnly }
   private var storage: any Storage { environment.storage }
 
-  init(_ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment)
-  {
-    (self.path, self.identity) = (path, identity)
+  init(
+    _ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment,
+    _ seal: JournalSeal
+  ) {
+    (self.path, self.identity, self.seal) = (path, identity, seal)
     (self.configuration, self.environment) = (configuration, environment)
   }
 
@@ -60,7 +63,7 @@ struct Opening {
     Journal(
       directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id,
       writable: writable,
-      largestSegment: configuration.segmentBytes)
+      largestSegment: configuration.segmentBytes, seal: seal)
   }
 
   /// The boot as it is named in files; 0 if the machine does not tell.
@@ -69,7 +72,7 @@ struct Opening {
   }
 
   private var files: JournalIndex.Files {
-    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot)
+    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot, seal: seal)
   }
 
   private func surroundings(_ control: ControlPage) -> Engine.Surroundings {

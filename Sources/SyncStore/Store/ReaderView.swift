@@ -12,13 +12,16 @@ private import Glibc
   private let segments: UnsafeMutableBufferPointer<MappedSegment>
   /// Keeps them mapped.
   private let held: [Segment?]
+  /// Is any of them sealed? Then `find(_:opening:)` is to be used.
+  let isSealed: Bool
 
   init(_ index: JournalIndex, _ table: SegmentTable) {
     (keys, ledger, held) = (index.keys, index.ledger, table.slots)
+    isSealed = table.slots.contains { $0?.seal != nil }
     unsafe segments = .allocate(capacity: table.slots.count)
     unsafe segments.initialize(repeating: MappedSegment())
     for (slot, segment) in table.slots.enumerated() {
-      if let segment { unsafe segments[slot] = MappedSegment(segment) }
+      if let segment, segment.seal == nil { unsafe segments[slot] = MappedSegment(segment.mapping, segment.header.salt) }
     }
   }
 
@@ -68,6 +71,53 @@ private import Glibc
 
   private static let attempts = 8
 
+  /// The same where records are sealed: they are opened into memory of this thread, which holds them as long as `plain`
+  /// lives.
+  @inline(never)
+  func find(_ key: Span<UInt8>, opening plain: inout Mapping?) -> Found? {
+    let hash = keys.hash(key)
+    for _ in 0..<Self.attempts {
+      let before = ledger.changes
+      var record: MappedRecord?
+      var opened: Mapping?
+      var isKnown = true
+      do throws(StoreError) {
+        let place = try keys.find(hash) { place in
+          opened = nil
+          guard let candidate = self.record(atPlace: place, opening: &opened) else {
+            isKnown = false
+            return true
+          }
+          guard candidate.isOf(key) else {
+            // What could be opened is whole; any other may be of this key, and damaged.
+            isKnown = opened != nil || candidate.checksumHolds
+            return !isKnown
+          }
+          record = candidate
+          return true
+        }
+        guard isKnown, before & 1 == 0 else { return nil }
+        guard before == ledger.changes else { continue }
+        guard place != nil else { return .nothing }
+        guard let record, opened != nil || record.checksumHolds else { return nil }
+        plain = opened
+        return .record(record)
+      } catch {
+        return nil
+      }
+    }
+    return nil
+  }
+
+  private func record(atPlace place: UInt64, opening plain: inout Mapping?) -> MappedRecord? {
+    let slot = Int(truncatingIfNeeded: place >> 29)
+    guard held.indices.contains(slot), let segment = held[slot], segment.seal != nil else {
+      return record(atPlace: place)
+    }
+    plain = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count)?.bytes
+    return plain.flatMap { MappedRecord(MappedSegment($0, 0), 0) }
+  }
+
   /// Nil if the segment is not mapped here, or the record not of a kind that can be read in place.
   @inline(__always)
   private func record(atPlace place: UInt64) -> MappedRecord? {
@@ -85,9 +135,9 @@ private import Glibc
 
   init() { unsafe base = nil }
 
-  init(_ segment: Segment) {
-    unsafe base = segment.mapping.withPointer(0, to: UInt8.self) { unsafe UnsafePointer($0) }
-    (count, salt) = (segment.mapping.count, segment.header.salt)
+  fileprivate init(_ mapping: Mapping, _ salt: UInt64) {
+    unsafe base = mapping.withPointer(0, to: UInt8.self) { unsafe UnsafePointer($0) }
+    (count, self.salt) = (mapping.count, salt)
   }
 }
 

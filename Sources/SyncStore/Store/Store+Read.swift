@@ -69,7 +69,23 @@ extension Store {
     _ key: Key, _ view: ReaderView, _ body: (MappedRecord) -> Result
   ) -> Fast<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
-    switch view.find(key.bytes.span) {
+    if view.isSealed { return lookOpening(key, view, body) }
+    return judge(view.find(key.bytes.span), body)
+  }
+
+  /// The same where records are sealed.
+  @inline(never)
+  private func lookOpening<Result>(
+    _ key: Key, _ view: ReaderView, _ body: (MappedRecord) -> Result
+  ) -> Fast<Result>? {
+    var plain: Mapping?
+    let found = view.find(key.bytes.span, opening: &plain)
+    return withExtendedLifetime(plain) { judge(found, body) }
+  }
+
+  @inline(__always)
+  private func judge<Result>(_ found: ReaderView.Found?, _ body: (MappedRecord) -> Result) -> Fast<Result>? {
+    switch found {
     case .record(let record)?:
       if record.kind == .tombstone { return .nothing }
       if let deadline = record.deadline, deadline <= environment.now() { return .nothing }
