@@ -72,6 +72,55 @@ struct LockFreeReadingTests {
     return Int(first) | Int(all[1]) << 8
   }
 
+  @Test("four of them, with four writers, compaction and a second process, find all that was written")
+  func everythingAtOnce() async throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/store"
+    let store = try Store.create(at: path, configuration: Self.small)
+    let other = try Self.again(path, 1)
+    let rounds = 150
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for writer in 0..<4 {
+        group.addTask {
+          let mine = writer == 3 ? other : store
+          for round in 1...rounds {
+            try mine.put(Key("writer \(writer) \(round % 7)"), Self.bytes(round))
+            try mine.transaction { transaction in
+              let count = try transaction.get("count").map { Int($0.bytes[0]) | Int($0.bytes[1]) << 8 } ?? 0
+              try transaction.put("count", Self.bytes(count + 1))
+              try transaction.delete(Key("gone \(writer)"))
+            }
+            try mine.put(Key("gone \(writer)"), [UInt8](repeating: 3, count: 300))
+          }
+        }
+      }
+      for reader in 0..<4 {
+        group.addTask {
+          let mine = reader == 3 ? other : store
+          var last = [0, 0, 0, 0, 0]
+          for step in 0..<600 {
+            let count = try mine.get("count")?.bytes.withRawSpan { Self.round($0) } ?? 0
+            #expect(count >= last[4])
+            last[4] = count
+            let writer = step % 4
+            let value = try mine.withValue(Key("writer \(writer) 1")) { Self.round($0) } ?? 0
+            #expect(
+              value >= last[writer] && (value == 0 || value % 7 == 1), "\(value) behind \(last[writer])")
+            last[writer] = value
+            if step % 100 == 0 { #expect(try mine.list(prefix: Array("writer".utf8)).count <= 28) }
+          }
+        }
+      }
+      group.addTask { for _ in 0..<6 { try store.compact() } }
+      try await group.waitForAll()
+    }
+    for view in [store, other] {
+      #expect(try view.get("count")?.bytes == Self.bytes(4 * rounds))
+      #expect(try view.status().keys == 4 * 7 + 4 + 1)
+      #expect(try view.verify().isClean)
+    }
+  }
+
   @Test("keep what they read in place, whatever is written and compacted meanwhile")
   func inPlace() throws {
     let directory = TemporaryDirectory()
@@ -116,5 +165,7 @@ struct LockFreeReadingTests {
 }
 
 extension RawSpan {
-  fileprivate func unsafeLoadByte(_ offset: Int) -> UInt8 { unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self) }
+  fileprivate func unsafeLoadByte(_ offset: Int) -> UInt8 {
+    unsafe unsafeLoad(fromByteOffset: offset, as: UInt8.self)
+  }
 }

@@ -43,7 +43,8 @@ struct OpeningTests {
     func differences(from other: Knowledge, but ignored: Set<String> = []) -> [String] {
       parts.keys.filter { !ignored.contains($0) }.sorted().flatMap { name in
         let (mine, others) = (parts[name] ?? [], other.parts[name] ?? [])
-        return mine.subtracting(others).map { "\(name): + \($0)" } + others.subtracting(mine).map { "\(name): - \($0)" }
+        return mine.subtracting(others).map { "\(name): + \($0)" }
+          + others.subtracting(mine).map { "\(name): - \($0)" }
       }
     }
   }
@@ -75,7 +76,8 @@ struct OpeningTests {
     for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
   }
 
-  @Test("finds what reading all of it finds, after a kill and after a close", arguments: 0..<12 as Range<UInt64>)
+  @Test(
+    "finds what reading all of it finds, after a kill and after a close", arguments: 0..<12 as Range<UInt64>)
   func equality(seed: UInt64) throws {
     let right = SimulatedHost(seed: 77, machine: "other")
     let store = try Store.create(on: host, configuration: Self.small)
@@ -127,7 +129,9 @@ struct OpeningTests {
     #expect(try later.text("a") == "again")
   }
 
-  @Test("is not made from an index that a loss of power, a copy or a flipped bit has made doubtful (F37, F42, F55)")
+  @Test(
+    "is not made from an index that a loss of power, a copy or a flipped bit has made doubtful (F37, F42, F55)"
+  )
   func distrust() throws {
     let store = try Store.create(on: host, configuration: Self.small)
     for number in 0..<500 { try store.put(Key("key \(number)"), "value \(number)") }
@@ -168,6 +172,20 @@ struct OpeningTests {
     }
     host.losePower(seed: 3)
     try expectAll("power")
+  }
+
+  @Test("finds out that an older journal was put in the place of the one that the index is of (F56)")
+  func olderJournal() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<50 { try store.put(Key("\(number)"), "old") }
+    let journal = try host.storage.files(below: "/store/journal")
+    for number in 0..<60 { try store.put(Key("\(number)"), "new") }
+    host.killProcesses()
+    try host.storage.restore(journal)
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try again.status().keys == 50)
+    for number in 0..<50 { #expect(try again.text(Key("\(number)")) == "old") }
+    #expect(try again.verify().isClean)
   }
 
   @Test("finds a killed transaction whole or not at all, wherever its index was left (F2, F6)")

@@ -113,7 +113,7 @@ struct RotationTests {
       try? host.storage.open(Self.journal + "/next", .readWrite).allocate(to: 2 << 20)
       try? Self.fill(store, 100)
     }
-    try Journal.prepare(
+    _ = try Journal.prepare(
       directory: Self.journal, size: 1 << 20, storage: FaultingStorage(host.storage, plan: plan))
     host.killProcesses()
     #expect(try Store.open(on: host).status().keys == 100)

@@ -26,6 +26,7 @@ final class Ledger: Sendable {
     static let segments = 96
     static let flags = 104
     static let digest = 112
+    static let last = 136
     // A line of their own: readers look at it each time, only transactions change it.
     static let changes = 192
     static let pending = 200
@@ -69,7 +70,7 @@ final class Ledger: Sendable {
     try file.allocate(to: firstBytes)
     let ledger = try Ledger(file, concealing: concealing, writable: true)
     let header = ledger.header
-    for field in [Field.position, Field.sequence, Field.notes, Field.segments, Field.flags] {
+    for field in [Field.position, Field.sequence, Field.last, Field.notes, Field.segments, Field.flags] {
       header.store(Sealed.seal(0), at: field)
     }
     header.store(Sealed.odd(0), at: Field.clock)
@@ -108,9 +109,13 @@ final class Ledger: Sendable {
     }
   }
 
+  /// The place of the last record; 0 if there is none yet.
+  var last: UInt64 { get throws(StoreError) { try sealed(Field.last) } }
+
   /// Notes the last of each. No single one may be trusted before the index says up to where it was applied.
   @inline(__always)
-  func note(position: UInt64, sequence: UInt64, clock: Stamp) {
+  func note(position: UInt64, sequence: UInt64, clock: Stamp, last: UInt64) {
+    header.store(Sealed.seal(last), at: Field.last)
     header.store(Sealed.seal(position), at: Field.position)
     header.store(Sealed.seal(sequence), at: Field.sequence)
     // Rounded up, which a clock may always be: the lowest bit guards the rest.

@@ -9,15 +9,17 @@ struct Journal {
   let writable: Bool
   /// The keys of its segments.
   let seal: JournalSeal
-  private(set) var segments: [Segment] = []
+  var segments: [Segment] = []
   /// Finds them by number, and those that compaction replaced while they are read.
-  private(set) var table = SegmentTable()
+  var table = SegmentTable()
   /// What compaction replaced and may still be read.
   private(set) var replaced: [Segment] = []
   /// What compaction has written and that does not count yet.
   private(set) var coming: [Segment] = []
   /// How many segments compaction has replaced so far.
   private(set) var replacedCount = 0
+  /// The next segment, if this process has made it ready.
+  var prepared: Prepared?
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
@@ -25,7 +27,7 @@ struct Journal {
   static let firstSegment = 1 << 20
   /// Segments have a multiple of so many bytes.
   static let smallestSegment = 64 << 10
-  private var preparedPath: String { directory + "/next" }
+  var preparedPath: String { directory + "/next" }
   /// Where compaction writes.
   var compactingPath: String { directory + "/next.compacted" }
 
@@ -109,7 +111,8 @@ struct Journal {
     return try load(chain.map { ($0, nil) } ?? SegmentName.chain(of: names, from: 1))
   }
 
-  private mutating func load(_ chain: (names: [SegmentName], missing: UInt32?)) throws(StoreError) -> UInt32? {
+  private mutating func load(_ chain: (names: [SegmentName], missing: UInt32?)) throws(StoreError) -> UInt32?
+  {
     for name in chain.names {
       guard let segment = try map(name, isLast: name == chain.names.last) else {
         guard name == chain.names.last else {
@@ -294,135 +297,6 @@ struct Journal {
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged
       return segment
-    }
-  }
-
-  // MARK: Beginning a segment
-
-  /// Begins the next segment, which ends the last one at `length`, with `transactions` in it and place for `room` bytes.
-  /// Returns where they end.
-  ///
-  /// Its beginning is durable before it has its name: whatever happens, it is wholly there or wholly absent (F5), and a
-  /// later one never without it. Its name is durable when this returns; if this fails although `isNamed`, nothing may be
-  /// appended behind `length` any more.
-  ///
-  /// On a full disk it is smaller than others, down to what is needed; with `mayUseReserve`, if there is not even room for
-  /// that, it is made of the reserve.
-  @discardableResult
-  mutating func begin(
-    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = [],
-    mayUseReserve: Bool = false
-  ) throws(StoreError) -> Int {
-    let storage = environment.storage
-    let last = segments.last
-    let number = (last?.number ?? 0) + 1
-    // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
-    let unnamed = preparedPath + ".new"
-    do throws(StoreError) {
-      let generation = try seal.generationToBegin()
-      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
-      let (file, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
-      let mapping = try file.map(try file.status().size, writable: true)
-      var header = SegmentHeader(
-        store: store, number: number, salt: environment.randomWord(), basePosition: position,
-        size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
-        previousLength: UInt32(length),
-        previousDurable: UInt32(durable), created: environment.now())
-      header.isReserve = isReserve
-      header.generation = generation
-      let segment = try Segment(
-        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: unnamed),
-        isWritten: environment.writesTail)
-      var encoder = RecordEncoder(
-        segment: segment, start: SegmentHeader.length, durable: 0, position: position)
-      for entries in transactions { encoder.encode(entries) }
-      segment.target.store(header.encoded(), at: 0)
-      try segment.flush(0..<encoder.end)
-      try file.sync()
-      if let error = segment.faultError { throw error }
-      try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
-      try storage.syncDirectory(directory)
-      segments.append(segment)
-      table.insert(segment)
-      return encoder.end
-    } catch {
-      _ = try? storage.remove(unnamed)
-      throw error
-    }
-  }
-
-  /// Is there a file with this segment's name? If that cannot be told, there may be.
-  func isNamed(_ number: UInt32) -> Bool {
-    let path = directory + "/" + SegmentName(number).text
-    do throws(StoreError) { return try environment.storage.status(path) != nil } catch {
-      return true
-    }
-  }
-
-  /// How large the next segment is to be: they double up to the largest, and one transaction always fits.
-  func sizeOfNext(room: Int) -> Int {
-    let grown = segments.last.map { max($0.mapping.count * 2, Self.firstSegment) } ?? Self.firstSegment
-    let needed = SegmentHeader.length + room
-    let unit = Self.smallestSegment
-    return (max(min(grown, largestSegment), needed) + unit - 1) & ~(unit - 1)
-  }
-
-  /// A file of zeros with place for `room` bytes of records, as large as there is space for.
-  private func takeFile(as path: String, room: Int, mayUseReserve: Bool) throws(StoreError) -> (
-    file: any StorageFile, isReserve: Bool
-  ) {
-    let unit = Self.smallestSegment
-    let least = (SegmentHeader.length + room + unit - 1) & ~(unit - 1)
-    var size = sizeOfNext(room: room)
-    while true {
-      do throws(StoreError) { return (try takePrepared(as: path, size: size), false) } catch {
-        guard error.code == .diskFull else { throw error }
-        if size > least {
-          size = max(least, size / 2 & ~(unit - 1))
-          continue
-        }
-        let reserve = Reserve(
-          directory: directory, storage: environment.storage, largestSegment: largestSegment)
-        guard mayUseReserve,
-          let file = try reserve.take(.segment, as: path, atLeast: SegmentHeader.length + room)
-        else { throw error }
-        return (file, true)
-      }
-    }
-  }
-
-  /// A file of `size` zeros or more: the prepared one if it is large enough.
-  private func takePrepared(as path: String, size: Int) throws(StoreError) -> any StorageFile {
-    let storage = environment.storage
-    if let status = try storage.status(preparedPath), status.kind == .file, status.size >= size {
-      try storage.rename(preparedPath, to: path)
-      return try storage.open(path, .readWrite)
-    }
-    _ = try storage.remove(path)
-    let file = try storage.open(path, .create)
-    try file.allocate(to: size)
-    return file
-  }
-
-  /// Makes the whole next segment ready: allocated, with memory found for its pages, and synced, so that the writer
-  /// neither allocates nor faults, and its first sync does not flush zeros (rule R1). Runs beside the writer.
-  static func prepare(directory: String, size: Int, storage: any Storage) throws(StoreError) {
-    let path = directory + "/next"
-    if let status = try storage.status(path), status.size >= size { return }
-    let file = try storage.open(path + ".preparing", .openOrCreate)
-    // Another process may have finished between the opening and the lock: then this file is a part of the journal by now.
-    guard try file.lock(byte: 0, .exclusive, wait: false),
-      try storage.status(path + ".preparing")?.inode == file.status().inode
-    else { return }
-    do {
-      try file.resize(to: 0)
-      try file.allocate(to: size)
-      try file.map(size, writable: true).populate(0..<size)
-      try file.sync()
-      try storage.rename(path + ".preparing", to: path)
-    } catch {
-      _ = try? storage.remove(path + ".preparing")
-      throw error
     }
   }
 }

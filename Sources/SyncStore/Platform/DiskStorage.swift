@@ -204,6 +204,10 @@ final class DiskFile: StorageFile {
     }
   }
 
+  func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) {
+    guard mapping.sync(range) else { throw SystemCall.failure("cannot make it durable", path) }
+  }
+
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     let protection = writable ? PROT_READ | PROT_WRITE : PROT_READ
     let start = off_t(range.lowerBound)

@@ -76,6 +76,10 @@ package import Synchronization
   @inline(__always)
   package var fault: Fault? { sync_any_fault() == 0 ? nil : knownFault }
 
+  /// Has any mapping of this process met something?
+  @inline(__always)
+  static var hasAnyFaulted: Bool { sync_any_fault() != 0 }
+
   @inline(never)
   private var knownFault: Fault? {
     guard let watch = unsafe watch else { return nil }
@@ -211,6 +215,13 @@ package import Synchronization
     other.check(range)
     check(offset, range.count)
     unsafe memcpy(base + offset, other.base + range.lowerBound, range.count)
+  }
+
+  /// Makes the bytes in `range` durable. False if the kernel cannot: then `errno` says why.
+  func sync(_ range: Range<Int>) -> Bool {
+    check(range)
+    let start = range.lowerBound & ~4095
+    return unsafe msync(base + start, range.upperBound - start, MS_SYNC) == 0
   }
 
   /// Finds memory for `range` now, rather than at the first store to each page.

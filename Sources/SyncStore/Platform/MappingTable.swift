@@ -1,4 +1,5 @@
 private import CLinux
+private import Glibc
 
 /// Many mappings, found by a number, for work that goes from one to the other millions of times: what is looked at is
 /// checked against the bounds as in `Mapping`, but no reference is counted. They stay mapped as long as this lives.
@@ -50,6 +51,20 @@ private import CLinux
   ) throws(Failure) -> Result {
     let start = unsafe pointer(number, range.lowerBound, range.count)
     return try body(unsafe UnsafeRawBufferPointer(start: start, count: range.count).bytes)
+  }
+
+  /// A copy of the bytes in `range` of the mapping.
+  func bytes(_ number: Int, _ range: Range<Int>) -> [UInt8] {
+    let start = unsafe pointer(number, range.lowerBound, range.count)
+    return unsafe Array(UnsafeRawBufferPointer(start: start, count: range.count))
+  }
+
+  /// Are the bytes in `range` before (negative), the same as (0) or behind (positive) `other`, as far as the shorter goes?
+  func compare(_ number: Int, _ range: Range<Int>, _ other: Span<UInt8>) -> Int {
+    let start = unsafe pointer(number, range.lowerBound, range.count)
+    let common = min(range.count, other.count)
+    guard common > 0 else { return 0 }
+    return unsafe other.withUnsafeBytes { unsafe Int(memcmp(start, $0.baseAddress!, common)) }
   }
 
   /// Has `bytes` bytes from `offset` on fetched into the processor's caches: they are needed soon.

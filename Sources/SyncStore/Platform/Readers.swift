@@ -48,7 +48,9 @@ internal import Synchronization
       _ = unsafe since.pointee.exchange(epoch, ordering: .sequentiallyConsistent)
     }
     defer { unsafe since.pointee.store(before, ordering: .releasing) }
-    guard let value = unsafe Self.value(of: current.load(ordering: .sequentiallyConsistent)) else { return nil }
+    guard let value = unsafe Self.value(of: current.load(ordering: .sequentiallyConsistent)) else {
+      return nil
+    }
     return unsafe value._withUnsafeGuaranteedRef(body)
   }
 
@@ -69,8 +71,9 @@ private enum Epochs {
     var oldest = UInt64.max
     for index in 0..<Int(sync_claimed_reader_words()) {
       guard let word = unsafe sync_reader_word_at(Int32(index)) else { continue }
-      let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self).pointee.load(
-        ordering: .sequentiallyConsistent)
+      let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self).pointee
+        .load(
+          ordering: .sequentiallyConsistent)
       if since != 0 { oldest = min(oldest, since) }
     }
     return oldest

@@ -56,6 +56,8 @@ package protocol StorageFile: AnyObject, Sendable {
   func allocate(to size: Int) throws(StoreError)
   /// Makes content and size durable (`fdatasync`). After a failure the file must not be synced again (rule R4).
   func sync() throws(StoreError)
+  /// Makes the bytes in `range` durable, which were stored through `mapping`, and the size; perhaps all others, too.
+  func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError)
   /// Maps the bytes in `range`, shared; it begins at a multiple of 4096.
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping
   /// Takes a lock of this open file on one byte; released when the file is closed, also by the death of the process.
@@ -105,7 +107,11 @@ package struct FileStatus: Sendable, Equatable {
   }
 }
 
+/// What a file need not do by itself.
 extension StorageFile {
+  /// Makes all of the file durable: more than was asked for.
+  package func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync() }
+
   /// Maps the first `count` bytes, shared.
   package func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
     try map(0..<max(count, 0), writable: writable)

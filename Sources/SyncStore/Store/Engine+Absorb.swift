@@ -59,6 +59,7 @@ extension Engine {
     }
     isEntering = false
     if let failure { throw failure }
+    if let last = views.last { lastPlace = last.segment.place(at: last.offset) }
     noteApplied()
   }
 
@@ -105,6 +106,7 @@ extension Engine {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
     let view = RecordView(segment: segment, offset: bytes.lowerBound)
     take(write, at: view, limit: limit)
+    lastPlace = segment.place(at: bytes.lowerBound)
     do throws(StoreError) { try enter(write, at: view, search, limit: limit) } catch { index.failure = error }
     applied = Location(segment: segment.number, offset: bytes.upperBound)
     finishEntering()
@@ -124,7 +126,8 @@ extension Engine {
   @inline(__always)
   private mutating func noteApplied() {
     let ledger = index.ledger
-    ledger.note(position: position, sequence: state.sequence, clock: state.author.clock.last)
+    ledger.note(
+      position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastPlace)
     ledger.moveDigest(to: applied.packed)
     index.keys.setApplied(applied.packed)
     ledger.endChanges()
@@ -186,6 +189,7 @@ extension Engine {
     case .checkpoint, .epoch, nil: break
     }
     guard indexing else { return }
+    lastPlace = view.segment.place(at: view.offset)
     do throws(StoreError) { try enter(view, replacing: before, limit: limit) } catch { index.failure = error }
   }
 
@@ -229,7 +233,9 @@ extension Engine {
     position = max(position, write.position)
     let applies = self.applies(write.version, limit)
     state.absorb(write.version, applied: applies)
-    if !applies || write.isReserved || write.hasDeadline && expiring != nil { takeRare(write, at: view, applies) }
+    if !applies || write.isReserved || write.hasDeadline && expiring != nil {
+      takeRare(write, at: view, applies)
+    }
   }
 
   /// Own writes are never parked: their author sees them at once, even after its clock was put back.

@@ -63,7 +63,8 @@ extension Engine {
   }
 
   private mutating func finish(_ adoption: Adoption, indexing: Bool) {
-    losers = losers.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
+    losers =
+      losers.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
     ordered = nil
     let segment = adoption.segment
     journal.replace(by: segment)

@@ -139,6 +139,8 @@ extension Engine {
     let ledger = index.ledger
     let end = Location(packed: try index.keys.applied)
     guard journal.place(of: end.segment) != nil, !ledger.isDamageMet else { return false }
+    lastPlace = try ledger.last
+    guard isLastRecord(lastPlace, before: end) else { return false }
     var views: [RecordView] = []
     for place in try ledger.noted() {
       let offset = SegmentTable.offset(ofPlace: place)
@@ -166,6 +168,17 @@ extension Engine {
     applied = end
     reviewAt = 0
     return true
+  }
+
+  /// Does the record there end at `end`? Else the journal is not the one that the index is of: somebody put an older one in
+  /// its place.
+  private func isLastRecord(_ place: UInt64, before end: Location) -> Bool {
+    if end.offset == SegmentHeader.length { return true }
+    guard let segment = journal.table.segment(ofPlace: place), segment.number == end.segment else {
+      return false
+    }
+    let offset = SegmentTable.offset(ofPlace: place)
+    return segment.record(at: offset, limit: segment.mapping.count, isSealed: true)?.end == end.offset
   }
 
   private mutating func restore(_ view: RecordView) {

@@ -52,6 +52,8 @@ struct Engine {
   private(set) var disorders = 0
   /// How many notes there were when they were last put together anew.
   var notesAtRenewal = 0
+  /// What the index calls the last record that it has; 0 if that is not known.
+  var lastPlace: UInt64 = 0
   /// Is it the view of a store that is open? One that is being built shows itself to nobody.
   var isPublic = false
   /// Is it bringing the index up to date itself?

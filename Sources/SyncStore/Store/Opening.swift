@@ -114,7 +114,9 @@ struct Opening {
       let journal = try loadedBesideOthers(control, isUnfinished: &isUnfinished)
       guard let index = try JournalIndex.open(files, writable: writable) else { return nil }
       var engine = Engine(surroundings(control), journal: journal, index: index, compactions: compactions)
-      guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else { continue }
+      guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else {
+        continue
+      }
       engine.absorb(upTo: Location(packed: control.tail), indexing: false)
       // The copies are taken in at the next look.
       if isUnfinished { engine.compactions &-= 1 }
@@ -193,7 +195,8 @@ struct Opening {
     var journal = journal()
     var isUnfinished = false
     guard try journal.loadUnfinished(&isUnfinished) == nil else { return nil }
-    var engine = Engine(surroundings(control), journal: journal, index: index, compactions: control.compactions)
+    var engine = Engine(
+      surroundings(control), journal: journal, index: index, compactions: control.compactions)
     guard try complete(index), try restore(&engine),
       let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.keys.wasInUse),
       writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
@@ -236,7 +239,9 @@ struct Opening {
   private func endOfJournal(
     behind applied: Location, in journal: Journal, _ last: ControlPage.LastLife?, isClean: Bool
   ) -> Location? {
-    guard let place = journal.place(of: applied.segment), let newest = journal.segments.last else { return nil }
+    guard let place = journal.place(of: applied.segment), let newest = journal.segments.last else {
+      return nil
+    }
     var start = applied
     if newest.number != applied.segment {
       // Begun by one who died before anything in it was taken in.
@@ -245,12 +250,18 @@ struct Opening {
       }
       start = Location(segment: newest.number, offset: SegmentHeader.length)
     }
-    guard !isClean else { return start }
+    if isClean {
+      // Whoever has appended since then knew nothing of the index.
+      let isSilent = 
+        newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
+      return start == applied && isSilent ? start : nil
+    }
     guard let last else { return nil }
     let writing = Location(packed: last.writing)
     let limit =
       writing.segment == start.segment
-      ? max(writing.offset, start.offset) : newest.number == applied.segment ? start.offset : newest.mapping.count
+      ? max(writing.offset, start.offset)
+      : newest.number == applied.segment ? start.offset : newest.mapping.count
     let end = journal.endOfUnpublished(from: start.offset, to: limit, in: newest)
     return Location(segment: newest.number, offset: end)
   }

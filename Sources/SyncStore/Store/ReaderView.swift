@@ -1,36 +1,45 @@
-private import CLinux
-private import Glibc
-
 /// What a thread needs to read keys without a lock: the index, and where the segments are mapped. It never changes; when
 /// the segments do, another one is published.
-///
-/// This is one of the few files that use `unsafe`: segments are bare pointers here, because a counted reference would cost
-/// more than the reading. They are good as long as the view is: it holds what they point into.
-@safe final class ReaderView {
-  let keys: KeyDirectory
+final class ReaderView: Sendable {
+  private let keys: KeyDirectory
   private let ledger: Ledger
-  private let segments: UnsafeMutableBufferPointer<MappedSegment>
-  /// Keeps them mapped.
-  private let held: [Segment?]
-  /// Is any of them sealed? Then `find(_:opening:)` is to be used.
-  let isSealed: Bool
+  /// The segments that the index names, by their numbers there.
+  private let bytes: MappingTable
+  private let salts: [UInt64]
+  /// Those of them that are sealed; empty if none are. They are not among the mappings.
+  private let sealed: [Segment?]
 
   init(_ index: JournalIndex, _ table: SegmentTable) {
-    (keys, ledger, held) = (index.keys, index.ledger, table.slots)
-    isSealed = table.slots.contains { $0?.seal != nil }
-    unsafe segments = .allocate(capacity: table.slots.count)
-    unsafe segments.initialize(repeating: MappedSegment())
-    for (slot, segment) in table.slots.enumerated() {
-      if let segment, segment.seal == nil { unsafe segments[slot] = MappedSegment(segment.mapping, segment.header.salt) }
-    }
+    (keys, ledger) = (index.keys, index.ledger)
+    bytes = MappingTable(table.slots.map { $0?.seal == nil ? $0?.mapping : nil })
+    salts = table.slots.map { $0?.header.salt ?? 0 }
+    let isSealed = table.slots.contains { $0?.seal != nil }
+    sealed = isSealed ? table.slots.map { $0?.seal == nil ? nil : $0 } : []
   }
 
-  deinit { unsafe segments.deallocate() }
+  /// Is any segment sealed? Then `findOpening` is to be used.
+  @inline(__always)
+  var isSealed: Bool { !sealed.isEmpty }
+
+  /// Where a record of the ordinary form lies: a value or a tombstone that names no open dots. What it says is to be
+  /// believed once its checksum was seen.
+  struct Place {
+    fileprivate var slot: Int
+    /// The plain form of a sealed record, in memory of this thread: that is where it lies then.
+    fileprivate var plain: Mapping?
+    fileprivate var record: Range<Int>
+    /// Where the key begins and where the value does.
+    fileprivate var key: Int
+    fileprivate var value: Int
+    fileprivate var hasDeadline: Bool
+    let kind: RecordLayout.Kind
+    let type: ValueType
+  }
 
   /// What is known of a key.
   enum Found {
     case nothing
-    case record(MappedRecord)
+    case record(Place)
   }
 
   /// The record that counts for a key, verified; nil if that is not plain to see, and to be found out under the lock.
@@ -39,28 +48,27 @@ private import Glibc
     let hash = keys.hash(key)
     for _ in 0..<Self.attempts {
       let before = ledger.changes
-      var record: MappedRecord?
-      var isKnown = true
+      var record: Place?
+      var isPlain = true
       do throws(StoreError) {
         let place = try keys.find(hash) { place in
           guard let candidate = self.record(atPlace: place) else {
-            isKnown = false
+            isPlain = false
             return true
           }
-          guard candidate.isOf(key) else {
+          guard isOf(key, candidate) else {
             // One that was damaged since may be of this key.
-            isKnown = candidate.checksumHolds
-            return !isKnown
+            isPlain = isWhole(candidate)
+            return !isPlain
           }
           record = candidate
           return true
         }
-        guard isKnown else { return nil }
         // A transaction is seen whole or not at all.
-        guard before & 1 == 0 else { return nil }
+        guard isPlain, before & 1 == 0 else { return nil }
         guard before == ledger.changes else { continue }
         guard place != nil else { return .nothing }
-        guard let record, record.checksumHolds else { return nil }
+        guard let record, isWhole(record) else { return nil }
         return .record(record)
       } catch {
         return nil
@@ -71,36 +79,31 @@ private import Glibc
 
   private static let attempts = 8
 
-  /// The same where records are sealed: they are opened into memory of this thread, which holds them as long as `plain`
-  /// lives.
+  /// The same where records are sealed: they are opened.
   @inline(never)
-  func find(_ key: Span<UInt8>, opening plain: inout Mapping?) -> Found? {
+  func findOpening(_ key: Span<UInt8>) -> Found? {
     let hash = keys.hash(key)
     for _ in 0..<Self.attempts {
       let before = ledger.changes
-      var record: MappedRecord?
-      var opened: Mapping?
-      var isKnown = true
+      var record: Place?
+      var isPlain = true
       do throws(StoreError) {
         let place = try keys.find(hash) { place in
-          opened = nil
-          guard let candidate = self.record(atPlace: place, opening: &opened) else {
-            isKnown = false
+          guard let candidate = self.opened(atPlace: place) ?? self.record(atPlace: place) else {
+            isPlain = false
             return true
           }
-          guard candidate.isOf(key) else {
-            // What could be opened is whole; any other may be of this key, and damaged.
-            isKnown = opened != nil || candidate.checksumHolds
-            return !isKnown
+          guard isOf(key, candidate) else {
+            isPlain = isWhole(candidate)
+            return !isPlain
           }
           record = candidate
           return true
         }
-        guard isKnown, before & 1 == 0 else { return nil }
+        guard isPlain, before & 1 == 0 else { return nil }
         guard before == ledger.changes else { continue }
         guard place != nil else { return .nothing }
-        guard let record, opened != nil || record.checksumHolds else { return nil }
-        plain = opened
+        guard let record, isWhole(record) else { return nil }
         return .record(record)
       } catch {
         return nil
@@ -109,110 +112,91 @@ private import Glibc
     return nil
   }
 
-  private func record(atPlace place: UInt64, opening plain: inout Mapping?) -> MappedRecord? {
+  /// Nil, too, if the segment is not sealed.
+  private func opened(atPlace place: UInt64) -> Place? {
     let slot = Int(truncatingIfNeeded: place >> 29)
-    guard held.indices.contains(slot), let segment = held[slot], segment.seal != nil else {
-      return record(atPlace: place)
-    }
-    plain = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count)?.bytes
-    return plain.flatMap { MappedRecord(MappedSegment($0, 0), 0) }
-  }
-
-  /// Nil if the segment is not mapped here, or the record not of a kind that can be read in place.
-  @inline(__always)
-  private func record(atPlace place: UInt64) -> MappedRecord? {
-    let slot = Int(truncatingIfNeeded: place >> 29)
-    guard unsafe slot < segments.count else { return nil }
-    return unsafe MappedRecord(segments[slot], SegmentTable.offset(ofPlace: place))
-  }
-}
-
-/// Where a segment is mapped. `ReaderView` has those that the index names, by their numbers there.
-@safe struct MappedSegment {
-  fileprivate var base: UnsafePointer<UInt8>?
-  fileprivate var count = 0
-  fileprivate var salt: UInt64 = 0
-
-  init() { unsafe base = nil }
-
-  fileprivate init(_ mapping: Mapping, _ salt: UInt64) {
-    unsafe base = mapping.withPointer(0, to: UInt8.self) { unsafe UnsafePointer($0) }
-    (count, self.salt) = (mapping.count, salt)
-  }
-}
-
-/// A record of the ordinary form in place: a value or a tombstone that names no open dots.
-@safe struct MappedRecord {
-  private let base: UnsafePointer<UInt8>
-  private let length: Int
-  private let seed: UInt64
-  private let key: Int
-  private let value: Int
-  let kind: RecordLayout.Kind
-  private let hasDeadline: Bool
-
-  /// Nil if there is none of that form in these bounds. What it says is to be believed once `checksumHolds` was seen.
-  @inline(__always)
-  fileprivate init?(_ segment: MappedSegment, _ offset: Int) {
-    guard let start = unsafe segment.base, offset + RecordLayout.fixedLength <= segment.count else { return nil }
-    unsafe base = start + offset
-    length = Int(UInt32(littleEndian: unsafe Self.load(base, RecordLayout.length)))
-    seed = segment.salt &+ UInt64(offset)
-    let kind: UInt8 = unsafe Self.load(base, RecordLayout.kind)
-    let flags = RecordLayout.Flags(rawValue: unsafe Self.load(base, RecordLayout.flags))
-    guard offset + length <= segment.count, kind == 1 || kind == 3, !flags.contains(.open),
-      let kind = RecordLayout.Kind(rawValue: kind)
+    guard sealed.indices.contains(slot), let segment = sealed[slot],
+      let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count)
     else { return nil }
-    self.kind = kind
-    hasDeadline = flags.contains(.deadline)
-    key =
-      RecordLayout.fixedLength + (flags.contains(.base) ? RecordLayout.dotLength : 0) + (hasDeadline ? 8 : 0)
-    value = key + Int(UInt16(littleEndian: unsafe Self.load(base, RecordLayout.keyLength)))
+    let plain = view.bytes
+    return Self.record(
+      slot, 0, Int(plain.load(RecordLayout.length, as: UInt32.self)), kinds: plain.load(RecordLayout.kind),
+      counts: plain.load(RecordLayout.actor), plain: plain)
+  }
+
+  /// Nil if the segment is not mapped here, or the record not of the ordinary form.
+  @inline(__always)
+  private func record(atPlace place: UInt64) -> Place? {
+    let slot = Int(truncatingIfNeeded: place >> 29)
+    let offset = SegmentTable.offset(ofPlace: place)
+    let limit = bytes.byteCount(slot)
+    guard offset &+ RecordLayout.fixedLength <= limit else { return nil }
+    let sum: UInt64 = bytes.load(slot, offset)
+    let length = Int(truncatingIfNeeded: sum >> 32)
+    guard length <= limit &- offset else { return nil }
+    return Self.record(
+      slot, offset, length, kinds: bytes.load(slot, offset &+ RecordLayout.kind),
+      counts: bytes.load(slot, offset &+ RecordLayout.actor))
+  }
+
+  @inline(__always)
+  private static func record(
+    _ slot: Int, _ offset: Int, _ length: Int, kinds: UInt32, counts: UInt32, plain: Mapping? = nil
+  ) -> Place? {
+    let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
+    guard let kind = RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
+      kind == .value || kind == .tombstone, !flags.contains(.open)
+    else { return nil }
+    var key = RecordLayout.fixedLength
+    if flags.contains(.base) { key &+= RecordLayout.dotLength }
+    if flags.contains(.deadline) { key &+= 8 }
+    let value = key &+ Int(truncatingIfNeeded: counts >> 16)
     guard value <= length else { return nil }
+    return Place(
+      slot: slot, plain: plain, record: offset..<(offset &+ length), key: offset &+ key, value: offset &+ value,
+      hasDeadline: flags.contains(.deadline), kind: kind,
+      type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)))
   }
 
   @inline(__always)
-  fileprivate func isOf(_ other: Span<UInt8>) -> Bool {
-    guard value - key == other.count else { return false }
-    return unsafe other.withUnsafeBufferPointer {
-      unsafe $0.isEmpty || memcmp(base + key, $0.baseAddress!, $0.count) == 0
-    }
+  private func isOf(_ key: Span<UInt8>, _ place: Place) -> Bool {
+    guard place.value &- place.key == key.count else { return false }
+    if let plain = place.plain { return plain.equals(place.key..<place.value, key) }
+    return bytes.compare(place.slot, place.key..<place.value, key) == 0
   }
 
+  /// Is the record what was written there?
   @inline(__always)
-  fileprivate var checksumHolds: Bool {
-    let stored = UInt32(littleEndian: unsafe Self.load(base, RecordLayout.checksum))
-    let body = unsafe UnsafeRawBufferPointer(
-      start: base + RecordLayout.length, count: length - RecordLayout.length)
-    return UInt32(truncatingIfNeeded: XXH3.hash64(unsafe body.bytes, seed: seed)) == stored
+  func isWhole(_ place: Place) -> Bool {
+    // What could be opened is what was sealed, and does not change.
+    guard place.plain == nil else { return true }
+    let start = place.record.lowerBound
+    let stored: UInt32 = bytes.load(place.slot, start)
+    let seed = salts[place.slot] &+ UInt64(truncatingIfNeeded: start)
+    let body = (start &+ RecordLayout.length)..<place.record.upperBound
+    return UInt32(truncatingIfNeeded: bytes.withBytes(place.slot, body) { XXH3.hash64($0, seed: seed) })
+      == stored
   }
-
-  /// Was every byte that was read there one that was written?
-  @inline(__always)
-  var isUnchanged: Bool { sync_any_fault() == 0 || checksumHolds }
-
-  var type: ValueType { ValueType(rawValue: unsafe Self.load(base, RecordLayout.type)) }
 
   /// When it expires, in milliseconds since 1970.
-  var deadline: UInt64? {
-    guard hasDeadline else { return nil }
-    return UInt64(littleEndian: unsafe Self.load(base, key - 8))
+  @inline(__always)
+  func deadline(_ place: Place) -> UInt64? {
+    guard place.hasDeadline else { return nil }
+    return place.plain.map { $0.load(place.key &- 8) } ?? bytes.load(place.slot, place.key &- 8)
   }
 
   /// A copy of the value.
   @inline(__always)
-  var bytes: [UInt8] { unsafe Array(UnsafeBufferPointer(start: base + value, count: length - value)) }
+  func value(_ place: Place) -> [UInt8] {
+    let range = place.value..<place.record.upperBound
+    return place.plain?.bytes(range) ?? bytes.bytes(place.slot, range)
+  }
 
   /// The value in place.
   @inline(__always)
-  func withValue<Result, Failure: Error>(_ body: (RawSpan) throws(Failure) -> Result) throws(Failure) -> Result {
-    try body(unsafe UnsafeRawBufferPointer(start: base + value, count: length - value).bytes)
-  }
-
-  @inline(__always)
-  private static func load<Integer: FixedWidthInteger & BitwiseCopyable>(
-    _ base: UnsafePointer<UInt8>, _ offset: Int
-  ) -> Integer {
-    unsafe UnsafeRawPointer(base).loadUnaligned(fromByteOffset: offset, as: Integer.self)
+  func withValue<Result>(_ place: Place, _ body: (RawSpan) -> Result) -> Result {
+    let range = place.value..<place.record.upperBound
+    if let plain = place.plain { return plain.withBytes(range, body) }
+    return bytes.withBytes(place.slot, range, body)
   }
 }

@@ -115,7 +115,9 @@ extension Store {
   }
 
   /// Moves the index over to a copy, a part at a time, so that no writer waits for long.
-  private func adopt(_ adoption: Adoption, beginning begin: (inout Engine) -> Void = { _ in }) throws(StoreError) {
+  private func adopt(_ adoption: Adoption, beginning begin: (inout Engine) -> Void = { _ in })
+    throws(StoreError)
+  {
     var adoption = adoption
     var isAtEnd = false
     var isFirst = true

@@ -6,7 +6,7 @@ extension Store {
   /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
     let found = readers.read { view -> Fast<Value>? in
-      look(key, view) { Value(bytes: $0.bytes, type: $0.type, deadline: $0.deadline) }
+      look(key, view) { Value(bytes: view.value($0), type: $0.type, deadline: view.deadline($0)) }
     }
     switch found {
     case .value(let value)?: return value
@@ -33,11 +33,13 @@ extension Store {
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
     let found = readers.read { view -> Fast<(any Error)?>? in
       look(key, view) { record in
-        do {
-          try record.withValue(body)
-          return nil
-        } catch {
-          return error
+        view.withValue(record) { bytes in
+          do {
+            try body(bytes)
+            return nil
+          } catch {
+            return error
+          }
         }
       }
     }
@@ -66,32 +68,32 @@ extension Store {
   /// Works on the record of a key that has a value; nil if there is more to it.
   @inline(__always)
   private func look<Result>(
-    _ key: Key, _ view: ReaderView, _ body: (MappedRecord) -> Result
+    _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
   ) -> Fast<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
     if view.isSealed { return lookOpening(key, view, body) }
-    return judge(view.find(key.bytes.span), body)
+    return judge(view.find(key.bytes.span), view, body)
   }
 
-  /// The same where records are sealed.
+  /// The same where records are sealed: their way is long enough, and not in that of the others.
   @inline(never)
   private func lookOpening<Result>(
-    _ key: Key, _ view: ReaderView, _ body: (MappedRecord) -> Result
+    _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
   ) -> Fast<Result>? {
-    var plain: Mapping?
-    let found = view.find(key.bytes.span, opening: &plain)
-    return withExtendedLifetime(plain) { judge(found, body) }
+    judge(view.findOpening(key.bytes.span), view, body)
   }
 
   @inline(__always)
-  private func judge<Result>(_ found: ReaderView.Found?, _ body: (MappedRecord) -> Result) -> Fast<Result>? {
+  private func judge<Result>(
+    _ found: ReaderView.Found?, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
+  ) -> Fast<Result>? {
     switch found {
     case .record(let record)?:
       if record.kind == .tombstone { return .nothing }
-      if let deadline = record.deadline, deadline <= environment.now() { return .nothing }
+      if let deadline = view.deadline(record), deadline <= environment.now() { return .nothing }
       let result = body(record)
       // A page that went meanwhile has left zeros: that is for the other way to tell.
-      return record.isUnchanged ? .value(result) : nil
+      return !Mapping.hasAnyFaulted || view.isWhole(record) ? .value(result) : nil
     case .nothing?: return .nothing
     case nil: return nil
     }

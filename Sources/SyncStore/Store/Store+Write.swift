@@ -237,6 +237,10 @@ extension Store {
     after tail: Location, room: Int, mayUseReserve: Bool = false, _ engine: inout Engine
   ) throws(StoreError) -> Segment {
     let durable = Location(packed: control.durable)
+    engine.journal.prepared = preparedSegment.withLock { ready in
+      defer { ready = nil }
+      return ready
+    }
     do throws(StoreError) {
       try engine.journal.begin(
         after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,

@@ -24,14 +24,16 @@ public final class Store: Sendable {
   let seal: JournalSeal
   let journalDirectory: String
   let controlFile: any StorageFile
-  /// Syncs made by this instance; held while one runs.
-  private let syncs = Locked(0)
+  /// The syncs made by this instance.
+  private let syncs = SharedWork()
   let lifecycle = Locked(Lifecycle())
   private let closed = Atomic(false)
   /// Was anything appended by this instance?
   private let wrote = Atomic(false)
   /// The segment whose successor is being made ready, or was.
   let prepared = Atomic<UInt32>(0)
+  /// That one, once it is ready.
+  let preparedSegment = Locked<Journal.Prepared?>(nil)
   /// Compactions made by this instance; held while one runs.
   let compacting = Locked(0)
   /// Are there so many dead bytes that writers are to wait for a compaction?
@@ -124,7 +126,9 @@ public final class Store: Sendable {
     _ body: (inout Engine, _ isAlone: Bool) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     guard isWritable, configuration.mode == .shared, !control.poisoned else {
-      return try reading { engine throws(StoreError) in try body(&engine, isWritable || !engine.index.isShared) }
+      return try reading { engine throws(StoreError) in
+        try body(&engine, isWritable || !engine.index.isShared)
+      }
     }
     try lockWriters()
     defer { control.unlock() }
@@ -179,7 +183,7 @@ public final class Store: Sendable {
   // MARK: Durability
 
   /// Syncs of the journal made by this instance: fewer than durable writes when writers share them.
-  package var syncCount: Int { syncs.withLock { $0 } }
+  package var syncCount: Int { syncs.count }
 
   /// Makes everything committed so far durable.
   public func sync() throws(StoreError) {
@@ -191,44 +195,48 @@ public final class Store: Sendable {
   /// Waits until `target` is durable. Who comes while a sync runs shares the next one.
   func sync(upTo target: UInt64) throws(StoreError) {
     if control.durable >= target, !control.poisoned { return }
-    try syncs.withLock { syncs throws(StoreError) in
+    try syncs.wait { () throws(StoreError) in
       guard !control.poisoned else { throw poisonedError }
-      if control.durable >= target { return }
-      let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
-        try catchUp(&engine)
-        // What compaction wrote is durable from the beginning.
-        let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
-        return (engine.applied.packed, Array(engine.journal.segments[first...]))
-      }
-      for segment in segments {
-        let file = segment.file
-        do throws(StoreError) {
-          try file.sync()
-          let status = try file.status()
-          // What others have made durable and then compacted may be gone.
-          guard status.links > 0 || control.durable >= tail else {
-            throw StoreError(
-              .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
-          }
-          // Bytes that were cut off were not synced, though the sync succeeded.
-          guard status.size >= segment.mapping.count else {
-            throw StoreError(
-              .damaged,
-              "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes are left: "
-                + "restore it from a backup", path: file.path)
-          }
-          if let error = segment.faultError { throw error }
-        } catch {
-          control.setPoisoned()
-          throw StoreError(
-            .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
-        }
-      }
-      // Another process may have met the failure in the same pages meanwhile.
-      guard !control.poisoned else { throw poisonedError }
-      control.raiseDurable(to: tail)
-      syncs += 1
+      return control.durable >= target
+    } work: { () throws(StoreError) in
+      try syncNow()
     }
+  }
+
+  private func syncNow() throws(StoreError) {
+    let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
+      try catchUp(&engine)
+      // What compaction wrote is durable from the beginning.
+      let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
+      return (engine.applied.packed, Array(engine.journal.segments[first...]))
+    }
+    for segment in segments {
+      let file = segment.file
+      do throws(StoreError) {
+        try file.sync()
+        let status = try file.status()
+        // What others have made durable and then compacted may be gone.
+        guard status.links > 0 || control.durable >= tail else {
+          throw StoreError(
+            .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
+        }
+        // Bytes that were cut off were not synced, though the sync succeeded.
+        guard status.size >= segment.mapping.count else {
+          throw StoreError(
+            .damaged,
+            "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes are left: "
+              + "restore it from a backup", path: file.path)
+        }
+        if let error = segment.faultError { throw error }
+      } catch {
+        control.setPoisoned()
+        throw StoreError(
+          .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
+      }
+    }
+    // Another process may have met the failure in the same pages meanwhile.
+    guard !control.poisoned else { throw poisonedError }
+    control.raiseDurable(to: tail)
   }
 
   /// Sees to it that `target` becomes durable as the mode promises.
@@ -256,7 +264,11 @@ public final class Store: Sendable {
     guard prepared.exchange(number, ordering: .relaxed) != number else { return }
     Background.run { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
-        try Journal.prepare(directory: journalDirectory, size: size, storage: storage)
+        let ready = try Journal.prepare(directory: journalDirectory, size: size, storage: storage)
+        guard let self, let ready else { return }
+        self.preparedSegment.withLock { $0 = ready }
+        // Else the first sync of a record in it would wait for all of its zeros.
+        if self.configuration.durability != .relaxed { try ready.file.sync() }
       } catch {
         // Without it the writer makes the segment itself, and meets the same error there if it lasts.
         self?.prepared.store(0, ordering: .relaxed)
@@ -281,6 +293,7 @@ public final class Store: Sendable {
         engine.isPublic = false
         readers.publish(nil)
       }
+      preparedSegment.withLock { $0 = nil }
       // It works on files that may be another process's soon.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)
@@ -314,7 +327,9 @@ public final class Store: Sendable {
   /// too. It is a part of closing that may be left out.
   private func closeIndex() throws(StoreError) {
     guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.keys.count }),
-      keys >= Self.keysWorthClosing, try controlFile.lock(byte: StoreLayout.entranceByte, .exclusive, wait: false) else { return }
+      keys >= Self.keysWorthClosing,
+      try controlFile.lock(byte: StoreLayout.entranceByte, .exclusive, wait: false)
+    else { return }
     defer { _ = try? controlFile.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
     guard try controlFile.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) else { return }
     try sync()

@@ -1,0 +1,151 @@
+/// Beginning a segment: the file made ready ahead, its header, its name.
+extension Journal {
+  /// Begins the next segment, which ends the last one at `length`, with `transactions` in it and place for `room` bytes.
+  /// Returns where they end.
+  ///
+  /// Its beginning is durable before it has its name: whatever happens, it is wholly there or wholly absent (F5), and a
+  /// later one never without it. Its name is durable when this returns; if this fails although `isNamed`, nothing may be
+  /// appended behind `length` any more.
+  ///
+  /// On a full disk it is smaller than others, down to what is needed; with `mayUseReserve`, if there is not even room for
+  /// that, it is made of the reserve.
+  @discardableResult
+  mutating func begin(
+    after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = [],
+    mayUseReserve: Bool = false
+  ) throws(StoreError) -> Int {
+    let storage = environment.storage
+    let last = segments.last
+    let number = (last?.number ?? 0) + 1
+    // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
+    let unnamed = preparedPath + ".new"
+    do throws(StoreError) {
+      let generation = try seal.generationToBegin()
+      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
+      let (file, ready, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
+      let mapping: Mapping
+      if let ready { mapping = ready } else { mapping = try file.map(try file.status().size, writable: true) }
+      var header = SegmentHeader(
+        store: store, number: number, salt: environment.randomWord(), basePosition: position,
+        size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
+        previousLength: UInt32(length),
+        previousDurable: UInt32(durable), created: environment.now())
+      header.isReserve = isReserve
+      header.generation = generation
+      let segment = try Segment(
+        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: unnamed),
+        isWritten: environment.writesTail)
+      var encoder = RecordEncoder(
+        segment: segment, start: SegmentHeader.length, durable: 0, position: position)
+      for entries in transactions { encoder.encode(entries) }
+      segment.target.store(header.encoded(), at: 0)
+      try segment.flush(0..<encoder.end)
+      // No more than that: the rest are zeros, of which there may be many that are not on the disk yet.
+      try file.sync(0..<encoder.end, of: mapping)
+      if let error = segment.faultError { throw error }
+      try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
+      try storage.syncDirectory(directory)
+      segments.append(segment)
+      table.insert(segment)
+      return encoder.end
+    } catch {
+      _ = try? storage.remove(unnamed)
+      throw error
+    }
+  }
+
+  /// Is there a file with this segment's name? If that cannot be told, there may be.
+  func isNamed(_ number: UInt32) -> Bool {
+    let path = directory + "/" + SegmentName(number).text
+    do throws(StoreError) { return try environment.storage.status(path) != nil } catch {
+      return true
+    }
+  }
+
+  /// How large the next segment is to be: they double up to the largest, and one transaction always fits.
+  func sizeOfNext(room: Int) -> Int {
+    let grown = segments.last.map { max($0.mapping.count * 2, Self.firstSegment) } ?? Self.firstSegment
+    let needed = SegmentHeader.length + room
+    let unit = Self.smallestSegment
+    return (max(min(grown, largestSegment), needed) + unit - 1) & ~(unit - 1)
+  }
+
+  /// A file of zeros with place for `room` bytes of records, as large as there is space for.
+  private mutating func takeFile(as path: String, room: Int, mayUseReserve: Bool) throws(StoreError) -> (
+    file: any StorageFile, mapping: Mapping?, isReserve: Bool
+  ) {
+    let unit = Self.smallestSegment
+    let least = (SegmentHeader.length + room + unit - 1) & ~(unit - 1)
+    var size = sizeOfNext(room: room)
+    while true {
+      do throws(StoreError) {
+        let (file, mapping) = try takePrepared(as: path, size: size)
+        return (file, mapping, false)
+      } catch {
+        guard error.code == .diskFull else { throw error }
+        if size > least {
+          size = max(least, size / 2 & ~(unit - 1))
+          continue
+        }
+        let reserve = Reserve(
+          directory: directory, storage: environment.storage, largestSegment: largestSegment)
+        guard mayUseReserve,
+          let file = try reserve.take(.segment, as: path, atLeast: SegmentHeader.length + room)
+        else { throw error }
+        return (file, nil, true)
+      }
+    }
+  }
+
+  /// A file of `size` zeros or more: the prepared one if it is large enough, mapped already if this process prepared it.
+  private mutating func takePrepared(as path: String, size: Int) throws(StoreError) -> (
+    file: any StorageFile, mapping: Mapping?
+  ) {
+    let storage = environment.storage
+    let mine = prepared
+    prepared = nil
+    if let status = try storage.status(preparedPath), status.kind == .file, status.size >= size {
+      try storage.rename(preparedPath, to: path)
+      if let mine, mine.inode == status.inode, mine.mapping.count == status.size {
+        return (mine.file, mine.mapping)
+      }
+      return (try storage.open(path, .readWrite), nil)
+    }
+    _ = try storage.remove(path)
+    let file = try storage.open(path, .create)
+    try file.allocate(to: size)
+    return (file, nil)
+  }
+
+  /// A segment made ready: whoever made it hands its mapping over, whose pages need not be found again.
+  struct Prepared: Sendable {
+    let file: any StorageFile
+    let mapping: Mapping
+    fileprivate let inode: UInt64
+  }
+
+  /// Makes the whole next segment ready: allocated, with memory found for its pages, so that the writer neither allocates
+  /// nor faults (rule R1). Runs beside the writer. Nil if there is one already, or another process is at it.
+  static func prepare(directory: String, size: Int, storage: any Storage) throws(StoreError) -> Prepared? {
+    let path = directory + "/next"
+    if let status = try storage.status(path), status.size >= size { return nil }
+    let file = try storage.open(path + ".preparing", .openOrCreate)
+    // Another process may have finished between the opening and the lock: then this file is a part of the journal by now.
+    guard try file.lock(byte: 0, .exclusive, wait: false) else { return nil }
+    let inode = try file.status().inode
+    guard try storage.status(path + ".preparing")?.inode == inode else { return nil }
+    do {
+      try file.resize(to: 0)
+      try file.allocate(to: size)
+      let mapping = try file.map(size, writable: true)
+      mapping.populate(0..<size)
+      try storage.rename(path + ".preparing", to: path)
+      // It may become a part of the journal at once, and goes on being locked by nobody.
+      _ = try file.lock(byte: 0, .none, wait: false)
+      return Prepared(file: file, mapping: mapping, inode: inode)
+    } catch {
+      _ = try? storage.remove(path + ".preparing")
+      throw error
+    }
+  }
+}
