@@ -40,7 +40,8 @@ struct FormatTests {
     var reader: Store?
     if isBesideReader {
       reader = try Store.open(
-        at: "/store", configuration: host.configured(Configuration(mode: .readOnly)), environment: host.otherProcess)
+        at: "/store", configuration: host.configured(Configuration(mode: .readOnly)),
+        environment: host.otherProcess)
     }
     for mode in [Configuration.Mode.exclusive, .shared] where mode == .shared || !isBesideReader {
       let error = #expect(throws: StoreError.self) {

@@ -55,7 +55,8 @@ struct WrittenTailTests {
   func processes() throws {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.open(at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
     for number in 0..<50 {
       try (number % 2 == 0 ? first : second).put(Key("\(number)"), "v\(number)")
       #expect(try (number % 2 == 0 ? second : first).text(Key("\(number)")) == "v\(number)")

@@ -145,6 +145,8 @@ extension Engine {
     for place in try ledger.noted() {
       let offset = SegmentTable.offset(ofPlace: place)
       guard let segment = journal.table.segment(ofPlace: place) else {
+        // A compaction has replaced it, and noted what counts at its new place.
+        if try isReplaced(ledger.segment(Int(place >> 29))) { continue }
         return false
       }
       // Noted by one who died before it was taken in: it is met again.
@@ -179,6 +181,11 @@ extension Engine {
     }
     let offset = SegmentTable.offset(ofPlace: place)
     return segment.record(at: offset, limit: segment.mapping.count, isSealed: true)?.end == end.offset
+  }
+
+  /// Was the segment with this number, which is not mapped, replaced?
+  private func isReplaced(_ number: UInt32) -> Bool {
+    number >= SegmentHeader.compacted || number < journal.segments.last?.number ?? 0
   }
 
   private mutating func restore(_ view: RecordView) {

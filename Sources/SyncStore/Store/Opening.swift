@@ -98,7 +98,11 @@ struct Opening {
   {
     // Who recovers may yet replace what is there.
     var engine = try control.recovered ? followingOthers(control) : nil
-    if engine == nil { engine = try readingBesideOthers(control) }
+    if engine == nil {
+      // Those who share an index would not find in it what this one writes.
+      if writable, control.recovered { try JournalIndex.removeFiles(files) }
+      engine = try readingBesideOthers(control)
+    }
     guard let engine else { throw busy }
     let store = store(file, control, engine)
     if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity, finding: nil) }
@@ -252,7 +256,7 @@ struct Opening {
     }
     if isClean {
       // Whoever has appended since then knew nothing of the index.
-      let isSilent = 
+      let isSilent =
         newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
       return start == applied && isSilent ? start : nil
     }

@@ -153,7 +153,8 @@ final class ReaderView: Sendable {
     let value = key &+ Int(truncatingIfNeeded: counts >> 16)
     guard value <= length else { return nil }
     return Place(
-      slot: slot, plain: plain, record: offset..<(offset &+ length), key: offset &+ key, value: offset &+ value,
+      slot: slot, plain: plain, record: offset..<(offset &+ length), key: offset &+ key,
+      value: offset &+ value,
       hasDeadline: flags.contains(.deadline), kind: kind,
       type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)))
   }
