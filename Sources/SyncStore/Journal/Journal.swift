@@ -7,6 +7,8 @@ struct Journal {
   let environment: Environment
   let store: StoreID
   let writable: Bool
+  /// The keys of its segments.
+  let seal: JournalSeal
   var segments: [Segment] = []
   /// Finds them by number, and those that compaction replaced while they are read.
   var table = SegmentTable()
@@ -30,17 +32,18 @@ struct Journal {
   var compactingPath: String { directory + "/next.compacted" }
 
   init(
-    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int
+    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
+    seal: JournalSeal
   ) {
     (self.directory, self.environment, self.store) = (directory, environment, store)
-    (self.writable, self.largestSegment) = (writable, largestSegment)
+    (self.writable, self.largestSegment, self.seal) = (writable, largestSegment, seal)
   }
 
   /// The same journal with nothing mapped.
   func emptied() -> Journal {
     Journal(
       directory: directory, environment: environment, store: store, writable: writable,
-      largestSegment: largestSegment)
+      largestSegment: largestSegment, seal: seal)
   }
 
   // MARK: Finding segments
@@ -296,6 +299,7 @@ struct Journal {
       }
       let segment = try Segment(
         header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged
       return segment

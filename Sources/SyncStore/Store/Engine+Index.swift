@@ -181,7 +181,7 @@ extension Engine {
       return false
     }
     let offset = SegmentTable.offset(ofPlace: place)
-    return segment.record(at: offset, limit: segment.mapping.count)?.end == end.offset
+    return segment.record(at: offset, limit: segment.mapping.count, isSealed: true)?.end == end.offset
   }
 
   private mutating func restore(_ view: RecordView) {
@@ -206,7 +206,7 @@ extension Engine {
           parked[key, default: []].append(view.location)
         }
       }
-    case .checkpoint, nil: break
+    case .checkpoint, .epoch, nil: break
     }
   }
 

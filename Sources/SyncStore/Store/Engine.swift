@@ -263,10 +263,10 @@ struct Engine {
 
   /// The key of the record at a place that was absorbed.
   func key(at location: Location) -> [UInt8] {
-    guard let segment = journal.segment(location.segment),
-      let shape = RecordView(segment: segment, offset: location.offset).shape
-    else { return [] }
-    return segment.mapping.bytes(shape.key)
+    guard let segment = journal.segment(location.segment) else { return [] }
+    let view = RecordView(segment: segment, offset: location.offset)
+    guard view.isReadable, let shape = view.shape else { return [] }
+    return view.key(shape)
   }
 
   /// Is the record the one that counts for its key, or parked?
@@ -344,10 +344,8 @@ struct Engine {
   /// so, rather than that there is nothing (F37).
   @inline(__always)
   private static func matches(_ key: Span<UInt8>, _ segment: Segment, _ offset: Int) -> Bool {
-    if let shape = RecordView(segment: segment, offset: offset).shape, segment.mapping.equals(shape.key, key)
-    {
-      return true
-    }
+    let view = RecordView(segment: segment, offset: offset)
+    if view.isReadable, let shape = view.shape, view.bytes.equals(shape.key, key) { return true }
     return segment.record(at: offset, limit: segment.mapping.count) == nil
   }
 }

@@ -7,12 +7,15 @@ struct Opening {
   private let identity: StoreIdentity
   private let configuration: Configuration
   private let environment: Environment
+  private let seal: JournalSeal
   private var writable: Bool { configuration.mode != .readOnly }
   private var storage: any Storage { environment.storage }
 
-  init(_ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment)
-  {
-    (self.path, self.identity) = (path, identity)
+  init(
+    _ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment,
+    _ seal: JournalSeal
+  ) {
+    (self.path, self.identity, self.seal) = (path, identity, seal)
     (self.configuration, self.environment) = (configuration, environment)
   }
 
@@ -60,7 +63,7 @@ struct Opening {
     Journal(
       directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id,
       writable: writable,
-      largestSegment: configuration.segmentBytes)
+      largestSegment: configuration.segmentBytes, seal: seal)
   }
 
   /// The boot as it is named in files; 0 if the machine does not tell.
@@ -69,7 +72,7 @@ struct Opening {
   }
 
   private var files: JournalIndex.Files {
-    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot)
+    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot, seal: seal)
   }
 
   private func surroundings(_ control: ControlPage) -> Engine.Surroundings {
@@ -95,7 +98,11 @@ struct Opening {
   {
     // Who recovers may yet replace what is there.
     var engine = try control.recovered ? followingOthers(control) : nil
-    if engine == nil { engine = try readingBesideOthers(control) }
+    if engine == nil {
+      // Those who share an index would not find in it what this one writes.
+      if writable, control.recovered { try JournalIndex.removeFiles(files) }
+      engine = try readingBesideOthers(control)
+    }
     guard let engine else { throw busy }
     let store = store(file, control, engine)
     if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity, finding: nil) }
@@ -259,7 +266,8 @@ struct Opening {
     }
     if isClean {
       // Whoever has appended since then knew nothing of the index.
-      let isSilent = newest.record(at: start.offset, limit: newest.mapping.count) == nil
+      let isSilent =
+        newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
       return start == applied && isSilent ? start : nil
     }
     guard let last else { return nil }

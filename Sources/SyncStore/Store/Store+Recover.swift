@@ -43,7 +43,7 @@ extension Store {
   }
 
   /// Gives the index that was built its name; where that cannot be, it is made sure that no other one is believed.
-  private func installIndex(_ engine: inout Engine) throws(StoreError) {
+  func installIndex(_ engine: inout Engine) throws(StoreError) {
     do throws(StoreError) {
       if !engine.index.isInFiles {
         // Built beside those who read.
@@ -74,7 +74,7 @@ extension Store {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
-        largestSegment: configuration.segmentBytes)
+        largestSegment: configuration.segmentBytes, seal: seal)
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
@@ -216,7 +216,7 @@ extension RecordView {
       return flags.contains(.loser) ? .loser(record) : .write(record, position: position)
     case .local: return shape.map { .local(key: key($0), value: value($0)) }
     case .localRemoval: return shape.map { .local(key: key($0), value: nil) }
-    case .actor, .checkpoint, nil: return nil
+    case .actor, .checkpoint, .epoch, nil: return nil
     }
   }
 }
