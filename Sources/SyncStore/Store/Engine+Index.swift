@@ -183,9 +183,11 @@ extension Engine {
     return segment.record(at: offset, limit: segment.mapping.count, isSealed: true)?.end == end.offset
   }
 
-  /// Was the segment with this number, which is not mapped, replaced?
+  /// Was the segment with this number, which is not mapped, replaced? A copy that does not count yet was not: it is later
+  /// than all others.
   private func isReplaced(_ number: UInt32) -> Bool {
-    number >= SegmentHeader.compacted || number < journal.segments.last?.number ?? 0
+    guard number >= SegmentHeader.compacted else { return number < journal.segments.last?.number ?? 0 }
+    return journal.segments.contains { $0.number >= SegmentHeader.compacted && $0.number > number }
   }
 
   private mutating func restore(_ view: RecordView) {
