@@ -66,6 +66,7 @@ package final class SimulatedHost: Sendable {
         }
       }, machine: machine, boot: boot, process: process)
     environment.compacting = compacting
+    environment.preparesAhead = false
     return environment
   }
 

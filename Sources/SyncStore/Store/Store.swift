@@ -261,7 +261,7 @@ public final class Store: Sendable {
 
   /// Has the segment after `number` made ready in the background, once; if that fails, again.
   func prepareSegment(after number: UInt32, size: Int) {
-    guard prepared.exchange(number, ordering: .relaxed) != number else { return }
+    guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
     Background.run { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
         let ready = try Journal.prepare(directory: journalDirectory, size: size, storage: storage)
