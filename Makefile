@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build release test check format lint demo acceptance faults bench fuzz kills tsan asan install clean
+.PHONY: help deps build release test check format lint demo acceptance faults bench fuzz kills sealed tsan asan install clean
 
 help: ## list these targets
 	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
@@ -53,6 +53,9 @@ fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
 
 kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
+
+sealed: deps ## the tests of the journal once more, on encrypted stores
+	SYNC_TEST_SEALED=1 $(SWIFT) test --filter 'SyncStoreTests|SimulationTests'
 
 tsan: deps ## the tests under the thread sanitizer
 	$(SWIFT) test --sanitize=thread --scratch-path .build/tsan

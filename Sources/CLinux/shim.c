@@ -131,3 +131,26 @@ int sync_claimed_reader_words(void) { return atomic_load(&claimed_reader_words);
 int sync_rename_unless_present(const char *path, const char *new_path) {
   return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);
 }
+
+static __thread void *thread_cell;
+static pthread_key_t thread_cell_key;
+static pthread_once_t thread_cell_once = PTHREAD_ONCE_INIT;
+static void (*thread_cell_drop)(void *);
+
+static void drop_thread_cell(void *value) {
+  thread_cell = NULL;
+  thread_cell_drop(value);
+}
+
+static void make_thread_cell_key(void) { pthread_key_create(&thread_cell_key, drop_thread_cell); }
+
+void *sync_thread_cell(void) { return thread_cell; }
+
+void sync_set_thread_cell(void *value, void (*drop)(void *)) {
+  thread_cell_drop = drop;
+  pthread_once(&thread_cell_once, make_thread_cell_key);
+  pthread_setspecific(thread_cell_key, value);
+  thread_cell = value;
+}
+
+void sync_zero(void *start, uint64_t count) { explicit_bzero(start, count); }

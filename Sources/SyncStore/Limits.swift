@@ -5,6 +5,8 @@ public enum Limits {
   public static let keyBytes = 1024
   /// Bytes of one transaction in the journal, values in the blob tier not counted.
   public static let transactionBytes = 7 << 20
+  /// Bytes of a passphrase; at least 1.
+  public static let passphraseBytes = 1024
   /// Bytes of a value kept in the journal itself, whatever the configuration says.
   public static let inlineValueBytes = 1 << 20
   /// Bytes of meta-data kept beside a blob reference.

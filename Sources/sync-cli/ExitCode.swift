@@ -47,8 +47,8 @@ struct Failure: Error {
 
   private static func exitCode(of error: StoreError) -> ExitCode {
     switch error.code {
-    case .notAStore, .alreadyExists, .invalidKey, .outOfBounds, .wrongType: .usage
-    case .unsafeDirectory, .unsafeFileSystem, .clock: .refused
+    case .notAStore, .alreadyExists, .invalidKey, .outOfBounds, .wrongType, .notEncrypted: .usage
+    case .unsafeDirectory, .unsafeFileSystem, .clock, .keyRequired, .wrongKey: .refused
     case .blobUnavailable: .network
     case .damaged, .foreignFile: .damaged
     case .busy, .snapshotEnded: .busy

@@ -8,7 +8,7 @@ enum Program {
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
     InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts,
-    VerifyCommand.command, CompactCommand.command,
+    VerifyCommand.command, CompactCommand.command, RekeyCommand.command,
     StatusCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync, ServeCommand.command,
     MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add,
     MemberCommands.remove,
@@ -17,7 +17,7 @@ enum Program {
   /// Commands of later versions: told apart from those that were mistyped.
   static let planned: Set<String> = [
     "watch", "peer revoke", "conflicts show", "conflicts restore", "trim", "backup", "restore",
-    "rekey", "destroy", "completions",
+    "destroy", "completions",
   ]
 
   /// Does what the words ask for.

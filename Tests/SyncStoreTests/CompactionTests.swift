@@ -69,7 +69,9 @@ struct CompactionTests {
     let bytes = try store.status().journalBytes
     let gained = try store.compact()
     #expect(gained > 0)
-    #expect(try store.status().journalBytes == bytes - gained)
+    // What the compaction itself notes may have begun a segment.
+    let added = try store.status().journalBytes + gained - bytes
+    #expect(added == 0 || added == 64 << 10, "\(bytes), \(gained)")
     #expect(try Picture(store) == before, "seed \(seed)")
     #expect(try store.verify().isClean)
     #expect(try store.compact() == 0)
@@ -105,18 +107,20 @@ struct CompactionTests {
     #expect(files.contains { SegmentName($0).map { $0.compaction > 0 } ?? false })
   }
 
-  @Test("interrupted at any call loses nothing, whether the process is killed or the power goes (F7)")
-  func interrupted() throws {
+  @Test(
+    "interrupted at any call loses nothing, whether the process is killed or the power goes (F7)",
+    arguments: [false, true])
+  func interrupted(sealed: Bool) throws {
     var number = 1
     while true {
-      let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest)
+      let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest, sealed: sealed)
       let store = try Store.create(on: host, configuration: Self.small)
       try Self.churn(store, writes: 120)
       let before = try Picture(store)
       try store.close()
       let plan = FaultPlan()
       let dying = try Store.open(
-        at: "/store", configuration: Self.small,
+        at: "/store", configuration: host.configured(Self.small),
         environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
       plan.fail(number: number, forever: true)
       let failed = (try? dying.compact()) == nil
@@ -186,7 +190,8 @@ struct CompactionTests {
   @Test("is followed by the other processes on the store, however far behind they are")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.open(at: "/store", configuration: Self.shared, environment: host.otherProcess)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
     for turn in 0..<6 as Range<UInt64> {
       try Self.churn(turn % 2 == 0 ? first : second, writes: 150, seed: turn)
       if turn != 3 { #expect(try first.digest() == second.digest()) }

@@ -25,7 +25,7 @@ struct CrashTests {
     arguments: 0..<150 as Range<UInt64>)
   func powerLoss(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
-    let host = SimulatedHost(seed: seed)
+    let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
     var store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
     var written = 0
@@ -65,7 +65,7 @@ struct CrashTests {
   @Test(
     "recovery interrupted again and again ends in the same state (F8)", arguments: 0..<40 as Range<UInt64>)
   func recoveryIsIdempotent(seed: UInt64) throws {
-    let host = SimulatedHost(seed: seed)
+    let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
     let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
     for number in 0..<20 { try store.put(Key("\(number)"), "\(number)") }
     try store.sync()
@@ -87,14 +87,14 @@ struct CrashTests {
   func creation(seed: UInt64) throws {
     var call = 1
     while true {
-      let host = SimulatedHost(seed: seed)
+      let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
       let plan = FaultPlan()
       plan.fail(number: call, forever: true)
       let failing = host.environment(over: FaultingStorage(host.storage, plan: plan))
       let failed: Bool
       do {
         _ = try Store.create(
-          at: "/store", name: nil, id: nil, configuration: Configuration(), environment: failing)
+          at: "/store", name: nil, id: nil, configuration: host.configured(), environment: failing)
         failed = plan.calls >= call
       } catch { failed = true }
       host.losePower(seed: seed &+ UInt64(call))
@@ -169,7 +169,7 @@ struct CrashTests {
       var acknowledged: [Int] = []
       do {
         let store = try Store.open(
-          at: "/store", configuration: configuration,
+          at: "/store", configuration: host.configured(configuration),
           environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
         for number in 0..<150 {
           do {

@@ -7,7 +7,7 @@ import Testing
 @Suite("Damage")
 struct DamageInUseTests {
   static let path = "/store/journal/0000000000000001.segment"
-  let host = SimulatedHost()
+  let host = SimulatedHost(sealed: false)
 
   /// Where a text stands in the first segment.
   func place(of text: String) throws -> Int {

@@ -5,8 +5,10 @@ import Testing
 @Suite("A damaged store")
 struct DamageTests {
   /// A small store with overwrites, deletes, transactions and two segments, as files.
-  static func sample() throws -> (host: SimulatedHost, files: [String: [UInt8]], values: [Key: [UInt8]]) {
-    let host = SimulatedHost()
+  static func sample(sealed: Bool = false) throws -> (
+    host: SimulatedHost, files: [String: [UInt8]], values: [Key: [UInt8]]
+  ) {
+    let host = SimulatedHost(sealed: sealed)
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20))
     var values: [Key: [UInt8]] = [:]
@@ -28,9 +30,9 @@ struct DamageTests {
 
   @Test(
     "never gives a wrong value, and is found out or unharmed, whichever one bit is flipped (F37)",
-    arguments: 0..<8)
-  func everyBit(bit: Int) throws {
-    let (host, files, values) = try Self.sample()
+    arguments: (0..<8).map { ($0, false) } + [(1, true), (6, true)])
+  func everyBit(bit: Int, sealed: Bool) throws {
+    let (host, files, values) = try Self.sample(sealed: sealed)
     let path = "/store/journal/0000000000000001.segment"
     let bytes = try #require(files[path])
     let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 64

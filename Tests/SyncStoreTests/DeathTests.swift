@@ -31,7 +31,10 @@ struct DeathTests {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
     try first.put("before", "x")
-    return (first, try Store.open(at: "/store", configuration: shared, environment: host.otherProcess))
+    return (
+      first,
+      try Store.open(at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    )
   }
 
   func expectWhole(_ stores: [Store], keys: Int) throws {
@@ -76,7 +79,7 @@ struct DeathTests {
     Self.dies(first) { engine in
       var journal = Journal(
         directory: RotationTests.journal, environment: failing, store: first.id, writable: true,
-        largestSegment: 1 << 20)
+        largestSegment: 1 << 20, seal: engine.journal.seal)
       _ = try journal.load()
       try journal.begin(
         after: Location(packed: first.control.tail).offset, durable: 0, position: engine.position)

@@ -40,7 +40,8 @@ struct FormatTests {
     var reader: Store?
     if isBesideReader {
       reader = try Store.open(
-        at: "/store", configuration: Configuration(mode: .readOnly), environment: host.otherProcess)
+        at: "/store", configuration: host.configured(Configuration(mode: .readOnly)),
+        environment: host.otherProcess)
     }
     for mode in [Configuration.Mode.exclusive, .shared] where mode == .shared || !isBesideReader {
       let error = #expect(throws: StoreError.self) {
@@ -99,7 +100,7 @@ struct FormatTests {
       let plan = FaultPlan()
       plan.fail(number: number, forever: true)
       let opened = try? Store.open(
-        at: "/store", configuration: small,
+        at: "/store", configuration: host.configured(small),
         environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
       finished = opened != nil && plan.calls < number
       host.killProcesses()

@@ -76,7 +76,8 @@ struct FullDiskTests {
     #expect(store.engine.withLock { $0.journal.segment(tail.segment)?.header.isReserve } == true)
     // The segment has room, but not for these.
     #expect(#expect(throws: StoreError.self) { try store.put("p", "x") }?.code == .diskFull)
-    let second = try Store.open(at: "/store", configuration: shared, environment: host.otherProcess)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
     #expect(#expect(throws: StoreError.self) { try second.put("p", "x") }?.code == .diskFull)
     #expect(
       #expect(throws: StoreError.self) {
@@ -147,7 +148,7 @@ struct FullDiskTests {
     try store.close()
     let plan = FaultPlan()
     let dying = try Store.open(
-      at: "/store", configuration: Self.small,
+      at: "/store", configuration: host.configured(Self.small),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     plan.fail(number: number, forever: true, errno: 28)
     var (deleted, kept): (Set<Int>, Set<Int>) = ([], Set(0..<200))

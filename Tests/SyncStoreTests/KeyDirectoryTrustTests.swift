@@ -93,7 +93,7 @@ struct KeyDirectoryTrustTests {
     ] {
       var bytes = try file.read(IndexLayout.Header.fixedLength, at: 0)
       let old = bytes
-      bytes[field] += 1
+      bytes[field] += 2
       var writer = ByteWriter()
       writer.write(XXH3.hash64(Array(bytes[..<IndexLayout.Header.checksum]), seed: 0))
       bytes.replaceSubrange(IndexLayout.Header.checksum..., with: writer.bytes)

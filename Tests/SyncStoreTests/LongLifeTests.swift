@@ -125,7 +125,7 @@ struct LongLifeTests {
     try Store.create(on: host, configuration: Self.small).close()
     let plan = FaultPlan()
     let store = try Store.open(
-      at: "/store", configuration: Self.small,
+      at: "/store", configuration: host.configured(Self.small),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     plan.fail(.open, forever: true, errno: 24)
     try store.put("k", "1")

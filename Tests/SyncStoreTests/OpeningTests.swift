@@ -100,9 +100,51 @@ struct OpeningTests {
     for (one, other) in zip(read.live, after.live) { #expect(abs(one - other) < 1000, "seed \(seed)") }
   }
 
+  @Test("goes on from the index after compactions, too, alone and beside others")
+  func afterCompactions() throws {
+    let host = SimulatedHost(compacting: .onRequest)
+    let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
+    let store = try Store.create(on: host, configuration: shared)
+    let secret = store.engine.withLock { $0.index.keys.secret }
+    for _ in 0..<4 {
+      try CompactionTests.churn(store, writes: 100)
+      try store.compact()
+      let other = try Store.open(
+        at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+      #expect(other.engine.withLock { $0.index.isShared })
+      try other.put("other", "x")
+      #expect(try store.text("other") == "x")
+      try store.delete("other")
+      #expect(try other.get("other") == nil)
+      try other.close()
+    }
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: shared)
+    #expect(again.engine.withLock { $0.index.keys.secret } == secret)
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("beside others whose index cannot be had makes them do without it, so that they miss nothing")
+  func withoutTheirIndex() throws {
+    let shared = Configuration(mode: .shared, durability: .relaxed)
+    let store = try Store.create(on: host, configuration: shared)
+    try store.put("a", "1")
+    // Nobody can believe it now, but for who has it open.
+    try host.storage.flipBit(of: "/store/index", at: 20, bit: 0)
+    let other = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    for number in 0..<10 {
+      try other.put("a", "other \(number)")
+      #expect(try store.text("a") == "other \(number)")
+      try store.put("a", "own \(number)")
+      #expect(try other.text("a") == "own \(number)")
+    }
+  }
+
   @Test(
     "does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
   func damage() throws {
+    let host = SimulatedHost(sealed: false)
     let store = try Store.create(on: host, configuration: Self.small)
     try store.put("a", "value of a")
     try store.put("b", "value of b")
@@ -198,7 +240,7 @@ struct OpeningTests {
       try store.close()
       let plan = FaultPlan()
       let dying = try Store.open(
-        at: "/store", configuration: Self.small,
+        at: "/store", configuration: host.configured(Self.small),
         environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
       plan.fail(number: call, forever: true)
       let failed =

@@ -15,7 +15,7 @@ struct RecoveryTests {
     let plan = FaultPlan()
     plan.fail(number: call, forever: true)
     _ = try? Store.open(
-      at: "/store", configuration: RotationTests.relaxed,
+      at: "/store", configuration: host.configured(RotationTests.relaxed),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     return plan.calls >= call
   }
@@ -45,7 +45,7 @@ struct RecoveryTests {
     try store.close()
     let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
     let writer = try Store.open(
-      at: "/store", configuration: SharedModeTests.shared, environment: host.otherProcess)
+      at: "/store", configuration: host.configured(SharedModeTests.shared), environment: host.otherProcess)
     try writer.put("b", "2")
     #expect(try reader.text("a") == "1")
     #expect(try reader.text("b") == "2")
@@ -116,11 +116,13 @@ struct RecoveryTests {
     }
     let read = Configuration(mode: .readOnly)
     let first = try Store.open(on: host, configuration: read)
-    let second = try Store.open(at: "/store", configuration: read, environment: host.otherProcess)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(read), environment: host.otherProcess)
     var third = host.otherProcess
     third.process += 1
     let found = try first.status().keys
-    let writer = try Store.open(at: "/store", configuration: SharedModeTests.shared, environment: third)
+    let writer = try Store.open(
+      at: "/store", configuration: host.configured(SharedModeTests.shared), environment: third)
     try writer.put("after", "x")
     for store in [first, second, writer] {
       #expect(try store.text("after") == "x")

@@ -289,7 +289,8 @@ struct IdentityTests {
 
   @Test("a copy that was damaged gets the lost record from a peer again, and gives its own (F17, R9)")
   func mending() throws {
-    let (left, right) = (SimulatedHost(seed: 1, machine: "left"), SimulatedHost(seed: 2, machine: "right"))
+    let left = SimulatedHost(seed: 1, machine: "left", sealed: false)
+    let right = SimulatedHost(seed: 2, machine: "right")
     let b = try Store.create(on: right)
     var a = try Store.create(on: left, id: b.id)
     try a.put("k", "value")

@@ -47,7 +47,7 @@ struct RotationTests {
     let store = try Store.create(on: host, configuration: Self.relaxed)
     try store.close()
     let dying = try Store.open(
-      at: "/store", configuration: Self.relaxed,
+      at: "/store", configuration: host.configured(Self.relaxed),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     plan.fail(.syncDirectory, on: Self.journal, forever: true)
     #expect(throws: StoreError.self) { try Self.fill(dying, 80) }
@@ -97,7 +97,8 @@ struct RotationTests {
     plan.before(.open, of: "1.segment") { try? Self.fill(first, from: 40, 60) }
     var environment = host.otherProcess
     environment.storage = FaultingStorage(host.storage, plan: plan)
-    let second = try Store.open(at: "/store", configuration: shared, environment: environment)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: environment)
     #expect(try second.status().keys == 100)
     #expect(try second.digest() == first.digest())
   }

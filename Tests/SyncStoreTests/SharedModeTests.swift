@@ -9,7 +9,11 @@ struct SharedModeTests {
 
   func processes() throws -> (Store, Store) {
     let first = try Store.create(on: host, configuration: Self.shared)
-    return (first, try Store.open(at: "/store", configuration: Self.shared, environment: host.otherProcess))
+    return (
+      first,
+      try Store.open(
+        at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    )
   }
 
   @Test("shows each process what the other wrote, at once, across segments")
@@ -47,14 +51,14 @@ struct SharedModeTests {
     let environment = third
     #expect(
       #expect(throws: StoreError.self) {
-        try Store.open(at: "/store", configuration: Configuration(), environment: environment)
+        try Store.open(at: "/store", configuration: host.configured(), environment: environment)
       }?.code == .busy)
     try first.close()
     try second.close()
     let alone = try Store.open(on: host)
     #expect(
       #expect(throws: StoreError.self) {
-        try Store.open(at: "/store", configuration: Self.shared, environment: environment)
+        try Store.open(at: "/store", configuration: host.configured(Self.shared), environment: environment)
       }?.code == .busy)
     try alone.close()
   }
@@ -65,7 +69,7 @@ struct SharedModeTests {
     var third = host.environment
     third.process += 2_000
     let reader = try Store.open(
-      at: "/store", configuration: Configuration(mode: .readOnly), environment: third)
+      at: "/store", configuration: host.configured(Configuration(mode: .readOnly)), environment: third)
     try first.put("k", "v")
     #expect(try reader.text("k") == "v")
     #expect(#expect(throws: StoreError.self) { try reader.put("k", "w") }?.code == .readOnly)

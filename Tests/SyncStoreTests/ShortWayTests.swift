@@ -75,7 +75,7 @@ struct ShortWayTests {
     #expect(try short.versionVector() == long.versionVector())
     // What was taken in while it was written is what the journal says.
     let again = try Store.open(
-      at: path, configuration: Self.configuration, environment: shortHost.otherProcess)
+      at: path, configuration: shortHost.configured(Self.configuration), environment: shortHost.otherProcess)
     #expect(try again.digest() == short.digest())
     #expect(try again.status() == short.status())
     #expect(try again.versionVector() == short.versionVector())

@@ -200,7 +200,7 @@ struct StoreTests {
 
 @Suite("A large value")
 struct LargeValueTests {
-  let host = SimulatedHost()
+  let host = SimulatedHost(sealed: false)
   let large = (0..<100_000).map { UInt8(truncatingIfNeeded: $0 &* 31) }
 
   @Test("goes to the blob tier, once for all keys that hold it, and comes back whole")
@@ -218,7 +218,7 @@ struct LargeValueTests {
 
   @Test("that has not arrived yet is a typed error, and is listed until it has")
   func missing() throws {
-    let right = SimulatedHost(seed: 2, machine: "right")
+    let right = SimulatedHost(seed: 2, machine: "right", sealed: false)
     let a = try Store.create(on: host)
     let b = try Store.create(on: right, id: a.id)
     try a.put("k", large)
@@ -251,7 +251,7 @@ struct BlobDurabilityTests {
     "survives with it whatever a loss of power takes, also from a transaction in relaxed mode (F15, F24)",
     arguments: 0..<30 as Range<UInt64>)
   func survives(seed: UInt64) throws {
-    let host = SimulatedHost(seed: seed)
+    let host = SimulatedHost(seed: seed, sealed: false)
     let store = try Store.create(
       on: host, configuration: Configuration(durability: .relaxed, blobThreshold: 100))
     for number in 0..<5 {

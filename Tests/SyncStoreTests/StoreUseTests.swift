@@ -111,7 +111,7 @@ struct StoreUseTests {
     let plan = FaultPlan()
     try Store.create(on: host).close()
     let store = try Store.open(
-      at: "/store", configuration: Configuration(),
+      at: "/store", configuration: host.configured(Configuration()),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     try store.put("k", "1")
     #expect(try store.export("k", toFileAt: "/file"))

@@ -55,7 +55,8 @@ struct WrittenTailTests {
   func processes() throws {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.open(at: "/store", configuration: shared, environment: host.otherProcess)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
     for number in 0..<50 {
       try (number % 2 == 0 ? first : second).put(Key("\(number)"), "v\(number)")
       #expect(try (number % 2 == 0 ? second : first).text(Key("\(number)")) == "v\(number)")
@@ -72,7 +73,7 @@ struct WrittenTailTests {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
     let store = try Store.open(
-      at: "/store", configuration: Self.small,
+      at: "/store", configuration: host.configured(Self.small),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     try store.put("before", "x")
     plan.fail(.write, on: "1.segment", errno: 28)
@@ -96,7 +97,7 @@ struct WrittenTailTests {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
     let store = try Store.open(
-      at: "/store", configuration: Self.small,
+      at: "/store", configuration: host.configured(Self.small),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     plan.fail(.write, on: "1.segment", errno: 5)
     #expect(#expect(throws: StoreError.self) { try store.put("k", "lost") }?.code == .poisoned)
@@ -108,7 +109,7 @@ struct WrittenTailTests {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
     let store = try Store.open(
-      at: "/store", configuration: Self.small,
+      at: "/store", configuration: host.configured(Self.small),
       environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
     plan.fail(.sync, on: "1.segment", errno: 28)
     let error = #expect(throws: StoreError.self) { try store.put("k", "lost") }

@@ -1,3 +1,4 @@
+private import Glibc
 package import SyncStore
 
 /// A machine for one test: simulated storage, a clock that the test sets, a seeded generator.
@@ -6,6 +7,8 @@ package final class SimulatedHost: Sendable {
   package let storage: SimulatedStorage
   /// Who compacts the stores on it.
   package let compacting: Environment.Compacting
+  /// Are the stores on it encrypted?
+  package let sealed: Bool
   private let state: Locked<State>
 
   private struct State {
@@ -19,11 +22,28 @@ package final class SimulatedHost: Sendable {
   /// A machine whose clock stands at `time` milliseconds since 1970.
   package init(
     seed: UInt64 = 1, time: UInt64 = 1_700_000_000_000, machine: String = "one",
-    storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.Compacting = .inTurn
+    storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.Compacting = .inTurn,
+    sealed: Bool = SimulatedHost.sealsByDefault
   ) {
     self.storage = storage
     self.compacting = compacting
+    self.sealed = sealed
     state = Locked(State(time: time, random: SplitMix64(seed: seed), machine: machine))
+  }
+
+  /// `SYNC_TEST_SEALED=1` runs every test that does not say otherwise on encrypted stores.
+  package static let sealsByDefault = unsafe getenv("SYNC_TEST_SEALED") != nil
+
+  /// The passphrase of all encrypted stores on simulated machines.
+  package static let passphrase = Passphrase("a simulated person's")
+
+  /// The configuration for a store on it.
+  package func configured(_ configuration: Configuration = Configuration()) -> Configuration {
+    guard sealed else { return configuration }
+    var configuration = configuration
+    configuration.passphrase = configuration.passphrase ?? Self.passphrase
+    configuration.passphraseCost = Scrypt.Parameters(logN: 1, r: 1, p: 1)
+    return configuration
   }
 
   /// What its clock shows, in milliseconds since 1970.
@@ -46,6 +66,7 @@ package final class SimulatedHost: Sendable {
         }
       }, machine: machine, boot: boot, process: process)
     environment.compacting = compacting
+    environment.preparesAhead = false
     return environment
   }
 
@@ -53,6 +74,13 @@ package final class SimulatedHost: Sendable {
   package var otherProcess: Environment {
     var environment = environment
     environment.process += 1_000
+    return environment
+  }
+
+  /// What a store in the process of that number on it is given.
+  package func environmentOf(process: Int) -> Environment {
+    var environment = environment
+    environment.process += process
     return environment
   }
 
@@ -78,14 +106,16 @@ extension Store {
     _ path: String = "/store", on host: SimulatedHost, id: StoreID? = nil,
     configuration: Configuration = Configuration()
   ) throws(StoreError) -> Store {
-    try create(at: path, name: nil, id: id, configuration: configuration, environment: host.environment)
+    try create(
+      at: path, name: nil, id: id, configuration: host.configured(configuration),
+      environment: host.environment)
   }
 
   /// The store in a directory of a simulated machine.
   package static func open(
     _ path: String = "/store", on host: SimulatedHost, configuration: Configuration = Configuration()
   ) throws(StoreError) -> Store {
-    try open(at: path, configuration: configuration, environment: host.environment)
+    try open(at: path, configuration: host.configured(configuration), environment: host.environment)
   }
 
   /// The value of a key as text; nil if it has none.

@@ -72,3 +72,12 @@ static inline void sync_prefetch_range(const void *start, uint64_t count) {
   uint64_t first = (uint64_t)start & ~(line - 1);
   for (uint64_t next = first; next < (uint64_t)start + count; next += line) __builtin_prefetch((const void *)next);
 }
+
+// A word of the calling thread's own, null at first. Swift has no variables of a thread.
+void *sync_thread_cell(void);
+
+// Sets it; `drop`, the same for all threads, gets it when the thread ends.
+void sync_set_thread_cell(void *value, void (*drop)(void *));
+
+// explicit_bzero(3) is hidden behind _GNU_SOURCE: zeros that no compiler leaves out.
+void sync_zero(void *start, uint64_t count);

@@ -65,6 +65,8 @@ extension Node {
           at: path, name: accept.storeName, id: accept.store, configuration: configuration,
           environment: environment)
       }
+      // They were made before the store was, and so in the clear.
+      try ofStore { () throws(StoreError) in try store.rewriteKeyFiles() }
       try Membership(store).add(
         Peer(name: accept.inviterName, addresses: invitation.addresses, device: invitation.inviter))
       return store

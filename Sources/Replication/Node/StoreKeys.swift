@@ -1,28 +1,36 @@
 package import SyncStore
 
 /// The secrets of a copy, in files beside the store, for its owner alone (0600): `keys/device.pem`, which is who this
-/// installation is, and `keys/group`, which all members share. Neither is ever part of the journal.
+/// installation is, and `keys/group`, which all members share. Neither is ever part of the journal. Where the store is
+/// encrypted they are sealed.
 package struct StoreKeys: Sendable {
   private let directory: String
   private let storage: any Storage
+  /// Nil while the store is still to be made: what is written then is in the clear.
+  private let store: Store?
 
   /// The keys of the store in the directory `path`. Nothing is read or made yet.
   package init(path: String, storage: any Storage) {
     directory = path + "/keys"
     self.storage = storage
+    store = nil
   }
 
   /// The keys of an open store.
-  package init(_ store: Store) { self.init(path: store.path, storage: store.environment.storage) }
+  package init(_ store: Store) {
+    directory = store.path + "/keys"
+    storage = store.environment.storage
+    self.store = store
+  }
 
-  private var devicePath: String { directory + "/device.pem" }
-  private var groupPath: String { directory + "/group" }
+  private static let device = "device.pem"
+  private static let group = "group"
 
   /// The device's identity; made, durably, if there is none. The directory of the store must exist.
   package func makeIdentity() throws(ReplicationError) -> DeviceIdentity {
     if let identity = try readIdentity() { return identity }
     let identity = try DeviceIdentity.generate()
-    try write(identity.pem, to: devicePath)
+    try write(identity.pem, to: Self.device)
     return identity
   }
 
@@ -36,34 +44,37 @@ package struct StoreKeys: Sendable {
 
   /// Puts a ring in place of the one there is, durably.
   package func replaceGroupKeys(with ring: GroupKeyRing) throws(ReplicationError) {
-    try write(ring.text, to: groupPath)
+    try write(ring.text, to: Self.group)
   }
 
   /// The device's identity. `.cryptography` if there is none, or the file is not one.
   package func identity() throws(ReplicationError) -> DeviceIdentity {
-    guard let identity = try readIdentity() else { throw missing(devicePath) }
+    guard let identity = try readIdentity() else { throw missing(Self.device) }
     return identity
   }
 
   /// The group keys. `.cryptography` if there are none; `.protocolViolation` if the file is not one.
   package func groupKeys() throws(ReplicationError) -> GroupKeyRing {
-    guard let ring = try readGroupKeys() else { throw missing(groupPath) }
+    guard let ring = try readGroupKeys() else { throw missing(Self.group) }
     return ring
   }
 
   private func readIdentity() throws(ReplicationError) -> DeviceIdentity? {
-    guard let text = try read(devicePath, limit: DeviceIdentity.maximumPEMBytes) else { return nil }
+    guard let text = try read(Self.device, limit: DeviceIdentity.maximumPEMBytes) else { return nil }
     return try DeviceIdentity(pem: text)
   }
 
   private func readGroupKeys() throws(ReplicationError) -> GroupKeyRing? {
-    guard let text = try read(groupPath, limit: GroupKeyRing.maximumTextBytes) else { return nil }
+    guard let text = try read(Self.group, limit: GroupKeyRing.maximumTextBytes) else { return nil }
     return try GroupKeyRing(text: text)
   }
 
-  private func read(_ path: String, limit: Int) throws(ReplicationError) -> String? {
-    let storage = storage
+  private func read(_ name: String, limit: Int) throws(ReplicationError) -> String? {
+    let (storage, store, path) = (storage, store, directory + "/" + name)
     return try ofStore { () throws(StoreError) in
+      if let store {
+        return try store.readKeyFile(name, limit: limit).map { String(decoding: $0, as: UTF8.self) }
+      }
       guard let status = try storage.status(path) else { return nil }
       guard status.permissions & 0o077 == 0 else {
         throw StoreError(.unsafeDirectory, "others can read this secret: run `chmod 600`", path: path)
@@ -72,19 +83,21 @@ package struct StoreKeys: Sendable {
     }
   }
 
-  private func write(_ text: String, to path: String) throws(ReplicationError) {
-    let (storage, directory) = (storage, directory)
+  private func write(_ text: String, to name: String) throws(ReplicationError) {
+    let (storage, store, directory) = (storage, store, directory)
     try ofStore { () throws(StoreError) in
+      if let store { return try store.writeKeyFile(name, Array(text.utf8)) }
       if try storage.createDirectory(directory) {
         try storage.syncDirectory(type(of: storage).directory(of: directory))
       }
-      try storage.replace(path, with: Array(text.utf8))
+      try storage.replace(directory + "/" + name, with: Array(text.utf8))
     }
   }
 
-  private func missing(_ path: String) -> ReplicationError {
+  private func missing(_ name: String) -> ReplicationError {
     ReplicationError(
-      .cryptography, "\(path) is missing: restore it from a backup, or begin anew with `init` or `join`")
+      .cryptography,
+      "\(directory)/\(name) is missing: restore it from a backup, or begin anew with `init` or `join`")
   }
 }
 

@@ -1,5 +1,6 @@
 /// The records of one compacted segment, put together one after the other: copies of those that count, at the positions
-/// they had, with checksums, actors' numbers and transaction boundaries of their new place.
+/// they had, with checksums, actors' numbers and transaction boundaries of their new place, sealed under its own keys if
+/// the store is encrypted.
 struct CompactedBytes {
   let header: SegmentHeader
   /// What follows the header's page.
@@ -7,9 +8,13 @@ struct CompactedBytes {
   private var numbers: [ActorID: UInt16] = [:]
   /// Records of the transaction under way.
   private var open: [RecordView] = []
+  /// One record, in its plain form.
+  private var record: [UInt8] = []
+  private let seal: SegmentSeal?
+  private var sealer: SegmentSeal.Writer?
 
   /// For a segment with this header, of which size and length are not known yet.
-  init(_ header: SegmentHeader) { self.header = header }
+  init(_ header: SegmentHeader, seal: SegmentSeal?) { (self.header, self.seal) = (header, seal) }
 
   /// Where the records end.
   var end: Int { SegmentHeader.length + bytes.count }
@@ -27,28 +32,26 @@ struct CompactedBytes {
   }
 
   private mutating func copy(_ view: RecordView, continues: Bool) {
-    let start = bytes.count
-    let length = view.length
-    view.segment.mapping.append(view.offset..<(view.offset + length), to: &bytes)
-    bytes.append(contentsOf: repeatElement(0, count: RecordLayout.aligned(length) - length))
+    record.removeAll(keepingCapacity: true)
+    view.bytes.append(view.start..<(view.start + view.length), to: &record)
     var flags = view.flags
     if continues { flags.insert(.continues) } else { flags.remove(.continues) }
-    bytes[start + RecordLayout.flags] = flags.rawValue
-    put(UInt32(0), at: start + RecordLayout.durable)
-    put(UInt32(view.position - header.basePosition), at: start + RecordLayout.position)
+    record[RecordLayout.flags] = flags.rawValue
+    put(UInt32(0), at: RecordLayout.durable)
+    put(UInt32(view.position - header.basePosition), at: RecordLayout.position)
     if view.isOfActor, let shape = view.shape {
-      renumber(view, at: RecordLayout.actor, from: start)
-      if let base = shape.base { renumber(view, at: base - view.offset, from: start) }
+      renumber(view, at: RecordLayout.actor)
+      if let base = shape.base { renumber(view, at: base - view.start) }
       for index in 0..<shape.openCount {
-        renumber(view, at: shape.open - view.offset + index * RecordLayout.dotLength, from: start)
+        renumber(view, at: shape.open - view.start + index * RecordLayout.dotLength)
       }
     }
-    seal(start, length)
+    append()
   }
 
-  private mutating func renumber(_ view: RecordView, at field: Int, from start: Int) {
+  private mutating func renumber(_ view: RecordView, at field: Int) {
     guard let actor = view.actor(at: field), let number = numbers[actor] else { return }
-    put(number, at: start + field)
+    put(number, at: field)
   }
 
   private mutating func define(actorsOf view: RecordView) -> Bool {
@@ -58,7 +61,7 @@ struct CompactedBytes {
     for field in [shape.base].compactMap({ $0 })
       + (0..<shape.openCount).map({ shape.open + $0 * RecordLayout.dotLength })
     {
-      guard let actor = view.actor(at: field - view.offset) else { return false }
+      guard let actor = view.actor(at: field - view.start) else { return false }
       actors.append(actor)
     }
     for actor in actors where numbers[actor] == nil {
@@ -71,28 +74,54 @@ struct CompactedBytes {
   }
 
   private mutating func define(_ actor: ActorID, as number: UInt16, position: UInt64) {
-    let start = bytes.count
-    bytes.append(contentsOf: repeatElement(0, count: RecordLayout.actorDefinitionLength))
-    put(UInt32(RecordLayout.actorDefinitionLength), at: start + RecordLayout.length)
-    bytes[start + RecordLayout.kind] = RecordLayout.Kind.actor.rawValue
-    put(number, at: start + RecordLayout.actor)
-    put(UInt16(actor.bytes.count), at: start + RecordLayout.keyLength)
+    record.removeAll(keepingCapacity: true)
+    record.append(contentsOf: repeatElement(0, count: RecordLayout.actorDefinitionLength))
+    record[RecordLayout.kind] = RecordLayout.Kind.actor.rawValue
+    put(number, at: RecordLayout.actor)
+    put(UInt16(actor.bytes.count), at: RecordLayout.keyLength)
     // As everywhere, it bears the last position given: that of the record before.
     let before = position > header.basePosition ? position - 1 - header.basePosition : 0
-    put(UInt32(before), at: start + RecordLayout.position)
-    bytes.replaceSubrange((start + RecordLayout.fixedLength)..<bytes.count, with: actor.bytes)
-    seal(start, RecordLayout.actorDefinitionLength)
+    put(UInt32(before), at: RecordLayout.position)
+    record.replaceSubrange(RecordLayout.fixedLength..<record.count, with: actor.bytes)
+    append()
   }
 
-  private mutating func seal(_ start: Int, _ length: Int) {
+  /// Appends the record: as it is, or sealed.
+  private mutating func append() {
+    put(UInt32(record.count), at: RecordLayout.length)
+    var start = bytes.count
+    if let seal {
+      let sealer = sealer ?? beginSealing(seal)
+      start = bytes.count
+      let plain = SegmentSeal.room(record.count)
+      plain.store(record, at: 0)
+      let target = SegmentSeal.room(record.count + SealedLayout.overhead)
+      let length = seal.seal(
+        plain, length: record.count, place: SegmentHeader.length + start, writer: sealer, into: target, at: 0)
+      target.append(0..<length, to: &bytes)
+    } else {
+      bytes.append(contentsOf: record)
+    }
+    let end = bytes.count
+    bytes.append(contentsOf: repeatElement(0, count: RecordLayout.aligned(end - start) - (end - start)))
     let seed = header.salt &+ UInt64(SegmentHeader.length + start)
-    let hash = XXH3.hash64(bytes, in: (start + RecordLayout.length)..<(start + length), seed: seed)
-    put(UInt32(truncatingIfNeeded: hash), at: start + RecordLayout.checksum)
+    let hash = XXH3.hash64(bytes, in: (start + RecordLayout.length)..<end, seed: seed)
+    for byte in 0..<4 {
+      bytes[start + RecordLayout.checksum + byte] = UInt8(truncatingIfNeeded: hash >> UInt64(byte * 8))
+    }
+  }
+
+  private mutating func beginSealing(_ seal: SegmentSeal) -> SegmentSeal.Writer {
+    let room = SegmentSeal.room(SealedLayout.definitions)
+    let writer = seal.define(at: end, in: room, from: end, durable: 0, position: 0)
+    room.append(0..<SealedLayout.definitions, to: &bytes)
+    sealer = writer
+    return writer
   }
 
   private mutating func put<Integer: FixedWidthInteger>(_ value: Integer, at offset: Int) {
     for place in 0..<(Integer.bitWidth / 8) {
-      bytes[offset + place] = UInt8(truncatingIfNeeded: value >> Integer(place * 8))
+      record[offset + place] = UInt8(truncatingIfNeeded: value >> Integer(place * 8))
     }
   }
 }

@@ -38,7 +38,7 @@ struct CompactionRun: Sendable {
     case .localRemoval: !isFirst && view.shape.map { engine.localPlaces[view.key($0)] == nil } ?? false
     case .value, .blob, .tombstone:
       view.flags.contains(.loser) ? losers.contains(view.location) : engine.isCurrent(view)
-    case .actor, .checkpoint, nil: false
+    case .actor, .checkpoint, .epoch, nil: false
     }
   }
 }
@@ -72,7 +72,10 @@ struct CompactionWalk {
       }
       guard case .record(let view) = step, view.kind != nil else { return false }
       if run.counts(view, in: engine, losers: kept) { copier.keep(view) }
-      if view.kind != .actor, !view.flags.contains(.continues), !copier.endTransaction() { return false }
+      if view.kind != .actor, view.kind != .epoch, !view.flags.contains(.continues), !copier.endTransaction()
+      {
+        return false
+      }
     }
     return true
   }

@@ -20,12 +20,19 @@ package enum AES256GCM {
   /// Bytes of the tag after the ciphertext.
   package static let tagBytes = 16
 
-  private nonisolated(unsafe) static let algorithm: OpaquePointer = {
-    guard let algorithm = unsafe EVP_CIPHER_fetch(nil, "AES-256-GCM", nil) else {
-      fatalError("AES-256-GCM: OpenSSL does not offer it: check the configuration of OpenSSL on this machine")
+  private nonisolated(unsafe) static let algorithm = unsafe fetch("AES-256-GCM")
+
+  /// For contexts that are kept with their keys.
+  static var cipher: OpaquePointer { unsafe algorithm }
+  /// The block cipher by itself.
+  nonisolated(unsafe) static let block = unsafe fetch("AES-256-ECB")
+
+  private static func fetch(_ name: String) -> OpaquePointer {
+    guard let algorithm = unsafe EVP_CIPHER_fetch(nil, name, nil) else {
+      fatalError("\(name): OpenSSL does not offer it: check the configuration of OpenSSL on this machine")
     }
     return unsafe algorithm
-  }()
+  }
 
   /// Appends to `output` the ciphertext of `plaintext` (as long as it) and the tag, which also vouches for `header`.
   package static func seal(

@@ -6,11 +6,13 @@ struct IndexHeader: Equatable {
   var inode: UInt64
   var fileSystem: UInt64
   var birth: UInt64
-  /// 16 random bytes that key the hash.
+  /// 16 random bytes that key the hash, or, with a check, from which and a secret elsewhere its key is made.
   var secret: [UInt8]
+  /// Tells whether that secret is the right one; nil if there is none.
+  var check: [UInt8]?
 
-  init(store: StoreID, boot: UInt64, secret: [UInt8], _ status: FileStatus) {
-    (self.store, self.boot, self.secret) = (store, boot, secret)
+  init(store: StoreID, boot: UInt64, secret: [UInt8], check: [UInt8]?, _ status: FileStatus) {
+    (self.store, self.boot, self.secret, self.check) = (store, boot, secret, check)
     (inode, fileSystem, birth) = (status.inode, status.fileSystem, status.birth)
   }
 
@@ -24,7 +26,7 @@ struct IndexHeader: Equatable {
       integer(Field.checksum, 8) == XXH3.hash64(Array(bytes[..<Field.checksum]), seed: 0)
     else { return nil }
     let version = integer(Field.version, 2)
-    guard version == IndexLayout.version, integer(Field.readerFeatures, 4) == 0,
+    guard version == IndexLayout.version, integer(Field.readerFeatures, 4) & ~IndexLayout.sealedFeature == 0,
       integer(Field.writerFeatures, 4) == 0
     else {
       throw StoreError(
@@ -38,6 +40,8 @@ struct IndexHeader: Equatable {
     fileSystem = integer(Field.fileSystem, 8)
     birth = integer(Field.birth, 8)
     secret = Array(bytes[Field.secret..<Field.secret + 16])
+    let isSealed = integer(Field.readerFeatures, 4) & IndexLayout.sealedFeature != 0
+    check = isSealed ? Array(bytes[Field.check..<Field.check + IndexKeys.checkBytes]) : nil
   }
 
   /// Its bytes, with the checksum.
@@ -46,10 +50,12 @@ struct IndexHeader: Equatable {
     writer.write(raw: IndexLayout.magic)
     writer.write(IndexLayout.version)
     writer.write(UInt16(0))
-    for _ in 0..<3 { writer.write(UInt32(0)) }
+    writer.write(UInt32(check == nil ? 0 : IndexLayout.sealedFeature))
+    for _ in 0..<2 { writer.write(UInt32(0)) }
     writer.write(raw: store.bytes)
     for word in [boot, inode, fileSystem, birth] { writer.write(word) }
     writer.write(raw: secret)
+    if let check { writer.write(raw: check) }
     writer.write(raw: [UInt8](repeating: 0, count: IndexLayout.Header.checksum - writer.bytes.count))
     writer.write(XXH3.hash64(writer.bytes, seed: 0))
     return writer.bytes

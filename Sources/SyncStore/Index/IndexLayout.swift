@@ -3,6 +3,8 @@
 enum IndexLayout {
   static let version: UInt16 = 1
   static let magic: [UInt8] = Array("SYNCINDX".utf8)
+  /// Says, among the features that a reader must know, that the hash is keyed by a secret which is not in the file.
+  static let sealedFeature: UInt64 = 1
 
   /// The first page of the file.
   enum Header {
@@ -15,6 +17,8 @@ enum IndexLayout {
     static let fileSystem = 56
     static let birth = 64
     static let secret = 72
+    /// In an index that is keyed by a secret of the store's keys.
+    static let check = 88
     static let checksum = 120
     /// Bytes of the part that the checksum covers, with the checksum.
     static let fixedLength = 128

@@ -32,6 +32,8 @@ final class JournalIndex: @unchecked Sendable {
     let store: StoreID
     /// Names the boot; 0 is unknown.
     let boot: UInt64
+    /// Has the secret of an encrypted store.
+    let seal: JournalSeal
 
     fileprivate var index: String { directory + "/" + KeyDirectory.fileName }
     fileprivate var ledger: String { directory + "/" + Ledger.fileName }
@@ -41,12 +43,15 @@ final class JournalIndex: @unchecked Sendable {
   ///
   /// - Throws: `.newerFormat` for an index of a newer program.
   static func open(_ files: Files, writable: Bool) throws(StoreError) -> JournalIndex? {
+    let secret = files.seal.indexSecret
     do throws(StoreError) {
       guard
         case .trusted(let keys) = try KeyDirectory.open(
-          at: files.index, files.storage, store: files.store, boot: files.boot, writable: writable),
+          at: files.index, files.storage, store: files.store, boot: files.boot, sealing: secret,
+          writable: writable),
         let ledger = try Ledger.open(
-          at: files.ledger, files.storage, identity: identity(of: keys), writable: writable)
+          at: files.ledger, files.storage, identity: identity(of: keys),
+          concealing: IndexKeys(random: keys.secret, secret: secret).digest, writable: writable)
       else { return nil }
       return JournalIndex(keys, ledger, isInFiles: true, isShared: true)
     } catch {
@@ -56,18 +61,21 @@ final class JournalIndex: @unchecked Sendable {
     }
   }
 
-  /// An empty one in files of its own, which have no names yet.
+  /// An empty one in files of its own, which have no names yet. `secret` are 16 random bytes.
   static func create(_ files: Files, secret: [UInt8], expected: Int) throws(StoreError) -> JournalIndex {
+    let sealing = files.seal.indexSecret
     let keys = try KeyDirectory.create(
-      at: files.index, files.storage, store: files.store, boot: files.boot, secret: secret,
+      at: files.index, files.storage, store: files.store, boot: files.boot, secret: secret, sealing: sealing,
       expected: expected)
     _ = try files.storage.remove(files.ledger + ".new")
     let file = try files.storage.open(files.ledger + ".new", .create)
-    return JournalIndex(
-      keys, try Ledger.create(on: file, identity: identity(of: keys)), isInFiles: true, isShared: false)
+    let ledger = try Ledger.create(
+      on: file, identity: identity(of: keys),
+      concealing: IndexKeys(random: secret, secret: sealing).digest)
+    return JournalIndex(keys, ledger, isInFiles: true, isShared: false)
   }
 
-  /// An empty one in memory.
+  /// An empty one in memory. `secret` are 16 random bytes.
   static func inMemory(_ files: Files, secret: [UInt8]) -> JournalIndex {
     do throws(StoreError) {
       let keys = try KeyDirectory.create(
@@ -101,7 +109,7 @@ final class JournalIndex: @unchecked Sendable {
     if isThere { try files.storage.syncDirectory(files.directory) }
   }
 
-  /// What the ledger that goes with an index names.
+  /// What the ledger that goes with an index names: the half of the random bytes that keys nothing.
   private static func identity(of keys: KeyDirectory) -> UInt64 {
     keys.secret.suffix(8).reduce(0) { $0 << 8 | UInt64($1) }
   }

@@ -18,11 +18,12 @@ extension KeyDirectory {
   /// Opens the index at `path`. It is trusted if it was closed cleanly, or if neither boot nor file system are others
   /// than when it was written: the kernel keeps what a process that was killed has stored, but not what it stored before
   /// the power failed. `boot` 0 is an unknown boot, never the same as any. In time that does not depend on the number of
-  /// keys; nothing is changed.
+  /// keys; nothing is changed. `sealing` is the secret of an encrypted store, nil for a plain one.
   ///
   /// Throws `.newerFormat` for an index of a newer program, and what the operating system refuses.
   package static func open(
-    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, writable: Bool
+    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, sealing: [UInt8]? = nil,
+    writable: Bool
   ) throws(StoreError) -> Opening {
     guard try storage.status(path) != nil else { return .missing }
     let file = try storage.open(path, writable ? .readWrite : .readOnly)
@@ -32,9 +33,11 @@ extension KeyDirectory {
     }
     guard known.store == store else { return .distrusted("it is of another store") }
     guard known.isOf(status) else { return .distrusted("it is a copy") }
+    let keys = IndexKeys(random: known.secret, secret: sealing)
+    guard known.check == keys.check else { return .distrusted("its keys are hashed under another secret") }
     let directory: KeyDirectory
     do throws(StoreError) {
-      directory = try KeyDirectory(file, writable: writable, known)
+      directory = try KeyDirectory(file, writable: writable, known, seed: keys.seed)
       guard directory.isClean || known.boot == boot && boot != 0 && known.fileSystem == status.fileSystem
       else { return .distrusted("it was in use when the machine stopped") }
       directory.boot = boot
@@ -45,29 +48,31 @@ extension KeyDirectory {
     return .trusted(directory)
   }
 
-  /// Makes an empty index beside `path`, under a temporary name until `install`. `secret` are 16 bytes that key the hash;
-  /// `expected` keys are given pages at once, which is faster than splitting them one by one.
+  /// Makes an empty index beside `path`, under a temporary name until `install`. `secret` are 16 random bytes
+  /// that key the hash, of an encrypted store together with its secret `sealing`; `expected` keys are given pages at once, which is faster than splitting them one by one.
   package static func create(
-    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, secret: [UInt8], expected: Int = 0,
-    maximumDepth: Int = 22
+    at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, secret: [UInt8],
+    sealing: [UInt8]? = nil, expected: Int = 0, maximumDepth: Int = 22
   ) throws(StoreError) -> KeyDirectory {
     let temporary = path + ".new"
     _ = try storage.remove(temporary)
     return try create(
-      on: storage.open(temporary, .create), store: store, boot: boot, secret: secret, expected: expected,
-      maximumDepth: maximumDepth)
+      on: storage.open(temporary, .create), store: store, boot: boot, secret: secret, sealing: sealing,
+      expected: expected, maximumDepth: maximumDepth)
   }
 
   /// Makes an empty index in an empty file.
   static func create(
-    on file: any StorageFile, store: StoreID, boot: UInt64, secret: [UInt8], expected: Int = 0,
-    maximumDepth: Int = 22
+    on file: any StorageFile, store: StoreID, boot: UInt64, secret: [UInt8], sealing: [UInt8]? = nil,
+    expected: Int = 0, maximumDepth: Int = 22
   ) throws(StoreError) -> KeyDirectory {
     precondition(secret.count == 16, "a secret of 16 bytes")
     try file.allocate(to: Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes)
-    let known = IndexHeader(store: store, boot: boot, secret: secret, try file.status())
+    let keys = IndexKeys(random: secret, secret: sealing)
+    let known = IndexHeader(store: store, boot: boot, secret: secret, check: keys.check, try file.status())
     try file.write(known.bytes, at: 0)
-    let directory = try KeyDirectory(file, writable: true, known, maximumDepth: maximumDepth)
+    let directory = try KeyDirectory(
+      file, writable: true, known, seed: keys.seed, maximumDepth: maximumDepth)
     directory.boot = boot
     try directory.format(expected: expected)
     return directory
@@ -100,7 +105,8 @@ extension KeyDirectory {
   package func beginWriting() throws(StoreError) {
     guard !isWriting else { return }
     if isClean || known.boot != boot {
-      known = IndexHeader(store: known.store, boot: boot, secret: known.secret, try file.status())
+      known = IndexHeader(
+        store: known.store, boot: boot, secret: known.secret, check: known.check, try file.status())
       write(IndexLayout.notClean, to: header, IndexLayout.Header.clean)
       try file.write(known.bytes, at: 0)
       try file.sync()
@@ -118,10 +124,13 @@ extension KeyDirectory {
     isWriting = false
   }
 
-  /// The 16 bytes that key the hash.
+  /// The 16 random bytes of its header. Those of a plain store key the hash.
   package var secret: [UInt8] { known.secret }
 
-  /// The hash of a key, keyed by the first half of the secret.
+  /// Is the hash keyed by a secret that is not in the file?
+  var isSealed: Bool { known.check != nil }
+
+  /// The hash of a key, keyed by the seed.
   @inline(__always)
   package func hash(_ key: RawSpan) -> UInt64 { XXH3.hash64(key, seed: seed) }
 

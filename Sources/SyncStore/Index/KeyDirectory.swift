@@ -30,7 +30,7 @@ package final class KeyDirectory: @unchecked Sendable {
   var populatedEnd: UInt32 = 0
 
   init(
-    _ file: any StorageFile, writable: Bool, _ known: IndexHeader,
+    _ file: any StorageFile, writable: Bool, _ known: IndexHeader, seed: UInt64,
     maximumDepth: Int = IndexLayout.maximumDepth
   ) throws(StoreError) {
     precondition(maximumDepth <= IndexLayout.maximumDepth, "deeper than there are bits")
@@ -39,7 +39,7 @@ package final class KeyDirectory: @unchecked Sendable {
     self.file = file
     self.maximumDepth = maximumDepth
     self.known = known
-    seed = known.secret.prefix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+    self.seed = seed
     try pages.setPart(0, start: IndexLayout.firstDirectoryPage)
   }
 

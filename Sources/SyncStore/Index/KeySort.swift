@@ -1,54 +1,20 @@
 /// Sorts places of records by their keys, eight bytes at a time (radix exchange: D. E. Knuth, The Art of Computer
 /// Programming 3, 5.2.2 and 5.2.5), so that keys are compared in full only where few share long prefixes.
-struct KeySort {
-  private let segments: FrozenSegments
-
-  private struct Item {
-    var word: UInt64
-    var location: Location
-  }
+struct KeySort<Source: KeySource> {
+  private let keys: Source
 
   /// Up to so many are sorted by comparing keys.
-  private static let few = 32
+  private static var few: Int { 32 }
   /// Bytes of a key are asked for so many keys before they are needed: the memory has other keys on the way meanwhile.
-  private static let ahead = 16
+  private static var ahead: Int { 16 }
   /// Where a short key lies in a record, without optional fields.
-  private static let keyBytes = RecordLayout.fixedLength + 24
-  /// Pages of the journal that are read at random within, one group after the other: so a disk is not read back and forth.
-  private static let groupBits: UInt64 = 16
-
-  /// The places in the order of the keys there, all of them different. Those whose record is damaged are left out, and
-  /// returned apart.
-  static func sorted(_ places: [Location], in segments: FrozenSegments) -> (
-    places: [Location], damaged: [Location]
-  ) {
-    let sort = KeySort(segments: segments)
-    var items = Self.radix(places.map { Item(word: $0.packed >> groupBits, location: $0) })
-    let damaged = sort.removeDamaged(&items)
-    sort.sort(&items, behind: 0)
-    return (items.map(\.location), damaged)
-  }
-
-  /// A damaged key would have others looked for where they are not.
-  private func removeDamaged(_ items: inout [Item]) -> [Location] {
-    var damaged: [Location] = []
-    let length = items.first.map { min(segments.length($0.location), 512) } ?? 0
-    for index in items.indices {
-      if index + Self.ahead < items.count { segments.prefetch(items[index + Self.ahead].location, length) }
-      if !segments.isWhole(items[index].location) { damaged.append(items[index].location) }
-    }
-    if !damaged.isEmpty {
-      let isDamaged = Set(damaged)
-      items.removeAll { isDamaged.contains($0.location) }
-    }
-    return damaged
-  }
+  private static var keyBytes: Int { RecordLayout.fixedLength + 24 }
 
   /// Sorts items whose keys agree in the first `depth` bytes.
-  private func sort(_ items: inout [Item], behind depth: Int) {
+  private func sort(_ items: inout [SortItem], behind depth: Int) {
     guard items.count > Self.few else { return sortFew(&items, items.indices, behind: depth) }
     let depth = load(&items, behind: depth)
-    items = Self.radix(items)
+    items = SortItem.radix(items)
     var start = 0
     while start < items.count {
       let word = items[start].word
@@ -65,12 +31,12 @@ struct KeySort {
 
   /// Sorts items whose words at `depth` are the same. A key that ends within the word looks like one that goes on with
   /// zeros: it comes before those that do.
-  private func sortTies(_ items: inout [Item], _ range: Range<Int>, at depth: Int) {
-    var ended: [(count: Int, item: Item)] = []
-    var others: [Item] = []
+  private func sortTies(_ items: inout [SortItem], _ range: Range<Int>, at depth: Int) {
+    var ended: [(count: Int, item: SortItem)] = []
+    var others: [SortItem] = []
     others.reserveCapacity(range.count)
     for item in items[range] {
-      let count = segments.key(at: item.location).count
+      let count = keys.key(at: item.location).count
       if count <= depth + 8 { ended.append((count, item)) } else { others.append(item) }
     }
     ended.sort { $0.count < $1.count }
@@ -87,38 +53,89 @@ struct KeySort {
   }
 
   /// Gives each item the word of its key that comes behind all that the keys share. Returns where that is.
-  private func load(_ items: inout [Item], behind depth: Int) -> Int {
+  private func load(_ items: inout [SortItem], behind depth: Int) -> Int {
     // A guess from a few keys is nearly always right, and then one look at each is enough.
-    let first = segments.key(at: items[0].location)
+    let first = keys.key(at: items[0].location)
     var common = first.count
     for index in stride(from: 0, to: items.count, by: max(1, items.count / 32)) {
-      common = segments.commonPrefix(first, segments.key(at: items[index].location), limit: common)
+      common = keys.commonPrefix(first, keys.key(at: items[index].location), limit: common)
     }
     var guess = max(depth, common)
     while true {
       var shared = guess
       for index in items.indices {
         if index + Self.ahead < items.count {
-          segments.prefetch(items[index + Self.ahead].location, Self.keyBytes)
+          keys.prefetch(items[index + Self.ahead].location, Self.keyBytes)
         }
-        let key = segments.key(at: items[index].location)
-        if guess > depth { shared = segments.commonPrefix(first, key, limit: shared) }
-        items[index].word = segments.word(key, at: guess)
+        let key = keys.key(at: items[index].location)
+        if guess > depth { shared = keys.commonPrefix(first, key, limit: shared) }
+        items[index].word = keys.word(key, at: guess)
       }
       if shared >= guess { return guess }
       guess = max(depth, shared)
     }
   }
 
-  private func sortFew(_ items: inout [Item], _ range: Range<Int>, behind depth: Int) {
+  private func sortFew(_ items: inout [SortItem], _ range: Range<Int>, behind depth: Int) {
     guard range.count > 1 else { return }
     items[range].sort {
-      segments.isLess(segments.key(at: $0.location), segments.key(at: $1.location), behind: depth)
+      keys.isLess(keys.key(at: $0.location), keys.key(at: $1.location), behind: depth)
     }
   }
+}
+
+extension KeySort<FrozenSegments> {
+  /// The places in the order of the keys there, all of them different. Those whose record is damaged are left out, and
+  /// returned apart.
+  static func sorted(_ places: [Location], in segments: FrozenSegments) -> (
+    places: [Location], damaged: [Location]
+  ) {
+    var items = SortItem.radix(
+      places.map { SortItem(word: $0.packed >> SortItem.groupBits, location: $0) })
+    guard !segments.isSealed else { return sorted(opening: items, in: segments) }
+    let sort = KeySort(keys: segments)
+    let damaged = sort.removeDamaged(&items)
+    sort.sort(&items, behind: 0)
+    return (items.map(\.location), damaged)
+  }
+
+  private static func sorted(opening items: [SortItem], in segments: FrozenSegments) -> (
+    places: [Location], damaged: [Location]
+  ) {
+    let keys = OpenedKeys(items.lazy.map(\.location), in: segments)
+    var items = keys.places.map { SortItem(word: 0, location: $0) }
+    KeySort<OpenedKeys>(keys: keys).sort(&items, behind: 0)
+    return (items.map { keys.record(at: $0.location) }, keys.damaged)
+  }
+
+  /// A damaged key would have others looked for where they are not.
+  private func removeDamaged(_ items: inout [SortItem]) -> [Location] {
+    var damaged: [Location] = []
+    let length = items.first.map { min(keys.length($0.location), 512) } ?? 0
+    for index in items.indices {
+      if index + Self.ahead < items.count { keys.prefetch(items[index + Self.ahead].location, length) }
+      if !keys.isWhole(items[index].location) { damaged.append(items[index].location) }
+    }
+    if !damaged.isEmpty {
+      let isDamaged = Set(damaged)
+      items.removeAll { isDamaged.contains($0.location) }
+    }
+    return damaged
+  }
+}
+
+/// A place that is being sorted.
+private struct SortItem {
+  var word: UInt64
+  var location: Location
+
+  /// Up to so many are sorted by comparing.
+  private static let few = 32
+  /// Pages of the journal that are read at random within, one group after the other: so a disk is not read back and forth.
+  static let groupBits: UInt64 = 16
 
   /// Sorts by the words, a byte at a time from the lowest; bytes that are the same everywhere are passed over.
-  private static func radix(_ items: [Item]) -> [Item] {
+  fileprivate static func radix(_ items: [SortItem]) -> [SortItem] {
     guard items.count > few else { return items.sorted { $0.word < $1.word } }
     var counts = [Int](repeating: 0, count: 8 * 256)
     for item in items {

@@ -11,6 +11,8 @@ final class Ledger: Sendable {
   let pages: MappedPages
   let header: PageView
   private let file: any StorageFile
+  /// Conceals the digest, of which values could be guessed, if the store is encrypted.
+  private let concealing: Secret?
 
   enum Field {
     static let magic = 0
@@ -38,20 +40,22 @@ final class Ledger: Sendable {
   /// Numbers that segments are given, one after the other, before the index must be built anew.
   static let segmentLimit = 1 << 18 - 1
 
-  private init(_ file: any StorageFile, writable: Bool) throws(StoreError) {
+  private init(_ file: any StorageFile, concealing: Secret?, writable: Bool) throws(StoreError) {
     pages = MappedPages(file, writable: writable)
     header = try pages.page(0)
     self.file = file
+    self.concealing = concealing
   }
 
   /// The ledger at `path`, if it goes with the index of this identity; nil if it cannot be believed.
   static func open(
-    at path: String, _ storage: any Storage, identity: UInt64, writable: Bool
+    at path: String, _ storage: any Storage, identity: UInt64, concealing: Secret? = nil, writable: Bool
   ) throws(StoreError) -> Ledger? {
     guard let status = try storage.status(path), status.kind == .file, status.size >= firstBytes else {
       return nil
     }
-    let ledger = try Ledger(storage.open(path, writable ? .readWrite : .readOnly), writable: writable)
+    let ledger = try Ledger(
+      storage.open(path, writable ? .readWrite : .readOnly), concealing: concealing, writable: writable)
     let header = ledger.header
     guard header.load(Field.magic) == magic, header.load(Field.version) == version,
       header.load(Field.identity) == identity, header.load(Field.checksum) == checksum(identity)
@@ -60,9 +64,11 @@ final class Ledger: Sendable {
   }
 
   /// An empty one on an empty file.
-  static func create(on file: any StorageFile, identity: UInt64) throws(StoreError) -> Ledger {
+  static func create(
+    on file: any StorageFile, identity: UInt64, concealing: Secret? = nil
+  ) throws(StoreError) -> Ledger {
     try file.allocate(to: firstBytes)
-    let ledger = try Ledger(file, writable: true)
+    let ledger = try Ledger(file, concealing: concealing, writable: true)
     let header = ledger.header
     for field in [Field.position, Field.sequence, Field.last, Field.notes, Field.segments, Field.flags] {
       header.store(Sealed.seal(0), at: field)
@@ -147,31 +153,40 @@ final class Ledger: Sendable {
 
   /// The running part of the digest, if somebody keeps it and it is that of the journal up to `applied`.
   func digest(at applied: UInt64) -> StateDigest? {
-    header.load(Field.digest + 16) == Self.check(digest, applied) ? digest : nil
+    let stored = stored
+    return header.load(Field.digest + 16) == Self.check(stored, applied) ? shown(stored) : nil
   }
 
   /// Keeps the running part of the digest from now on; nil if it is not known.
   func setDigest(_ digest: StateDigest?, at applied: UInt64) {
     if let digest { changeDigest { $0 = digest } }
-    header.store(digest.map { Self.check($0, applied) } ?? 0, at: Field.digest + 16)
+    header.store(digest == nil ? 0 : Self.check(stored, applied), at: Field.digest + 16)
   }
 
   /// Changes the running part, which counts again once `moveDigest` is told up to where.
   func changeDigest(_ change: (inout StateDigest) -> Void) {
-    var changed = digest
+    var changed = shown(stored)
     change(&changed)
-    header.store(changed.high, at: Field.digest)
-    header.store(changed.low, at: Field.digest + 8)
+    let words = concealing.map { AES256Block.encrypt((changed.high, changed.low), $0) }
+    header.store(words?.0 ?? changed.high, at: Field.digest)
+    header.store(words?.1 ?? changed.low, at: Field.digest + 8)
   }
 
   /// It is that of the journal up to `applied` now.
   @inline(__always)
   func moveDigest(to applied: UInt64) {
-    if keepsDigest { header.store(Self.check(digest, applied), at: Field.digest + 16) }
+    if keepsDigest { header.store(Self.check(stored, applied), at: Field.digest + 16) }
   }
 
-  private var digest: StateDigest {
+  /// As it stands there.
+  private var stored: StateDigest {
     StateDigest(high: header.load(Field.digest), low: header.load(Field.digest + 8))
+  }
+
+  private func shown(_ stored: StateDigest) -> StateDigest {
+    guard let concealing else { return stored }
+    let words = AES256Block.decrypt((stored.high, stored.low), concealing)
+    return StateDigest(high: words.0, low: words.1)
   }
 
   /// Another one for whatever single bit of the three words turns over; never 0.
@@ -260,18 +275,34 @@ final class Ledger: Sendable {
   /// How many places are noted.
   var noteCount: Int { get throws(StoreError) { try notes.count } }
 
-  /// The places of records that are more than a key's value, in the order in which they were noted.
-  func noted() throws(StoreError) -> [UInt64] {
+  /// What is noted.
+  struct Notes {
+    /// The places of records that are more than a key's value, in the order in which they were noted.
+    var places: [UInt64] = []
+    /// The count of the last compaction whose copy the index and the notes have taken in wholly: nothing names any more
+    /// what it has replaced.
+    var adopted: UInt32 = 0
+  }
+
+  /// Above all places: the rest is a count of compactions.
+  private static let adoptedMark: UInt64 = 1 << 48
+
+  func noted() throws(StoreError) -> Notes {
     while true {
       let (count, round) = try notes
-      var places: [UInt64] = []
-      places.reserveCapacity(count)
+      var noted = Notes()
+      noted.places.reserveCapacity(count)
       for index in 0..<count {
         let page = try pages.page(Self.page(ofNote: index, round))
-        places.append(try sealed(Self.offset(ofNote: index), of: page))
+        let note = try sealed(Self.offset(ofNote: index), of: page)
+        if note < Self.adoptedMark {
+          noted.places.append(note)
+        } else {
+          noted.adopted = UInt32(truncatingIfNeeded: note)
+        }
       }
       // Another process may have put them together anew meanwhile, and again in the same pages.
-      if try notes.round == round { return places }
+      if try notes.round == round { return noted }
     }
   }
 
@@ -283,10 +314,11 @@ final class Ledger: Sendable {
   }
 
   /// Notes these instead of all that were: they are complete before they count.
-  func replaceNotes(_ places: [UInt64]) throws(StoreError) {
-    let round = (try notes.round + 1) & 0xFF_FFFF
-    for (index, place) in places.enumerated() { try store(place, as: index, round) }
-    header.store(Self.notes(places.count, round), at: Field.notes)
+  func replaceNotes(_ notes: Notes) throws(StoreError) {
+    let round = (try self.notes.round + 1) & 0xFF_FFFF
+    let all = [Self.adoptedMark | UInt64(notes.adopted)] + notes.places
+    for (index, note) in all.enumerated() { try store(note, as: index, round) }
+    header.store(Self.notes(all.count, round), at: Field.notes)
   }
 
   private func store(_ place: UInt64, as index: Int, _ round: Int) throws(StoreError) {

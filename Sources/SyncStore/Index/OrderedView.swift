@@ -23,7 +23,7 @@ struct OrderedView: Sendable {
   init(_ places: [Location], upTo: Location, in segments: FrozenSegments) {
     (self.upTo, self.segments) = (upTo, segments)
     let sorted: [Location]
-    (sorted, damaged) = KeySort.sorted(places, in: segments)
+    (sorted, damaged) = KeySort<FrozenSegments>.sorted(places, in: segments)
     count = sorted.count
     chunks = stride(from: 0, to: sorted.count, by: Self.builtChunk).map {
       Array(sorted[$0..<min($0 + Self.builtChunk, sorted.count)])
@@ -37,16 +37,16 @@ struct OrderedView: Sendable {
       return
     }
     (self.upTo, self.segments) = (upTo, segments)
-    let (changes, lost) = KeySort.sorted(changes, in: segments)
+    let (changes, lost) = KeySort<FrozenSegments>.sorted(changes, in: segments)
     damaged += lost
     // From behind, so that a chunk that is split moves none that is still to come.
     var end = changes.count
     while end > 0 {
-      let chunk = self.chunk(of: segments.key(at: changes[end - 1]))
+      let chunk = self.chunk(of: segments.keyBytes(at: changes[end - 1]))
       var start = end - 1
       if chunk > 0 {
-        let first = segments.key(at: chunks[chunk][0])
-        while start > 0, !segments.isLess(segments.key(at: changes[start - 1]), first) { start -= 1 }
+        let first = segments.keyBytes(at: chunks[chunk][0])
+        while start > 0, segments.compare(changes[start - 1], first) >= 0 { start -= 1 }
       } else {
         start = 0
       }
@@ -58,9 +58,9 @@ struct OrderedView: Sendable {
   private mutating func merge(_ changes: ArraySlice<Location>, into chunk: Int) {
     var isNew: [Location] = []
     for change in changes {
-      let key = segments.key(at: change)
-      let index = Self.firstIndex(of: chunks[chunk]) { segments.isLess(segments.key(at: $0), key) }
-      if index < chunks[chunk].count, !segments.isLess(key, segments.key(at: chunks[chunk][index])) {
+      let key = segments.keyBytes(at: change)
+      let index = Self.firstIndex(of: chunks[chunk]) { segments.compare($0, key) < 0 }
+      if index < chunks[chunk].count, segments.compare(chunks[chunk][index], key) <= 0 {
         chunks[chunk][index] = change
       } else {
         isNew.append(change)
@@ -73,9 +73,8 @@ struct OrderedView: Sendable {
     merged.reserveCapacity(old.count + isNew.count)
     var next = 0
     for change in isNew {
-      let key = segments.key(at: change)
-      let index =
-        next + Self.firstIndex(of: old[next...]) { segments.isLess(segments.key(at: $0), key) }
+      let key = segments.keyBytes(at: change)
+      let index = next + Self.firstIndex(of: old[next...]) { segments.compare($0, key) < 0 }
       merged.append(contentsOf: old[next..<index])
       merged.append(change)
       next = index
@@ -95,8 +94,8 @@ struct OrderedView: Sendable {
   }
 
   /// The chunk in which the key is, or would be.
-  private func chunk(of key: FrozenSegments.KeyPlace) -> Int {
-    max(0, Self.firstIndex(of: chunks) { !segments.isLess(key, segments.key(at: $0[0])) } - 1)
+  private func chunk(of key: [UInt8]) -> Int {
+    max(0, Self.firstIndex(of: chunks) { segments.compare($0[0], key) <= 0 } - 1)
   }
 
   /// How many elements are before the first one for which `isBefore` does not hold.
@@ -126,22 +125,22 @@ struct OrderedView: Sendable {
   func firstPosition(notBefore key: [UInt8]) throws(StoreError) -> Position {
     // The chunk before the first one that begins at the key or behind it may hold it.
     let chunk =
-      Self.firstIndex(of: chunks) { segments.isLess(segments.key(at: $0[0]), than: key) } - 1
+      Self.firstIndex(of: chunks) { segments.compare($0[0], key) < 0 } - 1
     var position = Position(chunk: 0, index: 0)
     if chunk >= 0 {
-      let index = Self.firstIndex(of: chunks[chunk]) { segments.isLess(segments.key(at: $0), than: key) }
+      let index = Self.firstIndex(of: chunks[chunk]) { segments.compare($0, key) < 0 }
       position =
         index < chunks[chunk].count
         ? Position(chunk: chunk, index: index) : Position(chunk: chunk + 1, index: 0)
     }
     // A key that was damaged since may have led astray. It did not if both neighbours are whole and where they should be.
     if let next = location(at: position) {
-      guard segments.isWhole(next), !segments.isLess(segments.key(at: next), than: key) else {
+      guard segments.isWhole(next), segments.compare(next, key) >= 0 else {
         throw segments.error(at: suspect(next))
       }
     }
     if let previous = location(before: position) {
-      guard segments.isWhole(previous), segments.isLess(segments.key(at: previous), than: key) else {
+      guard segments.isWhole(previous), segments.compare(previous, key) < 0 else {
         throw segments.error(at: suspect(previous))
       }
     }
@@ -156,11 +155,8 @@ struct OrderedView: Sendable {
 
   /// Where the record of a key is; nil if nothing is held of it. `.damaged` if that cannot be told.
   func location(of key: [UInt8]) throws(StoreError) -> Location? {
-    if let location = location(at: try firstPosition(notBefore: key)) {
-      let place = segments.key(at: location)
-      if place.count == key.count, segments.bytes.compare(place.number, place.range, key.span) == 0 {
-        return location
-      }
+    if let location = location(at: try firstPosition(notBefore: key)), segments.compare(location, key) == 0 {
+      return location
     }
     if let lost = damaged.first { throw segments.error(at: lost) }
     return nil

@@ -4,6 +4,7 @@ struct AppendExtent: Sendable {
   private(set) var actors: Set<ActorID> = []
   private var last: ActorID?
   private var records = 0
+  private var count = 0
 
   init() {}
 
@@ -13,6 +14,11 @@ struct AppendExtent: Sendable {
 
   /// The most bytes that they can take up, with the definitions of their actors.
   var bytes: Int { records + actors.count * Self.definitions }
+
+  /// The bytes that come on top where they are sealed: of each record and definition, and of the writer's epoch.
+  var sealing: Int {
+    (count + 2 * actors.count) * SealedLayout.overhead + SealedLayout.definitions
+  }
 
   /// Adds one; returns the most bytes that it can take up by itself.
   @discardableResult
@@ -46,11 +52,13 @@ struct AppendExtent: Sendable {
 
   /// The most bytes that a write with its value in the journal can take up, if it names nobody but its author.
   static func bytes(key: Int, value: Int) -> Int {
+    // Where it is sealed no actor is defined with it, and the room of the definitions holds what comes on top.
     RecordLayout.aligned(length(open: 0, key: key, value: value)) + definitions
   }
 
   private mutating func add(length: Int) -> Int {
     records += RecordLayout.aligned(length)
+    count += 1
     return RecordLayout.aligned(length)
   }
 

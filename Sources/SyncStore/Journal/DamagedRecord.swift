@@ -13,6 +13,7 @@ enum DamagedRecord {
   /// them: in sectors that also hold bytes of whole neighbours. A wrong guess would give a key an older value.
   static func key(in range: Range<Int>, of segment: Segment) -> [UInt8]? {
     guard range.count >= RecordLayout.fixedLength, range.count <= Limits.transactionBytes else { return nil }
+    if let seal = segment.seal { return sealedKey(in: range, of: segment, seal) }
     var bytes = segment.mapping.bytes(range)
     let seed = segment.seed(at: range.lowerBound)
     let front = min(bytes.count, RecordLayout.fixedLength + 64 + Limits.keyBytes)
@@ -28,6 +29,46 @@ enum DamagedRecord {
       isVouched(range, front: end)
     else { return nil }
     return key(of: bytes, length: length)
+  }
+
+  /// Bytes of sealed records that are searched: every byte counts there, not only those of the key.
+  private static let sealedBitsBytes = 8 << 10
+  private static let sealedBytes = 1 << 10
+
+  /// The same for a sealed record: its key shows only when every bit is what it was.
+  private static func sealedKey(in range: Range<Int>, of segment: Segment, _ seal: SegmentSeal) -> [UInt8]? {
+    guard range.count <= sealedBitsBytes else { return nil }
+    let copy = Mapping.heap(range.count)
+    copy.store(range, of: segment.mapping, at: 0)
+    let bits: [UInt8] = (0..<8).map { 1 << UInt8($0) }
+    return mend(copy, by: bits, range, segment, seal)
+      ?? (range.count <= sealedBytes ? mend(copy, by: Array(1...255), range, segment, seal) : nil)
+  }
+
+  /// The key that shows when one of the bytes of `copy`, which belongs at `range`, is changed by one of `changes`.
+  private static func mend(
+    _ copy: Mapping, by changes: [UInt8], _ range: Range<Int>, _ segment: Segment, _ seal: SegmentSeal
+  ) -> [UInt8]? {
+    let seed = segment.seed(at: range.lowerBound)
+    for place in 0..<copy.count {
+      let found = copy.load(place, as: UInt8.self)
+      defer { copy.store(found, at: place) }
+      for change in changes {
+        copy.store(found ^ change, at: place)
+        let length = Int(copy.load(RecordLayout.length, as: UInt32.self))
+        guard RecordLayout.aligned(length) == copy.count, length >= RecordLayout.fixedLength else { continue }
+        let checksum = copy.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
+        guard UInt32(truncatingIfNeeded: checksum) == copy.load(RecordLayout.checksum, as: UInt32.self)
+        else { continue }
+        // The definition of an epoch is nobody's value, as that of an actor.
+        if copy.load(RecordLayout.kind) == RecordLayout.Kind.epoch.rawValue { return [] }
+        // The checksum alone may fit by chance.
+        if let plain = seal.open(copy, at: 0, place: range.lowerBound, definitions: segment.mapping) {
+          return key(of: plain.bytes(0..<plain.count), length: Int(plain.load(4, as: UInt32.self)))
+        }
+      }
+    }
+    return nil
   }
 
   /// The key that shows when one of the bytes in `places` is changed by one of `changes`.

@@ -3,8 +3,12 @@
 ///
 /// Invariants: nothing here changes; what is read lies before the place up to which the engine had read the journal when
 /// this was made, where bytes are never stored to again.
-final class FrozenSegments: Sendable {
+///
+/// Sealed records are opened into memory of the reading thread.
+final class FrozenSegments: KeySource, Sendable {
   let bytes: MappingTable
+  /// Is anything in them sealed?
+  let isSealed: Bool
   /// Missing ones have nothing mapped.
   private let segments: [Segment?]
   private let headings: [Heading]
@@ -18,6 +22,7 @@ final class FrozenSegments: Sendable {
     var salt: UInt64 = 0
     var firstActor = 0
     var actorCount = 0
+    var isSealed = false
   }
 
   /// For the holder of the lock on the engine that the journal is of.
@@ -26,12 +31,14 @@ final class FrozenSegments: Sendable {
     (appended, compacted, appendedCount) = (lanes.appended, lanes.compacted, lanes.appendedCount)
     segments = lanes.segments
     bytes = MappingTable(segments.map { $0?.mapping })
+    isSealed = segments.contains { $0?.seal != nil }
     var actors: [ActorID?] = []
     headings = segments.map { segment in
       guard let segment else { return Heading() }
       defer { actors += segment.actors }
       return Heading(
-        salt: segment.header.salt, firstActor: actors.count, actorCount: segment.actors.count)
+        salt: segment.header.salt, firstActor: actors.count, actorCount: segment.actors.count,
+        isSealed: segment.seal != nil)
     }
     self.actors = actors
   }
@@ -67,7 +74,13 @@ final class FrozenSegments: Sendable {
     let number = number(of: location)
     let path = segments.indices.contains(number) ? segments[number]?.file.path : nil
     let reason =
-      isWhole(location) ? "lost the definition of its actor" : "does not match its checksum"
+      if !isWhole(location) {
+        "does not match its checksum"
+      } else if headings[number].isSealed, opened(number, location.offset) == nil {
+        "was not sealed with the store's keys"
+      } else {
+        "lost the definition of its actor"
+      }
     return StoreError(
       .damaged, "the record at offset \(location.offset) \(reason): run `verify --repair`", path: path)
   }
@@ -109,40 +122,66 @@ final class FrozenSegments: Sendable {
     let length = Int(truncatingIfNeeded: sum >> 32)
     guard length >= RecordLayout.fixedLength, offset &+ length <= limit else { return nil }
     let heading = headings[number]
+    guard !heading.isSealed else { return try withOpened(number, offset, heading, body) }
     return try bytes.withBytes(number, offset..<(offset &+ length)) { record in
       let seed = heading.salt &+ UInt64(truncatingIfNeeded: offset)
       let hash = XXH3.hash64(record.extracting(droppingFirst: RecordLayout.length), seed: seed)
-      guard UInt32(truncatingIfNeeded: hash) == UInt32(truncatingIfNeeded: sum) else { return nil }
-      let kinds: UInt32 = record.load(RecordLayout.kind)
-      let counts: UInt32 = record.load(RecordLayout.actor)
-      let actor = Int(counts & 0xFFFF)
-      guard actor < heading.actorCount, let author = actors[heading.firstActor &+ actor] else { return nil }
-      let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
-      var key = RecordLayout.fixedLength
-      var (deadline, hasDeadline) = (UInt64.max, false)
-      if !flags.isDisjoint(with: .fields) {
-        if flags.contains(.base) { key &+= RecordLayout.dotLength }
-        if flags.contains(.deadline) {
-          guard key &+ 8 <= length else { return nil }
-          (deadline, hasDeadline) = (record.load(key), true)
-          key &+= 8
-        }
-        if flags.contains(.open) {
-          guard key &+ 2 <= length else { return nil }
-          key &+= 2 &+ Int(record.load(key, as: UInt16.self)) &* RecordLayout.dotLength
-        }
-      }
-      let value = key &+ Int(truncatingIfNeeded: counts >> 16)
-      guard value <= length else { return nil }
-      return try body(
-        record,
-        Fields(
-          kind: RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
-          type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)),
-          stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
-          dot: Dot(actor: author, sequence: record.load(RecordLayout.sequence)),
-          lastsUntil: deadline, hasDeadline: hasDeadline, key: key, value: value))
+      guard UInt32(truncatingIfNeeded: hash) == UInt32(truncatingIfNeeded: sum),
+        let fields = fields(of: record, heading)
+      else { return nil }
+      return try body(record, fields)
     }
+  }
+
+  /// The fields of a record that is whole; nil if its author is not known, or if they contradict each other.
+  @inline(__always)
+  private func fields(of record: RawSpan, _ heading: Heading) -> Fields? {
+    let length = record.byteCount
+    let kinds: UInt32 = record.load(RecordLayout.kind)
+    let counts: UInt32 = record.load(RecordLayout.actor)
+    let actor = Int(counts & 0xFFFF)
+    guard actor < heading.actorCount, let author = actors[heading.firstActor &+ actor] else { return nil }
+    let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
+    var key = RecordLayout.fixedLength
+    var (deadline, hasDeadline) = (UInt64.max, false)
+    if !flags.isDisjoint(with: .fields) {
+      if flags.contains(.base) { key &+= RecordLayout.dotLength }
+      if flags.contains(.deadline) {
+        guard key &+ 8 <= length else { return nil }
+        (deadline, hasDeadline) = (record.load(key), true)
+        key &+= 8
+      }
+      if flags.contains(.open) {
+        guard key &+ 2 <= length else { return nil }
+        key &+= 2 &+ Int(record.load(key, as: UInt16.self)) &* RecordLayout.dotLength
+      }
+    }
+    let value = key &+ Int(truncatingIfNeeded: counts >> 16)
+    guard value <= length else { return nil }
+    return Fields(
+      kind: RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
+      type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)),
+      stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
+      dot: Dot(actor: author, sequence: record.load(RecordLayout.sequence)),
+      lastsUntil: deadline, hasDeadline: hasDeadline, key: key, value: value)
+  }
+
+  /// The same for a sealed record.
+  @inline(never)
+  private func withOpened<Result>(
+    _ number: Int, _ offset: Int, _ heading: Heading, _ body: (RawSpan, Fields) throws -> Result
+  ) rethrows -> Result? {
+    guard let plain = opened(number, offset) else { return nil }
+    return try plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
+      guard let fields = fields(of: record, heading) else { return nil }
+      return try body(record, fields)
+    }
+  }
+
+  /// The plain form of a record in a sealed segment; nil if it cannot be opened.
+  private func opened(_ number: Int, _ offset: Int) -> Mapping? {
+    guard let segment = segments[number] else { return nil }
+    return segment.record(at: offset, limit: segment.mapping.count)?.bytes
   }
 
   /// Is the record at a place what was written there?
@@ -165,17 +204,7 @@ final class FrozenSegments: Sendable {
 
   // MARK: Keys
 
-  /// Where the key of a record lies.
-  struct KeyPlace {
-    var number: Int
-    var start: Int
-    var count: Int
-
-    static let none = KeyPlace(number: -1, start: 0, count: 0)
-    var range: Range<Int> { start..<(start + count) }
-  }
-
-  /// The key at a place that was absorbed; empty if nothing can be read there.
+  /// The key at a place that was absorbed, in a segment that is not sealed; empty if nothing can be read there.
   @inline(__always)
   func key(at location: Location) -> KeyPlace {
     let (number, offset) = (number(of: location), location.offset)
@@ -196,45 +225,50 @@ final class FrozenSegments: Sendable {
     return KeyPlace(number: number, start: start, count: count)
   }
 
-  /// Eight bytes of a key from `offset` on, the first one highest; zeros behind the end.
+  /// Works on the key at a place, sealed or not; nil if nothing can be read there.
   @inline(__always)
-  func word(_ key: KeyPlace, at offset: Int) -> UInt64 {
-    let left = key.count - offset
-    guard left > 0 else { return 0 }
-    if left >= 8 { return bytes.load(key.number, key.start + offset, as: UInt64.self).byteSwapped }
-    // The eight bytes that end with the key: what lies behind it may be being written. A record has that many before it.
-    let last: UInt64 = bytes.load(key.number, key.start + key.count - 8)
-    return last.byteSwapped << UInt64(8 * (8 - left))
+  func withKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
+    if isSealed, isSealed(location) { return withOpenedKey(location, body) }
+    let place = key(at: location)
+    guard place.number >= 0 else { return nil }
+    return bytes.withBytes(place.number, place.range, body)
   }
 
-  /// Is the left key before the right one? They are known to agree in the first `depth` bytes.
-  func isLess(_ left: KeyPlace, _ right: KeyPlace, behind depth: Int = 0) -> Bool {
-    var offset = depth
-    while offset < left.count, offset < right.count {
-      let (first, second) = (word(left, at: offset), word(right, at: offset))
-      if first != second { return first < second }
-      offset += 8
+  private func isSealed(_ location: Location) -> Bool {
+    let number = number(of: location)
+    return headings.indices.contains(number) && headings[number].isSealed
+  }
+
+  @inline(never)
+  private func withOpenedKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
+    guard let plain = opened(number(of: location), location.offset) else { return nil }
+    return plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
+      Self.keyRange(of: record).map { body(record.extracting($0)) }
     }
-    return left.count < right.count
   }
 
-  /// Is the key before `other`?
-  func isLess(_ key: KeyPlace, than other: [UInt8]) -> Bool {
-    guard key.number >= 0 else { return !other.isEmpty }
-    let order = bytes.compare(key.number, key.range, other.span)
-    return order == 0 ? key.count < other.count : order < 0
-  }
-
-  /// How many bytes from the beginning are the same, up to `limit`.
-  @inline(__always)
-  func commonPrefix(_ left: KeyPlace, _ right: KeyPlace, limit: Int) -> Int {
-    let limit = min(limit, left.count, right.count)
-    var offset = 0
-    while offset < limit {
-      let difference = word(left, at: offset) ^ word(right, at: offset)
-      if difference != 0 { return min(limit, offset + difference.leadingZeroBitCount / 8) }
-      offset += 8
+  private static func keyRange(of record: RawSpan) -> Range<Int>? {
+    let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
+    var start = RecordLayout.fixedLength
+    if flags.contains(.base) { start += RecordLayout.dotLength }
+    if flags.contains(.deadline) { start += 8 }
+    if flags.contains(.open) {
+      guard start + 2 <= record.byteCount else { return nil }
+      start += 2 + Int(record.load(start, as: UInt16.self)) * RecordLayout.dotLength
     }
-    return limit
+    let end = start + Int(record.load(RecordLayout.keyLength, as: UInt16.self))
+    return end <= record.byteCount ? start..<end : nil
+  }
+
+  /// A copy of the key at a place; empty if nothing can be read there.
+  func keyBytes(at location: Location) -> [UInt8] { withKey(location) { [UInt8](copying: $0) } ?? [] }
+
+  /// Is the key at a place before (negative), the same as (0) or behind (positive) `other`?
+  func compare(_ location: Location, _ other: [UInt8]) -> Int {
+    let order = withKey(location) { key in
+      let order = key.compare(other.span)
+      return order == 0 ? key.byteCount - other.count : order
+    }
+    return order ?? (other.isEmpty ? 0 : -1)
   }
 }

@@ -20,7 +20,8 @@ extension Journal {
     // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
-      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1) }
+      let generation = try seal.generationToBegin()
+      let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
       let (file, ready, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
       let mapping: Mapping
       if let ready { mapping = ready } else { mapping = try file.map(try file.status().size, writable: true) }
@@ -30,8 +31,10 @@ extension Journal {
         previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
       header.isReserve = isReserve
+      header.generation = generation
       let segment = try Segment(
-        header: header, file: file, mapping: mapping, isWritten: environment.writesTail)
+        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: unnamed),
+        isWritten: environment.writesTail)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }

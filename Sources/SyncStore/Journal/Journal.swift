@@ -7,6 +7,8 @@ struct Journal {
   let environment: Environment
   let store: StoreID
   let writable: Bool
+  /// The keys of its segments.
+  let seal: JournalSeal
   var segments: [Segment] = []
   /// Finds them by number, and those that compaction replaced while they are read.
   var table = SegmentTable()
@@ -30,17 +32,18 @@ struct Journal {
   var compactingPath: String { directory + "/next.compacted" }
 
   init(
-    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int
+    directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
+    seal: JournalSeal
   ) {
     (self.directory, self.environment, self.store) = (directory, environment, store)
-    (self.writable, self.largestSegment) = (writable, largestSegment)
+    (self.writable, self.largestSegment, self.seal) = (writable, largestSegment, seal)
   }
 
   /// The same journal with nothing mapped.
   func emptied() -> Journal {
     Journal(
       directory: directory, environment: environment, store: store, writable: writable,
-      largestSegment: largestSegment)
+      largestSegment: largestSegment, seal: seal)
   }
 
   // MARK: Finding segments
@@ -99,12 +102,12 @@ struct Journal {
     try load(SegmentName.chain(of: SegmentName.all(in: directory, environment.storage), from: 1))
   }
 
-  /// The same with what a compaction has replaced in the place of its copy, as long as the index may name it. `isUnfinished`
-  /// is set if there is something of the kind, or to be removed.
-  mutating func loadUnfinished(_ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
+  /// The same with what a compaction has replaced in the place of its copy, if it is later than the last one that the index
+  /// has `adopted`. `isUnfinished` is set if there is something of the kind, or to be removed.
+  mutating func loadUnfinished(adopted: UInt32, _ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
     let names = try SegmentName.all(in: directory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1)
-    let chain = SegmentName.unfinishedChain(of: names)
+    let chain = SegmentName.unfinishedChain(of: names, adopted: adopted)
     isUnfinished = chain != nil
     let blank = try load((chain ?? counted.names, counted.missing))
     // The index may name some records where they were, and some where they are.
@@ -296,6 +299,7 @@ struct Journal {
       }
       let segment = try Segment(
         header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged
       return segment

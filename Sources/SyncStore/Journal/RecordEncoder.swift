@@ -21,6 +21,8 @@ struct WriteHeading {
 
 /// Stores the records of one append in their place: checksums, numbers of actors and offsets belong to a place, so the
 /// same entries are encoded anew for another segment. Nobody sees them before the tail is moved behind them.
+///
+/// In a sealed segment a record is composed elsewhere, in its plain form, and sealed into its place.
 struct RecordEncoder {
   private let segment: Segment
   private let start: Int
@@ -30,21 +32,28 @@ struct RecordEncoder {
   private var numbers: [ActorID: UInt16] = [:]
   /// Behind the last record stored.
   private(set) var end: Int
+  /// Where the next record is composed, and where in it: in its place, or in the memory of its plain form.
+  private var target: Mapping
+  private var origin: Int
 
   /// Stores in `segment` from `start` on. `durable` is the offset known durable there, `position` the last one given.
   init(segment: Segment, start: Int, durable: Int, position: UInt64) {
     (self.segment, self.start, self.durable, self.position) = (segment, start, durable, position)
-    end = start
+    (end, target, origin) = (start, segment.target, start)
   }
 
   /// What was stored.
   var bytes: [UInt8] { segment.target.bytes(start..<end) }
 
   /// The most bytes that `entries` can take up anywhere.
-  static func bound(_ entries: [JournalEntry]) -> Int { AppendExtent(entries).bytes }
+  static func bound(_ entries: [JournalEntry], sealed: Bool = false) -> Int {
+    let extent = AppendExtent(entries)
+    return extent.bytes + (sealed ? extent.sealing : 0)
+  }
 
   /// Stores all entries as one transaction: all but the last one continue. `actors`, if given, are all that they use.
   mutating func encode(_ entries: [JournalEntry], actors: Set<ActorID>? = nil) {
+    beginSealing()
     let areDefined = actors?.allSatisfy { segment.number(of: $0) != nil } ?? false
     if !areDefined {
       for entry in entries { defineActors(of: entry) }
@@ -94,9 +103,11 @@ struct RecordEncoder {
     _ heading: WriteHeading, _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, key: Span<UInt8>,
     value: Span<UInt8>
   ) {
-    let mapping = segment.target
+    let fields = 20 + heading.open.count * RecordLayout.dotLength
+    compose(RecordLayout.fixedLength + fields + key.count + value.count)
+    let mapping = target
     var flags = flags
-    var place = end + RecordLayout.fixedLength
+    var place = origin + RecordLayout.fixedLength
     if let base = heading.base {
       flags.insert(.base)
       store(base, at: &place)
@@ -118,38 +129,71 @@ struct RecordEncoder {
       stamp: heading.version.stamp, behind: place, key: key, value: value)
   }
 
-  /// Stores a record at `end`. Optional fields stand between its fixed part and `behind` already.
+  /// Stores a record at `end`. Optional fields stand between its fixed part and `behind` already, where it is composed.
   private mutating func store(
     _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, type: ValueType = .bytes, actor: UInt16 = 0,
     sequence: UInt64 = 0, stamp: Stamp = .zero, behind: Int? = nil, key: Span<UInt8>, value: Span<UInt8>
   ) {
-    let mapping = segment.target
-    let keyStart = behind ?? end + RecordLayout.fixedLength
+    if behind == nil { compose(RecordLayout.fixedLength + key.count + value.count) }
+    let mapping = target
+    let start = origin
+    let keyStart = behind ?? start + RecordLayout.fixedLength
     let valueStart = keyStart + key.count
     let last = valueStart + value.count
-    let next = end + RecordLayout.aligned(last - end)
     let small = UInt32(kind.rawValue) | UInt32(flags.rawValue) << 8 | UInt32(type.rawValue) << 16
     let named = UInt32(actor) | UInt32(UInt16(key.count)) << 16
-    mapping.store(UInt32(last - end), at: end + RecordLayout.length)
-    mapping.store(UInt32(durable), at: end + RecordLayout.durable)
-    mapping.store(small, at: end + RecordLayout.kind)
-    mapping.store(named, at: end + RecordLayout.actor)
-    mapping.store(UInt32(position - segment.header.basePosition), at: end + RecordLayout.position)
-    mapping.store(sequence, at: end + RecordLayout.sequence)
-    mapping.store(stamp.rawValue, at: end + RecordLayout.stamp)
+    mapping.store(UInt32(last - start), at: start + RecordLayout.length)
+    mapping.store(UInt32(durable), at: start + RecordLayout.durable)
+    mapping.store(small, at: start + RecordLayout.kind)
+    mapping.store(named, at: start + RecordLayout.actor)
+    mapping.store(UInt32(position - segment.header.basePosition), at: start + RecordLayout.position)
+    mapping.store(sequence, at: start + RecordLayout.sequence)
+    mapping.store(stamp.rawValue, at: start + RecordLayout.stamp)
     mapping.store(key, at: keyStart)
     mapping.store(value, at: valueStart)
+    close(at: segment.seal == nil ? last : seal(length: last - start))
+  }
+
+  /// Ends the record whose bytes end at `last`: zeros up to the next, and the checksum.
+  @inline(__always)
+  private mutating func close(at last: Int) {
+    let mapping = segment.target
+    let next = end + RecordLayout.aligned(last - end)
     if next > last { mapping.clear(last..<next) }
     let checksum = mapping.withBytes((end + RecordLayout.length)..<last) {
       XXH3.hash64($0, seed: segment.seed(at: end))
     }
     mapping.store(UInt32(truncatingIfNeeded: checksum), at: end + RecordLayout.checksum)
-    end = next
+    (end, origin) = (next, next)
+  }
+
+  // MARK: Sealing
+
+  /// Makes room for a record of `count` bytes at most where it is composed.
+  @inline(__always)
+  private mutating func compose(_ count: Int) {
+    if segment.seal != nil { (target, origin) = (SegmentSeal.room(count), 0) }
+  }
+
+  /// Seals what was composed into its place. Returns where it ends.
+  private func seal(length: Int) -> Int {
+    guard let seal = segment.seal, let sealer = segment.sealer else {
+      preconditionFailure("an epoch is defined before anything is sealed under it")
+    }
+    return end
+      + seal.seal(target, length: length, place: end, writer: sealer, into: segment.target, at: end)
+  }
+
+  /// Sees to it that this process has an epoch to seal under.
+  private mutating func beginSealing() {
+    guard !segment.isReadyToSeal else { return }
+    end = segment.beginSealing(at: end, durable: durable, position: position)
+    origin = end
   }
 
   private func store(_ dot: Dot, at place: inout Int) {
-    segment.target.store(number(of: dot.actor), at: place)
-    segment.target.store(dot.sequence, at: place + 2)
+    target.store(number(of: dot.actor), at: place)
+    target.store(dot.sequence, at: place + 2)
     place += RecordLayout.dotLength
   }
 

@@ -38,6 +38,8 @@ enum RecordLayout {
     case actor = 6
     /// Only carries the durable offset.
     case checkpoint = 7
+    /// In a sealed segment, and never sealed itself: names a key epoch. Written twice, as actors are.
+    case epoch = 8
   }
 
   /// What else is to be known of a record.

@@ -58,7 +58,8 @@ extension Journal {
   /// not yet published, is taken in as far as it is complete; the rest is blanked, lest it be taken for records once new
   /// ones end where it begins (F2, F13).
   func endOfUnpublished(from offset: Int, to limit: Int, in segment: Segment) -> Int {
-    var walker = SegmentWalker(segment, from: offset, limit: min(limit, segment.mapping.count))
+    let limit = min(limit, segment.mapping.count)
+    var walker = SegmentWalker(segment, from: offset, limit: limit, isSealed: true)
     var end = offset
     while case .record(let view)? = walker.next() {
       if !view.flags.contains(.continues) { end = view.end }

@@ -8,6 +8,10 @@ final class Segment: @unchecked Sendable {
   let mapping: Mapping
   /// Where records are put together: the mapping, or memory from which they are written to the file.
   let target: Mapping
+  /// What seals its records; nil if they are plain.
+  let seal: SegmentSeal?
+  /// The epoch that this process seals under here; nil until it is defined.
+  private(set) var sealer: SegmentSeal.Writer?
   /// Actors by their number in this segment; nil where a definition was lost.
   private(set) var actors: [ActorID?] = []
   private var numbers: [ActorID: UInt16] = [:]
@@ -31,9 +35,10 @@ final class Segment: @unchecked Sendable {
   var headerDamaged = false
 
   init(
-    header: SegmentHeader, file: any StorageFile, mapping: Mapping, isWritten: Bool = false
+    header: SegmentHeader, file: any StorageFile, mapping: Mapping, seal: SegmentSeal? = nil,
+    isWritten: Bool = false
   ) throws(StoreError) {
-    (self.header, self.file, self.mapping) = (header, file, mapping)
+    (self.header, self.file, self.mapping, self.seal) = (header, file, mapping, seal)
     target = isWritten ? try .blank(mapping.count) : mapping
     commonLimit = header.isReserve ? 0 : mapping.count
   }
@@ -106,25 +111,87 @@ final class Segment: @unchecked Sendable {
   /// The seed of the checksum of a record at `offset`.
   func seed(at offset: Int) -> UInt64 { header.salt &+ UInt64(offset) }
 
-  /// The record at `offset`, if one whole record of this very place is there and ends at `limit` or before.
-  func record(at offset: Int, limit: Int) -> RecordView? {
+  /// The record at `offset`, if one whole record of this very place is there and ends at `limit` or before. If it is
+  /// sealed it is opened, unless `isSealed`: then only what stands in the clear may be read.
+  func record(at offset: Int, limit: Int, isSealed: Bool = false) -> RecordView? {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
-    let view = RecordView(segment: self, offset: offset)
+    let view = RecordView(sealed: self, offset: offset)
     guard view.checksumHolds(length: length) else { return nil }
-    return view
+    guard seal != nil, !isSealed else { return view }
+    return opened(at: offset)
   }
+
+  /// The opened form of a sealed record; nil for what no writer of this store has put there.
+  @inline(never)
+  private func opened(at offset: Int) -> RecordView? {
+    let view = RecordView(segment: self, offset: offset)
+    return view.isReadable ? view : nil
+  }
+
+  /// The end of the record at `offset`, and its position: what may be read without opening it.
+  func extent(at offset: Int) -> (end: Int, position: UInt64) {
+    let view = RecordView(sealed: self, offset: offset)
+    return (view.end, view.position)
+  }
+
+  /// Defines the epoch that this process seals under, at `offset`. Returns where what follows begins.
+  func beginSealing(at offset: Int, durable: Int, position: UInt64) -> Int {
+    sealer = seal?.define(
+      at: offset, in: target, durable: durable, position: UInt32(position - header.basePosition))
+    return offset + SealedLayout.definitions
+  }
+
+  /// What was stored from `offset` on did not get into the file: an epoch that is defined there is not.
+  func undoSealing(from offset: Int) {
+    guard let writer = sealer, writer.place >= offset else { return }
+    seal?.forget(writer)
+    sealer = nil
+  }
+
+  /// Can records be appended without a definition of this process's epoch before them?
+  @inline(__always)
+  var isReadyToSeal: Bool { seal == nil || sealer != nil }
 }
 
-/// A record in place. Its fields may be read once `checksumHolds` was seen.
+/// A record in place, or, of a sealed one, its plain form. Its fields may be read once `checksumHolds` was seen.
 struct RecordView {
   let segment: Segment
   let offset: Int
+  /// The plain form of a sealed record.
+  private let plain: Mapping?
+
+  /// Opens it, if it is sealed.
+  @inline(__always)
+  init(segment: Segment, offset: Int) {
+    (self.segment, self.offset) = (segment, offset)
+    plain = segment.seal == nil ? nil : segment.seal?.open(segment.mapping, at: offset)
+  }
+
+  /// Does not open it: of a sealed record, what stands in the clear.
+  @inline(__always)
+  init(sealed segment: Segment, offset: Int) {
+    (self.segment, self.offset) = (segment, offset)
+    plain = nil
+  }
+
+  /// Where the fields are: offsets in a `shape` are in these bytes.
+  @inline(__always)
+  var bytes: Mapping { plain ?? segment.mapping }
+  /// Where the record begins in `bytes`.
+  @inline(__always)
+  var start: Int { plain == nil ? offset : 0 }
+
+  /// False for a record in a sealed segment that could not be opened: nothing of it may be believed.
+  var isReadable: Bool { segment.seal == nil || plain != nil }
 
   var location: Location { Location(segment: segment.number, offset: offset) }
+  /// Bytes of the record, or of its plain form.
   var length: Int { Int(load(RecordLayout.length, as: UInt32.self)) }
-  var end: Int { offset + RecordLayout.aligned(length) }
+  var end: Int {
+    offset + RecordLayout.aligned(length) + (plain == nil ? 0 : SealedLayout.overhead)
+  }
   var durable: Int { Int(load(RecordLayout.durable, as: UInt32.self)) }
   /// Nil for a kind that this program does not know.
   var kind: RecordLayout.Kind? { RecordLayout.Kind(rawValue: load(RecordLayout.kind)) }
@@ -146,8 +213,9 @@ struct RecordView {
     }
   }
 
-  /// Does it, for a record of that length? Bytes may change between two looks: the length is read once.
-  func checksumHolds(length: Int) -> Bool {
+  /// Does it, for a record of that length? Of a view that was not opened: the checksum is of the bytes as they are stored.
+  /// Bytes may change between two looks: the length is read once.
+  fileprivate func checksumHolds(length: Int) -> Bool {
     let stored = load(RecordLayout.checksum, as: UInt32.self)
     let body = (offset + RecordLayout.length)..<(offset + length)
     return segment.mapping.withBytes(body) {
@@ -158,10 +226,10 @@ struct RecordView {
   /// Where the optional fields, the key and the value lie; nil if the lengths contradict each other, which only a
   /// program with another idea of the format could have written under a right checksum.
   var shape: Shape? {
-    let (flags, end) = (flags, offset + length)
+    let (flags, end) = (flags, start + length)
     // A record may have been damaged since its checksum was seen.
-    guard end <= segment.mapping.count else { return nil }
-    var next = offset + RecordLayout.fixedLength
+    guard end <= bytes.count else { return nil }
+    var next = start + RecordLayout.fixedLength
     var shape = Shape()
     if flags.isDisjoint(with: .fields) {
       let behind = next + Int(load(RecordLayout.keyLength, as: UInt16.self))
@@ -179,7 +247,7 @@ struct RecordView {
     }
     if flags.contains(.open) {
       guard next + 2 <= end else { return nil }
-      shape.openCount = Int(segment.mapping.load(next, as: UInt16.self))
+      shape.openCount = Int(bytes.load(next, as: UInt16.self))
       shape.open = next + 2
       next += 2 + shape.openCount * RecordLayout.dotLength
     }
@@ -201,12 +269,12 @@ struct RecordView {
 
   /// Is its key one of the store's own?
   func isReserved(_ shape: Shape) -> Bool {
-    !shape.key.isEmpty && segment.mapping.load(shape.key.lowerBound) == ReservedKey.first
+    !shape.key.isEmpty && bytes.load(shape.key.lowerBound) == ReservedKey.first
   }
 
-  func key(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.key) }
-  func value(_ shape: Shape) -> [UInt8] { segment.mapping.bytes(shape.value) }
-  func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { segment.mapping.load($0) } }
+  func key(_ shape: Shape) -> [UInt8] { bytes.bytes(shape.key) }
+  func value(_ shape: Shape) -> [UInt8] { bytes.bytes(shape.value) }
+  func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
 
   func base(_ shape: Shape) -> Dot? { shape.base.flatMap { dot(at: $0) } }
 
@@ -250,9 +318,7 @@ struct RecordView {
   }
 
   private func dot(at offset: Int) -> Dot? {
-    actor(numbered: segment.mapping.load(offset)).map {
-      Dot(actor: $0, sequence: segment.mapping.load(offset + 2))
-    }
+    actor(numbered: bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
   }
 
   /// Is it a write, beaten or not: has it an author?
@@ -274,6 +340,6 @@ struct RecordView {
   private func load<Integer: FixedWidthInteger & BitwiseCopyable>(
     _ field: Int, as _: Integer.Type = Integer.self
   ) -> Integer {
-    segment.mapping.load(offset + field)
+    bytes.load(start + field)
   }
 }

@@ -28,6 +28,8 @@ struct SegmentHeader: Hashable, Sendable {
   var sealedLength: UInt32 = 0
   /// Was it made of the reserve? Then only what gives space back is appended to it.
   var isReserve = false
+  /// The generation of the master key under which its records are sealed; 0 if they are plain.
+  var generation: UInt32 = 0
   /// What a program must know to write to this store, as far as this one does not: it may read (F101).
   private(set) var unknownToWriters: UInt32 = 0
 
@@ -73,6 +75,8 @@ struct SegmentHeader: Hashable, Sendable {
   static let version: UInt16 = 1
   /// A feature that nobody must know.
   private static let reserveFeature: UInt32 = 1
+  /// Says, among the features that a reader must know, that the records are sealed.
+  private static let sealedFeature: UInt32 = 1
   private static let magic: [UInt8] = Array("SYNCJRNL".utf8)
 
   /// The whole first page.
@@ -82,7 +86,7 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(Self.version)
     writer.write(UInt16(0))
     // Features: which a reader must know, which a writer must know, which nobody must know.
-    writer.write(UInt32(0))
+    writer.write(generation > 0 ? Self.sealedFeature : 0)
     writer.write(UInt32(0))
     writer.write(isReserve ? Self.reserveFeature : 0)
     writer.write(raw: store.bytes)
@@ -98,7 +102,7 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(stands.upperBound)
     writer.write(chainSalt)
     writer.write(sealedLength)
-    writer.write(UInt32(0))
+    writer.write(generation)
     writer.write(XXH3.hash64(writer.bytes, seed: 0))
     var page = [UInt8](repeating: 0, count: Self.length)
     for copy in Self.copies { page.replaceSubrange(copy..<(copy + Self.encodedLength), with: writer.bytes) }
@@ -143,7 +147,7 @@ struct SegmentHeader: Hashable, Sendable {
       _ = try reader.read(UInt16.self)
       let mustRead = try reader.read(UInt32.self)
       let mustWrite = try reader.read(UInt32.self)
-      guard version == Self.version, mustRead == 0 else { return .newer(version: version) }
+      guard version == Self.version, mustRead & ~sealedFeature == 0 else { return .newer(version: version) }
       let others = try reader.read(UInt32.self)
       guard let store = StoreID(bytes: try reader.read(raw: 16)) else { return .bad }
       let number = try reader.read(UInt32.self)
@@ -166,6 +170,8 @@ struct SegmentHeader: Hashable, Sendable {
       header.sealedLength = try reader.read(UInt32.self)
       header.isReserve = others & reserveFeature != 0
       header.unknownToWriters = mustWrite
+      header.generation = try reader.read(UInt32.self)
+      guard (header.generation > 0) == (mustRead & sealedFeature != 0) else { return .bad }
       return .whole(header, damaged: false)
     } catch {
       return .bad

@@ -79,13 +79,14 @@ struct SegmentName: Hashable {
 }
 
 extension SegmentName {
-  /// The chain of `names` in which what a compaction has replaced stands where all of it is still there: the index may
-  /// name it yet. Nil if there is nothing of the kind, and nothing else left over.
-  static func unfinishedChain(of names: [SegmentName]) -> [SegmentName]? {
+  /// The chain of `names` in which what a compaction has replaced stands where all of it is still there and the compaction
+  /// is later than the last one that was `adopted`: the index names it yet. Nil if there is nothing of the kind, and
+  /// nothing else left over.
+  static func unfinishedChain(of names: [SegmentName], adopted: UInt32) -> [SegmentName]? {
     let counted = chain(of: names, from: 1).names
     guard counted.count < names.count else { return nil }
     return counted.flatMap { copy in
-      let before = replaced(by: copy, among: names)
+      let before = copy.compaction > adopted ? replaced(by: copy, among: names) : []
       return before.isEmpty ? [copy] : before
     }
   }

@@ -13,15 +13,17 @@ struct SegmentWalker {
   /// Where the segment ends, or the committed part of it.
   let limit: Int
   private(set) var offset: Int
+  private let isSealed: Bool
 
-  init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int) {
-    (self.segment, self.offset, self.limit) = (segment, offset, limit)
+  /// With `isSealed` records are not opened: whoever walks looks only at what stands in the clear.
+  init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, isSealed: Bool = false) {
+    (self.segment, self.offset, self.limit, self.isSealed) = (segment, offset, limit, isSealed)
   }
 
   /// The next record or gap; nil at the limit. Zeros up to the limit are a gap too: who calls knows what was to be there.
   mutating func next() -> Step? {
     guard offset < limit else { return nil }
-    if let view = segment.record(at: offset, limit: limit) {
+    if let view = segment.record(at: offset, limit: limit, isSealed: isSealed) {
       offset = min(view.end, limit)
       return .record(view)
     }
@@ -32,7 +34,7 @@ struct SegmentWalker {
       return .gap(start..<limit)
     }
     while offset <= last {
-      if segment.record(at: offset, limit: limit) != nil { return .gap(start..<offset) }
+      if segment.record(at: offset, limit: limit, isSealed: isSealed) != nil { return .gap(start..<offset) }
       offset += RecordLayout.alignment
     }
     offset = limit
@@ -63,13 +65,13 @@ struct SegmentScan {
   /// Reads every record of `segment` up to `limit`: where the next segment says that this one ends, or, for the last
   /// one, the end of the file.
   init(_ segment: Segment, limit: Int, isLast: Bool) {
-    var walker = SegmentWalker(segment, limit: limit)
+    var walker = SegmentWalker(segment, limit: limit, isSealed: true)
     while let step = walker.next() {
       switch step {
       case .record(let view):
         durable = max(durable, view.durable)
         end = min(view.end, limit)
-        if view.kind == .actor { continue }
+        if view.kind == .actor || view.kind == .epoch { continue }
         records += 1
         openTransaction = view.flags.contains(.continues) ? openTransaction ?? view.offset : nil
       case .gap(let range):

@@ -27,6 +27,7 @@ extension Store {
   /// records once new ones end where it begins; if that fails, too, nobody writes any more (rule R4).
   func flush(_ range: Range<Int>, of segment: Segment) throws(StoreError) {
     do throws(StoreError) { try segment.flush(range) } catch {
+      segment.undoSealing(from: range.lowerBound)
       do throws(StoreError) { try segment.blank(range) } catch {
         control.setPoisoned()
         throw StoreError(

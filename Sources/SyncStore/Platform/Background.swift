@@ -4,6 +4,11 @@ private import Dispatch
 enum Background {
   private static let queue = DispatchQueue(label: "syncstore.background", qos: .utility)
 
+  /// What may take long must not hold up a sync.
+  private static let longQueue = DispatchQueue(label: "syncstore.upkeep", qos: .utility)
+
+  static func runLong(_ work: @escaping @Sendable () -> Void) { longQueue.async(execute: work) }
+
   static func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
   static func run(after milliseconds: Int, _ work: @escaping @Sendable () -> Void) {

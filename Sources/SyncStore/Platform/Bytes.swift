@@ -1,3 +1,5 @@
+private import Glibc
+
 /// This is one of the few files that use `unsafe`: the standard library copies a buffer at once, a span byte by byte.
 extension [UInt8] {
   /// A copy of the bytes.
@@ -25,5 +27,14 @@ extension RawSpan {
     precondition(offset >= 0 && offset <= byteCount &- MemoryLayout<Integer>.size, "access outside of a span")
     return unsafe Integer(
       littleEndian: unsafeLoadUnaligned(fromUncheckedByteOffset: offset, as: Integer.self))
+  }
+
+  /// Is it before (negative), the same as (0) or behind (positive) `other`, as far as the shorter goes?
+  func compare(_ other: Span<UInt8>) -> Int {
+    let common = min(byteCount, other.count)
+    guard common > 0 else { return 0 }
+    return unsafe withUnsafeBytes { bytes in
+      unsafe other.withUnsafeBytes { unsafe Int(memcmp(bytes.baseAddress!, $0.baseAddress!, common)) }
+    }
   }
 }

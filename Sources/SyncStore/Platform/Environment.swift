@@ -16,6 +16,8 @@ package struct Environment: Sendable {
   package var process: Int
   /// Who compacts segments when it is time.
   package var compacting = Compacting.beside
+  /// Is the next segment made ready beside the writer? A simulated process has one thread.
+  package var preparesAhead = true
   /// Is the tail of the journal written with `pwrite`, because a store to mapped memory may fail (rule R1, F26)?
   package var writesTail = false
 

@@ -32,6 +32,15 @@ package import Synchronization
     return unsafe Mapping(unsafeBase: base, count: count) { base, _ in unsafe base.deallocate() }
   }
 
+  /// Memory of this process alone, whose bytes are not for others to see: not zeroed at first, but at the end.
+  static func heap(_ count: Int) -> Mapping {
+    let base = UnsafeMutableRawPointer.allocate(byteCount: max(count, 1), alignment: 16)
+    return unsafe Mapping(unsafeBase: base, count: count) { base, count in
+      unsafe sync_zero(base, UInt64(count))
+      unsafe base.deallocate()
+    }
+  }
+
   /// Memory of this process alone, all zeros, which is found as it is touched.
   package static func blank(_ count: Int) throws(StoreError) -> Mapping {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE
@@ -135,6 +144,15 @@ package import Synchronization
   }
 
   /// Stores `bytes` from `offset` on.
+  func store(_ bytes: RawSpan, at offset: Int) {
+    check(offset, bytes.byteCount)
+    unsafe bytes.withUnsafeBytes { source in
+      guard let start = source.baseAddress else { return }
+      unsafe memcpy(base + offset, start, source.count)
+    }
+  }
+
+  /// Stores `bytes` from `offset` on.
   package func store(_ bytes: [UInt8], at offset: Int) { store(bytes.span, at: offset) }
 
   /// Stores an integer at `offset`, little-endian.
@@ -181,6 +199,22 @@ package import Synchronization
   ) throws(Failure) -> Result {
     check(offset, MemoryLayout<Value>.size)
     return try unsafe body((base + offset).assumingMemoryBound(to: Value.self))
+  }
+
+  /// The bytes in `range`, for a C library that works on them in place.
+  @inline(__always)
+  func withMutableBytes<Result>(
+    _ range: Range<Int>, _ body: (UnsafeMutableRawBufferPointer) -> Result
+  ) -> Result {
+    check(range)
+    return unsafe body(UnsafeMutableRawBufferPointer(start: base + range.lowerBound, count: range.count))
+  }
+
+  /// Copies `range` of another mapping to `offset`.
+  func store(_ range: Range<Int>, of other: Mapping, at offset: Int) {
+    other.check(range)
+    check(offset, range.count)
+    unsafe memcpy(base + offset, other.base + range.lowerBound, range.count)
   }
 
   /// Makes the bytes in `range` durable. False if the kernel cannot: then `errno` says why.

@@ -24,7 +24,8 @@ public struct Configuration: Sendable {
   public var mode: Mode
   /// For writes that do not say otherwise.
   public var durability: Durability
-  /// Values above this many bytes go to the blob tier; at most `Limits.inlineValueBytes`.
+  /// Values above this many bytes go to the blob tier; at most `Limits.inlineValueBytes`. An encrypted store takes that
+  /// whatever is said here: the blob tier is not encrypted in this version.
   public var blobThreshold: Int
   /// Journal segments double from 1 MiB up to this many bytes; 64 KiB to 1 GiB.
   public var segmentBytes: Int
@@ -41,14 +42,20 @@ public struct Configuration: Sendable {
   /// Is a store on a network file system opened? By default it is refused: between machines neither locks nor mapped
   /// memory can be relied on. Only for one that is used from this machine alone.
   public var allowsNetworkFileSystem: Bool
+  /// Opens an encrypted store, or makes a new one such; nil for a plain one. It is neither shown nor logged.
+  public var passphrase: Passphrase?
+  /// What a guess at the passphrase of a new store is to cost.
+  package var passphraseCost = Scrypt.Parameters.standard
 
   /// The defaults suit a service that owns its store.
   public init(
     mode: Mode = .exclusive, durability: Durability = .full, blobThreshold: Int = 20 << 10,
-    segmentBytes: Int = 64 << 20, handlesSignals: Bool = true, allowsNetworkFileSystem: Bool = false
+    segmentBytes: Int = 64 << 20, passphrase: Passphrase? = nil, handlesSignals: Bool = true,
+    allowsNetworkFileSystem: Bool = false
   ) {
     (self.mode, self.durability) = (mode, durability)
     (self.blobThreshold, self.segmentBytes) = (blobThreshold, segmentBytes)
+    self.passphrase = passphrase
     self.handlesSignals = handlesSignals
     self.allowsNetworkFileSystem = allowsNetworkFileSystem
   }
@@ -64,6 +71,7 @@ public struct Configuration: Sendable {
     if case .interval(let milliseconds) = durability, milliseconds < 1 {
       throw StoreError(.outOfBounds, "the sync interval must be at least 1 ms")
     }
+    try passphrase?.check()
     return self
   }
 }

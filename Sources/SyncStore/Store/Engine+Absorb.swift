@@ -91,7 +91,11 @@ extension Engine {
         return noteGap(offset..<bytes.upperBound, in: segment)
       }
       offset = view.end
-      absorb(view, limit: limit, indexing: indexing)
+      if view.isReadable {
+        absorb(view, limit: limit, indexing: indexing)
+      } else {
+        noteGap(view.offset..<view.end, in: segment)
+      }
     }
   }
 
@@ -184,7 +188,7 @@ extension Engine {
         }
         take(write, at: view, limit: limit)
       }
-    case .checkpoint, nil: break
+    case .checkpoint, .epoch, nil: break
     }
     guard indexing else { return }
     lastPlace = view.segment.place(at: view.offset)
@@ -274,10 +278,10 @@ extension Engine {
         view.segment.liveBytes += view.end - view.offset
         try note(view)
       } else if let shape = view.shape, let write = Write(view, shape) {
-        let search = view.segment.mapping.withSpan(shape.key) { self.search($0) }
+        let search = view.bytes.withSpan(shape.key) { self.search($0) }
         try enter(write, at: view, search, limit: limit)
       }
-    case .checkpoint, nil: break
+    case .checkpoint, .epoch, nil: break
     }
   }
 
@@ -319,8 +323,8 @@ extension Engine {
       // Entered by one who died before it could note so.
       guard found.place != place else { return }
       if let segment = journal.segment(found.location.segment),
-        let old = RecordView(segment: segment, offset: found.location.offset).version, old >= version,
-        (try? journal.record(at: found.location)) != nil
+        case let held = RecordView(segment: segment, offset: found.location.offset), held.isReadable,
+        let old = held.version, old >= version, (try? journal.record(at: found.location)) != nil
       {
         return
       }
@@ -337,8 +341,7 @@ extension Engine {
   /// The record there does not count any more.
   mutating func supersede(_ location: Location?) {
     guard let location, let segment = journal.segment(location.segment) else { return }
-    let view = RecordView(segment: segment, offset: location.offset)
-    let bytes = view.end - view.offset
+    let bytes = segment.extent(at: location.offset).end - location.offset
     segment.liveBytes -= bytes
     if segment.number != journal.segments.last?.number { deadBytes += bytes }
   }

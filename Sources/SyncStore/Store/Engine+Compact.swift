@@ -3,7 +3,7 @@ extension Engine {
   /// Is the same write at `location`? A position is given once.
   func isCopy(of view: RecordView, at location: Location) -> Bool {
     guard let segment = journal.segment(location.segment) else { return false }
-    return RecordView(segment: segment, offset: location.offset).position == view.position
+    return segment.extent(at: location.offset).position == view.position
   }
 
   /// Takes in at most `count` records of a compacted segment, in place of those they are copies of. True at the end.
@@ -60,7 +60,7 @@ extension Engine {
         index.failure = error
         return false
       }
-    case .localRemoval, .checkpoint, nil: return false
+    case .localRemoval, .checkpoint, .epoch, nil: return false
     }
   }
 
@@ -72,6 +72,7 @@ extension Engine {
     journal.replace(by: segment)
     if indexing {
       segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
+      adopted = max(adopted, segment.header.compaction)
       do throws(StoreError) { try renewNotes() } catch { index.failure = error }
       if index.failure != nil { overcomeTrouble() }
     }

@@ -142,7 +142,9 @@ extension Engine {
     lastPlace = try ledger.last
     guard isLastRecord(lastPlace, before: end) else { return false }
     var views: [RecordView] = []
-    for place in try ledger.noted() {
+    let noted = try ledger.noted()
+    adopted = noted.adopted
+    for place in noted.places {
       let offset = SegmentTable.offset(ofPlace: place)
       guard let segment = journal.table.segment(ofPlace: place) else {
         return false
@@ -179,7 +181,7 @@ extension Engine {
       return false
     }
     let offset = SegmentTable.offset(ofPlace: place)
-    return segment.record(at: offset, limit: segment.mapping.count)?.end == end.offset
+    return segment.record(at: offset, limit: segment.mapping.count, isSealed: true)?.end == end.offset
   }
 
   private mutating func restore(_ view: RecordView) {
@@ -204,7 +206,7 @@ extension Engine {
           parked[key, default: []].append(view.location)
         }
       }
-    case .checkpoint, nil: break
+    case .checkpoint, .epoch, nil: break
     }
   }
 
@@ -217,21 +219,21 @@ extension Engine {
 
   /// Notes the places of all records that are more than a key's value, instead of those noted so far.
   mutating func renewNotes() throws(StoreError) {
-    var places: [UInt64] = []
+    var notes = Ledger.Notes(adopted: adopted)
     func note(_ location: Location) {
       if let segment = journal.segment(location.segment), segment.slot != nil {
-        places.append(segment.place(at: location.offset))
+        notes.places.append(segment.place(at: location.offset))
       }
     }
     for segment in journal.segments + journal.coming where segment.slot != nil {
-      for offset in segment.definitions.values { places.append(segment.place(at: offset)) }
+      for offset in segment.definitions.values { notes.places.append(segment.place(at: offset)) }
     }
     for location in localPlaces.values { note(location) }
     for location in losers { note(location) }
     for location in parked.values.joined() { note(location) }
     for key in reserved { if let location = find(key) { note(location) } }
-    try index.ledger.replaceNotes(places)
-    notesAtRenewal = places.count
+    try index.ledger.replaceNotes(notes)
+    notesAtRenewal = notes.places.count
   }
 
   /// Notes one more place. Only for who may change the index.

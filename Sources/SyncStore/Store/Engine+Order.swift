@@ -14,8 +14,9 @@ extension Engine {
     if view.upTo == applied { return view }
     // Only a fresh view can tell whether what was damaged has been replaced.
     guard view.damaged.isEmpty else { return nil }
-    // From some number of changes on, sorting all is no slower.
-    let most = max(view.count / 4, 256)
+    // From some number of changes on, sorting all is no slower: there each key is opened once, if it is sealed, and here as
+    // often as it is compared.
+    let most = max(view.count / (view.segments.isSealed ? 16 : 4), 256)
     guard let changes = try currentPlaces(from: view.upTo, limit: most) else { return nil }
     // Held by nobody else, it is changed in place.
     ordered = nil

@@ -52,6 +52,8 @@ struct Engine {
   private(set) var disorders = 0
   /// How many notes there were when they were last put together anew.
   var notesAtRenewal = 0
+  /// The last compaction that index and notes have taken in wholly.
+  var adopted: UInt32 = 0
   /// What the index calls the last record that it has; 0 if that is not known.
   var lastPlace: UInt64 = 0
   /// Was it made without reading the journal?
@@ -261,10 +263,10 @@ struct Engine {
 
   /// The key of the record at a place that was absorbed.
   func key(at location: Location) -> [UInt8] {
-    guard let segment = journal.segment(location.segment),
-      let shape = RecordView(segment: segment, offset: location.offset).shape
-    else { return [] }
-    return segment.mapping.bytes(shape.key)
+    guard let segment = journal.segment(location.segment) else { return [] }
+    let view = RecordView(segment: segment, offset: location.offset)
+    guard view.isReadable, let shape = view.shape else { return [] }
+    return view.key(shape)
   }
 
   /// Is the record the one that counts for its key, or parked?
@@ -342,10 +344,8 @@ struct Engine {
   /// so, rather than that there is nothing (F37).
   @inline(__always)
   private static func matches(_ key: Span<UInt8>, _ segment: Segment, _ offset: Int) -> Bool {
-    if let shape = RecordView(segment: segment, offset: offset).shape, segment.mapping.equals(shape.key, key)
-    {
-      return true
-    }
+    let view = RecordView(segment: segment, offset: offset)
+    if view.isReadable, let shape = view.shape, view.bytes.equals(shape.key, key) { return true }
     return segment.record(at: offset, limit: segment.mapping.count) == nil
   }
 }

@@ -105,8 +105,8 @@ struct FrozenView: Sendable {
       return step
     }
     guard let last else { return nil }
-    let key = segments.key(at: last)
-    return key.number < 0 ? nil : Key(unchecked: segments.bytes.bytes(key.number, key.range))
+    let key = segments.keyBytes(at: last)
+    return key.isEmpty ? nil : Key(unchecked: key)
   }
 
   private func bounds(

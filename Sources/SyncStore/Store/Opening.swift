@@ -7,12 +7,15 @@ struct Opening {
   private let identity: StoreIdentity
   private let configuration: Configuration
   private let environment: Environment
+  private let seal: JournalSeal
   private var writable: Bool { configuration.mode != .readOnly }
   private var storage: any Storage { environment.storage }
 
-  init(_ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment)
-  {
-    (self.path, self.identity) = (path, identity)
+  init(
+    _ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment,
+    _ seal: JournalSeal
+  ) {
+    (self.path, self.identity, self.seal) = (path, identity, seal)
     (self.configuration, self.environment) = (configuration, environment)
   }
 
@@ -60,7 +63,7 @@ struct Opening {
     Journal(
       directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id,
       writable: writable,
-      largestSegment: configuration.segmentBytes)
+      largestSegment: configuration.segmentBytes, seal: seal)
   }
 
   /// The boot as it is named in files; 0 if the machine does not tell.
@@ -69,7 +72,7 @@ struct Opening {
   }
 
   private var files: JournalIndex.Files {
-    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot)
+    JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot, seal: seal)
   }
 
   private func surroundings(_ control: ControlPage) -> Engine.Surroundings {
@@ -95,7 +98,11 @@ struct Opening {
   {
     // Who recovers may yet replace what is there.
     var engine = try control.recovered ? followingOthers(control) : nil
-    if engine == nil { engine = try readingBesideOthers(control) }
+    if engine == nil {
+      // Those who share an index would not find in it what this one writes.
+      if writable, control.recovered { try JournalIndex.removeFiles(files) }
+      engine = try readingBesideOthers(control)
+    }
     guard let engine else { throw busy }
     let store = store(file, control, engine)
     if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity, finding: nil) }
@@ -107,9 +114,10 @@ struct Opening {
     for _ in 0..<Self.attempts {
       // First: what is compacted from now on is noticed at the next look.
       let (compactions, adopted) = (control.compactions, control.adopted)
+      guard let index = try JournalIndex.open(files, writable: writable), let done = try self.adopted(index)
+      else { return nil }
       var isUnfinished = false
-      let journal = try loadedBesideOthers(control, isUnfinished: &isUnfinished)
-      guard let index = try JournalIndex.open(files, writable: writable) else { return nil }
+      let journal = try loadedBesideOthers(control, adopted: done, isUnfinished: &isUnfinished)
       var engine = Engine(surroundings(control), journal: journal, index: index, compactions: compactions)
       guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else {
         continue
@@ -124,11 +132,11 @@ struct Opening {
 
   private func readingBesideOthers(_ control: ControlPage) throws(StoreError) -> Engine {
     let compactions = control.compactions
+    // Whoever reads everything has taken in every compaction.
     var isUnfinished = false
-    let journal = try loadedBesideOthers(control, isUnfinished: &isUnfinished)
+    let journal = try loadedBesideOthers(control, adopted: .max, isUnfinished: &isUnfinished)
     var engine = Engine(surroundings(control), journal: journal, index: inMemory(), compactions: compactions)
     engine.absorb(upTo: Location(packed: control.tail), indexing: true)
-    if isUnfinished { engine.compactions &-= 1 }
     return engine
   }
 
@@ -145,13 +153,13 @@ struct Opening {
 
   /// Maps the segments up to the tail, again if compaction removed one between the listing and the opening.
   private func loadedBesideOthers(
-    _ control: ControlPage, isUnfinished: inout Bool
+    _ control: ControlPage, adopted: UInt32, isUnfinished: inout Bool
   ) throws(StoreError) -> Journal {
     var failure: StoreError?
     for _ in 0..<Self.attempts {
       var journal = journal()
       do throws(StoreError) {
-        _ = try journal.loadUnfinished(&isUnfinished)
+        _ = try journal.loadUnfinished(adopted: adopted, &isUnfinished)
         // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
         let tail = Location(packed: control.tail)
         if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
@@ -191,7 +199,8 @@ struct Opening {
     else { return nil }
     var journal = journal()
     var isUnfinished = false
-    guard try journal.loadUnfinished(&isUnfinished) == nil else { return nil }
+    guard let adopted = try adopted(index), try journal.loadUnfinished(adopted: adopted, &isUnfinished) == nil
+    else { return nil }
     var engine = Engine(
       surroundings(control), journal: journal, index: index, compactions: control.compactions)
     guard try complete(index), try restore(&engine),
@@ -217,6 +226,14 @@ struct Opening {
       tail: end, endsEmpty: false, isInOrder: true,
       isNamed: wasApplied.segment == end.segment, isUnfinished: isUnfinished)
     return (store(file, control, engine), finding)
+  }
+
+  /// The last compaction that an index has taken in; nil if its ledger is damaged.
+  private func adopted(_ index: JournalIndex) throws(StoreError) -> UInt32? {
+    do throws(StoreError) { return try index.ledger.noted().adopted } catch {
+      guard error.code == .damaged else { throw error }
+      return nil
+    }
   }
 
   /// Completes what one who died was changing in the index. False if that is to be done and cannot.
@@ -249,7 +266,8 @@ struct Opening {
     }
     if isClean {
       // Whoever has appended since then knew nothing of the index.
-      let isSilent = newest.record(at: start.offset, limit: newest.mapping.count) == nil
+      let isSilent =
+        newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
       return start == applied && isSilent ? start : nil
     }
     guard let last else { return nil }

@@ -93,9 +93,15 @@ extension Store {
       return try CompactionRun(plan.run, in: engine)
     }
     guard let run else { return nil }
+    return try compact(run) ?? 0
+  }
+
+  /// Puts a copy in the place of these segments. Returns the bytes gained; nil if they are damaged. The caller holds the
+  /// compaction lock.
+  func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
     guard let segment = try copy(run) else {
       engine.withLock { _ in run.giveUp() }
-      return 0
+      return nil
     }
     try adopt(Adoption(segment, replacing: run.numbers)) { engine in
       engine.journal.show(segment)
@@ -140,7 +146,8 @@ extension Store {
   private func finishAdoptions() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
-    for copy in counted where copy.compaction > 0 {
+    let adopted = engine.withLock { $0.adopted }
+    for copy in counted where copy.compaction > adopted {
       let replaced = SegmentName.replaced(by: copy, among: names)
       guard !replaced.isEmpty else { continue }
       let segment = try reading { engine throws(StoreError) -> Segment? in
@@ -163,7 +170,8 @@ extension Store {
     var header = SegmentHeader(
       compaction: (names.map(\.compaction).max() ?? 0) + 1, of: run.first, to: run.last,
       salt: environment.randomWord(), created: environment.now())
-    var copier = CompactedBytes(header)
+    header.generation = try seal.generationToBegin()
+    var copier = CompactedBytes(header, seal: try seal.seal(for: header, path: run.temporaryPath))
     var walk = CompactionWalk(run)
     var isAtEnd = false
     while !isAtEnd {

@@ -54,11 +54,13 @@ extension Store {
     _ = try storage.createDirectory(journalDirectory)
     // A creation that was killed leaves segments that hold no write (F20).
     for name in try storage.list(journalDirectory) { _ = try storage.remove(journalDirectory + "/" + name) }
+    let configuration = try configuration.checked()
     let id = id ?? StoreID(bytes: environment.random(16))
     guard let id else { preconditionFailure("16 bytes were asked for") }
+    let seal = try JournalSeal.create(path, store: id, configuration, environment)
     var journal = Journal(
       directory: journalDirectory, environment: environment, store: id, writable: true,
-      largestSegment: configuration.segmentBytes)
+      largestSegment: configuration.segmentBytes, seal: seal)
     let actor = JournalEntry.local(key: StateKey.actor, value: environment.newActor().bytes)
     try journal.begin(after: 0, durable: 0, position: 0, transactions: [[actor]])
     try storage.syncDirectory(path)
@@ -88,8 +90,12 @@ extension Store {
     }
     for name in segments {
       let first = try storage.open(journal + "/" + name, .readOnly).read(SegmentHeader.length + 4096, at: 0)
-      // A killed creation wrote one local record at most, of well under 128 bytes.
-      guard first.dropFirst(SegmentHeader.length + 128).allSatisfy({ $0 == 0 }) else {
+      // A killed creation wrote one local record at most, of well under 128 bytes, and what is needed to seal it.
+      var most = SegmentHeader.length + 128
+      if case .whole(let header, _) = SegmentHeader.read(first), header.generation > 0 {
+        most += SealedLayout.definitions
+      }
+      guard first.dropFirst(most).allSatisfy({ $0 == 0 }) else {
         throw StoreError(
           .damaged,
           "there is a journal, but its identity file \(StoreIdentity.fileName) is gone: restore that file",
@@ -147,6 +153,13 @@ extension Store {
     let storage = environment.storage
     try checkDirectory(path, storage)
     let environment = try Self.environment(environment, for: path, configuration)
+    let found = try StoreIdentity.read(path, storage)
+    // First of all: with a wrong passphrase nothing is touched, and nobody gets an instance that has the right one.
+    let seal = try found.map { identity throws(StoreError) in
+      try JournalSeal(
+        path, store: identity.id, passphrase: configuration.passphrase, environment: environment,
+        writable: configuration.mode != .readOnly)
+    }
     if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, environment) {
       guard live.configuration.mode == configuration.mode else {
         throw StoreError(
@@ -155,11 +168,19 @@ extension Store {
       }
       return live
     }
-    guard let identity = try StoreIdentity.read(path, storage) else {
+    guard let identity = found, let seal else {
       throw StoreError(.notAStore, "there is no store here: create one with `init`", path: path)
     }
-    let store = try Opening(path, identity, configuration, environment).run()
+    var configuration = configuration
+    // The blob tier is not encrypted yet: what can lie in the journal is to lie there.
+    if seal.isEncrypted { configuration.blobThreshold = Limits.inlineValueBytes }
+    let store = try Opening(path, identity, configuration, environment, seal).run()
     if let status = try storage.status(path) { StoreRegistry.shared.remember(store, status) }
+    // What fails here is tried again at the next opening, and by `finishRekeying`.
+    try? store.settleKeys()
+    if store.isWritable, store.isRekeying, environment.compacting == .beside {
+      Background.runLong { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
+    }
     return store
   }
 }

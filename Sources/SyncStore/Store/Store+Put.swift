@@ -43,7 +43,7 @@ extension Store {
     guard engine.takesShortWay, past.base == nil, past.open.isEmpty,
       let actor = engine.state.author.actor,
       let segment = engine.journal.segment(tail.segment),
-      segment.number(of: actor) != nil,
+      segment.number(of: actor) != nil, segment.isReadyToSeal,
       tail.offset + AppendExtent.bytes(key: key.count, value: value.count) <= segment.commonLimit
     else { return nil }
     return (segment, tail.offset)

@@ -71,7 +71,23 @@ extension Store {
     _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
   ) -> Fast<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
-    switch view.find(key.bytes.span) {
+    if view.isSealed { return lookOpening(key, view, body) }
+    return judge(view.find(key.bytes.span), view, body)
+  }
+
+  /// The same where records are sealed: their way is long enough, and not in that of the others.
+  @inline(never)
+  private func lookOpening<Result>(
+    _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
+  ) -> Fast<Result>? {
+    judge(view.findOpening(key.bytes.span), view, body)
+  }
+
+  @inline(__always)
+  private func judge<Result>(
+    _ found: ReaderView.Found?, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
+  ) -> Fast<Result>? {
+    switch found {
     case .record(let record)?:
       if record.kind == .tombstone { return .nothing }
       if let deadline = view.deadline(record), deadline <= environment.now() { return .nothing }

@@ -43,7 +43,7 @@ extension Store {
   }
 
   /// Gives the index that was built its name; where that cannot be, it is made sure that no other one is believed.
-  private func installIndex(_ engine: inout Engine) throws(StoreError) {
+  func installIndex(_ engine: inout Engine) throws(StoreError) {
     do throws(StoreError) {
       if !engine.index.isInFiles {
         // Built beside those who read.
@@ -51,7 +51,12 @@ extension Store {
           engine.files, secret: environment.random(16), expected: engine.index.keys.count)
         engine.rebuild(with: files, upTo: engine.applied)
       }
-      if engine.index.isInFiles { return try engine.index.install(engine.files) }
+      if engine.index.isInFiles {
+        // What was read to build it is what counts: it names nothing that was replaced.
+        engine.adopted = engine.journal.segments.map(\.header.compaction).max() ?? 0
+        try engine.renewNotes()
+        return try engine.index.install(engine.files)
+      }
     } catch {
       // Without a file for it, it stays in memory.
       if engine.index.isInFiles {
@@ -69,7 +74,7 @@ extension Store {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
-        largestSegment: configuration.segmentBytes)
+        largestSegment: configuration.segmentBytes, seal: seal)
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []
@@ -211,7 +216,7 @@ extension RecordView {
       return flags.contains(.loser) ? .loser(record) : .write(record, position: position)
     case .local: return shape.map { .local(key: key($0), value: value($0)) }
     case .localRemoval: return shape.map { .local(key: key($0), value: nil) }
-    case .actor, .checkpoint, nil: return nil
+    case .actor, .checkpoint, .epoch, nil: return nil
     }
   }
 }

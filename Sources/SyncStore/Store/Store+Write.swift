@@ -204,7 +204,7 @@ extension Store {
     _ entries: [JournalEntry], _ extent: AppendExtent, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     guard !entries.isEmpty else { return }
-    let room = extent.bytes
+    let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
@@ -215,26 +215,8 @@ extension Store {
     let mayFillUp = segment.header.isReserve && entries.allSatisfy(\.mayUseReserve)
     let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
     if tail.offset + room > limit || actors > Int(UInt16.max) {
-      engine.journal.prepared = preparedSegment.withLock { ready in
-        defer { ready = nil }
-        return ready
-      }
-      do throws(StoreError) {
-        try engine.journal.begin(
-          after: tail.offset,
-          durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-          position: engine.position, room: room, mayUseReserve: entries.allSatisfy(\.mayUseReserve))
-      } catch {
-        // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
-        if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
-        if error.code == .diskFull {
-          throw StoreError(
-            .diskFull, "\(error.message) (the store is unharmed, reading goes on)", path: error.path,
-            errno: error.errno)
-        }
-        throw error
-      }
-      segment = engine.journal.segments[engine.journal.segments.count - 1]
+      segment = try begin(
+        after: tail, room: room, mayUseReserve: entries.allSatisfy(\.mayUseReserve), &engine)
       // One more segment is sealed.
       engine.reviewAt = 0
       if !segment.header.isReserve { restoreReserve() }
@@ -248,6 +230,32 @@ extension Store {
     if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
     try checkStored(in: segment)
     publish(encoder.end, in: segment, wall: wall, &engine)
+  }
+
+  /// Begins a segment, which ends the one at the tail. The caller holds the writers' mutex.
+  func begin(
+    after tail: Location, room: Int, mayUseReserve: Bool = false, _ engine: inout Engine
+  ) throws(StoreError) -> Segment {
+    let durable = Location(packed: control.durable)
+    engine.journal.prepared = preparedSegment.withLock { ready in
+      defer { ready = nil }
+      return ready
+    }
+    do throws(StoreError) {
+      try engine.journal.begin(
+        after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
+        position: engine.position, room: room, mayUseReserve: mayUseReserve)
+    } catch {
+      // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
+      if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
+      if error.code == .diskFull {
+        throw StoreError(
+          .diskFull, "\(error.message) (the store is unharmed, reading goes on)", path: error.path,
+          errno: error.errno)
+      }
+      throw error
+    }
+    return engine.journal.segments[engine.journal.segments.count - 1]
   }
 
   /// Moves the tail behind what was stored up to `end`, and takes it in.

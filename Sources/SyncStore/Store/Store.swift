@@ -20,6 +20,8 @@ public final class Store: Sendable {
   let engine: Locked<Engine>
   /// What threads read from without the engine's lock.
   let readers: Published<ReaderView>
+  /// The keys of this opening.
+  let seal: JournalSeal
   let journalDirectory: String
   let controlFile: any StorageFile
   /// The syncs made by this instance.
@@ -59,6 +61,7 @@ public final class Store: Sendable {
     self.controlFile = controlFile
     journalDirectory = path + "/" + StoreLayout.journal
     readers = engine.readers
+    seal = engine.journal.seal
     var engine = engine
     engine.isPublic = true
     engine.publish()
@@ -258,7 +261,7 @@ public final class Store: Sendable {
 
   /// Has the segment after `number` made ready in the background, once; if that fails, again.
   func prepareSegment(after number: UInt32, size: Int) {
-    guard prepared.exchange(number, ordering: .relaxed) != number else { return }
+    guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
     Background.run { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
         let ready = try Journal.prepare(directory: journalDirectory, size: size, storage: storage)

@@ -3,6 +3,7 @@ enum Help {
   /// Options that every command takes.
   static let globals = [
     Option("store", value: "DIR", "the store (default: $SYNC_STORE, else $XDG_DATA_HOME/sync-store)"),
+    Secrets.option,
     Option("json", "one JSON object a line on standard output"),
     Option("quiet", "no figures and no progress; errors are still told"),
     Option("verbose", "say more on standard error"),

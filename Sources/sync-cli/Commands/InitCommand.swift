@@ -6,14 +6,22 @@ enum InitCommand {
   static let command = Command(
     "init", "create a store",
     options: [
-      Option("name", value: "NAME", "what this copy is called among its peers (default: the host's name)")
+      Option("name", value: "NAME", "what this copy is called among its peers (default: the host's name)"),
+      Option("encrypt", "seal keys and values under a passphrase, which is asked for"),
     ],
-    notes: "Makes the directory, the identity of this device, and the key that all copies will share."
+    notes: """
+      Makes the directory, the identity of this device, and the key that all copies will share. With --encrypt, values \
+      above 1 MiB are still written in the clear in this version.
+      """
   ) { invocation, output in
     let path = try invocation.storePath()
     let name = invocation.value("name")?.text ?? defaultName
     try makeParent(of: path)
-    let store = try Store.create(at: path, name: name, configuration: invocation.configuration(.exclusive))
+    var configuration = invocation.configuration(.exclusive)
+    if invocation.has("encrypt") {
+      configuration.passphrase = try Secrets.newPassphrase(invocation, isFirst: true)
+    }
+    let store = try Store.create(at: path, name: name, configuration: configuration)
     try Node.prepare(store, name: name)
     try invocation.tell(
       "created \(store.name) in \(path)",

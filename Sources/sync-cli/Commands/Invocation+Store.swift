@@ -23,7 +23,13 @@ extension Invocation {
 
   /// Opens the store so that a daemon or a service may have it open, too.
   func openStore(toWrite: Bool = true) throws -> Store {
-    try Store.open(at: try storePath(), configuration: configuration(toWrite ? .shared : .readOnly))
+    var configuration = configuration(toWrite ? .shared : .readOnly)
+    let path = try storePath()
+    // One that is named is for this store; one in the environment may be for others.
+    if try has(Secrets.option.name) || Store.isEncrypted(at: path) {
+      configuration.passphrase = try Secrets.passphrase(self)
+    }
+    return try Store.open(at: path, configuration: configuration)
   }
 
   /// How a store is opened, as the global options ask for it.

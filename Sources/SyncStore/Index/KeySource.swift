@@ -1,0 +1,122 @@
+/// Keys in mapped memory, as sorting looks at them millions of times.
+protocol KeySource {
+  /// Where they lie.
+  var bytes: MappingTable { get }
+  /// The key at a place.
+  func key(at location: Location) -> KeyPlace
+  /// The first bytes there are fetched: they are read soon.
+  func prefetch(_ location: Location, _ count: Int)
+}
+
+/// Where a key lies.
+struct KeyPlace {
+  /// Of the mapping.
+  var number: Int
+  var start: Int
+  var count: Int
+
+  static let none = KeyPlace(number: -1, start: 0, count: 0)
+  var range: Range<Int> { start..<(start + count) }
+}
+
+extension KeySource {
+  /// Eight bytes of a key from `offset` on, the first one highest; zeros behind the end.
+  @inline(__always)
+  func word(_ key: KeyPlace, at offset: Int) -> UInt64 {
+    let left = key.count - offset
+    guard left > 0 else { return 0 }
+    if left >= 8 { return bytes.load(key.number, key.start + offset, as: UInt64.self).byteSwapped }
+    // The eight bytes that end with the key: what lies behind it may be being written. Each has that many before it.
+    let last: UInt64 = bytes.load(key.number, key.start + key.count - 8)
+    return last.byteSwapped << UInt64(8 * (8 - left))
+  }
+
+  /// Is the left key before the right one? They are known to agree in the first `depth` bytes.
+  func isLess(_ left: KeyPlace, _ right: KeyPlace, behind depth: Int = 0) -> Bool {
+    var offset = depth
+    while offset < left.count, offset < right.count {
+      let (first, second) = (word(left, at: offset), word(right, at: offset))
+      if first != second { return first < second }
+      offset += 8
+    }
+    return left.count < right.count
+  }
+
+  /// How many bytes from the beginning are the same, up to `limit`.
+  @inline(__always)
+  func commonPrefix(_ left: KeyPlace, _ right: KeyPlace, limit: Int) -> Int {
+    let limit = min(limit, left.count, right.count)
+    var offset = 0
+    while offset < limit {
+      let difference = word(left, at: offset) ^ word(right, at: offset)
+      if difference != 0 { return min(limit, offset + difference.leadingZeroBitCount / 8) }
+      offset += 8
+    }
+    return limit
+  }
+}
+
+/// The keys of sealed records, each opened once, for the time of a sort.
+///
+/// A key's place here, its number, is not that of its record: that one stands before it.
+struct OpenedKeys: KeySource {
+  let bytes: MappingTable
+  /// A place for each.
+  let places: [Location]
+  /// Records that could not be opened.
+  let damaged: [Location]
+
+  /// Bytes of one piece of memory; it is zeroed at the end.
+  private static let pieceBytes = 4 << 20
+  /// Before each key: where its record is, and how long it is.
+  private static let heading = 16
+  private static let countOffset = 8
+
+  /// Of these records, in the order in which they are to be read.
+  init(_ locations: some Sequence<Location>, in segments: FrozenSegments) {
+    var pieces: [Mapping] = []
+    var end = Self.pieceBytes
+    var places: [Location] = []
+    var damaged: [Location] = []
+    for location in locations {
+      // In a segment that is not sealed nothing but the checksum tells what is damaged.
+      guard segments.isWhole(location) else {
+        damaged.append(location)
+        continue
+      }
+      let isThere: Void? = segments.withKey(location) { key in
+        let count = Self.heading + (key.byteCount + 7) & ~7
+        if end + count > Self.pieceBytes {
+          pieces.append(.heap(max(Self.pieceBytes, count)))
+          end = 0
+        }
+        let piece = pieces[pieces.count - 1]
+        piece.store(location.packed, at: end)
+        piece.store(UInt64(key.byteCount), at: end + Self.countOffset)
+        piece.store(key, at: end + Self.heading)
+        places.append(Location(segment: UInt32(pieces.count - 1), offset: end))
+        end += count
+      }
+      if isThere == nil { damaged.append(location) }
+    }
+    bytes = MappingTable(pieces)
+    (self.places, self.damaged) = (places, damaged)
+  }
+
+  @inline(__always)
+  func key(at location: Location) -> KeyPlace {
+    let number = Int(location.segment)
+    let count = bytes.load(number, location.offset + Self.countOffset, as: UInt64.self)
+    return KeyPlace(number: number, start: location.offset + Self.heading, count: Int(count))
+  }
+
+  @inline(__always)
+  func prefetch(_ location: Location, _ count: Int) {
+    bytes.prefetch(Int(location.segment), location.offset, min(count, 64))
+  }
+
+  /// Where the record is whose key is at this place.
+  func record(at location: Location) -> Location {
+    Location(packed: bytes.load(Int(location.segment), location.offset))
+  }
+}

@@ -1,0 +1,202 @@
+private import Synchronization
+
+/// The keys of one opening of a store, and what follows from them for its segments. Every open store has one; that of a
+/// plain store holds nothing and costs nothing.
+///
+/// Invariants: an opening has an epoch of its own, drawn when the first sealed segment is met; the ring that is held is one
+/// that was in the file at some time; a segment is begun only under the ring that the file holds then.
+final class JournalSeal: Sendable {
+  private let store: StoreID
+  /// The key file.
+  let path: String
+  private let environment: Environment
+  private let writable: Bool
+  private let state: Locked<State>
+
+  private struct State {
+    var ring: KeyRing?
+    /// The file that it was read from.
+    var bytes: [UInt8]?
+    var epoch: [UInt8]?
+  }
+
+  /// The name of the key file in the store's directory.
+  static let directory = "keys"
+  private static let name = "keys/ring"
+
+  /// The keys of the store in the directory `path`, unlocked by `passphrase` if there are any.
+  ///
+  /// - Throws: `.keyRequired`, `.wrongKey`, `.notEncrypted`, `.damaged` …; nothing was changed then.
+  init(
+    _ path: String, store: StoreID, passphrase: Passphrase?, environment: Environment, writable: Bool
+  ) throws(StoreError) {
+    (self.store, self.environment, self.writable) = (store, environment, writable)
+    self.path = path + "/" + Self.name
+    let bytes = try environment.storage.contents(of: self.path, limit: KeyRingFile.limit)
+    switch (bytes, passphrase) {
+    case (nil, nil): state = Locked(State())
+    case (let bytes?, let passphrase?):
+      let ring = try KeyRingFile.unlock(bytes, passphrase: passphrase.secret, path: self.path)
+      guard ring.store == store else {
+        throw StoreError(
+          .foreignFile, "belongs to store \(ring.store): restore the one of this store", path: self.path)
+      }
+      state = Locked(State(ring: ring, bytes: bytes))
+    case (nil, _?):
+      throw StoreError(
+        .notEncrypted, "the store is not encrypted: open it without a passphrase, or encrypt it first",
+        path: path)
+    case (_?, nil): throw Self.keyRequired(path)
+    }
+  }
+
+  private init(_ path: String, store: StoreID, _ environment: Environment) {
+    (self.store, self.environment, writable) = (store, environment, true)
+    self.path = path + "/" + Self.name
+    state = Locked(State())
+  }
+
+  /// That of a store that is being created: with a new ring if a passphrase is given.
+  static func create(
+    _ path: String, store: StoreID, _ configuration: Configuration, _ environment: Environment
+  ) throws(StoreError) -> JournalSeal {
+    let seal = JournalSeal(path, store: store, environment)
+    guard let passphrase = configuration.passphrase else {
+      // A creation that was killed may have left one.
+      try seal.replace(nil)
+      return seal
+    }
+    try seal.replace(
+      try seal.newRing(passphrase, configuration.passphraseCost, first: 1, acceptsPlain: false))
+    return seal
+  }
+
+  /// Keys for a store that has none.
+  func newRing(
+    _ passphrase: Passphrase, _ cost: Scrypt.Parameters, first: UInt32, acceptsPlain: Bool
+  ) throws(StoreError) -> KeyRing {
+    try passphrase.check()
+    guard
+      let ring = KeyRing(
+        store: store, passphrase: passphrase.secret, cost: cost, generation: first,
+        acceptsPlain: acceptsPlain, random: environment.random)
+    else { throw noMemory }
+    return ring
+  }
+
+  var noMemory: StoreError {
+    StoreError(
+      .inputOutput, "there is no memory to derive a key from the passphrase: free some", path: path)
+  }
+
+  /// Has the store in the directory `path` keys?
+  static func isThere(_ path: String, _ storage: any Storage) throws(StoreError) -> Bool {
+    try storage.status(path + "/" + name) != nil
+  }
+
+  private static func keyRequired(_ path: String) -> StoreError {
+    StoreError(.keyRequired, "the store is encrypted: open it with its passphrase", path: path)
+  }
+
+  /// The keys; nil for a plain store.
+  var ring: KeyRing? { state.withLock { $0.ring } }
+
+  /// Does anything that is written take the room of what is sealed?
+  var isEncrypted: Bool { state.withLock { $0.ring != nil } }
+
+  /// What the hashes of the index are keyed by, 16 bytes that stay for the life of the encrypted store; nil for a plain one.
+  var indexSecret: [UInt8]? { ring?.derived(16, for: "syncstore index v1") }
+
+  // MARK: Segments
+
+  /// What seals the segment with this header; nil for a plain one.
+  ///
+  /// - Throws: `.wrongKey` or `.keyRequired` if this process does not have its key; `.foreignFile` if it is plain and the
+  ///   store is not.
+  func seal(for header: SegmentHeader, path: String) throws(StoreError) -> SegmentSeal? {
+    if let seal = find(header) { return seal.value }
+    // Another process may have changed the keys since.
+    try refresh()
+    if let seal = find(header) { return seal.value }
+    guard header.generation > 0 else {
+      throw StoreError(
+        .foreignFile, "is not encrypted, though the store is: it was put here; move it away", path: path)
+    }
+    guard isEncrypted else {
+      throw StoreError(
+        .damaged, "is encrypted, and the key file is missing: restore \(Self.name) from a backup", path: path)
+    }
+    throw StoreError(
+      .wrongKey,
+      "is encrypted under generation \(header.generation), which the key file does not have: "
+        + "restore \(Self.name) from a backup", path: path)
+  }
+
+  private struct Found {
+    var value: SegmentSeal?
+  }
+
+  private func find(_ header: SegmentHeader) -> Found? {
+    let random = environment.random
+    let writable = writable
+    return state.withLock { state in
+      if header.generation == 0 {
+        return state.ring.map(\.acceptsPlain) ?? true ? Found(value: nil) : nil
+      }
+      guard let master = state.ring?.masters[header.generation] else { return nil }
+      let epoch = state.epoch ?? (writable ? random(SealedLayout.epochBytes) : [])
+      state.epoch = epoch
+      return Found(value: SegmentSeal(header: header, master: master, epoch: epoch))
+    }
+  }
+
+  /// The generation that a segment is to have that begins now.
+  func generationToBegin() throws(StoreError) -> UInt32 {
+    try refresh()
+    return state.withLock { $0.ring?.current ?? 0 }
+  }
+
+  // MARK: The file
+
+  /// Reads the file again if it is not the one that was read.
+  func refresh() throws(StoreError) {
+    let (path, storage) = (path, environment.storage)
+    // Read and taken over at once: else what another thread has put there meanwhile would be forgotten.
+    try state.withLock { state throws(StoreError) in
+      let bytes = try storage.contents(of: path, limit: KeyRingFile.limit)
+      guard bytes != state.bytes else { return }
+      guard let bytes else {
+        // Nothing is sealed any more: what was said of plain segments holds for all.
+        guard state.ring?.acceptsPlain ?? true else {
+          throw StoreError(.damaged, "is gone: restore it from a backup", path: path)
+        }
+        (state.ring, state.bytes) = (nil, nil)
+        return
+      }
+      guard let ring = state.ring else { throw Self.keyRequired(path) }
+      guard let updated = try ring.updated(from: bytes, path: path) else {
+        throw StoreError(
+          .wrongKey, "the keys were changed by another process: open the store again", path: path)
+      }
+      (state.ring, state.bytes) = (updated, bytes)
+    }
+  }
+
+  /// Puts a ring in the place of the one there is, durably; nil removes it. Only for who holds the compaction lock.
+  func replace(_ ring: KeyRing?) throws(StoreError) {
+    let (path, storage) = (path, environment.storage)
+    let directory = type(of: storage).directory(of: path)
+    let bytes = ring?.encoded(random: environment.random)
+    try state.withLock { state throws(StoreError) in
+      if let bytes {
+        if try storage.createDirectory(directory) {
+          try storage.syncDirectory(type(of: storage).directory(of: directory))
+        }
+        try storage.replace(path, with: bytes)
+      } else if try storage.remove(path) {
+        try storage.syncDirectory(directory)
+      }
+      (state.ring, state.bytes) = (ring, bytes)
+    }
+  }
+}

@@ -1,0 +1,88 @@
+/// Small files of secrets beside the journal, in `keys/`: sealed where the store is encrypted (`schemas/keys.md`).
+extension Store {
+  private static let sealedHeading = Array("syncstore-sealed 1\n".utf8)
+  private static let keyFilesDirectory = JournalSeal.directory + "/"
+  /// What sealing adds, and a file of secrets never has more than.
+  private static let sealedOverhead = sealedHeading.count + AES256GCM.nonceBytes + AES256GCM.tagBytes
+  private static let keyFileLimit = 1 << 20
+
+  /// The content of `keys/` + `name`; nil if there is none. One of more than `limit` bytes is `.foreignFile`.
+  ///
+  /// - Throws: `.damaged` if it was changed; `.unsafeDirectory` if others can read it.
+  package func readKeyFile(_ name: String, limit: Int) throws(StoreError) -> [UInt8]? {
+    let file = path + "/" + Self.keyFilesDirectory + name
+    guard let status = try environment.storage.status(file) else { return nil }
+    guard status.permissions & 0o077 == 0 else {
+      throw StoreError(.unsafeDirectory, "others can read this secret: run `chmod 600`", path: file)
+    }
+    guard let bytes = try environment.storage.contents(of: file, limit: limit + Self.sealedOverhead) else {
+      return nil
+    }
+    guard bytes.starts(with: Self.sealedHeading) else {
+      guard seal.ring.map(\.acceptsPlain) ?? true else {
+        throw StoreError(
+          .foreignFile, "is not encrypted, though the store is: it was put here; restore it from a backup",
+          path: file)
+      }
+      return bytes
+    }
+    guard let ring = seal.ring else {
+      throw StoreError(
+        .damaged, "is encrypted, and the key file is missing: restore \(seal.path) from a backup", path: file)
+    }
+    let nonce = Array(bytes.dropFirst(Self.sealedHeading.count).prefix(AES256GCM.nonceBytes))
+    let sealed = bytes.dropFirst(Self.sealedHeading.count + AES256GCM.nonceBytes)
+    var key = ring.derived(AES256GCM.keyBytes, for: "syncstore file v1")
+    defer { Secret.zero(&key) }
+    guard nonce.count == AES256GCM.nonceBytes,
+      let plain = try? AES256GCM.open(sealed, key: key, nonce: nonce, authenticating: Array(name.utf8))
+    else { throw StoreError(.damaged, "was changed: restore it from a backup", path: file) }
+    return plain
+  }
+
+  /// Puts a file of secrets in place of the one there is, durably.
+  package func writeKeyFile(_ name: String, _ bytes: [UInt8]) throws(StoreError) {
+    let storage = environment.storage
+    let directory = path + "/" + JournalSeal.directory
+    if try storage.createDirectory(directory) { try storage.syncDirectory(path) }
+    try storage.replace(
+      directory + "/" + name, with: seal.ring.map { sealed(name, bytes, $0) } ?? bytes)
+  }
+
+  private func sealed(_ name: String, _ bytes: [UInt8], _ ring: KeyRing) -> [UInt8] {
+    var key = ring.derived(AES256GCM.keyBytes, for: "syncstore file v1")
+    var nonces = ring.derived(32, for: "syncstore file nonce v1")
+    defer {
+      Secret.zero(&key)
+      Secret.zero(&nonces)
+    }
+    // Randomness that repeats repeats a nonce only for the very same content.
+    let message = environment.random(32) + Array(name.utf8) + [0] + bytes
+    let nonce = Array(HMACSHA256.code(for: message, key: nonces).prefix(AES256GCM.nonceBytes))
+    return Self.sealedHeading + nonce
+      + AES256GCM.seal(bytes, key: key, nonce: nonce, authenticating: Array(name.utf8))
+  }
+
+  /// Writes the files of secrets that are not as the store is to be: sealed, or in the clear with `isPlain`.
+  package func rewriteKeyFiles(isPlain: Bool = false) throws(StoreError) {
+    let storage = environment.storage
+    let directory = path + "/" + JournalSeal.directory
+    guard let ring = seal.ring, try storage.status(directory) != nil else { return }
+    for name in try storage.list(directory) where directory + "/" + name != seal.path {
+      let file = directory + "/" + name
+      if name.hasSuffix(".new") {
+        _ = try storage.remove(file)
+        continue
+      }
+      guard let bytes = try storage.contents(of: file, limit: Self.keyFileLimit),
+        bytes.starts(with: Self.sealedHeading) == isPlain
+      else { continue }
+      if isPlain {
+        guard let plain = try readKeyFile(name, limit: Self.keyFileLimit) else { continue }
+        try storage.replace(file, with: plain)
+      } else {
+        try storage.replace(file, with: sealed(name, bytes, ring))
+      }
+    }
+  }
+}

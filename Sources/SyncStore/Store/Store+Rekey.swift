@@ -1,0 +1,257 @@
+/// How re-keying works: the key file says first what is to be, a new segment begins so, each older one is compacted into
+/// one that is so, and the key file forgets what none uses any more.
+///
+/// At every moment the key file has the keys of all segments, so that a kill costs nothing and the next one goes on from
+/// there (F12). Others read and write meanwhile; who begins a segment reads the key file before.
+extension Store {
+  /// Does the store in the directory `path` have to be opened with a passphrase? False if there is none.
+  public static func isEncrypted(at path: String) throws(StoreError) -> Bool {
+    try JournalSeal.isThere(path, Environment.real().storage)
+  }
+
+  /// Is anything in the journal sealed, or to be?
+  public var isEncrypted: Bool { seal.isEncrypted }
+
+  /// Is a re-keying under way, or was one interrupted? `finishRekeying` goes on with it.
+  public var isRekeying: Bool { seal.ring?.isInTransition ?? false }
+
+  /// What a re-keying has done.
+  public struct RekeyingReport: Hashable, Sendable {
+    /// Segments that were written anew.
+    public var rewritten = 0
+    /// Segments that could not be, because they are damaged: their keys are kept.
+    public var damaged = 0
+    /// Does the key file hold nothing but what is in use from now on? It keeps the older keys as long as another process
+    /// has the store open, which may know those alone; who opens the store when that one is gone removes them.
+    public var isComplete = false
+
+    /// Of one that rewrote nothing.
+    package init(isComplete: Bool = false) { self.isComplete = isComplete }
+  }
+
+  /// Asks for another passphrase from now on. At once, whatever the store holds; who has it open goes on.
+  ///
+  /// - Throws: `.notEncrypted`; `.wrongKey` if another process has changed it since this one opened the store.
+  public func changePassphrase(to passphrase: Passphrase) throws(StoreError) {
+    try passphrase.check()
+    try alone { () throws(StoreError) in
+      var ring = try ownRing()
+      guard
+        ring.change(
+          passphrase: passphrase.secret, cost: configuration.passphraseCost, random: environment.random)
+      else { throw seal.noMemory }
+      try seal.replace(ring)
+    }
+  }
+
+  /// Seals all that is written from now on under a new master key, and writes what there is anew under it.
+  ///
+  /// - Throws: `.notEncrypted`; `.diskFull` if there is no room for a copy of a segment: `finishRekeying` goes on later.
+  @discardableResult
+  public func renewKeys() throws(StoreError) -> RekeyingReport {
+    try alone { () throws(StoreError) in
+      var ring = try ownRing()
+      guard ring.masters.count < KeyRingFile.mostGenerations else {
+        throw StoreError(
+          .outOfBounds, "too many generations of keys are in use: mend the damaged segments first", path: path
+        )
+      }
+      ring.renew(least: Location(packed: control.tail).segment + 1, random: environment.random)
+      return try rewrite(under: ring)
+    }
+  }
+
+  /// Encrypts a plain store. Others that have it open can go on after they opened it again, with the passphrase. Values
+  /// in the blob tier stay as they are.
+  ///
+  /// - Throws: `.alreadyExists` if it is encrypted.
+  @discardableResult
+  public func encrypt(with passphrase: Passphrase) throws(StoreError) -> RekeyingReport {
+    try alone { () throws(StoreError) in
+      guard seal.ring == nil else {
+        throw StoreError(.alreadyExists, "the store is encrypted: change its passphrase", path: path)
+      }
+      let ring = try seal.newRing(
+        passphrase, configuration.passphraseCost, first: Location(packed: control.tail).segment + 1,
+        acceptsPlain: true)
+      return try rewrite(under: ring)
+    }
+  }
+
+  /// Makes an encrypted store a plain one.
+  ///
+  /// - Throws: `.notEncrypted`.
+  @discardableResult
+  public func decrypt() throws(StoreError) -> RekeyingReport {
+    try alone { () throws(StoreError) in
+      var ring = try ownRing()
+      ring.retire()
+      return try rewrite(under: ring)
+    }
+  }
+
+  /// Goes on with a re-keying that was interrupted; does nothing if there is none.
+  @discardableResult
+  public func finishRekeying() throws(StoreError) -> RekeyingReport { try finishRekeying(waiting: true) }
+
+  /// The same, or `.busy` at once if another process is at it.
+  @discardableResult
+  func finishRekeying(waiting: Bool) throws(StoreError) -> RekeyingReport {
+    try alone(waiting: waiting) { () throws(StoreError) in
+      guard let ring = seal.ring, ring.isInTransition else { return RekeyingReport(isComplete: true) }
+      return try rewrite(under: try ownRing())
+    }
+  }
+
+  /// Works while nobody else compacts, or changes the keys, here or in another process.
+  private func alone<Result>(
+    waiting: Bool = true, _ body: () throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try checkWritable()
+    return try compacting.withLock { compactions throws(StoreError) in
+      guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: waiting) else {
+        throw StoreError(.busy, "another process compacts the store: try again", path: path)
+      }
+      defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
+      compactions += 1
+      try seal.refresh()
+      return try body()
+    }
+  }
+
+  /// The keys, as one who may change them has them.
+  private func ownRing() throws(StoreError) -> KeyRing {
+    guard let ring = seal.ring else {
+      throw StoreError(.notEncrypted, "the store is not encrypted: encrypt it first", path: path)
+    }
+    guard !ring.isStale else {
+      throw StoreError(
+        .wrongKey, "another process has changed the passphrase: open the store again with the new one",
+        path: path)
+    }
+    return ring
+  }
+
+  private func rewrite(under ring: KeyRing) throws(StoreError) -> RekeyingReport {
+    // The index of a plain store tells those who guess keys whether they are right.
+    try withdrawIndex(unless: true)
+    // Whoever begins a segment from now on does so under it.
+    try seal.replace(ring)
+    try beginUnder(ring)
+    var report = RekeyingReport()
+    var passed: Set<UInt32> = []
+    while true {
+      let run = try reading { engine throws(StoreError) -> CompactionRun? in
+        let places = engine.journal.segments.indices.dropLast()
+        let stale = places.first { place in
+          let segment = engine.journal.segments[place]
+          return segment.header.generation != ring.current && !passed.contains(segment.number)
+        }
+        guard let stale else { return nil }
+        return try CompactionRun(stale..<(stale + 1), in: engine)
+      }
+      guard let run else { break }
+      passed.formUnion(run.numbers)
+      if try compact(run) != nil { report.rewritten += 1 } else { report.damaged += 1 }
+    }
+    if report.damaged == 0 { report.isComplete = try settle(ring) }
+    return report
+  }
+
+  /// Removes the keys of older generations, which no segment uses, if nobody is there who may know nothing newer.
+  private func settle(_ ring: KeyRing) throws(StoreError) -> Bool {
+    try forgetReplaced(isPlain: ring.current == 0)
+    try rewriteKeyFiles(isPlain: ring.current == 0)
+    return try withoutOthers { () throws(StoreError) in
+      let isPlain = ring.current == 0
+      var settled = ring
+      settled.settle()
+      // Nobody could open it any more, and who enters next would not know of who writes to it.
+      if isPlain { try withdrawIndex(unless: false) }
+      try seal.replace(isPlain ? nil : settled)
+      try restoreIndex()
+    }
+  }
+
+  /// Goes on with an index in memory, and has all others do so, unless the one in the files is sealed, or is not, as it is
+  /// to be.
+  private func withdrawIndex(unless isSealed: Bool) throws(StoreError) {
+    try lockWriters()
+    defer { control.unlock() }
+    try engine.withLock { engine throws(StoreError) in
+      guard engine.index.isShared, engine.index.keys.isSealed != isSealed else { return }
+      try JournalIndex.removeFiles(engine.files)
+      let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+      engine.rebuild(with: index, upTo: engine.applied)
+    }
+  }
+
+  /// Puts the index into files again. Only while nobody else has the store open: those would go on with one of their own,
+  /// and this process would not find in its what they write.
+  private func restoreIndex() throws(StoreError) {
+    try lockWriters()
+    defer { control.unlock() }
+    try engine.withLock { engine throws(StoreError) in
+      if !engine.index.isShared { try installIndex(&engine) }
+    }
+  }
+
+  /// Does what was left to do when a re-keying had come to its end beside others, if this process is alone now.
+  func settleKeys() throws(StoreError) {
+    guard isWritable, let ring = seal.ring, ring.isInTransition, !ring.isStale else { return }
+    let isDone = engine.withLock { engine in
+      engine.journal.segments.allSatisfy { $0.header.generation == ring.current }
+    }
+    guard isDone else { return }
+    try alone(waiting: false) { () throws(StoreError) in _ = try settle(try ownRing()) }
+  }
+
+  /// Works if no other process has the store open, and lets none enter meanwhile. False, and nothing was done, if one has.
+  private func withoutOthers(_ body: () throws(StoreError) -> Void) throws(StoreError) -> Bool {
+    guard configuration.mode != .exclusive else {
+      try body()
+      return true
+    }
+    guard try controlFile.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { return false }
+    defer { _ = try? controlFile.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
+    guard try controlFile.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) else { return false }
+    defer { _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .shared, wait: false) }
+    try body()
+    return true
+  }
+
+  /// Begins a segment, unless the one at the tail is as the ring would have it.
+  private func beginUnder(_ ring: KeyRing) throws(StoreError) {
+    try lockWriters()
+    defer { control.unlock() }
+    try engine.withLock { engine throws(StoreError) in
+      let tail = Location(packed: control.tail)
+      guard let segment = engine.journal.segment(tail.segment) else {
+        throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
+      }
+      guard segment.header.generation != ring.current else { return }
+      _ = try begin(after: tail, room: 0, &engine)
+      // A segment with nothing in it would look like the work of a recovery that was interrupted.
+      var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
+      try composer.checkpoint()
+      control.tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length).packed
+      try commit(composer, &engine)
+    }
+  }
+
+  /// Removes what is left of segments under older keys, also what a kill has left and what recoveries set aside in
+  /// the clear.
+  private func forgetReplaced(isPlain: Bool) throws(StoreError) {
+    try lockWriters()
+    defer { control.unlock() }
+    try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
+    let storage = environment.storage
+    if !isPlain, seal.ring?.acceptsPlain == true {
+      for name in try storage.list(journalDirectory)
+      where name.hasPrefix("torn-") || name.hasPrefix("aside-") {
+        _ = try storage.remove(journalDirectory + "/" + name)
+      }
+    }
+    try storage.syncDirectory(journalDirectory)
+  }
+}

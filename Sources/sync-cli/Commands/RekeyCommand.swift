@@ -1,0 +1,69 @@
+import SyncStore
+
+/// `rekey`: another passphrase, another master key, encrypting and decrypting, all while the store is in use.
+enum RekeyCommand {
+  static let command = Command(
+    "rekey", "change the passphrase, or the keys, of a store",
+    options: [
+      Option("master-key", "make a new master key, and write all there is anew under it"),
+      Option("encrypt", "encrypt a store that is not"),
+      Option("decrypt", "make an encrypted store a plain one"),
+      Option("new-passphrase-file", value: "FILE", "the new passphrase: the first line of FILE"),
+    ],
+    notes: """
+      Without a switch only the passphrase changes, at once. Others go on reading and writing meanwhile; one that was \
+      interrupted goes on with "rekey --master-key", or by itself. The new passphrase comes from FILE, from \
+      $SYNC_NEW_PASSPHRASE, or from the terminal.
+      """
+  ) { invocation, output in
+    let switches = ["master-key", "encrypt", "decrypt"].filter { invocation.has($0) }
+    guard switches.count <= 1 else {
+      throw invocation.usage(
+        "--\(switches[0]) --\(switches[1])", "they exclude each other", "give one of them")
+    }
+    let takesNew = switches.isEmpty || switches == ["encrypt"]
+    guard takesNew || !invocation.has("new-passphrase-file") else {
+      throw invocation.usage(
+        "--new-passphrase-file", "--\(switches[0]) does not change the passphrase", "leave one of them out")
+    }
+    let result = try invocation.withStore { store in
+      switch switches.first {
+      case "master-key": return try store.renewKeys()
+      case "decrypt": return try store.decrypt()
+      case "encrypt": return try store.encrypt(with: try Secrets.newPassphrase(invocation))
+      default:
+        guard store.isEncrypted else {
+          throw StoreError(
+            .notEncrypted, "the store is not encrypted: use `rekey --encrypt`", path: store.path)
+        }
+        try store.changePassphrase(to: try Secrets.newPassphrase(invocation))
+        return Store.RekeyingReport(isComplete: true)
+      }
+    }
+    try invocation.tell(
+      text(switches.first, result),
+      json: JSON.object([
+        .init(name: "rewritten_segments", value: .integer(result.rewritten)),
+        .init(name: "damaged_segments", value: .integer(result.damaged)),
+        .init(name: "complete", value: .bool(result.isComplete)),
+      ]), output)
+    return result.damaged == 0 ? .done : .damaged
+  }
+
+  private static func text(_ change: String?, _ report: Store.RekeyingReport) -> String {
+    guard let change else { return "the passphrase is changed" }
+    let done =
+      switch change {
+      case "encrypt": "encrypted"
+      case "decrypt": "decrypted"
+      default: "under a new master key"
+      }
+    var text = "\(done): \(report.rewritten) segments written anew"
+    if report.damaged > 0 {
+      text += ", \(report.damaged) damaged ones kept as they are: run `verify --repair`, then this again"
+    } else if !report.isComplete {
+      text += "; the older keys are kept until the other processes have let the store go"
+    }
+    return text
+  }
+}

@@ -1,0 +1,65 @@
+import SyncStore
+
+/// Where passphrases come from: a file, the environment or the terminal, never the command line, which others can see.
+enum Secrets {
+  /// The option that names the file of the passphrase.
+  static let option = Option(
+    "passphrase-file", value: "FILE",
+    "the first line of FILE opens an encrypted store (default: $SYNC_PASSPHRASE_FILE, $SYNC_PASSPHRASE, the terminal)"
+  )
+
+  /// The passphrase of the store.
+  static func passphrase(_ invocation: Invocation) throws -> Passphrase {
+    if let given = try given(invocation, "passphrase-file", "SYNC_PASSPHRASE") { return given }
+    guard var bytes = Terminal.secret("passphrase: ") else {
+      throw missing("passphrase", "--passphrase-file FILE", "SYNC_PASSPHRASE")
+    }
+    return take(&bytes)
+  }
+
+  /// One that is to be set; from the terminal it is asked for twice.
+  static func newPassphrase(_ invocation: Invocation, isFirst: Bool = false) throws -> Passphrase {
+    let (option, variable) =
+      isFirst
+      ? ("passphrase-file", "SYNC_PASSPHRASE") : ("new-passphrase-file", "SYNC_NEW_PASSPHRASE")
+    if let given = try given(invocation, option, variable) { return given }
+    guard var first = Terminal.secret("new passphrase: "), var second = Terminal.secret("once more: ") else {
+      throw missing("new passphrase", "--\(option) FILE", variable)
+    }
+    guard first == second else {
+      throw Failure(.usage, "passphrase: the two differ: try again")
+    }
+    _ = take(&second)
+    return take(&first)
+  }
+
+  private static func given(
+    _ invocation: Invocation, _ option: String, _ variable: String
+  ) throws -> Passphrase? {
+    if let file = invocation.value(option)?.bytes
+      ?? System.environment(variable + "_FILE").map({ Array($0.utf8) })
+    {
+      var bytes = try Descriptor.reading(file).readAll(limit: 1 << 16)
+      var line = Array(bytes.prefix { $0 != 0x0A })
+      erase(&bytes)
+      guard !line.isEmpty else {
+        throw Failure(.usage, "\(Text.printable(file)): its first line is empty: write the passphrase there")
+      }
+      return take(&line)
+    }
+    return System.environment(variable).map { Passphrase($0) }
+  }
+
+  private static func take(_ bytes: inout [UInt8]) -> Passphrase {
+    defer { erase(&bytes) }
+    return Passphrase(bytes)
+  }
+
+  private static func erase(_ bytes: inout [UInt8]) { for index in bytes.indices { bytes[index] = 0 } }
+
+  private static func missing(_ what: String, _ option: String, _ variable: String) -> Failure {
+    Failure(
+      .refused,
+      "\(what): there is no terminal to ask at: give \(option), or set \(variable)_FILE or \(variable)")
+  }
+}

@@ -1,0 +1,91 @@
+import Testing
+
+@Suite("Encryption on the command line")
+struct EncryptionTests {
+  let scratch: Scratch
+
+  init() throws {
+    scratch = try Scratch()
+    try scratch.write("first", Array("correct horse\nnot this line\n".utf8))
+    try scratch.write("second", Array("battery staple".utf8))
+    try scratch.write("empty", [0x0A])
+  }
+
+  func file(_ name: String) -> String { scratch.path + "/" + name }
+
+  @Test(
+    "an encrypted store opens with its passphrase, from a file or the environment, and without it says what to do"
+  )
+  func passphrase() throws {
+    let tool = scratch.tool()
+    try tool.succeed("init", "--encrypt", "--passphrase-file", file("first"))
+    let variable = ["SYNC_PASSPHRASE": "correct horse"]
+    #expect(try tool.run("put", "thekey", "thesecret", environment: variable).code == 0)
+    let named = ["SYNC_PASSPHRASE_FILE": file("first")]
+    #expect(try tool.run("get", "thekey", environment: named).text == "thesecret")
+    let none = try tool.run("get", "thekey")
+    #expect(none.code == 3 && none.err.contains("--passphrase-file"))
+    let wrong = try tool.run("get", "thekey", environment: ["SYNC_PASSPHRASE": "wrong"])
+    #expect(wrong.code == 3 && wrong.err.contains("the passphrase is wrong"))
+    let empty = try tool.run("get", "thekey", "--passphrase-file", file("empty"))
+    #expect(empty.code == 2)
+    let found = try scratch.shell(
+      "grep -rac 'thesecret\\|thekey\\|PRIVATE KEY\\|syncstore-group' store | grep -v ':0$'")
+    #expect(found.out == "", "\(found.out)")
+    #expect(try tool.run("verify", environment: variable).code == 0)
+    #expect(try tool.run("status", environment: variable).code == 0)
+  }
+
+  @Test("a plain store refuses a passphrase that is named for it, and ignores one in the environment")
+  func plain() throws {
+    let tool = try scratch.store()
+    #expect(try tool.run("list", "--passphrase-file", file("first")).code == 2)
+    #expect(try tool.run("list", environment: ["SYNC_PASSPHRASE": "x"]).code == 0)
+    #expect(try tool.run("rekey", environment: ["SYNC_NEW_PASSPHRASE": "x"]).code == 2)
+  }
+
+  @Test("rekey changes the passphrase, the master key, encrypts and decrypts")
+  func rekey() throws {
+    let tool = try scratch.store()
+    try tool.succeed("put", "k", "v")
+    let identity = try scratch.read("store/keys/device.pem")
+    let new = ["SYNC_NEW_PASSPHRASE": "correct horse"]
+    #expect(try tool.run("rekey", "--encrypt", environment: new).code == 0)
+    #expect(try tool.run("get", "k").code == 3)
+    #expect(try scratch.read("store/keys/device.pem") != identity)
+    #expect(
+      try tool.run("rekey", "--passphrase-file", file("first"), "--new-passphrase-file", file("second")).code
+        == 0)
+    #expect(try tool.run("get", "k", "--passphrase-file", file("first")).code == 3)
+    let second = ["SYNC_PASSPHRASE": "battery staple"]
+    let report = try tool.run("--json", "rekey", "--master-key", environment: second)
+    #expect(report.code == 0 && report.text.contains("\"complete\":true"), "\(report.text)")
+    #expect(try tool.run("get", "k", environment: second).text == "v")
+    #expect(try tool.run("rekey", "--master-key", "--decrypt", environment: second).code == 2)
+    #expect(try tool.run("rekey", "--decrypt", environment: second).code == 0)
+    #expect(try tool.run("get", "k").text == "v")
+    #expect(try scratch.read("store/keys/device.pem") == identity)
+  }
+
+  @Test("an encrypted store syncs with a plain one, and is rekeyed beside the daemon")
+  func daemon() throws {
+    let here = scratch.tool("here")
+    let variables = ["SYNC_PASSPHRASE": "correct horse", "SYNC_NEW_PASSPHRASE": "battery staple"]
+    let after = ["SYNC_PASSPHRASE": "battery staple"]
+    #expect(try here.run("init", "--name", "here", "--encrypt", environment: variables).code == 0)
+    #expect(try here.run("put", "k", "v", environment: variables).code == 0)
+    let serving = try here.start(["serve", "--listen", "127.0.0.1:0"], environment: variables)
+    defer { serving.signal(15) }
+    #expect(try #require(serving.firstLine()).hasPrefix("listening on"))
+    let token = try here.run("invite", environment: variables).lines.first ?? ""
+    let there = scratch.tool("there")
+    try there.succeed("join", token, "--name", "there")
+    #expect(try there.succeed("get", "k").text == "v")
+    #expect(try here.run("rekey", environment: variables).code == 0)
+    #expect(try here.run("rekey", "--master-key", environment: after).code == 0)
+    try there.succeed("put", "back", "w")
+    try there.succeed("sync", "here")
+    #expect(try here.run("get", "back", environment: after).text == "w")
+    #expect(try here.run("digest", environment: after).text == there.succeed("digest").text)
+  }
+}

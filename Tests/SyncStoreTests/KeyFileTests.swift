@@ -1,0 +1,67 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("Files of secrets")
+struct KeyFileTests {
+  static let path = "/store/keys/device.pem"
+  static let secret = Array("a device's private key".utf8)
+
+  func stored(_ host: SimulatedHost) throws -> [UInt8] {
+    try #require(try host.storage.contents(of: Self.path, limit: 1 << 20))
+  }
+
+  @Test("lie sealed beside an encrypted store, in the clear beside a plain one", arguments: [false, true])
+  func sealed(sealed: Bool) throws {
+    let host = SimulatedHost(sealed: sealed)
+    let store = try Store.create(on: host)
+    try store.writeKeyFile("device.pem", Self.secret)
+    #expect(try stored(host).contains(Self.secret) == !sealed)
+    #expect(try store.readKeyFile("device.pem", limit: 100) == Self.secret)
+    #expect(try store.readKeyFile("none", limit: 100) == nil)
+    #expect(
+      #expect(throws: StoreError.self) { try store.readKeyFile("device.pem", limit: -80) }?.code
+        == .foreignFile)
+    try store.close()
+    #expect(try Store.open(on: host).readKeyFile("device.pem", limit: 100) == Self.secret)
+  }
+
+  @Test("are not taken if they were changed, swapped or put there in the clear")
+  func changed() throws {
+    let host = SimulatedHost(sealed: true)
+    let store = try Store.create(on: host)
+    try store.writeKeyFile("device.pem", Self.secret)
+    let bytes = try stored(host)
+    for index in bytes.indices {
+      var other = bytes
+      other[index] ^= 1
+      try host.storage.replace(Self.path, with: other)
+      let code = #expect(throws: StoreError.self, "byte \(index)") {
+        try store.readKeyFile("device.pem", limit: 100)
+      }?.code
+      #expect(code == .damaged || code == .foreignFile)
+    }
+    try host.storage.replace("/store/keys/group", with: bytes)
+    #expect(
+      #expect(throws: StoreError.self) { try store.readKeyFile("group", limit: 100) }?.code == .damaged)
+    try host.storage.replace("/store/keys/group", with: Self.secret)
+    #expect(
+      #expect(throws: StoreError.self) { try store.readKeyFile("group", limit: 100) }?.code == .foreignFile)
+  }
+
+  @Test("made before the store was are sealed with it, and follow it when it is encrypted and decrypted")
+  func rewritten() throws {
+    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    let store = try Store.create(on: host)
+    try store.writeKeyFile("device.pem", Self.secret)
+    try store.encrypt(with: Passphrase("x"))
+    #expect(try !stored(host).contains(Self.secret))
+    #expect(try store.readKeyFile("device.pem", limit: 100) == Self.secret)
+    try store.renewKeys()
+    #expect(try store.readKeyFile("device.pem", limit: 100) == Self.secret)
+    try store.decrypt()
+    #expect(try stored(host) == Self.secret)
+    #expect(try store.readKeyFile("device.pem", limit: 100) == Self.secret)
+  }
+}
