@@ -114,7 +114,7 @@ struct RotationTests {
       try? Self.fill(store, 100)
     }
     _ = try Journal.prepare(
-      directory: Self.journal, size: 1 << 20, storage: FaultingStorage(host.storage, plan: plan))
+      directory: Self.journal, size: 1 << 20, storage: FaultingStorage(host.storage, plan: plan), isDurable: true)
     host.killProcesses()
     #expect(try Store.open(on: host).status().keys == 100)
   }

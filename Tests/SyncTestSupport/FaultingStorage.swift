@@ -194,6 +194,11 @@ private final class FaultingFile: StorageFile {
     try file.sync()
   }
 
+  func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) {
+    try plan.check(.sync, path)
+    try file.sync(range, of: mapping)
+  }
+
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     try plan.check(.map, path)
     return try file.map(range, writable: writable)

@@ -59,13 +59,17 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
     }
   }
 
-  func sync() throws(StoreError) {
+  func sync() throws(StoreError) { try sync(within: 0..<Int.max) }
+
+  func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync(within: range) }
+
+  private func sync(within range: Range<Int>) throws(StoreError) {
     try locked { state, node throws(StoreError) in
       if state.syncFails(path) {
         node.failSync()
         throw failure("cannot make it durable", path, EIO)
       }
-      if !state.lies { node.sync() }
+      if !state.lies { node.sync(within: range) }
     }
   }
 

@@ -87,16 +87,17 @@ final class SimulatedNode {
     return live.mapping(range)
   }
 
-  /// Copies what changed to the durable image.
-  func sync() {
+  /// Copies what changed in the pages that have bytes of `bytes` to the durable image.
+  func sync(within bytes: Range<Int> = 0..<Int.max) {
     for page in changedPages() {
       let range = page * Self.page..<(page + 1) * Self.page
+      guard range.overlaps(bytes) else { continue }
       if let failed = abandoned[page], failed == live.read(range) { continue }
       abandoned[page] = nil
       durable.copy(range, from: live)
     }
     durableSize = size
-    dirty = []
+    dirty = dirty.filter { !(($0 * Self.page)..<(($0 + 1) * Self.page)).overlaps(bytes) }
   }
 
   /// A write-back that failed: nothing reached the disk, and the pages count as clean.

@@ -35,6 +35,15 @@ int sync_populate(void *start, uint64_t count);
 // Lets the processor fetch the cache line at `address`, which need not even be mapped.
 static inline void sync_prefetch(const void *address) { __builtin_prefetch(address); }
 
+// Tells the processor that it is waiting for another one.
+static inline void sync_pause(void) {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
 // syncfs(2) is hidden behind _GNU_SOURCE.
 int sync_file_system(int fd);
 

@@ -4,34 +4,136 @@
 struct CompactedBytes {
   let header: SegmentHeader
   /// What follows the header's page.
-  private(set) var bytes: [UInt8] = []
+  private let memory: Mapping
+  private let target: WritableBytes
+  private(set) var count = 0
   private var numbers: [ActorID: UInt16] = [:]
+  /// The numbers here of those that have numbers in the segment that is copied; none where it is not known yet.
+  private var renumbered: [UInt16?] = []
+  private var renumberedSegment: UInt32?
   /// Records of the transaction under way.
-  private var open: [RecordView] = []
+  private var open: [CompactedRecord] = []
   /// One record, in its plain form.
   private var record: [UInt8] = []
   private let seal: SegmentSeal?
   private var sealer: SegmentSeal.Writer?
+  /// Where records went that the index names.
+  private(set) var moves: [Adoption.Move] = []
+  /// Where all others went, definitions among them.
+  private(set) var others: [Int] = []
 
-  /// For a segment with this header, of which size and length are not known yet.
-  init(_ header: SegmentHeader, seal: SegmentSeal?) { (self.header, self.seal) = (header, seal) }
+  /// For a segment with this header, of which size and length are not known yet, copied from files of so many bytes.
+  init(_ header: SegmentHeader, from fileBytes: Int, seal: SegmentSeal?) throws(StoreError) {
+    (self.header, self.seal) = (header, seal)
+    // A record grows by less than its fixed part when it is sealed. Memory is found as it is used.
+    memory = try .blank(2 * fileBytes + SealedLayout.definitions)
+    target = WritableBytes(memory)
+  }
 
   /// Where the records end.
-  var end: Int { SegmentHeader.length + bytes.count }
+  var end: Int { SegmentHeader.length + count }
 
-  /// Takes a record whose checksum holds.
-  mutating func keep(_ view: RecordView) { open.append(view) }
+  /// Writes all of it into the file, behind its header.
+  func write(to file: any StorageFile) throws(StoreError) {
+    for start in stride(from: 0, to: count, by: Self.pieceBytes) {
+      try file.write(
+        memory.bytes(start..<min(start + Self.pieceBytes, count)), at: SegmentHeader.length + start)
+    }
+  }
+
+  private static let pieceBytes = 1 << 20
+
+  /// Takes a record of the transaction under way, whose checksum holds.
+  @inline(__always)
+  mutating func keep(_ record: CompactedRecord) { open.append(record) }
 
   /// The transaction under way is complete. False if a record of it cannot be copied: more actors than a segment can
   /// number, or an author that is not known any more.
-  mutating func endTransaction() -> Bool {
-    defer { open = [] }
-    for view in open { guard define(actorsOf: view) else { return false } }
-    for (index, view) in open.enumerated() { copy(view, continues: index < open.count - 1) }
+  @inline(__always)
+  mutating func endTransaction(of source: CompactionRun.Source) -> Bool {
+    open.isEmpty || copyTransaction(of: source)
+  }
+
+  private mutating func copyTransaction(of source: CompactionRun.Source) -> Bool {
+    defer { open.removeAll(keepingCapacity: true) }
+    if renumberedSegment != source.segment.number {
+      renumberedSegment = source.segment.number
+      renumbered = Array(repeating: nil, count: source.segment.nextNumber)
+    }
+    if open.count == 1, copyPlain(open[0], of: source, continues: false) { return true }
+    for record in open where plain(record, of: source) == nil {
+      guard define(actorsOf: RecordView(segment: source.segment, offset: record.offset)) else { return false }
+    }
+    for index in open.indices {
+      let continues = index < open.count - 1
+      if !copyPlain(open[index], of: source, continues: continues) {
+        copy(open[index], of: source, continues: continues)
+      }
+    }
     return true
   }
 
-  private mutating func copy(_ view: RecordView, continues: Bool) {
+  /// Copies a record of the ordinary form as it is but for what depends on its place. False if it cannot be done so.
+  private mutating func copyPlain(
+    _ record: CompactedRecord, of source: CompactionRun.Source, continues: Bool
+  ) -> Bool {
+    guard let (plain, actor, base) = plain(record, of: source) else { return false }
+    let start = count
+    let length = plain.bytes.count
+    let end = start + RecordLayout.aligned(length)
+    let copy = target.extracting(start..<end)
+    copy.store(plain.bytes)
+    var flags = plain.flags
+    if continues { flags.insert(.continues) } else { flags.remove(.continues) }
+    copy.store(flags.rawValue, at: RecordLayout.flags)
+    copy.store(UInt32(0), at: RecordLayout.durable)
+    copy.store(actor, at: RecordLayout.actor)
+    if let base { copy.store(base, at: RecordLayout.fixedLength) }
+    let position =
+      source.segment.header.basePosition + UInt64(plain.bytes.load(RecordLayout.position, as: UInt32.self))
+    copy.store(UInt32(position - header.basePosition), at: RecordLayout.position)
+    count = end
+    close(copy, length: length, at: start)
+    note(record, of: source, at: start)
+    return true
+  }
+
+  /// The record, and the numbers here of its author and of that of its base; nil if it is not of the ordinary form, or they
+  /// have none yet.
+  @inline(__always)
+  private func plain(
+    _ record: CompactedRecord, of source: CompactionRun.Source
+  ) -> (PlainRecord, actor: UInt16, base: UInt16?)? {
+    guard seal == nil, source.segment.seal == nil,
+      let plain = PlainRecord(
+        MappedBytes(source.segment.mapping).extracting(record.offset..<source.end), seed: nil),
+      let actor = number(of: plain.actorNumber)
+    else { return nil }
+    guard plain.flags.contains(.base) else { return (plain, actor, nil) }
+    return number(of: plain.bytes.load(RecordLayout.fixedLength)).map { (plain, actor, $0) }
+  }
+
+  /// The number here of the one that has this number in the segment that is copied; nil if it has none yet.
+  private func number(of number: UInt16) -> UInt16? {
+    Int(number) < renumbered.count ? renumbered[Int(number)] : nil
+  }
+
+  private mutating func note(_ record: CompactedRecord, of source: CompactionRun.Source, at start: Int) {
+    let offset = SegmentHeader.length + start
+    switch record.standing {
+    case .named(let hash):
+      moves.append(
+        Adoption.Move(
+          hash: hash, from: source.place(at: record.offset), to: UInt32(offset), extent: UInt32(count - start)
+        ))
+    case .noted: others.append(offset)
+    }
+  }
+
+  private mutating func copy(
+    _ kept: CompactedRecord, of source: CompactionRun.Source, continues: Bool
+  ) {
+    let view = RecordView(segment: source.segment, offset: kept.offset)
     record.removeAll(keepingCapacity: true)
     view.bytes.append(view.start..<(view.start + view.length), to: &record)
     var flags = view.flags
@@ -46,7 +148,8 @@ struct CompactedBytes {
         renumber(view, at: shape.open - view.start + index * RecordLayout.dotLength)
       }
     }
-    append()
+    let start = append()
+    note(kept, of: source, at: start)
   }
 
   private mutating func renumber(_ view: RecordView, at field: Int) {
@@ -56,19 +159,23 @@ struct CompactedBytes {
 
   private mutating func define(actorsOf view: RecordView) -> Bool {
     guard view.isOfActor else { return true }
-    guard let shape = view.shape, let author = view.actor(at: RecordLayout.actor) else { return false }
-    var actors = [author]
-    for field in [shape.base].compactMap({ $0 })
-      + (0..<shape.openCount).map({ shape.open + $0 * RecordLayout.dotLength })
-    {
-      guard let actor = view.actor(at: field - view.start) else { return false }
-      actors.append(actor)
-    }
-    for actor in actors where numbers[actor] == nil {
-      guard numbers.count < Int(UInt16.max) else { return false }
-      let number = UInt16(numbers.count)
-      numbers[actor] = number
-      for _ in 0..<2 { define(actor, as: number, position: view.position) }
+    guard let shape = view.shape else { return false }
+    let fields =
+      [RecordLayout.actor] + (shape.base.map { [$0 - view.start] } ?? [])
+      + (0..<shape.openCount).map { shape.open - view.start + $0 * RecordLayout.dotLength }
+    for field in fields {
+      guard let actor = view.actor(at: field) else { return false }
+      let here: UInt16
+      if let number = numbers[actor] {
+        here = number
+      } else {
+        guard numbers.count < Int(UInt16.max) else { return false }
+        here = UInt16(numbers.count)
+        numbers[actor] = here
+        for _ in 0..<2 { define(actor, as: here, position: view.position) }
+      }
+      let there = Int(view.number(at: field))
+      if there < renumbered.count { renumbered[there] = here }
     }
     return true
   }
@@ -83,38 +190,42 @@ struct CompactedBytes {
     let before = position > header.basePosition ? position - 1 - header.basePosition : 0
     put(UInt32(before), at: RecordLayout.position)
     record.replaceSubrange(RecordLayout.fixedLength..<record.count, with: actor.bytes)
-    append()
+    others.append(SegmentHeader.length + append())
   }
 
-  /// Appends the record: as it is, or sealed.
-  private mutating func append() {
+  /// Appends the record: as it is, or sealed. Returns where it begins.
+  private mutating func append() -> Int {
     put(UInt32(record.count), at: RecordLayout.length)
-    var start = bytes.count
+    var length = record.count
     if let seal {
       let sealer = sealer ?? beginSealing(seal)
-      start = bytes.count
       let plain = SegmentSeal.room(record.count)
       plain.store(record, at: 0)
-      let target = SegmentSeal.room(record.count + SealedLayout.overhead)
-      let length = seal.seal(
-        plain, length: record.count, place: SegmentHeader.length + start, writer: sealer, into: target, at: 0)
-      target.append(0..<length, to: &bytes)
+      length = seal.seal(
+        plain, length: record.count, place: end, writer: sealer, into: memory, at: count)
     } else {
-      bytes.append(contentsOf: record)
+      memory.store(record, at: count)
     }
-    let end = bytes.count
-    bytes.append(contentsOf: repeatElement(0, count: RecordLayout.aligned(end - start) - (end - start)))
+    let start = count
+    count += RecordLayout.aligned(length)
+    close(target.extracting(start..<count), length: length, at: start)
+    return start
+  }
+
+  /// Ends the record that begins at `start`: zeros up to the next, and the checksum.
+  @inline(__always)
+  private func close(_ record: WritableBytes, length: Int, at start: Int) {
+    record.clear(from: length)
     let seed = header.salt &+ UInt64(SegmentHeader.length + start)
-    let hash = XXH3.hash64(bytes, in: (start + RecordLayout.length)..<end, seed: seed)
-    for byte in 0..<4 {
-      bytes[start + RecordLayout.checksum + byte] = UInt8(truncatingIfNeeded: hash >> UInt64(byte * 8))
-    }
+    let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
+    record.store(UInt32(truncatingIfNeeded: sum), at: RecordLayout.checksum)
   }
 
   private mutating func beginSealing(_ seal: SegmentSeal) -> SegmentSeal.Writer {
     let room = SegmentSeal.room(SealedLayout.definitions)
     let writer = seal.define(at: end, in: room, from: end, durable: 0, position: 0)
-    room.append(0..<SealedLayout.definitions, to: &bytes)
+    memory.store(0..<SealedLayout.definitions, of: room, at: count)
+    count += SealedLayout.definitions
     sealer = writer
     return writer
   }

@@ -1,82 +1,211 @@
-/// The segments that one compaction copies. They are sealed: only what counts of them changes.
+/// The segments that one compaction copies, and what counts of them. They are sealed: what counted when this was made is all
+/// that ever will, so whoever walks through them takes no lock. What stops to count meanwhile is found out when the copy is
+/// adopted.
 struct CompactionRun: Sendable {
-  private let segments: [Segment]
-  private let ends: [Int]
+  private let segments: [Source]
   /// Where the copy is written.
   let temporaryPath: String
   /// Does the journal begin with it?
   private let isFirst: Bool
+  /// Names the places of all records that count for their keys. Lock-free readers may use it while others change it.
+  let keys: KeyDirectory
+  /// Those that count though the index does not name them: beaten sides of conflicts, local records.
+  private let kept: Set<Location>
+  /// Those whose time has not come.
+  private let parked: Set<Location>
+  /// Local keys that there are.
+  private let locals: Set<[UInt8]>
+  /// Bytes that can be gained.
+  let deadBytes: Int
+
+  /// A segment, with what the index called it.
+  struct Source: Sendable {
+    let segment: Segment
+    let slot: Int
+    let end: Int
+
+    /// What the index called the record at `offset`.
+    func place(at offset: Int) -> UInt64 { SegmentTable.place(slot: slot, offset: offset) }
+  }
 
   /// The segments at these places.
-  init(_ places: Range<Int>, in engine: Engine) throws(StoreError) {
-    segments = Array(engine.journal.segments[places])
-    ends = places.map { engine.journal.sealedLength(at: $0) ?? SegmentHeader.length }
+  init(_ places: Range<Int>, in engine: inout Engine) throws(StoreError) {
+    var sources: [Source] = []
+    var dead = 0
+    for place in places {
+      let segment = engine.journal.segments[place]
+      guard let slot = segment.slot else { preconditionFailure("a segment has its slot before it is sealed") }
+      let end = engine.journal.sealedLength(at: place) ?? SegmentHeader.length
+      sources.append(Source(segment: segment, slot: slot, end: end))
+      dead += max(0, segment.mapping.count - max(0, segment.liveBytes))
+    }
+    segments = sources
+    deadBytes = dead
     temporaryPath = engine.journal.compactingPath
     isFirst = places.lowerBound == 0
+    keys = engine.index.keys
+    kept = Set(engine.losers).union(engine.localPlaces.values)
+    parked = Set(engine.parked.values.joined())
+    locals = Set(engine.localPlaces.keys)
   }
 
-  var first: SegmentHeader { segments[0].header }
-  var last: SegmentHeader { segments[segments.count - 1].header }
-  var numbers: [UInt32] { segments.map(\.number) }
-  var names: [SegmentName] { segments.map(\.header.name) }
-  var fileBytes: Int { segments.reduce(0) { $0 + $1.mapping.count } }
+  var first: SegmentHeader { segments[0].segment.header }
+  var last: SegmentHeader { segments[segments.count - 1].segment.header }
+  var numbers: [UInt32] { segments.map(\.segment.number) }
+  var names: [SegmentName] { segments.map(\.segment.header.name) }
+  var fileBytes: Int { segments.reduce(0) { $0 + $1.segment.mapping.count } }
 
   /// Could pages of them not be had?
-  var isFaulty: Bool { segments.contains { $0.mapping.fault != nil } }
+  var isFaulty: Bool { segments.contains { $0.segment.mapping.fault != nil } }
 
   /// Compacting them gains nothing: they are left alone from now on.
-  func giveUp() { for segment in segments { segment.isWorthCompacting = false } }
+  func giveUp() { for source in segments { source.segment.isWorthCompacting = false } }
 
-  fileprivate func walker(_ index: Int) -> SegmentWalker? {
-    segments.indices.contains(index) ? SegmentWalker(segments[index], limit: ends[index]) : nil
+  fileprivate subscript(index: Int) -> Source? { index < segments.count ? segments[index] : nil }
+
+  /// Is the record at a place of the index the one that counts for the key with this hash?
+  @inline(__always)
+  fileprivate func isNamed(_ hash: UInt64, _ place: UInt64) throws(StoreError) -> Bool {
+    try keys.find(hash) { $0 == place } != nil
   }
 
-  /// Does a record still count? The end of a local key does as long as a record that it ends may lie before it.
-  fileprivate func counts(_ view: RecordView, in engine: Engine, losers: Set<Location>) -> Bool {
+  fileprivate func isParked(_ location: Location) -> Bool { !parked.isEmpty && parked.contains(location) }
+
+  /// How a record counts that is not of the ordinary form.
+  fileprivate func standing(of view: RecordView, at place: UInt64) throws(StoreError) -> CompactedRecord
+    .Standing?
+  {
     switch view.kind {
-    case .local: view.shape.map { engine.localPlaces[view.key($0)] == view.location } ?? false
-    case .localRemoval: !isFirst && view.shape.map { engine.localPlaces[view.key($0)] == nil } ?? false
+    case .local: return kept.contains(view.location) ? .noted : nil
+    case .localRemoval:
+      // The end of a local key counts as long as a record that it ends may lie before it.
+      guard !isFirst, let shape = view.shape else { return nil }
+      return locals.contains(view.key(shape)) ? nil : .noted
     case .value, .blob, .tombstone:
-      view.flags.contains(.loser) ? losers.contains(view.location) : engine.isCurrent(view)
-    case .actor, .checkpoint, .epoch, nil: false
+      if view.flags.contains(.loser) { return kept.contains(view.location) ? .noted : nil }
+      if isParked(view.location) { return .noted }
+      guard let shape = view.shape else { return nil }
+      let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
+      return try isNamed(hash, place) ? .named(hash) : nil
+    case .actor, .checkpoint, .epoch, nil: return nil
     }
   }
+}
+
+/// A record that counts, on its way into the copy.
+struct CompactedRecord {
+  /// Why it counts.
+  enum Standing {
+    /// The index names it for the key with this hash.
+    case named(UInt64)
+    /// A view knows it by its place.
+    case noted
+  }
+
+  var offset: Int
+  var standing: Standing
 }
 
 /// Where the copying of a run stands.
 struct CompactionWalk {
   private let run: CompactionRun
   private var index = 0
-  private var walker: SegmentWalker?
-  private var losers: Set<Location>?
+  private var source: CompactionRun.Source?
+  private var offset = SegmentHeader.length
+  /// Records read ahead, so that the lines of the index that they need come all at once.
+  private var ahead: [Ahead] = []
+
+  /// A record that was read.
+  private struct Ahead {
+    var offset: Int
+    /// Of its key; nil if it is not of the ordinary form.
+    var hash: UInt64?
+    /// Does it belong to a transaction that goes on behind it?
+    var continues: Bool
+  }
 
   init(_ run: CompactionRun) {
     self.run = run
-    walker = run.walker(0)
+    source = run[0]
+    ahead.reserveCapacity(Self.readAhead)
   }
 
-  /// Copies what counts among the next `count` records. False if the run cannot be copied: bytes of it are damaged, or
-  /// written by a program that knows more kinds of records.
-  mutating func copy(
-    _ count: Int, from engine: Engine, to copier: inout CompactedBytes, isAtEnd: inout Bool
-  ) throws(StoreError) -> Bool {
-    let kept = losers ?? Set(engine.losers)
-    losers = kept
-    for _ in 0..<count {
-      guard let step = walker?.next() else {
-        index += 1
-        walker = run.walker(index)
-        isAtEnd = walker == nil
-        if isAtEnd { return true }
-        continue
+  /// Of how many records the lines are fetched at once.
+  private static let readAhead = 32
+
+  /// How much of the run was copied so far, from 0 to 1.
+  var progress: Double {
+    guard let source else { return 1 }
+    let passed = (0..<index).reduce(0) { $0 + (run[$1]?.end ?? 0) }
+    let all = (0..<run.numbers.count).reduce(0) { $0 + (run[$1]?.end ?? 0) }
+    return Double(passed + min(offset, source.end)) / Double(max(all, 1))
+  }
+
+  /// Copies what counts among the next records. False if the run cannot be copied: bytes of it are damaged, or written by a
+  /// program that knows more kinds of records.
+  mutating func copyMore(to copier: inout CompactedBytes, isAtEnd: inout Bool) throws(StoreError) -> Bool {
+    guard let source else {
+      isAtEnd = true
+      return true
+    }
+    guard offset < source.end else {
+      index += 1
+      (self.source, offset) = (run[index], SegmentHeader.length)
+      return true
+    }
+    guard read(source) else { return false }
+    for record in ahead {
+      let place = source.place(at: record.offset)
+      if let hash = record.hash {
+        let isKept = run.isParked(source.segment, record.offset)
+        if try run.isNamed(hash, place) {
+          copier.keep(CompactedRecord(offset: record.offset, standing: .named(hash)))
+        } else if isKept {
+          copier.keep(CompactedRecord(offset: record.offset, standing: .noted))
+        }
+      } else {
+        let view = RecordView(segment: source.segment, offset: record.offset)
+        guard view.isReadable, let kind = view.kind else { return false }
+        if let standing = try run.standing(of: view, at: place) {
+          copier.keep(CompactedRecord(offset: record.offset, standing: standing))
+        }
+        if kind == .actor || kind == .epoch { continue }
       }
-      guard case .record(let view) = step, view.kind != nil else { return false }
-      if run.counts(view, in: engine, losers: kept) { copier.keep(view) }
-      if view.kind != .actor, view.kind != .epoch, !view.flags.contains(.continues), !copier.endTransaction()
-      {
-        return false
-      }
+      if !record.continues, !copier.endTransaction(of: source) { return false }
     }
     return true
+  }
+
+  /// Reads the next records. False if what stands there is none.
+  private mutating func read(_ source: CompactionRun.Source) -> Bool {
+    ahead.removeAll(keepingCapacity: true)
+    let segment = source.segment
+    let bytes = MappedBytes(segment.mapping)
+    let isPlain = segment.seal == nil
+    while ahead.count < Self.readAhead, offset < source.end {
+      let rest = bytes.extracting(offset..<source.end)
+      guard rest.count >= RecordLayout.fixedLength else { return false }
+      let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
+      guard length >= RecordLayout.fixedLength, length <= rest.count else { return false }
+      let sum = rest.withBytes(RecordLayout.length..<length) {
+        XXH3.hash64($0, seed: segment.seed(at: offset))
+      }
+      guard UInt32(truncatingIfNeeded: sum) == rest.load(RecordLayout.checksum) else { return false }
+      let flags = RecordLayout.Flags(rawValue: rest.load(RecordLayout.flags))
+      var hash: UInt64?
+      if isPlain, !flags.contains(.loser), let record = PlainRecord(rest, seed: nil) {
+        hash = record.withKey { run.keys.hash($0) }
+        if let hash { run.keys.prefetch(hash) }
+      }
+      ahead.append(Ahead(offset: offset, hash: hash, continues: flags.contains(.continues)))
+      offset += RecordLayout.aligned(length)
+    }
+    return true
+  }
+}
+
+extension CompactionRun {
+  fileprivate func isParked(_ segment: Segment, _ offset: Int) -> Bool {
+    isParked(Location(segment: segment.number, offset: offset))
   }
 }

@@ -3,16 +3,18 @@ extension Journal {
   /// Begins the next segment, which ends the last one at `length`, with `transactions` in it and place for `room` bytes.
   /// Returns where they end.
   ///
-  /// Its beginning is durable before it has its name: whatever happens, it is wholly there or wholly absent (F5), and a
-  /// later one never without it. Its name is durable when this returns; if this fails although `isNamed`, nothing may be
-  /// appended behind `length` any more.
+  /// Its beginning is durable before it has its name, and that is when this returns: whatever happens, it is wholly there
+  /// or wholly absent (F5). If this fails although `isNamed`, nothing may be appended behind `length` any more.
+  ///
+  /// If it `isPostponed`, neither is durable yet: whoever makes a record in it durable sees to that first, and nobody begins
+  /// a later one before (`Store.settleBeginning`). A loss of power leaves it wholly there, or blank, or absent.
   ///
   /// On a full disk it is smaller than others, down to what is needed; with `mayUseReserve`, if there is not even room for
   /// that, it is made of the reserve.
   @discardableResult
   mutating func begin(
     after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = [],
-    mayUseReserve: Bool = false
+    mayUseReserve: Bool = false, isPostponed: Bool = false
   ) throws(StoreError) -> Int {
     let storage = environment.storage
     let last = segments.last
@@ -41,10 +43,10 @@ extension Journal {
       segment.target.store(header.encoded(), at: 0)
       try segment.flush(0..<encoder.end)
       // No more than that: the rest are zeros, of which there may be many that are not on the disk yet.
-      try file.sync(0..<encoder.end, of: mapping)
+      if !isPostponed { try file.sync(0..<encoder.end, of: mapping) }
       if let error = segment.faultError { throw error }
       try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
-      try storage.syncDirectory(directory)
+      if !isPostponed { try storage.syncDirectory(directory) }
       segments.append(segment)
       table.insert(segment)
       return encoder.end
@@ -117,6 +119,9 @@ extension Journal {
     return (file, nil)
   }
 
+  /// Bytes for which memory is found at once.
+  static let populatedAtOnce = 1 << 20
+
   /// A segment made ready: whoever made it hands its mapping over, whose pages need not be found again.
   struct Prepared: Sendable {
     let file: any StorageFile
@@ -124,9 +129,13 @@ extension Journal {
     fileprivate let inode: UInt64
   }
 
-  /// Makes the whole next segment ready: allocated, with memory found for its pages, so that the writer neither allocates
-  /// nor faults (rule R1). Runs beside the writer. Nil if there is one already, or another process is at it.
-  static func prepare(directory: String, size: Int, storage: any Storage) throws(StoreError) -> Prepared? {
+  /// Makes the whole next segment ready, so that the writer neither allocates nor faults (rule R1): allocated and mapped, and
+  /// if it `isDurable` with memory found for its pages and synced, lest the first sync of a record in it wait for all of its
+  /// zeros. Otherwise memory can be found, in the mapping that is returned, while the writer has begun to use it. Runs
+  /// beside the writer. Nil if there is one already, or another process is at it.
+  static func prepare(
+    directory: String, size: Int, storage: any Storage, isDurable: Bool
+  ) throws(StoreError) -> Prepared? {
     let path = directory + "/next"
     if let status = try storage.status(path), status.size >= size { return nil }
     let file = try storage.open(path + ".preparing", .openOrCreate)
@@ -138,7 +147,10 @@ extension Journal {
       try file.resize(to: 0)
       try file.allocate(to: size)
       let mapping = try file.map(size, writable: true)
-      mapping.populate(0..<size)
+      if isDurable {
+        mapping.populate(0..<size)
+        try file.sync()
+      }
       try storage.rename(path + ".preparing", to: path)
       // It may become a part of the journal at once, and goes on being locked by nobody.
       _ = try file.lock(byte: 0, .none, wait: false)

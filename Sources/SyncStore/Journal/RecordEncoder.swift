@@ -63,12 +63,6 @@ struct RecordEncoder {
     }
   }
 
-  /// Stores one write with its value, a transaction by itself. Its actors have their numbers in this segment.
-  mutating func encode(_ heading: WriteHeading, key: Span<UInt8>, value: Span<UInt8>) {
-    position += 1
-    store(heading, .value, [], key: key, value: value)
-  }
-
   private mutating func encode(_ entry: JournalEntry, continues: Bool) {
     let flags: RecordLayout.Flags = continues ? .continues : []
     switch entry {

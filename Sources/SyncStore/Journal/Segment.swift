@@ -55,7 +55,7 @@ final class Segment: @unchecked Sendable {
   @inline(__always)
   func place(at offset: Int) -> UInt64 {
     guard let slot else { preconditionFailure("a segment has its slot before it has records that count") }
-    return UInt64(slot) << 29 | UInt64(offset) >> 3
+    return SegmentTable.place(slot: slot, offset: offset)
   }
 
   /// The number of `actor` here; nil if it has none yet.
@@ -329,7 +329,10 @@ struct RecordView {
     }
   }
 
-  /// The actor whose number stands at `field` of the record; nil if its definition was lost.
+  /// The number that stands at `field` of the record.
+  func number(at field: Int) -> UInt16 { load(field) }
+
+  /// The actor that has it; nil if its definition was lost.
   func actor(at field: Int) -> ActorID? { actor(numbered: load(field)) }
 
   private func actor(numbered number: UInt16) -> ActorID? {

@@ -107,7 +107,11 @@ struct SegmentTable {
   private var appended = Lane()
   private var compacted = Lane()
   /// By their numbers in the index.
-  private(set) var slots: [Segment?] = []
+  private(set) var slots: [Segment?] = [] {
+    didSet { changes &+= 1 }
+  }
+  /// How often it was changed as far as the index is concerned.
+  private(set) var changes = 0
 
   /// The segment of a place in the index; nil if it is not mapped.
   @inline(__always)
@@ -119,6 +123,12 @@ struct SegmentTable {
   /// The number that the index has given to the segment of a place.
   @inline(__always)
   static func slot(ofPlace place: UInt64) -> Int { Int(truncatingIfNeeded: place >> 29) }
+
+  /// What the index calls the record at `offset` of the segment that has the number `slot` there.
+  @inline(__always)
+  static func place(slot: Int, offset: Int) -> UInt64 {
+    UInt64(truncatingIfNeeded: slot) << 29 | UInt64(truncatingIfNeeded: offset) >> 3
+  }
 
   /// Where that is in the segment.
   @inline(__always)

@@ -1,13 +1,20 @@
 private import Dispatch
 
-/// Work beside the callers: preparing segments, syncing at intervals.
+/// Work beside the callers.
 enum Background {
+  /// What is soon done: syncing at intervals.
   private static let queue = DispatchQueue(label: "syncstore.background", qos: .utility)
 
-  /// What may take long must not hold up a sync.
-  private static let longQueue = DispatchQueue(label: "syncstore.upkeep", qos: .utility)
+  /// One segment after the other: the one that is needed first is ready first.
+  private static let preparingQueue = DispatchQueue(label: "syncstore.preparing", qos: .utility)
 
-  static func runLong(_ work: @escaping @Sendable () -> Void) { longQueue.async(execute: work) }
+  /// A store that is being tidied must not hold up another one.
+  private static let tidyingQueue = DispatchQueue(
+    label: "syncstore.tidying", qos: .utility, attributes: .concurrent)
+
+  static func prepare(_ work: @escaping @Sendable () -> Void) { preparingQueue.async(execute: work) }
+
+  static func tidy(_ work: @escaping @Sendable () -> Void) { tidyingQueue.async(execute: work) }
 
   static func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 

@@ -1,3 +1,4 @@
+private import CLinux
 private import Glibc
 private import Synchronization
 
@@ -25,6 +26,7 @@ package final class ControlPage: Sendable {
     static let mutex = 64
     static let compactions = 128
     static let adopted = 136
+    static let begun = 144
   }
 
   private let mapping: Mapping
@@ -108,6 +110,8 @@ package final class ControlPage: Sendable {
     get { self[Field.adopted] }
     set { self[Field.adopted] = newValue }
   }
+  /// The last segment of which it is known that its beginning and its name are durable; 0 if that is known of none.
+  package var begun: UInt64 { self[Field.begun] }
   /// Has a sync failed (rule R4)? A page that is not shared any more counts as poisoned, too.
   package var poisoned: Bool { (self[Field.poison] ^ Self.poison).nonzeroBitCount < 16 || isLost }
 
@@ -119,12 +123,17 @@ package final class ControlPage: Sendable {
   package func setPoisoned() { self[Field.poison] = Self.poison }
 
   /// Notes that all up to `location` is durable.
-  package func raiseDurable(to location: UInt64) {
-    mapping.withAtomic(Field.durable) { word in
+  package func raiseDurable(to location: UInt64) { raise(Field.durable, to: location) }
+
+  /// Notes that the beginning and the name of a segment are durable, and those of all before it.
+  package func raiseBegun(to number: UInt32) { raise(Field.begun, to: UInt64(number)) }
+
+  private func raise(_ field: Int, to value: UInt64) {
+    mapping.withAtomic(field) { word in
       var seen = word.load(ordering: .relaxed)
-      while seen < location {
+      while seen < value {
         let (exchanged, original) = word.compareExchange(
-          expected: seen, desired: location, ordering: .releasing)
+          expected: seen, desired: value, ordering: .releasing)
         if exchanged { return }
         seen = original
       }
@@ -155,7 +164,14 @@ package final class ControlPage: Sendable {
     while true {
       guard !isLost else { return .clean }
       let code = unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
-        let code = unsafe pthread_mutex_trylock(mutex)
+        var code = unsafe pthread_mutex_trylock(mutex)
+        // Most hold it for a few microseconds: to sleep and be woken takes ten times as long.
+        var spins = 0
+        while code == EBUSY, spins < Self.spins {
+          sync_pause()
+          spins += 1
+          code = unsafe pthread_mutex_trylock(mutex)
+        }
         // Nobody would wake those who wait in a page that was lost meanwhile: they look for themselves.
         return code == EBUSY ? unsafe Self.lock(mutex, forSeconds: 1) : code
       }
@@ -172,6 +188,8 @@ package final class ControlPage: Sendable {
       }
     }
   }
+
+  private static let spins = 200
 
   private static func lock(_ mutex: UnsafeMutablePointer<pthread_mutex_t>, forSeconds seconds: Int) -> Int32 {
     var time = timespec()

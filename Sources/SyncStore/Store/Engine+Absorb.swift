@@ -99,24 +99,9 @@ extension Engine {
     }
   }
 
-  /// The same for one write, with what is known of it without reading it again. `search` was made of its key, and nothing
-  /// was changed since.
-  @inline(__always)
-  mutating func absorb(
-    own write: Write, in segment: Segment, _ bytes: Range<Int>, _ search: Search, wall: UInt64
-  ) {
-    let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
-    let view = RecordView(segment: segment, offset: bytes.lowerBound)
-    take(write, at: view, limit: limit)
-    lastPlace = segment.place(at: bytes.lowerBound)
-    do throws(StoreError) { try enter(write, at: view, search, limit: limit) } catch { index.failure = error }
-    applied = Location(segment: segment.number, offset: bytes.upperBound)
-    finishEntering()
-  }
-
   /// Notes that the index has all up to where this view has read; if that could not be, there is to be another index.
   @inline(__always)
-  private mutating func finishEntering() {
+  mutating func finishEntering() {
     if index.failure == nil { noteApplied() } else { overcomeTrouble() }
   }
 

@@ -10,7 +10,10 @@ extension Engine {
   mutating func adopt(_ adoption: inout Adoption, count: Int, indexing: Bool) -> Bool {
     let segment = adoption.segment
     // One who died may have counted some of them.
-    if indexing, adoption.offset == SegmentHeader.length { segment.liveBytes = 0 }
+    if indexing, adoption.next == 0, adoption.offset == SegmentHeader.length { segment.liveBytes = 0 }
+    if let known = adoption.known, indexing, known.keys === index.keys {
+      return adopt(known, &adoption, count)
+    }
     var walker = SegmentWalker(segment, from: adoption.offset, limit: Int(segment.header.sealedLength))
     for _ in 0..<count {
       guard let step = walker.next() else {
@@ -23,6 +26,37 @@ extension Engine {
     }
     adoption.offset = walker.offset
     return false
+  }
+
+  /// The same for a copy of which it is known what it has. Definitions come first: no record is named before its author is.
+  private mutating func adopt(_ known: Adoption.Known, _ adoption: inout Adoption, _ count: Int) -> Bool {
+    let segment = adoption.segment
+    let end = min(adoption.next + count, known.others.count + known.moves.count)
+    while adoption.next < min(end, known.others.count) {
+      let view = RecordView(segment: segment, offset: known.others[adoption.next])
+      if adopt(view, &adoption, indexing: true) { segment.liveBytes += view.end - view.offset }
+      adoption.next += 1
+    }
+    let first = adoption.next - known.others.count
+    if first >= 0, first < end - known.others.count {
+      let moves = first..<(end - known.others.count)
+      for index in moves { known.keys.prefetch(known.moves[index].hash) }
+      var live = 0
+      do throws(StoreError) {
+        for index in moves {
+          let move = known.moves[index]
+          let isMoved = try known.keys.replace(move.hash, move.from, with: segment.place(at: Int(move.to)))
+          live += isMoved ? Int(move.extent) : 0
+        }
+      } catch {
+        index.failure = error
+      }
+      segment.liveBytes += live
+      adoption.next = end
+    }
+    guard adoption.next == known.others.count + known.moves.count else { return false }
+    finish(adoption, indexing: true)
+    return true
   }
 
   private mutating func adopt(_ view: RecordView, _ adoption: inout Adoption, indexing: Bool) -> Bool {

@@ -62,6 +62,8 @@ struct Engine {
   var isPublic = false
   /// Is it bringing the index up to date itself?
   var isEntering = false
+  /// Appends ordinary writes to the segment at the tail, as long as it `holds`.
+  var writer: OrdinaryWriter?
   /// May an ordinary put go its short way? Tests compare it with the general one.
   var takesShortWay: Bool
 

@@ -42,7 +42,7 @@ extension Store {
       return !lifecycle.compactionScheduled
     }
     guard begins, environment.compacting == .beside else { return }
-    Background.run { [weak self] in self?.compactWhileDue() }
+    Background.tidy { [weak self] in self?.compactWhileDue() }
   }
 
   /// Writers come here before they take their mutex, so that the disk does not fill faster than it is tidied.
@@ -80,6 +80,9 @@ extension Store {
 
   /// Compacts one run that has at most so many bytes that count.
   private func compactOnce(isThorough: Bool, largestCopy: Int) throws(StoreError) -> UInt64? {
+    // Whatever one who died had still to take in is in the index before it is asked what counts.
+    try lockWriters()
+    control.unlock()
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
       var candidates = engine.candidates
       for index in candidates.indices where candidates[index].liveBytes > largestCopy {
@@ -90,7 +93,7 @@ extension Store {
           candidates, largestSegment: min(engine.journal.largestSegment, largestCopy),
           position: engine.position, isThorough: isThorough)
       else { return nil }
-      return try CompactionRun(plan.run, in: engine)
+      return try CompactionRun(plan.run, in: &engine)
     }
     guard let run else { return nil }
     return try compact(run) ?? 0
@@ -99,11 +102,11 @@ extension Store {
   /// Puts a copy in the place of these segments. Returns the bytes gained; nil if they are damaged. The caller holds the
   /// compaction lock.
   func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
-    guard let segment = try copy(run) else {
+    guard let (segment, known) = try copy(run) else {
       engine.withLock { _ in run.giveUp() }
       return nil
     }
-    try adopt(Adoption(segment, replacing: run.numbers)) { engine in
+    try adopt(Adoption(segment, replacing: run.numbers, known: known)) { engine in
       engine.journal.show(segment)
       // From now on others find the copy, of which the index is about to speak.
       control.compactions += 1
@@ -164,22 +167,19 @@ extension Store {
   }
 
   /// Writes the copy and gives it its name; nil if the run cannot be copied, because it is damaged.
-  private func copy(_ run: CompactionRun) throws(StoreError) -> Segment? {
+  private func copy(_ run: CompactionRun) throws(StoreError) -> (Segment, Adoption.Known)? {
     let storage = environment.storage
     let names = try SegmentName.all(in: journalDirectory, storage)
     var header = SegmentHeader(
       compaction: (names.map(\.compaction).max() ?? 0) + 1, of: run.first, to: run.last,
       salt: environment.randomWord(), created: environment.now())
     header.generation = try seal.generationToBegin()
-    var copier = CompactedBytes(header, seal: try seal.seal(for: header, path: run.temporaryPath))
+    var copier = try CompactedBytes(
+      header, from: run.fileBytes, seal: try seal.seal(for: header, path: run.temporaryPath))
     var walk = CompactionWalk(run)
     var isAtEnd = false
     while !isAtEnd {
-      guard
-        try engine.withLock({ engine throws(StoreError) in
-          try walk.copy(Self.recordsAtOnce, from: engine, to: &copier, isAtEnd: &isAtEnd)
-        })
-      else { return nil }
+      guard try walk.copyMore(to: &copier, isAtEnd: &isAtEnd) else { return nil }
       try checkUsable()
     }
     // Zeros in place of a page that could not be had must not get a checksum that holds.
@@ -194,11 +194,13 @@ extension Store {
     do throws(StoreError) {
       let file = try file(for: Int(header.size), at: temporary)
       try file.write(header.encoded(), at: 0)
-      try file.write(copier.bytes, at: SegmentHeader.length)
+      try copier.write(to: file)
       try file.sync()
       try storage.rename(temporary, to: journalDirectory + "/" + header.name.text)
       try storage.syncDirectory(journalDirectory)
-      return try engine.withLock { engine throws(StoreError) in try engine.journal.map(header.name) }
+      let segment = try engine.withLock { engine throws(StoreError) in try engine.journal.map(header.name) }
+      let known = Adoption.Known(keys: run.keys, moves: copier.moves, others: copier.others)
+      return segment.map { ($0, known) }
     } catch {
       _ = try? storage.remove(temporary)
       throw error

@@ -179,7 +179,7 @@ extension Store {
     // What fails here is tried again at the next opening, and by `finishRekeying`.
     try? store.settleKeys()
     if store.isWritable, store.isRekeying, environment.compacting == .beside {
-      Background.runLong { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
+      Background.tidy { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
     }
     return store
   }

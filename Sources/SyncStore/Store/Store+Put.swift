@@ -11,59 +11,42 @@ extension Store {
     return try engine.withLock { engine throws(StoreError) in
       try prepareToWrite(&engine)
       let wall = environment.now()
-      let search = engine.search(key.span)
-      let held = engine.replaced(key.span, search)
-      var author = engine.state.author
-      let past = Resolution.past(replacing: held, by: author.actor) { engine.covers($0) }
-      if let place = ordinaryPlace(for: past, key, value, engine) {
-        let heading = WriteHeading(
-          version: try author.sign(wall: wall), base: past.base, open: past.open, deadline: deadline,
-          type: type)
-        let end = try store(heading, key, value, at: place, engine)
-        let write = Engine.Write(
-          version: heading.version, position: engine.position + 1, hasDeadline: deadline != nil,
-          isReserved: ReservedKey.isReserved(key))
-        engine.absorb(own: write, in: place.segment, place.offset..<end, search, wall: wall)
-        notePublished(end, in: place.segment, &engine)
-      } else {
-        var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
-        try composer.issue(
-          key: key, content: .inline(Array(copying: value)), type: type, deadline: deadline, held: held)
-        try commit(composer, &engine)
-      }
+      if deadline == nil, try putOrdinary(key.span, value, type, wall: wall, &engine) { return control.tail }
+      let held = engine.replaced(key.span)
+      var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
+      try composer.issue(
+        key: key, content: .inline(Array(copying: value)), type: type, deadline: deadline, held: held)
+      try commit(composer, &engine)
       return control.tail
     }
   }
 
-  /// Where the record is to lie; nil if a segment is to be begun or an actor to be given a number first.
-  private func ordinaryPlace(
-    for past: (base: Dot?, open: [Dot]), _ key: [UInt8], _ value: Span<UInt8>, _ engine: borrowing Engine
-  ) -> (segment: Segment, offset: Int)? {
-    let tail = Location(packed: control.tail)
-    guard engine.takesShortWay, past.base == nil, past.open.isEmpty,
-      let actor = engine.state.author.actor,
-      let segment = engine.journal.segment(tail.segment),
-      segment.number(of: actor) != nil, segment.isReadyToSeal,
-      tail.offset + AppendExtent.bytes(key: key.count, value: value.count) <= segment.commonLimit
-    else { return nil }
-    return (segment, tail.offset)
-  }
-
-  /// Stores the record and moves the tail behind it. Returns where it ends.
-  private func store(
-    _ heading: WriteHeading, _ key: [UInt8], _ value: Span<UInt8>, at place: (segment: Segment, offset: Int),
-    _ engine: borrowing Engine
-  ) throws(StoreError) -> Int {
-    let durable = Location(packed: control.durable)
-    var encoder = RecordEncoder(
-      segment: place.segment, start: place.offset,
-      durable: durable.segment == place.segment.number ? durable.offset : 0, position: engine.position)
-    let bound = AppendExtent.bytes(key: key.count, value: value.count)
-    control.announce(
-      writing: Location(segment: place.segment.number, offset: place.offset + bound).packed)
-    encoder.encode(heading, key: key.span, value: value)
-    try checkStored(in: place.segment)
-    control.tail = Location(segment: place.segment.number, offset: encoder.end).packed
-    return encoder.end
+  /// Appends the write if it is ordinary. False if it is not: then nothing was done.
+  @inline(__always)
+  private func putOrdinary(
+    _ key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, wall: UInt64, _ engine: inout Engine
+  ) throws(StoreError) -> Bool {
+    guard let writer = engine.ordinaryWriter() else { return false }
+    let hash = writer.keys.hash(key)
+    writer.keys.prefetch(hash)
+    let start = engine.applied.offset
+    let end = start + OrdinaryWriter.extent(key: key.count, value: value.count)
+    guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return false }
+    let held: OrdinaryWriter.Held
+    do throws(StoreError) { held = try writer.held(key, hash) } catch { return false }
+    if case .other = held { return false }
+    var author = engine.state.author
+    let version = try author.sign(wall: wall)
+    let heading = OrdinaryWriter.Heading(
+      type: type, sequence: version.dot.sequence, stamp: version.stamp, position: engine.position + 1,
+      durable: engine.durableOffset(in: writer.segment))
+    control.announce(writing: Location(segment: writer.segment.number, offset: end).packed)
+    _ = writer.store(heading, key: key, value: value, at: start)
+    try checkStored(in: writer.segment)
+    control.tail = Location(segment: writer.segment.number, offset: end).packed
+    (engine.state.author, engine.position) = (author, heading.position)
+    engine.enter(hash, start..<end, replacing: held, writer)
+    notePublished(end, in: writer.segment, &engine)
+    return true
   }
 }

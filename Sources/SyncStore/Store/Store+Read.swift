@@ -68,7 +68,7 @@ extension Store {
   /// Works on the record of a key that has a value; nil if there is more to it.
   @inline(__always)
   private func look<Result>(
-    _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
+    _ key: Key, _ view: ReaderView, _ body: (PlainRecord) -> Result
   ) -> Fast<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
     if view.isSealed { return view.findOpening(key.bytes.span) { judge($0, body) } }
@@ -77,7 +77,7 @@ extension Store {
 
   @inline(__always)
   private func judge<Result>(
-    _ found: ReaderView.Found, _ body: (ReaderView.Place) -> Result
+    _ found: ReaderView.Found, _ body: (PlainRecord) -> Result
   ) -> Fast<Result>? {
     switch found {
     case .record(let record):

@@ -75,6 +75,8 @@ extension Store {
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
         largestSegment: configuration.segmentBytes, seal: seal)
+      // A loss of power may have given a segment that was in use the name back that it had before.
+      if lastLife == nil { _ = try environment.storage.remove(journal.preparedPath) }
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       var rescued: [[JournalEntry]] = []

@@ -148,7 +148,7 @@ extension Store {
           return segment.header.generation != ring.current && !passed.contains(segment.number)
         }
         guard let stale else { return nil }
-        return try CompactionRun(stale..<(stale + 1), in: engine)
+        return try CompactionRun(stale..<(stale + 1), in: &engine)
       }
       guard let run else { break }
       passed.formUnion(run.numbers)

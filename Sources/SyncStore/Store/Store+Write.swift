@@ -236,6 +236,7 @@ extension Store {
   func begin(
     after tail: Location, room: Int, mayUseReserve: Bool = false, _ engine: inout Engine
   ) throws(StoreError) -> Segment {
+    try settleBeginning(of: tail.segment, engine)
     let durable = Location(packed: control.durable)
     engine.journal.prepared = preparedSegment.withLock { ready in
       defer { ready = nil }
@@ -244,7 +245,7 @@ extension Store {
     do throws(StoreError) {
       try engine.journal.begin(
         after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-        position: engine.position, room: room, mayUseReserve: mayUseReserve)
+        position: engine.position, room: room, mayUseReserve: mayUseReserve, isPostponed: true)
     } catch {
       // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
       if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
@@ -255,7 +256,30 @@ extension Store {
       }
       throw error
     }
-    return engine.journal.segments[engine.journal.segments.count - 1]
+    let segment = engine.journal.segments[engine.journal.segments.count - 1]
+    guard environment.preparesAhead else { return segment }
+    Background.run { [weak self] in
+      // A failure poisons the store: whoever writes next is told.
+      try? self?.settleBeginning(of: segment)
+    }
+    return segment
+  }
+
+  /// Sees to it that the beginning and the name of a segment are durable. The caller holds the writers' mutex.
+  private func settleBeginning(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
+    guard control.begun < UInt64(number), let segment = engine.journal.segment(number) else { return }
+    try settleBeginning(of: segment)
+  }
+
+  private func settleBeginning(of segment: Segment) throws(StoreError) {
+    do throws(StoreError) {
+      try segment.file.sync(0..<SegmentHeader.length, of: segment.mapping)
+      try environment.storage.syncDirectory(journalDirectory)
+    } catch {
+      control.setPoisoned()
+      throw error
+    }
+    control.raiseBegun(to: segment.number)
   }
 
   /// Moves the tail behind what was stored up to `end`, and takes it in.
@@ -272,7 +296,7 @@ extension Store {
     control.position = engine.position
     noteWrite()
     if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
-    if end > segment.mapping.count / 2, prepared.load(ordering: .relaxed) != segment.number {
+    if end > segment.mapping.count / 8, prepared.load(ordering: .relaxed) != segment.number {
       prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
     }
   }

@@ -234,6 +234,14 @@ public final class Store: Sendable {
           .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
       }
     }
+    // The last ones may have been begun without their names being durable.
+    if let last = segments.last?.number, control.begun < UInt64(last) {
+      do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
+        control.setPoisoned()
+        throw error
+      }
+      control.raiseBegun(to: last)
+    }
     // Another process may have met the failure in the same pages meanwhile.
     guard !control.poisoned else { throw poisonedError }
     control.raiseDurable(to: tail)
@@ -262,13 +270,19 @@ public final class Store: Sendable {
   /// Has the segment after `number` made ready in the background, once; if that fails, again.
   func prepareSegment(after number: UInt32, size: Int) {
     guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
-    Background.run { [weak self, journalDirectory, storage = environment.storage] in
+    let isDurable = configuration.durability != .relaxed
+    Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
-        let ready = try Journal.prepare(directory: journalDirectory, size: size, storage: storage)
-        guard let self, let ready else { return }
-        self.preparedSegment.withLock { $0 = ready }
-        // Else the first sync of a record in it would wait for all of its zeros.
-        if self.configuration.durability != .relaxed { try ready.file.sync() }
+        let ready = try Journal.prepare(
+          directory: journalDirectory, size: size, storage: storage, isDurable: isDurable)
+        guard let ready else { return }
+        self?.preparedSegment.withLock { $0 = ready }
+        guard !isDurable else { return }
+        // Its first pages are ready long before the tail reaches it, and the others before the tail reaches those.
+        for start in stride(from: 0, to: size, by: Journal.populatedAtOnce) {
+          guard let self, !self.closed.load(ordering: .relaxed) else { return }
+          ready.mapping.populate(start..<min(start + Journal.populatedAtOnce, size))
+        }
       } catch {
         // Without it the writer makes the segment itself, and meets the same error there if it lasts.
         self?.prepared.store(0, ordering: .relaxed)

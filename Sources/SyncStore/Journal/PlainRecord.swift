@@ -1,0 +1,105 @@
+/// A record of the ordinary form: a value or a tombstone that names no open dots. What it says is to be believed once its
+/// checksum was seen. Whoever uses it keeps the segment mapped.
+struct PlainRecord {
+  let bytes: MappedBytes
+  /// Of its checksum; nil for the plain form of a sealed record: what could be opened is what was sealed.
+  let seed: UInt64?
+  /// Where the key begins and where the value does.
+  let key: Int
+  let value: Int
+  private let kinds: UInt32
+  private let named: UInt32
+
+  /// Nil if it is of another form, or does not lie within `bytes`, which go on to the end of the segment.
+  @inline(__always)
+  init?(_ bytes: MappedBytes, seed: UInt64?) {
+    guard bytes.count >= RecordLayout.fixedLength else { return nil }
+    let length = Int(bytes.load(RecordLayout.length, as: UInt32.self))
+    kinds = bytes.load(RecordLayout.kind)
+    named = bytes.load(RecordLayout.actor)
+    let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
+    let kind = UInt8(truncatingIfNeeded: kinds)
+    guard length <= bytes.count, !flags.contains(.open),
+      kind == RecordLayout.Kind.value.rawValue || kind == RecordLayout.Kind.tombstone.rawValue
+    else { return nil }
+    key = RecordLayout.fixedLength &+ flags.bytesBeforeKey
+    value = key &+ Int(named >> 16)
+    guard value <= length else { return nil }
+    self.bytes = bytes.prefix(length)
+    self.seed = seed
+  }
+
+  @inline(__always)
+  var flags: RecordLayout.Flags { RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8)) }
+
+  @inline(__always)
+  var isTombstone: Bool {
+    UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.tombstone.rawValue
+  }
+
+  var type: ValueType { ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)) }
+
+  @inline(__always)
+  func isOf(_ key: Span<UInt8>) -> Bool {
+    value &- self.key == key.count && bytes.equals(self.key, key)
+  }
+
+  /// The key in place.
+  @inline(__always)
+  func withKey<Result>(_ body: (Span<UInt8>) -> Result) -> Result { bytes.withSpan(key..<value, body) }
+
+  /// The number that its author has in its segment.
+  @inline(__always)
+  var actorNumber: UInt16 { UInt16(truncatingIfNeeded: named) }
+
+  /// Does it name a base, or a deadline?
+  @inline(__always)
+  var hasFields: Bool { key != RecordLayout.fixedLength }
+
+  /// Is the record what was written there?
+  @inline(__always)
+  var isWhole: Bool {
+    guard let seed else { return true }
+    let sum = bytes.withBytes(RecordLayout.length..<bytes.count) { XXH3.hash64($0, seed: seed) }
+    return UInt32(truncatingIfNeeded: sum) == bytes.load(RecordLayout.checksum)
+  }
+
+  /// When it expires, in milliseconds since 1970.
+  @inline(__always)
+  var deadline: UInt64? {
+    flags.contains(.deadline) ? bytes.load(key &- 8) : nil
+  }
+
+  /// A copy of the value.
+  @inline(__always)
+  var valueBytes: [UInt8] { bytes.bytes(value..<bytes.count) }
+
+  /// The value in place.
+  @inline(__always)
+  func withValue<Result>(_ body: (RawSpan) -> Result) -> Result {
+    bytes.withBytes(value..<bytes.count, body)
+  }
+}
+
+/// The segments that the index names and that are not sealed, by their numbers there: finds records without counting a
+/// reference. They stay mapped as long as this lives.
+final class PlainSegments: Sendable {
+  private let bytes: MappingTable
+  private let salts: [UInt64]
+
+  init(_ table: SegmentTable) {
+    bytes = MappingTable(table.slots.map { $0?.seal == nil ? $0?.mapping : nil })
+    salts = table.slots.map { $0?.header.salt ?? 0 }
+  }
+
+  /// The record at a place of the index; nil if its segment is not one of these, or it is not of the ordinary form. The lines
+  /// behind its first are being fetched then.
+  @inline(__always)
+  func record(atPlace place: UInt64) -> PlainRecord? {
+    let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
+    let rest = bytes.rest(slot, offset)
+    guard rest.count > 0 else { return nil }
+    rest.prefetch()
+    return PlainRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset))
+  }
+}

@@ -1,0 +1,169 @@
+/// What the holder of the writers' mutex needs to append ordinary writes to the segment at the tail and to enter them into
+/// the index: looked up once, not for each of them, and used without counting references.
+///
+/// A write is ordinary if its value lies in the journal, it has no deadline, and the record that it replaces, if there is
+/// one, is an own one that names nobody else: then it names nobody, either. Segments that are sealed, or written with
+/// `pwrite`, have none. What is not ordinary goes through `Composer` and `Store.commit`, by the same rules.
+final class OrdinaryWriter {
+  /// Who writes.
+  let actor: ActorID
+  /// The one at the tail.
+  let segment: Segment
+  let keys: KeyDirectory
+  private let ledger: Ledger
+  private let plain: PlainSegments
+  /// What the actor is called in each segment; no number where it is not known.
+  private let numbers: [UInt32]
+  private let accounts: [Ledger.Account?]
+  private let target: WritableBytes
+  private let slot: Int
+  private let number: UInt16
+  /// What the table of segments was when this was made.
+  private let changes: Int
+
+  private static let unknown = UInt32.max
+
+  /// Nil if there are no ordinary writes to the segment, or not yet.
+  init?(_ segment: Segment, of actor: ActorID, _ index: JournalIndex, _ table: SegmentTable) {
+    guard segment.seal == nil, segment.target === segment.mapping, let slot = segment.slot,
+      let number = segment.number(of: actor)
+    else { return nil }
+    (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
+    (keys, ledger) = (index.keys, index.ledger)
+    plain = PlainSegments(table)
+    numbers = table.slots.map { $0?.number(of: actor).map(UInt32.init) ?? Self.unknown }
+    accounts = table.slots.map { $0?.account }
+    target = WritableBytes(segment.mapping)
+    changes = table.changes
+  }
+
+  /// Is it still true?
+  @inline(__always)
+  func holds(for actor: ActorID?, _ index: JournalIndex, _ table: SegmentTable) -> Bool {
+    changes == table.changes && self.actor == actor && keys === index.keys
+  }
+
+  // MARK: What is held
+
+  /// What an ordinary write has to know of the record that it replaces.
+  enum Held {
+    /// There is none.
+    case nothing
+    /// An own one that names nobody.
+    case own(Replaced)
+    /// Another one: the write is not ordinary.
+    case other
+  }
+
+  /// The place of an own record, in the index.
+  struct Replaced {
+    var place: UInt64
+    var isTombstone: Bool
+    /// Bytes that it takes up.
+    fileprivate var extent: Int
+  }
+
+  /// What is held of a key. The index has all that was committed.
+  @inline(__always)
+  func held(_ key: Span<UInt8>, _ hash: UInt64) throws(StoreError) -> Held {
+    var held = Held.nothing
+    _ = try keys.find(hash) { place in
+      guard let record = plain.record(atPlace: place) else {
+        held = .other
+        return true
+      }
+      guard record.isOf(key) else {
+        // One that was damaged since may be of this key.
+        if record.isWhole { return false }
+        held = .other
+        return true
+      }
+      let slot = SegmentTable.slot(ofPlace: place)
+      guard slot < numbers.count, numbers[slot] == UInt32(record.actorNumber), !record.hasFields,
+        record.isWhole
+      else {
+        held = .other
+        return true
+      }
+      held = .own(
+        Replaced(
+          place: place, isTombstone: record.isTombstone, extent: RecordLayout.aligned(record.bytes.count)))
+      return true
+    }
+    return held
+  }
+
+  // MARK: Appending
+
+  /// A write that is to be appended.
+  struct Heading {
+    var kind = RecordLayout.Kind.value
+    var flags: RecordLayout.Flags = []
+    var type: ValueType
+    var sequence: UInt64
+    var stamp: Stamp
+    var position: UInt64
+    /// Up to where the segment is known durable.
+    var durable: Int
+  }
+
+  /// The bytes that it takes up.
+  @inline(__always)
+  static func extent(key: Int, value: Int) -> Int {
+    RecordLayout.aligned(RecordLayout.fixedLength &+ key &+ value)
+  }
+
+  /// Stores a record at `offset`, where there is room for it. Nobody sees it before the tail is moved behind it. Returns where
+  /// it ends.
+  @inline(__always)
+  func store(_ heading: Heading, key: Span<UInt8>, value: Span<UInt8>, at offset: Int) -> Int {
+    let behindKey = RecordLayout.fixedLength &+ key.count
+    let length = behindKey &+ value.count
+    let end = offset &+ RecordLayout.aligned(length)
+    let record = target.extracting(offset..<end)
+    let small =
+      UInt32(heading.kind.rawValue) | UInt32(heading.flags.rawValue) << 8
+      | UInt32(heading.type.rawValue) << 16
+    record.store(UInt32(truncatingIfNeeded: length), at: RecordLayout.length)
+    record.store(UInt32(truncatingIfNeeded: heading.durable), at: RecordLayout.durable)
+    record.store(small, at: RecordLayout.kind)
+    record.store(UInt32(number) | UInt32(truncatingIfNeeded: key.count) << 16, at: RecordLayout.actor)
+    record.store(
+      UInt32(truncatingIfNeeded: heading.position &- segment.header.basePosition), at: RecordLayout.position)
+    record.store(heading.sequence, at: RecordLayout.sequence)
+    record.store(heading.stamp.rawValue, at: RecordLayout.stamp)
+    record.store(key, at: RecordLayout.fixedLength)
+    record.store(value, at: behindKey)
+    record.clear(from: length)
+    let seed = segment.header.salt &+ UInt64(truncatingIfNeeded: offset)
+    let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
+    record.store(UInt32(truncatingIfNeeded: sum), at: RecordLayout.checksum)
+    return end
+  }
+
+  // MARK: Entering
+
+  /// What the index calls the record at `offset`.
+  @inline(__always)
+  func place(at offset: Int) -> UInt64 { SegmentTable.place(slot: slot, offset: offset) }
+
+  /// Lets the index name the record at `bytes` for its key. Returns by how much there is more in sealed segments that does
+  /// not count.
+  @inline(__always)
+  func enter(_ hash: UInt64, _ bytes: Range<Int>, replacing held: Held) throws(StoreError) -> Int {
+    let place = place(at: bytes.lowerBound)
+    var dead = 0
+    if case .own(let old) = held {
+      guard try keys.replace(hash, old.place, with: place) else {
+        throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
+      }
+      let slot = SegmentTable.slot(ofPlace: old.place)
+      accounts[slot]?.live -= old.extent
+      if slot != self.slot { dead = old.extent }
+    } else {
+      try keys.insert(hash, place)
+    }
+    accounts[slot]?.live += bytes.count
+    return dead
+  }
+}
