@@ -53,7 +53,8 @@ public protocol CollectionIndexing<Element>: Sendable {
 ///
 /// ```
 /// name "/" identifier                           an element
-/// name "#" index "/" value 0 identifier         an entry of an index; zeros in the value are followed by 255
+/// name "#" index "#" version "/" value 0 identifier
+///                                               an entry of an index; zeros in the value are followed by 255
 /// ```
 ///
 /// Invariants: for each element the entries of the write that made it are there. Other entries may be there, too: left by
@@ -86,12 +87,12 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     self.name = name
     self.indexes = indexes
     prefix = Array(name.utf8) + [Self.slash]
-    indexPrefixes = indexes.map { Self.entryPrefix(name, $0.name) }
+    indexPrefixes = indexes.map { Self.entryPrefix(name, $0.name, $0.version) }
   }
 
   /// Before all entries of an index.
-  static func entryPrefix(_ name: String, _ index: String) -> [UInt8] {
-    Array(name.utf8) + [number] + Array(index.utf8) + [slash]
+  static func entryPrefix(_ name: String, _ index: String, _ version: Int) -> [UInt8] {
+    Array(name.utf8) + [number] + Array(index.utf8) + [number] + Array("\(version)".utf8) + [slash]
   }
 
   // MARK: Elements

@@ -57,6 +57,13 @@ extension Store {
     return try putIfChanged(key, form.bytes, type: form.type, expires: deadline, durability: durability)
   }
 
+  /// Sets a key to bytes that the caller keeps, unless it has a value. False in that case.
+  func putIfAbsent(
+    _ key: Key, _ value: Span<UInt8>, type: ValueType, durability: Durability?
+  ) throws(StoreError) -> Bool {
+    try put(key, Array(copying: value), expecting: .absent, type: type, durability: durability) != nil
+  }
+
   /// The value of a key as a number, a text or a truth value; nil if it has none.
   ///
   /// - Throws: as `get`; `.wrongType` if it is of another type, `.outOfBounds` if it does not fit.

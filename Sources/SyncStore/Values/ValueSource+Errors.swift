@@ -38,6 +38,13 @@ extension ValueSource {
     }
   }
 
+  /// A key for people, whatever it is: to fail here would lead here again.
+  private func name(at place: Int) -> String {
+    let head = head(place)
+    guard head.major == CBOR.Major.text else { return "?" }
+    return bytes.text(head.next..<(head.next + Int(head.argument))) ?? "?"
+  }
+
   /// The keys and indices that lead to the item at `target`.
   func path(to target: Int) -> [any CodingKey] {
     var path: [any CodingKey] = []
@@ -63,7 +70,7 @@ extension ValueSource {
           let value = skip(place)
           let end = skip(value)
           if target < end {
-            path.append(ValueKey(stringValue: (try? text(at: place)) ?? "?"))
+            path.append(ValueKey(stringValue: name(at: place)))
             next = value
             break
           }
