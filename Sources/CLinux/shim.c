@@ -2,6 +2,7 @@
 #include "CLinux.h"
 
 #include <fcntl.h>
+#include <linux/membarrier.h>
 #include <linux/openat2.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -92,10 +93,17 @@ static atomic_int claimed_reader_words;
 static pthread_key_t reader_key;
 static pthread_once_t reader_once = PTHREAD_ONCE_INIT;
 
+int sync_readers_fence = 1;
+
+static void ask_for_barriers(void) {
+  sync_readers_fence = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) != 0;
+}
+
 // Of the threads that read in the parent none is left but this one.
 static void count_fork(void) {
   sync_forks++;
   for (int index = 0; index < sync_reader_words; index++) *sync_reader_word_at(index) = 0;
+  if (!sync_readers_fence) ask_for_barriers();
 }
 static void watch_forks(void) { pthread_atfork(NULL, NULL, count_fork); }
 
@@ -109,10 +117,18 @@ static void release_reader_word(void *word) {
   atomic_store(&reader_claims[((uint64_t *)word - sync_all_reader_words) / sync_reader_stride], 0);
 }
 
-static void make_reader_key(void) { pthread_key_create(&reader_key, release_reader_word); }
+void sync_await_readers(void) {
+  atomic_thread_fence(memory_order_seq_cst);
+  if (!sync_readers_fence) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+}
+
+static void prepare_reading(void) {
+  pthread_key_create(&reader_key, release_reader_word);
+  ask_for_barriers();
+}
 
 uint64_t *sync_claim_reader_word(void) {
-  pthread_once(&reader_once, make_reader_key);
+  pthread_once(&reader_once, prepare_reading);
   for (int index = 0; index < sync_reader_words; index++) {
     unsigned char free = 0;
     if (!atomic_compare_exchange_strong(&reader_claims[index], &free, 1)) continue;

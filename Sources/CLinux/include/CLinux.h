@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "CLinuxFaults.h"
+#include "CLinuxLine.h"
 #include "CLinuxSockets.h"
 
 // open(2) is variadic.
@@ -62,6 +63,28 @@ static inline uint64_t *sync_reader_word_at(int index) {
 }
 // How many of them were ever claimed, from the first.
 int sync_claimed_reader_words(void);
+
+// Must each reader put its loads behind its store by itself? Not where the kernel does it for all threads at once
+// (membarrier(2)), which is why a reader then needs no instruction that waits for memory.
+extern int sync_readers_fence;
+// Notes in a thread's own word that it reads since `epoch`. What it loads afterwards is what stood there then, or later.
+static inline void sync_begin_reading(uint64_t *word, uint64_t epoch) {
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+  // The sanitizer knows nothing of membarrier.
+  __atomic_exchange_n(word, epoch, __ATOMIC_SEQ_CST);
+  return;
+#endif
+#endif
+  if (__builtin_expect(sync_readers_fence, 0)) {
+    __atomic_exchange_n(word, epoch, __ATOMIC_SEQ_CST);
+  } else {
+    __atomic_store_n(word, epoch, __ATOMIC_RELAXED);
+    __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  }
+}
+// From here on the words of all threads say what they read: who reads and is not seen loads what is stored already.
+void sync_await_readers(void);
 
 // renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
 int sync_rename_unless_present(const char *path, const char *new_path);

@@ -198,6 +198,16 @@ struct SlotExtra {
   }
 }
 
+extension LineLook {
+  /// Are they eight sound slots? Eight odd words have an even sum; zeros would have one too.
+  @inline(__always)
+  var isSound: Bool { !Slot.isOdd(fold) && last != 0 }
+
+  /// Can a search end here?
+  @inline(__always)
+  var isOpen: Bool { last == Slot.empty }
+}
+
 extension CacheLine {
   /// Are they eight sound slots? Eight odd words have an even sum; zeros would have one too.
   @inline(__always)

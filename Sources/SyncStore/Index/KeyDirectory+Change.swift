@@ -80,11 +80,13 @@ extension KeyDirectory {
       let page = try pages.page(number)
       var bucket = parts.bucket
       for _ in 0..<IndexLayout.bucketCount {
-        let line = page.line(Self.slotOffset(bucket, 0))
+        let line = page.look(Self.slotOffset(bucket, 0), tag: parts.tag)
         guard line.isSound else { throw damaged() }
-        for slot in 0..<IndexLayout.slotsPerBucket
-        where page.load(Self.slotOffset(bucket, slot)) == wanted {
-          return (number, page, bucket, slot)
+        var found = line.matches
+        while found != 0 {
+          let slot = found.trailingZeroBitCount / 4
+          if page.load(Self.slotOffset(bucket, slot)) == wanted { return (number, page, bucket, slot) }
+          found &= found - 1
         }
         if line.isOpen { return nil }
         bucket = bucket + 1 == IndexLayout.bucketCount ? 0 : bucket + 1
@@ -98,10 +100,10 @@ extension KeyDirectory {
   private func free(in page: PageView, from first: Int) throws(StoreError) -> (bucket: Int, slot: Int) {
     var bucket = first
     for _ in 0..<IndexLayout.bucketCount {
-      let line = page.line(Self.slotOffset(bucket, 0))
+      let line = page.look(Self.slotOffset(bucket, 0), tag: 0)
       guard line.isSound else { throw damaged() }
       // Free slots come last.
-      if !Slot.isTaken(line.seven) {
+      if !Slot.isTaken(line.last) {
         for slot in 0..<IndexLayout.slotsPerBucket
         where !Slot.isTaken(page.load(Self.slotOffset(bucket, slot))) {
           return (bucket, slot)

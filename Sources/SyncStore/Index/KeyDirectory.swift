@@ -52,6 +52,31 @@ package final class KeyDirectory: @unchecked Sendable {
   @inline(__always)
   package func find(_ hash: UInt64, _ matches: (_ place: UInt64) -> Bool) throws(StoreError) -> UInt64? {
     let parts = HashParts(hash)
+    let depth = header.load(IndexLayout.Header.depth)
+    let entry = try self.entry(parts, depth)
+    let used = entry.load()
+    let page = try pages.page(try self.page(used))
+    // Nearly always one look is enough. The less there is to do, the further ahead the processor is: it waits for this line
+    // while it works on what the caller does next.
+    let line = page.look(Self.slotOffset(parts.bucket, 0), tag: parts.tag)
+    if line.isSound {
+      if line.matches == 0 {
+        if line.isOpen, entry.load() == used, header.load(IndexLayout.Header.depth) == depth { return nil }
+      } else {
+        let word = page.load(Self.slotOffset(parts.bucket, line.matches.trailingZeroBitCount &>> 2))
+        if Slot.isTaken(word), Slot.tag(word) == parts.tag, matches(Slot.place(word)) {
+          return Slot.place(word)
+        }
+      }
+    }
+    return try findFurther(parts, matches)
+  }
+
+  /// `find` as it goes on where one look is not enough, from the beginning.
+  @inline(never)
+  private func findFurther(
+    _ parts: HashParts, _ matches: (_ place: UInt64) -> Bool
+  ) throws(StoreError) -> UInt64? {
     while true {
       let depth = header.load(IndexLayout.Header.depth)
       let entry = try self.entry(parts, depth)

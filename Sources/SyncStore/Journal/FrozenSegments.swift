@@ -136,34 +136,20 @@ final class FrozenSegments: KeySource, Sendable {
   /// The fields of a record that is whole; nil if its author is not known, or if they contradict each other.
   @inline(__always)
   private func fields(of record: RawSpan, _ heading: Heading) -> Fields? {
-    let length = record.byteCount
     let kinds: UInt32 = record.load(RecordLayout.kind)
-    let counts: UInt32 = record.load(RecordLayout.actor)
-    let actor = Int(counts & 0xFFFF)
-    guard actor < heading.actorCount, let author = actors[heading.firstActor &+ actor] else { return nil }
+    let actor = Int(record.load(RecordLayout.actor, as: UInt16.self))
+    guard actor < heading.actorCount, let author = actors[heading.firstActor &+ actor],
+      let key = RecordLayout.keyRange(of: record)
+    else { return nil }
     let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
-    var key = RecordLayout.fixedLength
-    var (deadline, hasDeadline) = (UInt64.max, false)
-    if !flags.isDisjoint(with: .fields) {
-      if flags.contains(.base) { key &+= RecordLayout.dotLength }
-      if flags.contains(.deadline) {
-        guard key &+ 8 <= length else { return nil }
-        (deadline, hasDeadline) = (record.load(key), true)
-        key &+= 8
-      }
-      if flags.contains(.open) {
-        guard key &+ 2 <= length else { return nil }
-        key &+= 2 &+ Int(record.load(key, as: UInt16.self)) &* RecordLayout.dotLength
-      }
-    }
-    let value = key &+ Int(truncatingIfNeeded: counts >> 16)
-    guard value <= length else { return nil }
+    let hasDeadline = flags.contains(.deadline)
     return Fields(
       kind: RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
       type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)),
       stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
       dot: Dot(actor: author, sequence: record.load(RecordLayout.sequence)),
-      lastsUntil: deadline, hasDeadline: hasDeadline, key: key, value: value)
+      lastsUntil: hasDeadline ? record.load(RecordLayout.deadline(flags)) : .max, hasDeadline: hasDeadline,
+      key: key.lowerBound, value: key.upperBound)
   }
 
   /// The same for a sealed record.
@@ -210,19 +196,10 @@ final class FrozenSegments: KeySource, Sendable {
     let (number, offset) = (number(of: location), location.offset)
     let limit = bytes.byteCount(number)
     guard offset + RecordLayout.fixedLength <= limit else { return .none }
-    let count = Int(bytes.load(number, offset + RecordLayout.keyLength, as: UInt16.self))
-    let flags = RecordLayout.Flags(rawValue: bytes.load(number, offset + RecordLayout.flags))
-    var start = offset + RecordLayout.fixedLength
-    if !flags.isDisjoint(with: .fields) {
-      if flags.contains(.base) { start += RecordLayout.dotLength }
-      if flags.contains(.deadline) { start += 8 }
-      if flags.contains(.open) {
-        guard start + 2 <= limit else { return .none }
-        start += 2 + Int(bytes.load(number, start, as: UInt16.self)) * RecordLayout.dotLength
-      }
+    guard let range = bytes.withBytes(number, offset..<limit, { RecordLayout.keyRange(of: $0) }) else {
+      return .none
     }
-    guard start + count <= limit else { return .none }
-    return KeyPlace(number: number, start: start, count: count)
+    return KeyPlace(number: number, start: offset + range.lowerBound, count: range.count)
   }
 
   /// Works on the key at a place, sealed or not; nil if nothing can be read there.
@@ -243,21 +220,8 @@ final class FrozenSegments: KeySource, Sendable {
   private func withOpenedKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
     guard let plain = opened(number(of: location), location.offset) else { return nil }
     return plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
-      Self.keyRange(of: record).map { body(record.extracting($0)) }
+      RecordLayout.keyRange(of: record).map { body(record.extracting($0)) }
     }
-  }
-
-  private static func keyRange(of record: RawSpan) -> Range<Int>? {
-    let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
-    var start = RecordLayout.fixedLength
-    if flags.contains(.base) { start += RecordLayout.dotLength }
-    if flags.contains(.deadline) { start += 8 }
-    if flags.contains(.open) {
-      guard start + 2 <= record.byteCount else { return nil }
-      start += 2 + Int(record.load(start, as: UInt16.self)) * RecordLayout.dotLength
-    }
-    let end = start + Int(record.load(RecordLayout.keyLength, as: UInt16.self))
-    return end <= record.byteCount ? start..<end : nil
   }
 
   /// A copy of the key at a place; empty if nothing can be read there.

@@ -58,6 +58,33 @@ enum RecordLayout {
     /// Those that say that optional fields follow.
     static let fields: Flags = [.base, .deadline, .open]
     static let known: Flags = [.continues, .base, .deadline, .open, .loser]
+
+    /// Bytes of the base and the deadline that stand before the key.
+    @inline(__always)
+    var bytesBeforeKey: Int {
+      (contains(.base) ? RecordLayout.dotLength : 0) &+ (contains(.deadline) ? 8 : 0)
+    }
+  }
+
+  /// Where the deadline stands, if there is one.
+  @inline(__always)
+  static func deadline(_ flags: Flags) -> Int { fixedLength &+ (flags.contains(.base) ? dotLength : 0) }
+
+  /// Where the key stands in these bytes of a record, in its plain form; nil if they do not reach as far.
+  @inline(__always)
+  static func keyRange(of record: RawSpan) -> Range<Int>? {
+    guard record.byteCount >= fixedLength else { return nil }
+    let flags = Flags(rawValue: record.load(flags))
+    var start = fixedLength
+    if !flags.isDisjoint(with: .fields) {
+      start &+= flags.bytesBeforeKey
+      if flags.contains(.open) {
+        guard start &+ 2 <= record.byteCount else { return nil }
+        start &+= 2 &+ Int(record.load(start, as: UInt16.self)) &* dotLength
+      }
+    }
+    let end = start &+ Int(record.load(keyLength, as: UInt16.self))
+    return end <= record.byteCount ? start..<end : nil
   }
 
   /// The bytes that a record of `length` bytes takes up.

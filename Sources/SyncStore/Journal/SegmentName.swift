@@ -112,9 +112,13 @@ struct SegmentTable {
   /// The segment of a place in the index; nil if it is not mapped.
   @inline(__always)
   func segment(ofPlace place: UInt64) -> Segment? {
-    let slot = Int(place >> 29)
+    let slot = Self.slot(ofPlace: place)
     return slot < slots.count ? slots[slot] : nil
   }
+
+  /// The number that the index has given to the segment of a place.
+  @inline(__always)
+  static func slot(ofPlace place: UInt64) -> Int { Int(truncatingIfNeeded: place >> 29) }
 
   /// Where that is in the segment.
   @inline(__always)

@@ -202,11 +202,29 @@ private import Synchronization
     return CacheLine(
       zero: zero, one: one, two: two, three: three, four: four, five: five, six: six, seven: seven)
   }
+
+  /// What is to be known of the eight words from `offset` on, a multiple of 64, read from the last to the first.
+  @inline(__always)
+  func look(_ offset: Int, tag: UInt64) -> LineLook {
+    precondition(offset & 63 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
+    let look = unsafe sync_look_at_line(base + offset, UInt16(truncatingIfNeeded: tag))
+    return LineLook(fold: look.fold, last: look.last, matches: look.matches)
+  }
 }
 
 /// What eight words were when they were read, one after the other.
 struct CacheLine: Equatable {
   var zero, one, two, three, four, five, six, seven: UInt64
+}
+
+/// What is to be known of eight words.
+struct LineLook {
+  /// The exclusive or of all of them.
+  let fold: UInt64
+  /// The last one.
+  let last: UInt64
+  /// Bit 4n + 3 is set if the upper 16 bits of word n are the tag that was asked for.
+  let matches: UInt32
 }
 
 /// An entry of a directory over pages, for as long as its `MappedPages` lives.

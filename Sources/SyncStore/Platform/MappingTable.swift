@@ -67,6 +67,17 @@ private import Glibc
     return unsafe other.withUnsafeBytes { unsafe Int(memcmp(start, $0.baseAddress!, common)) }
   }
 
+  /// All bytes of the mapping from `offset` on; none if there is no such mapping, or it ends before.
+  @inline(__always)
+  func rest(_ number: Int, _ offset: Int) -> MappedBytes {
+    guard number >= 0, number < count, offset >= 0 else { return unsafe MappedBytes(start: nil, count: 0) }
+    let region = unsafe regions[number]
+    guard let start = unsafe region.start, unsafe offset < region.count else {
+      return unsafe MappedBytes(start: nil, count: 0)
+    }
+    return unsafe MappedBytes(start: start + offset, count: region.count &- offset)
+  }
+
   /// Has `bytes` bytes from `offset` on fetched into the processor's caches: they are needed soon.
   @inline(__always)
   func prefetch(_ number: Int, _ offset: Int, _ bytes: Int) {
@@ -82,6 +93,92 @@ private import Glibc
     let isInside = unsafe offset >= 0 && size >= 0 && offset <= region.count &- size
     precondition(isInside, "access outside of a mapping")
     guard let start = unsafe region.start else { preconditionFailure("access outside of a mapping") }
+    return unsafe start + offset
+  }
+}
+
+/// Bytes of a mapping, for who keeps that mapped meanwhile. A bare pointer, because a counted reference would cost more than
+/// what is read; all access is checked against the bounds.
+@safe struct MappedBytes {
+  private let start: UnsafeRawPointer?
+  let count: Int
+
+  @unsafe fileprivate init(start: UnsafeRawPointer?, count: Int) {
+    unsafe (self.start, self.count) = (start, count)
+  }
+
+  /// All of `mapping`, which the caller keeps.
+  init(_ mapping: Mapping) { unsafe self.init(start: mapping.unsafeStart, count: mapping.count) }
+
+  /// The first `count` of them.
+  @inline(__always)
+  func prefix(_ count: Int) -> MappedBytes {
+    precondition(count >= 0 && count <= self.count, "access outside of a mapping")
+    return unsafe MappedBytes(start: start, count: count)
+  }
+
+  /// The little-endian integer at `offset`.
+  @inline(__always)
+  func load<Integer: FixedWidthInteger & BitwiseCopyable>(
+    _ offset: Int, as _: Integer.Type = Integer.self
+  ) -> Integer {
+    unsafe Integer(littleEndian: pointer(offset, MemoryLayout<Integer>.size).loadUnaligned(as: Integer.self))
+  }
+
+  /// The bytes in `range`, in place, for the time of `body`.
+  @inline(__always)
+  func withBytes<Result, Failure: Error>(
+    _ range: Range<Int>, _ body: (RawSpan) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    let start = unsafe pointer(range.lowerBound, range.count)
+    return try body(unsafe UnsafeRawBufferPointer(start: start, count: range.count).bytes)
+  }
+
+  /// A copy of the bytes in `range`.
+  @inline(__always)
+  func bytes(_ range: Range<Int>) -> [UInt8] {
+    let start = unsafe pointer(range.lowerBound, range.count)
+    return unsafe Array(UnsafeRawBufferPointer(start: start, count: range.count))
+  }
+
+  /// Are the bytes from `offset` on those of `other`? Keys are short: a call would take longer than to compare them here.
+  @inline(__always)
+  func equals(_ offset: Int, _ other: Span<UInt8>) -> Bool {
+    let size = other.count
+    let start = unsafe pointer(offset, size)
+    return unsafe other.withUnsafeBytes { other in
+      guard let other = other.baseAddress else { return true }
+      var next = 0
+      while next &+ 8 <= size {
+        let (left, right) = unsafe (
+          (start + next).loadUnaligned(as: UInt64.self), (other + next).loadUnaligned(as: UInt64.self)
+        )
+        guard left == right else { return false }
+        next &+= 8
+      }
+      while next < size {
+        let (left, right) = unsafe (
+          (start + next).load(as: UInt8.self), (other + next).load(as: UInt8.self)
+        )
+        guard left == right else { return false }
+        next &+= 1
+      }
+      return true
+    }
+  }
+
+  /// Has the processor fetch the second and third line of them: they are needed as soon as the first has come.
+  @inline(__always)
+  func prefetch() {
+    guard let start = unsafe start else { return }
+    unsafe sync_prefetch(start + 64)
+    unsafe sync_prefetch(start + 128)
+  }
+
+  @inline(__always)
+  private func pointer(_ offset: Int, _ size: Int) -> UnsafeRawPointer {
+    precondition(offset >= 0 && size >= 0 && offset <= count &- size, "access outside of a mapping")
+    guard let start = unsafe start else { preconditionFailure("access outside of a mapping") }
     return unsafe start + offset
   }
 }

@@ -6,6 +6,7 @@ internal import Synchronization
 ///
 /// Epoch-based reclamation (K. Fraser, Practical Lock-Freedom, 2004, 5.2.3): a thread that reads notes the epoch in a word
 /// of its own; each publication ends an epoch; what was replaced in one is kept while any thread reads since it or before.
+/// Who reads often pays nothing for the order of its accesses, who publishes has the kernel see to it (membarrier).
 ///
 /// This is one of the few files that use `unsafe`: the published object is held by a bare pointer, and each thread's word
 /// is C's.
@@ -43,9 +44,8 @@ internal import Synchronization
     // Within another reading that one's epoch stands.
     let before = unsafe since.pointee.load(ordering: .relaxed)
     if before == 0 {
-      let epoch = Epochs.current.load(ordering: .relaxed)
       // Whoever publishes from now on sees it, and who did before is seen.
-      _ = unsafe since.pointee.exchange(epoch, ordering: .sequentiallyConsistent)
+      unsafe sync_begin_reading(word, Epochs.current.load(ordering: .acquiring))
     }
     defer { unsafe since.pointee.store(before, ordering: .releasing) }
     guard let value = unsafe Self.value(of: current.load(ordering: .sequentiallyConsistent)) else {
@@ -68,6 +68,7 @@ private enum Epochs {
 
   /// The oldest in which a thread may be reading.
   static var oldest: UInt64 {
+    sync_await_readers()
     var oldest = UInt64.max
     for index in 0..<Int(sync_claimed_reader_words()) {
       guard let word = unsafe sync_reader_word_at(Int32(index)) else { continue }

@@ -21,183 +21,145 @@ final class ReaderView: Sendable {
   @inline(__always)
   var isSealed: Bool { !sealed.isEmpty }
 
-  /// Where a record of the ordinary form lies: a value or a tombstone that names no open dots. What it says is to be
-  /// believed once its checksum was seen.
+  /// A record of the ordinary form: a value or a tombstone that names no open dots. What it says is to be believed once its
+  /// checksum was seen. It is there as long as the reading in which it was found.
   struct Place {
-    fileprivate var slot: Int
-    /// The plain form of a sealed record, in memory of this thread: that is where it lies then.
-    fileprivate var plain: Mapping?
-    fileprivate var record: Range<Int>
+    fileprivate let bytes: MappedBytes
+    /// Of its checksum; nil for the plain form of a sealed record: what could be opened is what was sealed.
+    fileprivate let seed: UInt64?
     /// Where the key begins and where the value does.
-    fileprivate var key: Int
-    fileprivate var value: Int
-    fileprivate var hasDeadline: Bool
-    let kind: RecordLayout.Kind
-    let type: ValueType
+    fileprivate let key: Int
+    fileprivate let value: Int
+    private let kinds: UInt32
+
+    /// Nil if it is of another form, or does not lie within `bytes`, which go on to the end of the segment.
+    @inline(__always)
+    fileprivate init?(_ bytes: MappedBytes, seed: UInt64?) {
+      guard bytes.count >= RecordLayout.fixedLength else { return nil }
+      let length = Int(bytes.load(RecordLayout.length, as: UInt32.self))
+      kinds = bytes.load(RecordLayout.kind)
+      let named = bytes.load(RecordLayout.actor, as: UInt32.self)
+      let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
+      let kind = UInt8(truncatingIfNeeded: kinds)
+      guard length <= bytes.count, !flags.contains(.open),
+        kind == RecordLayout.Kind.value.rawValue || kind == RecordLayout.Kind.tombstone.rawValue
+      else { return nil }
+      key = RecordLayout.fixedLength &+ flags.bytesBeforeKey
+      value = key &+ Int(named >> 16)
+      guard value <= length else { return nil }
+      self.bytes = bytes.prefix(length)
+      self.seed = seed
+    }
+
+    @inline(__always)
+    var isTombstone: Bool {
+      UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.tombstone.rawValue
+    }
+
+    var type: ValueType { ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)) }
+
+    @inline(__always)
+    fileprivate func isOf(_ key: Span<UInt8>) -> Bool {
+      value &- self.key == key.count && bytes.equals(self.key, key)
+    }
+
+    /// Is the record what was written there?
+    @inline(__always)
+    var isWhole: Bool {
+      guard let seed else { return true }
+      let sum = bytes.withBytes(RecordLayout.length..<bytes.count) { XXH3.hash64($0, seed: seed) }
+      return UInt32(truncatingIfNeeded: sum) == bytes.load(RecordLayout.checksum)
+    }
+
+    /// When it expires, in milliseconds since 1970.
+    @inline(__always)
+    var deadline: UInt64? {
+      let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
+      return flags.contains(.deadline) ? bytes.load(key &- 8) : nil
+    }
+
+    /// A copy of the value.
+    @inline(__always)
+    var valueBytes: [UInt8] { bytes.bytes(value..<bytes.count) }
+
+    /// The value in place.
+    @inline(__always)
+    func withValue<Result>(_ body: (RawSpan) -> Result) -> Result {
+      bytes.withBytes(value..<bytes.count, body)
+    }
   }
 
   /// What is known of a key.
   enum Found {
     case nothing
     case record(Place)
+    /// That is not plain to see: it is to be found out under the lock.
+    case unknown
   }
 
-  /// The record that counts for a key, verified; nil if that is not plain to see, and to be found out under the lock.
+  /// The record that counts for a key, verified.
   @inline(__always)
-  func find(_ key: Span<UInt8>) -> Found? {
+  func find(_ key: Span<UInt8>) -> Found {
+    find(key) { place in
+      let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
+      let rest = bytes.rest(slot, offset)
+      rest.prefetch()
+      guard rest.count > 0 else { return nil }
+      return Place(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset))
+    }
+  }
+
+  /// The same where records may be sealed: `body` gets the record opened.
+  @inline(never)
+  func findOpening<Result>(_ key: Span<UInt8>, _ body: (Found) -> Result) -> Result {
+    // The memory of the plain form, kept until `body` has returned.
+    var plain: Mapping?
+    let found = find(key) { place in
+      let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
+      guard slot < sealed.count, let segment = sealed[slot] else {
+        let rest = bytes.rest(slot, offset)
+        return rest.count > 0 ? Place(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset)) : nil
+      }
+      guard let view = segment.record(at: offset, limit: segment.mapping.count) else { return nil }
+      plain = view.bytes
+      return Place(MappedBytes(view.bytes), seed: nil)
+    }
+    return withExtendedLifetime(plain) { body(found) }
+  }
+
+  @inline(__always)
+  private func find(_ key: Span<UInt8>, record: (_ place: UInt64) -> Place?) -> Found {
     let hash = keys.hash(key)
     for _ in 0..<Self.attempts {
       let before = ledger.changes
-      var record: Place?
-      var isPlain = true
+      var found = Found.nothing
       do throws(StoreError) {
-        let place = try keys.find(hash) { place in
-          guard let candidate = self.record(atPlace: place) else {
-            isPlain = false
+        _ = try keys.find(hash) { place in
+          guard let candidate = record(place) else {
+            found = .unknown
             return true
           }
-          guard isOf(key, candidate) else {
-            // One that was damaged since may be of this key.
-            isPlain = isWhole(candidate)
-            return !isPlain
+          if candidate.isOf(key) {
+            found = .record(candidate)
+            return true
           }
-          record = candidate
+          // One that was damaged since may be of this key.
+          if candidate.isWhole { return false }
+          found = .unknown
           return true
         }
-        // A transaction is seen whole or not at all.
-        guard isPlain, before & 1 == 0 else { return nil }
-        guard before == ledger.changes else { continue }
-        guard place != nil else { return .nothing }
-        guard let record, isWhole(record) else { return nil }
-        return .record(record)
       } catch {
-        return nil
+        return .unknown
       }
+      if case .unknown = found { return .unknown }
+      // A transaction is seen whole or not at all.
+      guard before & 1 == 0 else { return .unknown }
+      guard before == ledger.changes else { continue }
+      if case .record(let candidate) = found, !candidate.isWhole { return .unknown }
+      return found
     }
-    return nil
+    return .unknown
   }
 
   private static let attempts = 8
-
-  /// The same where records are sealed: they are opened.
-  @inline(never)
-  func findOpening(_ key: Span<UInt8>) -> Found? {
-    let hash = keys.hash(key)
-    for _ in 0..<Self.attempts {
-      let before = ledger.changes
-      var record: Place?
-      var isPlain = true
-      do throws(StoreError) {
-        let place = try keys.find(hash) { place in
-          guard let candidate = self.opened(atPlace: place) ?? self.record(atPlace: place) else {
-            isPlain = false
-            return true
-          }
-          guard isOf(key, candidate) else {
-            isPlain = isWhole(candidate)
-            return !isPlain
-          }
-          record = candidate
-          return true
-        }
-        guard isPlain, before & 1 == 0 else { return nil }
-        guard before == ledger.changes else { continue }
-        guard place != nil else { return .nothing }
-        guard let record, isWhole(record) else { return nil }
-        return .record(record)
-      } catch {
-        return nil
-      }
-    }
-    return nil
-  }
-
-  /// Nil, too, if the segment is not sealed.
-  private func opened(atPlace place: UInt64) -> Place? {
-    let slot = Int(truncatingIfNeeded: place >> 29)
-    guard sealed.indices.contains(slot), let segment = sealed[slot],
-      let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count)
-    else { return nil }
-    let plain = view.bytes
-    return Self.record(
-      slot, 0, Int(plain.load(RecordLayout.length, as: UInt32.self)), kinds: plain.load(RecordLayout.kind),
-      counts: plain.load(RecordLayout.actor), plain: plain)
-  }
-
-  /// Nil if the segment is not mapped here, or the record not of the ordinary form.
-  @inline(__always)
-  private func record(atPlace place: UInt64) -> Place? {
-    let slot = Int(truncatingIfNeeded: place >> 29)
-    let offset = SegmentTable.offset(ofPlace: place)
-    let limit = bytes.byteCount(slot)
-    guard offset &+ RecordLayout.fixedLength <= limit else { return nil }
-    let sum: UInt64 = bytes.load(slot, offset)
-    let length = Int(truncatingIfNeeded: sum >> 32)
-    guard length <= limit &- offset else { return nil }
-    return Self.record(
-      slot, offset, length, kinds: bytes.load(slot, offset &+ RecordLayout.kind),
-      counts: bytes.load(slot, offset &+ RecordLayout.actor))
-  }
-
-  @inline(__always)
-  private static func record(
-    _ slot: Int, _ offset: Int, _ length: Int, kinds: UInt32, counts: UInt32, plain: Mapping? = nil
-  ) -> Place? {
-    let flags = RecordLayout.Flags(rawValue: UInt8(truncatingIfNeeded: kinds >> 8))
-    guard let kind = RecordLayout.Kind(rawValue: UInt8(truncatingIfNeeded: kinds)),
-      kind == .value || kind == .tombstone, !flags.contains(.open)
-    else { return nil }
-    var key = RecordLayout.fixedLength
-    if flags.contains(.base) { key &+= RecordLayout.dotLength }
-    if flags.contains(.deadline) { key &+= 8 }
-    let value = key &+ Int(truncatingIfNeeded: counts >> 16)
-    guard value <= length else { return nil }
-    return Place(
-      slot: slot, plain: plain, record: offset..<(offset &+ length), key: offset &+ key,
-      value: offset &+ value,
-      hasDeadline: flags.contains(.deadline), kind: kind,
-      type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)))
-  }
-
-  @inline(__always)
-  private func isOf(_ key: Span<UInt8>, _ place: Place) -> Bool {
-    guard place.value &- place.key == key.count else { return false }
-    if let plain = place.plain { return plain.equals(place.key..<place.value, key) }
-    return bytes.compare(place.slot, place.key..<place.value, key) == 0
-  }
-
-  /// Is the record what was written there?
-  @inline(__always)
-  func isWhole(_ place: Place) -> Bool {
-    // What could be opened is what was sealed, and does not change.
-    guard place.plain == nil else { return true }
-    let start = place.record.lowerBound
-    let stored: UInt32 = bytes.load(place.slot, start)
-    let seed = salts[place.slot] &+ UInt64(truncatingIfNeeded: start)
-    let body = (start &+ RecordLayout.length)..<place.record.upperBound
-    return UInt32(truncatingIfNeeded: bytes.withBytes(place.slot, body) { XXH3.hash64($0, seed: seed) })
-      == stored
-  }
-
-  /// When it expires, in milliseconds since 1970.
-  @inline(__always)
-  func deadline(_ place: Place) -> UInt64? {
-    guard place.hasDeadline else { return nil }
-    return place.plain.map { $0.load(place.key &- 8) } ?? bytes.load(place.slot, place.key &- 8)
-  }
-
-  /// A copy of the value.
-  @inline(__always)
-  func value(_ place: Place) -> [UInt8] {
-    let range = place.value..<place.record.upperBound
-    return place.plain?.bytes(range) ?? bytes.bytes(place.slot, range)
-  }
-
-  /// The value in place.
-  @inline(__always)
-  func withValue<Result>(_ place: Place, _ body: (RawSpan) -> Result) -> Result {
-    let range = place.value..<place.record.upperBound
-    if let plain = place.plain { return plain.withBytes(range, body) }
-    return bytes.withBytes(place.slot, range, body)
-  }
 }

@@ -5,10 +5,10 @@ extension Store {
   ///
   /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    let found = readers.read { view -> Fast<Value>? in
-      look(key, view) { Value(bytes: view.value($0), type: $0.type, deadline: view.deadline($0)) }
+    let fast = readers.read { view -> Fast<Value>? in
+      look(key, view) { Value(bytes: $0.valueBytes, type: $0.type, deadline: $0.deadline) }
     }
-    switch found {
+    switch fast {
     case .value(let value)?: return value
     case .nothing?: return nil
     case nil:
@@ -39,7 +39,7 @@ extension Store {
   func readTyped(_ key: Key, _ body: (RawSpan, ValueType) throws -> Void) throws {
     let found = readers.read { view -> Fast<(any Error)?>? in
       look(key, view) { record in
-        view.withValue(record) { bytes in
+        record.withValue { bytes in
           do {
             try body(bytes, record.type)
             return nil
@@ -78,31 +78,23 @@ extension Store {
     _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
   ) -> Fast<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
-    if view.isSealed { return lookOpening(key, view, body) }
-    return judge(view.find(key.bytes.span), view, body)
-  }
-
-  /// The same where records are sealed: their way is long enough, and not in that of the others.
-  @inline(never)
-  private func lookOpening<Result>(
-    _ key: Key, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
-  ) -> Fast<Result>? {
-    judge(view.findOpening(key.bytes.span), view, body)
+    if view.isSealed { return view.findOpening(key.bytes.span) { judge($0, body) } }
+    return judge(view.find(key.bytes.span), body)
   }
 
   @inline(__always)
   private func judge<Result>(
-    _ found: ReaderView.Found?, _ view: ReaderView, _ body: (ReaderView.Place) -> Result
+    _ found: ReaderView.Found, _ body: (ReaderView.Place) -> Result
   ) -> Fast<Result>? {
     switch found {
-    case .record(let record)?:
-      if record.kind == .tombstone { return .nothing }
-      if let deadline = view.deadline(record), deadline <= environment.now() { return .nothing }
+    case .record(let record):
+      if record.isTombstone { return .nothing }
+      if let deadline = record.deadline, deadline <= environment.now() { return .nothing }
       let result = body(record)
       // A page that went meanwhile has left zeros: that is for the other way to tell.
-      return !Mapping.hasAnyFaulted || view.isWhole(record) ? .value(result) : nil
-    case .nothing?: return .nothing
-    case nil: return nil
+      return !Mapping.hasAnyFaulted || record.isWhole ? .value(result) : nil
+    case .nothing: return .nothing
+    case .unknown: return nil
     }
   }
 
