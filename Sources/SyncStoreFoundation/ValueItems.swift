@@ -70,3 +70,27 @@ extension UUID: ValueItemConvertible {
       ))
   }
 }
+
+extension UUID: KeyComponent {
+  /// Appends the 36 characters, in lower case.
+  public func appendKeyBytes(to key: inout [UInt8]) { key.append(contentsOf: uuidString.lowercased().utf8) }
+}
+
+extension Date: KeyComponent {
+  /// Appends whole seconds since 1970 as an integer, a point, and nine digits of nanoseconds: dates that are less than a
+  /// nanosecond apart are one.
+  public func appendKeyBytes(to key: inout [UInt8]) {
+    let reference = timeIntervalSinceReferenceDate
+    let whole = reference.rounded(.down)
+    let offset = Self.timeIntervalBetween1970AndReferenceDate
+    let limit = 9.2e18
+    let seconds =
+      whole.isNaN ? Int64.max : whole >= limit - offset ? Int64.max - 1 : whole <= -limit ? .min : Int64(whole) + Int64(offset)
+    let nanoseconds = abs(whole) < limit ? min(Int64(((reference - whole) * 1e9).rounded(.down)), 999_999_999) : 0
+    seconds.appendKeyBytes(to: &key)
+    key.append(0x2E)
+    let digits = String(nanoseconds)
+    key.append(contentsOf: [UInt8](repeating: 0x30, count: 9 - digits.utf8.count))
+    key.append(contentsOf: digits.utf8)
+  }
+}

@@ -141,7 +141,9 @@ extension [UInt8] {
 
   /// The text that some of the bytes are in UTF-8; nil if they are none.
   @inline(__always)
-  func text(_ range: Range<Int>) -> String? { unsafe span.bytes.extracting(range).text }
+  func text(_ range: Range<Int>) -> String? {
+    do { return String(copying: try UTF8Span(validating: span.extracting(range))) } catch { return nil }
+  }
 
   /// Are the bytes from `place` on those of the text, of which there are `count`?
   @inline(__always)

@@ -1,15 +1,17 @@
 /// The ordinary put: one write whose value lies in the journal. Its short way makes the same record from the same rules
 /// as the general one (`Composer`, `commit`), without copies in between; what is not ordinary goes the general way.
 extension Store {
-  /// Appends the write. Returns the packed location behind it.
+  /// Appends the write. Returns the packed location behind it; nil if it was not to be made because something is known of
+  /// the key.
   func putInline(
-    _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?
-  ) throws(StoreError) -> UInt64 {
+    _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?, unlessKnown: Bool = false
+  ) throws(StoreError) -> UInt64? {
     waitForCompaction()
     try acquireWriters()
     defer { control.unlock() }
     return try engine.withLock { engine throws(StoreError) in
       try prepareToWrite(&engine)
+      if unlessKnown, !engine.gaps.isEmpty || engine.find(key) != nil { return nil }
       let wall = environment.now()
       let search = engine.search(key.span)
       let held = engine.replaced(key.span, search)

@@ -129,7 +129,7 @@ extension EncodedValue {
     return buffer.bytes(0..<buffer.count)
   }
 
-  private static func item(_ bytes: [UInt8], _ type: ValueType) throws(StoreError) -> ValueItem? {
+  static func item(_ bytes: [UInt8], _ type: ValueType) throws(StoreError) -> ValueItem? {
     switch (type, bytes.count) {
     case (.date, 8): return .time(secondsSince1970: Double(bitPattern: bytes.load(0)))
     case (.date, 12):

@@ -61,7 +61,15 @@ extension Store {
   func putIfAbsent(
     _ key: Key, _ value: Span<UInt8>, type: ValueType, durability: Durability?
   ) throws(StoreError) -> Bool {
-    try put(key, Array(copying: value), expecting: .absent, type: type, durability: durability) != nil
+    try checkWritable()
+    // A key of which nothing is known takes the short way; of others more is to be found out.
+    if value.count <= configuration.blobThreshold,
+      let tail = try putInline(key.bytes, value, type, nil, unlessKnown: true)
+    {
+      try settle(tail, durability)
+      return true
+    }
+    return try put(key, Array(copying: value), expecting: .absent, type: type, durability: durability) != nil
   }
 
   /// The value of a key as a number, a text or a truth value; nil if it has none.

@@ -21,6 +21,9 @@ extension ValueSource {
   /// The value of the item at a place.
   @inline(__always)
   func read<Value: Decodable>(_: Value.Type, at: Int) throws -> Value {
+    if PlainTypes.contains(Value.self) {
+    return try restore { try Value(from: ValueDecoder(source: self, at: at)) }
+    }
     if Value.self == String.self, let value = same(try text(at: at), as: Value.self) { return value }
     return try readOther(Value.self, at: at)
   }
@@ -31,6 +34,7 @@ extension ValueSource {
     if let convertible = Value.self as? any ValueItemConvertible.Type {
       return try read(convertible, at: at)
     }
+    PlainTypes.note(Value.self)
     return try restore { try Value(from: ValueDecoder(source: self, at: at)) }
   }
 

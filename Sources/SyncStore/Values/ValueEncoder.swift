@@ -32,7 +32,7 @@ final class ValueEncoder: Encoder {
   private let depth: Int
   private let path: [any CodingKey]
   /// What a container could not throw when it was asked for.
-  private var failure: EncodingError?
+  private var failure: (any Error)?
 
   init(buffer: ByteBuffer = ByteBuffer(), depth: Int = 0, path: [any CodingKey] = []) {
     (self.buffer, self.depth, self.path) = (buffer, depth, path)
@@ -45,10 +45,10 @@ final class ValueEncoder: Encoder {
   /// Codes any value: the one that this encoder is for, or one within it.
   @inline(__always)
   func write<Value: Encodable>(_ value: Value) throws {
-    if let text = same(value, as: String.self) {
+    if PlainTypes.contains(Value.self) {
+      try nest(value)
+    } else if let text = same(value, as: String.self) {
       buffer.append(item: text)
-    } else if let bytes = same(value, as: [UInt8].self) {
-      buffer.append(item: bytes)
     } else {
       try writeOther(value)
     }
@@ -56,8 +56,10 @@ final class ValueEncoder: Encoder {
 
   @inline(never)
   private func writeOther<Value: Encodable>(_ value: Value) throws {
+    if let bytes = same(value, as: [UInt8].self) { return buffer.append(item: bytes) }
     if write(array: value) { return }
     if let value = value as? any ValueItemConvertible { return buffer.append(item: value.valueItem) }
+    PlainTypes.note(Value.self)
     try nest(value)
   }
 
@@ -81,6 +83,11 @@ final class ValueEncoder: Encoder {
   }
 
   private func nest<Value: Encodable>(_ value: Value) throws {
+    // The outermost one needs no frame of its own.
+    if lastNumber == 0, depth == 0, frame.kind == .none {
+      try value.encode(to: self)
+      return try complete()
+    }
     guard depth + outer.count < Limits.codedValueDepth else {
       throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
     }
@@ -227,7 +234,7 @@ final class ValueEncoder: Encoder {
   }
 
   func note(_ error: any Error) {
-    failure = failure ?? (error as? EncodingError) ?? misuse("cannot be encoded: \(error)")
+    failure = failure ?? error
   }
 
   func count(of number: Int) -> Int { frame.number == number ? frame.count : 0 }

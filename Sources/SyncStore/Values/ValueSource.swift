@@ -17,7 +17,8 @@ final class ValueSource {
     guard bytes.count <= Limits.codedValueBytes else {
       throw StoreError(.outOfBounds, "the value takes more than \(Limits.codedValueBytes) bytes")
     }
-    let end = try validate(0, depth: 0)
+    let bytes = bytes
+    let end = try validate(bytes.span, 0, depth: 0)
     guard end == bytes.count else { throw malformed("\(bytes.count - end) bytes too many") }
   }
 
@@ -26,38 +27,48 @@ final class ValueSource {
   }
 
   /// Where the item that begins at `start` ends.
-  private func validate(_ start: Int, depth: Int) throws(StoreError) -> Int {
+  private func validate(_ bytes: Span<UInt8>, _ start: Int, depth: Int) throws(StoreError) -> Int {
     guard start < bytes.count else { throw malformed("it is cut short") }
     let first = bytes[start]
     let size = Self.argumentSize(first)
     guard size >= 0, first != 0xF8 else { throw malformed("the item \(Hex.string(of: [first]))") }
     guard size <= bytes.count - start - 1 else { throw malformed("it is cut short") }
-    let head = head(start)
-    let left = UInt64(bytes.count - head.next)
-    switch head.major {
-    case CBOR.Major.bytes:
-      guard head.argument <= left else { throw malformed("it is cut short") }
-      return head.next + Int(head.argument)
-    case CBOR.Major.text:
-      guard head.argument <= left else { throw malformed("it is cut short") }
-      return head.next + Int(head.argument)
-    case CBOR.Major.array, CBOR.Major.map, CBOR.Major.tag:
+    let next = start + 1 + size
+    let major = first & 0xE0
+    if major == CBOR.Major.simple || major <= CBOR.Major.negative { return next }
+    var argument = UInt64(first & 0x1F)
+    if size > 0 {
+      argument = 0
+      for place in start + 1..<next { argument = argument << 8 | UInt64(bytes[place]) }
+    }
+    let left = UInt64(bytes.count - next)
+    switch major {
+    case CBOR.Major.bytes, CBOR.Major.text:
+      guard argument <= left else { throw malformed("it is cut short") }
+      return next + Int(argument)
+    default:
       guard depth < Limits.codedValueDepth else {
         throw StoreError(.outOfBounds, "the value is nested deeper than \(Limits.codedValueDepth) levels")
       }
       // Each item takes a byte at least: no count is believed that the bytes cannot hold.
-      let isMap = head.major == CBOR.Major.map
-      guard head.major == CBOR.Major.tag || head.argument <= (isMap ? left / 2 : left) else {
+      let isMap = major == CBOR.Major.map
+      guard major == CBOR.Major.tag || argument <= (isMap ? left / 2 : left) else {
         throw malformed("it is cut short")
       }
-      let items = head.major == CBOR.Major.tag ? 1 : Int(head.argument) * (isMap ? 2 : 1)
-      var at = head.next
+      let items = major == CBOR.Major.tag ? 1 : Int(argument) * (isMap ? 2 : 1)
+      var at = next
       for _ in 0..<items {
-        // Most items are plain numbers, and take no call.
-        if at < bytes.count, bytes[at] < 0x18 { at += 1 } else { at = try validate(at, depth: depth + 1) }
+        // Most items are short and plain, and take no call.
+        let first = at < bytes.count ? bytes[at] : CBOR.Major.simple
+        if first < 0x18 {
+          at += 1
+        } else if first >= CBOR.Major.text, first < CBOR.Major.text + 24, bytes.count - at > Int(first & 0x1F) {
+          at += 1 + Int(first & 0x1F)
+        } else {
+          at = try validate(bytes, at, depth: depth + 1)
+        }
       }
       return at
-    default: return head.next
     }
   }
 
