@@ -40,7 +40,8 @@ let package = Package(
       name: "SyncTestSupport", dependencies: ["SyncStore", "Replication"],
       path: "Tests/SyncTestSupport", swiftSettings: strict),
     .testTarget(
-      name: "SyncStoreTests", dependencies: ["SyncStore", "SyncStoreFoundation", "CLinux", "SyncTestSupport"],
+      name: "SyncStoreTests",
+      dependencies: ["SyncStore", "SyncStoreFoundation", "CLinux", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "ReplicationTests", dependencies: ["Replication", "SyncTestSupport"],

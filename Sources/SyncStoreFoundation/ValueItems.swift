@@ -17,7 +17,8 @@ extension Date: ValueItemConvertible {
   /// Seconds since 1970, exactly; to the nanosecond for dates within 97 days of 2001-01-01 that a double cannot say so.
   public var valueItem: ValueItem {
     let seconds = timeIntervalSince1970
-    if seconds - Self.timeIntervalBetween1970AndReferenceDate == timeIntervalSinceReferenceDate || !seconds.isFinite
+    if seconds - Self.timeIntervalBetween1970AndReferenceDate == timeIntervalSinceReferenceDate
+      || !seconds.isFinite
       || abs(seconds) > Self.instants
     {
       return .time(secondsSince1970: seconds)
@@ -49,7 +50,8 @@ extension UUID: ValueItemConvertible {
   /// Its 16 bytes.
   public var valueItem: ValueItem {
     let bytes = [
-      uuid.0, uuid.1, uuid.2, uuid.3, uuid.4, uuid.5, uuid.6, uuid.7, uuid.8, uuid.9, uuid.10, uuid.11, uuid.12,
+      uuid.0, uuid.1, uuid.2, uuid.3, uuid.4, uuid.5, uuid.6, uuid.7, uuid.8, uuid.9, uuid.10, uuid.11,
+      uuid.12,
       uuid.13, uuid.14, uuid.15,
     ]
     let halves = (bytes[..<8], bytes[8...])
@@ -85,8 +87,11 @@ extension Date: KeyComponent {
     let offset = Self.timeIntervalBetween1970AndReferenceDate
     let limit = 9.2e18
     let seconds =
-      whole.isNaN ? Int64.max : whole >= limit - offset ? Int64.max - 1 : whole <= -limit ? .min : Int64(whole) + Int64(offset)
-    let nanoseconds = abs(whole) < limit ? min(Int64(((reference - whole) * 1e9).rounded(.down)), 999_999_999) : 0
+      whole.isNaN
+      ? Int64.max
+      : whole >= limit - offset ? Int64.max - 1 : whole <= -limit ? .min : Int64(whole) + Int64(offset)
+    let nanoseconds =
+      abs(whole) < limit ? min(Int64(((reference - whole) * 1e9).rounded(.down)), 999_999_999) : 0
     seconds.appendKeyBytes(to: &key)
     key.append(0x2E)
     let digits = String(nanoseconds)

@@ -173,7 +173,9 @@ struct CollectionTests {
       let index = CollectionIndex(name, \Order.customer)
       #expect(code { _ = try store.collection("orders", of: Order.self, indexes: [index]) } == .invalidKey)
     }
-    #expect(code { _ = try store.collection("o", of: Order.self, indexes: [Order.byNote, Order.byNote]) } == .invalidKey)
+    #expect(
+      code { _ = try store.collection("o", of: Order.self, indexes: [Order.byNote, Order.byNote]) }
+        == .invalidKey)
     #expect(code { _ = try store.collection("o", of: Order.self).all(by: Order.byNote) } == .outOfBounds)
   }
 

@@ -22,23 +22,33 @@ struct KeyComponentTests {
   @Test("integers of all widths are in the order of their values", arguments: 0..<5 as Range<UInt64>)
   func integers(seed: UInt64) {
     var random = SplitMix64(seed: seed)
-    check((0..<60).map { _ in Int(truncatingIfNeeded: random.next() >> (random.next() % 64)) } + [.min, -1, 0, 1, .max], seed: seed)
-    check((0..<60).map { _ in -Int(truncatingIfNeeded: random.next() >> (1 + random.next() % 63)) }, seed: seed)
+    check(
+      (0..<60).map { _ in Int(truncatingIfNeeded: random.next() >> (random.next() % 64)) } + [
+        .min, -1, 0, 1, .max,
+      ], seed: seed)
+    check(
+      (0..<60).map { _ in -Int(truncatingIfNeeded: random.next() >> (1 + random.next() % 63)) }, seed: seed)
     check((0..<60).map { _ in random.next() >> (random.next() % 64) } + [0, .max], seed: seed)
     check([Int8.min, -100, -99, -10, -9, -1, 0, 9, 10, 99, 100, .max])
     #expect(Int8(-7).keyBytes == Int64(-7).keyBytes)
     #expect(UInt16(7).keyBytes == Int(7).keyBytes)
-    #expect([42, 0, -1, -10].map { String(decoding: $0.keyBytes, as: UTF8.self) } == ["b42", "a0", "Z8", "Y89"])
+    #expect(
+      [42, 0, -1, -10].map { String(decoding: $0.keyBytes, as: UTF8.self) } == ["b42", "a0", "Z8", "Y89"])
     #expect(String(decoding: UInt64.max.keyBytes, as: UTF8.self) == "t18446744073709551615")
   }
 
   @Test("texts are in the order of their scalar values, which is that of < in normal form C")
   func texts() {
     var random = SplitMix64(seed: 9)
-    check((0..<80).map { _ in String(decoding: random.bytes(Int(random.next() % 5)).map { $0 & 0x7F }, as: UTF8.self) })
+    check(
+      (0..<80).map { _ in
+        String(decoding: random.bytes(Int(random.next() % 5)).map { $0 & 0x7F }, as: UTF8.self)
+      })
     check(["", "a", "a\u{0}", "a\u{0}b", "aa", "b", "é", "ö", "中", "\u{FFFD}", "🙂", "🙃"])
     let any = (0..<80).map { _ in
-      String(String.UnicodeScalarView((0..<3).compactMap { _ in Unicode.Scalar(UInt32(random.next() % 0x11_0000)) }))
+      String(
+        String.UnicodeScalarView(
+          (0..<3).compactMap { _ in Unicode.Scalar(UInt32(random.next() % 0x11_0000)) }))
     }
     for left in any {
       for right in any {
@@ -52,7 +62,9 @@ struct KeyComponentTests {
   @Test("numbers, truth values, UUIDs and dates are in the order of their values")
   func others() {
     var random = SplitMix64(seed: 4)
-    var numbers: [Double] = [-.infinity, -1, -.leastNonzeroMagnitude, 0, .leastNonzeroMagnitude, 0.1, 1, .infinity]
+    var numbers: [Double] = [
+      -.infinity, -1, -.leastNonzeroMagnitude, 0, .leastNonzeroMagnitude, 0.1, 1, .infinity,
+    ]
     for _ in 0..<80 {
       let number = Double(bitPattern: random.next())
       if !number.isNaN { numbers.append(number) }
@@ -65,7 +77,9 @@ struct KeyComponentTests {
     #expect(false.keyBytes.lexicographicallyPrecedes(true.keyBytes))
     check((0..<60).map { _ in UUID() })
     check(
-      (0..<80).map { _ in Date(timeIntervalSinceReferenceDate: Double(Int64(bitPattern: random.next()) >> 20) / 1024) }
+      (0..<80).map { _ in
+        Date(timeIntervalSinceReferenceDate: Double(Int64(bitPattern: random.next()) >> 20) / 1024)
+      }
         + [.distantPast, .distantFuture, Date(timeIntervalSince1970: -0.5), Date(timeIntervalSince1970: 0)])
   }
 

@@ -19,7 +19,9 @@ struct ValueCodingTests {
     } catch { return error.code }
   }
 
-  @Test("random values are the same after a round trip, and equal ones have equal bytes", arguments: 0..<200 as Range<UInt64>)
+  @Test(
+    "random values are the same after a round trip, and equal ones have equal bytes",
+    arguments: 0..<200 as Range<UInt64>)
   func roundTrip(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     let value = Everything(&random)
@@ -83,14 +85,17 @@ struct ValueCodingTests {
       #expect(try again(at) == at)
       #expect(try again(event.id) == event.id)
     }
-    for date in [Date.distantPast, .distantFuture, Date(timeIntervalSince1970: -0.25), .init(timeIntervalSince1970: 0)] {
+    for date in [
+      Date.distantPast, .distantFuture, Date(timeIntervalSince1970: -0.25), .init(timeIntervalSince1970: 0),
+    ] {
       #expect(try again(date) == date)
     }
     #expect(try EncodedValue(Date(timeIntervalSince1970: 2)).type == .date)
     #expect(try EncodedValue(Data([1, 2])) == EncodedValue([UInt8]([1, 2])))
     #expect(try EncodedValue(UUID()).type == .uuid)
-    #expect(try EncodedValue(bytes: [0, 0, 0, 0, 0, 0, 0xF8, 0x3F], type: .date).decoded(as: Date.self)
-      == Date(timeIntervalSince1970: 1.5))
+    #expect(
+      try EncodedValue(bytes: [0, 0, 0, 0, 0, 0, 0xF8, 0x3F], type: .date).decoded(as: Date.self)
+        == Date(timeIntervalSince1970: 1.5))
   }
 
   // MARK: Evolution
@@ -153,13 +158,17 @@ struct ValueCodingTests {
   func overflow() throws {
     #expect(try EncodedValue(300).decoded(as: Int16.self) == 300)
     #expect(try EncodedValue(UInt64.max).decoded(as: UInt64.self) == .max)
-    for (form, isUnsigned) in [(try EncodedValue(300), false), (try EncodedValue(-1), true), (try EncodedValue(UInt64.max), false)] {
+    for (form, isUnsigned) in [
+      (try EncodedValue(300), false), (try EncodedValue(-1), true), (try EncodedValue(UInt64.max), false),
+    ] {
       #expect(code(form, as: isUnsigned ? UInt64.self : UInt64.self) == (isUnsigned ? .outOfBounds : nil))
       #expect(code(form, as: UInt8.self) == .outOfBounds)
     }
     struct Narrow: Codable { var value: Int8 }
     struct Wide: Codable { var value: Int }
-    let error = #expect(throws: StoreError.self) { try EncodedValue(Wide(value: 128)).decoded(as: Narrow.self) }
+    let error = #expect(throws: StoreError.self) {
+      try EncodedValue(Wide(value: 128)).decoded(as: Narrow.self)
+    }
     #expect(error?.code == .outOfBounds)
     #expect(error?.message.contains("value is 128, which Int8 cannot hold") == true)
     #expect(try EncodedValue(Wide(value: -128)).decoded(as: Narrow.self).value == -128)
@@ -208,12 +217,16 @@ struct ValueCodingTests {
     value.bytes = [1, 2, 3]
     let form = try EncodedValue(value)
     for count in 0..<form.bytes.count {
-      #expect(code(EncodedValue(bytes: Array(form.bytes[..<count]), type: .cbor), as: Everything.self) == .malformedValue)
+      #expect(
+        code(EncodedValue(bytes: Array(form.bytes[..<count]), type: .cbor), as: Everything.self)
+          == .malformedValue)
     }
     #expect(code(EncodedValue(bytes: form.bytes + [0], type: .cbor), as: Everything.self) == .malformedValue)
   }
 
-  @Test("flipped bits and random bytes end in a value or an error, in little memory", arguments: 0..<40 as Range<UInt64>)
+  @Test(
+    "flipped bits and random bytes end in a value or an error, in little memory",
+    arguments: 0..<40 as Range<UInt64>)
   func hostile(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     var value = Everything(&random)
@@ -245,7 +258,8 @@ struct ValueCodingTests {
     let huge = [UInt8](repeating: 0xFF, count: 8)
     for first in [0x5B, 0x7B, 0x9B, 0xBB] as [UInt8] {
       #expect(code(cbor([first] + huge), as: [Int].self) == .malformedValue)
-      #expect(code(cbor([first] + [0, 0, 0, 0, 0x7F, 0, 0, 0, 0]), as: [String: Int].self) == .malformedValue)
+      #expect(
+        code(cbor([first] + [0, 0, 0, 0, 0x7F, 0, 0, 0, 0]), as: [String: Int].self) == .malformedValue)
     }
     let deep = [UInt8](repeating: 0x81, count: 100_000) + [0]
     #expect(code(cbor(deep), as: [Int].self) == .outOfBounds)

@@ -67,6 +67,8 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   /// Before all entries of each index.
   let indexPrefixes: [[UInt8]]
 
+  /// What most identifiers take.
+  private static var identifierBytes: Int { 40 }
   private static var slash: UInt8 { 0x2F }
   private static var number: UInt8 { 0x23 }
 
@@ -82,7 +84,8 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
       }
     }
     guard Set(indexes.map(\.name)).count == indexes.count else {
-      throw StoreError(.invalidKey, "two indexes of the collection \"\(name)\" have the same name: rename one")
+      throw StoreError(
+        .invalidKey, "two indexes of the collection \"\(name)\" have the same name: rename one")
     }
     self.name = name
     self.indexes = indexes
@@ -98,7 +101,9 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   // MARK: Elements
 
   func key(_ identifier: Element.ID) throws(StoreError) -> Key {
-    var bytes = prefix
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(prefix.count + Self.identifierBytes)
+    bytes.append(contentsOf: prefix)
     identifier.appendKeyBytes(to: &bytes)
     guard bytes.count == prefix.count || bytes[prefix.count] != 0xFF else {
       throw StoreError(.invalidKey, "an identifier of the collection \"\(name)\" begins with the byte 255")
@@ -119,7 +124,8 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   func place(of index: some CollectionIndexing<Element>) throws(StoreError) -> Int {
     guard let place = indexes.firstIndex(where: { $0.name == index.name }) else {
       throw StoreError(
-        .outOfBounds, "the collection \"\(name)\" was opened without the index \"\(index.name)\": name it there")
+        .outOfBounds,
+        "the collection \"\(name)\" was opened without the index \"\(index.name)\": name it there")
     }
     return place
   }
@@ -143,7 +149,9 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   }
 
   /// What an entry says: the value, escaped as it is, and the identifier. Nil if it is none.
-  static func parts(of entry: [UInt8], behind prefix: [UInt8]) -> (value: ArraySlice<UInt8>, identifier: ArraySlice<UInt8>)? {
+  static func parts(of entry: [UInt8], behind prefix: [UInt8]) -> (
+    value: ArraySlice<UInt8>, identifier: ArraySlice<UInt8>
+  )? {
     var at = prefix.count
     while at < entry.count {
       if entry[at] == 0 {
@@ -162,12 +170,15 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     // No identifier begins with 255: behind 0 it would be that of a longer value.
     KeyRange(
       lower: bounds.lowest.map { prefix + escaped($0.keyBytes) + [0] } ?? prefix,
-      upper: bounds.highest.map { prefix + escaped($0.keyBytes) + (bounds.includesHighest ? [0, 0xFF] : [0]) }
+      upper: bounds.highest.map {
+        prefix + escaped($0.keyBytes) + (bounds.includesHighest ? [0, 0xFF] : [0])
+      }
         ?? KeyRange(prefix: prefix).upper)
   }
 
   /// Does the element say what the entry says?
-  func holds(_ element: Element, _ index: any CollectionIndexing<Element>, _ value: ArraySlice<UInt8>) -> Bool {
+  func holds(_ element: Element, _ index: any CollectionIndexing<Element>, _ value: ArraySlice<UInt8>) -> Bool
+  {
     index.keyBytes(of: element).map { Self.escaped($0)[...] == value } ?? false
   }
 }

@@ -114,7 +114,8 @@ extension ReadableCollection {
   ///   - limit: at most so many.
   ///   - after: only those behind this element in the direction of the order: a page goes on where the last one ended.
   public func all<Value>(
-    by index: CollectionIndex<Element, Value>, reversed: Bool = false, limit: Int = .max, after: Element? = nil
+    by index: CollectionIndex<Element, Value>, reversed: Bool = false, limit: Int = .max,
+    after: Element? = nil
   ) throws(StoreError) -> [Element] {
     try list(index, Unbounded<Value>(), reversed, limit, after)
   }
@@ -199,10 +200,13 @@ extension CollectionSnapshot {
     var left = limit
     let range = CollectionLayout<Element>.range(prefix, bounds)
     try source.scanEntries(range, after: last, reversed: reversed) { entry throws -> ScanStep in
-      guard let parts = CollectionLayout<Element>.parts(of: entry.key.bytes, behind: prefix) else { return .next }
+      guard let parts = CollectionLayout<Element>.parts(of: entry.key.bytes, behind: prefix) else {
+        return .next
+      }
       let key = Key(unchecked: layout.prefix + parts.identifier)
       // An entry may be left of a write that lost: the element itself decides.
-      guard let element = try source.get(key, as: Element.self), layout.holds(element, index, parts.value) else {
+      guard let element = try source.get(key, as: Element.self), layout.holds(element, index, parts.value)
+      else {
         return .next
       }
       body(element)

@@ -36,16 +36,19 @@ extension StoreCollection {
     var last: Key?
     let elements = layout.range(Unbounded<Element.ID>())
     let snapshot = try source.snapshot()
-    while case let page = try snapshot.list(elements, after: last, limit: Self.pageSize), let end = page.last {
+    while case let page = try snapshot.list(elements, after: last, limit: Self.pageSize), let end = page.last
+    {
       try transaction(nil) { transaction throws(StoreError) in
         for entry in page {
           // It may have been changed since; one that cannot be decoded has no entries.
-          guard let value = try transaction.get(entry.key), let element = try? value.decoded(as: Element.self) else {
+          guard let value = try transaction.get(entry.key), let element = try? value.decoded(as: Element.self)
+          else {
             continue
           }
           for place in places {
             guard let bytes = layout.indexes[place].keyBytes(of: element) else { continue }
-            let key = try CollectionLayout<Element>.entry(layout.indexPrefixes[place], bytes, element.id.keyBytes)
+            let key = try CollectionLayout<Element>.entry(
+              layout.indexPrefixes[place], bytes, element.id.keyBytes)
             if try !transaction.contains(key) { try transaction.put(key, []) }
           }
         }

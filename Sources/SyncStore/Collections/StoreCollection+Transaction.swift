@@ -48,7 +48,9 @@ extension StoreCollection {
     try body(&element)
     guard element.id == identifier else {
       throw StoreError(
-        .invalidKey, "the element \(identifier) of the collection \"\(name)\" was given another identifier: delete it and insert a new one")
+        .invalidKey,
+        "the element \(identifier) of the collection \"\(name)\" was given another identifier: delete it and insert a new one"
+      )
     }
     try write(element, key, replacing: old, in: &transaction)
     return true
@@ -70,7 +72,9 @@ extension StoreCollection {
   }
 
   /// The element of an identifier as the transaction leaves it so far; nil if there is none.
-  public func get(_ identifier: Element.ID, in transaction: borrowing Transaction) throws(StoreError) -> Element? {
+  public func get(_ identifier: Element.ID, in transaction: borrowing Transaction) throws(StoreError)
+    -> Element?
+  {
     try transaction.get(try layout.key(identifier), as: Element.self)
   }
 
@@ -94,7 +98,9 @@ extension StoreCollection {
     guard !layout.indexes.isEmpty else { return try transaction.put(key, form.bytes, type: form.type) }
     let entries = try layout.entries(of: element)
     if let old {
-      for entry in try layout.entries(of: old) where !entries.contains(entry) { try transaction.delete(entry) }
+      for entry in try layout.entries(of: old) where !entries.contains(entry) {
+        try transaction.delete(entry)
+      }
     }
     try transaction.put(key, form.bytes, type: form.type)
     for entry in entries { try transaction.put(entry, []) }

@@ -171,7 +171,8 @@ where Element.ID: KeyComponent {
   func duplicate(_ identifier: Element.ID) -> StoreError {
     StoreError(
       .duplicateIdentifier,
-      "the collection \"\(name)\" has an element \(identifier) already: replace it, or choose another identifier")
+      "the collection \"\(name)\" has an element \(identifier) already: replace it, or choose another identifier"
+    )
   }
 }
 

@@ -135,7 +135,9 @@ extension RawSpan {
 extension [UInt8] {
   /// The little-endian integer at `place`.
   @inline(__always)
-  func load<Number: FixedWidthInteger & BitwiseCopyable>(_ place: Int, as _: Number.Type = Number.self) -> Number {
+  func load<Number: FixedWidthInteger & BitwiseCopyable>(_ place: Int, as _: Number.Type = Number.self)
+    -> Number
+  {
     unsafe span.bytes.load(place)
   }
 
@@ -152,7 +154,9 @@ extension [UInt8] {
     let isEqual = unsafe text.utf8.withContiguousStorageIfAvailable { bytes in
       guard bytes.count == count else { return false }
       guard count > 0 else { return true }
-      return unsafe withUnsafeBufferPointer { unsafe memcmp($0.baseAddress! + place, bytes.baseAddress!, count) == 0 }
+      return unsafe withUnsafeBufferPointer {
+        unsafe memcmp($0.baseAddress! + place, bytes.baseAddress!, count) == 0
+      }
     }
     return isEqual ?? text.utf8.elementsEqual(self[place..<(place + count)])
   }

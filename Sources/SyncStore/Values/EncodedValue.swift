@@ -43,7 +43,8 @@ extension EncodedValue {
   static func with<Content: Encodable, Result>(
     _ value: Content, _ body: (Span<UInt8>, ValueType) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
-    let encoder = ValueEncoder()
+    var encoder = SpareEncoder.take()
+    defer { SpareEncoder.give(&encoder) }
     do { try encoder.write(value) } catch { throw storeError(error, Content.self) }
     let buffer = encoder.buffer
     // Objects and arrays begin so.
@@ -122,7 +123,8 @@ extension EncodedValue {
     } else {
       guard let item = try item(bytes, type) else {
         throw StoreError(
-          .wrongType, "the value is of type \(type), not a value of type \(Content.self): read it as what it is")
+          .wrongType,
+          "the value is of type \(type), not a value of type \(Content.self): read it as what it is")
       }
       buffer.append(item: item)
     }

@@ -81,7 +81,8 @@ extension FixedWidthInteger where Self: ScalarValue {
       case .uint(let value): "\(value)"
       default: ""
       }
-    return StoreError(.outOfBounds, "the value is \(shown), which \(Self.self) cannot hold: read it as a wider type")
+    return StoreError(
+      .outOfBounds, "the value is \(shown), which \(Self.self) cannot hold: read it as a wider type")
   }
 }
 

@@ -35,7 +35,8 @@ extension Scalar {
     case .bool(let value):
       let bytes: InlineArray<1, UInt8> = [value ? 1 : 0]
       return try body(bytes.span, .bool)
-    case .int(let value): return try Self.with(UInt64(bitPattern: value)) { bytes throws(StoreError) in try body(bytes, .int) }
+    case .int(let value):
+      return try Self.with(UInt64(bitPattern: value)) { bytes throws(StoreError) in try body(bytes, .int) }
     case .uint(let value):
       let type: ValueType = value > UInt64(Int64.max) ? .uint : .int
       return try Self.with(value) { bytes throws(StoreError) in try body(bytes, type) }
@@ -87,7 +88,8 @@ extension Scalar {
 
   @inline(never)
   static func malformed(_ type: ValueType) -> StoreError {
-    StoreError(.malformedValue, "the bytes are not those of type \(type), which the value has: write it again")
+    StoreError(
+      .malformedValue, "the bytes are not those of type \(type), which the value has: write it again")
   }
 
   private var noun: String {

@@ -82,7 +82,8 @@ extension Store {
         do throws(StoreError) {
           guard let scalar = try Scalar(bytes, type) else {
             throw StoreError(
-              .wrongType, "the value is of type \(type), not a value of type \(Content.self): read it as what it is")
+              .wrongType,
+              "the value is of type \(type), not a value of type \(Content.self): read it as what it is")
           }
           found = try Content(scalar)
         } catch {
@@ -91,6 +92,14 @@ extension Store {
       }
     }
     return found
+  }
+
+  /// The value of a key as a type of the program; nil if it has none.
+  ///
+  /// - Throws: as `get`, and as `EncodedValue.decoded`.
+  public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
+    guard let value = try get(key) else { return nil }
+    return try value.decoded(Content.self, of: key)
   }
 
   /// The value of a key as a number, a text or a truth value; the default if it has none.
@@ -168,7 +177,9 @@ extension Value {
   /// The same as `decoded`, with an error that names the key.
   @inline(__always)
   func decoded<Content: Decodable>(_: Content.Type, of key: Key) throws(StoreError) -> Content {
-    do throws(StoreError) { return try EncodedValue.decode(Content.self, bytes, type) } catch { throw error.of(key) }
+    do throws(StoreError) { return try EncodedValue.decode(Content.self, bytes, type) } catch {
+      throw error.of(key)
+    }
   }
 }
 

@@ -22,7 +22,7 @@ extension ValueSource {
   @inline(__always)
   func read<Value: Decodable>(_: Value.Type, at: Int) throws -> Value {
     if PlainTypes.contains(Value.self) {
-    return try restore { try Value(from: ValueDecoder(source: self, at: at)) }
+      return try restore { try Value(from: ValueDecoder(source: self, at: at)) }
     }
     if Value.self == String.self, let value = same(try text(at: at), as: Value.self) { return value }
     return try readOther(Value.self, at: at)
@@ -48,7 +48,10 @@ extension ValueSource {
   /// Arrays whose elements need no container; nil if it is none of them.
   private func array<Value>(_: Value.Type, at: Int) throws -> Value? {
     func integers<Number: FixedWidthInteger>(_: [Number].Type) throws -> Value? {
-      same(try elements(at: at) { try integer(at: $0, Number.self) }, as: Value.self)
+      if head(at).major == CBOR.Major.bytes {
+        return same(try byteString(at: at).map { Number($0) }, as: Value.self)
+      }
+      return same(try elements(at: at) { try integer(at: $0, Number.self) }, as: Value.self)
     }
     if Value.self == [UInt8].self { return same(try byteString(at: at), as: Value.self) }
     if Value.self == [String].self { return same(try elements(at: at, text), as: Value.self) }
@@ -195,5 +198,7 @@ struct ValueKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
   func superDecoder() throws -> any Decoder {
     ValueDecoder(source: source, at: try place(ValueKey(stringValue: "super")))
   }
-  func superDecoder(forKey key: Key) throws -> any Decoder { ValueDecoder(source: source, at: try place(key)) }
+  func superDecoder(forKey key: Key) throws -> any Decoder {
+    ValueDecoder(source: source, at: try place(key))
+  }
 }

@@ -40,6 +40,16 @@ final class ValueEncoder: Encoder {
 
   var userInfo: [CodingUserInfoKey: Any] { [:] }
 
+  /// Makes it as good as new.
+  func reset() {
+    buffer.truncate(to: 0)
+    frame = Frame(number: 0, start: 0, pendingBefore: 0)
+    if !outer.isEmpty { outer.removeAll(keepingCapacity: true) }
+    if !pending.isEmpty { pending.removeAll() }
+    lastNumber = 0
+    failure = nil
+  }
+
   // MARK: Items
 
   /// Codes any value: the one that this encoder is for, or one within it.
@@ -247,21 +257,24 @@ final class ValueEncoder: Encoder {
     let path = codingPath
     let subject = path.isEmpty ? "the value" : ValueSource.description(of: path)
     return .invalidValue(
-      (), .init(codingPath: path, debugDescription: what, underlyingError: StoreError(code, "\(subject) \(what)")))
+      (),
+      .init(codingPath: path, debugDescription: what, underlyingError: StoreError(code, "\(subject) \(what)"))
+    )
   }
 
   /// Made of the keys that were written, as it is seldom asked for.
   var codingPath: [any CodingKey] {
-    path + (outer + [frame]).compactMap { frame in
-      switch frame.kind {
-      case .none, .one: return nil
-      case .array: return frame.count > 0 ? ValueKey(index: frame.count - 1) : nil
-      case .map:
-        guard frame.count > 0 else { return nil }
-        let source = ValueSource(buffer.bytes(frame.key..<buffer.count))
-        return (try? source.text(at: 0)).map { ValueKey(stringValue: $0) }
+    path
+      + (outer + [frame]).compactMap { frame in
+        switch frame.kind {
+        case .none, .one: return nil
+        case .array: return frame.count > 0 ? ValueKey(index: frame.count - 1) : nil
+        case .map:
+          guard frame.count > 0 else { return nil }
+          let source = ValueSource(buffer.bytes(frame.key..<buffer.count))
+          return (try? source.text(at: 0)).map { ValueKey(stringValue: $0) }
+        }
       }
-    }
   }
 }
 

@@ -4,7 +4,8 @@ extension ValueSource {
     if isNull(at: at) {
       return .valueNotFound(wanted, context(at, .wrongType, "is null, not a value of type \(wanted)"))
     }
-    return .typeMismatch(wanted, context(at, .wrongType, "is \(head(at).noun), not a value of type \(wanted)"))
+    return .typeMismatch(
+      wanted, context(at, .wrongType, "is \(head(at).noun), not a value of type \(wanted)"))
   }
 
   func outOfRange<Wanted>(_ shown: String, _ wanted: Wanted.Type, _ at: Int) -> DecodingError {

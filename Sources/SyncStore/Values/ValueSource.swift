@@ -62,7 +62,8 @@ final class ValueSource {
         let first = at < bytes.count ? bytes[at] : CBOR.Major.simple
         if first < 0x18 {
           at += 1
-        } else if first >= CBOR.Major.text, first < CBOR.Major.text + 24, bytes.count - at > Int(first & 0x1F) {
+        } else if first >= CBOR.Major.text, first < CBOR.Major.text + 24, bytes.count - at > Int(first & 0x1F)
+        {
           at += 1 + Int(first & 0x1F)
         } else {
           at = try validate(bytes, at, depth: depth + 1)

@@ -61,10 +61,15 @@ enum CodedText {
   private static func number(_ text: String) throws(Reason) -> CodedItem {
     if !text.contains(where: { ".eE".contains($0) }) {
       if let value = UInt64(text) { return .unsigned(value) }
-      if text.hasPrefix("-"), let magnitude = UInt64(text.dropFirst()), magnitude > 0 { return .negative(magnitude - 1) }
+      if text == "-18446744073709551616" { return .negative(.max) }
+      if text.hasPrefix("-"), let magnitude = UInt64(text.dropFirst()), magnitude > 0 {
+        return .negative(magnitude - 1)
+      }
       throw Reason("\(text) is beyond the integers of 64 bits")
     }
-    guard let value = Double(text), value.isFinite else { throw Reason("\(text) is beyond the numbers of 64 bits") }
+    guard let value = Double(text), value.isFinite else {
+      throw Reason("\(text) is beyond the numbers of 64 bits")
+    }
     return .double(value)
   }
 
@@ -77,13 +82,15 @@ enum CodedText {
     let whole = isNegative && nanoseconds > 0 ? seconds + 1 : seconds
     let part = isNegative && nanoseconds > 0 ? 1_000_000_000 - nanoseconds : nanoseconds
     let digits = String(part)
-    return (isNegative ? "-" : "") + "\(whole.magnitude)." + String(repeating: "0", count: 9 - digits.count) + digits
+    return (isNegative ? "-" : "") + "\(whole.magnitude)." + String(repeating: "0", count: 9 - digits.count)
+      + digits
   }
 
   /// The bytes of a date that is written as `instant` does; nil if it is not.
   static func bytes(ofInstant text: String) -> [UInt8]? {
     let parts = text.split(separator: ".", omittingEmptySubsequences: false)
-    guard parts.count == 2, parts[1].utf8.count == 9, let part = UInt32(parts[1]), var seconds = Int64(parts[0])
+    guard parts.count == 2, parts[1].utf8.count == 9, let part = UInt32(parts[1]),
+      var seconds = Int64(parts[0])
     else { return nil }
     var nanoseconds = part
     if text.hasPrefix("-"), part > 0 {

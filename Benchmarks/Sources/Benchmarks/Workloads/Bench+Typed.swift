@@ -23,17 +23,23 @@ extension Bench {
   func typedValues() throws {
     let count = min(options.keys, 200_000)
     let readings = (0..<count).map(Reading.init)
-    try compare("typed-struct", readings) { try EncodedValue($0) } put: {
+    try compare("typed-struct", readings) {
+      try EncodedValue($0)
+    } put: {
       try $0.put($1, $2)
     } get: {
       try $0.get($1, as: Reading.self).map { Int($0.time & 1) + 1 }
     }
-    try compare("typed-int", Array(0..<count)) { try EncodedValue($0) } put: {
+    try compare("typed-int", Array(0..<count)) {
+      try EncodedValue($0)
+    } put: {
       try $0.put($1, $2)
     } get: {
       try $0.get($1, as: Int.self).map { $0 & 1 + 1 }
     }
-    try compare("typed-bool", (0..<count).map { $0 % 3 == 0 }) { try EncodedValue($0) } put: {
+    try compare("typed-bool", (0..<count).map { $0 % 3 == 0 }) {
+      try EncodedValue($0)
+    } put: {
       try $0.put($1, $2)
     } get: {
       try $0.get($1, as: Bool.self).map { $0 ? 2 : 1 }
@@ -45,7 +51,9 @@ extension Bench {
   private func sides(_ purpose: String) throws -> (bytes: Store, typed: Store, folders: [String]) {
     let folders = try ["bytes", "typed"].map { try folder($0, purpose) }
     Machine.settle()
-    let stores = try folders.map { try Store.create(at: $0, configuration: Configuration(durability: .relaxed)) }
+    let stores = try folders.map {
+      try Store.create(at: $0, configuration: Configuration(durability: .relaxed))
+    }
     return (stores[0], stores[1], folders)
   }
 
