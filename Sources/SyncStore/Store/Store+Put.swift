@@ -11,9 +11,9 @@ extension Store {
     defer { control.unlock() }
     return try engine.withLock { engine throws(StoreError) in
       try prepareToWrite(&engine)
-      if unlessKnown, !engine.gaps.isEmpty || engine.find(key) != nil { return nil }
       let wall = environment.now()
       let search = engine.search(key.span)
+      if unlessKnown, search.found != nil || !engine.gaps.isEmpty { return nil }
       let held = engine.replaced(key.span, search)
       var author = engine.state.author
       let past = Resolution.past(replacing: held, by: author.actor) { engine.covers($0) }
