@@ -208,6 +208,45 @@ struct ValueCodingTests {
     #expect(#expect(throws: StoreError.self) { try EncodedValue(Refusing()) }?.code == .wrongType)
   }
 
+  @Test("values are coded by many threads at once, and while others are")
+  func atOnce() async throws {
+    struct Nested: Encodable {
+      var text: String
+      func encode(to encoder: any Encoder) throws {
+        var container = encoder.unkeyedContainer()
+        try container.encode(text)
+        try container.encode(try EncodedValue(["inner": text]).bytes)
+      }
+    }
+    final class Keeper: Encodable {
+      var kept: (any UnkeyedEncodingContainer)?
+      func encode(to encoder: any Encoder) throws {
+        var container = encoder.unkeyedContainer()
+        try container.encode(1)
+        kept = container
+      }
+    }
+    let keeper = Keeper()
+    #expect(try EncodedValue(keeper).bytes == [0x81, 1])
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for number in 0..<4 {
+        group.addTask {
+          for round in 0..<500 {
+            let text = "\(number) \(round)"
+            let form = try EncodedValue(Nested(text: text))
+            let (outer, inner) = (Array(text.utf8), try EncodedValue(["inner": text]).bytes)
+            #expect(
+              form.bytes == [0x82, 0x60 | UInt8(outer.count)] + outer + [0x40 | UInt8(inner.count)] + inner)
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    // What a value has kept of its encoder is nobody else's.
+    try? keeper.kept?.encode("late")
+    #expect(try EncodedValue([1]).bytes == [0x81, 1])
+  }
+
   // MARK: Bytes that nobody vouches for
 
   @Test("every truncation of a value, and every byte too many, is an error")
