@@ -15,6 +15,7 @@ let package = Package(
   name: "sync-store",
   products: [
     .library(name: "SyncStore", targets: ["SyncStore"]),
+    .library(name: "SyncStoreFoundation", targets: ["SyncStoreFoundation"]),
     .library(name: "Replication", targets: ["Replication"]),
     .executable(name: "sync-cli", targets: ["sync-cli"]),
   ],
@@ -28,6 +29,7 @@ let package = Package(
     .target(
       name: "SyncStore", dependencies: ["CLinux", "COpenSSL", "CSQLite", "CXXHash"],
       swiftSettings: strict),
+    .target(name: "SyncStoreFoundation", dependencies: ["SyncStore"], swiftSettings: strict),
     .target(
       name: "Replication", dependencies: ["SyncStore", "CLinux", "COpenSSL", "CZlib"],
       swiftSettings: strict),
@@ -38,7 +40,8 @@ let package = Package(
       name: "SyncTestSupport", dependencies: ["SyncStore", "Replication"],
       path: "Tests/SyncTestSupport", swiftSettings: strict),
     .testTarget(
-      name: "SyncStoreTests", dependencies: ["SyncStore", "CLinux", "SyncTestSupport"],
+      name: "SyncStoreTests",
+      dependencies: ["SyncStore", "SyncStoreFoundation", "CLinux", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "ReplicationTests", dependencies: ["Replication", "SyncTestSupport"],

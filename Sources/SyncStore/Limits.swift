@@ -13,6 +13,12 @@ public enum Limits {
   public static let blobMetadataBytes = 255
   /// Bytes of a blob.
   public static let blobBytes: UInt64 = 1 << 43
+  /// Bytes of one coded value.
+  public static let codedValueBytes = 64 << 20
+  /// Arrays, objects and tags that may lie within each other in a coded value.
+  public static let codedValueDepth = 64
+  /// Bytes of the name of a collection, and of that of an index; at least 1.
+  public static let collectionNameBytes = 64
   /// Actors in a version vector (F82).
   public static let actors = 4096
   /// Open dots of a record.

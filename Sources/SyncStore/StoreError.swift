@@ -36,6 +36,10 @@ public struct StoreError: Error, Sendable {
     public static let outOfBounds = Code("out-of-bounds")
     /// The value has another type.
     public static let wrongType = Code("wrong-type")
+    /// The bytes of a value are not what the format of its type says: something else wrote them.
+    public static let malformedValue = Code("malformed-value")
+    /// The collection has an element of this identifier already.
+    public static let duplicateIdentifier = Code("duplicate-identifier")
     /// The value is in the blob tier and its bytes have not arrived here yet.
     public static let blobUnavailable = Code("blob-unavailable")
     /// The clock stands where no stamp can follow.

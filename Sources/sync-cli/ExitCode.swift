@@ -47,10 +47,12 @@ struct Failure: Error {
 
   private static func exitCode(of error: StoreError) -> ExitCode {
     switch error.code {
-    case .notAStore, .alreadyExists, .invalidKey, .outOfBounds, .wrongType, .notEncrypted: .usage
+    case .notAStore, .alreadyExists, .invalidKey, .outOfBounds, .wrongType, .notEncrypted,
+      .duplicateIdentifier:
+      .usage
     case .unsafeDirectory, .unsafeFileSystem, .clock, .keyRequired, .wrongKey: .refused
     case .blobUnavailable: .network
-    case .damaged, .foreignFile: .damaged
+    case .damaged, .foreignFile, .malformedValue: .damaged
     case .busy, .snapshotEnded: .busy
     case .poisoned, .readOnly, .diskFull, .inputOutput: .inputOutput
     case .newerFormat: .newerFormat

@@ -28,6 +28,14 @@ import Testing
     _ = try store.put("stock/apples", Array("96".utf8), expecting: expected)
     #expect(try store.get("stock/apples")?.bytes == Array("96".utf8))
     #expect(try snapshot.get("stock/apples")?.bytes == Array("97".utf8))
+    try store.put("retries", 5)
+    print(try store.get("retries", default: 3))
+    #expect(try store.get("retries", default: 3) == 5)
+    struct Order: Codable, Identifiable { var id: Int, customer: String }
+    let orders = try store.collection("orders", of: Order.self)
+    try orders.insert(Order(id: 7, customer: "Ann"))
+    print(try orders.all(in: 1...9).map(\.customer))
+    #expect(try orders.all(in: 1...9).map(\.customer) == ["Ann"])
     try store.close()
   }
 }

@@ -33,6 +33,14 @@ enum Target {
     "scan-build": ["target": .atMost(1)],
     "scan-build-shared-prefix": ["target": .atMost(1)],
     "transaction": ["lmdb": .atMost(0.14)],
+    "typed-struct-put": ["bytes": .atMost(3)],
+    "typed-struct-get": ["bytes": .atMost(3)],
+    "typed-int-put": ["bytes": .atMost(1.15)],
+    "typed-int-get": ["bytes": .atMost(1.15)],
+    "typed-bool-put": ["bytes": .atMost(1.15)],
+    "typed-bool-get": ["bytes": .atMost(1.15)],
+    "collection-insert": ["bytes": .atMost(1.5)],
+    "collection-replace": ["bytes": .atMost(1.5)],
     "durable-put": ["raw": .atMost(1.2)],
     "durable-put-16": ["self": .atLeast(6)],
     "open-after-close": ["target": .atMost(1)],
@@ -52,8 +60,9 @@ enum Target {
   ]
 }
 
-/// All measurements of a run. Beside the engines there are three peers by name only: `self`, the store itself with one
-/// thread; `raw`, a mapped file with nothing around it; and `target`, a figure.
+/// All measurements of a run. Beside the engines there are four peers by name only: `self`, the store itself with one
+/// thread; `bytes`, the store itself with values that were coded before; `raw`, a mapped file with nothing around it; and
+/// `target`, a figure.
 final class Report {
   private var units: [(workload: String, unit: String)] = []
   private var samples: [String: [(peer: String, values: [Double])]] = [:]

@@ -1,18 +1,27 @@
 /// The ordinary put: one write whose value lies in the journal. Its short way makes the same record from the same rules
 /// as the general one (`Composer`, `commit`), without copies in between; what is not ordinary goes the general way.
 extension Store {
-  /// Appends the write. Returns the packed location behind it.
+  /// Appends the write. Returns the packed location behind it; nil if it was not to be made because something is known of
+  /// the key.
   func putInline(
-    _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?
-  ) throws(StoreError) -> UInt64 {
+    _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?, unlessKnown: Bool = false
+  ) throws(StoreError) -> UInt64? {
     waitForCompaction()
     try acquireWriters()
     defer { control.unlock() }
     return try engine.withLock { engine throws(StoreError) in
       try prepareToWrite(&engine)
       let wall = environment.now()
-      if deadline == nil, try putOrdinary(key.span, value, type, wall: wall, &engine) { return control.tail }
-      let held = engine.replaced(key.span)
+      if deadline == nil {
+        switch try putOrdinary(key.span, value, type, unlessKnown: unlessKnown, wall: wall, &engine) {
+        case .appended: return control.tail
+        case .known: return nil
+        case .notOrdinary: break
+        }
+      }
+      let search = engine.search(key.span)
+      if unlessKnown, search.found != nil || !engine.gaps.isEmpty { return nil }
+      let held = engine.replaced(key.span, search)
       var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
       try composer.issue(
         key: key, content: .inline(Array(copying: value)), type: type, deadline: deadline, held: held)
@@ -21,20 +30,33 @@ extension Store {
     }
   }
 
-  /// Appends the write if it is ordinary. False if it is not: then nothing was done.
+  private enum Outcome {
+    case appended
+    /// Something is known of the key, and the write was not to be made then.
+    case known
+    /// It has to go the general way; nothing was done.
+    case notOrdinary
+  }
+
+  /// Appends the write if it is ordinary.
   @inline(__always)
   private func putOrdinary(
-    _ key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, wall: UInt64, _ engine: inout Engine
-  ) throws(StoreError) -> Bool {
-    guard let writer = engine.ordinaryWriter() else { return false }
+    _ key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, unlessKnown: Bool, wall: UInt64,
+    _ engine: inout Engine
+  ) throws(StoreError) -> Outcome {
+    guard let writer = engine.ordinaryWriter() else { return .notOrdinary }
     let hash = writer.keys.hash(key)
     writer.keys.prefetch(hash)
     let start = engine.applied.offset
     let end = start + OrdinaryWriter.extent(key: key.count, value: value.count)
-    guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return false }
+    guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return .notOrdinary }
     let held: OrdinaryWriter.Held
-    do throws(StoreError) { held = try writer.held(key, hash) } catch { return false }
-    if case .other = held { return false }
+    do throws(StoreError) { held = try writer.held(key, hash) } catch { return .notOrdinary }
+    switch held {
+    case .nothing: break
+    case .own: if unlessKnown { return .known }
+    case .other: return .notOrdinary
+    }
     var author = engine.state.author
     let version = try author.sign(wall: wall)
     let heading = OrdinaryWriter.Heading(
@@ -47,6 +69,6 @@ extension Store {
     (engine.state.author, engine.position) = (author, heading.position)
     engine.enter(hash, start..<end, replacing: held, writer)
     notePublished(end, in: writer.segment, &engine)
-    return true
+    return .appended
   }
 }

@@ -31,11 +31,17 @@ extension Store {
   /// `withValue` without a result, so that it need not be compiled for each.
   @usableFromInline
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
+    try readTyped(key) { bytes, _ in try body(bytes) }
+  }
+
+  /// Works on the value in place and on its type.
+  @inline(__always)
+  func readTyped(_ key: Key, _ body: (RawSpan, ValueType) throws -> Void) throws {
     let found = readers.read { view -> Fast<(any Error)?>? in
       look(key, view) { record in
         record.withValue { bytes in
           do {
-            try body(bytes)
+            try body(bytes, record.type)
             return nil
           } catch {
             return error
@@ -46,7 +52,8 @@ extension Store {
     switch found {
     case .value(let refusal)?: if let refusal { throw refusal }
     case .nothing?: return
-    case nil: try get(key)?.bytes.withRawSpan(body)
+    case nil:
+      if let value = try get(key) { try value.bytes.withRawSpan { try body($0, value.type) } }
     }
   }
 

@@ -29,8 +29,7 @@ extension Store {
     guard value.count <= configuration.blobThreshold else {
       return try write(key, try content(of: Array(copying: value)), type, deadline, durability)
     }
-    let tail = try putInline(key.bytes, value, type, deadline)
-    try settle(tail, durability)
+    if let tail = try putInline(key.bytes, value, type, deadline) { try settle(tail, durability) }
   }
 
   /// Sets a key to the content of a file, which is streamed if it is above the threshold.

@@ -16,16 +16,24 @@ public struct ValueType: RawRepresentable, Hashable, Sendable {
   public static let int = ValueType(rawValue: 3)
   /// 8 bytes, IEEE 754, little-endian.
   public static let double = ValueType(rawValue: 4)
-  /// A point in time: 8 bytes, a double of seconds since 1970, little-endian.
+  /// A point in time: 8 bytes, a double of seconds since 1970, little-endian; or 12 bytes, see `schemas/values.md`.
   public static let date = ValueType(rawValue: 5)
   /// UTF-8 text that is JSON.
   public static let json = ValueType(rawValue: 6)
+  /// A whole number above those of `int`: 8 bytes, little-endian.
+  public static let uint = ValueType(rawValue: 7)
+  /// 4 bytes, IEEE 754, little-endian.
+  public static let float = ValueType(rawValue: 8)
+  /// A coded value, such as an object or an array: one item of CBOR.
+  public static let cbor = ValueType(rawValue: 9)
+  /// 16 bytes.
+  public static let uuid = ValueType(rawValue: 10)
 }
 
 extension ValueType: CustomStringConvertible {
   private static let names: [(ValueType, String)] = [
     (.bytes, "bytes"), (.string, "string"), (.bool, "bool"), (.int, "int"), (.double, "double"),
-    (.date, "date"), (.json, "json"),
+    (.date, "date"), (.json, "json"), (.uint, "uint"), (.float, "float"), (.cbor, "cbor"), (.uuid, "uuid"),
   ]
 
   /// The name that `sync-cli` shows; `type-N` for one that is not known here.

@@ -128,6 +128,12 @@ enum InspectCommands {
   /// What was written, its text if it is short.
   private static func content(_ entry: LogEntry) -> String {
     if entry.isTombstone { return "deleted" }
+    if let value = entry.value, entry.type != .string, value.count <= 1000,
+      let shown = ValueText.shown(value, entry.type)
+    {
+      let text = Text.printable(shown.encoded)
+      return text.count <= 60 ? "\(text) of \(entry.type)" : "\(text.prefix(60))… of \(entry.type)"
+    }
     if let value = entry.value, value.count <= 60, String(validating: value, as: UTF8.self) != nil {
       return "\"\(Text.printable(value))\""
     }

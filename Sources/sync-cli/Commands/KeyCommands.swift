@@ -8,7 +8,9 @@ enum KeyCommands {
     options: [
       Option("file", value: "F", "take the value from a file"),
       Option("ttl", value: "SPAN", "forget it after 90s, 30m, 1h, 7d …"),
-      Option("type", value: "T", "bytes (default), string, bool, int, double, date or json"),
+      Option(
+        "type", value: "T",
+        "bytes (default), string, bool, int, uint, double, float, date, uuid, json or cbor"),
     ],
     notes:
       "The value is VALUE, the content of a file, or standard input where VALUE is \"-\". It is durable on return."
@@ -47,7 +49,7 @@ enum KeyCommands {
     guard let type = ValueType(name: argument.text) else {
       throw invocation.usage(
         "--type \(argument.shown)", "there is no such type",
-        "it is one of bytes, string, bool, int, double, date and json")
+        "it is one of bytes, string, bool, int, uint, double, float, date, uuid, json and cbor")
     }
     return type
   }

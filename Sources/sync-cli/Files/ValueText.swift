@@ -8,7 +8,12 @@ enum ValueText {
     switch type {
     case .bool: return text == "true" ? [1] : text == "false" ? [0] : nil
     case .int: return Int64(text).map { littleEndian(UInt64(bitPattern: $0)) }
-    case .double, .date: return Double(text).map { littleEndian($0.bitPattern) }
+    case .uint: return UInt64(text).map { littleEndian($0) }
+    case .double: return Double(text).map { littleEndian($0.bitPattern) }
+    case .date: return CodedText.bytes(ofInstant: text) ?? Double(text).map { littleEndian($0.bitPattern) }
+    case .float: return Float(text).map { Array(littleEndian(UInt64($0.bitPattern)).prefix(4)) }
+    case .uuid: return CodedText.bytes(ofUUID: text)
+    case .cbor: return (try? JSONParser.parse(argument)).flatMap { try? CodedText.coded($0) }
     case .string: return String(validating: argument, as: UTF8.self) == nil ? nil : argument
     case .json: return (try? JSONParser.parse(argument)) == nil ? nil : argument
     default: return argument
@@ -20,7 +25,10 @@ enum ValueText {
     switch type {
     case .bool: "write true or false"
     case .int: "write a whole number of 64 bits"
-    case .double: "write a number"
+    case .uint: "write a whole number of 64 bits without a sign"
+    case .double, .float: "write a number"
+    case .uuid: "write 32 hex digits with hyphens after the 8th, 12th, 16th and 20th"
+    case .cbor: "write valid JSON, which is coded"
     case .date: "write seconds since 1970"
     case .json: "write valid JSON"
     default: "write UTF-8 text"
@@ -32,17 +40,42 @@ enum ValueText {
     let value =
       exact(bytes, type).map { JSON.Member(name: "value", value: $0) }
       ?? JSON.Member(name: "base64", value: .string(Base64.encode(bytes)))
-    return [value, JSON.Member(name: "type", value: .string(type.description))]
+    let members = [value, JSON.Member(name: "type", value: .string(type.description))]
+    guard value.name == "base64", let shown = shown(bytes, type) else { return members }
+    return members + [JSON.Member(name: "shown", value: shown)]
+  }
+
+  /// What a value says, where bytes would tell a person nothing; nil if there is no better way than those.
+  static func shown(_ bytes: [UInt8], _ type: ValueType) -> JSON? {
+    switch type {
+    case .cbor: CodedText.shown(bytes)
+    case .bytes, .string, .json: nil
+    default: exact(bytes, type)
+    }
   }
 
   private static func exact(_ bytes: [UInt8], _ type: ValueType) -> JSON? {
     switch type {
     case .bool where bytes.count == 1 && bytes[0] < 2: return .bool(bytes[0] == 1)
     case .int where bytes.count == 8: return .integer(Int64(bitPattern: integer(bytes)))
+    case .uint where bytes.count == 8: return .integer(integer(bytes))
     case .double where bytes.count == 8, .date where bytes.count == 8:
       let value = Double(bitPattern: integer(bytes))
-      return value.isFinite ? .real(value) : nil
-    case .bool, .int, .double, .date: return nil
+      guard value.isFinite else { return nil }
+      // Nine digits behind the point would be those of a date in its longer form.
+      let isLikeInstant = type == .date && CodedText.bytes(ofInstant: "\(value)") != nil
+      return .number("\(value)" + (isLikeInstant ? "0" : ""))
+    case .float where bytes.count == 4:
+      let value = Float(bitPattern: UInt32(integer(bytes)))
+      return value.isFinite ? .number("\(value)") : nil
+    case .date, .uuid:
+      switch EncodedValue(bytes: bytes, type: type).item {
+      case .instant(let seconds, let nanoseconds)?: return .number(CodedText.instant(seconds, nanoseconds))
+      case .uuid(let high, let low)?: return .string(CodedText.uuid(high, low))
+      default: return nil
+      }
+    case .cbor: return CodedText.exact(bytes)
+    case .bool, .int, .uint, .double, .float: return nil
     default: return String(validating: bytes, as: UTF8.self).map { .string($0) }
     }
   }
@@ -64,9 +97,11 @@ enum ValueText {
       switch (line["value"], type) {
       case (nil, _): throw Reason("neither \"value\" nor \"base64\" is there")
       case (.bool(let value), .bool): [value ? 1 : 0]
-      case (.number(let text), .int), (.number(let text), .double), (.number(let text), .date):
+      case (.number(let text), .int), (.number(let text), .double), (.number(let text), .date),
+        (.number(let text), .uint), (.number(let text), .float), (.string(let text), .uuid):
         Self.bytes(of: Array(text.utf8), as: type)
-      case (_, .bool), (_, .int), (_, .double), (_, .date): nil
+      case (let value?, .cbor): try CodedText.coded(value)
+      case (_, .bool), (_, .int), (_, .double), (_, .date), (_, .uint), (_, .float), (_, .uuid): nil
       case (.string(let text), _): Array(text.utf8)
       default: nil
       }

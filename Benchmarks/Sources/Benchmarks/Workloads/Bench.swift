@@ -46,6 +46,7 @@ final class Bench {
       let order = (0..<contestants.count).map { contestants[($0 + round) % contestants.count] }
       try fillAndRead(order)
       if options.wants("transaction") { try transactions(order) }
+      if options.wants("typed") { try typedValues() }
       if options.wants("durable-put") { try durablePuts(order, oursFirst: round.isMultiple(of: 2)) }
       longest = max(longest, Machine.now() - begin)
       note("round \(round + 1) of \(options.rounds) done after \((Machine.now() - start) / 1_000_000_000) s")

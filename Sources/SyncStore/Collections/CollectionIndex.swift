@@ -1,0 +1,191 @@
+/// A second order of a collection's elements, by one of their properties. Declared once and given to the collection:
+///
+/// ```swift
+/// extension Order {
+///   static let byCustomer = CollectionIndex("customer", \Order.customer)
+/// }
+/// ```
+///
+/// Its entries are written in the transaction that writes the element. Several elements may have the same value.
+public struct CollectionIndex<Element, Value: KeyComponent>: CollectionIndexing {
+  /// 1 to `Limits.collectionNameBytes` bytes without `/`, other than those of the collection's other indexes.
+  public let name: String
+  /// To be raised whenever what `value` gives for an element changes: the index is then built anew.
+  public let version: Int
+  let value: @Sendable (Element) -> Value?
+
+  /// By a property.
+  ///
+  /// - Parameters:
+  ///   - name: what the index is called in the store; it stays when the property is renamed.
+  ///   - version: to be raised when the same name is to stand for another property.
+  public init(_ name: String, version: Int = 1, _ property: any KeyPath<Element, Value> & Sendable) {
+    self.init(name, version: version) { $0[keyPath: property] }
+  }
+
+  /// By a property that elements may lack: those are not in the index.
+  public init(_ name: String, version: Int = 1, _ property: any KeyPath<Element, Value?> & Sendable) {
+    self.init(name, version: version) { $0[keyPath: property] }
+  }
+
+  /// By what a function gives for an element; nil if it is not to be in the index.
+  public init(_ name: String, version: Int = 1, _ value: @escaping @Sendable (Element) -> Value?) {
+    (self.name, self.version, self.value) = (name, version, value)
+  }
+
+  /// The key bytes of an element's value; nil if it is not in the index.
+  public func keyBytes(of element: Element) -> [UInt8]? { value(element)?.keyBytes }
+}
+
+/// An index of whatever type of value.
+public protocol CollectionIndexing<Element>: Sendable {
+  /// What it is of.
+  associatedtype Element
+  /// What it is called in the store.
+  var name: String { get }
+  /// Which version of what it is by.
+  var version: Int { get }
+  /// The key bytes of an element's value; nil if it is not in the index.
+  func keyBytes(of element: Element) -> [UInt8]?
+}
+
+/// Where a collection's elements and the entries of its indexes lie among the keys:
+///
+/// ```
+/// name "/" identifier                           an element
+/// name "#" index "#" version "/" value 0 identifier
+///                                               an entry of an index; zeros in the value are followed by 255
+/// ```
+///
+/// Invariants: for each element the entries of the write that made it are there. Other entries may be there, too: left by
+/// a write that lost against one of another copy. So an entry counts only if the element says the same.
+struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable where Element.ID: KeyComponent {
+  let name: String
+  /// Before all elements.
+  let prefix: [UInt8]
+  let indexes: [any CollectionIndexing<Element>]
+  /// Before all entries of each index.
+  let indexPrefixes: [[UInt8]]
+
+  /// What most identifiers take.
+  private static var identifierBytes: Int { 40 }
+  private static var slash: UInt8 { 0x2F }
+  private static var number: UInt8 { 0x23 }
+
+  init(name: String, indexes: [any CollectionIndexing<Element>]) throws(StoreError) {
+    for name in [name] + indexes.map(\.name) {
+      guard !name.isEmpty, name.utf8.count <= Limits.collectionNameBytes,
+        !name.utf8.contains(where: { $0 == Self.slash || $0 == Self.number || $0 == 0 })
+      else {
+        throw StoreError(
+          .invalidKey,
+          "\"\(name)\" cannot name a collection or an index: it takes 1 to \(Limits.collectionNameBytes) bytes without / # and zero"
+        )
+      }
+    }
+    guard Set(indexes.map(\.name)).count == indexes.count else {
+      throw StoreError(
+        .invalidKey, "two indexes of the collection \"\(name)\" have the same name: rename one")
+    }
+    self.name = name
+    self.indexes = indexes
+    prefix = Array(name.utf8) + [Self.slash]
+    indexPrefixes = indexes.map { Self.entryPrefix(name, $0.name, $0.version) }
+  }
+
+  /// Before all entries of an index.
+  static func entryPrefix(_ name: String, _ index: String, _ version: Int) -> [UInt8] {
+    Array(name.utf8) + [number] + Array(index.utf8) + [number] + Array("\(version)".utf8) + [slash]
+  }
+
+  // MARK: Elements
+
+  func key(_ identifier: Element.ID) throws(StoreError) -> Key {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(prefix.count + Self.identifierBytes)
+    bytes.append(contentsOf: prefix)
+    identifier.appendKeyBytes(to: &bytes)
+    guard bytes.count == prefix.count || bytes[prefix.count] != 0xFF else {
+      throw StoreError(.invalidKey, "an identifier of the collection \"\(name)\" begins with the byte 255")
+    }
+    return try Key(bytes: bytes)
+  }
+
+  func range(_ bounds: some KeyBounds<Element.ID>) -> KeyRange {
+    let end = KeyRange(prefix: prefix).upper
+    return KeyRange(
+      lower: prefix + (bounds.lowest?.keyBytes ?? []),
+      upper: bounds.highest.map { prefix + $0.keyBytes + (bounds.includesHighest ? [0] : []) } ?? end)
+  }
+
+  // MARK: Entries
+
+  /// Where the index is among those of the collection.
+  func place(of index: some CollectionIndexing<Element>) throws(StoreError) -> Int {
+    guard let place = indexes.firstIndex(where: { $0.name == index.name }) else {
+      throw StoreError(
+        .outOfBounds,
+        "the collection \"\(name)\" was opened without the index \"\(index.name)\": name it there")
+    }
+    return place
+  }
+
+  /// The entries of an element, one for each index that it is in.
+  func entries(of element: Element) throws(StoreError) -> [Key] {
+    var keys: [Key] = []
+    let identifier = element.id.keyBytes
+    for (index, prefix) in zip(indexes, indexPrefixes) {
+      if let value = index.keyBytes(of: element) { keys.append(try Self.entry(prefix, value, identifier)) }
+    }
+    return keys
+  }
+
+  static func entry(_ prefix: [UInt8], _ value: [UInt8], _ identifier: [UInt8]) throws(StoreError) -> Key {
+    try Key(bytes: prefix + escaped(value) + [0] + identifier)
+  }
+
+  private static func escaped(_ value: [UInt8]) -> [UInt8] {
+    value.contains(0) ? value.flatMap { $0 == 0 ? [0, 0xFF] : [$0] } : value
+  }
+
+  /// What an entry says: the value, escaped as it is, and the identifier. Nil if it is none.
+  static func parts(of entry: [UInt8], behind prefix: [UInt8]) -> (
+    value: ArraySlice<UInt8>, identifier: ArraySlice<UInt8>
+  )? {
+    var at = prefix.count
+    while at < entry.count {
+      if entry[at] == 0 {
+        guard at + 1 < entry.count, entry[at + 1] == 0xFF else {
+          return (entry[prefix.count..<at], entry[(at + 1)...])
+        }
+        at += 1
+      }
+      at += 1
+    }
+    return nil
+  }
+
+  /// The entries whose values are in a range.
+  static func range(_ prefix: [UInt8], _ bounds: some KeyBounds) -> KeyRange {
+    // No identifier begins with 255: behind 0 it would be that of a longer value.
+    KeyRange(
+      lower: bounds.lowest.map { prefix + escaped($0.keyBytes) + [0] } ?? prefix,
+      upper: bounds.highest.map {
+        prefix + escaped($0.keyBytes) + (bounds.includesHighest ? [0, 0xFF] : [0])
+      }
+        ?? KeyRange(prefix: prefix).upper)
+  }
+
+  /// Does the element say what the entry says?
+  func holds(_ element: Element, _ index: any CollectionIndexing<Element>, _ value: ArraySlice<UInt8>) -> Bool
+  {
+    index.keyBytes(of: element).map { Self.escaped($0)[...] == value } ?? false
+  }
+}
+
+/// All values.
+struct Unbounded<Bound: KeyComponent>: KeyBounds {
+  var lowest: Bound? { nil }
+  var highest: Bound? { nil }
+  var includesHighest: Bool { false }
+}

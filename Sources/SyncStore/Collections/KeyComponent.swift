@@ -1,0 +1,137 @@
+/// What keys of collections are made of: identifiers of elements and values of indexes. The bytes are in the order of the
+/// values, and tell different values apart; `schemas/values.md` says what they are.
+///
+/// A type of a program conforms by handing on what it is made of:
+///
+/// ```swift
+/// struct OrderNumber: Codable, Hashable, KeyComponent {
+///   let number: Int
+///   func appendKeyBytes(to key: inout [UInt8]) { number.appendKeyBytes(to: &key) }
+/// }
+/// ```
+///
+/// A type with a raw value that is a component need not do anything but declare it.
+public protocol KeyComponent: Sendable {
+  /// Appends the bytes; the first of them is not 255.
+  func appendKeyBytes(to key: inout [UInt8])
+}
+
+extension KeyComponent {
+  /// The bytes.
+  var keyBytes: [UInt8] {
+    var bytes: [UInt8] = []
+    appendKeyBytes(to: &bytes)
+    return bytes
+  }
+}
+
+extension KeyComponent where Self: RawRepresentable, RawValue: KeyComponent {
+  /// Appends the bytes of the raw value.
+  public func appendKeyBytes(to key: inout [UInt8]) { rawValue.appendKeyBytes(to: &key) }
+}
+
+extension String: KeyComponent {
+  /// Appends the UTF-8 bytes: texts are in the order of their scalar values, which is that of `<` for texts in normal form
+  /// C; texts that are equal only canonically are different here.
+  public func appendKeyBytes(to key: inout [UInt8]) { key.append(contentsOf: utf8) }
+}
+
+extension Bool: KeyComponent {
+  /// Appends `0` or `1`.
+  public func appendKeyBytes(to key: inout [UInt8]) { key.append(self ? 0x31 : 0x30) }
+}
+
+extension Double: KeyComponent {
+  /// Appends 16 hex digits, see `schemas/values.md`. Zeros are one value; what is not a number is behind all numbers.
+  public func appendKeyBytes(to key: inout [UInt8]) {
+    let number = isNaN ? .nan : self == 0 ? 0 : self
+    let bits = number.bitPattern
+    let ordered = bits >> 63 == 1 ? ~bits : bits | 1 << 63
+    for shift in stride(from: UInt64(60), through: 0, by: -4) {
+      let digit = UInt8(truncatingIfNeeded: ordered >> shift) & 15
+      key.append(digit < 10 ? 0x30 + digit : 0x57 + digit)
+    }
+  }
+}
+
+extension Float: KeyComponent {
+  /// Appends the bytes of the same number as a `Double`.
+  public func appendKeyBytes(to key: inout [UInt8]) { Double(self).appendKeyBytes(to: &key) }
+}
+
+/// Decimal digits behind a letter that says how many there are, so that a person can read the key and the order is that of
+/// the numbers: `a7`, `b42`; `Z8` is −1, its digits taken from 9.
+enum KeyNumber {
+  @inline(__always)
+  static func append(_ number: some FixedWidthInteger, to key: inout [UInt8]) {
+    if number < 0 {
+      append(UInt64(number.magnitude), isNegative: true, to: &key)
+    } else {
+      append(UInt64(number), isNegative: false, to: &key)
+    }
+  }
+
+  private static func append(_ magnitude: UInt64, isNegative: Bool, to key: inout [UInt8]) {
+    var digits = InlineArray<20, UInt8>(repeating: 0)
+    var rest = magnitude
+    var count = 0
+    repeat {
+      let digit = UInt8(truncatingIfNeeded: rest % 10)
+      digits[count] = 0x30 + (isNegative ? 9 - digit : digit)
+      rest /= 10
+      count += 1
+    } while rest > 0
+    key.append(isNegative ? 0x5B - UInt8(count) : 0x60 + UInt8(count))
+    for index in stride(from: count - 1, through: 0, by: -1) { key.append(digits[index]) }
+  }
+}
+
+extension Int: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension Int8: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension Int16: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension Int32: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension Int64: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension UInt: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension UInt8: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension UInt16: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension UInt32: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}
+
+extension UInt64: KeyComponent {
+  /// Appends a letter and the decimal digits.
+  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
+}

@@ -1,0 +1,108 @@
+/// The writes of a collection within a transaction.
+///
+/// Their order matters once copies meet: entries of the element that is replaced are deleted first, then the element is
+/// written, then all of its entries are, also those that were there already. So whatever another copy has deleted in a
+/// write that loses against this one was stamped before these entries (decision 13).
+extension StoreCollection {
+  /// Adds an element. `.duplicateIdentifier` if there is one of its identifier.
+  public func insert(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
+    guard try insertOrIgnore(element, in: &transaction) else { throw duplicate(element.id) }
+  }
+
+  /// Adds an element unless there is one of its identifier: false in that case.
+  @discardableResult
+  public func insertOrIgnore(
+    _ element: Element, in transaction: inout Transaction
+  ) throws(StoreError) -> Bool {
+    let key = try layout.key(element.id)
+    guard try !transaction.contains(key) else { return false }
+    try write(element, key, replacing: nil, in: &transaction)
+    return true
+  }
+
+  /// Adds an element, or puts it in the place of the one of its identifier.
+  public func insertOrReplace(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
+    let key = try layout.key(element.id)
+    try write(element, key, replacing: try held(key, transaction), in: &transaction)
+  }
+
+  /// Puts an element in the place of the one of its identifier. False if there is none.
+  @discardableResult
+  public func replace(_ element: Element, in transaction: inout Transaction) throws(StoreError) -> Bool {
+    let key = try layout.key(element.id)
+    guard try transaction.contains(key) else { return false }
+    try write(element, key, replacing: try held(key, transaction), in: &transaction)
+    return true
+  }
+
+  /// Changes an element. False if there is none of that identifier.
+  ///
+  /// - Throws: what `body` throws, too. `.invalidKey` if it changes the identifier.
+  @discardableResult
+  public func update(
+    _ identifier: Element.ID, in transaction: inout Transaction, _ body: (inout Element) throws -> Void
+  ) throws -> Bool {
+    let key = try layout.key(identifier)
+    guard let old = try transaction.get(key, as: Element.self) else { return false }
+    var element = old
+    try body(&element)
+    guard element.id == identifier else {
+      throw StoreError(
+        .invalidKey,
+        "the element \(identifier) of the collection \"\(name)\" was given another identifier: delete it and insert a new one"
+      )
+    }
+    try write(element, key, replacing: old, in: &transaction)
+    return true
+  }
+
+  /// Takes an element away. False if there was none.
+  @discardableResult
+  public func delete(
+    _ identifier: Element.ID, in transaction: inout Transaction
+  ) throws(StoreError) -> Bool {
+    try delete(at: try layout.key(identifier), in: &transaction)
+  }
+
+  func delete(at key: Key, in transaction: inout Transaction) throws(StoreError) -> Bool {
+    if let old = try held(key, transaction) {
+      for entry in try layout.entries(of: old) { try transaction.delete(entry) }
+    }
+    return try transaction.delete(key)
+  }
+
+  /// The element of an identifier as the transaction leaves it so far; nil if there is none.
+  public func get(_ identifier: Element.ID, in transaction: borrowing Transaction) throws(StoreError)
+    -> Element?
+  {
+    try transaction.get(try layout.key(identifier), as: Element.self)
+  }
+
+  /// Is there an element of that identifier, as the transaction leaves it so far?
+  public func contains(
+    _ identifier: Element.ID, in transaction: borrowing Transaction
+  ) throws(StoreError) -> Bool {
+    try transaction.contains(try layout.key(identifier))
+  }
+
+  /// What is to be replaced, if its entries are to go with it. One that cannot be decoded has none.
+  private func held(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
+    guard !layout.indexes.isEmpty, let value = try transaction.get(key) else { return nil }
+    return try? value.decoded(as: Element.self)
+  }
+
+  private func write(
+    _ element: Element, _ key: Key, replacing old: Element?, in transaction: inout Transaction
+  ) throws(StoreError) {
+    let form = try EncodedValue(element)
+    guard !layout.indexes.isEmpty else { return try transaction.put(key, form.bytes, type: form.type) }
+    let entries = try layout.entries(of: element)
+    if let old {
+      for entry in try layout.entries(of: old) where !entries.contains(entry) {
+        try transaction.delete(entry)
+      }
+    }
+    try transaction.put(key, form.bytes, type: form.type)
+    for entry in entries { try transaction.put(entry, []) }
+  }
+}

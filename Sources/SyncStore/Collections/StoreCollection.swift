@@ -1,0 +1,197 @@
+/// The values of one type under one prefix: each element is stored under its identifier. Called so because `Collection`
+/// is the standard library's. Made by `Store.collection`.
+///
+/// ```swift
+/// struct Order: Codable, Identifiable { let id: Int; var customer: String }
+/// let orders = try store.collection("orders", of: Order.self)
+/// try orders.insert(Order(id: 7, customer: "Ann"))
+/// try orders.update(7) { $0.customer = "Bo" }
+/// ```
+///
+/// Writes either are transactions of their own or, with `in:`, part of one. The keys below the collection's name are its
+/// own: what else is put there is taken for an element.
+public struct StoreCollection<Element: Codable & Identifiable & Sendable>: ReadableCollection
+where Element.ID: KeyComponent {
+  /// The store that it is in.
+  public let source: Store
+  let layout: CollectionLayout<Element>
+
+  /// Its name.
+  public var name: String { layout.name }
+
+  /// The collection as it is now: what is written afterwards does not show in it.
+  public func snapshot() throws(StoreError) -> CollectionSnapshot<Element> {
+    CollectionSnapshot(source: try source.snapshot(), layout: layout)
+  }
+
+  /// The collection in a snapshot of its store.
+  public func reading(_ snapshot: Snapshot) -> CollectionSnapshot<Element> {
+    CollectionSnapshot(source: snapshot, layout: layout)
+  }
+
+  /// The element of an identifier; nil if there is none.
+  public func get(_ identifier: Element.ID) throws(StoreError) -> Element? {
+    try source.get(try layout.key(identifier), as: Element.self)
+  }
+
+  /// Is there an element of that identifier?
+  public func contains(_ identifier: Element.ID) throws(StoreError) -> Bool {
+    try source.contains(try layout.key(identifier))
+  }
+
+  /// The key that an element is stored under.
+  public func key(of identifier: Element.ID) throws(StoreError) -> Key { try layout.key(identifier) }
+
+  // MARK: One element
+
+  /// Adds an element. `.duplicateIdentifier` if there is one of its identifier.
+  public func insert(_ element: Element, durability: Durability? = nil) throws(StoreError) {
+    guard try insertOrIgnore(element, durability: durability) else { throw duplicate(element.id) }
+  }
+
+  /// Adds an element unless there is one of its identifier: false in that case.
+  @discardableResult
+  public func insertOrIgnore(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
+    guard layout.indexes.isEmpty else {
+      return try transaction(durability) { transaction throws(StoreError) in
+        try insertOrIgnore(element, in: &transaction)
+      }
+    }
+    let key = try layout.key(element.id)
+    return try EncodedValue.with(element) { bytes, type throws(StoreError) in
+      try source.putIfAbsent(key, bytes, type: type, durability: durability)
+    }
+  }
+
+  /// Adds an element, or puts it in the place of the one of its identifier.
+  public func insertOrReplace(_ element: Element, durability: Durability? = nil) throws(StoreError) {
+    guard layout.indexes.isEmpty else {
+      return try transaction(durability) { transaction throws(StoreError) in
+        try insertOrReplace(element, in: &transaction)
+      }
+    }
+    let key = try layout.key(element.id)
+    try EncodedValue.with(element) { bytes, type throws(StoreError) in
+      try source.put(key, bytes, type: type, durability: durability)
+    }
+  }
+
+  /// Puts an element in the place of the one of its identifier. False if there is none.
+  @discardableResult
+  public func replace(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
+    try transaction(durability) { transaction throws(StoreError) in try replace(element, in: &transaction) }
+  }
+
+  /// Changes an element while nobody else can. False if there is none of that identifier.
+  ///
+  /// - Throws: what `body` throws, too: nothing is changed then. `.invalidKey` if it changes the identifier.
+  @discardableResult
+  public func update(
+    _ identifier: Element.ID, durability: Durability? = nil, _ body: (inout Element) throws -> Void
+  ) throws -> Bool {
+    try source.transaction(durability: durability) { try update(identifier, in: &$0, body) }
+  }
+
+  /// Takes an element away. False if there was none.
+  @discardableResult
+  public func delete(_ identifier: Element.ID, durability: Durability? = nil) throws(StoreError) -> Bool {
+    guard layout.indexes.isEmpty else {
+      return try transaction(durability) { transaction throws(StoreError) in
+        try delete(identifier, in: &transaction)
+      }
+    }
+    return try source.delete(try layout.key(identifier), durability: durability)
+  }
+
+  // MARK: Many elements, all or none
+
+  /// Adds elements, all or none. `.duplicateIdentifier` if there is one of the identifier of any of them.
+  public func insert(
+    contentsOf elements: some Sequence<Element>, durability: Durability? = nil
+  ) throws(StoreError) {
+    try transaction(durability) { transaction throws(StoreError) in
+      for element in elements { try insert(element, in: &transaction) }
+    }
+  }
+
+  /// Adds those elements whose identifiers are not there yet, at once. Returns how many those were.
+  @discardableResult
+  public func insertOrIgnore(
+    contentsOf elements: some Sequence<Element>, durability: Durability? = nil
+  ) throws(StoreError) -> Int {
+    try transaction(durability) { transaction throws(StoreError) in
+      var count = 0
+      for element in elements where try insertOrIgnore(element, in: &transaction) { count += 1 }
+      return count
+    }
+  }
+
+  /// Adds elements or puts them in the place of those of their identifiers, all or none.
+  public func insertOrReplace(
+    contentsOf elements: some Sequence<Element>, durability: Durability? = nil
+  ) throws(StoreError) {
+    try transaction(durability) { transaction throws(StoreError) in
+      for element in elements { try insertOrReplace(element, in: &transaction) }
+    }
+  }
+
+  /// Takes elements away, all or none. Returns how many of them were there.
+  @discardableResult
+  public func delete(
+    contentsOf identifiers: some Sequence<Element.ID>, durability: Durability? = nil
+  ) throws(StoreError) -> Int {
+    try transaction(durability) { transaction throws(StoreError) in
+      var count = 0
+      for identifier in identifiers where try delete(identifier, in: &transaction) { count += 1 }
+      return count
+    }
+  }
+
+  /// Takes all elements away, many to a transaction. Returns how many there were.
+  @discardableResult
+  public func deleteAll(durability: Durability? = nil) throws(StoreError) -> Int {
+    var count = 0
+    let range = layout.range(Unbounded<Element.ID>())
+    while case let page = try source.list(range, limit: Self.pageSize), !page.isEmpty {
+      try transaction(durability) { transaction throws(StoreError) in
+        for entry in page where try delete(at: entry.key, in: &transaction) { count += 1 }
+      }
+    }
+    return count
+  }
+
+  static var pageSize: Int { 500 }
+
+  func transaction<Result>(
+    _ durability: Durability?, _ body: (inout Transaction) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try StoreError.only { try source.transaction(durability: durability) { try body(&$0) } }
+  }
+
+  func duplicate(_ identifier: Element.ID) -> StoreError {
+    StoreError(
+      .duplicateIdentifier,
+      "the collection \"\(name)\" has an element \(identifier) already: replace it, or choose another identifier"
+    )
+  }
+}
+
+extension Store {
+  /// The elements of a type that are stored under a name.
+  ///
+  /// - Parameters:
+  ///   - name: 1 to `Limits.collectionNameBytes` bytes without `/`, `#` and zero.
+  ///   - indexes: second orders of the elements. Those that were not there the last time, or whose version is another one,
+  ///     are built now, which reads all elements; those that are not named any more are removed. Name the same ones
+  ///     everywhere in a program.
+  /// - Throws: `.invalidKey` for names that cannot be; `.readOnly` if an index is to be built and the store was opened
+  ///   for reading only; what reading all elements throws.
+  public func collection<Element: Codable & Identifiable & Sendable>(
+    _ name: String, of _: Element.Type, indexes: [any CollectionIndexing<Element>] = []
+  ) throws(StoreError) -> StoreCollection<Element> where Element.ID: KeyComponent {
+    let layout = try CollectionLayout(name: name, indexes: indexes)
+    let collection = StoreCollection(source: self, layout: layout)
+    try collection.prepareIndexes()
+    return collection
+  }
+}

@@ -1,0 +1,190 @@
+/// Typed values: any `Codable` type is stored together with its type, and read back as what it was or not at all.
+///
+/// - An absent key is nil, or the default; a value of another type is never taken for absent: it is `.wrongType`.
+/// - A number is read as any type of number of its kind that holds it exactly, else it is `.outOfBounds`.
+/// - A property that the stored value lacks is nil if it is optional, else `.wrongType`; what the type does not know is
+///   passed over. So properties can be added, removed and put in another order.
+/// - `Data`, `Date` and `UUID` are at home in `SyncStoreFoundation`: import that, too.
+extension Store {
+  /// Sets a key to a value of any type that can be encoded.
+  ///
+  /// - Parameters:
+  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - durability: for this write; by default the store's.
+  /// - Throws: as the put of bytes, and as `EncodedValue`.
+  @_disfavoredOverload
+  public func put<Content: Encodable>(
+    _ key: Key, _ value: Content, expires deadline: UInt64? = nil, durability: Durability? = nil
+  ) throws(StoreError) {
+    try EncodedValue.with(value) { bytes, type throws(StoreError) in
+      try put(key, bytes, type: type, expires: deadline, durability: durability)
+    }
+  }
+
+  /// Sets a key to a number, a text or a truth value.
+  ///
+  /// - Parameters:
+  ///   - deadline: when it expires, in milliseconds since 1970.
+  ///   - durability: for this write; by default the store's.
+  /// - Throws: as the put of bytes.
+  @_disfavoredOverload
+  public func put<Content: ScalarValue>(
+    _ key: Key, _ value: Content, expires deadline: UInt64? = nil, durability: Durability? = nil
+  ) throws(StoreError) {
+    try value.scalar.withBytes { bytes, type throws(StoreError) in
+      try put(key, bytes, type: type, expires: deadline, durability: durability)
+    }
+  }
+
+  /// Sets a key if what it holds is what is expected; see the same for bytes. `EncodedValue` gives the bytes of a value
+  /// for `Expected.value`.
+  @_disfavoredOverload
+  public func put<Content: Encodable>(
+    _ key: Key, _ value: Content, expecting expectation: Expected, expires deadline: UInt64? = nil,
+    durability: Durability? = nil
+  ) throws(StoreError) -> Dot? {
+    let form = try EncodedValue(value)
+    return try put(
+      key, form.bytes, expecting: expectation, type: form.type, expires: deadline, durability: durability)
+  }
+
+  /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  @_disfavoredOverload
+  public func putIfChanged<Content: Encodable>(
+    _ key: Key, _ value: Content, expires deadline: UInt64? = nil, durability: Durability? = nil
+  ) throws(StoreError) -> Bool {
+    let form = try EncodedValue(value)
+    return try putIfChanged(key, form.bytes, type: form.type, expires: deadline, durability: durability)
+  }
+
+  /// Sets a key to bytes that the caller keeps, unless it has a value. False in that case.
+  func putIfAbsent(
+    _ key: Key, _ value: Span<UInt8>, type: ValueType, durability: Durability?
+  ) throws(StoreError) -> Bool {
+    try checkWritable()
+    // A key of which nothing is known takes the short way; of others more is to be found out.
+    if value.count <= configuration.blobThreshold,
+      let tail = try putInline(key.bytes, value, type, nil, unlessKnown: true)
+    {
+      try settle(tail, durability)
+      return true
+    }
+    return try put(key, Array(copying: value), expecting: .absent, type: type, durability: durability) != nil
+  }
+
+  /// The value of a key as a number, a text or a truth value; nil if it has none.
+  ///
+  /// - Throws: as `get`; `.wrongType` if it is of another type, `.outOfBounds` if it does not fit.
+  public func get<Content: ScalarValue>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
+    var found: Content?
+    try StoreError.only {
+      try readTyped(key) { bytes, type in
+        do throws(StoreError) {
+          guard let scalar = try Scalar(bytes, type) else {
+            throw StoreError(
+              .wrongType,
+              "the value is of type \(type), not a value of type \(Content.self): read it as what it is")
+          }
+          found = try Content(scalar)
+        } catch {
+          throw error.of(key)
+        }
+      }
+    }
+    return found
+  }
+
+  /// The value of a key as a type of the program; nil if it has none.
+  ///
+  /// - Throws: as `get`, and as `EncodedValue.decoded`.
+  public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
+    guard let value = try get(key) else { return nil }
+    return try value.decoded(Content.self, of: key)
+  }
+
+  /// The value of a key as a number, a text or a truth value; the default if it has none.
+  ///
+  /// - Throws: as `get(_:as:)`: a value of another type is no reason to take the default.
+  public func get<Content: ScalarValue>(
+    _ key: Key, default fallback: @autoclosure () -> Content
+  ) throws(StoreError) -> Content {
+    try get(key, as: Content.self) ?? fallback()
+  }
+}
+
+extension ReadableStore {
+  /// The value of a key as a type of the program; nil if it has none.
+  ///
+  /// - Throws: as `get`, and as `EncodedValue.decoded`.
+  public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
+    try get(key)?.decoded(Content.self, of: key)
+  }
+
+  /// The value of a key as a type of the program; the default if it has none.
+  ///
+  /// - Throws: as `get(_:as:)`: a value of another type is no reason to take the default.
+  public func get<Content: Decodable>(
+    _ key: Key, default fallback: @autoclosure () -> Content
+  ) throws(StoreError) -> Content {
+    try get(key, as: Content.self) ?? fallback()
+  }
+}
+
+extension Transaction {
+  /// Sets a key to a value of any type that can be encoded, as `Store.put` does.
+  @_disfavoredOverload
+  public mutating func put<Content: Encodable>(
+    _ key: Key, _ value: Content, expires deadline: UInt64? = nil
+  ) throws(StoreError) {
+    let form = try EncodedValue(value)
+    try put(key, form.bytes, type: form.type, expires: deadline)
+  }
+
+  /// Sets a key if what it holds is what is expected, as this transaction leaves it so far.
+  @_disfavoredOverload
+  public mutating func put<Content: Encodable>(
+    _ key: Key, _ value: Content, expecting expectation: Expected, expires deadline: UInt64? = nil
+  ) throws(StoreError) -> Dot? {
+    let form = try EncodedValue(value)
+    return try put(key, form.bytes, expecting: expectation, type: form.type, expires: deadline)
+  }
+
+  /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  @_disfavoredOverload
+  public mutating func putIfChanged<Content: Encodable>(
+    _ key: Key, _ value: Content, expires deadline: UInt64? = nil
+  ) throws(StoreError) -> Bool {
+    let form = try EncodedValue(value)
+    return try putIfChanged(key, form.bytes, type: form.type, expires: deadline)
+  }
+
+  /// The value of a key as a type of the program, as this transaction leaves it so far; nil if it has none.
+  ///
+  /// - Throws: as `get`, and as `EncodedValue.decoded`.
+  public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
+    try get(key)?.decoded(Content.self, of: key)
+  }
+
+  /// The value of a key as a type of the program, as this transaction leaves it so far; the default if it has none.
+  public func get<Content: Decodable>(
+    _ key: Key, default fallback: @autoclosure () -> Content
+  ) throws(StoreError) -> Content {
+    try get(key, as: Content.self) ?? fallback()
+  }
+}
+
+extension Value {
+  /// The same as `decoded`, with an error that names the key.
+  @inline(__always)
+  func decoded<Content: Decodable>(_: Content.Type, of key: Key) throws(StoreError) -> Content {
+    do throws(StoreError) { return try EncodedValue.decode(Content.self, bytes, type) } catch {
+      throw error.of(key)
+    }
+  }
+}
+
+extension StoreError {
+  /// The same of the value of a key.
+  @inline(never)
+  func of(_ key: Key) -> StoreError { StoreError(code, "key \(key): \(message)", path: path, errno: errno) }
+}

@@ -1,0 +1,304 @@
+/// Codes a value into CBOR. It works in one pass: what a type encodes goes to the end of the buffer at once.
+///
+/// Invariants: `frame` is of the item that is being encoded now, `outer` are those around it, from the outside in; only the
+/// containers of `frame` may be written to. A container's first byte is written when it is asked for, its count when its
+/// item is complete. `nestedContainer` and `superEncoder`, whose items may be written to in any order, get encoders of
+/// their own; what they made is put in its place when the item around them is complete.
+final class ValueEncoder: Encoder {
+  /// What is known of an item that is being encoded.
+  struct Frame {
+    enum Kind { case none, one, array, map }
+    /// No other item of this encoder has it.
+    var number: Int
+    /// Where it begins.
+    var start: Int
+    var kind = Kind.none
+    /// Elements, or keys with values.
+    var count = 0
+    /// Where the last key begins.
+    var key = 0
+    /// Encoders whose items are to be put into those around this one.
+    var pendingBefore: Int
+    /// Is it a dictionary, whose order is another one in each process?
+    var isDictionary = false
+  }
+
+  let buffer: ByteBuffer
+  private(set) var frame = Frame(number: 0, start: 0, pendingBefore: 0)
+  private var outer: [Frame] = []
+  private var pending: [(place: Int, encoder: ValueEncoder)] = []
+  private var lastNumber = 0
+  /// Items around the one that this encoder is for.
+  private let depth: Int
+  private let path: [any CodingKey]
+  /// What a container could not throw when it was asked for.
+  private var failure: (any Error)?
+
+  init(buffer: ByteBuffer = ByteBuffer(), depth: Int = 0, path: [any CodingKey] = []) {
+    (self.buffer, self.depth, self.path) = (buffer, depth, path)
+  }
+
+  var userInfo: [CodingUserInfoKey: Any] { [:] }
+
+  /// Makes it as good as new.
+  func reset() {
+    buffer.truncate(to: 0)
+    frame = Frame(number: 0, start: 0, pendingBefore: 0)
+    if !outer.isEmpty { outer.removeAll(keepingCapacity: true) }
+    if !pending.isEmpty { pending.removeAll() }
+    lastNumber = 0
+    failure = nil
+  }
+
+  // MARK: Items
+
+  /// Codes any value: the one that this encoder is for, or one within it.
+  @inline(__always)
+  func write<Value: Encodable>(_ value: Value) throws {
+    if PlainTypes.contains(Value.self) {
+      try nest(value)
+    } else if let text = same(value, as: String.self) {
+      buffer.append(item: text)
+    } else {
+      try writeOther(value)
+    }
+  }
+
+  @inline(never)
+  private func writeOther<Value: Encodable>(_ value: Value) throws {
+    if let bytes = same(value, as: [UInt8].self) { return buffer.append(item: bytes) }
+    if write(array: value) { return }
+    if let value = value as? any ValueItemConvertible { return buffer.append(item: value.valueItem) }
+    PlainTypes.note(Value.self)
+    try nest(value)
+  }
+
+  /// Arrays of what needs no container. False if it is none.
+  private func write<Value>(array value: Value) -> Bool {
+    func write<Element>(_ array: [Element], _ append: (Element) -> Void) -> Bool {
+      buffer.append(major: CBOR.Major.array, UInt64(array.count))
+      for element in array { append(element) }
+      return true
+    }
+    let buffer = buffer
+    if let array = same(value, as: [String].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = same(value, as: [Int].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = same(value, as: [Double].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = same(value, as: [Float].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = same(value, as: [Int32].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = same(value, as: [Int64].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = same(value, as: [UInt32].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = same(value, as: [UInt64].self) { return write(array) { buffer.append(item: $0) } }
+    return false
+  }
+
+  private func nest<Value: Encodable>(_ value: Value) throws {
+    // The outermost one needs no frame of its own.
+    if lastNumber == 0, depth == 0, frame.kind == .none {
+      try value.encode(to: self)
+      return try complete()
+    }
+    guard depth + outer.count < Limits.codedValueDepth else {
+      throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
+    }
+    outer.append(frame)
+    lastNumber += 1
+    frame = Frame(number: lastNumber, start: buffer.count, pendingBefore: pending.count)
+    try value.encode(to: self)
+    try complete()
+    frame = outer.removeLast()
+  }
+
+  /// Completes the item that this encoder is for, if it was written by its containers and not by `write`.
+  func finish() throws -> ByteBuffer {
+    try complete()
+    return buffer
+  }
+
+  private func complete() throws {
+    if let failure { throw failure }
+    if pending.count > frame.pendingBefore { try insertPending() }
+    switch frame.kind {
+    case .one: break
+    // A type without properties encodes nothing.
+    case .none: buffer.append(CBOR.Major.map)
+    case .array: complete(CBOR.Major.array)
+    case .map:
+      if frame.isDictionary, frame.count > 1 { sortKeys() }
+      complete(CBOR.Major.map)
+    }
+    guard buffer.count <= Limits.codedValueBytes else {
+      throw misuse("takes more than \(Limits.codedValueBytes) bytes", .outOfBounds)
+    }
+  }
+
+  /// Puts the count where the first byte of the container was.
+  @inline(__always)
+  private func complete(_ major: UInt8) {
+    if frame.count < 24 {
+      buffer[frame.start] = major | UInt8(truncatingIfNeeded: frame.count)
+    } else {
+      let head = ByteBuffer(capacity: 9)
+      head.append(major: major, UInt64(frame.count))
+      buffer[frame.start] = head[0]
+      head.withSpan(1..<head.count) { buffer.insert($0, at: frame.start + 1) }
+    }
+  }
+
+  private func insertPending() throws {
+    var moved = 0
+    for item in pending[frame.pendingBefore...] {
+      let inner = try item.encoder.finish()
+      inner.withSpan(0..<inner.count) { buffer.insert($0, at: item.place + moved) }
+      moved += inner.count
+    }
+    pending.removeSubrange(frame.pendingBefore...)
+  }
+
+  /// Equal dictionaries are coded equally.
+  private func sortKeys() {
+    let body = ValueSource(buffer.bytes(frame.start + 1..<buffer.count))
+    var at = 0
+    var entries: [(key: ArraySlice<UInt8>, entry: ArraySlice<UInt8>)] = []
+    while at < body.bytes.count {
+      let value = body.skip(at)
+      let end = body.skip(value)
+      entries.append((body.bytes[at..<value], body.bytes[at..<end]))
+      at = end
+    }
+    // The shorter key first, then by bytes: what the order of whole items is (RFC 8949 §4.2.1).
+    entries.sort { $0.key.lexicographicallyPrecedes($1.key) }
+    buffer.truncate(to: frame.start + 1)
+    for entry in entries { buffer.append(entry.entry.span) }
+  }
+
+  // MARK: Containers
+
+  func container<Key: CodingKey>(keyedBy _: Key.Type) -> KeyedEncodingContainer<Key> {
+    open(.map, CBOR.Major.map)
+    frame.isDictionary = ObjectIdentifier(Key.self) == Self.dictionaryKey
+    return KeyedEncodingContainer(ValueKeyedEncodingContainer<Key>(encoder: self, number: frame.number))
+  }
+
+  func unkeyedContainer() -> any UnkeyedEncodingContainer {
+    open(.array, CBOR.Major.array)
+    return ValueUnkeyedEncodingContainer(encoder: self, number: frame.number)
+  }
+
+  func singleValueContainer() -> any SingleValueEncodingContainer {
+    ValueSingleEncodingContainer(encoder: self, number: frame.number)
+  }
+
+  private func open(_ kind: Frame.Kind, _ first: UInt8) {
+    switch frame.kind {
+    case .none:
+      frame.kind = kind
+      buffer.append(first)
+    // Another container of the same item, such as one for the properties of a superclass.
+    case kind where kind != .one: break
+    default: failure = misuse("encodes itself in two ways")
+    }
+  }
+
+  /// The key type that dictionaries of texts and of integers use.
+  private static let dictionaryKey: ObjectIdentifier? = {
+    let probe = DictionaryKeyProbe()
+    try? ["": 0].encode(to: probe)
+    return probe.key
+  }()
+
+  // MARK: What containers write
+
+  /// Is about to write an element to the item's array.
+  @inline(__always)
+  func element(of number: Int) throws {
+    guard frame.number == number else { throw outOfTurn() }
+    frame.count &+= 1
+  }
+
+  /// Writes a key of the item's object.
+  @inline(__always)
+  func key(_ key: some CodingKey, of number: Int) throws {
+    guard frame.number == number else { throw outOfTurn() }
+    frame.count &+= 1
+    frame.key = buffer.count
+    buffer.append(item: key.stringValue)
+  }
+
+  /// Is about to write what the item is.
+  @inline(__always)
+  func one(of number: Int) throws {
+    guard frame.number == number else { throw outOfTurn() }
+    guard frame.kind == .none else { throw misuse("encodes more than one value") }
+    frame.kind = .one
+  }
+
+  /// An encoder for what is to stand here.
+  func encoderForLater() throws -> ValueEncoder {
+    guard depth + outer.count + 1 < Limits.codedValueDepth else {
+      throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
+    }
+    let encoder = ValueEncoder(depth: depth + outer.count + 1, path: codingPath)
+    pending.append((buffer.count, encoder))
+    return encoder
+  }
+
+  func note(_ error: any Error) {
+    failure = failure ?? error
+  }
+
+  func count(of number: Int) -> Int { frame.number == number ? frame.count : 0 }
+
+  private func outOfTurn() -> EncodingError {
+    misuse("writes to a container while another value is being encoded")
+  }
+
+  private func misuse(_ what: String, _ code: StoreError.Code = .wrongType) -> EncodingError {
+    let path = codingPath
+    let subject = path.isEmpty ? "the value" : ValueSource.description(of: path)
+    return .invalidValue(
+      (),
+      .init(codingPath: path, debugDescription: what, underlyingError: StoreError(code, "\(subject) \(what)"))
+    )
+  }
+
+  /// Made of the keys that were written, as it is seldom asked for.
+  var codingPath: [any CodingKey] {
+    path
+      + (outer + [frame]).compactMap { frame in
+        switch frame.kind {
+        case .none, .one: return nil
+        case .array: return frame.count > 0 ? ValueKey(index: frame.count - 1) : nil
+        case .map:
+          guard frame.count > 0 else { return nil }
+          let source = ValueSource(buffer.bytes(frame.key..<buffer.count))
+          return (try? source.text(at: 0)).map { ValueKey(stringValue: $0) }
+        }
+      }
+  }
+}
+
+/// A key that is known by its name or its place.
+struct ValueKey: CodingKey {
+  let stringValue: String
+  let intValue: Int?
+
+  init(stringValue: String) { (self.stringValue, intValue) = (stringValue, nil) }
+  init(intValue: Int) { (stringValue, self.intValue) = ("\(intValue)", intValue) }
+  init(index: Int) { (stringValue, intValue) = ("[\(index)]", index) }
+}
+
+/// Finds out which type of key the standard library uses for dictionaries, which it does not tell.
+private final class DictionaryKeyProbe: Encoder {
+  var key: ObjectIdentifier?
+  var codingPath: [any CodingKey] { [] }
+  var userInfo: [CodingUserInfoKey: Any] { [:] }
+
+  func container<Key: CodingKey>(keyedBy type: Key.Type) -> KeyedEncodingContainer<Key> {
+    key = ObjectIdentifier(Key.self)
+    let encoder = ValueEncoder()
+    return KeyedEncodingContainer(ValueKeyedEncodingContainer<Key>(encoder: encoder, number: 0))
+  }
+  func unkeyedContainer() -> any UnkeyedEncodingContainer { ValueEncoder().unkeyedContainer() }
+  func singleValueContainer() -> any SingleValueEncodingContainer { ValueEncoder().singleValueContainer() }
+}

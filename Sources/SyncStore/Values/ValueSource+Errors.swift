@@ -1,0 +1,87 @@
+/// What is wrong with a value, and where. The path is found by going to the place anew: nobody pays for it before.
+extension ValueSource {
+  func mismatch<Wanted>(_ wanted: Wanted.Type, _ at: Int) -> DecodingError {
+    if isNull(at: at) {
+      return .valueNotFound(wanted, context(at, .wrongType, "is null, not a value of type \(wanted)"))
+    }
+    return .typeMismatch(
+      wanted, context(at, .wrongType, "is \(head(at).noun), not a value of type \(wanted)"))
+  }
+
+  func outOfRange<Wanted>(_ shown: String, _ wanted: Wanted.Type, _ at: Int) -> DecodingError {
+    corrupted(at, .outOfBounds, "is \(shown), which \(wanted) cannot hold")
+  }
+
+  func missing(_ key: some CodingKey, _ at: Int) -> DecodingError {
+    .keyNotFound(key, context(at, .wrongType, "has no \"\(key.stringValue)\""))
+  }
+
+  func corrupted(_ at: Int, _ code: StoreError.Code, _ what: String) -> DecodingError {
+    .dataCorrupted(context(at, code, what))
+  }
+
+  func atEnd<Wanted>(_ wanted: Wanted.Type, _ at: Int) -> DecodingError {
+    .valueNotFound(wanted, context(at, .wrongType, "has no more elements"))
+  }
+
+  private func context(_ at: Int, _ code: StoreError.Code, _ what: String) -> DecodingError.Context {
+    let path = path(to: at)
+    let subject = path.isEmpty ? "the value" : Self.description(of: path)
+    return DecodingError.Context(
+      codingPath: path, debugDescription: what, underlyingError: StoreError(code, "\(subject) \(what)"))
+  }
+
+  /// `address.lines[2]`.
+  static func description(of path: [any CodingKey]) -> String {
+    path.reduce("") { text, key in
+      let name = key.stringValue
+      return text.isEmpty || name.hasPrefix("[") ? text + name : text + "." + name
+    }
+  }
+
+  /// A key for people, whatever it is: to fail here would lead here again.
+  private func name(at place: Int) -> String {
+    let head = head(place)
+    guard head.major == CBOR.Major.text else { return "?" }
+    return bytes.text(head.next..<(head.next + Int(head.argument))) ?? "?"
+  }
+
+  /// The keys and indices that lead to the item at `target`.
+  func path(to target: Int) -> [any CodingKey] {
+    var path: [any CodingKey] = []
+    var at = 0
+    while at < target, at < bytes.count {
+      let head = head(at)
+      var next: Int?
+      var place = head.next
+      switch head.major {
+      case CBOR.Major.tag: next = place
+      case CBOR.Major.array:
+        for index in 0..<Int(head.argument) {
+          let end = skip(place)
+          if target < end {
+            path.append(ValueKey(index: index))
+            next = place
+            break
+          }
+          place = end
+        }
+      case CBOR.Major.map:
+        for _ in 0..<Int(head.argument) {
+          let value = skip(place)
+          let end = skip(value)
+          if target < end {
+            path.append(ValueKey(stringValue: name(at: place)))
+            next = value
+            break
+          }
+          place = end
+        }
+      default: break
+      }
+      guard let next else { return path }
+      at = next
+    }
+    return path
+  }
+}

@@ -1,0 +1,322 @@
+/// The bytes of a coded value, as a decoder reads them.
+///
+/// Nobody vouches for them: `validate` goes through all of them once, before anything else is asked for. What is read
+/// afterwards is known to be whole; each access is checked by the array all the same.
+final class ValueSource {
+  let bytes: [UInt8]
+  /// Where to look first for the next key: properties are mostly read in the order in which they were written. The object
+  /// that it is good for, the value that was read last, and how many keys there are behind it.
+  private var hint = (map: -1, value: 0, left: 0)
+
+  init(_ bytes: [UInt8]) { self.bytes = bytes }
+
+  // MARK: Form
+
+  /// Sees to it that the bytes are one item and nothing else.
+  func validate() throws(StoreError) {
+    guard bytes.count <= Limits.codedValueBytes else {
+      throw StoreError(.outOfBounds, "the value takes more than \(Limits.codedValueBytes) bytes")
+    }
+    let bytes = bytes
+    let end = try validate(bytes.span, 0, depth: 0)
+    guard end == bytes.count else { throw malformed("\(bytes.count - end) bytes too many") }
+  }
+
+  private func malformed(_ what: String) -> StoreError {
+    StoreError(.malformedValue, "the value is not what a coded value is: \(what): write it again")
+  }
+
+  /// Where the item that begins at `start` ends.
+  private func validate(_ bytes: Span<UInt8>, _ start: Int, depth: Int) throws(StoreError) -> Int {
+    guard start < bytes.count else { throw malformed("it is cut short") }
+    let first = bytes[start]
+    let size = Self.argumentSize(first)
+    guard size >= 0, first != 0xF8 else { throw malformed("the item \(Hex.string(of: [first]))") }
+    guard size <= bytes.count - start - 1 else { throw malformed("it is cut short") }
+    let next = start + 1 + size
+    let major = first & 0xE0
+    if major == CBOR.Major.simple || major <= CBOR.Major.negative { return next }
+    var argument = UInt64(first & 0x1F)
+    if size > 0 {
+      argument = 0
+      for place in start + 1..<next { argument = argument << 8 | UInt64(bytes[place]) }
+    }
+    let left = UInt64(bytes.count - next)
+    switch major {
+    case CBOR.Major.bytes, CBOR.Major.text:
+      guard argument <= left else { throw malformed("it is cut short") }
+      return next + Int(argument)
+    default:
+      guard depth < Limits.codedValueDepth else {
+        throw StoreError(.outOfBounds, "the value is nested deeper than \(Limits.codedValueDepth) levels")
+      }
+      // Each item takes a byte at least: no count is believed that the bytes cannot hold.
+      let isMap = major == CBOR.Major.map
+      guard major == CBOR.Major.tag || argument <= (isMap ? left / 2 : left) else {
+        throw malformed("it is cut short")
+      }
+      let items = major == CBOR.Major.tag ? 1 : Int(argument) * (isMap ? 2 : 1)
+      var at = next
+      for _ in 0..<items {
+        // Most items are short and plain, and take no call.
+        let first = at < bytes.count ? bytes[at] : CBOR.Major.simple
+        if first < 0x18 {
+          at += 1
+        } else if first >= CBOR.Major.text, first < CBOR.Major.text + 24, bytes.count - at > Int(first & 0x1F)
+        {
+          at += 1 + Int(first & 0x1F)
+        } else {
+          at = try validate(bytes, at, depth: depth + 1)
+        }
+      }
+      return at
+    }
+  }
+
+  /// Bytes of the argument behind an item's first byte; −1 for those that are not part of the format.
+  @inline(__always)
+  private static func argumentSize(_ first: UInt8) -> Int {
+    let information = first & 0x1F
+    return information < 24 ? 0 : information < 28 ? 1 << Int(information - 24) : -1
+  }
+
+  /// The head of the item at `at`.
+  @inline(__always)
+  func head(_ at: Int) -> CBOR.Head {
+    let first = bytes[at]
+    let information = first & 0x1F
+    if information < 24 { return CBOR.Head(first: first, argument: UInt64(information), next: at + 1) }
+    switch information {
+    case 24: return CBOR.Head(first: first, argument: UInt64(bytes[at + 1]), next: at + 2)
+    case 25:
+      return CBOR.Head(
+        first: first, argument: UInt64(bytes.load(at + 1, as: UInt16.self).byteSwapped), next: at + 3)
+    case 26:
+      return CBOR.Head(
+        first: first, argument: UInt64(bytes.load(at + 1, as: UInt32.self).byteSwapped), next: at + 5)
+    default:
+      return CBOR.Head(first: first, argument: bytes.load(at + 1, as: UInt64.self).byteSwapped, next: at + 9)
+    }
+  }
+
+  /// Where the item at `start` ends.
+  func skip(_ start: Int) -> Int {
+    var at = start
+    var left = 1
+    while left > 0 {
+      let head = head(at)
+      at = head.next
+      left -= 1
+      switch head.major {
+      case CBOR.Major.bytes, CBOR.Major.text: at += Int(head.argument)
+      case CBOR.Major.array: left += Int(head.argument)
+      case CBOR.Major.map: left += 2 * Int(head.argument)
+      case CBOR.Major.tag: left += 1
+      default: break
+      }
+    }
+    return at
+  }
+
+  // MARK: Items
+
+  @inline(__always)
+  func isNull(at: Int) -> Bool { bytes[at] == CBOR.nullItem }
+
+  @inline(__always)
+  func integer<Number: FixedWidthInteger>(at: Int, _: Number.Type) throws -> Number {
+    let head = head(at)
+    switch head.major {
+    case CBOR.Major.unsigned:
+      if let number = Number(exactly: head.argument) { return number }
+      throw outOfRange("\(head.argument)", Number.self, at)
+    case CBOR.Major.negative:
+      if head.argument <= UInt64(Int64.max), let number = Number(exactly: -1 - Int64(head.argument)) {
+        return number
+      }
+      throw outOfRange("-1 - \(head.argument)", Number.self, at)
+    default: throw mismatch(Number.self, at)
+    }
+  }
+
+  @inline(__always)
+  func bool(at: Int) throws -> Bool {
+    switch bytes[at] {
+    case CBOR.falseItem: return false
+    case CBOR.trueItem: return true
+    default: throw mismatch(Bool.self, at)
+    }
+  }
+
+  @inline(__always)
+  func double(at: Int) throws -> Double {
+    let head = head(at)
+    switch head.first {
+    case CBOR.double: return Double(bitPattern: head.argument)
+    case CBOR.single: return Double(Float(bitPattern: UInt32(head.argument)))
+    case CBOR.half: return Double(Self.float(half: UInt16(head.argument)))
+    default: throw mismatch(Double.self, at)
+    }
+  }
+
+  @inline(__always)
+  func float(at: Int) throws -> Float {
+    let head = head(at)
+    switch head.first {
+    case CBOR.single: return Float(bitPattern: UInt32(head.argument))
+    case CBOR.half: return Self.float(half: UInt16(head.argument))
+    case CBOR.double:
+      let number = Double(bitPattern: head.argument)
+      if let float = Float(exactly: number) { return float }
+      if number.isNaN { return .nan }
+      throw outOfRange("\(number)", Float.self, at)
+    default: throw mismatch(Float.self, at)
+    }
+  }
+
+  /// A number of 16 bits (IEEE 754 binary16), which others may write; there is no such type on all processors.
+  private static func float(half bits: UInt16) -> Float {
+    let (exponent, fraction) = (Int(bits >> 10) & 31, Float(bits & 0x3FF))
+    let magnitude: Float =
+      switch exponent {
+      case 0: fraction / 16_777_216
+      case 31: fraction == 0 ? .infinity : .nan
+      default: (1 + fraction / 1024) * Float(sign: .plus, exponent: exponent - 15, significand: 1)
+      }
+    return bits >> 15 == 1 ? -magnitude : magnitude
+  }
+
+  @inline(__always)
+  func text(at: Int) throws -> String {
+    let head = head(at)
+    guard head.major == CBOR.Major.text else { throw mismatch(String.self, at) }
+    guard let text = bytes.text(head.next..<(head.next + Int(head.argument))) else {
+      throw corrupted(at, .malformedValue, "is text that is not UTF-8")
+    }
+    return text
+  }
+
+  /// Bytes, also as an array of integers.
+  func byteString(at: Int) throws -> [UInt8] {
+    let head = head(at)
+    switch head.major {
+    case CBOR.Major.bytes: return Array(bytes[head.next..<(head.next + Int(head.argument))])
+    case CBOR.Major.array: return try elements(at: at) { try integer(at: $0, UInt8.self) }
+    default: throw mismatch([UInt8].self, at)
+    }
+  }
+
+  /// All elements of an array. Nothing is reserved: an element may take more memory than the byte it is made of.
+  @inline(__always)
+  func elements<Element>(at: Int, _ read: (Int) throws -> Element) throws -> [Element] {
+    let head = head(at)
+    guard head.major == CBOR.Major.array else { throw mismatch([Element].self, at) }
+    var elements: [Element] = []
+    var place = head.next
+    for _ in 0..<Int(head.argument) {
+      elements.append(try read(place))
+      place = skip(place)
+    }
+    return elements
+  }
+
+  /// Nil if it is none of those.
+  func item(at: Int) throws -> ValueItem? {
+    let head = head(at)
+    guard head.major == CBOR.Major.tag else {
+      return head.major == CBOR.Major.bytes || head.major == CBOR.Major.array
+        ? .bytes(try byteString(at: at)) : nil
+    }
+    switch head.argument {
+    case CBOR.epochTime:
+      switch self.head(head.next).major {
+      case CBOR.Major.unsigned, CBOR.Major.negative:
+        return .instant(secondsSince1970: try integer(at: head.next, Int64.self), nanoseconds: 0)
+      default: return .time(secondsSince1970: try double(at: head.next))
+      }
+    case CBOR.extendedTime: return try instant(at: head.next)
+    case CBOR.uuid:
+      let content = self.head(head.next)
+      guard content.major == CBOR.Major.bytes, content.argument == 16 else { return nil }
+      return .uuid(
+        bytes.load(content.next, as: UInt64.self).byteSwapped,
+        bytes.load(content.next + 8, as: UInt64.self).byteSwapped)
+    default: return nil
+    }
+  }
+
+  private func instant(at: Int) throws -> ValueItem? {
+    let map = head(at)
+    guard map.major == CBOR.Major.map, map.argument == 2 else { return nil }
+    let second = skip(map.next)
+    let secondKey = skip(second)
+    guard head(map.next).first == CBOR.Major.unsigned | UInt8(CBOR.secondsKey),
+      head(secondKey).first == CBOR.Major.negative | UInt8(CBOR.nanosecondsKey)
+    else { return nil }
+    let nanoseconds = try integer(at: skip(secondKey), UInt32.self)
+    guard UInt64(nanoseconds) < CBOR.nanosecondsPerSecond else { return nil }
+    return .instant(secondsSince1970: try integer(at: second, Int64.self), nanoseconds: nanoseconds)
+  }
+
+  // MARK: Objects
+
+  /// The place of the value of a key; nil if the object has no such key.
+  @inline(__always)
+  func find(_ key: String, in map: Int, body: Int, count: Int) -> Int? {
+    if hint.map == map {
+      if hint.left > 0 {
+        let at = skip(hint.value)
+        if let value = value(at, of: key) {
+          hint = (map, value, hint.left - 1)
+          return value
+        }
+      }
+    } else if count > 0, let value = value(body, of: key) {
+      hint = (map, value, count - 1)
+      return value
+    }
+    return search(key, in: map, body: body, count: count)
+  }
+
+  @inline(never)
+  private func search(_ key: String, in map: Int, body: Int, count: Int) -> Int? {
+    var at = body
+    for index in 0..<count {
+      if let value = value(at, of: key) {
+        hint = (map, value, count - index - 1)
+        return value
+      }
+      at = skip(skip(at))
+    }
+    return nil
+  }
+
+  /// The place of the value behind the key at `at`, if it is that one.
+  @inline(__always)
+  private func value(_ at: Int, of key: String) -> Int? {
+    let head = head(at)
+    guard head.major == CBOR.Major.text, bytes.holds(key, at: head.next, count: Int(head.argument)) else {
+      return nil
+    }
+    return head.next + Int(head.argument)
+  }
+
+  /// A value within the object was read, which may have used the hint itself.
+  @inline(__always)
+  func restore<Result>(_ body: () throws -> Result) rethrows -> Result {
+    let saved = hint
+    defer { hint = saved }
+    return try body()
+  }
+
+  /// Keys that are texts, with the places of their values.
+  func keys(body: Int, count: Int) -> [String] {
+    var keys: [String] = []
+    var at = body
+    for _ in 0..<count {
+      if let key = try? text(at: at) { keys.append(key) }
+      at = skip(skip(at))
+    }
+    return keys
+  }
+}
