@@ -13,8 +13,13 @@ struct CompactedBytes {
   private let seal: SegmentSeal?
   private var sealer: SegmentSeal.Writer?
 
+  /// False for what a backup keeps of a copy's state: it stands before all positions, whenever it was written.
+  private let givesPositions: Bool
+
   /// For a segment with this header, of which size and length are not known yet.
-  init(_ header: SegmentHeader, seal: SegmentSeal?) { (self.header, self.seal) = (header, seal) }
+  init(_ header: SegmentHeader, seal: SegmentSeal?, givesPositions: Bool = true) {
+    (self.header, self.seal, self.givesPositions) = (header, seal, givesPositions)
+  }
 
   /// Where the records end.
   var end: Int { SegmentHeader.length + bytes.count }
@@ -38,7 +43,8 @@ struct CompactedBytes {
     if continues { flags.insert(.continues) } else { flags.remove(.continues) }
     record[RecordLayout.flags] = flags.rawValue
     put(UInt32(0), at: RecordLayout.durable)
-    put(UInt32(view.position - header.basePosition), at: RecordLayout.position)
+    let position = givesPositions ? view.position : header.basePosition
+    put(UInt32(position - header.basePosition), at: RecordLayout.position)
     if view.isOfActor, let shape = view.shape {
       renumber(view, at: RecordLayout.actor)
       if let base = shape.base { renumber(view, at: base - view.start) }

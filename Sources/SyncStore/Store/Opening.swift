@@ -40,6 +40,10 @@ struct Opening {
     }
     guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }
     defer { _ = try? file.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
+    // While this one waited, the store may have been moved, removed or replaced by a restored one.
+    guard try storage.status(file.path)?.inode == file.status().inode else {
+      throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
+    }
     let control = ControlPage(mapping: page)
     if try file.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) {
       let store = try enterAlone(file, control)
