@@ -1,14 +1,12 @@
 /// A store's directory that nobody has open, and nobody can open, as long as this lives: other processes, and other
-/// instances of this one, get `.busy` or wait.
+/// instances of this one, get `.busy`.
 struct Possession {
   private let control: any StorageFile
 
   /// - Throws: `.busy` if the store is open, here or in another process.
   init(_ path: String, _ storage: any Storage) throws(StoreError) {
     control = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
-    // As whoever opens the store does: who enters is to be in, or out.
-    guard try control.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true),
-      try control.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false),
+    guard try control.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false),
       try storage.status(control.path)?.inode == control.status().inode
     else {
       throw StoreError(.busy, "the store is in use: close it in all processes first", path: path)
@@ -16,10 +14,7 @@ struct Possession {
   }
 
   /// Lets the directory go.
-  func end() {
-    _ = try? control.lock(byte: StoreLayout.presenceByte, .none, wait: false)
-    _ = try? control.lock(byte: StoreLayout.entranceByte, .none, wait: false)
-  }
+  func end() { _ = try? control.lock(byte: StoreLayout.presenceByte, .none, wait: false) }
 }
 
 /// What may lie in a store's directory, so that nothing else is ever removed with it.

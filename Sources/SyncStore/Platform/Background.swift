@@ -9,6 +9,11 @@ enum Background {
 
   static func runLong(_ work: @escaping @Sendable () -> Void) { longQueue.async(execute: work) }
 
+  /// Work that never ends gets a thread that is not of a queue.
+  static func runForever(_ work: @escaping @Sendable () -> Void) {
+    DispatchQueue(label: "syncstore.watch", qos: .utility).async(execute: work)
+  }
+
   static func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
   static func run(after milliseconds: Int, _ work: @escaping @Sendable () -> Void) {

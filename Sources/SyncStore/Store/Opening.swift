@@ -40,12 +40,9 @@ struct Opening {
     }
     guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }
     defer { _ = try? file.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
-    // While this one waited, the store may have been moved, removed or replaced by a restored one.
-    guard try storage.status(file.path)?.inode == file.status().inode else {
-      throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
-    }
     let control = ControlPage(mapping: page)
     if try file.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) {
+      try checkPlace(file)
       let store = try enterAlone(file, control)
       if configuration.mode != .exclusive {
         guard try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false) else { throw busy }
@@ -55,7 +52,15 @@ struct Opening {
     guard configuration.mode != .exclusive,
       try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
     else { throw busy }
+    try checkPlace(file)
     return try enterBesideOthers(file, control)
+  }
+
+  /// Before the locks were taken, the store may have been moved, removed, or replaced by a restored one.
+  private func checkPlace(_ control: any StorageFile) throws(StoreError) {
+    guard try storage.status(control.path)?.inode == control.status().inode else {
+      throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
+    }
   }
 
   private var busy: StoreError {
