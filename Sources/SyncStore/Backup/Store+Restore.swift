@@ -127,6 +127,7 @@ extension Store {
     try backupSummary(of: file, Environment.real().storage)
   }
 
+  /// `backupSummary` with the storage given, for tests.
   package static func backupSummary(
     of file: String, _ storage: any Storage
   ) throws(StoreError) -> BackupSummary {
@@ -153,6 +154,7 @@ extension Store {
     try verifyBackup(file, Environment.real().storage, progress: progress)
   }
 
+  /// `verifyBackup` with the storage given, for tests.
   package static func verifyBackup(
     _ file: String, _ storage: any Storage, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws(StoreError) {

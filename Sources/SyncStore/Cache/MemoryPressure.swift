@@ -44,5 +44,6 @@ public enum MemoryPressure {
     return number
   }
 
+  /// Has the listener of that number told no more.
   package static func forget(_ number: UInt64) { listeners.withLock { _ = $0.removeValue(forKey: number) } }
 }

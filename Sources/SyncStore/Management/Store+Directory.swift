@@ -5,6 +5,7 @@ extension Store {
     try exists(at: path, Environment.real().storage)
   }
 
+  /// `exists` with the storage given, for tests.
   package static func exists(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     guard try storage.status(path)?.kind == .directory else { return false }
     return try StoreIdentity.read(path, storage) != nil
@@ -20,6 +21,7 @@ extension Store {
     try files(at: path, Environment.real().storage).reduce(0) { $0 + UInt64($1.size) }
   }
 
+  /// All files below a directory with their sizes, in the order of their paths.
   package static func files(
     at path: String, _ storage: any Storage
   ) throws(StoreError) -> [(path: String, size: Int)] {
@@ -48,6 +50,7 @@ extension Store {
     try remove(at: path, Environment.real().storage)
   }
 
+  /// `remove` with the storage given, for tests.
   package static func remove(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
     let trash = path + ".removing"
     try Staged.clear(trash, storage)
@@ -86,6 +89,7 @@ extension Store {
     try move(from: path, to: newPath, Environment.real().storage)
   }
 
+  /// `move` with the storage given, for tests.
   package static func move(
     from path: String, to newPath: String, _ storage: any Storage
   ) throws(StoreError) {

@@ -46,6 +46,7 @@ extension Store {
   @discardableResult
   public func trim() throws(StoreError) -> UInt64 { try trim(graceSeconds: 3600) }
 
+  /// `trim` with another span of grace for blobs.
   package func trim(graceSeconds: UInt64) throws(StoreError) -> UInt64 {
     let journal = try compact()
     let before = try blobs.all().reduce(0) { $0 + $1.size }

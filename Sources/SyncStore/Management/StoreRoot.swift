@@ -11,6 +11,7 @@ public struct StoreRoot: Sendable {
     self.init(SystemCall.absolutePath(path), configuration: configuration, environment: nil)
   }
 
+  /// The same with the surroundings given, for tests.
   package init(_ path: String, configuration: Configuration, environment: Environment?) {
     (self.path, self.configuration, self.environment) = (path, configuration, environment)
   }

@@ -25,6 +25,7 @@ public struct MMKVFile: Sendable {
     try self.init(path: path, cryptKey: cryptKey, Environment.real().storage)
   }
 
+  /// The same with the storage given, for tests.
   package init(path: String, cryptKey: [UInt8]?, _ storage: any Storage) throws(StoreError) {
     self.path = path
     guard let bytes = try storage.contents(of: path, limit: Self.limit) else {
