@@ -1,47 +1,54 @@
 /// What bounds a cache.
-struct CacheLimits: Equatable, Sendable {
-  var count: Int
-  var cost: Int
+@usableFromInline struct CacheLimits: Equatable, Sendable {
+  @usableFromInline var count: Int
+  @usableFromInline var cost: Int
   /// Seconds.
-  var age: Double
+  @usableFromInline var age: Double
 }
 
 /// Entries in the order of their last use: a dictionary of places in an array, whose entries are linked with each other.
 ///
 /// Invariants: `newest` and `oldest` are the ends of the list, -1 if it is empty; a free place is in the list that begins at
 /// `free`, linked by `older`; the dictionary names exactly the places that are not free.
-struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
-  private struct Entry: Sendable {
-    var key: Key
+///
+/// All of it can be inlined into another module: code for keys and values that are not known when it is compiled takes ten
+/// times as long.
+@usableFromInline struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+  @usableFromInline struct Entry: Sendable {
+    @usableFromInline var key: Key
     /// Nil in a free place.
-    var value: Value?
-    var cost: Int
+    @usableFromInline var value: Value?
+    @usableFromInline var cost: Int
     /// Milliseconds by the cache's clock.
-    var used: UInt64
-    var newer: Int32
-    var older: Int32
+    @usableFromInline var used: UInt64
+    @usableFromInline var newer: Int32 = -1
+    @usableFromInline var older: Int32 = -1
+
+    @inlinable init(key: Key, value: Value, cost: Int, used: UInt64) {
+      (self.key, self.value, self.cost, self.used) = (key, value, cost, used)
+    }
   }
 
-  var limits: CacheLimits
-  private(set) var cost = 0
-  private var places: [Key: Int32] = [:]
-  private var entries: [Entry] = []
-  private var newest: Int32 = -1
-  private var oldest: Int32 = -1
-  private var free: Int32 = -1
+  @usableFromInline var limits: CacheLimits
+  @usableFromInline var cost = 0
+  @usableFromInline var places: [Key: Int32] = [:]
+  @usableFromInline var entries: [Entry] = []
+  @usableFromInline var newest: Int32 = -1
+  @usableFromInline var oldest: Int32 = -1
+  @usableFromInline var free: Int32 = -1
 
   /// How many leave while others wait.
-  static var leaveAtOnce: Int { 1024 }
+  @inlinable static var leaveAtOnce: Int { 1024 }
   /// A value without references is nothing to be released elsewhere.
-  static var isWorthReleasing: Bool { !_isPOD(Value.self) }
+  @inlinable static var isWorthReleasing: Bool { !_isPOD(Value.self) }
 
-  init(limits: CacheLimits) { self.limits = limits }
+  @usableFromInline init(limits: CacheLimits) { self.limits = limits }
 
-  var count: Int { places.count }
+  @inlinable var count: Int { places.count }
 
-  func contains(_ key: Key) -> Bool { places[key] != nil }
+  @inlinable func contains(_ key: Key) -> Bool { places[key] != nil }
 
-  mutating func get(_ key: Key, at time: UInt64) -> Value? {
+  @inlinable mutating func get(_ key: Key, at time: UInt64) -> Value? {
     guard let place = places[key] else { return nil }
     entries[Int(place)].used = time
     if place != newest {
@@ -52,7 +59,7 @@ struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   }
 
   /// Returns the value that was there before.
-  mutating func set(_ key: Key, _ value: Value, cost: Int, at time: UInt64) -> Value? {
+  @inlinable mutating func set(_ key: Key, _ value: Value, cost: Int, at time: UInt64) -> Value? {
     if let place = places[key] {
       let old = entries[Int(place)].value
       self.cost += cost - entries[Int(place)].cost
@@ -64,7 +71,7 @@ struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
       }
       return old
     }
-    let entry = Entry(key: key, value: value, cost: cost, used: time, newer: -1, older: -1)
+    let entry = Entry(key: key, value: value, cost: cost, used: time)
     var place = free
     if place >= 0 {
       free = entries[Int(place)].older
@@ -79,12 +86,12 @@ struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     return nil
   }
 
-  mutating func remove(_ key: Key) -> Value? {
+  @inlinable mutating func remove(_ key: Key) -> Value? {
     guard let place = places.removeValue(forKey: key) else { return nil }
     return take(place)
   }
 
-  mutating func removeAll() -> [Value] {
+  @inlinable mutating func removeAll() -> [Value] {
     let gone = entries.compactMap(\.value)
     self = LRUEntries(limits: limits)
     return gone
@@ -95,18 +102,18 @@ struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
   // Each makes at most `leaveAtOnce` leave: who gets that many asks again.
 
   /// Those above the limits of count and cost. All of them: a limit holds after each call.
-  mutating func overLimits() -> [Value] {
+  @inlinable mutating func overLimits() -> [Value] {
     guard count > limits.count || cost > limits.cost else { return [] }
     var gone: [Value] = []
     while oldest >= 0, count > limits.count || cost > limits.cost { gone.append(leave()) }
     return gone
   }
 
-  mutating func trim(toCount limit: Int) -> [Value] { leave { $0.count > max(limit, 0) } }
+  @inlinable mutating func trim(toCount limit: Int) -> [Value] { leave { $0.count > max(limit, 0) } }
 
-  mutating func trim(toCost limit: Int) -> [Value] { leave { $0.cost > max(limit, 0) } }
+  @inlinable mutating func trim(toCost limit: Int) -> [Value] { leave { $0.cost > max(limit, 0) } }
 
-  mutating func trim(toAge seconds: Double, at time: UInt64) -> [Value] {
+  @inlinable mutating func trim(toAge seconds: Double, at time: UInt64) -> [Value] {
     guard seconds < Double(UInt64.max / 2048) else { return [] }
     let milliseconds = UInt64(max(seconds, 0) * 1000)
     return leave { entries in
@@ -115,19 +122,19 @@ struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
     }
   }
 
-  private mutating func leave(while isWanted: (borrowing LRUEntries) -> Bool) -> [Value] {
+  @inlinable mutating func leave(while isWanted: (borrowing LRUEntries) -> Bool) -> [Value] {
     var gone: [Value] = []
     while gone.count < Self.leaveAtOnce, oldest >= 0, isWanted(self) { gone.append(leave()) }
     return gone
   }
 
-  private mutating func leave() -> Value {
+  @inlinable mutating func leave() -> Value {
     let place = oldest
     places[entries[Int(place)].key] = nil
     return take(place)
   }
 
-  private mutating func take(_ place: Int32) -> Value {
+  @inlinable mutating func take(_ place: Int32) -> Value {
     unlink(place)
     guard let value = entries[Int(place)].value.take() else {
       preconditionFailure("a free place is not named")
@@ -140,13 +147,13 @@ struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
 
   // MARK: The list
 
-  private mutating func link(_ place: Int32) {
+  @inlinable mutating func link(_ place: Int32) {
     (entries[Int(place)].newer, entries[Int(place)].older) = (-1, newest)
     if newest >= 0 { entries[Int(newest)].newer = place } else { oldest = place }
     newest = place
   }
 
-  private mutating func unlink(_ place: Int32) {
+  @inlinable mutating func unlink(_ place: Int32) {
     let (newer, older) = (entries[Int(place)].newer, entries[Int(place)].older)
     if newer >= 0 { entries[Int(newer)].older = older } else { newest = older }
     if older >= 0 { entries[Int(older)].newer = newer } else { oldest = newer }

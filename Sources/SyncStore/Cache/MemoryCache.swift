@@ -7,7 +7,7 @@
 ///
 /// Invariants: the list of entries is that of the dictionary, from the last used to the one that leaves next; counts and
 /// costs are their sums; after each call the limits of count and cost hold.
-public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unchecked Sendable {
   /// For people: what a log line calls it.
   public let name: String
   /// Seconds between two looks at ages, and at what threads have left to be done.
@@ -15,9 +15,11 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: Senda
   /// Are values that leave released on a thread of the background? Else on the caller's.
   public let releasesInBackground: Bool
 
-  private let state: Locked<LRUEntries<Key, Value>>
+  @usableFromInline let mutex = CacheMutex()
+  // Under the mutex.
+  @usableFromInline var entries: LRUEntries<Key, Value>
   private let upkeep: MemoryUpkeep
-  private let now: @Sendable () -> UInt64
+  @usableFromInline let now: @Sendable () -> UInt64
 
   /// An empty cache.
   ///
@@ -47,7 +49,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: Senda
   ) {
     (self.name, self.trimInterval, self.releasesInBackground) = (name, trimInterval, releasesInBackground)
     self.now = now
-    state = Locked(LRUEntries(limits: CacheLimits(count: countLimit, cost: costLimit, age: ageLimit)))
+    entries = LRUEntries(limits: CacheLimits(count: countLimit, cost: costLimit, age: ageLimit))
     upkeep = MemoryUpkeep()
     if trimInterval > 0 {
       upkeep.repeats(every: trimInterval) { [weak self] in self?.trimByLimits() }
@@ -57,69 +59,76 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: Senda
 
   deinit {
     upkeep.end()
-    if releasesInBackground { Self.release(state.withLock { $0.removeAll() }, inBackground: true) }
+    if releasesInBackground { Self.release(locked { $0.removeAll() }, inBackground: true) }
+  }
+
+  @inlinable @inline(__always)
+  func locked<Result>(_ body: (inout LRUEntries<Key, Value>) -> Result) -> Result {
+    mutex.lock()
+    defer { mutex.unlock() }
+    return body(&entries)
   }
 
   // MARK: Limits and totals
 
   /// At most so many values; lowering it makes values leave.
   public var countLimit: Int {
-    get { state.withLock { $0.limits.count } }
+    get { locked { $0.limits.count } }
     set { change { $0.limits.count = newValue } }
   }
 
   /// At most so much cost; lowering it makes values leave.
   public var costLimit: Int {
-    get { state.withLock { $0.limits.cost } }
+    get { locked { $0.limits.cost } }
     set { change { $0.limits.cost = newValue } }
   }
 
   /// Seconds after which a value that nobody has set or got leaves, with the next trim.
   public var ageLimit: Double {
-    get { state.withLock { $0.limits.age } }
-    set { state.withLock { $0.limits.age = newValue } }
+    get { locked { $0.limits.age } }
+    set { locked { $0.limits.age = newValue } }
   }
 
   /// How many values there are.
-  public var count: Int { state.withLock { $0.count } }
+  public var count: Int { locked { $0.count } }
 
   /// What they cost together.
-  public var totalCost: Int { state.withLock { $0.cost } }
+  public var totalCost: Int { locked { $0.cost } }
 
   // MARK: Values
 
   /// Is there a value? It does not count as used.
-  public func contains(_ key: Key) -> Bool { state.withLock { $0.contains(key) } }
+  @inlinable public func contains(_ key: Key) -> Bool { locked { $0.contains(key) } }
 
   /// The value of a key, which is the last used one then; nil if there is none.
-  public func get(_ key: Key) -> Value? {
+  @inlinable public func get(_ key: Key) -> Value? {
     let time = now()
-    return state.withLock { $0.get(key, at: time) }
+    return locked { $0.get(key, at: time) }
   }
 
   /// Sets a key, in place of the value it had. `cost` counts towards `costLimit`. A value that costs more than the limit by
   /// itself is not kept.
-  public func set(_ key: Key, _ value: Value, cost: Int = 0) {
+  @inlinable public func set(_ key: Key, _ value: Value, cost: Int = 0) {
     let time = now()
-    let (old, gone) = state.withLock { state in
+    let (old, gone) = locked { state in
       (state.set(key, value, cost: max(cost, 0), at: time), state.overLimits())
     }
     release(old, gone)
   }
 
   /// The value of a key. Nil makes it leave.
-  public subscript(key: Key) -> Value? {
+  @inlinable public subscript(key: Key) -> Value? {
     get { get(key) }
     set { if let newValue { set(key, newValue) } else { remove(key) } }
   }
 
   /// Makes a key leave. Returns its value.
-  @discardableResult
-  public func remove(_ key: Key) -> Value? { state.withLock { $0.remove(key) } }
+  @inlinable @discardableResult
+  public func remove(_ key: Key) -> Value? { locked { $0.remove(key) } }
 
   /// Makes all keys leave.
   public func removeAll() {
-    Self.release(state.withLock { $0.removeAll() }, inBackground: releasesInBackground)
+    Self.release(locked { $0.removeAll() }, inBackground: releasesInBackground)
   }
 
   // MARK: Trimming
@@ -161,19 +170,19 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: Senda
   /// A batch at a time, so that nobody waits for long.
   private func leave(_ body: (inout LRUEntries<Key, Value>) -> [Value]) {
     while true {
-      let gone = state.withLock { body(&$0) }
+      let gone = locked { body(&$0) }
       Self.release(gone, inBackground: releasesInBackground)
       if gone.count < LRUEntries<Key, Value>.leaveAtOnce { return }
     }
   }
 
-  @inline(__always)
-  private func release(_ old: Value?, _ gone: [Value]) {
+  @inlinable
+  func release(_ old: Value?, _ gone: [Value]) {
     guard releasesInBackground, old != nil || !gone.isEmpty else { return }
     Self.release(gone + (old.map { [$0] } ?? []), inBackground: true)
   }
 
-  private static func release(_ values: [Value], inBackground: Bool) {
+  @usableFromInline static func release(_ values: [Value], inBackground: Bool) {
     guard inBackground, !values.isEmpty, LRUEntries<Key, Value>.isWorthReleasing else { return }
     // The last reference goes with the closure.
     Background.runLong { withExtendedLifetime(values) {} }
