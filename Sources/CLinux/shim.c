@@ -148,6 +148,10 @@ int sync_rename_unless_present(const char *path, const char *new_path) {
   return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);
 }
 
+int sync_rename_exchange(const char *path, const char *other) {
+  return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, other, 2u /* RENAME_EXCHANGE */);
+}
+
 static __thread void *thread_cell;
 static pthread_key_t thread_cell_key;
 static pthread_once_t thread_cell_once = PTHREAD_ONCE_INIT;

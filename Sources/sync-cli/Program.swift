@@ -8,7 +8,8 @@ enum Program {
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
     InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts,
-    VerifyCommand.command, CompactCommand.command, RekeyCommand.command,
+    VerifyCommand.command, CompactCommand.command, BackupCommands.trim, BackupCommands.backup,
+    BackupCommands.restore, BackupCommands.destroy, RekeyCommand.command,
     StatusCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync, ServeCommand.command,
     MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add,
     MemberCommands.remove,
@@ -16,8 +17,7 @@ enum Program {
 
   /// Commands of later versions: told apart from those that were mistyped.
   static let planned: Set<String> = [
-    "watch", "peer revoke", "conflicts show", "conflicts restore", "trim", "backup", "restore",
-    "destroy", "completions",
+    "watch", "peer revoke", "conflicts show", "conflicts restore", "completions",
   ]
 
   /// Does what the words ask for.

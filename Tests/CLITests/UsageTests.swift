@@ -60,8 +60,7 @@ import Testing
     Mistake("conflicts", says: "it is one of list"),
     Mistake("verify twice", says: "too much"),
     Mistake("init", says: "already"),
-    Mistake("trim", says: "not in this version"),
-    Mistake("backup FILE", says: "not in this version"),
+    Mistake("watch", says: "not in this version"),
     Mistake("conflicts restore", says: "not in this version"),
   ]
 

@@ -10,7 +10,8 @@ import Testing
       "README.md", "LICENSE", "NOTICE", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "Makefile",
       ".ci/run",
       "docs/architecture.md", "docs/faults.txt", "schemas/journal.md", "schemas/wire.md", "schemas/blobs.md",
-      "schemas/catalogue.sql", "schemas/values.md", "schemas/config.md", "scripts/demo.sh",
+      "schemas/catalogue.sql", "schemas/values.md", "schemas/config.md", "schemas/backup.md",
+      "scripts/demo.sh",
       "scripts/acceptance.sh",
     ])
   func present(path: String) {

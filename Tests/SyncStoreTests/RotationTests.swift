@@ -114,7 +114,8 @@ struct RotationTests {
       try? Self.fill(store, 100)
     }
     _ = try Journal.prepare(
-      directory: Self.journal, size: 1 << 20, storage: FaultingStorage(host.storage, plan: plan), isDurable: true)
+      directory: Self.journal, size: 1 << 20, storage: FaultingStorage(host.storage, plan: plan),
+      isDurable: true)
     host.killProcesses()
     #expect(try Store.open(on: host).status().keys == 100)
   }

@@ -40,6 +40,30 @@ struct StorageUnderTest: Sendable {
     #expect(throws: StoreError.self) { try test.storage.syncDirectory(test.root + "/none") }
   }
 
+  @Test(
+    "Two names change places at once; only an empty directory is removed, a tree with all in it",
+    arguments: StorageUnderTest.Kind.allCases)
+  func wholeDirectories(_ kind: StorageUnderTest.Kind) throws {
+    let test = try StorageUnderTest(kind)
+    let (one, two) = (test.root + "/one", test.root + "/two")
+    for path in [one, two] { _ = try test.storage.createDirectory(path) }
+    try test.storage.open(one + "/f", .create).write([1], at: 0)
+    try test.storage.open(two + "/g", .create).write([2], at: 0)
+    try test.storage.exchange(one, with: two)
+    #expect(try test.storage.list(one) == ["g"] && test.storage.list(two) == ["f"])
+    #expect(
+      #expect(throws: StoreError.self) { try test.storage.exchange(one, with: one + "x") }?.errno == ENOENT)
+    #expect(#expect(throws: StoreError.self) { try test.storage.removeDirectory(one) }?.errno == ENOTEMPTY)
+    #expect(
+      #expect(throws: StoreError.self) { try test.storage.removeDirectory(one + "/g") }?.errno == ENOTDIR)
+    _ = try test.storage.createDirectory(one + "/inner")
+    _ = try test.storage.open(one + "/inner/h", .create)
+    try test.storage.removeTree(one, first: ["g"])
+    #expect(try test.storage.status(one) == nil && test.storage.list(test.root) == ["two"])
+    #expect(try !test.storage.removeDirectory(one))
+    #expect(try test.storage.remove(two + "/f") && test.storage.removeDirectory(two))
+  }
+
   @Test("Each mode opens what it says", arguments: StorageUnderTest.Kind.allCases)
   func modes(_ kind: StorageUnderTest.Kind) throws {
     let test = try StorageUnderTest(kind)

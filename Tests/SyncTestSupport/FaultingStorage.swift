@@ -134,6 +134,16 @@ package final class FaultingStorage: Storage {
     return try storage.renameUnlessPresent(path, to: newPath)
   }
 
+  package func exchange(_ path: String, with other: String) throws(StoreError) {
+    try plan.check(.rename, other)
+    try storage.exchange(path, with: other)
+  }
+
+  package func removeDirectory(_ path: String) throws(StoreError) -> Bool {
+    try plan.check(.remove, path)
+    return try storage.removeDirectory(path)
+  }
+
   package func remove(_ path: String) throws(StoreError) -> Bool {
     try plan.check(.remove, path)
     return try storage.remove(path)

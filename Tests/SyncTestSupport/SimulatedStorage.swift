@@ -228,6 +228,25 @@ package final class SimulatedStorage: Storage {
     try rename(path, to: newPath, replacing: false)
   }
 
+  package func exchange(_ path: String, with other: String) throws(StoreError) {
+    try locked { state throws(StoreError) in
+      guard let node = try state.find(path), let second = try state.find(other) else {
+        throw failure("cannot change names with \(other)", path, ENOENT)
+      }
+      try state.change([(path, second), (other, node)])
+    }
+  }
+
+  package func removeDirectory(_ path: String) throws(StoreError) -> Bool {
+    try locked { state throws(StoreError) in
+      guard let node = try state.find(path) else { return false }
+      guard node.kind == .directory else { throw failure("cannot remove the directory", path, ENOTDIR) }
+      guard node.entries.isEmpty else { throw failure("cannot remove the directory", path, ENOTEMPTY) }
+      try state.change([(path, nil)])
+      return true
+    }
+  }
+
   package func remove(_ path: String) throws(StoreError) -> Bool {
     try locked { state throws(StoreError) in
       guard let node = try state.find(path) else { return false }

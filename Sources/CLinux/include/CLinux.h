@@ -98,6 +98,9 @@ void sync_await_readers(void);
 // renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
 int sync_rename_unless_present(const char *path, const char *new_path);
 
+// The same with RENAME_EXCHANGE: both names change places at once.
+int sync_rename_exchange(const char *path, const char *other);
+
 // Has the processor fetch the bytes from `start` on into its caches, without waiting. Any address will do: nothing is read.
 static inline void sync_prefetch_range(const void *start, uint64_t count) {
   const uint64_t line = 64;

@@ -22,13 +22,22 @@ struct CompactedBytes {
   /// Where all others went, definitions among them.
   private(set) var others: [Int] = []
 
-  /// For a segment with this header, of which size and length are not known yet, copied from files of so many bytes.
-  init(_ header: SegmentHeader, from fileBytes: Int, seal: SegmentSeal?) throws(StoreError) {
-    (self.header, self.seal) = (header, seal)
+  /// False for what a backup keeps of a copy's state: it stands before all positions, whenever it was written.
+  private let givesPositions: Bool
+
+  /// For a segment with this header, of which size and length are not known yet. `capacity` is how many bytes the records
+  /// take up where they are.
+  init(
+    _ header: SegmentHeader, capacity: Int, seal: SegmentSeal?, givesPositions: Bool = true
+  ) throws(StoreError) {
+    (self.header, self.seal, self.givesPositions) = (header, seal, givesPositions)
     // A record grows by less than its fixed part when it is sealed. Memory is found as it is used.
-    memory = try .blank(2 * fileBytes + SealedLayout.definitions)
+    memory = try .blank(2 * capacity + SealedLayout.definitions)
     target = WritableBytes(memory)
   }
+
+  /// A copy of all of it.
+  var bytes: [UInt8] { memory.bytes(0..<count) }
 
   /// Where the records end.
   var end: Int { SegmentHeader.length + count }
@@ -67,9 +76,18 @@ struct CompactedBytes {
     for index in open.indices {
       let continues = index < open.count - 1
       if !copyPlain(open[index], of: source, continues: continues) {
-        copy(open[index], of: source, continues: continues)
+        let view = RecordView(segment: source.segment, offset: open[index].offset)
+        note(open[index], of: source, at: copy(view, continues: continues))
       }
     }
+    return true
+  }
+
+  /// Copies the records of a transaction. False if one cannot be copied, as above.
+  mutating func copy(transaction views: [RecordView]) -> Bool {
+    renumberedSegment = nil
+    for view in views { guard define(actorsOf: view) else { return false } }
+    for (index, view) in views.enumerated() { _ = copy(view, continues: index < views.count - 1) }
     return true
   }
 
@@ -130,17 +148,15 @@ struct CompactedBytes {
     }
   }
 
-  private mutating func copy(
-    _ kept: CompactedRecord, of source: CompactionRun.Source, continues: Bool
-  ) {
-    let view = RecordView(segment: source.segment, offset: kept.offset)
+  /// Copies a record, and returns where it begins.
+  private mutating func copy(_ view: RecordView, continues: Bool) -> Int {
     record.removeAll(keepingCapacity: true)
     view.bytes.append(view.start..<(view.start + view.length), to: &record)
     var flags = view.flags
     if continues { flags.insert(.continues) } else { flags.remove(.continues) }
     record[RecordLayout.flags] = flags.rawValue
     put(UInt32(0), at: RecordLayout.durable)
-    put(UInt32(view.position - header.basePosition), at: RecordLayout.position)
+    put(UInt32(givesPositions ? view.position - header.basePosition : 0), at: RecordLayout.position)
     if view.isOfActor, let shape = view.shape {
       renumber(view, at: RecordLayout.actor)
       if let base = shape.base { renumber(view, at: base - view.start) }
@@ -148,8 +164,7 @@ struct CompactedBytes {
         renumber(view, at: shape.open - view.start + index * RecordLayout.dotLength)
       }
     }
-    let start = append()
-    note(kept, of: source, at: start)
+    return append()
   }
 
   private mutating func renumber(_ view: RecordView, at field: Int) {
@@ -175,7 +190,7 @@ struct CompactedBytes {
         for _ in 0..<2 { define(actor, as: here, position: view.position) }
       }
       let there = Int(view.number(at: field))
-      if there < renumbered.count { renumbered[there] = here }
+      if renumberedSegment == view.segment.number, there < renumbered.count { renumbered[there] = here }
     }
     return true
   }

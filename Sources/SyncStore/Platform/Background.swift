@@ -16,6 +16,11 @@ enum Background {
 
   static func tidy(_ work: @escaping @Sendable () -> Void) { tidyingQueue.async(execute: work) }
 
+  /// Work that never ends gets a thread that is not of a queue.
+  static func runForever(_ work: @escaping @Sendable () -> Void) {
+    DispatchQueue(label: "syncstore.watch", qos: .utility).async(execute: work)
+  }
+
   static func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
   static func run(after milliseconds: Int, _ work: @escaping @Sendable () -> Void) {

@@ -31,6 +31,18 @@ extension DiskStorage {
     return false
   }
 
+  package func exchange(_ path: String, with other: String) throws(StoreError) {
+    guard unsafe sync_rename_exchange(path, other) == 0 else {
+      throw SystemCall.failure("cannot change names with \(other)", path)
+    }
+  }
+
+  package func removeDirectory(_ path: String) throws(StoreError) -> Bool {
+    if unsafe rmdir(path) == 0 { return true }
+    guard errno == ENOENT else { throw SystemCall.failure("cannot remove the directory", path) }
+    return false
+  }
+
   package func systemPath(_ path: String) -> String? { path }
 
   private static func refusal(_ path: String) -> StoreError {

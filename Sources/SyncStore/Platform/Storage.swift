@@ -18,6 +18,10 @@ package protocol Storage: AnyObject, Sendable {
   func rename(_ path: String, to newPath: String) throws(StoreError)
   /// Gives a file or a directory a new name. False, and nothing changes, if something has that name.
   func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool
+  /// Lets two files or directories change their names, at once: nobody finds either name without one of them.
+  func exchange(_ path: String, with other: String) throws(StoreError)
+  /// Removes an empty directory. False if there was none.
+  func removeDirectory(_ path: String) throws(StoreError) -> Bool
   /// Removes a file. False if there was none.
   func remove(_ path: String) throws(StoreError) -> Bool
   /// Makes the entries of a directory durable: what was created, renamed or removed in it.
@@ -140,6 +144,21 @@ extension Storage {
     try file.sync()
     try rename(temporary, to: path)
     try syncDirectory(Self.directory(of: path))
+  }
+
+  /// Removes whatever lies at `path`, a directory with all in it; links are removed, not followed. `first` names entries
+  /// of that directory that go before all others, durably.
+  package func removeTree(_ path: String, first: [String] = []) throws(StoreError) {
+    guard let status = try status(path) else { return }
+    guard status.kind == .directory else {
+      _ = try remove(path)
+      return
+    }
+    var removed = false
+    for name in first { removed = try remove(path + "/" + name) || removed }
+    if removed { try syncDirectory(path) }
+    for name in try list(path) { try removeTree(path + "/" + name) }
+    _ = try removeDirectory(path)
   }
 
   /// The file system's free space for its user, in bytes.

@@ -48,6 +48,13 @@ package enum SystemCall {
     return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
+  /// Milliseconds since some moment, by a clock that nobody sets, and that is cheap to read: it moves every few of them.
+  package static func monotonicMilliseconds() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_MONOTONIC_COARSE, &time)
+    return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+  }
+
   /// Unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
   package static func randomBytes(_ count: Int) -> [UInt8] {
     var generator = SystemRandomNumberGenerator()
@@ -66,4 +73,26 @@ package enum SystemCall {
 
   /// The user this process acts for.
   package static var userID: UInt32 { geteuid() }
+
+  /// What the kernel answers to a renaming from one file system to another.
+  static let otherFileSystem = EXDEV
+
+  /// The value of a variable of the environment; nil if it is not set, or empty.
+  static func environmentVariable(_ name: String) -> String? {
+    guard let value = unsafe getenv(name) else { return nil }
+    let text = unsafe String(cString: value)
+    return text.isEmpty ? nil : text
+  }
+
+  /// The path without links, dots and doubled slashes, from the root on, as far as it exists.
+  static func absolutePath(_ path: String) -> String {
+    if let resolved = unsafe realpath(path, nil) {
+      defer { unsafe free(resolved) }
+      return unsafe String(cString: resolved)
+    }
+    let trimmed = path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path
+    guard let slash = trimmed.lastIndex(of: "/") else { return absolutePath(".") + "/" + trimmed }
+    let parent = slash == trimmed.startIndex ? "/" : absolutePath(String(trimmed[..<slash]))
+    return (parent == "/" ? "" : parent) + trimmed[slash...]
+  }
 }

@@ -44,6 +44,9 @@ public struct Configuration: Sendable {
   public var allowsNetworkFileSystem: Bool
   /// Opens an encrypted store, or makes a new one such; nil for a plain one. It is neither shown nor logged.
   public var passphrase: Passphrase?
+  /// Is asked once when a store that is opened has damage below what was known durable; by default the rest is served. It is
+  /// called by the thread that opens, and must not use the store.
+  public var onCorruption: (@Sendable (CorruptionReport) -> CorruptionChoice)?
   /// What a guess at the passphrase of a new store is to cost.
   package var passphraseCost = Scrypt.Parameters.standard
 

@@ -42,6 +42,7 @@ struct Opening {
     defer { _ = try? file.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
     let control = ControlPage(mapping: page)
     if try file.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) {
+      try checkPlace(file)
       let store = try enterAlone(file, control)
       if configuration.mode != .exclusive {
         guard try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false) else { throw busy }
@@ -51,7 +52,15 @@ struct Opening {
     guard configuration.mode != .exclusive,
       try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
     else { throw busy }
+    try checkPlace(file)
     return try enterBesideOthers(file, control)
+  }
+
+  /// Before the locks were taken, the store may have been moved, removed, or replaced by a restored one.
+  private func checkPlace(_ control: any StorageFile) throws(StoreError) {
+    guard try storage.status(control.path)?.inode == control.status().inode else {
+      throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
+    }
   }
 
   private var busy: StoreError {

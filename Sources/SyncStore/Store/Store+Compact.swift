@@ -175,7 +175,7 @@ extension Store {
       salt: environment.randomWord(), created: environment.now())
     header.generation = try seal.generationToBegin()
     var copier = try CompactedBytes(
-      header, from: run.fileBytes, seal: try seal.seal(for: header, path: run.temporaryPath))
+      header, capacity: run.fileBytes, seal: try seal.seal(for: header, path: run.temporaryPath))
     var walk = CompactionWalk(run)
     var isAtEnd = false
     while !isAtEnd {

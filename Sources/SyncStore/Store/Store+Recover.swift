@@ -37,9 +37,24 @@ extension Store {
     control.clearPoison()
     control.recovered = true
     if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
-    guard renewal != nil else { return }
+    guard let renewal else { return }
+    note(renewal)
     try sync(upTo: control.tail)
     if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
+  }
+
+  private func note(_ renewal: Composer.Renewal) {
+    switch renewal {
+    case .copied:
+      StoreLog.note(
+        .warning, path,
+        "the directory was copied, restored or lost its end: this copy goes on under a new name of its own, and converges"
+      )
+    case .rolledBack:
+      StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
+    case .damaged(let places):
+      StoreLog.note(.error, path, "\(places.count) places are newly damaged: all is asked of the peers again")
+    }
   }
 
   /// Gives the index that was built its name; where that cannot be, it is made sure that no other one is believed.

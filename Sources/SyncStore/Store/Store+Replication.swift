@@ -61,7 +61,7 @@ extension Store {
   }
 
   /// The present mark, or a new one if anything was written since it was made.
-  private func mark(_ composer: inout Composer, position: UInt64) throws(StoreError) -> RoundMark {
+  func mark(_ composer: inout Composer, position: UInt64) throws(StoreError) -> RoundMark {
     if let last = composer.state.lastMark, composer.state.marks[last]?.position == position { return last }
     if composer.state.marks.count >= Self.keptMarks,
       let oldest = composer.state.marks.min(by: { $0.value.position < $1.value.position })

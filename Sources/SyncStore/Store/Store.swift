@@ -230,6 +230,7 @@ public final class Store: Sendable {
         if let error = segment.faultError { throw error }
       } catch {
         control.setPoisoned()
+        StoreLog.note(.error, path, "\(error.description); \(poisonedError.message)")
         throw StoreError(
           .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
       }

@@ -39,16 +39,18 @@ package struct StoreIdentity: Equatable {
     return StoreIdentity(id: id, name: name, fingerprint: place.split(separator: " ").map(String.init))
   }
 
-  /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming.
-  static func write(id: StoreID, name: String, _ directory: String, _ environment: Environment)
-    throws(StoreError)
-  {
+  /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming. With `asCopy` the
+  /// fingerprint is one that no file has: the first who opens the store for writing finds that it was copied.
+  static func write(
+    id: StoreID, name: String, asCopy: Bool = false, _ directory: String, _ environment: Environment
+  ) throws(StoreError) {
     let storage = environment.storage
     let path = directory + "/" + fileName
     let temporary = path + ".new"
     _ = try storage.remove(temporary)
     let file = try storage.open(temporary, .create)
-    let place = try fingerprint(of: file, environment).joined(separator: " ")
+    let found = try fingerprint(of: file, environment)
+    let place = (asCopy ? found.map { _ in "0" } : found).joined(separator: " ")
     var lines = [heading, "id \(id)", "name \(name)", "place \(place)"]
     lines.append(checksum(lines[0..<4]))
     try file.write(Array((lines.joined(separator: "\n") + "\n").utf8), at: 0)

@@ -1,0 +1,225 @@
+/// A backup file as it lies there: its complete sections, in order. What an interrupted backup left behind the last of
+/// them is not part of it.
+struct BackupFile {
+  let file: any StorageFile
+  let header: BackupFileHeader
+  private(set) var sections: [Section] = []
+  /// Behind the last complete section.
+  private(set) var end = BackupFormat.headerBytes
+  /// Does anything lie there? A backup was interrupted, or its end was damaged.
+  private(set) var isUnfinished = false
+
+  /// What one backup added.
+  struct Section {
+    var closing: BackupClosing
+    /// SHA-256 of the closing.
+    var hash: [UInt8]
+    var entries: [Entry]
+    /// Where it begins and ends in the file.
+    var range: Range<Int>
+  }
+
+  /// One entry and where its content begins.
+  struct Entry {
+    var header: BackupEntryHeader
+    var offset: Int
+
+    /// Behind it, where the next one begins.
+    var end: Int { offset + BackupFormat.aligned(header.length) }
+  }
+
+  /// Bytes read at a time where all is read.
+  static let pieceBytes = 1 << 20
+
+  /// Reads how the file is made up, not what its entries hold.
+  ///
+  /// - Throws: `.foreignFile`, `.newerFormat`; `.damaged` if something else than its end is not as it was written.
+  init(_ path: String, _ storage: any Storage, _ mode: OpenMode = .readOnly) throws(StoreError) {
+    file = try storage.open(path, mode)
+    header = try BackupFileHeader(try file.read(BackupFormat.headerBytes, at: 0), path: path)
+    let size = try file.status().size
+    while let section = try section(at: end, size) {
+      sections.append(section)
+      end = section.range.upperBound
+    }
+    try checkTornEnd(size)
+    isUnfinished = size > end
+  }
+
+  var last: Section? { sections.last }
+
+  /// The blobs that all sections hold.
+  var blobs: Set<[UInt8]> {
+    Set(sections.flatMap { $0.entries.filter { $0.header.kind == .blob }.map(\.header.hash) })
+  }
+
+  /// Nil where no whole section begins.
+  private func section(at start: Int, _ size: Int) throws(StoreError) -> Section? {
+    var entries: [Entry] = []
+    var offset = start
+    let hasher = SHA256Hasher()
+    while true {
+      let bytes = try file.read(BackupFormat.headerBytes, at: offset)
+      guard let header = BackupEntryHeader(bytes) else { return nil }
+      let entry = Entry(header: header, offset: offset + BackupFormat.headerBytes)
+      guard entry.end <= size else { return nil }
+      offset = entry.end
+      guard header.kind == .closing else {
+        entries.append(entry)
+        hasher.update(bytes)
+        continue
+      }
+      let content = try file.read(header.length, at: entry.offset)
+      guard SHA256.hash(content) == header.hash, let closing = try? BackupClosing(content),
+        closing.section == (last?.closing.section ?? 0) + 1,
+        closing.previous == last?.hash ?? [UInt8](repeating: 0, count: SHA256.byteCount),
+        closing.after == last?.closing.position ?? 0, closing.entries == hasher.finish()
+      else { return nil }
+      return Section(closing: closing, hash: header.hash, entries: entries, range: start..<offset)
+    }
+  }
+
+  /// What an interrupted backup left has no closing: if one follows, bytes were changed, and sections that count would be
+  /// taken for rubbish. The very last one may be torn.
+  private func checkTornEnd(_ size: Int) throws(StoreError) {
+    var offset = end
+    while offset + BackupFormat.headerBytes <= size {
+      // Pieces overlap by a header.
+      let piece = try file.read(Self.pieceBytes + BackupFormat.headerBytes, at: offset)
+      var place = 0
+      while place + BackupFormat.headerBytes <= piece.count, place < Self.pieceBytes {
+        if piece[place] == 0x53, piece[place + 1] == 0x59,
+          let header = BackupEntryHeader(Array(piece[place..<(place + BackupFormat.headerBytes)])),
+          header.kind == .closing,
+          isWhole(Entry(header: header, offset: offset + place + BackupFormat.headerBytes))
+        {
+          throw damaged("bytes between \(end) and \(offset + place) were changed: use another backup")
+        }
+        place += BackupFormat.alignment
+      }
+      offset += Self.pieceBytes
+    }
+    guard !sections.isEmpty else {
+      throw damaged("it has no complete section: it was interrupted: use another backup")
+    }
+  }
+
+  private func isWhole(_ closing: Entry) -> Bool {
+    // One whose very end is missing is what a loss of power leaves.
+    guard let content = try? file.read(closing.end - closing.offset, at: closing.offset),
+      content.count == closing.end - closing.offset
+    else { return false }
+    return SHA256.hash(Array(content.prefix(closing.header.length))) == closing.header.hash
+  }
+
+  /// - Throws: `.damaged` if the last state is not one that a backup has ended with.
+  func checkEnd() throws(StoreError) {
+    guard isUnfinished else { return }
+    throw damaged(
+      "behind state \(sections.count) lie bytes of a backup that was interrupted, or damaged since: back up into it again, or "
+        + "name state \(sections.count) to be restored")
+  }
+
+  func damaged(_ reason: String) -> StoreError {
+    StoreError(.damaged, "the backup is damaged: \(reason)", path: file.path)
+  }
+
+  // MARK: Contents
+
+  /// The content of an entry that fits into memory, verified.
+  func content(_ entry: Entry) throws(StoreError) -> [UInt8] {
+    let bytes = try file.read(entry.header.length, at: entry.offset)
+    guard bytes.count == entry.header.length, SHA256.hash(bytes) == entry.header.hash else {
+      throw damaged("the entry at byte \(entry.offset) is not what was written: use another backup")
+    }
+    return bytes
+  }
+
+  /// The content of an entry, piece by piece; verified when this returns.
+  func read(_ entry: Entry, _ each: ([UInt8], Int) throws(StoreError) -> Void) throws(StoreError) {
+    let hasher = SHA256Hasher()
+    var done = 0
+    while done < entry.header.length {
+      let piece = try file.read(min(Self.pieceBytes, entry.header.length - done), at: entry.offset + done)
+      guard !piece.isEmpty else { throw damaged("it ends in the middle of an entry: use another backup") }
+      hasher.update(piece)
+      try each(piece, done)
+      done += piece.count
+    }
+    guard hasher.finish() == entry.header.hash else {
+      throw damaged("the entry at byte \(entry.offset) is not what was written: use another backup")
+    }
+  }
+
+  /// Name and bytes of a file of the directory `keys`.
+  func keyFile(_ entry: Entry) throws(StoreError) -> (name: String, bytes: [UInt8]) {
+    let content = try content(entry)
+    let count = Int(content.first ?? 0)
+    guard count > 0, content.count > count,
+      let name = String(validating: content[1..<(1 + count)], as: UTF8.self), StoreIdentity.isName(name),
+      !name.hasPrefix(".")
+    else { throw damaged("a file of keys has no name: use another backup") }
+    return (name, Array(content[(1 + count)...]))
+  }
+}
+
+/// Appends entries to a backup file.
+struct BackupWriter {
+  let file: any StorageFile
+  private(set) var offset: Int
+  private let headers = SHA256Hasher()
+
+  init(_ file: any StorageFile, at offset: Int) { (self.file, self.offset) = (file, offset) }
+
+  /// Appends an entry whose content is in memory.
+  mutating func append(_ kind: BackupEntryHeader.Kind, _ content: [UInt8]) throws(StoreError) {
+    let header = BackupEntryHeader(kind, length: content.count, hash: SHA256.hash(content)).encoded()
+    try file.write(header, at: offset)
+    try file.write(padded(content), at: offset + BackupFormat.headerBytes)
+    finish(header, content.count)
+  }
+
+  /// Appends a blob whose content comes from a file. False, and nothing was appended, if it is not what its name says.
+  mutating func append(_ blob: BlobReference, from source: any StorageFile) throws(StoreError) -> Bool {
+    guard let count = Int(exactly: blob.size) else { return false }
+    let header = BackupEntryHeader(.blob, length: count, hash: blob.hash.bytes).encoded()
+    try file.write(header, at: offset)
+    let start = offset + BackupFormat.headerBytes
+    let target = file
+    let (hash, size) = try BlobStore.hash(of: source) { (piece, place) throws(StoreError) in
+      try target.write(piece, at: start + place)
+    }
+    guard hash == blob.hash, size == blob.size else { return false }
+    let padding = BackupFormat.aligned(count) - count
+    if padding > 0 { try file.write([UInt8](repeating: 0, count: padding), at: start + count) }
+    finish(header, count)
+    return true
+  }
+
+  /// Ends the section, durably: first what it is made of, then what makes it count.
+  mutating func close(_ closing: BackupClosing) throws(StoreError) {
+    var closing = closing
+    closing.entries = headers.finish()
+    try file.resize(to: offset)
+    try file.sync()
+    let content = closing.encoded()
+    guard content.count <= BackupFormat.closingBytes else {
+      throw StoreError(
+        .outOfBounds, "\(closing.missing.count) blobs are missing, more than a backup can note: sync first",
+        path: file.path)
+    }
+    let header = BackupEntryHeader(.closing, length: content.count, hash: SHA256.hash(content)).encoded()
+    try file.write(header + padded(content), at: offset)
+    try file.sync()
+    offset += header.count + BackupFormat.aligned(content.count)
+  }
+
+  private mutating func finish(_ header: [UInt8], _ count: Int) {
+    headers.update(header)
+    offset += BackupFormat.headerBytes + BackupFormat.aligned(count)
+  }
+
+  private func padded(_ content: [UInt8]) -> [UInt8] {
+    content + [UInt8](repeating: 0, count: BackupFormat.aligned(content.count) - content.count)
+  }
+}

@@ -1,0 +1,164 @@
+/// One section of a backup on its way into the file: what lies behind a position, as segments of a journal.
+struct BackupSection {
+  private let store: Store
+  private var closing: BackupClosing
+  private(set) var writer: BackupWriter
+  private let start: Int
+  private var report = BackupReport()
+  /// Blobs that its records refer to, in the order in which they were met.
+  private var references: [BlobReference] = []
+  private var seen: Set<BlobHash> = []
+  private let progress: (UInt64) -> Void
+
+  /// `closing` says what it goes on from.
+  init(
+    _ store: Store, _ closing: BackupClosing, _ writer: BackupWriter, _ progress: @escaping (UInt64) -> Void
+  ) {
+    (self.store, self.closing, self.writer, self.progress) = (store, closing, writer, progress)
+    start = writer.offset
+  }
+
+  /// Writes all of it, durably. Blobs that are `held` by earlier sections are left out; those that are `wanted` were
+  /// missing there.
+  mutating func write(
+    _ moment: BackupMoment, wanted: [BlobReference], held: Set<[UInt8]>
+  ) throws(StoreError) -> BackupReport {
+    let keys = try store.keyFiles()
+    for file in keys { try writer.append(.keyFile, file) }
+    try writeRecords(moment)
+    try writeState(moment)
+    for blob in wanted where seen.insert(blob.hash).inserted { references.append(blob) }
+    for blob in references where !held.contains(blob.hash.bytes) { try write(blob) }
+    guard try store.keyFiles() == keys else {
+      throw StoreError(.busy, "the keys were changed meanwhile: back up again", path: store.path)
+    }
+    closing.generation = store.seal.ring?.current ?? 0
+    (closing.time, closing.name) = (store.environment.now(), store.name)
+    (closing.position, closing.floor) = (moment.position, moment.floor)
+    closing.missing = report.missingBlobs
+    try writer.close(closing)
+    (report.section, report.position) = (Int(closing.section), moment.position)
+    report.writtenBytes = UInt64(writer.offset - start)
+    return report
+  }
+
+  // MARK: Segments
+
+  private mutating func writeRecords(_ moment: BackupMoment) throws(StoreError) {
+    var walk = BackupWalk(moment, after: closing.after)
+    var copier: CompactedBytes?
+    // Records of the transaction under way.
+    var open: [RecordView] = []
+    // The last position that was passed: the next segment begins behind it.
+    var position = closing.after
+    while let steps = try walk.next(in: store) {
+      for step in steps {
+        switch step {
+        case .keep(let view):
+          if copier == nil { copier = try begin(recordsHeader(after: position)) }
+          open.append(view)
+          report.records += 1
+          if view.kind == .blob { try note(view) }
+        case .end(let end):
+          if var current = copier.take() {
+            let views = open
+            open = []
+            guard store.engine.withLock({ _ in current.copy(transaction: views) }) else {
+              throw StoreError(
+                .damaged, "a record lost its author: run `verify --repair`, then back up again",
+                path: store.path)
+            }
+            copier = current
+          }
+          position = max(position, end)
+          if let current = copier,
+            current.count >= BackupFormat.segmentTarget
+              || position - current.header.basePosition > UInt64(UInt32.max / 2)
+          {
+            try finish(current, .records)
+            copier = nil
+          }
+        }
+      }
+      try store.checkUsable()
+    }
+    if let copier { try finish(copier, .records) }
+  }
+
+  private mutating func note(_ view: RecordView) throws(StoreError) {
+    guard let shape = view.shape, let blob = view.blob(shape) else {
+      throw BackupMoment.damaged(view.segment, view.offset)
+    }
+    if seen.insert(blob.hash).inserted { references.append(blob) }
+  }
+
+  private mutating func writeState(_ moment: BackupMoment) throws(StoreError) {
+    var header = try newHeader(base: 0)
+    header.stands = 1...1
+    header.chainSalt = closing.firstSalt
+    let copier = try moment.state(
+      { header throws(StoreError) in try begin(header, givesPositions: false) }, header, in: store)
+    try write(copier, .state)
+  }
+
+  private mutating func recordsHeader(after position: UInt64) throws(StoreError) -> SegmentHeader {
+    var header = try newHeader(base: position)
+    header.stands = closing.nextNumber...closing.nextNumber
+    return header
+  }
+
+  /// The header of a segment that stands where compaction would have put it.
+  private mutating func newHeader(base: UInt64) throws(StoreError) -> SegmentHeader {
+    guard closing.nextCount < SegmentHeader.compacted - 1 else {
+      throw StoreError(.outOfBounds, "the backup has as many segments as it can: begin another file")
+    }
+    var header = SegmentHeader(
+      store: store.id, number: SegmentHeader.compacted | closing.nextCount,
+      salt: store.environment.randomWord(),
+      basePosition: base, size: 0, previousSalt: closing.chainSalt, previousLength: closing.chainLength,
+      previousDurable: closing.chainLength, created: store.environment.now())
+    header.generation = try store.seal.generationToBegin()
+    closing.nextCount += 1
+    return header
+  }
+
+  private func begin(_ header: SegmentHeader, givesPositions: Bool = true) throws(StoreError)
+    -> CompactedBytes
+  {
+    try CompactedBytes(
+      header, capacity: BackupFormat.segmentCapacity,
+      seal: try store.seal.seal(for: header, path: writer.file.path), givesPositions: givesPositions)
+  }
+
+  private mutating func finish(_ copier: CompactedBytes, _ kind: BackupEntryHeader.Kind) throws(StoreError) {
+    try write(copier, kind)
+    (closing.chainSalt, closing.chainLength) = (copier.header.chainSalt, UInt32(copier.end))
+    closing.nextNumber += 1
+  }
+
+  private mutating func write(_ copier: CompactedBytes, _ kind: BackupEntryHeader.Kind) throws(StoreError) {
+    var header = copier.header
+    header.sealedLength = UInt32(copier.end)
+    header.size = UInt32((copier.end + 4095) & ~4095)
+    try writer.append(kind, header.encoded() + copier.bytes)
+    progress(UInt64(writer.offset - start))
+  }
+
+  // MARK: Blobs
+
+  private mutating func write(_ blob: BlobReference) throws(StoreError) {
+    let blobs = try store.blobs
+    let source: any StorageFile
+    do throws(StoreError) { source = try blobs.open(blob) } catch {
+      guard error.code == .blobUnavailable || error.code == .damaged else { throw error }
+      return report.missingBlobs.append(blob)
+    }
+    guard try writer.append(blob, from: source) else {
+      _ = blobs.quarantine(blob.hash, source)
+      try store.want(blob)
+      return report.missingBlobs.append(blob)
+    }
+    (report.blobs, report.blobBytes) = (report.blobs + 1, report.blobBytes + blob.size)
+    progress(UInt64(writer.offset - start))
+  }
+}

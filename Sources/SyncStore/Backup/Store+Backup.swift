@@ -1,0 +1,225 @@
+/// What a backup did.
+public struct BackupReport: Hashable, Sendable {
+  /// Was all of the store written? Else only what came since the last backup into the same file.
+  public var isFull = true
+  /// Which section of the file it is, from 1.
+  public var section = 1
+  /// The store's last position that is in it.
+  public var position: UInt64 = 0
+  /// Records that were written.
+  public var records = 0
+  /// Blobs that were written, and their bytes.
+  public var blobs = 0
+  /// Bytes of those blobs.
+  public var blobBytes: UInt64 = 0
+  /// Blobs that records refer to and whose bytes are not here: they have not arrived from a peer yet, or are damaged. The
+  /// next backup into the file takes those that have come.
+  public var missingBlobs: [BlobReference] = []
+  /// Bytes that were written.
+  public var writtenBytes: UInt64 = 0
+  /// Bytes of the file.
+  public var fileBytes: UInt64 = 0
+}
+
+extension Store {
+  /// Backs the store up into one file, as it is at this moment, while this and other processes use it.
+  ///
+  /// The first backup into a file holds everything: records, blobs, keys and the device's identity. Each later one appends
+  /// what came since, as the positions tell; it writes all anew, in place of the file, once the increments are larger than
+  /// what they build on, and after the keys were changed. An encrypted store is sealed in its backup as it is in its
+  /// journal, and under the same passphrase. The file is as secret as the store's directory; `schemas/backup.md` has its
+  /// layout.
+  ///
+  /// On return the backup is durable. If it fails, or the process or the machine dies, the file is what it was before.
+  /// Writers wait only for the instant in which the moment is fixed.
+  ///
+  /// - Parameters:
+  ///   - file: made if it is missing.
+  ///   - replacing: writes all anew also in place of a backup of another copy of this store, which would have to give way,
+  ///     or of one that is damaged.
+  ///   - progress: hears how many bytes were written so far.
+  /// - Throws: `.alreadyExists` if the file is a backup of another copy, or of a time that this one does not know any more;
+  ///   `.foreignFile` if it is none of this store, `.damaged` if it or the store is; `.busy` if another process is writing
+  ///   it; `.readOnly`, `.poisoned`, `.diskFull` …
+  public func backUp(
+    to file: String, replacing: Bool = false, progress: @escaping (UInt64) -> Void = { _ in }
+  ) throws(StoreError) -> BackupReport {
+    try checkWritable()
+    let storage = environment.storage
+    guard try storage.status(file) != nil else { return try backUpWhole(to: file, progress) }
+    let target = try storage.open(file, .readWrite)
+    guard try target.lock(byte: 0, .exclusive, wait: false) else { throw Self.backupIsBusy(file) }
+    defer { _ = try? target.lock(byte: 0, .none, wait: false) }
+    let found: BackupFile
+    do throws(StoreError) { found = try BackupFile(file, storage, .readWrite) } catch {
+      guard error.code == .damaged, replacing,
+        try BackupFileHeader(try target.read(BackupFormat.headerBytes, at: 0), path: file).store == id
+      else { throw error }
+      return try backUpWhole(to: file, progress)
+    }
+    guard found.header.store == id, let last = found.last else {
+      throw StoreError(
+        .foreignFile, "is a backup of store \(found.header.store), this one is \(id): name another file",
+        path: file)
+    }
+    guard try continues(last.closing) else {
+      if replacing { return try backUpWhole(to: file, progress) }
+      throw StoreError(
+        .alreadyExists,
+        "is a backup of another copy of this store, or of a time that it was put back from: name another file, or have it "
+          + "replaced", path: file)
+    }
+    let full = found.sections[0].range.count
+    let keys = try keyFiles().map { SHA256.hash($0) }
+    let held = last.entries.filter { $0.header.kind == .keyFile }.map(\.header.hash)
+    // What the older keys seal must not outlive them, and increments are to cost less than a whole.
+    guard keys == held, found.end - found.sections[0].range.upperBound <= full else {
+      return try backUpWhole(to: file, progress)
+    }
+    let moment = try backupMoment(after: last.closing.position, token: last.closing.token)
+    guard moment.floor == last.closing.floor else { return try backUpWhole(to: file, progress) }
+    return try increment(found, last, moment, progress)
+  }
+
+  private static func backupIsBusy(_ file: String) -> StoreError {
+    StoreError(.busy, "another process is writing this backup: wait for it", path: file)
+  }
+
+  // MARK: The two kinds
+
+  private func backUpWhole(
+    to path: String, _ progress: @escaping (UInt64) -> Void
+  ) throws(StoreError) -> BackupReport {
+    let storage = environment.storage
+    let temporary = path + ".new"
+    let file = try storage.open(temporary, .openOrCreate)
+    guard try file.lock(byte: 0, .exclusive, wait: false),
+      try storage.status(temporary)?.inode == file.status().inode
+    else { throw Self.backupIsBusy(path) }
+    do throws(StoreError) {
+      try file.resize(to: 0)
+      let header = BackupFileHeader(store: id, created: environment.now())
+      try file.write(header.encoded(), at: 0)
+      var closing = BackupClosing()
+      closing.token = environment.random(BackupClosing.tokenBytes)
+      (closing.firstSalt, closing.chainLength) = (environment.randomWord(), UInt32(SegmentHeader.length))
+      closing.chainSalt = closing.firstSalt
+      let moment = try backupMoment(after: 0, token: closing.token)
+      var section = BackupSection(self, closing, BackupWriter(file, at: BackupFormat.headerBytes), progress)
+      var report = try section.write(moment, wanted: [], held: [])
+      report.fileBytes = UInt64(section.writer.offset)
+      try storage.rename(temporary, to: path)
+      try storage.syncDirectory(type(of: storage).directory(of: path))
+      return report
+    } catch {
+      _ = try? storage.remove(temporary)
+      throw error
+    }
+  }
+
+  private func increment(
+    _ found: BackupFile, _ last: BackupFile.Section, _ moment: BackupMoment,
+    _ progress: @escaping (UInt64) -> Void
+  ) throws(StoreError) -> BackupReport {
+    var closing = last.closing
+    (closing.section, closing.after, closing.previous) = (
+      last.closing.section + 1, last.closing.position, last.hash
+    )
+    closing.missing = []
+    try found.file.resize(to: found.end)
+    do throws(StoreError) {
+      var section = BackupSection(self, closing, BackupWriter(found.file, at: found.end), progress)
+      var report = try section.write(moment, wanted: last.closing.missing, held: found.blobs)
+      (report.isFull, report.fileBytes) = (false, UInt64(section.writer.offset))
+      return report
+    } catch {
+      try? found.file.resize(to: found.end)
+      throw error
+    }
+  }
+
+  // MARK: The moment
+
+  /// Does this copy know the backup as its own? At this position, or at a later one that did not get into the file.
+  private func continues(_ closing: BackupClosing) throws(StoreError) -> Bool {
+    guard let value = try local(StateKey.backup(closing.token)), value.count == 24 else { return false }
+    return try value.starts(with: actor.bytes) && Self.position(ofToken: value) >= closing.position
+  }
+
+  private static func position(ofToken value: [UInt8]) -> UInt64 {
+    value.suffix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+  }
+
+  private static func tokenValue(_ position: UInt64, _ actor: ActorID) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(raw: actor.bytes)
+    writer.write(position)
+    return writer.bytes
+  }
+
+  /// Fixes a moment, notes it under the token, and makes it durable. Like a round, a backup carries writes away: a mark
+  /// tells, should this copy be put back to an earlier state, which writes are known elsewhere (rule R9).
+  private func backupMoment(after position: UInt64, token: [UInt8]) throws(StoreError) -> BackupMoment {
+    try checkWritable()
+    waitForCompaction()
+    try lockWriters()
+    let moment: BackupMoment
+    do {
+      defer { control.unlock() }
+      moment = try engine.withLock { engine throws(StoreError) in
+        guard let actor = engine.state.actor else {
+          throw StoreError(
+            .damaged, "the journal names no actor: restore the store from a backup", path: path)
+        }
+        var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
+        _ = try mark(&composer, position: engine.position)
+        let vector = ReplicaState.encode(composer.state.vector)
+        if engine.locals[StateKey.vector] != vector { try composer.setLocal(StateKey.vector, vector) }
+        for key in Self.tokensToForget(engine.locals, keeping: token) { try composer.setLocal(key, nil) }
+        try composer.setLocal(StateKey.backup(token), Self.tokenValue(engine.position, actor))
+        try commit(composer, &engine)
+        return try BackupMoment(after: position, in: engine)
+      }
+    }
+    try sync(upTo: moment.tail)
+    return moment
+  }
+
+  /// Backup files that a copy can go on with.
+  private static let keptTokens = 64
+
+  /// The tokens of the oldest backups, so that one more finds room.
+  private static func tokensToForget(_ locals: [[UInt8]: [UInt8]], keeping token: [UInt8]) -> [[UInt8]] {
+    let tokens = locals.filter {
+      $0.key.starts(with: StateKey.backupPrefix) && $0.key != StateKey.backup(token)
+    }
+    let oldest = tokens.sorted {
+      (position(ofToken: $0.value), Hex.string(of: $0.key)) < (
+        position(ofToken: $1.value), Hex.string(of: $1.key)
+      )
+    }
+    return oldest.prefix(max(0, oldest.count - Self.keptTokens + 1)).map(\.key)
+  }
+
+  /// The files of the directory `keys`, each as an entry holds it.
+  func keyFiles() throws(StoreError) -> [[UInt8]] {
+    let storage = environment.storage
+    let directory = path + "/" + JournalSeal.directory
+    guard try storage.status(directory) != nil else { return [] }
+    var files: [[UInt8]] = []
+    for name in try storage.list(directory) where !name.hasSuffix(".new") && StoreIdentity.isName(name) {
+      guard let bytes = try storage.contents(of: directory + "/" + name, limit: BackupFormat.keyFileBytes)
+      else {
+        continue
+      }
+      files.append([UInt8(name.utf8.count)] + Array(name.utf8) + bytes)
+    }
+    return files
+  }
+}
+
+extension StateKey {
+  /// Before the names of backups that were made of this copy.
+  static let backupPrefix = Array("backup/".utf8)
+  static func backup(_ token: [UInt8]) -> [UInt8] { backupPrefix + token }
+}

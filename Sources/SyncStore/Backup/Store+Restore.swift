@@ -1,0 +1,196 @@
+/// What a restore did.
+public struct RestoreReport: Hashable, Sendable {
+  /// The data set.
+  public let id: StoreID
+  /// The store's name.
+  public let name: String
+  /// When the backup was made that it was restored from, in milliseconds since 1970.
+  public let time: UInt64
+  /// The last position that is in it.
+  public let position: UInt64
+  /// Blobs that were written.
+  public let blobs: Int
+  /// Bytes of those blobs.
+  public let blobBytes: UInt64
+  /// Blobs that records refer to and that the backup lacks: they are fetched from a peer.
+  public let missingBlobs: [BlobReference]
+}
+
+/// A backup file, looked at.
+public struct BackupSummary: Hashable, Sendable {
+  /// The data set that it is of.
+  public let store: StoreID
+  /// The store's name.
+  public let name: String
+  /// Is what it holds encrypted? Blobs never are in this version.
+  public let isEncrypted: Bool
+  /// The state of the store that each backup into it has made, the oldest first: numbered from 1.
+  public let states: [State]
+  /// Does something lie behind the last state? A backup was interrupted, or its end was damaged. The next one mends that.
+  public let isUnfinished: Bool
+
+  /// What one backup has made of the file.
+  public struct State: Hashable, Sendable {
+    /// When, in milliseconds since 1970.
+    public let time: UInt64
+    /// The store's last position that is in it.
+    public let position: UInt64
+    /// Bytes that it added to the file.
+    public let bytes: UInt64
+  }
+}
+
+extension Store {
+  /// Makes a store of a backup. The passphrase of an encrypted one is not needed, and stays what it was.
+  ///
+  /// The restored store is a copy (rule R9): the first who opens it for writing makes it a new actor, so that it and the
+  /// store it was made of converge, whatever either has written since. It has the device identity of that store: where both
+  /// are to go on, one of them joins anew instead.
+  ///
+  /// Everything is verified and durable before the directory gets its name: if this fails, or is killed at any moment, there
+  /// is what was there before. On return the restored store is there after any loss of power.
+  ///
+  /// - Parameters:
+  ///   - file: a backup file.
+  ///   - path: the directory to make; it may be there and empty. Its parent must exist.
+  ///   - state: which state of the file, from 1 (`backupSummary(of:)` lists them); by default the last one, unless a backup was
+  ///     interrupted behind it: then it must be named.
+  ///   - replacing: takes the place of a store that is there, in one step, and removes that.
+  ///   - progress: hears how many of how many bytes were written.
+  /// - Throws: `.alreadyExists` if there is something and it is not to be replaced; `.busy` if the store there is in use;
+  ///   `.damaged` if the backup is; `.foreignFile`, `.newerFormat`, `.diskFull` …
+  @discardableResult
+  public static func restore(
+    from file: String, to path: String, state: Int? = nil, replacing: Bool = false,
+    progress: @escaping (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
+  ) throws(StoreError) -> RestoreReport {
+    try restore(
+      from: file, to: path, state: state, replacing: replacing, environment: .real(), progress: progress)
+  }
+
+  /// `restore` with the surroundings given, for tests.
+  package static func restore(
+    from file: String, to path: String, state: Int?, replacing: Bool, environment: Environment,
+    progress: @escaping (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
+  ) throws(StoreError) -> RestoreReport {
+    let storage = environment.storage
+    let backup = try BackupFile(file, storage)
+    if state == nil { try backup.checkEnd() }
+    let count = state ?? backup.sections.count
+    guard (1...backup.sections.count).contains(count) else {
+      throw StoreError(
+        .outOfBounds, "has states 1 to \(backup.sections.count), not \(count): name one of them", path: file)
+    }
+    // Held to the end: nobody opens what is about to be replaced.
+    let possession = try possessionOfReplaced(path, replacing, storage)
+    defer { possession?.end() }
+    let staging = path + ".restoring"
+    try Staged.clear(staging, storage)
+    guard try storage.createDirectory(staging) else {
+      throw StoreError(.busy, "another process is restoring there: wait for it", path: staging)
+    }
+    do throws(StoreError) {
+      let own = try Possession(staging, storage)
+      defer { own.end() }
+      var restoration = Restoration(backup, upTo: count, in: staging, environment, progress)
+      let report = try restoration.run()
+      try Staged.install(staging, as: path, storage)
+      return report
+    } catch {
+      try? Staged.clear(staging, storage)
+      throw error
+    }
+  }
+
+  /// Nil if nothing is there.
+  private static func possessionOfReplaced(
+    _ path: String, _ replacing: Bool, _ storage: any Storage
+  ) throws(StoreError) -> Possession? {
+    guard let status = try storage.status(path) else { return nil }
+    guard status.kind == .directory else {
+      throw StoreError(.alreadyExists, "is there and is no directory: name another", path: path)
+    }
+    if try storage.list(path).isEmpty { return nil }
+    guard replacing, try StoreIdentity.read(path, storage) != nil else {
+      throw StoreError(
+        .alreadyExists, "the directory is not empty: name another, or have the store in it replaced",
+        path: path)
+    }
+    try StoreContents.check(path, storage)
+    return try Possession(path, storage)
+  }
+
+  /// What a backup file holds. Its states are looked through, not read: `verifyBackup(_:)` does that.
+  ///
+  /// - Throws: `.foreignFile`, `.newerFormat`, `.damaged`.
+  public static func backupSummary(of file: String) throws(StoreError) -> BackupSummary {
+    try backupSummary(of: file, Environment.real().storage)
+  }
+
+  /// `backupSummary` with the storage given, for tests.
+  package static func backupSummary(
+    of file: String, _ storage: any Storage
+  ) throws(StoreError) -> BackupSummary {
+    let backup = try BackupFile(file, storage)
+    let states = backup.sections.map { section in
+      BackupSummary.State(
+        time: section.closing.time, position: section.closing.position, bytes: UInt64(section.range.count))
+    }
+    guard let last = backup.last else {
+      throw backup.damaged("it has no complete section: use another backup")
+    }
+    return BackupSummary(
+      store: backup.header.store, name: last.closing.name, isEncrypted: last.closing.generation > 0,
+      states: states, isUnfinished: backup.isUnfinished)
+  }
+
+  /// Reads all of a backup file and compares it with its checksums.
+  ///
+  /// - Throws: `.damaged` if anything is not as it was written, also if a backup was interrupted last; `.foreignFile`,
+  ///   `.newerFormat`.
+  public static func verifyBackup(
+    _ file: String, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
+  ) throws(StoreError) {
+    try verifyBackup(file, Environment.real().storage, progress: progress)
+  }
+
+  /// `verifyBackup` with the storage given, for tests.
+  package static func verifyBackup(
+    _ file: String, _ storage: any Storage, progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
+  ) throws(StoreError) {
+    let backup = try BackupFile(file, storage)
+    for section in backup.sections {
+      for entry in section.entries {
+        try backup.read(entry) { _, _ in }
+        progress(UInt64(entry.end), UInt64(backup.end))
+      }
+    }
+    try backup.checkEnd()
+  }
+}
+
+/// A directory that is made beside the place it is to have, and takes that in one step.
+enum Staged {
+  /// Removes what an interrupted one left.
+  ///
+  /// - Throws: `.busy` if somebody is at work there; `.alreadyExists` if it is not what we would have left.
+  static func clear(_ path: String, _ storage: any Storage) throws(StoreError) {
+    guard let status = try storage.status(path) else { return }
+    guard status.kind == .directory, try storage.list(path).allSatisfy(StoreContents.names.contains) else {
+      throw StoreError(.alreadyExists, "is in the way: move it", path: path)
+    }
+    let possession = try Possession(path, storage)
+    defer { possession.end() }
+    try storage.removeTree(path, first: [StoreIdentity.fileName])
+  }
+
+  /// Gives a complete, durable directory its name, durably. What was there is removed.
+  static func install(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
+    let parent = type(of: storage).directory(of: path)
+    if try storage.renameUnlessPresent(staging, to: path) { return try storage.syncDirectory(parent) }
+    try storage.exchange(staging, with: path)
+    try storage.syncDirectory(parent)
+    // What fails from here on leaves rubbish beside the store, not half of one.
+    try? storage.removeTree(staging, first: [StoreIdentity.fileName])
+  }
+}

@@ -1,0 +1,161 @@
+/// What bounds a cache.
+@usableFromInline struct CacheLimits: Equatable, Sendable {
+  @usableFromInline var count: Int
+  @usableFromInline var cost: Int
+  /// Seconds.
+  @usableFromInline var age: Double
+}
+
+/// Entries in the order of their last use: a dictionary of places in an array, whose entries are linked with each other.
+///
+/// Invariants: `newest` and `oldest` are the ends of the list, -1 if it is empty; a free place is in the list that begins at
+/// `free`, linked by `older`; the dictionary names exactly the places that are not free.
+///
+/// All of it can be inlined into another module: code for keys and values that are not known when it is compiled takes ten
+/// times as long.
+@usableFromInline struct LRUEntries<Key: Hashable & Sendable, Value: Sendable>: Sendable {
+  @usableFromInline struct Entry: Sendable {
+    @usableFromInline var key: Key
+    /// Nil in a free place.
+    @usableFromInline var value: Value?
+    @usableFromInline var cost: Int
+    /// Milliseconds by the cache's clock.
+    @usableFromInline var used: UInt64
+    @usableFromInline var newer: Int32 = -1
+    @usableFromInline var older: Int32 = -1
+
+    @inlinable init(key: Key, value: Value, cost: Int, used: UInt64) {
+      (self.key, self.value, self.cost, self.used) = (key, value, cost, used)
+    }
+  }
+
+  @usableFromInline var limits: CacheLimits
+  @usableFromInline var cost = 0
+  @usableFromInline var places: [Key: Int32] = [:]
+  @usableFromInline var entries: [Entry] = []
+  @usableFromInline var newest: Int32 = -1
+  @usableFromInline var oldest: Int32 = -1
+  @usableFromInline var free: Int32 = -1
+
+  /// How many leave while others wait.
+  @inlinable static var leaveAtOnce: Int { 1024 }
+  /// A value without references is nothing to be released elsewhere.
+  @inlinable static var isWorthReleasing: Bool { !_isPOD(Value.self) }
+
+  @usableFromInline init(limits: CacheLimits) { self.limits = limits }
+
+  @inlinable var count: Int { places.count }
+
+  @inlinable func contains(_ key: Key) -> Bool { places[key] != nil }
+
+  @inlinable mutating func get(_ key: Key, at time: UInt64) -> Value? {
+    guard let place = places[key] else { return nil }
+    entries[Int(place)].used = time
+    if place != newest {
+      unlink(place)
+      link(place)
+    }
+    return entries[Int(place)].value
+  }
+
+  /// Returns the value that was there before.
+  @inlinable mutating func set(_ key: Key, _ value: Value, cost: Int, at time: UInt64) -> Value? {
+    if let place = places[key] {
+      let old = entries[Int(place)].value
+      self.cost += cost - entries[Int(place)].cost
+      entries[Int(place)].value = value
+      (entries[Int(place)].cost, entries[Int(place)].used) = (cost, time)
+      if place != newest {
+        unlink(place)
+        link(place)
+      }
+      return old
+    }
+    let entry = Entry(key: key, value: value, cost: cost, used: time)
+    var place = free
+    if place >= 0 {
+      free = entries[Int(place)].older
+      entries[Int(place)] = entry
+    } else {
+      place = Int32(entries.count)
+      entries.append(entry)
+    }
+    places[key] = place
+    self.cost += cost
+    link(place)
+    return nil
+  }
+
+  @inlinable mutating func remove(_ key: Key) -> Value? {
+    guard let place = places.removeValue(forKey: key) else { return nil }
+    return take(place)
+  }
+
+  @inlinable mutating func removeAll() -> [Value] {
+    let gone = entries.compactMap(\.value)
+    self = LRUEntries(limits: limits)
+    return gone
+  }
+
+  // MARK: Leaving
+  //
+  // Each makes at most `leaveAtOnce` leave: who gets that many asks again.
+
+  /// Those above the limits of count and cost. All of them: a limit holds after each call.
+  @inlinable mutating func overLimits() -> [Value] {
+    guard count > limits.count || cost > limits.cost else { return [] }
+    var gone: [Value] = []
+    while oldest >= 0, count > limits.count || cost > limits.cost { gone.append(leave()) }
+    return gone
+  }
+
+  @inlinable mutating func trim(toCount limit: Int) -> [Value] { leave { $0.count > max(limit, 0) } }
+
+  @inlinable mutating func trim(toCost limit: Int) -> [Value] { leave { $0.cost > max(limit, 0) } }
+
+  @inlinable mutating func trim(toAge seconds: Double, at time: UInt64) -> [Value] {
+    guard seconds < Double(UInt64.max / 2048) else { return [] }
+    let milliseconds = UInt64(max(seconds, 0) * 1000)
+    return leave { entries in
+      let used = entries.entries[Int(entries.oldest)].used
+      return time > used && time - used > milliseconds
+    }
+  }
+
+  @inlinable mutating func leave(while isWanted: (borrowing LRUEntries) -> Bool) -> [Value] {
+    var gone: [Value] = []
+    while gone.count < Self.leaveAtOnce, oldest >= 0, isWanted(self) { gone.append(leave()) }
+    return gone
+  }
+
+  @inlinable mutating func leave() -> Value {
+    let place = oldest
+    places[entries[Int(place)].key] = nil
+    return take(place)
+  }
+
+  @inlinable mutating func take(_ place: Int32) -> Value {
+    unlink(place)
+    guard let value = entries[Int(place)].value.take() else {
+      preconditionFailure("a free place is not named")
+    }
+    cost -= entries[Int(place)].cost
+    entries[Int(place)].older = free
+    free = place
+    return value
+  }
+
+  // MARK: The list
+
+  @inlinable mutating func link(_ place: Int32) {
+    (entries[Int(place)].newer, entries[Int(place)].older) = (-1, newest)
+    if newest >= 0 { entries[Int(newest)].newer = place } else { oldest = place }
+    newest = place
+  }
+
+  @inlinable mutating func unlink(_ place: Int32) {
+    let (newer, older) = (entries[Int(place)].newer, entries[Int(place)].older)
+    if newer >= 0 { entries[Int(newer)].older = older } else { newest = older }
+    if older >= 0 { entries[Int(older)].newer = newer } else { oldest = newer }
+  }
+}

@@ -1,0 +1,35 @@
+/// A store's directory that nobody has open, and nobody can open, as long as this lives: other processes, and other
+/// instances of this one, get `.busy`.
+struct Possession {
+  private let control: any StorageFile
+
+  /// - Throws: `.busy` if the store is open, here or in another process.
+  init(_ path: String, _ storage: any Storage) throws(StoreError) {
+    control = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
+    guard try control.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false),
+      try storage.status(control.path)?.inode == control.status().inode
+    else {
+      throw StoreError(.busy, "the store is in use: close it in all processes first", path: path)
+    }
+  }
+
+  /// Lets the directory go.
+  func end() { _ = try? control.lock(byte: StoreLayout.presenceByte, .none, wait: false) }
+}
+
+/// What may lie in a store's directory, so that nothing else is ever removed with it.
+enum StoreContents {
+  static let names: Set<String> = [
+    StoreIdentity.fileName, StoreIdentity.fileName + ".new", StoreLayout.journal, StoreLayout.blobs,
+    StoreLayout.control,
+    JournalSeal.directory, "index", "index.new", "ledger", "ledger.new", "staging",
+  ]
+
+  /// - Throws: `.foreignFile` if there is anything in the directory that no store has.
+  static func check(_ path: String, _ storage: any Storage) throws(StoreError) {
+    guard let stranger = try storage.list(path).first(where: { !names.contains($0) }) else { return }
+    throw StoreError(
+      .foreignFile, "is not of the store, and would be removed with it: move it away",
+      path: path + "/" + stranger)
+  }
+}

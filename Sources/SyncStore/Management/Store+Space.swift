@@ -1,0 +1,101 @@
+/// Giving things back: values, space on the disk, memory.
+extension Store {
+  /// Deletes all keys in a range, and tells how many had a value.
+  ///
+  /// A few hundred at a time, each time atomically: who is killed in between has deleted the first ones. What is written
+  /// meanwhile behind the place it has reached is deleted, too. In a store that is replicated the deletes travel as any
+  /// others do; the space comes back with compaction.
+  ///
+  /// - Throws: as `delete`.
+  @discardableResult
+  public func deleteAll(_ range: KeyRange = .all, durability: Durability? = nil) throws(StoreError) -> Int {
+    var deleted = 0
+    var last: Key?
+    while true {
+      var keys: [Key] = []
+      let start = last
+      try StoreError.only {
+        last = try scanEntries(range, after: start, limit: Self.deletedAtOnce) { keys.append($0.key) }
+      }
+      if !keys.isEmpty {
+        try StoreError.only {
+          // The last one makes those before it durable, too.
+          deleted += try transaction(durability: .relaxed) { transaction in
+            var count = 0
+            for key in keys where try transaction.delete(key) { count += 1 }
+            return count
+          }
+        }
+      }
+      if last == nil { break }
+    }
+    if deleted > 0 { try settle(control.tail, durability) }
+    return deleted
+  }
+
+  private static let deletedAtOnce = 500
+
+  /// Gives back what can be had without: compacts the journal, removes blobs that no record refers to any more and what
+  /// killed processes left half written, drops memory that is only there for speed. Returns the bytes gained on the disk.
+  ///
+  /// Others go on reading and writing meanwhile. A blob stays for an hour after anybody counted on it last: a snapshot, a
+  /// sync or a restored older value may.
+  ///
+  /// - Throws: `.diskFull` if there is no room to compact; `.damaged` if records were lost: who knows which blobs they
+  ///   refer to. Nothing is lost in either case.
+  @discardableResult
+  public func trim() throws(StoreError) -> UInt64 { try trim(graceSeconds: 3600) }
+
+  /// `trim` with another span of grace for blobs.
+  package func trim(graceSeconds: UInt64) throws(StoreError) -> UInt64 {
+    let journal = try compact()
+    let before = try blobs.all().reduce(0) { $0 + $1.size }
+    // The grace begins before the moment at which the references are looked at.
+    let now = environment.now()
+    let referenced = try referencedBlobs()
+    _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
+    try blobs.checkpoint()
+    purgeMemory()
+    let after = try blobs.all().reduce(0) { $0 + $1.size }
+    return journal + (before > after ? before - after : 0)
+  }
+
+  /// Blobs that records of this copy refer to, beaten ones included.
+  private func referencedBlobs() throws(StoreError) -> Set<BlobHash> {
+    try checkWritable()
+    try lockWriters()
+    let moment: BackupMoment
+    do {
+      defer { control.unlock() }
+      moment = try engine.withLock { engine throws(StoreError) in try BackupMoment(after: 0, in: engine) }
+    }
+    // What was overwritten counts again after a loss of power, unless what replaced it is durable (rule R7).
+    try sync(upTo: moment.tail)
+    var hashes: Set<BlobHash> = []
+    var walk = BackupWalk(moment, after: 0)
+    while let steps = try walk.next(in: self) {
+      for case .keep(let view) in steps where view.kind == .blob {
+        guard let shape = view.shape, let blob = view.blob(shape) else {
+          throw BackupMoment.damaged(view.segment, view.offset)
+        }
+        hashes.insert(blob.hash)
+      }
+    }
+    return hashes
+  }
+
+  /// Drops memory that is only there for speed: the order of keys that scans go by, what is remembered of blobs. The next
+  /// scan sorts anew.
+  public func purgeMemory() {
+    engine.withLock { $0.ordered = nil }
+    if let blobs = try? blobs { blobs.forget() }
+  }
+}
+
+extension BlobStore {
+  /// Drops what is remembered for speed.
+  func forget() {
+    checkpoint()
+    memory.withLock { $0.whole = [] }
+  }
+}

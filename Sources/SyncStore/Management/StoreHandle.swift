@@ -1,0 +1,244 @@
+/// A store that is opened when it is first used: what a program keeps instead of a path.
+///
+/// There is one handle for each directory, however often it is asked for. Thread-safe. Work within `withStore`: then closing,
+/// moving, removing and blockading wait for it, and it for them.
+public final class StoreHandle: Sendable {
+  /// The directory, absolute.
+  public let path: String
+  private let environment: Environment
+  private let gate = Gate()
+  private let state: Locked<State>
+
+  private struct State {
+    var store: Store?
+    var tag: Int?
+    var configuration: Configuration
+    var creates: Bool
+
+    /// Has it a store that nobody closed meanwhile?
+    var isOpen: Bool {
+      guard let store else { return false }
+      return (try? store.checkUsable()) != nil
+    }
+  }
+
+  private struct Held {
+    weak var handle: StoreHandle?
+  }
+
+  private static let handles = Locked<[String: Held]>([:])
+
+  private init(_ path: String, _ configuration: Configuration, creates: Bool, _ environment: Environment) {
+    (self.path, self.environment) = (path, environment)
+    state = Locked(State(configuration: configuration, creates: creates))
+  }
+
+  // MARK: Handles
+
+  /// The handle of a directory. Nothing is touched yet.
+  ///
+  /// - Parameters:
+  ///   - path: the store's directory; its parent must exist.
+  ///   - configuration: how it is opened. Who asks for it again with another one changes it for the next opening.
+  ///   - creates: is a store made there if there is none?
+  public static func at(
+    _ path: String, configuration: Configuration = Configuration(), creates: Bool = true
+  ) -> StoreHandle {
+    at(path, configuration: configuration, creates: creates, environment: nil)
+  }
+
+  /// `at` with the surroundings given, for tests.
+  package static func at(
+    _ path: String, configuration: Configuration, creates: Bool, environment: Environment?
+  ) -> StoreHandle {
+    let absolute = environment == nil ? SystemCall.absolutePath(path) : path
+    // Simulated machines and their processes have paths of their own.
+    let place = environment.map { "\(ObjectIdentifier($0.storage).hashValue) \($0.process) " } ?? ""
+    return handles.withLock { handles in
+      handles = handles.filter { $0.value.handle != nil }
+      if let handle = handles[place + absolute]?.handle {
+        handle.state.withLock { ($0.configuration, $0.creates) = (configuration, creates) }
+        return handle
+      }
+      let real = environment ?? .real(handlesSignals: configuration.handlesSignals)
+      let handle = StoreHandle(absolute, configuration, creates: creates, real)
+      handles[place + absolute] = Held(handle: handle)
+      return handle
+    }
+  }
+
+  /// The handle of the user's own store: `$SYNC_STORE`, else `$XDG_DATA_HOME/sync-store`, else
+  /// `$HOME/.local/share/sync-store`; the one that `sync-cli` uses.
+  ///
+  /// - Throws: `.notAStore` if none of the variables is set.
+  public static func standard(configuration: Configuration = Configuration()) throws(StoreError)
+    -> StoreHandle
+  {
+    at(try StoreRoot.standardPath("SYNC_STORE", "sync-store"), configuration: configuration)
+  }
+
+  /// A number by which the program knows it; nil until it is set. All who use the directory see the same.
+  public var tag: Int? {
+    get { state.withLock { $0.tag } }
+    set { state.withLock { $0.tag = newValue } }
+  }
+
+  // MARK: Use
+
+  /// Is it open at present?
+  public var isOpened: Bool { state.withLock { $0.isOpen } }
+
+  /// Can it be opened, or made? It stays open if so.
+  public var canOpen: Bool { (try? withStore { _ in true }) ?? false }
+
+  /// Is it kept from being used?
+  public var isBlockaded: Bool { gate.isShut }
+
+  /// Works with the store, which is opened, or made, if it is not open. Waits while it is blockaded or being closed.
+  ///
+  /// - Throws: what opening throws; `.busy` in the thread that has blockaded it; what `body` throws.
+  public func withStore<Result>(_ body: (Store) throws -> Result) throws -> Result {
+    guard gate.enter() else { throw own }
+    defer { gate.leave() }
+    return try body(try opened())
+  }
+
+  private func opened() throws(StoreError) -> Store {
+    try state.withLock { state throws(StoreError) in
+      if let store = state.store, state.isOpen { return store }
+      let store = try Self.open(path, state, environment)
+      state.store = store
+      return store
+    }
+  }
+
+  private static func open(
+    _ path: String, _ state: State, _ environment: Environment
+  ) throws(StoreError) -> Store {
+    guard state.creates, state.configuration.mode != .readOnly,
+      try !Store.exists(at: path, environment.storage)
+    else {
+      return try Store.open(at: path, configuration: state.configuration, environment: environment)
+    }
+    do throws(StoreError) {
+      return try Store.create(
+        at: path, name: nil, id: nil, configuration: state.configuration, environment: environment)
+    } catch {
+      // Another process was faster.
+      guard error.code == .alreadyExists, try Store.exists(at: path, environment.storage) else { throw error }
+      return try Store.open(at: path, configuration: state.configuration, environment: environment)
+    }
+  }
+
+  private var own: StoreError {
+    StoreError(.busy, "this thread keeps the store from being used: let it be used again first", path: path)
+  }
+
+  // MARK: Exclusive possession
+
+  /// Waits until nobody works with the store, and lets nobody begin before `unblockade`. The store stays open.
+  ///
+  /// - Throws: `.busy` within `withStore`, and if this thread has blockaded it already.
+  public func blockade() throws(StoreError) {
+    guard gate.shut() else {
+      throw StoreError(.busy, "this thread works with the store: blockade it behind that", path: path)
+    }
+  }
+
+  /// Lets it be used again; by any thread.
+  public func unblockade() { gate.open() }
+
+  /// Waits until nobody works with the store, and closes it: all is durable then. The next use opens it again.
+  ///
+  /// - Throws: `.busy` within `withStore`; what closing throws.
+  public func close() throws(StoreError) {
+    try blockade()
+    defer { unblockade() }
+    try closeStore()
+  }
+
+  /// Closes the store, and runs `body` while nobody can open it: no thread, no other process.
+  ///
+  /// - Throws: `.busy` within `withStore`, and if another process has it open; what closing and what `body` throws.
+  public func close<Result>(_ body: () throws -> Result) throws -> Result {
+    try blockade()
+    defer { unblockade() }
+    try closeStore()
+    guard try Store.exists(at: path, environment.storage) else { return try body() }
+    let possession = try Possession(path, environment.storage)
+    defer { possession.end() }
+    return try body()
+  }
+
+  private func closeStore() throws(StoreError) {
+    try state.withLock { state throws(StoreError) in
+      let store = state.store
+      state.store = nil
+      try store?.close()
+    }
+  }
+
+  // MARK: Files
+
+  /// The paths of all files of the store; none if there is no store.
+  public var files: [String] {
+    get throws(StoreError) {
+      guard try Store.exists(at: path, environment.storage) else { return [] }
+      return try Store.files(at: path, environment.storage).map(\.path)
+    }
+  }
+
+  /// Bytes of all its files; 0 if there is no store.
+  public var sizeOfFiles: UInt64 {
+    get throws(StoreError) {
+      guard try Store.exists(at: path, environment.storage) else { return 0 }
+      return try Store.files(at: path, environment.storage).reduce(0) { $0 + UInt64($1.size) }
+    }
+  }
+
+  /// Closes the store and removes it with all its files. False if there was none. As `Store.remove(at:)`.
+  @discardableResult
+  public func remove() throws(StoreError) -> Bool {
+    try blockade()
+    defer { unblockade() }
+    try closeStore()
+    return try Store.remove(at: path, environment.storage)
+  }
+
+  /// Closes the store and moves it to another directory, whose handle is returned. As `Store.move(from:to:)`.
+  public func move(to newPath: String) throws(StoreError) -> StoreHandle {
+    try blockade()
+    defer { unblockade() }
+    try closeStore()
+    try Store.move(from: path, to: newPath, environment.storage)
+    let (configuration, creates) = state.withLock { ($0.configuration, $0.creates) }
+    let isReal = environment.storage is DiskStorage
+    return Self.at(
+      newPath, configuration: configuration, creates: creates, environment: isReal ? nil : environment)
+  }
+
+  /// Backs the store up. As `Store.backUp(to:)`.
+  @discardableResult
+  public func backUp(to file: String, replacing: Bool = false) throws -> BackupReport {
+    try withStore { try $0.backUp(to: file, replacing: replacing) }
+  }
+
+  /// Closes the store and puts one that is restored from a backup in its place. As `Store.restore(from:to:)`.
+  @discardableResult
+  public func restore(from file: String, state: Int? = nil) throws(StoreError) -> RestoreReport {
+    try blockade()
+    defer { unblockade() }
+    try closeStore()
+    return try Store.restore(from: file, to: path, state: state, replacing: true, environment: environment)
+  }
+
+  // MARK: Memory
+
+  /// Drops memory of the store that is only there for speed.
+  public func purgeMemory() { state.withLock { $0.isOpen ? $0.store : nil }?.purgeMemory() }
+
+  /// Does so for every handle of this process.
+  public static func purgeMemory() {
+    for handle in handles.withLock({ $0.values.compactMap(\.handle) }) { handle.purgeMemory() }
+  }
+}

@@ -1,0 +1,105 @@
+/// A directory with stores in it, each under its name.
+public struct StoreRoot: Sendable {
+  /// The directory, absolute.
+  public let path: String
+  /// How its stores are opened.
+  public var configuration: Configuration
+  private let environment: Environment?
+
+  /// The stores in `path`, which is made when the first of them is; its parent must exist.
+  public init(_ path: String, configuration: Configuration = Configuration()) {
+    self.init(SystemCall.absolutePath(path), configuration: configuration, environment: nil)
+  }
+
+  /// The same with the surroundings given, for tests.
+  package init(_ path: String, configuration: Configuration, environment: Environment?) {
+    (self.path, self.configuration, self.environment) = (path, configuration, environment)
+  }
+
+  /// The user's own: `$SYNC_ROOT`, else `$XDG_DATA_HOME/sync-stores`, else `$HOME/.local/share/sync-stores`.
+  ///
+  /// - Throws: `.notAStore` if none of the variables is set.
+  public static func standard(configuration: Configuration = Configuration()) throws(StoreError) -> StoreRoot
+  {
+    StoreRoot(try standardPath("SYNC_ROOT", "sync-stores"), configuration: configuration)
+  }
+
+  static func standardPath(_ variable: String, _ name: String) throws(StoreError) -> String {
+    if let path = SystemCall.environmentVariable(variable) { return path }
+    if let data = SystemCall.environmentVariable("XDG_DATA_HOME") { return data + "/" + name }
+    guard let home = SystemCall.environmentVariable("HOME") else {
+      throw StoreError(
+        .notAStore, "neither \(variable), XDG_DATA_HOME nor HOME says where stores are: set one")
+    }
+    return home + "/.local/share/" + name
+  }
+
+  /// The name of the store that is meant where none is given.
+  public static let defaultName = "default"
+
+  private var storage: any Storage { (environment ?? .real()).storage }
+
+  /// The store of that name, opened, or made, when it is first used.
+  ///
+  /// - Parameter name: 1 to `Limits.nameBytes` bytes without blanks or slashes, and not beginning with a dot.
+  /// - Throws: `.outOfBounds` if it cannot be a name.
+  public func store(_ name: String = StoreRoot.defaultName, creates: Bool = true) throws(StoreError)
+    -> StoreHandle
+  {
+    guard StoreIdentity.isName(name), !name.hasPrefix("."), !Self.isLeftover(name) else {
+      throw StoreError(
+        .outOfBounds,
+        "\"\(name)\" cannot be a name: use 1 to \(Limits.nameBytes) bytes without blanks or slashes, and no dot before them",
+        path: path)
+    }
+    if creates { _ = try storage.createDirectory(path) }
+    return StoreHandle.at(
+      path + "/" + name, configuration: configuration, creates: creates, environment: environment)
+  }
+
+  private static func isLeftover(_ name: String) -> Bool {
+    name.hasSuffix(".removing") || name.hasSuffix(".restoring")
+  }
+
+  /// The names of all stores in it, sorted.
+  public func names() throws(StoreError) -> [String] {
+    guard try storage.status(path) != nil else { return [] }
+    var names: [String] = []
+    for name in try storage.list(path) where !Self.isLeftover(name) {
+      if try Store.exists(at: path + "/" + name, storage) { names.append(name) }
+    }
+    return names
+  }
+
+  /// Is there a store of that name?
+  public func contains(_ name: String) throws(StoreError) -> Bool {
+    guard StoreIdentity.isName(name) else { return false }
+    return try Store.exists(at: path + "/" + name, storage)
+  }
+
+  /// Backs all stores up, each into `directory/NAME.backup`; see `Store.backUp(to:)`. Each is whole by itself; they are
+  /// not of one moment.
+  ///
+  /// - Throws: at the first that fails; those before it are backed up.
+  public func backUpAll(to directory: String) throws -> [String: BackupReport] {
+    _ = try storage.createDirectory(directory)
+    var reports: [String: BackupReport] = [:]
+    for name in try names() {
+      reports[name] = try store(name, creates: false).backUp(to: "\(directory)/\(name).backup")
+    }
+    return reports
+  }
+
+  /// Restores each `directory/NAME.backup`, in place of the store of that name if there is one; see
+  /// `Store.restore(from:to:)`.
+  ///
+  /// - Throws: at the first that fails; those before it are restored.
+  public func restoreAll(from directory: String) throws(StoreError) -> [String: RestoreReport] {
+    var reports: [String: RestoreReport] = [:]
+    for file in try storage.list(directory) where file.hasSuffix(".backup") {
+      let name = String(file.dropLast(".backup".count))
+      reports[name] = try store(name).restore(from: directory + "/" + file)
+    }
+    return reports
+  }
+}

@@ -1,0 +1,94 @@
+/// What a value of an MMKV file is to be read as: MMKV does not say.
+public enum MMKVKind: Hashable, Sendable {
+  /// The bytes that MMKV keeps, as they are.
+  case raw
+  /// A buffer of bytes.
+  case data
+  /// A text.
+  case string
+  /// A truth value.
+  case bool
+  /// Any integer.
+  case integer
+  /// A `float`; stored as a double.
+  case float
+  /// A `double`.
+  case double
+  /// It is passed over.
+  case skip
+}
+
+extension Store {
+  /// Sets a key for each of an MMKV file, with its time of expiry. The file is not changed.
+  ///
+  /// ```swift
+  /// let file = try MMKVFile(path: "mmkv/settings")
+  /// try store.importAll(from: file) { key in key.hasPrefix("count") ? .integer : .string }
+  /// ```
+  ///
+  /// - Parameters:
+  ///   - prefix: what the keys are to begin with here.
+  ///   - kind: what a key's value is to be read as. A value that cannot be is passed over.
+  /// - Throws: as `put`. Atomic and durable as `importAll(from:)` of a store is.
+  @discardableResult
+  public func importAll(
+    from file: MMKVFile, prefix: String = "", conflict: ImportConflict = .replace, kind: (String) -> MMKVKind
+  ) throws -> ImportReport {
+    var batch = ImportBatch(self, conflict)
+    for name in file.keys {
+      let kind = kind(name)
+      guard kind != .skip else { continue }
+      guard let value = Self.value(file, name, kind), let key = try? Key(bytes: Array((prefix + name).utf8))
+      else {
+        batch.report.skipped += 1
+        continue
+      }
+      let deadline = file.deadline(name)
+      try batch.add(key, Value(bytes: value.bytes, type: value.type, deadline: deadline))
+    }
+    return try batch.finish()
+  }
+
+  private static func value(_ file: MMKVFile, _ name: String, _ kind: MMKVKind) -> (
+    bytes: [UInt8], type: ValueType
+  )? {
+    switch kind {
+    case .raw: file.raw(name).map { ($0, .bytes) }
+    case .data: file.data(name).map { ($0, .bytes) }
+    case .string: file.string(name).map { (Array($0.utf8), .string) }
+    case .bool: file.bool(name).map { ([$0 ? 1 : 0], .bool) }
+    case .integer: file.integer(name).map { (PropertyList.integer($0).encoded.bytes, .int) }
+    case .float: file.float(name).map { (PropertyList.real(Double($0)).encoded.bytes, .double) }
+    case .double: file.double(name).map { (PropertyList.real($0).encoded.bytes, .double) }
+    case .skip: nil
+    }
+  }
+
+  /// Sets a key for each of a property list's, whose root is a dictionary: preferences, for example. The file is not changed.
+  ///
+  /// Texts, numbers, truth values, dates and data become values of the type of that name (data: `bytes`). Arrays and
+  /// dictionaries become JSON: data in them base 64, dates seconds since 1970.
+  ///
+  /// - Parameters:
+  ///   - path: an XML or a binary property list.
+  ///   - prefix: what the keys are to begin with here.
+  /// - Throws: `.foreignFile` if it is none, or its root is no dictionary; as `put`. Atomic and durable as `importAll(from:)`
+  ///   of a store is.
+  @discardableResult
+  public func importAll(
+    fromPropertyListAt path: String, prefix: String = "", conflict: ImportConflict = .replace
+  ) throws -> ImportReport {
+    guard let bytes = try environment.storage.contents(of: path, limit: PropertyList.limit) else {
+      throw StoreError(.inputOutput, "there is no such file: name a property list", path: path)
+    }
+    guard case .dictionary(let entries) = try PropertyList.read(bytes, path: path) else {
+      throw StoreError(.foreignFile, "is a property list without keys: its root is no dictionary", path: path)
+    }
+    var batch = ImportBatch(self, conflict)
+    for (name, value) in entries.sorted(by: { $0.key < $1.key }) {
+      let (bytes, type) = value.encoded
+      try batch.add(Array((prefix + name).utf8), bytes, type)
+    }
+    return try batch.finish()
+  }
+}

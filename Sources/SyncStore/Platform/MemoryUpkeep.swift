@@ -1,0 +1,40 @@
+private import Dispatch
+
+/// What a cache has done beside its callers: trims at an interval, and giving back when memory is short.
+///
+/// Invariant: once `end` has returned, nothing new begins; what has begun holds its cache weakly.
+final class MemoryUpkeep: Sendable {
+  private let state = Locked<(timer: Timer?, listener: UInt64?)>((nil, nil))
+
+  /// A source is thread-safe; its type does not say so.
+  private struct Timer: @unchecked Sendable {
+    let source: any DispatchSourceTimer
+  }
+
+  private static let queue = DispatchQueue(label: "syncstore.cache", qos: .utility)
+
+  /// Runs `work` every so many seconds, not to the moment: the machine may sleep on.
+  func repeats(every seconds: Double, _ work: @escaping @Sendable () -> Void) {
+    let source = DispatchSource.makeTimerSource(queue: Self.queue)
+    source.schedule(deadline: .now() + seconds, repeating: seconds, leeway: .milliseconds(Int(seconds * 100)))
+    source.setEventHandler(handler: DispatchWorkItem(block: work))
+    source.resume()
+    let timer = Timer(source: source)
+    state.withLock { $0.timer = timer }
+  }
+
+  /// Has `work` told when memory is short.
+  func listens(_ work: @escaping @Sendable (MemoryPressure.Level) -> Void) {
+    let number = MemoryPressure.listen(work)
+    state.withLock { $0.listener = number }
+  }
+
+  func end() {
+    let (timer, listener) = state.withLock { state in
+      defer { state = (nil, nil) }
+      return state
+    }
+    timer?.source.cancel()
+    if let listener { MemoryPressure.forget(listener) }
+  }
+}

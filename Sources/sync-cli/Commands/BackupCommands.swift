@@ -1,0 +1,97 @@
+import SyncStore
+
+/// `backup`, `restore`, `trim`, `destroy`: the store as a whole.
+enum BackupCommands {
+  static let backup = Command(
+    "backup", "back the store up into a file", operands: [Operand("FILE")],
+    options: [Option("replace", "write all anew, also over a backup of another copy or a damaged one")],
+    notes: """
+      The first backup into FILE holds everything, each later one appends what came since. Others go on using the store \
+      meanwhile. FILE holds the keys of this device: keep it as you keep the store. An encrypted store stays sealed in it; \
+      values above 1 MiB never are in this version.
+      """
+  ) { invocation, output in
+    let file = invocation.operands[0].text
+    let report = try invocation.withStore { store in
+      var bar = Progress("backup", totalBytes: 0, enabled: invocation.showsProgress)
+      defer { bar.finish() }
+      return try store.backUp(to: file, replacing: invocation.has("replace")) { done in
+        bar.show { seconds in
+          "backup: \(Text.size(done)), \(Text.size(seconds > 0 ? UInt64(Double(done) / seconds) : 0))/s"
+        }
+      }
+    }
+    let missing = report.missingBlobs.count
+    try invocation.tell(
+      "\(report.isFull ? "all" : "what came since") is in \(file): \(Text.count(report.records, "record")), "
+        + "\(Text.count(report.blobs, "blob")), \(Text.size(report.writtenBytes)) written"
+        + (missing > 0
+          ? "; \(Text.count(missing, "blob")) have not arrived here yet, and are not in it" : ""),
+      json: [
+        "file": .string(file), "full": .bool(report.isFull), "state": .integer(report.section),
+        "position": .integer(report.position), "records": .integer(report.records),
+        "blobs": .integer(report.blobs), "missing_blobs": .integer(missing),
+        "written_bytes": .integer(report.writtenBytes), "file_bytes": .integer(report.fileBytes),
+      ], output)
+    return .done
+  }
+
+  static let restore = Command(
+    "restore", "make a store of a backup", operands: [Operand("FILE")],
+    options: [
+      Option("state", value: "N", "the state that the N-th backup into FILE has made (default: the last)"),
+      Option("replace", "in place of the store that is there"),
+    ],
+    notes: """
+      All of FILE is verified before anything counts. The restored store is a copy: it converges with the one that it was \
+      made of. Ends with 6 if the store that it is to replace is in use.
+      """
+  ) { invocation, output in
+    let path = try invocation.storePath()
+    try InitCommand.makeParent(of: path)
+    let state: Int? = try invocation.integer("state", in: 1...Int.max)
+    var bar = Progress("restore", totalBytes: 0, enabled: invocation.showsProgress)
+    defer { bar.finish() }
+    let report = try Store.restore(
+      from: invocation.operands[0].text, to: path, state: state, replacing: invocation.has("replace")
+    ) { done, total in bar.update(bytes: done, of: total, "verified") }
+    let missing = report.missingBlobs.count
+    try invocation.tell(
+      "restored \(report.name) in \(path), as it was at position \(report.position)"
+        + (missing > 0 ? "; \(Text.count(missing, "blob")) are to be fetched from a peer" : ""),
+      json: [
+        "path": .string(path), "name": .string(report.name), "store": .string(report.id.description),
+        "time": .integer(report.time), "position": .integer(report.position), "blobs": .integer(report.blobs),
+        "missing_blobs": .integer(missing),
+      ], output)
+    return .done
+  }
+
+  static let trim = Command(
+    "trim", "give all space back that can be had",
+    notes: """
+      Compacts the journal, and removes blobs that nothing has referred to for an hour. Others go on reading and writing \
+      meanwhile.
+      """
+  ) { invocation, output in
+    try invocation.withStore { store in
+      let gained = try store.trim()
+      try invocation.tell(
+        "\(Text.size(gained)) given back", json: ["gained_bytes": .integer(gained)], output)
+      return .done
+    }
+  }
+
+  static let destroy = Command(
+    "destroy", "remove the store with all that is in it",
+    notes:
+      "There is no way back. The passphrase of an encrypted store is not needed. Ends with 6 if the store is in use."
+  ) { invocation, output in
+    let path = try invocation.storePath()
+    guard try Store.remove(at: path) else {
+      throw StoreError(.notAStore, "there is no store here: name the directory of one", path: path)
+    }
+    try invocation.tell("removed \(path)", json: ["path": .string(path)], output)
+    return .done
+  }
+}

@@ -1,0 +1,103 @@
+import Foundation
+import Testing
+
+@Suite("Backups on the command line")
+struct BackupTests {
+  let scratch: Scratch
+
+  init() throws { scratch = try Scratch() }
+
+  func file(_ name: String) -> String { scratch.path + "/" + name }
+
+  @Test("backup, destroy and restore give the store back, its device and its values, also an earlier state")
+  func wholeWay() throws {
+    let tool = try scratch.store()
+    let large = [UInt8](repeating: 0x41, count: 60_000)
+    try scratch.write("large", large)
+    try tool.succeed("put", "k", "first")
+    try tool.succeed("put", "large", "--file", file("large"))
+    let device = try scratch.read("store/keys/device.pem")
+    let first = try tool.run("backup", file("saved"), "--json")
+    #expect(first.code == 0 && first.text.contains("\"full\":true") && first.text.contains("\"blobs\":1"))
+    try tool.succeed("put", "k", "second")
+    let second = try tool.run("backup", file("saved"), "--json")
+    #expect(
+      second.code == 0 && second.text.contains("\"full\":false") && second.text.contains("\"records\":1"))
+    let there = try tool.run("restore", file("saved"))
+    #expect(there.code == 2 && there.err.contains("not empty"))
+    #expect(try tool.run("destroy").code == 0)
+    #expect(try tool.run("destroy").code == 2)
+    #expect(!FileManager.default.fileExists(atPath: file("store")))
+    #expect(try tool.run("restore", file("saved"), "--state", "3").code == 2)
+    #expect(try tool.run("restore", file("saved"), "--state", "1").code == 0)
+    #expect(try tool.run("get", "k").text == "first")
+    #expect(try tool.run("restore", file("saved"), "--replace").code == 0)
+    #expect(try tool.run("get", "k").text == "second")
+    #expect(try scratch.read("store/keys/device.pem") == device)
+    try tool.succeed("get", "large", "--output", file("again"))
+    #expect(try scratch.read("again") == large)
+    #expect(try tool.run("verify").code == 0)
+    #expect(try tool.run("trim").code == 0)
+  }
+
+  @Test("what cannot be restored is refused with the exit code that says why, and nothing is made")
+  func refusals() throws {
+    let tool = try scratch.store()
+    try tool.succeed("put", "k", "v")
+    try tool.succeed("backup", file("saved"))
+    var bytes = try scratch.read("saved")
+    try scratch.write("text", Array("no backup".utf8))
+    #expect(try tool.run("backup", file("text")).code == 5)
+    try tool.succeed("destroy")
+    #expect(try tool.run("restore", file("text")).code == 5)
+    #expect(try tool.run("restore", file("missing")).code == 7)
+    bytes[bytes.count / 2] ^= 1
+    try scratch.write("damaged", bytes)
+    #expect(try tool.run("restore", file("damaged")).code == 5)
+    #expect(!FileManager.default.fileExists(atPath: file("store")))
+  }
+
+  @Test(
+    "backups, restores and removals that are killed at any moment leave the old state or the new one (F1, F5)"
+  )
+  func killed() throws {
+    let tool = try scratch.store()
+    try scratch.write("large", [UInt8](repeating: 0x42, count: 3 << 20))
+    for number in 0..<3 {
+      try tool.succeed("put", "large\(number)", "--file", file("large"), "--type", "bytes")
+    }
+    try tool.succeed("backup", file("saved"))
+    var states = 1
+    for milliseconds in stride(from: 1, through: 60, by: 4) {
+      try tool.succeed("put", "k", "\(milliseconds)")
+      let backup = try tool.start(["backup", file("saved"), "--json"])
+      usleep(UInt32(milliseconds) * 1000)
+      backup.signal(SIGKILL)
+      _ = backup.finish()
+      // It is read, and each state that it had before is there.
+      let copy = scratch.tool("copy\(milliseconds)")
+      let restored = try copy.run("restore", file("saved"), "--state", "\(states)")
+      #expect(restored.code == 0, "\(restored.err)")
+      let restore = try copy.start(["restore", file("saved"), "--state", "1", "--replace"])
+      usleep(UInt32(milliseconds) * 1000)
+      restore.signal(SIGKILL)
+      _ = restore.finish()
+      #expect(try copy.run("list").text.hasPrefix("large0\n") || copy.run("list").text.hasPrefix("k\n"))
+      #expect(try copy.run("verify").code == 0)
+      let removal = try copy.start(["destroy"])
+      usleep(UInt32(milliseconds) * 500)
+      removal.signal(SIGKILL)
+      _ = removal.finish()
+      let list = try copy.run("list")
+      #expect(list.code == 2 || list.text.contains("large0\n"), "\(list.err)")
+      if list.code == 0 { #expect(try copy.run("verify").code == 0) }
+      let next = try tool.run("backup", file("saved"), "--json")
+      #expect(next.code == 0, "\(next.err)")
+      let state = try #require(next.text.firstMatch(of: /"state":(\d+)/).flatMap { Int($0.1) })
+      #expect(state == states + 1 || state == states + 2)
+      states = state
+    }
+    #expect(try scratch.tool("last").run("restore", file("saved")).code == 0)
+    #expect(try scratch.tool("last").run("get", "k").text == "57")
+  }
+}

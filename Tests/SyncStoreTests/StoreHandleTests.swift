@@ -1,0 +1,242 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Stores as things: opened when used, shut while somebody has them for himself, moved, removed.
+@Suite("A store's handle")
+struct StoreHandleTests {
+  let host = SimulatedHost()
+
+  func handle(_ path: String = "/store", creates: Bool = true, process: Int = 0) -> StoreHandle {
+    StoreHandle.at(
+      path, configuration: host.configured(), creates: creates,
+      environment: host.environmentOf(process: process))
+  }
+
+  @Test("is one for each directory, opens it at its first use, and shows one tag to all")
+  func lazy() throws {
+    let first = handle()
+    #expect(!first.isOpened)
+    #expect(try host.storage.status("/store") == nil)
+    try first.withStore { try $0.put("k", "v") }
+    #expect(first.isOpened && first.canOpen)
+    let second = handle()
+    #expect(first === second)
+    second.tag = 7
+    #expect(first.tag == 7)
+    let direct = try Store.open(on: host)
+    #expect(try first.withStore { $0 === direct })
+    try direct.close()
+    #expect(!first.isOpened)
+    #expect(try second.withStore { try $0.text("k") } == "v")
+    #expect(handle("/missing", creates: false).canOpen == false)
+    #expect(throws: StoreError.self) { try handle("/missing", creates: false).withStore { _ in } }
+  }
+
+  @Test("the same directory by another name is the same handle, and the same store (F96)")
+  func names() throws {
+    let directory = TemporaryDirectory()
+    let plain = StoreHandle.at(directory.path + "/store")
+    try plain.withStore { try $0.put("k", "v") }
+    try FileManager.default.createSymbolicLink(
+      atPath: directory.path + "/link", withDestinationPath: directory.path)
+    #expect(StoreHandle.at(directory.path + "/./store/") === plain)
+    #expect(StoreHandle.at(directory.path + "/link/store") === plain)
+    try plain.remove()
+  }
+
+  @Test("a closing waits for those who work with it, and keeps all others out until it is done")
+  func closing() throws {
+    let handle = handle()
+    try handle.withStore { try $0.put("k", "0") }
+    let order = Locked<[String]>([])
+    let inside = DispatchSemaphore(value: 0)
+    let goOn = DispatchSemaphore(value: 0)
+    let worker = Worker.run {
+      try handle.withStore { store in
+        inside.signal()
+        goOn.wait()
+        try store.put("k", "1")
+        order.withLock { $0.append("worked") }
+      }
+    }
+    inside.wait()
+    let late = Locked<Worker?>(nil)
+    let closer = Worker.run {
+      try handle.close {
+        order.withLock { $0.append("closed") }
+        #expect(!handle.isOpened && handle.isBlockaded)
+        late.withLock {
+          $0 = Worker.run {
+            try handle.withStore { store in
+              order.withLock { $0.append("late") }
+              let text = try store.text("k")
+              #expect(text == "1")
+            }
+          }
+        }
+        // Nobody can open it, here or in another process; this thread is told so rather than left waiting.
+        #expect(throws: StoreError.self) { try handle.withStore { _ in } }
+        #expect(#expect(throws: StoreError.self) { try Store.open(on: host) }?.code == .busy)
+        let other = self.handle(process: 5)
+        #expect(#expect(throws: StoreError.self) { try other.withStore { _ in } }?.code == .busy)
+      }
+    }
+    while !handle.isBlockaded { sched_yield() }
+    goOn.signal()
+    try worker.wait()
+    try closer.wait()
+    try late.withLock { $0 }?.wait()
+    #expect(order.withLock { $0 } == ["worked", "closed", "late"])
+  }
+
+  @Test("a blockade ends when it is lifted, by whatever thread; who works with the store cannot begin one")
+  func blockade() throws {
+    let handle = handle()
+    try handle.withStore { store in
+      #expect(#expect(throws: StoreError.self) { try handle.blockade() }?.code == .busy)
+      #expect(#expect(throws: StoreError.self) { try handle.close() }?.code == .busy)
+      // Who is in may go in again, whoever waits for the blockade.
+      try handle.withStore { #expect($0 === store) }
+    }
+    try handle.blockade()
+    #expect(handle.isOpened && handle.isBlockaded)
+    #expect(throws: StoreError.self) { try handle.blockade() }
+    let waiting = Worker.run { try handle.withStore { try $0.put("k", "v") } }
+    try Worker.run { handle.unblockade() }.wait()
+    try waiting.wait()
+    #expect(try handle.withStore { try $0.text("k") } == "v")
+  }
+
+  @Test("it is moved and stays the same copy; removed, restored, and made anew")
+  func moved() throws {
+    let handle = handle()
+    let actor = try handle.withStore { store in
+      try store.put("k", "v")
+      return try store.actor
+    }
+    _ = try handle.backUp(to: "/backup")
+    #expect(try handle.files.contains("/store/STORE"))
+    #expect(try handle.sizeOfFiles > 1 << 20)
+    _ = try host.storage.createDirectory("/taken")
+    #expect(#expect(throws: StoreError.self) { try handle.move(to: "/taken") }?.code == .alreadyExists)
+    let moved = try handle.move(to: "/moved")
+    #expect(try moved.withStore { try $0.actor } == actor)
+    #expect(try handle.files.isEmpty && handle.sizeOfFiles == 0)
+    #expect(try moved.remove())
+    #expect(try !moved.remove())
+    #expect(try host.storage.status("/moved") == nil)
+    #expect(try moved.restore(from: "/backup").name == "store")
+    #expect(try moved.withStore { try $0.text("k") } == "v")
+    try moved.withStore { try $0.put("k", "w") }
+    _ = try moved.restore(from: "/backup")
+    #expect(try moved.withStore { try $0.text("k") } == "v")
+  }
+
+  @Test(
+    "an encrypted store is removed without its key; one that is in use, or holds a stranger's file, is not")
+  func removing() throws {
+    let host = SimulatedHost(sealed: true)
+    let store = try Store.create(on: host)
+    #expect(#expect(throws: StoreError.self) { try Store.remove(at: "/store", host.storage) }?.code == .busy)
+    try store.put("k", "v")
+    try store.close()
+    _ = try host.storage.open("/store/letter", .create)
+    #expect(
+      #expect(throws: StoreError.self) { try Store.remove(at: "/store", host.storage) }?.code == .foreignFile)
+    #expect(try Store.open(on: host).text("k") == "v")
+    try Store.open(on: host).close()
+    _ = try host.storage.remove("/store/letter")
+    #expect(try Store.remove(at: "/store", host.storage))
+    #expect(try host.storage.list("/") == [])
+    _ = try Store.create(on: host)
+  }
+
+  @Test(
+    "a removal or a move that fails at any call, and a loss of power then, leave the store whole, or gone (F5)"
+  )
+  func killed() throws {
+    for moves in [false, true] {
+      var call = 1
+      var outcomes: Set<String> = []
+      while true {
+        let host = SimulatedHost(seed: UInt64(call))
+        let store = try Store.create(on: host, configuration: Configuration(blobThreshold: 1000))
+        try store.put("k", [UInt8](repeating: 3, count: 5000))
+        let actor = try store.actor
+        try store.close()
+        let plan = FaultPlan()
+        plan.fail(number: call, forever: true)
+        let storage = FaultingStorage(host.storage, plan: plan)
+        if moves {
+          try? Store.move(from: "/store", to: "/moved", storage)
+        } else {
+          _ = try? Store.remove(at: "/store", storage)
+        }
+        let isDone = plan.calls < call
+        host.losePower(seed: UInt64(call))
+        var found: [String] = []
+        for path in ["/store", "/moved", "/store.removing"] where try Store.exists(at: path, host.storage) {
+          found.append(path)
+          let again = try Store.open(path, on: host)
+          #expect(try again.get("k")?.bytes.count == 5000 && again.actor == actor && again.verify().isClean)
+          try again.close()
+        }
+        #expect(found.count == 1 || (!moves && found.isEmpty), "call \(call): \(found)")
+        if isDone { #expect(found == (moves ? ["/moved"] : [])) }
+        outcomes.formUnion(found)
+        if !moves {
+          _ = try Store.remove(at: "/store", host.storage)
+          #expect(try host.storage.list("/") == [], "call \(call)")
+        }
+        if isDone { break }
+        call += 1
+      }
+      #expect(call > 5 && outcomes.contains("/store"))
+    }
+  }
+
+  @Test("stores under a root have names; all of them are backed up and restored at once")
+  func root() throws {
+    _ = try host.storage.createDirectory("/root")
+    let root = StoreRoot("/root", configuration: host.configured(), environment: host.environment)
+    for name in ["default", "orders", "stock"] {
+      try root.store(name).withStore { try $0.put("name", name) }
+    }
+    #expect(try root.names() == ["default", "orders", "stock"])
+    #expect(try root.store().path == "/root/default")
+    #expect(try root.contains("orders") && !root.contains("other"))
+    for name in ["", ".", "..", "a/b", "a b", "x.restoring"] {
+      #expect(#expect(throws: StoreError.self) { try root.store(name) }?.code == .outOfBounds)
+    }
+    #expect(try root.backUpAll(to: "/backups").count == 3)
+    try root.store("orders").remove()
+    try root.store("stock").withStore { try $0.put("name", "changed") }
+    #expect(try root.names() == ["default", "stock"])
+    #expect(try root.restoreAll(from: "/backups").count == 3)
+    for name in try root.names() { #expect(try root.store(name).withStore { try $0.text("name") } == name) }
+    #expect(try root.names().count == 3)
+  }
+}
+
+/// Work on a thread of its own, whose end can be waited for.
+final class Worker: Sendable {
+  private let done = DispatchSemaphore(value: 0)
+  private let failure = Locked<(any Error)?>(nil)
+
+  static func run(_ body: @escaping @Sendable () throws -> Void) -> Worker {
+    let threaded = Worker()
+    Thread {
+      do { try body() } catch { threaded.failure.withLock { $0 = error } }
+      threaded.done.signal()
+    }.start()
+    return threaded
+  }
+
+  func wait() throws {
+    done.wait()
+    if let error = failure.withLock({ $0 }) { throw error }
+  }
+}
