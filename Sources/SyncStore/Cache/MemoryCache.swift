@@ -111,10 +111,14 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   /// itself is not kept.
   @inlinable public func set(_ key: Key, _ value: Value, cost: Int = 0) {
     let time = now()
-    let (old, gone) = locked { state in
-      (state.set(key, value, cost: max(cost, 0), at: time), state.overLimits())
+    // Nothing but this array has them when they are released.
+    let gone = locked { state in
+      let old = state.set(key, value, cost: max(cost, 0), at: time)
+      var gone = state.overLimits()
+      if let old { gone.append(old) }
+      return gone
     }
-    release(old, gone)
+    Self.release(consume gone, inBackground: releasesInBackground)
   }
 
   /// The value of a key. Nil makes it leave.
@@ -172,20 +176,17 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   private func leave(_ body: (inout LRUEntries<Key, Value>) -> [Value]) {
     while true {
       let gone = locked { body(&$0) }
-      Self.release(gone, inBackground: releasesInBackground)
-      if gone.count < LRUEntries<Key, Value>.leaveAtOnce { return }
+      let isLast = gone.count < LRUEntries<Key, Value>.leaveAtOnce
+      Self.release(consume gone, inBackground: releasesInBackground)
+      if isLast { return }
     }
   }
 
-  @inlinable
-  func release(_ old: Value?, _ gone: [Value]) {
-    guard releasesInBackground, old != nil || !gone.isEmpty else { return }
-    Self.release(gone + (old.map { [$0] } ?? []), inBackground: true)
-  }
-
-  @usableFromInline static func release(_ values: [Value], inBackground: Bool) {
+  @usableFromInline static func release(_ values: consuming [Value], inBackground: Bool) {
     guard inBackground, !values.isEmpty, LRUEntries<Key, Value>.isWorthReleasing else { return }
-    // The last reference goes with the closure.
-    Background.tidy { withExtendedLifetime(values) {} }
+    let last = Locked(values)
+    // This thread's reference goes before the other one can.
+    values = []
+    Background.tidy { last.withLock { $0 = [] } }
   }
 }

@@ -96,6 +96,7 @@ extension Store {
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
     expecting expectation: Expected, _ composer: inout Composer
   ) throws(StoreError) -> Dot? {
+    try settle(&composer)
     guard try holds(key, expectation, composer) else { return nil }
     return try issue(key, content, type, deadline, &composer)
   }
@@ -103,6 +104,7 @@ extension Store {
   func delete(
     _ key: Key, expecting expectation: Expected, _ composer: inout Composer
   ) throws(StoreError) -> Bool {
+    try settle(&composer)
     guard try holds(key, expectation, composer) else { return false }
     return try delete(key, &composer)
   }
@@ -112,6 +114,7 @@ extension Store {
     _ key: Key, _ value: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
     _ composer: inout Composer
   ) throws(StoreError) -> Bool {
+    try settle(&composer)
     // Whatever keeps the record from being read, it is no reason not to replace it.
     if let held = try? live(key, composer), Self.says(held, value, type, deadline) { return false }
     _ = try issue(key, content, type, deadline, &composer)
@@ -190,19 +193,29 @@ extension Transaction {
 
   /// The value of a key together with its version, as this transaction leaves it so far.
   public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
+    let composer = try settled(key)
     guard let record = composer.record(of: key.bytes) else { return try store.versioned(key) }
     return try store.value(of: record).map { VersionedValue(value: $0, version: record.dot) }
   }
 
   /// Has the key a value, as this transaction leaves it so far?
   public func contains(_ key: Key) throws(StoreError) -> Bool {
+    if let write = composer.postponedWrite(of: key.bytes) { return !write.isTombstone }
     guard let record = composer.record(of: key.bytes) else { return try store.contains(key) }
     return record.isLive(at: composer.wall)
   }
 
   /// What is known of a key without reading its value, as this transaction leaves it so far.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
+    let composer = try settled(key)
     guard let record = composer.record(of: key.bytes) else { return try store.entry(key) }
     return record.isLive(at: composer.wall) ? Entry(record) : nil
+  }
+
+  /// The append as it is once what it does to the key is not postponed: then its version is known.
+  private func settled(_ key: Key) throws(StoreError) -> Composer {
+    var settled = composer
+    if settled.postponedWrite(of: key.bytes) != nil { try store.settle(&settled) }
+    return settled
   }
 }

@@ -7,7 +7,10 @@ struct Composer {
   private(set) var extent = AppendExtent()
   /// The copy's state as this append will leave it.
   private(set) var state: ReplicaState
-  /// The keys that this append touches: indices of `entries`, or, from behind (`~`), of `released`.
+  /// Local writes that come behind the entries, of which it was not looked up yet what they replace.
+  var postponed: [PostponedWrite] = []
+  /// The keys that this append touches: indices of `entries`, from behind (`~`) of `released`, or, from `Self.firstPostponed`
+  /// on, of `postponed`.
   private var overlay = Overlay()
   private var released: [Record] = []
   /// Milliseconds since 1970.
@@ -106,17 +109,65 @@ struct Composer {
     if !names.isEmpty { try reissue(winner, names: names) }
   }
 
-  // MARK: The append
+  // MARK: Postponed writes
 
-  /// What this append has made of a key; nil if it has not touched it.
-  func record(of key: [UInt8]) -> Record? {
-    guard !overlay.isEmpty else { return nil }
-    return overlay.find(XXH3.hash64(key, seed: hashSeed)) { isOf(key, $0) }.map(record(at:))
+  /// The indices of postponed writes begin here.
+  static let firstPostponed = 1 << 30
+
+  /// A local write of a key of the user's, whose value lies in the journal, without a deadline. What it replaces is looked up
+  /// when all of them are known: many look-ups at once cost less than one after the other.
+  mutating func postpone(_ write: PostponedWrite) throws(StoreError) {
+    try count(AppendExtent.bytes(write))
+    var write = write
+    write.hash = XXH3.hash64(write.key, seed: hashSeed)
+    overlay.reserve()
+    let slot = overlay.slot(of: write.hash) { isOf(write.key, $0) }
+    write.previous = overlay.index(in: slot)
+    overlay.set(slot, write.hash, to: Self.firstPostponed + postponed.count)
+    postponed.append(write)
   }
 
-  private func isOf(_ key: [UInt8], _ index: Int) -> Bool { record(at: index).key == key }
+  /// The postponed write that is the last word of this append on a key; nil if there is none.
+  func postponedWrite(of key: [UInt8]) -> PostponedWrite? {
+    guard !postponed.isEmpty, let index = index(of: key), index >= Self.firstPostponed else { return nil }
+    return postponed[index - Self.firstPostponed]
+  }
+
+  /// Issues what was postponed; `held` looks up what is held of a key.
+  mutating func settle(_ held: ([UInt8]) -> Replaced?) throws(StoreError) {
+    let writes = postponed
+    // They are counted as they are issued, once more.
+    for write in writes { bytes -= AppendExtent.bytes(write) }
+    let first = entries.count
+    for write in writes {
+      // Those before it were issued, one entry each.
+      let previous = write.previous.map {
+        record(at: $0 >= Self.firstPostponed ? first + $0 - Self.firstPostponed : $0).replaced
+      }
+      try issue(
+        key: write.key, content: write.isTombstone ? .tombstone : .inline(write.value), type: write.type,
+        deadline: nil, held: previous ?? held(write.key))
+    }
+    postponed = []
+  }
+
+  // MARK: The append
+
+  /// What this append has made of a key, nothing being postponed; nil if it has not touched it.
+  func record(of key: [UInt8]) -> Record? { index(of: key).map(record(at:)) }
+
+  private func index(of key: [UInt8]) -> Int? {
+    guard !overlay.isEmpty else { return nil }
+    return overlay.find(XXH3.hash64(key, seed: hashSeed)) { isOf(key, $0) }
+  }
+
+  private func isOf(_ key: [UInt8], _ index: Int) -> Bool {
+    index >= Self.firstPostponed
+      ? postponed[index - Self.firstPostponed].key == key : record(at: index).key == key
+  }
 
   private func record(at index: Int) -> Record {
+    precondition(index < Self.firstPostponed, "what was postponed is settled before it is asked for")
     if index < 0 { return released[~index] }
     guard case .write(let record, _) = entries[index] else {
       preconditionFailure("only writes are noted by their keys")
@@ -146,5 +197,25 @@ struct Composer {
     guard bytes <= largest else {
       throw StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
     }
+  }
+}
+
+/// A local write whose place in the order of versions is known, but not yet what it replaces.
+struct PostponedWrite: Sendable {
+  var key: [UInt8]
+  var value: [UInt8]
+  var type: ValueType
+  var isTombstone = false
+  /// Of its key, under the seed of the index.
+  fileprivate(set) var hash: UInt64 = 0
+  /// What this append made of the key before.
+  fileprivate(set) var previous: Int?
+
+  init(key: [UInt8], value: [UInt8], type: ValueType) { (self.key, self.value, self.type) = (key, value, type) }
+
+  /// The end of a key.
+  init(deleting key: [UInt8]) {
+    self.init(key: key, value: [], type: .bytes)
+    isTombstone = true
   }
 }

@@ -105,7 +105,7 @@ extension Engine {
     if index.failure == nil { noteApplied() } else { overcomeTrouble() }
   }
 
-  private mutating func beginEntering(from start: Location) {
+  mutating func beginEntering(from start: Location) {
     index.ledger.beginChanges(from: start)
     isEntering = true
   }

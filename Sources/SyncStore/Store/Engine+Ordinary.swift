@@ -4,7 +4,9 @@ extension Engine {
   /// whose view has all that was committed.
   @inline(__always)
   mutating func ordinaryWriter() -> OrdinaryWriter? {
-    guard takesShortWay, gaps.isEmpty, !index.ledger.keepsDigest, !isInTrouble else { return nil }
+    guard takesShortWay, gaps.isEmpty, !index.ledger.keepsDigest, !isInTrouble, !control.isLost else {
+      return nil
+    }
     if let writer, writer.segment.number == applied.segment,
       writer.holds(for: state.author.actor, index, journal.table)
     {
@@ -39,6 +41,32 @@ extension Engine {
     }
     lastPlace = writer.place(at: bytes.lowerBound)
     applied = Location(segment: writer.segment.number, offset: bytes.upperBound)
+    finishEntering()
+  }
+
+  /// The same for several at once, of which each ends where `ends` says.
+  mutating func enter(
+    _ writes: [PostponedWrite], from start: Int, _ ends: [Int], replacing held: [OrdinaryWriter.Held],
+    _ writer: OrdinaryWriter
+  ) {
+    // Whoever reads a part of these from the index sees that there may be more.
+    beginEntering(from: applied)
+    var offset = start
+    do throws(StoreError) {
+      for (index, write) in writes.enumerated() {
+        var held = held[index]
+        if let previous = write.previous {
+          let earlier = previous - Composer.firstPostponed
+          held = writer.own(writes[earlier], at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
+        }
+        deadBytes += try writer.enter(write.hash, offset..<ends[index], replacing: held)
+        lastPlace = writer.place(at: offset)
+        offset = ends[index]
+      }
+    } catch {
+      index.failure = error
+    }
+    applied = Location(segment: writer.segment.number, offset: ends.last ?? start)
     finishEntering()
   }
 }

@@ -63,6 +63,13 @@ final class OrdinaryWriter {
     fileprivate var extent: Int
   }
 
+  /// A write of the same append.
+  func own(_ write: PostponedWrite, at bytes: Range<Int>) -> Held {
+    .own(
+      Replaced(
+        place: place(at: bytes.lowerBound), isTombstone: write.isTombstone, extent: bytes.count))
+  }
+
   /// What is held of a key. The index has all that was committed.
   @inline(__always)
   func held(_ key: Span<UInt8>, _ hash: UInt64) throws(StoreError) -> Held {

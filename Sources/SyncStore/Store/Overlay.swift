@@ -41,7 +41,8 @@ struct Overlay: Sendable {
     (places[slot], hashes[slot]) = (Int32(index < 0 ? index : index + 1), hash)
   }
 
-  private func index(in slot: Int) -> Int? {
+  /// What stands in a slot.
+  func index(in slot: Int) -> Int? {
     let place = Int(places[slot])
     return place == 0 ? nil : place < 0 ? place : place - 1
   }

@@ -63,6 +63,7 @@ extension Store {
       type: type, sequence: version.dot.sequence, stamp: version.stamp, position: engine.position + 1,
       durable: engine.durableOffset(in: writer.segment))
     control.announce(writing: Location(segment: writer.segment.number, offset: end).packed)
+    try checkStored(in: writer.segment)
     _ = writer.store(heading, key: key, value: value, at: start)
     try checkStored(in: writer.segment)
     control.tail = Location(segment: writer.segment.number, offset: end).packed
@@ -70,5 +71,62 @@ extension Store {
     engine.enter(hash, start..<end, replacing: held, writer)
     notePublished(end, in: writer.segment, &engine)
     return .appended
+  }
+
+  // MARK: Many at once
+
+  /// How many look-ups are under way at once: their cache misses overlap.
+  private static let lookahead = 8
+
+  /// Appends ordinary writes as one transaction. False if one of them is not ordinary, or there is no room for them in the
+  /// segment: then nothing was done.
+  func commitOrdinary(
+    _ writes: [PostponedWrite], wall: UInt64, _ engine: inout Engine
+  ) throws(StoreError) -> Bool {
+    guard let writer = engine.ordinaryWriter(), let held = held(of: writes, writer) else { return false }
+    let start = engine.applied.offset
+    let room = writes.reduce(0) { $0 + OrdinaryWriter.extent(key: $1.key.count, value: $1.value.count) }
+    guard start + room <= writer.segment.commonLimit else { return false }
+    var author = engine.state.author
+    var ends: [Int] = []
+    ends.reserveCapacity(writes.count)
+    let durable = engine.durableOffset(in: writer.segment)
+    control.announce(writing: Location(segment: writer.segment.number, offset: start + room).packed)
+    try checkStored(in: writer.segment)
+    var end = start
+    for (index, write) in writes.enumerated() {
+      let version = try author.sign(wall: wall)
+      let heading = OrdinaryWriter.Heading(
+        kind: write.isTombstone ? .tombstone : .value, flags: index < writes.count - 1 ? .continues : [],
+        type: write.type, sequence: version.dot.sequence, stamp: version.stamp,
+        position: engine.position + UInt64(index) + 1, durable: durable)
+      end = writer.store(heading, key: write.key.span, value: write.value.span, at: end)
+      ends.append(end)
+    }
+    try checkStored(in: writer.segment)
+    control.tail = Location(segment: writer.segment.number, offset: end).packed
+    (engine.state.author, engine.position) = (author, engine.position + UInt64(writes.count))
+    engine.enter(writes, from: start, ends, replacing: held, writer)
+    notePublished(end, in: writer.segment, &engine)
+    return true
+  }
+
+  /// What is held of the keys of writes; nil if one of them is not ordinary.
+  private func held(of writes: [PostponedWrite], _ writer: OrdinaryWriter) -> [OrdinaryWriter.Held]? {
+    var held: [OrdinaryWriter.Held] = []
+    held.reserveCapacity(writes.count)
+    for write in writes.prefix(Self.lookahead) { writer.keys.prefetch(write.hash) }
+    for (index, write) in writes.enumerated() {
+      if index + Self.lookahead < writes.count { writer.keys.prefetch(writes[index + Self.lookahead].hash) }
+      // What an earlier one of them leaves is known when that was stored.
+      guard write.previous == nil else {
+        held.append(.nothing)
+        continue
+      }
+      guard let found = try? writer.held(write.key.span, write.hash) else { return nil }
+      if case .other = found { return nil }
+      held.append(found)
+    }
+    return held
   }
 }

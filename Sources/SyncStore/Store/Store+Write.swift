@@ -84,6 +84,7 @@ extension Store {
   }
 
   func delete(_ key: Key, _ composer: inout Composer) throws(StoreError) -> Bool {
+    try settle(&composer)
     guard let held = try heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
       return false
     }
@@ -195,7 +196,19 @@ extension Store {
 
   /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
   func commit(_ composer: borrowing Composer, _ engine: inout Engine) throws(StoreError) {
-    try commit(composer.entries, composer.extent, wall: composer.wall, &engine)
+    guard !composer.postponed.isEmpty else {
+      return try commit(composer.entries, composer.extent, wall: composer.wall, &engine)
+    }
+    if composer.entries.isEmpty, try commitOrdinary(composer.postponed, wall: composer.wall, &engine) { return }
+    var settled = copy composer
+    try settled.settle { engine.replaced($0.span) }
+    try commit(settled.entries, settled.extent, wall: settled.wall, &engine)
+  }
+
+  /// Looks up what the postponed writes of an append replace: they can be asked for then.
+  func settle(_ composer: inout Composer) throws(StoreError) {
+    guard !composer.postponed.isEmpty else { return }
+    try composer.settle { key in engine.withLock { $0.replaced(key.span) } }
   }
 
   /// Appends entries as one transaction and publishes them. The caller holds the writers' mutex.
@@ -330,7 +343,11 @@ public struct Transaction: ~Copyable {
   private mutating func put(
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
   ) throws(StoreError) {
+    if case .inline(let value) = content, deadline == nil {
+      return try composer.postpone(PostponedWrite(key: key.bytes, value: value, type: type))
+    }
     note(content)
+    try store.settle(&composer)
     let held = try store.heldForWriting(key.bytes, composer)
     try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
   }
@@ -342,10 +359,24 @@ public struct Transaction: ~Copyable {
 
   /// Deletes a key. False if it had no value.
   @discardableResult
-  public mutating func delete(_ key: Key) throws(StoreError) -> Bool { try store.delete(key, &composer) }
+  public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
+    if let write = composer.postponedWrite(of: key.bytes) {
+      if write.isTombstone { return false }
+    } else {
+      // What came before the postponed writes was issued.
+      guard let held = try store.heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
+        return false
+      }
+    }
+    try composer.postpone(PostponedWrite(deleting: key.bytes))
+    return true
+  }
 
   /// The value of a key as this transaction leaves it so far.
   public func get(_ key: Key) throws(StoreError) -> Value? {
+    if let write = composer.postponedWrite(of: key.bytes) {
+      return write.isTombstone ? nil : Value(bytes: write.value, type: write.type, deadline: nil)
+    }
     guard let record = composer.record(of: key.bytes) else { return try store.get(key) }
     return try store.value(of: record)
   }
