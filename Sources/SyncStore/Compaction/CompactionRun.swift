@@ -179,26 +179,18 @@ struct CompactionWalk {
   /// Reads the next records. False if what stands there is none.
   private mutating func read(_ source: CompactionRun.Source) -> Bool {
     ahead.removeAll(keepingCapacity: true)
-    let segment = source.segment
-    let bytes = MappedBytes(segment.mapping)
-    let isPlain = segment.seal == nil
+    var reader = RecordReader(source.segment, from: offset, limit: source.end)
+    let isPlain = source.segment.seal == nil
     while ahead.count < Self.readAhead, offset < source.end {
-      let rest = bytes.extracting(offset..<source.end)
-      guard rest.count >= RecordLayout.fixedLength else { return false }
-      let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
-      guard length >= RecordLayout.fixedLength, length <= rest.count else { return false }
-      let sum = rest.withBytes(RecordLayout.length..<length) {
-        XXH3.hash64($0, seed: segment.seed(at: offset))
-      }
-      guard UInt32(truncatingIfNeeded: sum) == rest.load(RecordLayout.checksum) else { return false }
-      let flags = RecordLayout.Flags(rawValue: rest.load(RecordLayout.flags))
+      guard let bytes = reader.next() else { return false }
+      let flags = RecordLayout.Flags(rawValue: bytes.load(RecordLayout.flags))
       var hash: UInt64?
-      if isPlain, !flags.contains(.loser), let record = PlainRecord(rest, seed: nil) {
+      if isPlain, !flags.contains(.loser), let record = PlainRecord(bytes, seed: nil) {
         hash = record.withKey { run.keys.hash($0) }
         if let hash { run.keys.prefetch(hash) }
       }
       ahead.append(Ahead(offset: offset, hash: hash, continues: flags.contains(.continues)))
-      offset += RecordLayout.aligned(length)
+      offset = reader.offset
     }
     return true
   }

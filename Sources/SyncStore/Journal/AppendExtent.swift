@@ -50,9 +50,9 @@ struct AppendExtent: Sendable {
     return length + own.count * Self.definitions
   }
 
-  /// The most bytes that a postponed write can take up by itself, if it names nobody but its author.
-  static func bytes(_ write: PostponedWrite) -> Int {
-    RecordLayout.aligned(length(open: 0, key: write.key.count, value: write.value.count))
+  /// The most bytes that a write with its value in the journal can take up by itself, if it names nobody but its author.
+  static func bytes(key: Int, value: Int) -> Int {
+    RecordLayout.aligned(length(open: 0, key: key, value: value))
   }
 
   private mutating func add(length: Int) -> Int {

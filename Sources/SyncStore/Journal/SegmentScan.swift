@@ -65,24 +65,36 @@ struct SegmentScan {
   /// Reads every record of `segment` up to `limit`: where the next segment says that this one ends, or, for the last
   /// one, the end of the file.
   init(_ segment: Segment, limit: Int, isLast: Bool) {
-    var walker = SegmentWalker(segment, limit: limit, isSealed: true)
-    while let step = walker.next() {
-      switch step {
-      case .record(let view):
-        durable = max(durable, view.durable)
-        end = min(view.end, limit)
-        if view.kind == .actor || view.kind == .epoch { continue }
-        records += 1
-        openTransaction = view.flags.contains(.continues) ? openTransaction ?? view.offset : nil
-      case .gap(let range):
-        gaps.append(Gap(range: range, transactionStart: openTransaction ?? range.lowerBound))
-        openTransaction = nil
+    var offset = SegmentHeader.length
+    while offset < limit {
+      var reader = RecordReader(segment, from: offset, limit: limit)
+      while let record = reader.next() {
+        take(record, at: offset)
+        offset = reader.offset
       }
+      end = max(end, offset)
+      // Bytes that are no record: the way behind them is found once.
+      var walker = SegmentWalker(segment, from: offset, limit: limit, isSealed: true)
+      guard case .gap(let range)? = walker.next() else { continue }
+      gaps.append(Gap(range: range, transactionStart: openTransaction ?? range.lowerBound))
+      openTransaction = nil
+      offset = range.upperBound
     }
     guard isLast, let tail = gaps.last, tail.range.upperBound == limit else { return }
     gaps.removeLast()
     openTransaction = tail.transactionStart < tail.range.lowerBound ? tail.transactionStart : nil
     isTorn = segment.mapping.lastNonZero(tail.range) != nil
+  }
+
+  /// Takes notice of a whole record.
+  @inline(__always)
+  private mutating func take(_ record: MappedBytes, at offset: Int) {
+    durable = max(durable, Int(record.load(RecordLayout.durable, as: UInt32.self)))
+    let kind: UInt8 = record.load(RecordLayout.kind)
+    if kind == RecordLayout.Kind.actor.rawValue || kind == RecordLayout.Kind.epoch.rawValue { return }
+    records += 1
+    let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
+    openTransaction = flags.contains(.continues) ? openTransaction ?? offset : nil
   }
 }
 

@@ -200,7 +200,9 @@ extension Transaction {
 
   /// Has the key a value, as this transaction leaves it so far?
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    if let write = composer.postponedWrite(of: key.bytes) { return !write.isTombstone }
+    if let write = composer.postponedWrite(of: key.bytes) {
+      return !composer.postponed.list[write].isTombstone
+    }
     guard let record = composer.record(of: key.bytes) else { return try store.contains(key) }
     return record.isLive(at: composer.wall)
   }

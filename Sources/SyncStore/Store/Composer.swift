@@ -8,7 +8,7 @@ struct Composer {
   /// The copy's state as this append will leave it.
   private(set) var state: ReplicaState
   /// Local writes that come behind the entries, of which it was not looked up yet what they replace.
-  var postponed: [PostponedWrite] = []
+  private(set) var postponed = PostponedWrites()
   /// The keys that this append touches: indices of `entries`, from behind (`~`) of `released`, or, from `Self.firstPostponed`
   /// on, of `postponed`.
   private var overlay = Overlay()
@@ -114,41 +114,41 @@ struct Composer {
   /// The indices of postponed writes begin here.
   static let firstPostponed = 1 << 30
 
-  /// A local write of a key of the user's, whose value lies in the journal, without a deadline. What it replaces is looked up
-  /// when all of them are known: many look-ups at once cost less than one after the other.
-  mutating func postpone(_ write: PostponedWrite) throws(StoreError) {
-    try count(AppendExtent.bytes(write))
-    var write = write
-    write.hash = XXH3.hash64(write.key, seed: hashSeed)
+  /// A local write of a key of the user's, whose value lies in the journal, without a deadline; nil for the value ends the key.
+  /// What it replaces is looked up when all of them are known: many look-ups at once cost less than one after the other.
+  mutating func postpone(_ key: [UInt8], _ value: [UInt8]?, _ type: ValueType) throws(StoreError) {
+    try count(AppendExtent.bytes(key: key.count, value: value?.count ?? 0))
+    let hash = XXH3.hash64(key, seed: hashSeed)
     overlay.reserve()
-    let slot = overlay.slot(of: write.hash) { isOf(write.key, $0) }
-    write.previous = overlay.index(in: slot)
-    overlay.set(slot, write.hash, to: Self.firstPostponed + postponed.count)
-    postponed.append(write)
+    let slot = overlay.slot(of: hash) { isOf(key, $0) }
+    let previous = overlay.index(in: slot)
+    overlay.set(slot, hash, to: Self.firstPostponed + postponed.count)
+    postponed.append(key, value, type, hash: hash, previous: previous)
   }
 
-  /// The postponed write that is the last word of this append on a key; nil if there is none.
-  func postponedWrite(of key: [UInt8]) -> PostponedWrite? {
-    guard !postponed.isEmpty, let index = index(of: key), index >= Self.firstPostponed else { return nil }
-    return postponed[index - Self.firstPostponed]
+  /// The number among the postponed writes of the one that is the last word of this append on a key; nil if there is none.
+  func postponedWrite(of key: [UInt8]) -> Int? {
+    guard postponed.count > 0, let index = index(of: key), index >= Self.firstPostponed else { return nil }
+    return index - Self.firstPostponed
   }
 
   /// Issues what was postponed; `held` looks up what is held of a key.
   mutating func settle(_ held: ([UInt8]) -> Replaced?) throws(StoreError) {
     let writes = postponed
-    // They are counted as they are issued, once more.
-    for write in writes { bytes -= AppendExtent.bytes(write) }
     let first = entries.count
-    for write in writes {
+    for write in writes.list {
+      // They are counted as they are issued, once more.
+      bytes -= AppendExtent.bytes(key: write.key.count, value: write.value.count)
       // Those before it were issued, one entry each.
       let previous = write.previous.map {
         record(at: $0 >= Self.firstPostponed ? first + $0 - Self.firstPostponed : $0).replaced
       }
+      let key = writes.bytes(write.key)
       try issue(
-        key: write.key, content: write.isTombstone ? .tombstone : .inline(write.value), type: write.type,
-        deadline: nil, held: previous ?? held(write.key))
+        key: key, content: write.isTombstone ? .tombstone : .inline(writes.bytes(write.value)),
+        type: write.type, deadline: nil, held: previous ?? held(key))
     }
-    postponed = []
+    postponed = PostponedWrites()
   }
 
   // MARK: The append
@@ -163,7 +163,7 @@ struct Composer {
 
   private func isOf(_ key: [UInt8], _ index: Int) -> Bool {
     index >= Self.firstPostponed
-      ? postponed[index - Self.firstPostponed].key == key : record(at: index).key == key
+      ? postponed.isOf(key, index - Self.firstPostponed) : record(at: index).key == key
   }
 
   private func record(at index: Int) -> Record {
@@ -197,25 +197,5 @@ struct Composer {
     guard bytes <= largest else {
       throw StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
     }
-  }
-}
-
-/// A local write whose place in the order of versions is known, but not yet what it replaces.
-struct PostponedWrite: Sendable {
-  var key: [UInt8]
-  var value: [UInt8]
-  var type: ValueType
-  var isTombstone = false
-  /// Of its key, under the seed of the index.
-  fileprivate(set) var hash: UInt64 = 0
-  /// What this append made of the key before.
-  fileprivate(set) var previous: Int?
-
-  init(key: [UInt8], value: [UInt8], type: ValueType) { (self.key, self.value, self.type) = (key, value, type) }
-
-  /// The end of a key.
-  init(deleting key: [UInt8]) {
-    self.init(key: key, value: [], type: .bytes)
-    isTombstone = true
   }
 }

@@ -21,17 +21,9 @@ extension Engine {
       // A position is never given again, though compaction may have dropped the record that had it.
       position = max(position, segment.header.basePosition)
       let stop = place == last ? end.offset : journal.sealedLength(at: place) ?? 0
-      if seen.contains(segment.number) {
-        absorb(whole: segment, applied.offset..<stop, limit: limit, indexing: indexing)
-      } else {
-        var walker = SegmentWalker(segment, from: applied.offset, limit: stop)
-        while let step = walker.next() {
-          switch step {
-          case .record(let view): absorb(view, limit: limit, indexing: indexing)
-          case .gap(let range): noteGap(range, in: segment)
-          }
-        }
-      }
+      absorb(
+        segment, applied.offset..<stop, areWhole: seen.contains(segment.number), limit: limit,
+        indexing: indexing)
       place += 1
       applied =
         place > last
@@ -76,25 +68,42 @@ extension Engine {
       beginEntering(from: applied)
     }
     guard let segment = journal.segment(end.segment) else { return }
-    absorb(whole: segment, applied.offset..<end.offset, limit: limit, indexing: true)
+    absorb(segment, applied.offset..<end.offset, areWhole: true, limit: limit, indexing: true)
     applied = end
     finishEntering()
   }
 
-  /// Takes in records that are known to be whole.
-  private mutating func absorb(whole segment: Segment, _ bytes: Range<Int>, limit: Stamp, indexing: Bool) {
+  /// Takes in the records in `bytes`, of which it may be known that they `areWhole`.
+  private mutating func absorb(
+    _ segment: Segment, _ bytes: Range<Int>, areWhole: Bool, limit: Stamp, indexing: Bool
+  ) {
+    let ordinary = OrdinaryReading(segment)
     var offset = bytes.lowerBound
-    while offset + RecordLayout.fixedLength <= bytes.upperBound {
-      let view = RecordView(segment: segment, offset: offset)
-      // Bytes that change between two looks must not end the process.
-      guard view.length >= RecordLayout.fixedLength, view.end <= bytes.upperBound else {
-        return noteGap(offset..<bytes.upperBound, in: segment)
+    while offset < bytes.upperBound {
+      if let ordinary {
+        offset = absorb(ordinary, offset..<bytes.upperBound, verifies: !areWhole, limit, indexing: indexing)
+        if offset >= bytes.upperBound { return }
       }
-      offset = view.end
-      if view.isReadable {
-        absorb(view, limit: limit, indexing: indexing)
+      if areWhole {
+        let view = RecordView(segment: segment, offset: offset)
+        // Bytes that change between two looks must not end the process.
+        guard offset + RecordLayout.fixedLength <= bytes.upperBound, view.length >= RecordLayout.fixedLength,
+          view.end <= bytes.upperBound
+        else { return noteGap(offset..<bytes.upperBound, in: segment) }
+        offset = view.end
+        if view.isReadable {
+          absorb(view, limit: limit, indexing: indexing)
+        } else {
+          noteGap(view.offset..<view.end, in: segment)
+        }
       } else {
-        noteGap(view.offset..<view.end, in: segment)
+        var walker = SegmentWalker(segment, from: offset, limit: bytes.upperBound)
+        switch walker.next() {
+        case .record(let view)?: absorb(view, limit: limit, indexing: indexing)
+        case .gap(let range)?: noteGap(range, in: segment)
+        case nil: return
+        }
+        offset = walker.offset
       }
     }
   }
@@ -153,15 +162,15 @@ extension Engine {
       path: journal.path(of: gap.segment))
   }
 
-  private mutating func absorb(_ view: RecordView, limit: Stamp, indexing: Bool) {
+  mutating func absorb(_ view: RecordView, limit: Stamp, indexing: Bool) {
     position = max(position, view.position)
-    let before = localPlace(ofKeyIn: view)
+    var before: Location?
     switch view.kind {
     case .actor:
       guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
       view.segment.define(actor, as: view.actorNumber, at: view.offset)
     case .local, .localRemoval:
-      if let shape = view.shape { takeLocal(view, shape) }
+      if let shape = view.shape { before = takeLocal(view, shape) }
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {
         takeLoser(view)
@@ -180,15 +189,11 @@ extension Engine {
     do throws(StoreError) { try enter(view, replacing: before, limit: limit) } catch { index.failure = error }
   }
 
-  private func localPlace(ofKeyIn view: RecordView) -> Location? {
-    switch view.kind {
-    case .local, .localRemoval: view.shape.flatMap { localPlaces[view.key($0)] }
-    default: nil
-    }
-  }
-
-  mutating func takeLocal(_ view: RecordView, _ shape: RecordView.Shape) {
+  /// Returns where the record was that it replaces.
+  @discardableResult
+  mutating func takeLocal(_ view: RecordView, _ shape: RecordView.Shape) -> Location? {
     let key = view.key(shape)
+    let before = localPlaces[key]
     if view.kind == .local {
       let value = view.value(shape)
       state.absorb(local: key, value)
@@ -199,6 +204,7 @@ extension Engine {
       locals[key] = nil
       localPlaces[key] = nil
     }
+    return before
   }
 
   mutating func takeLoser(_ view: RecordView) {

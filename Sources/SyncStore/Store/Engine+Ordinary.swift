@@ -46,18 +46,19 @@ extension Engine {
 
   /// The same for several at once, of which each ends where `ends` says.
   mutating func enter(
-    _ writes: [PostponedWrite], from start: Int, _ ends: [Int], replacing held: [OrdinaryWriter.Held],
+    _ writes: PostponedWrites, from start: Int, _ ends: [Int], replacing held: [OrdinaryWriter.Held],
     _ writer: OrdinaryWriter
   ) {
     // Whoever reads a part of these from the index sees that there may be more.
     beginEntering(from: applied)
     var offset = start
     do throws(StoreError) {
-      for (index, write) in writes.enumerated() {
+      for index in 0..<writes.count {
+        let write = writes.list[index]
         var held = held[index]
         if let previous = write.previous {
           let earlier = previous - Composer.firstPostponed
-          held = writer.own(writes[earlier], at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
+          held = writer.own(at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
         }
         deadBytes += try writer.enter(write.hash, offset..<ends[index], replacing: held)
         lastPlace = writer.place(at: offset)
@@ -68,5 +69,109 @@ extension Engine {
     }
     applied = Location(segment: writer.segment.number, offset: ends.last ?? start)
     finishEntering()
+  }
+}
+
+/// What it takes to read the ordinary records of a plain segment: those that follow no other rule than that the greatest
+/// counts.
+struct OrdinaryReading {
+  let segment: Segment
+
+  /// Nil for a sealed segment.
+  init?(_ segment: Segment) {
+    guard segment.seal == nil else { return nil }
+    self.segment = segment
+  }
+
+  /// A record that was read ahead.
+  fileprivate struct Ahead {
+    var offset: Int
+    var end: Int
+    var hash: UInt64
+    var version: Version
+    var position: UInt64
+  }
+}
+
+extension Engine {
+  /// How many records are read before they are taken in: the cache misses of all then overlap.
+  private static let readAhead = 16
+
+  /// Takes in the ordinary records from the beginning of `bytes` on. Returns where another one is, or something else.
+  mutating func absorb(
+    _ reading: OrdinaryReading, _ bytes: Range<Int>, verifies: Bool, _ limit: Stamp, indexing: Bool
+  ) -> Int {
+    guard !index.ledger.keepsDigest, parked.isEmpty, expiring == nil else { return bytes.lowerBound }
+    var ahead: [OrdinaryReading.Ahead] = []
+    ahead.reserveCapacity(Self.readAhead)
+    var reader = RecordReader(
+      reading.segment, from: bytes.lowerBound, limit: bytes.upperBound, verifies: verifies)
+    let keys = index.keys
+    var offset = bytes.lowerBound
+    var isOrdinary = true
+    while isOrdinary {
+      ahead.removeAll(keepingCapacity: true)
+      while ahead.count < Self.readAhead {
+        guard let record = reader.next(), let next = ordinary(record, at: offset, reading, limit) else {
+          isOrdinary = false
+          break
+        }
+        if indexing { keys.prefetch(next.hash) }
+        ahead.append(next)
+        offset = reader.offset
+      }
+      for next in ahead { take(next, reading, limit, indexing: indexing) }
+    }
+    return offset
+  }
+
+  /// The record, if it is ordinary and its time has come.
+  @inline(__always)
+  private func ordinary(
+    _ record: MappedBytes, at offset: Int, _ reading: OrdinaryReading, _ limit: Stamp
+  ) -> OrdinaryReading.Ahead? {
+    guard let plain = PlainRecord(record, seed: nil), !plain.flags.contains(.deadline),
+      !plain.flags.contains(.loser), let actor = reading.segment.actor(numbered: plain.actorNumber),
+      plain.key < plain.value, record.load(plain.key, as: UInt8.self) != ReservedKey.first
+    else { return nil }
+    let version = Version(
+      stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
+      dot: Dot(actor: actor, sequence: record.load(RecordLayout.sequence)))
+    guard applies(version, limit) else { return nil }
+    return OrdinaryReading.Ahead(
+      offset: offset, end: offset + RecordLayout.aligned(record.count),
+      hash: plain.withKey { index.keys.hash($0) }, version: version,
+      position: reading.segment.header.basePosition
+        + UInt64(record.load(RecordLayout.position, as: UInt32.self)))
+  }
+
+  @inline(__always)
+  private mutating func take(
+    _ next: OrdinaryReading.Ahead, _ reading: OrdinaryReading, _ limit: Stamp, indexing: Bool
+  ) {
+    guard !indexing || enterFirst(next, reading) else {
+      let view = RecordView(segment: reading.segment, offset: next.offset)
+      return absorb(view, limit: limit, indexing: true)
+    }
+    position = max(position, next.position)
+    state.absorb(next.version, applied: true)
+  }
+
+  /// Enters a record if it is the first of its key. False if there may be another one, which is to be compared with it.
+  @inline(__always)
+  private mutating func enterFirst(_ next: OrdinaryReading.Ahead, _ reading: OrdinaryReading) -> Bool {
+    do throws(StoreError) {
+      let keys = index.keys
+      // Hashes of different keys seldom meet where tags do; whoever looks closely then is `absorb`.
+      guard try keys.find(next.hash, { _ in true }) == nil else { return false }
+      let place = reading.segment.place(at: next.offset)
+      try keys.insert(next.hash, place)
+      reading.segment.liveBytes += next.end - next.offset
+      lastPlace = place
+      return true
+    } catch {
+      index.failure = error
+      return true
+    }
   }
 }

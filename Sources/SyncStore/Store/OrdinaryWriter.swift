@@ -58,16 +58,13 @@ final class OrdinaryWriter {
   /// The place of an own record, in the index.
   struct Replaced {
     var place: UInt64
-    var isTombstone: Bool
     /// Bytes that it takes up.
     fileprivate var extent: Int
   }
 
   /// A write of the same append.
-  func own(_ write: PostponedWrite, at bytes: Range<Int>) -> Held {
-    .own(
-      Replaced(
-        place: place(at: bytes.lowerBound), isTombstone: write.isTombstone, extent: bytes.count))
+  func own(at bytes: Range<Int>) -> Held {
+    .own(Replaced(place: place(at: bytes.lowerBound), extent: bytes.count))
   }
 
   /// What is held of a key. The index has all that was committed.
@@ -93,8 +90,7 @@ final class OrdinaryWriter {
         return true
       }
       held = .own(
-        Replaced(
-          place: place, isTombstone: record.isTombstone, extent: RecordLayout.aligned(record.bytes.count)))
+        Replaced(place: place, extent: RecordLayout.aligned(record.bytes.count)))
       return true
     }
     return held

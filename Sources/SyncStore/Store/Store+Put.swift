@@ -81,11 +81,11 @@ extension Store {
   /// Appends ordinary writes as one transaction. False if one of them is not ordinary, or there is no room for them in the
   /// segment: then nothing was done.
   func commitOrdinary(
-    _ writes: [PostponedWrite], wall: UInt64, _ engine: inout Engine
+    _ writes: PostponedWrites, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) -> Bool {
     guard let writer = engine.ordinaryWriter(), let held = held(of: writes, writer) else { return false }
     let start = engine.applied.offset
-    let room = writes.reduce(0) { $0 + OrdinaryWriter.extent(key: $1.key.count, value: $1.value.count) }
+    let room = writes.list.reduce(0) { $0 + OrdinaryWriter.extent(key: $1.key.count, value: $1.value.count) }
     guard start + room <= writer.segment.commonLimit else { return false }
     var author = engine.state.author
     var ends: [Int] = []
@@ -94,13 +94,16 @@ extension Store {
     control.announce(writing: Location(segment: writer.segment.number, offset: start + room).packed)
     try checkStored(in: writer.segment)
     var end = start
-    for (index, write) in writes.enumerated() {
+    for index in 0..<writes.count {
+      let write = writes.list[index]
       let version = try author.sign(wall: wall)
       let heading = OrdinaryWriter.Heading(
         kind: write.isTombstone ? .tombstone : .value, flags: index < writes.count - 1 ? .continues : [],
         type: write.type, sequence: version.dot.sequence, stamp: version.stamp,
         position: engine.position + UInt64(index) + 1, durable: durable)
-      end = writer.store(heading, key: write.key.span, value: write.value.span, at: end)
+      end = writer.store(
+        heading, key: writes.memory.span.extracting(write.key),
+        value: writes.memory.span.extracting(write.value), at: end)
       ends.append(end)
     }
     try checkStored(in: writer.segment)
@@ -112,18 +115,23 @@ extension Store {
   }
 
   /// What is held of the keys of writes; nil if one of them is not ordinary.
-  private func held(of writes: [PostponedWrite], _ writer: OrdinaryWriter) -> [OrdinaryWriter.Held]? {
+  private func held(of writes: PostponedWrites, _ writer: OrdinaryWriter) -> [OrdinaryWriter.Held]? {
     var held: [OrdinaryWriter.Held] = []
     held.reserveCapacity(writes.count)
-    for write in writes.prefix(Self.lookahead) { writer.keys.prefetch(write.hash) }
-    for (index, write) in writes.enumerated() {
-      if index + Self.lookahead < writes.count { writer.keys.prefetch(writes[index + Self.lookahead].hash) }
+    for write in writes.list.prefix(Self.lookahead) { writer.keys.prefetch(write.hash) }
+    for index in 0..<writes.count {
+      let write = writes.list[index]
+      if index + Self.lookahead < writes.count {
+        writer.keys.prefetch(writes.list[index + Self.lookahead].hash)
+      }
       // What an earlier one of them leaves is known when that was stored.
       guard write.previous == nil else {
         held.append(.nothing)
         continue
       }
-      guard let found = try? writer.held(write.key.span, write.hash) else { return nil }
+      guard let found = try? writer.held(writes.memory.span.extracting(write.key), write.hash) else {
+        return nil
+      }
       if case .other = found { return nil }
       held.append(found)
     }

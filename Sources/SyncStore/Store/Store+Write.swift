@@ -196,10 +196,12 @@ extension Store {
 
   /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
   func commit(_ composer: borrowing Composer, _ engine: inout Engine) throws(StoreError) {
-    guard !composer.postponed.isEmpty else {
+    guard composer.postponed.count > 0 else {
       return try commit(composer.entries, composer.extent, wall: composer.wall, &engine)
     }
-    if composer.entries.isEmpty, try commitOrdinary(composer.postponed, wall: composer.wall, &engine) { return }
+    if composer.entries.isEmpty, try commitOrdinary(composer.postponed, wall: composer.wall, &engine) {
+      return
+    }
     var settled = copy composer
     try settled.settle { engine.replaced($0.span) }
     try commit(settled.entries, settled.extent, wall: settled.wall, &engine)
@@ -207,7 +209,7 @@ extension Store {
 
   /// Looks up what the postponed writes of an append replace: they can be asked for then.
   func settle(_ composer: inout Composer) throws(StoreError) {
-    guard !composer.postponed.isEmpty else { return }
+    guard composer.postponed.count > 0 else { return }
     try composer.settle { key in engine.withLock { $0.replaced(key.span) } }
   }
 
@@ -344,7 +346,7 @@ public struct Transaction: ~Copyable {
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
   ) throws(StoreError) {
     if case .inline(let value) = content, deadline == nil {
-      return try composer.postpone(PostponedWrite(key: key.bytes, value: value, type: type))
+      return try composer.postpone(key.bytes, value, type)
     }
     note(content)
     try store.settle(&composer)
@@ -361,21 +363,23 @@ public struct Transaction: ~Copyable {
   @discardableResult
   public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
     if let write = composer.postponedWrite(of: key.bytes) {
-      if write.isTombstone { return false }
+      if composer.postponed.list[write].isTombstone { return false }
     } else {
       // What came before the postponed writes was issued.
       guard let held = try store.heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
         return false
       }
     }
-    try composer.postpone(PostponedWrite(deleting: key.bytes))
+    try composer.postpone(key.bytes, nil, .bytes)
     return true
   }
 
   /// The value of a key as this transaction leaves it so far.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    if let write = composer.postponedWrite(of: key.bytes) {
-      return write.isTombstone ? nil : Value(bytes: write.value, type: write.type, deadline: nil)
+    if let number = composer.postponedWrite(of: key.bytes) {
+      let write = composer.postponed.list[number]
+      return write.isTombstone
+        ? nil : Value(bytes: composer.postponed.bytes(write.value), type: write.type, deadline: nil)
     }
     guard let record = composer.record(of: key.bytes) else { return try store.get(key) }
     return try store.value(of: record)

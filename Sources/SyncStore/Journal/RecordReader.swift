@@ -1,0 +1,34 @@
+/// Goes through the whole records of a segment, one after the other, as they are stored and without counting a reference. It
+/// stops where no record is: finding the way again behind damage is for `SegmentWalker`. Whoever uses it keeps the segment.
+struct RecordReader {
+  private let bytes: MappedBytes
+  private let salt: UInt64
+  private let limit: Int
+  private let verifies: Bool
+  /// Where the next record is.
+  private(set) var offset: Int
+
+  /// From `offset` on, up to `limit`. With `verifies` false the checksums are known to hold.
+  init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, verifies: Bool = true) {
+    bytes = MappedBytes(segment.mapping)
+    salt = segment.header.salt
+    (self.offset, self.limit, self.verifies) = (offset, min(limit, segment.mapping.count), verifies)
+  }
+
+  /// The bytes of the next record; nil at the limit, and where what stands there is none.
+  @inline(__always)
+  mutating func next() -> MappedBytes? {
+    guard offset &+ RecordLayout.fixedLength <= limit else { return nil }
+    let rest = bytes.extracting(offset..<limit)
+    let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
+    guard length >= RecordLayout.fixedLength, length <= rest.count else { return nil }
+    let record = rest.prefix(length)
+    if verifies {
+      let seed = salt &+ UInt64(truncatingIfNeeded: offset)
+      let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
+      guard UInt32(truncatingIfNeeded: sum) == record.load(RecordLayout.checksum) else { return nil }
+    }
+    offset = min(offset &+ RecordLayout.aligned(length), limit)
+    return record
+  }
+}
