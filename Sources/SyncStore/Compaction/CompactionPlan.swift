@@ -69,8 +69,10 @@ struct CompactionPlan: Equatable {
   /// Is it time, with so many bytes in sealed segments?
   static func isDue(dead: Int, live: Int) -> Bool { dead > live / 2 }
 
-  /// Must writers wait, lest the bound be passed?
-  static func isUrgent(dead: Int, live: Int, largestSegment: Int) -> Bool { dead > max(live, largestSegment) }
+  /// Must writers be held back, lest the bound be passed? What they append while one run goes on is room that is left.
+  static func isUrgent(dead: Int, live: Int, largestSegment: Int) -> Bool {
+    dead > max(live, largestSegment) / 4 * 3
+  }
 
   private static func share(_ candidate: Candidate) -> Double {
     Double(candidate.deadBytes) / Double(max(candidate.fileBytes, 1))

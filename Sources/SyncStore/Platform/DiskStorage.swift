@@ -204,6 +204,13 @@ final class DiskFile: StorageFile {
     }
   }
 
+  func sync(unchanged mapping: Mapping) throws(StoreError) {
+    // Writing a page back takes it from the processors that may store to it, one page after the other, and each of them is
+    // interrupted. Nobody does: so they are let go all at once, and found again as they are read.
+    mapping.letGo()
+    try sync()
+  }
+
   func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) {
     guard mapping.sync(range) else { throw SystemCall.failure("cannot make it durable", path) }
   }

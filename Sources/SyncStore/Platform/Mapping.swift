@@ -224,6 +224,9 @@ package import Synchronization
     return unsafe msync(base + start, range.upperBound - start, MS_SYNC) == 0
   }
 
+  /// Forgets where the pages are, which are found again when they are read. Only of a shared file: what was stored stays there.
+  func letGo() { unsafe madvise(base, count, MADV_DONTNEED) }
+
   /// Finds memory for `range` now, rather than at the first store to each page.
   package func populate(_ range: Range<Int>) {
     check(range)

@@ -55,6 +55,9 @@ package enum SystemCall {
     return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
+  /// Lets the thread sleep for about so long.
+  static func sleep(microseconds: UInt32) { usleep(microseconds) }
+
   /// Unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
   package static func randomBytes(_ count: Int) -> [UInt8] {
     var generator = SystemRandomNumberGenerator()

@@ -36,7 +36,7 @@ extension Store {
   /// Has a compaction done in the background. Writers wait for it if it `isUrgent`.
   func scheduleCompaction(isUrgent: Bool) {
     guard environment.compacting != .onRequest else { return }
-    compactionIsUrgent.store(isUrgent, ordering: .relaxed)
+    pace.set(isUrgent)
     let begins = lifecycle.withLock { lifecycle in
       defer { lifecycle.compactionScheduled = true }
       return !lifecycle.compactionScheduled
@@ -47,8 +47,12 @@ extension Store {
 
   /// Writers come here before they take their mutex, so that the disk does not fill faster than it is tidied.
   func waitForCompaction() {
-    guard compactionIsUrgent.load(ordering: .relaxed) else { return }
-    compactWhileDue()
+    guard pace.isUrgent else { return }
+    if environment.compacting == .beside {
+      pace.wait { closed.load(ordering: .relaxed) }
+    } else {
+      compactWhileDue()
+    }
   }
 
   private func compactWhileDue() {
@@ -56,7 +60,7 @@ extension Store {
       // What fails here is tried again with the next segment; a full disk stops the writer itself.
       while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
       lifecycle.withLock { $0.compactionScheduled = false }
-      compactionIsUrgent.store(false, ordering: .relaxed)
+      pace.set(false)
     }
   }
 
@@ -102,11 +106,12 @@ extension Store {
   /// Puts a copy in the place of these segments. Returns the bytes gained; nil if they are damaged. The caller holds the
   /// compaction lock.
   func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
-    guard let (segment, known) = try copy(run) else {
+    var progress = CompactionProgress(pace, gaining: run.deadBytes)
+    guard let (segment, known) = try copy(run, &progress) else {
       engine.withLock { _ in run.giveUp() }
       return nil
     }
-    try adopt(Adoption(segment, replacing: run.numbers, known: known)) { engine in
+    try adopt(Adoption(segment, replacing: run.numbers, known: known), &progress) { engine in
       engine.journal.show(segment)
       // From now on others find the copy, of which the index is about to speak.
       control.compactions += 1
@@ -118,9 +123,10 @@ extension Store {
   }
 
   /// Moves the index over to a copy, a part at a time, so that no writer waits for long.
-  private func adopt(_ adoption: Adoption, beginning begin: (inout Engine) -> Void = { _ in })
-    throws(StoreError)
-  {
+  private func adopt(
+    _ adoption: Adoption, _ progress: inout CompactionProgress,
+    beginning begin: (inout Engine) -> Void = { _ in }
+  ) throws(StoreError) {
     var adoption = adoption
     var isAtEnd = false
     var isFirst = true
@@ -135,6 +141,8 @@ extension Store {
         }
         return engine.adopt(&adoption, count: Self.recordsAtOnce, indexing: true)
       }
+      let share = isAtEnd ? 1 : adoption.progress
+      progress.reach(CompactionProgress.durable + (1 - CompactionProgress.durable) * share)
     }
   }
 
@@ -159,7 +167,8 @@ extension Store {
         if let segment { engine.journal.show(segment) }
         return segment
       }
-      if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number))) }
+      var progress = CompactionProgress(pace, gaining: 0)
+      if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number)), &progress) }
     }
     let tail = Location(packed: control.tail).segment
     let left = names.filter { !counted.contains($0) && $0.stands.upperBound < tail }
@@ -167,7 +176,9 @@ extension Store {
   }
 
   /// Writes the copy and gives it its name; nil if the run cannot be copied, because it is damaged.
-  private func copy(_ run: CompactionRun) throws(StoreError) -> (Segment, Adoption.Known)? {
+  private func copy(
+    _ run: CompactionRun, _ progress: inout CompactionProgress
+  ) throws(StoreError) -> (Segment, Adoption.Known)? {
     let storage = environment.storage
     let names = try SegmentName.all(in: journalDirectory, storage)
     var header = SegmentHeader(
@@ -180,10 +191,13 @@ extension Store {
     var isAtEnd = false
     while !isAtEnd {
       guard try walk.copyMore(to: &copier, isAtEnd: &isAtEnd) else { return nil }
+      progress.reach(CompactionProgress.copied * walk.progress)
       try checkUsable()
     }
     // Zeros in place of a page that could not be had must not get a checksum that holds.
     guard !run.isFaulty else { return nil }
+    // What comes now cannot be told in parts.
+    progress.reach(CompactionProgress.durable)
     try keepSequence()
     // What replaces the records that were left out is durable before they go (rule R7).
     try sync(upTo: control.tail)

@@ -69,7 +69,7 @@ extension Store {
     control.tail = Location(segment: writer.segment.number, offset: end).packed
     (engine.state.author, engine.position) = (author, heading.position)
     engine.enter(hash, start..<end, replacing: held, writer)
-    notePublished(end, in: writer.segment, &engine)
+    notePublished(start..<end, in: writer.segment, &engine)
     return .appended
   }
 
@@ -110,7 +110,7 @@ extension Store {
     control.tail = Location(segment: writer.segment.number, offset: end).packed
     (engine.state.author, engine.position) = (author, engine.position + UInt64(writes.count))
     engine.enter(writes, from: start, ends, replacing: held, writer)
-    notePublished(end, in: writer.segment, &engine)
+    notePublished(start..<end, in: writer.segment, &engine)
     return true
   }
 

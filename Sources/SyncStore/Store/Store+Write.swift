@@ -299,18 +299,20 @@ extension Store {
   /// Moves the tail behind what was stored up to `end`, and takes it in.
   func publish(_ end: Int, in segment: Segment, wall: UInt64, _ engine: inout Engine) {
     let tail = Location(segment: segment.number, offset: end)
+    let start = engine.applied.segment == tail.segment ? engine.applied.offset : SegmentHeader.length
     control.tail = tail.packed
     engine.absorb(own: tail, wall: wall)
-    notePublished(end, in: segment, &engine)
+    notePublished(start..<end, in: segment, &engine)
   }
 
-  /// What follows from an append up to `end`, once it was taken in.
+  /// What follows from an append, once it was taken in.
   @inline(__always)
-  func notePublished(_ end: Int, in segment: Segment, _ engine: inout Engine) {
+  func notePublished(_ bytes: Range<Int>, in segment: Segment, _ engine: inout Engine) {
     control.position = engine.position
     noteWrite()
+    pace.spend(bytes.count)
     if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
-    if end > segment.mapping.count / 8, prepared.load(ordering: .relaxed) != segment.number {
+    if bytes.upperBound > segment.mapping.count / 8, prepared.load(ordering: .relaxed) != segment.number {
       prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
     }
   }

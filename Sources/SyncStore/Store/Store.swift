@@ -27,7 +27,7 @@ public final class Store: Sendable {
   /// The syncs made by this instance.
   private let syncs = SharedWork()
   let lifecycle = Locked(Lifecycle())
-  private let closed = Atomic(false)
+  let closed = Atomic(false)
   /// Was anything appended by this instance?
   private let wrote = Atomic(false)
   /// The segment whose successor is being made ready, or was.
@@ -36,8 +36,8 @@ public final class Store: Sendable {
   let preparedSegment = Locked<Journal.Prepared?>(nil)
   /// Compactions made by this instance; held while one runs.
   let compacting = Locked(0)
-  /// Are there so many dead bytes that writers are to wait for a compaction?
-  let compactionIsUrgent = Atomic(false)
+  /// Holds writers back while there are too many dead bytes.
+  let pace = CompactionPace()
   /// Orders of all keys made by this instance; held while one is.
   let ordering = Locked(0)
   let forkGeneration: UInt32
@@ -213,7 +213,11 @@ public final class Store: Sendable {
     for segment in segments {
       let file = segment.file
       do throws(StoreError) {
-        try file.sync()
+        if segment.number == segments.last?.number {
+          try file.sync()
+        } else {
+          try file.sync(unchanged: segment.mapping)
+        }
         let status = try file.status()
         // What others have made durable and then compacted may be gone.
         guard status.links > 0 || control.durable >= tail else {

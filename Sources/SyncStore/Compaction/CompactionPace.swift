@@ -1,0 +1,60 @@
+internal import Synchronization
+
+/// Keeps writers from filling the disk faster than it is tidied: once there are too many dead bytes, they may append as many
+/// bytes as compaction gains meanwhile. So they go on slowly, rather than wait for a whole compaction.
+final class CompactionPace: Sendable {
+  private let isOn = Atomic(false)
+  /// Bytes that may be appended.
+  private let allowance = Atomic(0)
+
+  /// Bytes that may be appended before compaction has made any progress.
+  private static let slack = 1 << 20
+
+  /// Are there so many dead bytes that writers are held back?
+  @inline(__always)
+  var isUrgent: Bool { isOn.load(ordering: .relaxed) }
+
+  /// Holds writers back from now on, or no more.
+  func set(_ isUrgent: Bool) {
+    guard isOn.exchange(isUrgent, ordering: .relaxed) != isUrgent, isUrgent else { return }
+    allowance.store(Self.slack, ordering: .relaxed)
+  }
+
+  /// So many bytes were appended.
+  @inline(__always)
+  func spend(_ bytes: Int) {
+    if isUrgent { allowance.subtract(bytes, ordering: .relaxed) }
+  }
+
+  /// Compaction has come so much closer to what it gains.
+  func grant(_ bytes: Int) {
+    if isUrgent { allowance.add(bytes, ordering: .relaxed) }
+  }
+
+  /// Waits while nothing may be appended, but not when `isOver`.
+  func wait(isOver: () -> Bool) {
+    while isUrgent, allowance.load(ordering: .relaxed) <= 0, !isOver() { SystemCall.sleep(microseconds: 100) }
+  }
+}
+
+/// How far one compaction has come, told to those who wait for it.
+struct CompactionProgress {
+  private let pace: CompactionPace
+  /// What it gains.
+  private let bytes: Int
+  private var granted = 0.0
+
+  /// When the records that count were copied, and when the copy is durable.
+  static let copied = 0.6
+  static let durable = 0.85
+
+  init(_ pace: CompactionPace, gaining bytes: Int) { (self.pace, self.bytes) = (pace, bytes) }
+
+  /// This share of it is done.
+  mutating func reach(_ share: Double) {
+    let new = min(share, 1)
+    guard new > granted else { return }
+    pace.grant(Int(Double(bytes) * (new - granted)))
+    granted = new
+  }
+}
