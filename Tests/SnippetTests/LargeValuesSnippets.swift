@@ -12,7 +12,7 @@ import Testing
     try scratch.write("report.pdf", [UInt8](repeating: 7, count: 100_000))
     // snippet
     try store.put("report/may", fileAt: here + "report.pdf")  // streamed, not read into memory
-    let found = try store.export("report/may", toFileAt: here + "copy.pdf")  // replaced at once; false: no value
+    let found = try store.export("report/may", toFileAt: here + "copy.pdf")  // false: no value
     // end
     #expect(found)
     #expect(try scratch.read("copy.pdf").count == 100_000)

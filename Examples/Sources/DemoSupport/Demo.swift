@@ -45,7 +45,7 @@ public final class Program {
     try process.run()
   }
 
-  deinit { kill() }
+  deinit { if process.isRunning { kill() } }
 
   /// The whole lines that it has printed so far.
   public var lines: [String] {
@@ -64,18 +64,20 @@ public final class Program {
     throw DemoFailure("no line \"\(beginning)…\" came; there is: \(lines.suffix(3))")
   }
 
-  /// Ends it as `kill -9` does, at whatever it is.
+  /// Ends it as `kill -9` does, at whatever it is. When this returns it has let go of all that it held.
   public func kill() {
-    guard process.isRunning else { return }
+    let status = "/proc/\(process.processIdentifier)/stat"
     _ = Foundation.kill(process.processIdentifier, SIGKILL)
-    process.waitUntilExit()
+    while let text = try? String(contentsOfFile: status, encoding: .utf8), !text.contains(") Z ") {
+      Thread.sleep(forTimeInterval: 0.002)
+    }
   }
 
-  /// Waits for its end, which must be a good one.
-  public func finish() throws {
-    process.waitUntilExit()
-    guard process.terminationStatus == 0 else {
-      throw DemoFailure("\(process.arguments ?? []) ended with \(process.terminationStatus)")
+  /// Waits for its end, for a minute at most, which must be a good one.
+  public func finish() async throws {
+    for _ in 0..<6000 where process.isRunning { try await Task.sleep(for: .milliseconds(10)) }
+    guard !process.isRunning, process.terminationStatus == 0 else {
+      throw DemoFailure("\(process.arguments ?? []) did not end well")
     }
   }
 }

@@ -67,8 +67,8 @@ struct ConfigStore {
     for worker in workers { _ = try await worker.line("begins with workers 4") }
 
     say("Another process changes two settings.")
-    try Program(in: scratch, "set", path, "timeout", "9.5").finish()
-    try Program(in: scratch, "route", path, "/shop", "10.0.0.7").finish()
+    try await Program(in: scratch, "set", path, "timeout", "9.5").finish()
+    try await Program(in: scratch, "route", path, "/shop", "10.0.0.7").finish()
     for worker in workers {
       _ = try await worker.line("now workers 4, timeout 9.5, greeting hello, routes [\"/shop")
     }
@@ -77,12 +77,12 @@ struct ConfigStore {
     say("Four processes raise one number by 50 each, at the same time; a worker is killed meanwhile.")
     let raisers = try (0..<4).map { _ in try Program(in: scratch, "raise", path, "50") }
     workers.removeLast().kill()
-    for raiser in raisers { try raiser.finish() }
+    for raiser in raisers { try await raiser.finish() }
     for worker in workers { _ = try await worker.line("now workers 204") }
     say("  ok: it is 204 everywhere: compare and set has lost none")
 
     say("A setting is deleted; one gets a value of a wrong type.")
-    try Program(in: scratch, "unset", path, "timeout").finish()
+    try await Program(in: scratch, "unset", path, "timeout").finish()
     for worker in workers { _ = try await worker.line("now workers 204, timeout 2.5") }
     say("  ok: the default counts again")
     let settings = try SettingsStore(at: path)
