@@ -26,7 +26,7 @@ import Testing
     // end
     #expect(summary.states.count == 2)
     // snippet
-    let report = try Store.restore(from: here + "shop.backup", to: here + "restored", state: 1)  // or the last one
+    let report = try Store.restore(from: here + "shop.backup", to: here + "restored", state: 1)
     print(report.name, report.position)
     let restored = try Store.open(at: here + "restored")
     // end
