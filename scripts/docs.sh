@@ -14,7 +14,7 @@ rm -rf "$out" "$parts"
 mkdir -p "$parts"
 
 echo "Building the symbol graphs …"
-"$swift" package dump-symbol-graph --minimum-access-level public --skip-synthesized-members >"$parts/log" 2>&1 ||
+"$swift" package dump-symbol-graph --minimum-access-level public --skip-synthesized-members --emit-extension-block-symbols >"$parts/log" 2>&1 ||
   { cat "$parts/log" >&2; exit 1; }
 graphs=$(sed -n 's/^Files written to //p' "$parts/log")
 
