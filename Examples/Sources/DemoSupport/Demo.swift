@@ -15,6 +15,16 @@ public func check(_ isSo: Bool, _ what: String) throws {
   say("  ok: \(what)")
 }
 
+/// Does the work of a program: an error is told on standard error and ends it with 1.
+public func reportingErrors(_ work: () async throws -> Void) async {
+  do {
+    try await work()
+  } catch {
+    FileHandle.standardError.write(Data("\(error)\n".utf8))
+    exit(1)
+  }
+}
+
 /// One line on standard output, at once.
 public func say(_ line: String) { FileHandle.standardOutput.write(Data((line + "\n").utf8)) }
 

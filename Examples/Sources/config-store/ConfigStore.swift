@@ -10,7 +10,9 @@ import SyncStore
 ///     config-store raise DIR COUNT        raises `workers` by one, so many times
 @main
 struct ConfigStore {
-  static func main() async throws {
+  static func main() async { await reportingErrors(run) }
+
+  static func run() async throws {
     let words = Array(CommandLine.arguments.dropFirst())
     guard words.count > 1 else { return try await withScratch(demo) }
     let settings = try SettingsStore(at: words[1])

@@ -12,7 +12,9 @@ import SyncStore
 ///     document-store restore FILE DIR
 @main
 struct DocumentStore {
-  static func main() async throws {
+  static func main() async { await reportingErrors(run) }
+
+  static func run() async throws {
     let words = Array(CommandLine.arguments.dropFirst())
     guard words.count > 1 else { return try await withScratch(demo) }
     if words[0] == "restore", words.count == 3 {

@@ -9,7 +9,9 @@ import SyncStore
 ///     edge-sensors show DIR SITE
 @main
 struct EdgeSensors {
-  static func main() async throws {
+  static func main() async { await reportingErrors(run) }
+
+  static func run() async throws {
     let words = Array(CommandLine.arguments.dropFirst())
     switch (words.first ?? "demo", words.count) {
     case ("demo", _): try await withScratch(demo)
