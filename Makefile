@@ -8,10 +8,11 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build release test check format lint demo acceptance faults bench fuzz kills sealed tsan asan install clean
+.PHONY: help deps build release test check format lint docs api examples example-sensors example-config example-documents \
+  demo acceptance faults bench fuzz kills sealed tsan asan install clean
 
 help: ## list these targets
-	@sed -nE 's/^([a-z]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 14
+	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 
 deps: ## install the Debian packages that are missing
 	@scripts/deps.sh
@@ -28,10 +29,28 @@ test: deps ## the whole test suite
 check: lint build test ## what every commit must pass
 
 format: ## rewrite all sources in the project's format
-	$(SWIFT) format --in-place --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz
+	$(SWIFT) format --in-place --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz Examples
 
 lint: ## report what is not in the project's format
-	$(SWIFT) format lint --strict --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz
+	$(SWIFT) format lint --strict --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz Examples
+
+docs: deps ## build the documentation into .build/docs; warnings fail it
+	@SWIFT="$(SWIFT)" scripts/docs.sh
+
+api: deps ## fail if the public API broke since BASE (BASE=REVISION, by default the last tag or where main was left)
+	@SWIFT="$(SWIFT)" scripts/api.sh $(BASE)
+
+examples: deps ## run the three small services of Examples, each for some seconds
+	@SWIFT="$(SWIFT)" scripts/examples.sh
+
+example-sensors: deps ## an edge that logs while its hub is away and is killed
+	@SWIFT="$(SWIFT)" scripts/examples.sh edge-sensors
+
+example-config: deps ## settings that several processes share and reload
+	@SWIFT="$(SWIFT)" scripts/examples.sh config-store
+
+example-documents: deps ## documents with attachments, backed up and restored
+	@SWIFT="$(SWIFT)" scripts/examples.sh document-store
 
 demo: ## show the product on a real tree, end to end
 	@scripts/demo.sh
@@ -67,4 +86,4 @@ install: release ## put sync-cli into $(DESTDIR)$(PREFIX)/bin
 	install -D -m 755 "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" "$(DESTDIR)$(PREFIX)/bin/sync-cli"
 
 clean: ## remove all that was built
-	rm -rf .build Benchmarks/.build Fuzz/.build
+	rm -rf .build Benchmarks/.build Fuzz/.build Examples/.build

@@ -51,6 +51,9 @@ let package = Package(
       swiftSettings: strict),
     .testTarget(
       name: "CLITests", dependencies: ["sync-cli", "SyncTestSupport"], swiftSettings: strict),
+    .testTarget(
+      name: "SnippetTests", dependencies: ["SyncStore", "SyncStoreFoundation", "Replication"],
+      swiftSettings: strict),
     .testTarget(name: "HygieneTests", dependencies: ["SyncTestSupport"], swiftSettings: strict),
   ]
 )

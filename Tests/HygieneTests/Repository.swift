@@ -25,13 +25,15 @@ enum Repository {
   }
 
   /// All Swift files.
-  static let swiftFiles = ["Sources", "Tests", "Benchmarks", "Fuzz"].flatMap {
+  static let swiftFiles = ["Sources", "Tests", "Benchmarks", "Fuzz", "Examples"].flatMap {
     files(in: $0, ending: ".swift")
   }
 
   /// All files that people wrote; the inputs of the fuzzers are bytes.
   static let texts: [String] =
-    ["Sources", "Tests", "Benchmarks", "Fuzz", "scripts", "docs", "schemas", ".ci"].flatMap { files(in: $0) }
+    ["Sources", "Tests", "Benchmarks", "Fuzz", "Examples", "scripts", "docs", "schemas", ".ci"].flatMap {
+      files(in: $0)
+    }
     .filter { !$0.hasPrefix("Fuzz/Corpus/") }
     + ["Makefile", "Package.swift", ".gitignore", ".swift-format"] + documents
 

@@ -3,7 +3,14 @@
 
 #include <stdint.h>
 
-#if defined(__SSE2__)
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// It takes a load of two words for a race: there each word is loaded by itself.
+#define SYNC_LINE_BY_WORDS 1
+#endif
+#endif
+#if defined(__SSE2__) && !defined(SYNC_LINE_BY_WORDS)
+#define SYNC_LINE_BY_PAIRS 1
 #include <emmintrin.h>
 #endif
 
@@ -18,9 +25,8 @@ struct sync_line {
 // Looks at the line, aligned to 64 bytes, from its last words to its first: each word is loaded once, whole, and none
 // before a later one. Pairs of words are loaded at once: every processor with AVX does so atomically, and says so; on others
 // a line in the cache cannot change between the two halves.
-#if defined(__SSE2__)
-__attribute__((no_sanitize("thread"), always_inline)) static inline struct sync_line sync_look_at_line(
-    const void *line, uint16_t tag) {
+#if defined(SYNC_LINE_BY_PAIRS)
+static inline struct sync_line sync_look_at_line(const void *line, uint16_t tag) {
   const __m128i *pairs = (const __m128i *)line;
   const __m128i tags = _mm_set1_epi16((short)tag);
   __m128i three = _mm_load_si128(pairs + 3);

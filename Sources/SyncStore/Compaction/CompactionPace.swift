@@ -10,6 +10,10 @@ final class CompactionPace: Sendable {
   /// Bytes that may be appended before compaction has made any progress.
   private static let slack = 1 << 20
 
+  /// How often a write sleeps at most, and for how many excess bytes as often again.
+  private static let longest = 25
+  private static let excess = 64 << 10
+
   /// Are there so many dead bytes that writers are held back?
   @inline(__always)
   var isUrgent: Bool { isOn.load(ordering: .relaxed) }
@@ -31,9 +35,16 @@ final class CompactionPace: Sendable {
     if isUrgent { allowance.add(bytes, ordering: .relaxed) }
   }
 
-  /// Waits while nothing may be appended, but not when `isOver`.
+  /// Waits while nothing may be appended, but not when `isOver`, and not for long: a few milliseconds for each 64 KiB that were
+  /// appended too much. So slow a writer does not get far, and no single write has to wait for the disk.
   func wait(isOver: () -> Bool) {
-    while isUrgent, allowance.load(ordering: .relaxed) <= 0, !isOver() { SystemCall.sleep(microseconds: 100) }
+    var slept = 0
+    while isUrgent, !isOver() {
+      let allowed = allowance.load(ordering: .relaxed)
+      guard allowed <= 0, slept < Self.longest * (1 - allowed / Self.excess) else { return }
+      SystemCall.sleep(microseconds: 100)
+      slept += 1
+    }
   }
 }
 

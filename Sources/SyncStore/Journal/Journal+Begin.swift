@@ -120,7 +120,7 @@ extension Journal {
   }
 
   /// Bytes for which memory is found at once.
-  static let populatedAtOnce = 1 << 20
+  static let populatedAtOnce = 128 << 10
 
   /// A segment made ready: whoever made it hands its mapping over, whose pages need not be found again.
   struct Prepared: Sendable {

@@ -232,8 +232,11 @@ package import Synchronization
     check(range)
     let page = 4096
     let start = range.lowerBound & ~(page - 1)
+    // One after the other: were they read ahead in runs, whoever needs the first would wait for all.
+    unsafe madvise(base + start, range.upperBound - start, MADV_RANDOM)
     // A kernel that cannot do it leaves the pages to be found later: slower, not wrong.
     _ = unsafe sync_populate(base + start, UInt64(range.upperBound - start))
+    unsafe madvise(base + start, range.upperBound - start, MADV_NORMAL)
   }
 
   @inline(__always)

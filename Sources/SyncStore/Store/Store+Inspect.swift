@@ -1,7 +1,8 @@
 /// Looking at a store from outside its values: the log, the reason of a value, the truth of every byte.
 extension Store {
   /// Records of the journal from `position` on, in order, at most `limit`. Superseded ones are shown as long as their
-  /// bytes are there.
+  /// bytes are there. Costs what it gives: a process that asks again behind the last position it has seen learns which keys
+  /// were written meanwhile, by whatever process.
   public func log(from position: UInt64, limit: Int) throws(StoreError) -> [LogEntry] {
     try reading { engine throws(StoreError) in
       var entries: [LogEntry] = []

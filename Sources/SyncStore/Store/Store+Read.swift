@@ -140,7 +140,7 @@ extension Store {
     try reading { engine throws(StoreError) in engine.state.vector }
   }
 
-  /// Sizes and counts.
+  /// Sizes and counts. Looks at every key: not a call for a loop.
   public func status() throws(StoreError) -> StoreStatus {
     let now = environment.now()
     let journal = try reading { engine throws(StoreError) in

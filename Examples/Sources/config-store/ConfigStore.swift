@@ -1,0 +1,103 @@
+import DemoSupport
+import SyncStore
+
+/// `config-store demo`, or its parts by hand:
+///
+///     config-store watch DIR              prints what changes, as it changes
+///     config-store set DIR KEY VALUE      workers, timeout or greeting
+///     config-store unset DIR KEY
+///     config-store route DIR PATH BACKEND
+///     config-store raise DIR COUNT        raises `workers` by one, so many times
+@main
+struct ConfigStore {
+  static func main() async { await reportingErrors(run) }
+
+  static func run() async throws {
+    let words = Array(CommandLine.arguments.dropFirst())
+    guard words.count > 1 else { return try await withScratch(demo) }
+    let settings = try SettingsStore(at: words[1])
+    switch (words[0], words.count) {
+    case ("watch", 2): try await watch(settings)
+    case ("set", 4): try set(settings.store, words[2], words[3])
+    case ("unset", 3): try settings.store.delete(Key(SettingsStore.prefix + words[2]))
+    case ("route", 4):
+      _ = try settings.change("config/routes", from: [Settings.Route]()) { routes in
+        routes.filter { $0.path != words[2] } + [Settings.Route(path: words[2], backend: words[3])]
+      }
+    case ("raise", 3):
+      for _ in 0..<(Int(words[2]) ?? 0) {
+        _ = try settings.change("config/workers", from: Settings().workers) { $0 + 1 }
+      }
+    default: throw DemoFailure("what is \(words)? see the comment at the top of this file")
+    }
+    try settings.store.close()
+  }
+
+  /// Each value has the type of its property: a reader cannot mistake it.
+  private static func set(_ store: Store, _ name: String, _ text: String) throws {
+    switch (name, Int(text), Double(text)) {
+    case ("workers", let number?, _): try store.put("config/workers", number)
+    case ("timeout", _, let number?): try store.put("config/timeout", number)
+    case ("greeting", _, _): try store.put("config/greeting", text)
+    default: throw DemoFailure("\(name) cannot be \(text)")
+    }
+  }
+
+  /// A worker: it goes on with its work and looks for changes fifty times a second.
+  private static func watch(_ configuration: SettingsStore) async throws {
+    say("begins with \(line(configuration.settings))")
+    while true {
+      let changed = try configuration.reload()
+      if !changed.isEmpty {
+        say("changed: \(changed.map(\.description).sorted().joined(separator: " "))")
+        say("now \(line(configuration.settings))")
+      }
+      try await Task.sleep(for: .milliseconds(20))
+    }
+  }
+
+  private static func line(_ settings: Settings) -> String {
+    "workers \(settings.workers), timeout \(settings.timeout), greeting \(settings.greeting), "
+      + "routes \(settings.routes.map { "\($0.path) to \($0.backend)" })"
+  }
+
+  static func demo(_ scratch: String) async throws {
+    let path = scratch + "/config"
+    say("Three workers watch one store.")
+    try SettingsStore(at: path).store.close()
+    var workers = try (0..<3).map { _ in try Program(in: scratch, "watch", path) }
+    for worker in workers { _ = try await worker.line("begins with workers 4") }
+
+    say("Another process changes two settings.")
+    try await Program(in: scratch, "set", path, "timeout", "9.5").finish()
+    try await Program(in: scratch, "route", path, "/shop", "10.0.0.7").finish()
+    for worker in workers {
+      _ = try await worker.line("now workers 4, timeout 9.5, greeting hello, routes [\"/shop")
+    }
+    say("  ok: all three have taken them over, without a restart")
+
+    say("Four processes raise one number by 50 each, at the same time; a worker is killed meanwhile.")
+    let raisers = try (0..<4).map { _ in try Program(in: scratch, "raise", path, "50") }
+    workers.removeLast().kill()
+    for raiser in raisers { try await raiser.finish() }
+    for worker in workers { _ = try await worker.line("now workers 204") }
+    say("  ok: it is 204 everywhere: compare and set has lost none")
+
+    say("A setting is deleted; one gets a value of a wrong type.")
+    try await Program(in: scratch, "unset", path, "timeout").finish()
+    for worker in workers { _ = try await worker.line("now workers 204, timeout 2.5") }
+    say("  ok: the default counts again")
+    let settings = try SettingsStore(at: path)
+    let before = settings.settings
+    try settings.store.put("config/workers", "many")
+    var refused = false
+    do {
+      _ = try settings.reload()
+    } catch let error as StoreError where error.code == .wrongType {
+      refused = true
+    }
+    try check(refused && settings.settings == before, "a text is refused where a number belongs")
+    try settings.store.close()
+    say("config-store: all is well")
+  }
+}

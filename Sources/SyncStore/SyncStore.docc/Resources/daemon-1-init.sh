@@ -1,0 +1,1 @@
+sync-cli --store shared init --name shop

@@ -1,0 +1,2 @@
+sync-cli --store shared status
+sync-cli --store shared peer list

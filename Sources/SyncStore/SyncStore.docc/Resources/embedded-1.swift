@@ -1,0 +1,11 @@
+import SyncStore
+
+@main
+struct Logger {
+  static func main() throws {
+    let store = try Store.create(at: "readings")
+    try store.put("temperature", 21.5)
+    print(try store.get("temperature", default: 0.0))
+    try store.close()
+  }
+}

@@ -1,0 +1,1 @@
+sync-cli --store office invite --ttl 10m > token

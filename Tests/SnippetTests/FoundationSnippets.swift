@@ -1,0 +1,21 @@
+import FoundationEssentials
+import SyncStore
+import SyncStoreFoundation
+import Testing
+
+/// The code of `SyncStoreFoundation.md`. `DocumentTests` sees to it that the two are the same.
+@Suite struct FoundationSnippets {
+  private let scratch = Scratch()
+  private var here: String { scratch.path + "/" }
+
+  @Test("what the page says happens")
+  func run() throws {
+    // snippet
+    let store = try Store.create(at: here + "visits")
+    try store.put("first", Date(timeIntervalSince1970: 1_700_000_000))
+    print(try store.get("first", as: Date.self)?.timeIntervalSince1970 ?? 0)
+    // end
+    #expect(try store.entry("first")?.type == .date)
+    try store.close()
+  }
+}

@@ -1,0 +1,85 @@
+import Replication
+import SyncStore
+import Testing
+
+/// The code of `ReplicationBetweenCopies.md`. `DocumentTests` sees to it that the two are the same.
+@Suite struct ReplicationSnippets {
+  private let scratch = Scratch()
+  private var here: String { scratch.path + "/" }
+
+  @Test("what the page says happens")
+  func run() async throws {
+    // snippet
+    let hubStore = try Store.create(at: here + "hub")
+    try Node.prepare(hubStore, name: "hub")  // once; what is there already stays
+    let hub = try Node(store: hubStore)
+    let address = try await hub.start(listen: Endpoint(host: "127.0.0.1", port: 0))
+    print("listening on \(address)")
+    // end
+    // snippet
+    let token = try Node.invite(to: hubStore, lifetime: 600)
+    let joined = try await Node.join(token, at: here + "edge", name: "edge")
+    let edgeStore = joined.store
+    let edge = try Node(store: edgeStore)
+    // end
+    // snippet
+    func openOrJoin(at path: String, token: @autoclosure () -> String) async throws -> Store {
+      if try Store.exists(at: path) { return try Store.open(at: path) }
+      return try await Node.join(token(), at: path, name: "edge").store
+    }
+    // end
+    #expect(try await openOrJoin(at: here + "edge", token: "") === edgeStore)
+    // snippet
+    try edgeStore.put("reading/1", 21.5)
+    let report = try await edge.synchronize(with: "hub")  // .push or .pull for one way
+    print(report.sentRecords, report.receivedRecords, report.digest)
+    let isInStep = try edgeStore.digest() == hubStore.digest()
+    // end
+    #expect(report.sentRecords > 0)
+    #expect(isInStep)
+    #expect(try hubStore.get("reading/1", default: 0.0) == 21.5)
+    // snippet
+    func keepInStep(_ node: Node, with peer: String) async {
+      var backoff = Backoff(base: 1_000, cap: 60_000)
+      while !Task.isCancelled {
+        var wait: UInt64 = 5_000
+        do {
+          _ = try await node.synchronize(with: peer)
+          backoff.succeeded()
+        } catch {
+          print("not in step: \(error.message)")
+          wait = backoff.failed(random: .random(in: .min ... .max))
+        }
+        try? await Task.sleep(for: .milliseconds(wait))
+      }
+    }
+    // end
+    let loop = Task { await keepInStep(edge, with: "hub") }
+    try edgeStore.put("reading/2", 22.5)
+    let begin = ContinuousClock.now
+    while try !hubStore.contains("reading/2"), begin.duration(to: .now) < .seconds(60) {
+      try await Task.sleep(for: .milliseconds(20))
+    }
+    #expect(try hubStore.contains("reading/2"))
+    loop.cancel()
+    await loop.value
+    // snippet
+    await edge.stop()
+    await hub.stop()
+    // end
+    // snippet
+    for lost in try hubStore.conflicts() {
+      print(lost.key?.description ?? "", lost.value ?? [])
+    }
+    // end
+    #expect(try hubStore.conflicts().isEmpty)
+    // snippet
+    let membership = Membership(hubStore)
+    for member in try membership.members() { print(member.name, member.right) }
+    try membership.revoke("edge")  // on every copy that hears of it
+    // end
+    #expect(try membership.member(named: "edge") == nil)
+    try edgeStore.close()
+    try hubStore.close()
+  }
+}

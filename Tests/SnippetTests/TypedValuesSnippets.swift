@@ -1,0 +1,98 @@
+import FoundationEssentials
+import SyncStore
+import SyncStoreFoundation
+import Testing
+
+/// The code of `TypedValues.md`. `DocumentTests` sees to it that the two are the same.
+@Suite struct TypedValuesSnippets {
+  private let scratch = Scratch()
+  private var here: String { scratch.path + "/" }
+
+  @Test("values of any type")
+  func values() throws {
+    let store = try Store.create(at: here + "store")
+    // snippet
+    struct Settings: Codable, Equatable {
+      var interval = 60
+      var unit = "celsius"
+      var thresholds: [Double] = [2.5, 8]
+    }
+    try store.put("settings", Settings())
+    let settings = try store.get("settings", default: Settings())
+    let none = try store.get("other", as: Settings.self)  // nil: no value
+    // end
+    #expect(settings == Settings())
+    #expect(none == nil)
+    // snippet
+    try store.put("count", 300)
+    do {
+      _ = try store.get("count", as: UInt8.self)
+    } catch let error where error.code == .outOfBounds {
+      print(error.message)
+    }
+    // end
+    // snippet
+    try store.put("started", Date(timeIntervalSince1970: 1_700_000_000))
+    let started = try store.get("started", as: Date.self)
+    // end
+    #expect(started == Date(timeIntervalSince1970: 1_700_000_000))
+    #expect(try !store.putIfChanged("settings", Settings()))
+    try store.close()
+  }
+
+  @Test("collections")
+  func collections() throws {
+    let store = try Store.create(at: here + "store")
+    // snippet
+    struct Order: Codable, Identifiable, Sendable {
+      let id: Int
+      var customer: String
+      var total: Double
+
+      static let byCustomer = CollectionIndex("customer", \Order.customer)
+    }
+
+    let orders = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer])
+    // end
+    // snippet
+    try orders.insert(Order(id: 7, customer: "Ann", total: 12))  // an error if there is a 7
+    try orders.insert(contentsOf: [
+      Order(id: 8, customer: "Bo", total: 30), Order(id: 9, customer: "Ann", total: 5),
+    ])
+    try orders.update(7) { $0.total += 3 }  // nobody else writes meanwhile
+    try orders.insertOrReplace(Order(id: 8, customer: "Bo", total: 31))
+    try orders.delete(9)
+    // end
+    // snippet
+    let seven = try orders.get(7)
+    let all = try orders.all()
+    let some = try orders.all(in: 5...8, limit: 10)
+    let ofAnn = try orders.all(by: Order.byCustomer, equalTo: "Ann")
+    let fromA = try orders.all(by: Order.byCustomer, in: "A"..<"B")
+    let number = try orders.count
+    // end
+    #expect(seven?.total == 15)
+    #expect(all.map(\.id) == [7, 8])
+    #expect(some.count == 2)
+    #expect(ofAnn.map(\.id) == [7])
+    #expect(fromA.map(\.id) == [7])
+    #expect(number == 2)
+    // snippet
+    var page = try orders.all(limit: 50)
+    while let last = page.last {
+      print(page.map(\.id))
+      page = try orders.all(limit: 50, after: last.id)
+    }
+    // end
+    #expect(page.isEmpty)
+    // snippet
+    try store.transaction { transaction in
+      try orders.insert(Order(id: 10, customer: "Cy", total: 8), in: &transaction)
+      try transaction.put("last-order", 10)
+    }
+    // end
+    #expect(try orders.count == 3)
+    #expect(try store.get("last-order", default: 0) == 10)
+    try store.close()
+  }
+}

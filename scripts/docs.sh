@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Builds the documentation of the libraries into .build/docs. Whatever docc warns of fails it: links that lead nowhere, names
+# that are gone. How complete the lists of parameters are is not asked: what a name says is not said twice here.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+swift=${SWIFT:-swift}
+docc=${DOCC:-$(command -v docc || true)}
+[[ -n $docc ]] || { echo "docs: no docc command: it is part of the Swift toolchain: set DOCC to its path" >&2; exit 1; }
+
+out=.build/docs
+parts=.build/docs-parts
+rm -rf "$out" "$parts"
+mkdir -p "$parts"
+
+echo "Building the symbol graphs …"
+"$swift" package dump-symbol-graph --minimum-access-level public --skip-synthesized-members --emit-extension-block-symbols >"$parts/log" 2>&1 ||
+  { cat "$parts/log" >&2; exit 1; }
+graphs=$(sed -n 's/^Files written to //p' "$parts/log")
+
+archives=()
+for module in SyncStore SyncStoreFoundation Replication; do
+  mkdir "$parts/$module"
+  for graph in "$graphs/$module".symbols.json "$graphs/$module"@*.symbols.json; do
+    [[ ! -f $graph ]] || cp "$graph" "$parts/$module/"
+  done
+  "$docc" convert "Sources/$module/$module.docc" --warnings-as-errors --disable-parameters-and-returns-validation \
+    --additional-symbol-graph-dir "$parts/$module" --output-path "$parts/$module.doccarchive" \
+    --fallback-display-name "$module" --fallback-bundle-identifier "sync-store.$module"
+  archives+=("$parts/$module.doccarchive")
+done
+"$docc" merge "${archives[@]}" --synthesized-landing-page-name SyncStore --output-path "$out"
+rm -rf "$parts"
+echo "$out: to read it: python3 -m http.server --directory $out 8000, then http://localhost:8000/documentation"
