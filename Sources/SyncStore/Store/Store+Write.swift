@@ -27,9 +27,12 @@ extension Store {
   ) throws(StoreError) {
     try checkWritable()
     guard value.count <= configuration.blobThreshold else {
-      return try write(key, try content(of: Array(copying: value)), type, deadline, durability)
+      return try write(
+        key, try content(of: Array(copying: value)), type, self.deadline(deadline), durability)
     }
-    if let tail = try putInline(key.bytes, value, type, deadline) { try settle(tail, durability) }
+    if let tail = try putInline(key.bytes, value, type, self.deadline(deadline)) {
+      try settle(tail, durability)
+    }
   }
 
   /// Sets a key to the content of a file, which is streamed if it is above the threshold.
@@ -38,7 +41,7 @@ extension Store {
     durability: Durability? = nil
   ) throws(StoreError) {
     try checkWritable()
-    try write(key, try content(ofFile: file), type, deadline, durability)
+    try write(key, try content(ofFile: file), type, self.deadline(deadline), durability)
   }
 
   /// Deletes a key. False if it had no value.
@@ -61,7 +64,11 @@ extension Store {
     try lockWriters()
     var result: Result
     do {
-      defer { control.unlock() }
+      transactionThread.store(SystemCall.thread, ordering: .relaxed)
+      defer {
+        transactionThread.store(0, ordering: .relaxed)
+        control.unlock()
+      }
       let composer = freshComposer(limit: Limits.transactionBytes)
       var transaction = Transaction(store: self, composer: composer)
       result = try body(&transaction)
@@ -174,7 +181,7 @@ extension Store {
     }
   }
 
-  private func freshComposer(limit: Int) -> Composer {
+  func freshComposer(limit: Int) -> Composer {
     let wall = environment.now()
     return engine.withLock { $0.composer(wall: wall, limit: limit) }
   }
@@ -294,6 +301,7 @@ extension Store {
   func notePublished(_ end: Int, in segment: Segment, _ engine: inout Engine) {
     control.position = engine.position
     noteWrite()
+    noteChange()
     if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
     if end > segment.mapping.count / 8, prepared.load(ordering: .relaxed) != segment.number {
       prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
@@ -309,7 +317,9 @@ public struct Transaction: ~Copyable {
   let store: Store
   var composer: Composer
   /// Blobs that are to be durable before the transaction is.
-  private(set) var placed: [BlobReference] = []
+  var placed: [BlobReference] = []
+  /// Those that can be rolled back to, in order.
+  var savepoints: [UInt64] = []
 
   init(store: Store, composer: Composer) { (self.store, self.composer) = (store, composer) }
 
@@ -332,7 +342,8 @@ public struct Transaction: ~Copyable {
   ) throws(StoreError) {
     note(content)
     let held = try store.heldForWriting(key.bytes, composer)
-    try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+    try composer.issue(
+      key: key.bytes, content: content, type: type, deadline: store.deadline(deadline), held: held)
   }
 
   /// A blob is to be durable before the transaction is.

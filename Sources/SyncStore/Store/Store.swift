@@ -42,6 +42,12 @@ public final class Store: Sendable {
   let ordering = Locked(0)
   let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
+  /// Tells those who follow the journal that it has grown.
+  let changeSignal: ChangeSignal
+  /// The thread whose transaction is under way here; 0 if there is none.
+  let transactionThread = Atomic<UInt>(0)
+  /// Writes of those who do not wait themselves.
+  let asyncWriter = AsyncWriter()
 
   struct Lifecycle {
     var syncScheduled = false
@@ -59,6 +65,7 @@ public final class Store: Sendable {
     self.environment = environment
     self.control = control
     self.controlFile = controlFile
+    changeSignal = ChangeSignal(control, isShared: configuration.mode != .exclusive)
     journalDirectory = path + "/" + StoreLayout.journal
     readers = engine.readers
     seal = engine.journal.seal
@@ -309,6 +316,8 @@ public final class Store: Sendable {
         readers.publish(nil)
       }
       preparedSegment.withLock { $0 = nil }
+      // Who follows the journal is told that it is closed.
+      changeSignal.wakeOwn()
       // It works on files that may be another process's soon.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)
