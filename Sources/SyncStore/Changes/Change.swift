@@ -46,8 +46,8 @@ public struct Change: Sendable {
     return nil
   }
 
-  /// The value that was written, whatever the key holds by now; nil for a delete. Blocks if the value lies in the blob tier;
-  /// see `AsyncStore.value(of:)`.
+  /// The value that was written, whatever the key holds by now; nil for a delete. Blocks if the value lies in
+  /// the blob tier; see `AsyncStore.value(of:)`.
   ///
   /// - Throws: `.blobUnavailable` if the bytes of a value in the blob tier are not here yet, or not any more.
   public func value() throws(StoreError) -> Value? {

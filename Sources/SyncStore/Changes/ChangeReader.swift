@@ -1,7 +1,7 @@
 /// Reads changes from the journal, a few at a time: a value.
 ///
-/// Invariants: all records up to `position` were looked at, and nothing behind it; what of them is still to be given is
-/// `pending`.
+/// Invariants: all records up to `position` were looked at, and nothing behind it; what of them is still to
+/// be given is `pending`.
 struct ChangeReader {
   private let range: KeyRange
   private let start: ChangePosition
@@ -117,7 +117,8 @@ struct ChangeReader {
 
   /// Fails if there was more behind the position than the journal can tell.
   private mutating func check(_ engine: borrowing Engine, _ path: String) throws(StoreError) {
-    if let purged = engine.state.purged, purged > position {
+    // Who has seen nothing yet holds nothing that could have been deleted.
+    if let purged = engine.state.purged, purged > position, position > 0 {
       throw StoreError(
         .changesLost,
         "deletes behind this position are not kept any more: take a snapshot, and go on from `changePosition()`",

@@ -1,9 +1,10 @@
 /// Tells those who wait that the journal has grown, by this process or another one.
 ///
-/// Invariants: who waits has said so in the control page before it looks whether there is anything new. It looks under the
-/// engine's lock, under which writers of this process append and then look whether anybody waits: so none of them is missed.
-/// A writer of another process may be missed, for as long as its processor keeps the new tail to itself, or because it was
-/// killed before it could wake anybody: then the tail is looked at again after `checkedEvery` milliseconds.
+/// Invariants: who waits has said so in the control page before it looks whether there is anything new. It
+/// looks under the engine's lock, under which writers of this process append and then look whether anybody
+/// waits: so none of them is missed. A writer of another process may be missed, for as long as its processor
+/// keeps the new tail to itself, or because it was killed before it could wake anybody: then the tail is
+/// looked at again after `checkedEvery` milliseconds.
 final class ChangeSignal: Sendable {
   /// Milliseconds after which one who was not woken looks by itself.
   static let checkedEvery = 100
@@ -27,7 +28,8 @@ final class ChangeSignal: Sendable {
   /// How many wait at present.
   var count: Int { state.withLock { $0.waiters.count } }
 
-  /// Has `body` called once, when something was written after this call. It must return at once. Returns what `remove` takes.
+  /// Has `body` called once, when something was written after this call. It must return at once. Returns what
+  /// `remove` takes.
   func add(_ body: @escaping @Sendable () -> Void) -> UInt64 {
     let (number, watches) = state.withLock { state -> (UInt64, Bool) in
       state.last += 1

@@ -7,19 +7,21 @@
 /// }
 /// ```
 ///
-/// - *What is seen*: every write whose record the journal still has, in its order, once: own ones, those of other processes and of
-///   peers. Behind the position that it is read from, the journal has the latest record of each key that was written since, and
-///   those older ones that were not compacted yet; a deleted key's latest record is its delete. So who applies what it sees to
-///   what it had at that position has what the store has, and then follows it write by write.
-/// - *Not seen* is what changes no value: a beaten side of a conflict, a deadline that passes, keys of the store's own, and what a
-///   peer has stamped too far ahead, until its time has come: it follows then. A record that was damaged is passed over, as reads do; the
-///   peer from which it comes again brings a new one.
-/// - *Transactions* are seen whole, what counts of them: their changes come one behind the other, after all of them were committed,
-///   and `endsTransaction` marks the last one.
-/// - *Back-pressure*: nothing is read before it is asked for, some dozens of records at a time. A slow reader holds up nobody and keeps nothing in
-///   memory: the journal keeps for it what counts.
-/// - *The end*: `next` returns nil once the task is cancelled, at once. It throws `.closed` when the store is closed, for there may
-///   have been more to see.
+/// - *What is seen*: every write whose record the journal still has, in its order, once: own ones, those of
+///   other processes and of peers. Behind the position that it is read from, the journal has the latest
+///   record of each key that was written since, and those older ones that were not compacted yet; a deleted
+///   key's latest record is its delete. So who applies what it sees to what it had at that position has what
+///   the store has, and then follows it write by write.
+/// - *Not seen* is what changes no value: a beaten side of a conflict, a deadline that passes, keys of the
+///   store's own, and what a peer has stamped too far ahead, until its time has come: it follows then. A
+///   record that was found damaged at an opening is passed over (`verify` names it); the peer from which it
+///   comes again brings a new one.
+/// - *Transactions* are seen whole, what counts of them: their changes come one behind the other, after all
+///   of them were committed, and `endsTransaction` marks the last one. They need not be durable by then.
+/// - *Back-pressure*: nothing is read before it is asked for, some dozens of records at a time. A slow reader
+///   holds up nobody and keeps nothing in memory: the journal keeps for it what counts.
+/// - *The end*: `next` returns nil once the task is cancelled, at once. It throws `.closed` when the store is
+///   closed, for there may have been more to see.
 ///
 /// The task waits without a thread. Several iterators are independent of each other.
 public struct Changes: AsyncSequence, Sendable {
@@ -51,8 +53,9 @@ public struct Changes: AsyncSequence, Sendable {
 
     /// The next change; nil once the task is cancelled.
     ///
-    /// - Throws: `.closed`; `.rolledBack` if the position is not one of this copy, or of writes that it has lost; `.changesLost` if
-    ///   deletes behind the position are not kept any more; `.damaged` if records were damaged while the store was open.
+    /// - Throws: `.closed`; `.rolledBack` if the position is not one of this copy, or of writes that it has
+    ///   lost; `.changesLost` if deletes behind the position are not kept any more; `.damaged` if records
+    ///   were damaged while the store was open.
     public mutating func next() async throws(StoreError) -> Change? { try await next(isolation: nil) }
 
     /// The same, for who is isolated to an actor.
@@ -82,14 +85,15 @@ public struct Changes: AsyncSequence, Sendable {
 
 extension Store {
   /// Who waits for the journal to grow is told by this.
+  @inline(__always)
   func noteChange() {
     if control.isAwaited { changeSignal.wake() }
   }
 
   /// Where the journal ends now: changes from there on are those that are not written yet.
   ///
-  /// With `interval` and `relaxed` durability a loss of power may take the last writes, and with them the positions; who keeps a
-  /// position elsewhere calls `sync` first.
+  /// With `interval` and `relaxed` durability a loss of power may take the last writes, and with them the
+  /// positions; who keeps a position elsewhere calls `sync` first.
   public func changePosition() throws(StoreError) -> ChangePosition {
     try reading { engine throws(StoreError) in
       let actor = try changeActor(engine)

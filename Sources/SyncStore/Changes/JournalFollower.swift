@@ -1,5 +1,6 @@
-/// One who reads what the journal says and, where there is nothing new, waits for it to grow. No thread of the cooperative pool
-/// waits: the reading is done on a queue of its own, and the task is resumed with what was found.
+/// One who reads what the journal says and, where there is nothing new, waits for it to grow. No thread of
+/// the cooperative pool waits: the reading is done on a queue of its own, and the task is resumed with what
+/// was found.
 ///
 /// Back-pressure is in its nature: the journal is the buffer, and nothing is read before it is asked for.
 final class JournalFollower<Output: Sendable>: Sendable {
@@ -55,30 +56,28 @@ final class JournalFollower<Output: Sendable>: Sendable {
 
   /// Looks until there is something, or nothing. On the line.
   private func step(_ call: Int) {
-    guard state.withLock({ $0.waiting != nil && $0.call == call }) else { return }
-    let registration = signal.add { [self] in line.run { self.step(call) } }
     do throws(StoreError) {
-      while true {
+      var registration: UInt64?
+      defer { if let registration { signal.remove(registration) } }
+      while state.withLock({ $0.waiting != nil && $0.call == call }) {
         switch try look() {
-        case .found(let output):
-          signal.remove(registration)
-          return finish(.found(output))
-        case .goOn:
-          guard state.withLock({ $0.waiting != nil }) else { return signal.remove(registration) }
+        case .found(let output): return finish(.found(output))
+        case .goOn: continue
+        case .wait where registration == nil:
+          // What is written from now on wakes it; what was written a moment ago is seen by another look. Writers are not
+          // troubled by one who finds something at once.
+          registration = signal.add { [self] in line.run { self.step(call) } }
         case .wait(let milliseconds):
-          let isWanted = state.withLock { state in
-            // What was added for an earlier step has been called, or is of no use any more.
-            if let former = state.registration { signal.remove(former) }
-            state.registration = state.waiting == nil ? nil : registration
-            return state.waiting != nil
+          state.withLock { state in
+            guard state.waiting != nil else { return }
+            // That of an earlier step was called, or is of no use any more.
+            swap(&state.registration, &registration)
           }
-          guard isWanted else { return signal.remove(registration) }
           if let milliseconds { line.run(after: milliseconds) { [weak self] in self?.step(call) } }
           return
         }
       }
     } catch {
-      signal.remove(registration)
       finish(.failed(error))
     }
   }

@@ -1,8 +1,8 @@
 /// The values of one key: the present one, then each time another one is written, or it expires, the newest. Made by
 /// `Store.observe`.
 ///
-/// Who is slow misses those in between, never the last one. `next` returns nil (as the outer optional) once the task is
-/// cancelled, at once, and throws `.closed` when the store is closed.
+/// Who is slow misses those in between, never the last one. `next` returns nil (as the outer optional) once
+/// the task is cancelled, at once, and throws `.closed` when the store is closed.
 public struct ValueObservation: AsyncSequence, Sendable {
   /// What it throws.
   public typealias Failure = StoreError
@@ -76,6 +76,7 @@ public struct ValueObservation: AsyncSequence, Sendable {
 }
 
 extension Store {
-  /// The values of a key: the present one, then the newest one each time it changes, by whomever; see `ValueObservation`.
+  /// The values of a key: the present one, then the newest one each time it changes, by whomever; see
+  /// `ValueObservation`.
   public func observe(_ key: Key) -> ValueObservation { ValueObservation(store: self, key: key) }
 }

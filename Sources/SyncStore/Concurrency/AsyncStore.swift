@@ -1,5 +1,5 @@
-/// A store for asynchronous code: each call that may wait, for other writers, a sync or a disk, does so on a thread of its own,
-/// never on one of the cooperative pool.
+/// A store for asynchronous code: each call that may wait, for other writers, a sync or a disk, does so on a
+/// thread of its own, never on one of the cooperative pool.
 ///
 /// ```swift
 /// let store = try await AsyncStore.open(at: path)
@@ -7,8 +7,9 @@
 /// let value = try store.store.get("a")        // what waits for nothing is called as it is
 /// ```
 ///
-/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was done. Work that has begun goes on to its
-/// end, but for a pausable transaction, which ends between two steps.
+/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was
+/// done. Work that has begun goes on to its end, but for a pausable transaction, which ends between two
+/// steps.
 public struct AsyncStore: Sendable {
   /// The store itself: for all that is quick, and for synchronous code.
   public let store: Store
@@ -122,15 +123,16 @@ public struct AsyncStore: Sendable {
     }
   }
 
-  /// Does several writes at once, as `Store.transaction` does. `body` runs to its end on one thread; other writers wait for it.
+  /// Does several writes at once, as `Store.transaction` does. `body` runs to its end on one thread; other
+  /// writers wait for it.
   public func transaction<Result: Sendable>(
     durability: Durability? = nil, _ body: @escaping @Sendable (inout Transaction) throws -> Result
   ) async throws -> Result {
     try await Self.performAny { try store.transaction(durability: durability, body) }
   }
 
-  /// Does much work in steps, as `Store.pausableTransaction` does. Between two steps it notices that the task was cancelled:
-  /// it throws `.cancelled` then, and the steps before stay.
+  /// Does much work in steps, as `Store.pausableTransaction` does. Between two steps it notices that the task
+  /// was cancelled: it throws `.cancelled` then, and the steps before stay.
   @discardableResult
   public func pausableTransaction(
     durability: Durability? = nil,

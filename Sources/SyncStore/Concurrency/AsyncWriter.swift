@@ -1,5 +1,5 @@
-/// Makes the writes of tasks that do not wait themselves: what has come while a sync was running is appended next, and made durable by
-/// one sync. So any number of tasks share syncs, on one thread.
+/// Makes the writes of tasks that do not wait themselves: what has come while a sync was running is appended
+/// next, and made durable by one sync. So any number of tasks share syncs, on one thread.
 final class AsyncWriter: Sendable {
   private struct Job {
     /// Appends. Returns what is to be synced afterwards, if anything.

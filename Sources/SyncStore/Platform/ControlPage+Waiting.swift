@@ -2,8 +2,8 @@ private import CLinux
 private import Glibc
 private import Synchronization
 
-/// Waiting for the journal to grow. One word of the page says that somebody waits, in whatever process: all that a writer does
-/// for nobody is to load it.
+/// Waiting for the journal to grow. One word of the page says that somebody waits, in whatever process: all
+/// that a writer does for nobody is to load it.
 ///
 /// This is one of the few files that use `unsafe`: the kernel wakes those who sleep at an address (futex(2)).
 extension ControlPage {
@@ -42,8 +42,8 @@ extension ControlPage {
     }
   }
 
-  /// Waits until somebody else has written, who was woken when this thread gave the mutex back; not for long, since it may have
-  /// found nothing to write.
+  /// Waits until somebody else has written, who was woken when this thread gave the mutex back; not for long,
+  /// since it may have found nothing to write.
   func letOthersWrite() {
     let tail = tail
     for _ in 0..<50 where self.tail == tail { usleep(20) }

@@ -37,7 +37,8 @@ public struct Expiry: Hashable, Comparable, Sendable {
     self.init(milliseconds: isTooLarge ? .max : product)
   }
 
-  /// The deadline of what lasts so long from now on, by this machine's clock: milliseconds since 1970, as `put` takes it.
+  /// The deadline of what lasts so long from now on, by this machine's clock: milliseconds since 1970, as
+  /// `put` takes it.
   public func fromNow() -> UInt64 { after(SystemCall.wallMilliseconds()) }
 
   /// The deadline of what lasts so long from `time` on, in milliseconds since 1970.
@@ -60,14 +61,15 @@ public enum DeadlineChange: Hashable, Sendable {
   case clear
 }
 
-/// Deadlines. A value with one is there until then, on every copy, by the clock of each; then it reads as absent. Deadlines are
-/// part of the record: they replicate with the value, and another deadline is another record.
+/// Deadlines. A value with one is there until then, on every copy, by the clock of each; then it reads as
+/// absent. Deadlines are part of the record: they replicate with the value, and another deadline is another
+/// record.
 extension Store {
-  /// Changes when the value of a key expires, and not the value. False if it has none, or has expired: what has expired is not
-  /// brought back.
+  /// Changes when the value of a key expires, and not the value. False if it has none, or has expired: what
+  /// has expired is not brought back.
   ///
-  /// It is a new write of the same value, which replaces what other copies hold; one in the blob tier is not copied. With the
-  /// deadline that it has already, nothing is written.
+  /// It is a new write of the same value, which replaces what other copies hold; one in the blob tier is not
+  /// copied. With the deadline that it has already, nothing is written.
   ///
   /// - Throws: as `put`; `.damaged` if the record cannot be read.
   @discardableResult
@@ -105,17 +107,22 @@ extension Store {
   /// How many keys have a value, and how many had one that has expired and was not replaced. Looks at every key.
   public func keyCounts(in range: KeyRange = .all) throws(StoreError) -> KeyCounts {
     let now = environment.now()
-    return try reading { engine throws(StoreError) in
-      var counts = KeyCounts()
-      for location in try engine.locations() {
-        guard let record = try? engine.record(at: location), !record.isReserved, !record.isTombstone,
-          range.contains(record.key)
-        else { continue }
-        if record.isLive(at: now) { counts.live += 1 } else { counts.expired += 1 }
-        if record.deadline != nil { counts.withDeadline += 1 }
+    let view = try frozenView()
+    var counts = KeyCounts()
+    // Judged by the beginning of time nothing has expired.
+    let all = FrozenView.Scan(range: range, after: nil, reversed: false, limit: .max, time: 0)
+    try StoreError.only {
+      _ = try view.visitEntries(all, in: self) { entry in
+        if let deadline = entry.deadline {
+          counts.withDeadline += 1
+          counts.expired += deadline <= now ? 1 : 0
+        }
+        counts.live += 1
+        return .next
       }
-      return counts
     }
+    counts.live -= counts.expired
+    return counts
   }
 
   /// The deadline of a value that is put without one, by `Configuration.defaultExpiry`.

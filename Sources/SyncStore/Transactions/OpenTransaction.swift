@@ -8,9 +8,10 @@ private import Synchronization
 /// try open.commit()                          // or open.rollBack(), or nothing at all
 /// ```
 ///
-/// From its beginning to its end no other thread, and no other process, writes. The thread that has begun it ends it: the
-/// writers' mutex belongs to a thread, so that the death of one is noticed. Hence it is neither copyable nor sendable, and cannot
-/// be begun in asynchronous code, which goes from thread to thread; that takes `AsyncStore.transaction`. One that is dropped is rolled back.
+/// From its beginning to its end no other thread, and no other process, writes. The thread that has begun it
+/// ends it: the writers' mutex belongs to a thread, so that the death of one is noticed. Hence it is neither
+/// copyable nor sendable, and cannot be begun in asynchronous code, which goes from thread to thread; that
+/// takes `AsyncStore.transaction`. One that is dropped is rolled back.
 public struct OpenTransaction: ~Copyable {
   /// What is written and read within it.
   public var transaction: Transaction
@@ -67,7 +68,8 @@ private final class WritersHold {
 }
 
 extension Store {
-  /// Begins a transaction that lasts until it is committed or rolled back; see `OpenTransaction`. Waits for other writers.
+  /// Begins a transaction that lasts until it is committed or rolled back; see `OpenTransaction`. Waits for
+  /// other writers.
   ///
   /// - Throws: as `transaction`; `.busy` within another one of this thread.
   @available(

@@ -19,10 +19,10 @@ public struct PausableReport: Hashable, Sendable {
 extension Store {
   /// Does much work in steps, and steps aside between them for writers that wait, here and in other processes.
   ///
-  /// `step` is called until it says that it is done. Each step is a transaction of its own: it is found whole or not at all, after
-  /// a crash too, and what it throws undoes that step and ends the work, not the steps before it. So what others write
-  /// may come between any two steps, and the next one reads it. As long as nobody waits the steps follow each other
-  /// without the mutex being given back.
+  /// `step` is called until it says that it is done. Each step is a transaction of its own: it is found whole
+  /// or not at all, after a crash too, and what it throws undoes that step and ends the work, not the steps
+  /// before it. So what others write may come between any two steps, and the next one reads it. As long as
+  /// nobody waits the steps follow each other without the mutex being given back.
   ///
   /// Made durable once, at the end, as the mode has it, also if a step throws.
   @discardableResult

@@ -1,6 +1,7 @@
 private import Synchronization
 
-/// A place within a transaction to come back to. It holds until the transaction ends, or is rolled back to an earlier one.
+/// A place within a transaction to come back to. It holds until the transaction ends, or is rolled back to an
+/// earlier one.
 public struct Savepoint: Sendable {
   fileprivate let number: UInt64
   fileprivate let composer: Composer
@@ -10,7 +11,8 @@ public struct Savepoint: Sendable {
 }
 
 extension Transaction {
-  /// Does several writes as a part of this transaction: what `body` throws undoes them, and nothing that was written before. Any depth.
+  /// Does several writes as a part of this transaction: what `body` throws undoes them, and nothing that was
+  /// written before. Any depth.
   ///
   /// It costs a copy of the list of what the transaction has written so far, not of the values.
   public mutating func nested<Result, Failure: Error>(
