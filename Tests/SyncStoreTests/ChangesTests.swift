@@ -309,6 +309,9 @@ struct ChangesTests {
     var iterator = try store.changes(from: ChangePosition(actor: actor, position: 3, stamp: .zero))
       .makeAsyncIterator()
     #expect(try await iterator.next()?.key == "3")
+    // Who begins anew holds nothing that could have been deleted.
+    var anew = try store.changes(from: .beginning).makeAsyncIterator()
+    #expect(try await anew.next()?.key == "0")
   }
 
   @Test("are seen by a process that only reads")
