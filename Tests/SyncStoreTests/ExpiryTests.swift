@@ -5,7 +5,8 @@ import Testing
 
 @Suite("Expiry")
 struct ExpiryTests {
-  let host = SimulatedHost()
+  /// An encrypted store has no blob tier.
+  let host = SimulatedHost(sealed: false)
 
   func store(_ expiry: Expiry? = nil) throws -> Store {
     var configuration = Configuration()

@@ -72,9 +72,7 @@ extension Store {
   /// other writers.
   ///
   /// - Throws: as `transaction`; `.busy` within another one of this thread.
-  @available(
-    *, noasync, message: "the thread that begins a transaction has to end it: use AsyncStore.transaction"
-  )
+  @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")
   public func beginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction {
     try checkWritable()
     waitForCompaction()
