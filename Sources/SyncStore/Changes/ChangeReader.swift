@@ -46,8 +46,12 @@ struct ChangeReader {
     try check(engine, store.path)
     let limit = Stamp(milliseconds: store.environment.now() + Limits.clockDriftMilliseconds)
     if !pending.isEmpty { try takeDue(limit, store, engine, actor, into: &changes) }
-    var from = engine.start(of: position + 1)
-    if let place, engine.journal.place(of: place.segment) != nil { from = place }
+    let from =
+      if let place, engine.journal.place(of: place.segment) != nil {
+        place
+      } else {
+        engine.start(of: position + 1)
+      }
     var (looked, bytes, group) = (0, 0, changes.count)
     var isAtEnd = true
     // Outside of the closure, which cannot use what is `inout`.
