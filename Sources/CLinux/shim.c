@@ -2,6 +2,8 @@
 #include "CLinux.h"
 
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
 #include <linux/membarrier.h>
 #include <linux/openat2.h>
 #include <pthread.h>
@@ -12,6 +14,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 int sync_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
@@ -63,6 +66,19 @@ int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *ty
 #endif
 
 int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }
+
+int sync_mutex_is_awaited(const void *mutex) {
+  const int *word = &((const pthread_mutex_t *)mutex)->__data.__lock;
+  return (__atomic_load_n(word, __ATOMIC_RELAXED) & FUTEX_WAITERS) != 0;
+}
+
+void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds) {
+  const struct timespec time = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
+  // Whoever returns looks again, whatever the reason.
+  syscall(SYS_futex, word, FUTEX_WAIT, expected, &time, NULL, 0);
+}
+
+void sync_futex_wake(const uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
 
 int sync_file_system(int fd) { return syncfs(fd); }
 

@@ -48,12 +48,16 @@ public struct StoreError: Error, Sendable {
     public static let rolledBack = Code("rolled-back")
     /// A reader took so long that what it read could not be kept any more (F93).
     public static let snapshotEnded = Code("snapshot-ended")
+    /// Deletes behind the position that changes were to be read from are not kept any more.
+    public static let changesLost = Code("changes-lost")
     /// The store is encrypted, and no passphrase was given.
     public static let keyRequired = Code("key-required")
     /// The passphrase is not the store's.
     public static let wrongKey = Code("wrong-key")
     /// A passphrase was given for a store that is not encrypted.
     public static let notEncrypted = Code("not-encrypted")
+    /// The task was cancelled before the work was begun, or between two steps of it.
+    public static let cancelled = Code("cancelled")
     /// The store was closed.
     public static let closed = Code("closed")
     /// The store was opened before this process was forked (F97).

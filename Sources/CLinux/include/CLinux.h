@@ -95,6 +95,16 @@ static inline void sync_begin_reading(uint64_t *word, uint64_t epoch) {
 // From here on the words of all threads say what they read: who reads and is not seen loads what is stored already.
 void sync_await_readers(void);
 
+// Does anybody sleep for a robust mutex? Its futex word says so in a bit that is part of the kernel's interface (robust
+// futexes), not of the C library's.
+int sync_mutex_is_awaited(const void *mutex);
+
+// futex(2) has no wrapper in glibc. Sleeps as long as `word`, which processes may share, holds `expected` and nobody wakes it, and
+// no longer than that.
+void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds);
+// Wakes all who sleep there, in all processes.
+void sync_futex_wake(const uint32_t *word);
+
 // renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
 int sync_rename_unless_present(const char *path, const char *new_path);
 

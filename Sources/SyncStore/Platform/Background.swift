@@ -12,6 +12,13 @@ enum Background {
   private static let tidyingQueue = DispatchQueue(
     label: "syncstore.tidying", qos: .utility, attributes: .concurrent)
 
+  /// What callers wait for without a thread.
+  private static let blockingQueue = DispatchQueue(
+    label: "syncstore.blocking", qos: .userInitiated, attributes: .concurrent)
+
+  /// Work that may block, and that somebody waits for.
+  static func block(_ work: @escaping @Sendable () -> Void) { blockingQueue.async(execute: work) }
+
   static func prepare(_ work: @escaping @Sendable () -> Void) { preparingQueue.async(execute: work) }
 
   static func tidy(_ work: @escaping @Sendable () -> Void) { tidyingQueue.async(execute: work) }
@@ -25,5 +32,18 @@ enum Background {
 
   static func run(after milliseconds: Int, _ work: @escaping @Sendable () -> Void) {
     queue.asyncAfter(deadline: .now() + .milliseconds(milliseconds), execute: work)
+  }
+
+  /// Work that is done one piece after the other, in the order in which it comes.
+  struct Line: Sendable {
+    private let queue: DispatchQueue
+
+    init(_ label: StaticString) { queue = DispatchQueue(label: "\(label)", qos: .userInitiated) }
+
+    func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
+
+    func run(after milliseconds: Int, _ work: @escaping @Sendable () -> Void) {
+      queue.asyncAfter(deadline: .now() + .milliseconds(milliseconds), execute: work)
+    }
   }
 }

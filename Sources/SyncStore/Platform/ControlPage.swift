@@ -14,7 +14,7 @@ package final class ControlPage: Sendable {
   /// A whole word, so that one flipped bit neither poisons nor heals.
   private static let poison: UInt64 = 0x9E0D_EC0D_E15B_AD11
 
-  private enum Field {
+  enum Field {
     static let magic = 0
     static let boot = 8
     static let poison = 16
@@ -27,9 +27,10 @@ package final class ControlPage: Sendable {
     static let compactions = 128
     static let adopted = 136
     static let begun = 144
+    static let awaited = 152
   }
 
-  private let mapping: Mapping
+  let mapping: Mapping
 
   /// The page in a mapping of `length` bytes, whatever they hold.
   package init(mapping: Mapping) { self.mapping = mapping }

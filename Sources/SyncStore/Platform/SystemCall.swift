@@ -71,6 +71,10 @@ package enum SystemCall {
   @inline(__always)
   static var forksSeen: UInt32 { sync_forks_seen() }
 
+  /// The calling thread; never 0.
+  @inline(__always)
+  static var thread: UInt { UInt(pthread_self()) }
+
   /// The process's number.
   package static var processID: Int32 { getpid() }
 

@@ -48,7 +48,7 @@ extension Store {
     // A blob is written before the writers' mutex is taken: it takes long. Should it not be needed, it is swept.
     let content = try content(of: value)
     let (version, tail) = try append { composer throws(StoreError) in
-      try self.put(key, content, type, deadline, expecting: expectation, &composer)
+      try self.put(key, content, type, self.deadline(deadline), expecting: expectation, &composer)
     }
     if version != nil { try settle(tail, durability) }
     return version
@@ -76,6 +76,7 @@ extension Store {
     durability: Durability? = nil
   ) throws(StoreError) -> Bool {
     try checkWritable()
+    let deadline = self.deadline(deadline)
     // Nobody need wait to be told that nothing is to be done, nor while a blob is written.
     let now = environment.now()
     if let held = try? current(key.bytes), held.isLive(at: now), Self.says(held, value, type, deadline) {
@@ -171,7 +172,8 @@ extension Transaction {
     expires deadline: UInt64? = nil
   ) throws(StoreError) -> Dot? {
     let content = try store.content(of: value, deferring: true)
-    let version = try store.put(key, content, type, deadline, expecting: expectation, &composer)
+    let version = try store.put(
+      key, content, type, store.deadline(deadline), expecting: expectation, &composer)
     if version != nil { note(content) }
     return version
   }
@@ -186,7 +188,8 @@ extension Transaction {
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) -> Bool {
     let content = try store.content(of: value, deferring: true)
-    let changed = try store.putIfChanged(key, value, content, type, deadline, &composer)
+    let changed = try store.putIfChanged(
+      key, value, content, type, store.deadline(deadline), &composer)
     if changed { note(content) }
     return changed
   }

@@ -44,6 +44,11 @@ public struct Configuration: Sendable {
   public var allowsNetworkFileSystem: Bool
   /// Opens an encrypted store, or makes a new one such; nil for a plain one. It is neither shown nor logged.
   public var passphrase: Passphrase?
+  /// How long a value lasts that is put without a deadline; nil, as it is by default, if it does not expire. One that is
+  /// put with the deadline `UInt64.max` never does. It is this opening's: other processes and copies have their own.
+  ///
+  /// Each put begins the time anew, so a `putIfChanged` without a deadline has always something to change.
+  public var defaultExpiry: Expiry?
   /// Is asked once when a store that is opened has damage below what was known durable; by default the rest is served. It is
   /// called by the thread that opens, and must not use the store.
   public var onCorruption: (@Sendable (CorruptionReport) -> CorruptionChoice)?

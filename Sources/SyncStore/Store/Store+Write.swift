@@ -27,9 +27,12 @@ extension Store {
   ) throws(StoreError) {
     try checkWritable()
     guard value.count <= configuration.blobThreshold else {
-      return try write(key, try content(of: Array(copying: value)), type, deadline, durability)
+      return try write(
+        key, try content(of: Array(copying: value)), type, self.deadline(deadline), durability)
     }
-    if let tail = try putInline(key.bytes, value, type, deadline) { try settle(tail, durability) }
+    if let tail = try putInline(key.bytes, value, type, self.deadline(deadline)) {
+      try settle(tail, durability)
+    }
   }
 
   /// Sets a key to the content of a file, which is streamed if it is above the threshold.
@@ -38,7 +41,7 @@ extension Store {
     durability: Durability? = nil
   ) throws(StoreError) {
     try checkWritable()
-    try write(key, try content(ofFile: file), type, deadline, durability)
+    try write(key, try content(ofFile: file), type, self.deadline(deadline), durability)
   }
 
   /// Deletes a key. False if it had no value.
@@ -61,7 +64,11 @@ extension Store {
     try lockWriters()
     var result: Result
     do {
-      defer { control.unlock() }
+      transactionThread.store(SystemCall.thread, ordering: .relaxed)
+      defer {
+        transactionThread.store(0, ordering: .relaxed)
+        control.unlock()
+      }
       let composer = freshComposer(limit: Limits.transactionBytes)
       var transaction = Transaction(store: self, composer: composer)
       result = try body(&transaction)
@@ -175,7 +182,7 @@ extension Store {
     }
   }
 
-  private func freshComposer(limit: Int) -> Composer {
+  func freshComposer(limit: Int) -> Composer {
     let wall = environment.now()
     return engine.withLock { $0.composer(wall: wall, limit: limit) }
   }
@@ -311,80 +318,34 @@ extension Store {
     control.position = engine.position
     noteWrite()
     pace.spend(bytes.count)
+    noteChange()
     if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
     if bytes.upperBound > segment.mapping.count / 8, prepared.load(ordering: .relaxed) != segment.number {
       prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
     }
   }
-}
 
-/// Writes that are done at once or not at all. Lives only within `Store.transaction`.
-///
-/// What it reads by key it reads as it leaves it so far. Scans and snapshots of the store see, within it, what was there
-/// before it began; nobody else writes meanwhile.
-public struct Transaction: ~Copyable {
-  let store: Store
-  var composer: Composer
-  /// Blobs that are to be durable before the transaction is.
-  private(set) var placed: [BlobReference] = []
-
-  init(store: Store, composer: Composer) { (self.store, self.composer) = (store, composer) }
-
-  /// Sets a key, as `Store.put` does.
-  public mutating func put(
-    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
-  ) throws(StoreError) {
-    try put(key, try store.content(of: value, deferring: true), type, deadline)
-  }
-
-  /// Sets a key to the content of a file, as `Store.put(_:fileAt:)` does.
-  public mutating func put(
-    _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil
-  ) throws(StoreError) {
-    try put(key, try store.content(ofFile: file, deferring: true), type, deadline)
-  }
-
-  private mutating func put(
-    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
-  ) throws(StoreError) {
-    if case .inline(let value) = content, deadline == nil {
-      return try composer.postpone(key.bytes, value, type)
-    }
-    note(content)
-    try store.settle(&composer)
-    let held = try store.heldForWriting(key.bytes, composer)
-    try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
-  }
-
-  /// A blob is to be durable before the transaction is.
-  mutating func note(_ content: Record.Content) {
-    if case .blob(let blob) = content { placed.append(blob) }
-  }
-
-  /// Deletes a key. False if it had no value.
-  @discardableResult
-  public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
-    if let write = composer.postponedWrite(of: key.bytes) {
-      if composer.postponed.list[write].isTombstone { return false }
-    } else {
-      // What came before the postponed writes was issued.
-      guard let held = try store.heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
-        return false
+  /// Has the segment after `number` made ready in the background, once; if that fails, again.
+  func prepareSegment(after number: UInt32, size: Int) {
+    guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
+    let isDurable = configuration.durability != .relaxed
+    Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
+      do throws(StoreError) {
+        let ready = try Journal.prepare(
+          directory: journalDirectory, size: size, storage: storage, isDurable: isDurable)
+        guard let ready else { return }
+        self?.preparedSegment.withLock { $0 = ready }
+        guard !isDurable else { return }
+        // Its first pages are ready long before the tail reaches it, and the others before the tail reaches those.
+        for start in stride(from: 0, to: size, by: Journal.populatedAtOnce) {
+          guard let self, !self.closed.load(ordering: .relaxed) else { return }
+          ready.mapping.populate(start..<min(start + Journal.populatedAtOnce, size))
+        }
+      } catch {
+        // Without it the writer makes the segment itself, and meets the same error there if it lasts.
+        self?.prepared.store(0, ordering: .relaxed)
       }
     }
-    try composer.postpone(key.bytes, nil, .bytes)
-    return true
-  }
-
-  /// The value of a key as this transaction leaves it so far.
-  public func get(_ key: Key) throws(StoreError) -> Value? {
-    if let number = composer.postponedWrite(of: key.bytes) {
-      let write = composer.postponed.list[number]
-      return write.isTombstone
-        ? nil : Value(bytes: composer.postponed.bytes(write.value), type: write.type, deadline: nil)
-    }
-    guard let record = composer.record(of: key.bytes) else { return try store.get(key) }
-    return try store.value(of: record)
   }
 }
 

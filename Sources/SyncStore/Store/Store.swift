@@ -42,6 +42,12 @@ public final class Store: Sendable {
   let ordering = Locked(0)
   let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
+  /// Tells those who follow the journal that it has grown.
+  let changeSignal: ChangeSignal
+  /// The thread whose transaction is under way here; 0 if there is none.
+  let transactionThread = Atomic<UInt>(0)
+  /// Writes of those who do not wait themselves.
+  let asyncWriter = AsyncWriter()
 
   struct Lifecycle {
     var syncScheduled = false
@@ -59,6 +65,7 @@ public final class Store: Sendable {
     self.environment = environment
     self.control = control
     self.controlFile = controlFile
+    changeSignal = ChangeSignal(control, isShared: configuration.mode != .exclusive)
     journalDirectory = path + "/" + StoreLayout.journal
     readers = engine.readers
     seal = engine.journal.seal
@@ -206,11 +213,11 @@ public final class Store: Sendable {
   private func syncNow() throws(StoreError) {
     let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
       try catchUp(&engine)
-      // What compaction wrote is durable from the beginning.
       let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
       return (engine.applied.packed, Array(engine.journal.segments[first...]))
     }
-    for segment in segments {
+    // What compaction wrote is durable from the beginning.
+    for segment in segments where segment.header.compaction == 0 {
       let file = segment.file
       do throws(StoreError) {
         if segment.number == segments.last?.number {
@@ -220,7 +227,8 @@ public final class Store: Sendable {
         }
         let status = try file.status()
         // What others have made durable and then compacted may be gone.
-        guard status.links > 0 || control.durable >= tail else {
+        let durable = control.durable
+        guard status.links > 0 || durable >= tail || Location(packed: durable).segment > segment.number else {
           throw StoreError(
             .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
         }
@@ -272,29 +280,6 @@ public final class Store: Sendable {
     }
   }
 
-  /// Has the segment after `number` made ready in the background, once; if that fails, again.
-  func prepareSegment(after number: UInt32, size: Int) {
-    guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
-    let isDurable = configuration.durability != .relaxed
-    Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
-      do throws(StoreError) {
-        let ready = try Journal.prepare(
-          directory: journalDirectory, size: size, storage: storage, isDurable: isDurable)
-        guard let ready else { return }
-        self?.preparedSegment.withLock { $0 = ready }
-        guard !isDurable else { return }
-        // Its first pages are ready long before the tail reaches it, and the others before the tail reaches those.
-        for start in stride(from: 0, to: size, by: Journal.populatedAtOnce) {
-          guard let self, !self.closed.load(ordering: .relaxed) else { return }
-          ready.mapping.populate(start..<min(start + Journal.populatedAtOnce, size))
-        }
-      } catch {
-        // Without it the writer makes the segment itself, and meets the same error there if it lasts.
-        self?.prepared.store(0, ordering: .relaxed)
-      }
-    }
-  }
-
   func noteWrite() {
     if !wrote.load(ordering: .relaxed) { wrote.store(true, ordering: .relaxed) }
   }
@@ -313,6 +298,8 @@ public final class Store: Sendable {
         readers.publish(nil)
       }
       preparedSegment.withLock { $0 = nil }
+      // Who follows the journal is told that it is closed.
+      changeSignal.wakeOwn()
       // It works on files that may be another process's soon.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)

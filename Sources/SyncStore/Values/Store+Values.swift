@@ -64,7 +64,7 @@ extension Store {
     try checkWritable()
     // A key of which nothing is known takes the short way; of others more is to be found out.
     if value.count <= configuration.blobThreshold,
-      let tail = try putInline(key.bytes, value, type, nil, unlessKnown: true)
+      let tail = try putInline(key.bytes, value, type, deadline(nil), unlessKnown: true)
     {
       try settle(tail, durability)
       return true

@@ -16,6 +16,8 @@ struct ReplicaState: Sendable {
   private var received = VersionVector()
   var floor = VersionVector()
   var horizon = Stamp.zero
+  /// The last position of a delete that was purged; nil if none was. Who purges raises it, as it does the floor.
+  var purged: UInt64?
   var cursors: [ActorID: Cursor] = [:]
   /// The marks of own rounds: position and own sequence that were durable when each was made.
   var marks: [RoundMark: Mark] = [:]
@@ -69,6 +71,7 @@ enum StateKey {
   static let actor = Array("replica/actor".utf8)
   static let vector = Array("replica/vector".utf8)
   static let floor = Array("replica/floor".utf8)
+  static let purged = Array("replica/purged".utf8)
   static let suspects = Array("replica/suspects".utf8)
   static let mending = Array("replica/mending".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
@@ -126,6 +129,9 @@ extension ReplicaState {
       if let read = try? Self.floor(value) { (floor, horizon) = read }
     } else if key == StateKey.suspects {
       suspects = value.flatMap { try? Self.suspects($0) } ?? []
+    } else if key == StateKey.purged {
+      var reader = ByteReader(value ?? [])
+      purged = try? reader.read(UInt64.self)
     } else if key == StateKey.mending {
       mending = value != nil
     }

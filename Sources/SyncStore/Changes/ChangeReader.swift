@@ -1,0 +1,181 @@
+/// Reads changes from the journal, a few at a time: a value.
+///
+/// Invariants: all records up to `position` were looked at, and nothing behind it; what of them is still to
+/// be given is `pending`.
+struct ChangeReader {
+  private let range: KeyRange
+  private let start: ChangePosition
+  private var position: UInt64
+  private var pending: [UInt64]
+  /// Where the record behind `position` begins, if its segment is still there.
+  private var place: Location?
+  private var isChecked = false
+
+  init(_ start: ChangePosition, _ range: KeyRange) {
+    (self.start, self.range) = (start, range)
+    (position, pending) = (start.position, start.pending)
+  }
+
+  /// A look is over after so many records, changes or bytes, once a transaction ends: writers wait for it.
+  private static let mostRecords = 512
+  private static let mostChanges = 64
+  private static let mostBytes = 256 << 10
+  /// Milliseconds after which it is looked whether the time of a record has come.
+  private static let pendingLook = 1000
+
+  /// The next changes, or whether there may be more.
+  mutating func look(at store: Store) throws(StoreError) -> JournalFollower<[Change]>.Finding {
+    let before = self
+    let (after, changes, isAtEnd) = try store.reading { engine throws(StoreError) in
+      // It may be done more than once, each time from the beginning.
+      var reader = before
+      var changes: [Change] = []
+      let isAtEnd = try reader.read(store, &engine, into: &changes)
+      return (reader, changes, isAtEnd)
+    }
+    self = after
+    if !changes.isEmpty { return .found(changes) }
+    return isAtEnd ? .wait(milliseconds: pending.isEmpty ? nil : Self.pendingLook) : .goOn
+  }
+
+  /// Reads on. Returns whether it has come to the end of the journal.
+  private mutating func read(
+    _ store: Store, _ engine: inout Engine, into changes: inout [Change]
+  ) throws(StoreError) -> Bool {
+    let actor = try store.changeActor(engine)
+    try check(engine, store.path)
+    let limit = Stamp(milliseconds: store.environment.now() + Limits.clockDriftMilliseconds)
+    if !pending.isEmpty { try takeDue(limit, store, engine, actor, into: &changes) }
+    let from =
+      if let place, engine.journal.place(of: place.segment) != nil {
+        place
+      } else {
+        engine.start(of: position + 1)
+      }
+    var (looked, bytes, group) = (0, 0, changes.count)
+    var isAtEnd = true
+    // Outside of the closure, which cannot use what is `inout`.
+    var (position, pending, place) = (self.position, self.pending, self.place)
+    try engine.visit(from: from, isComplete: true) { view throws(StoreError) in
+      guard view.kind != .actor, view.kind != .epoch else { return true }
+      looked += 1
+      if view.isWrite, view.position > position {
+        position = view.position
+        if let change = change(view, store, position, pending, actor) {
+          if engine.isParked(view) {
+            pending.append(view.position)
+          } else {
+            changes.append(change)
+            bytes += change.key.bytes.count + Int(truncatingIfNeeded: change.blob == nil ? change.size : 0)
+          }
+        }
+      }
+      guard !view.flags.contains(.continues) else { return true }
+      place = Location(segment: view.segment.number, offset: view.end)
+      if changes.count > group { changes[changes.count - 1].endsTransaction = true }
+      group = changes.count
+      isAtEnd = looked < Self.mostRecords && changes.count < Self.mostChanges && bytes < Self.mostBytes
+      return isAtEnd
+    }
+    (self.position, self.pending, self.place) = (position, pending, place)
+    return isAtEnd
+  }
+
+  /// Nil if it is of no interest.
+  private func change(
+    _ view: RecordView, _ store: Store, _ position: UInt64, _ pending: [UInt64], _ actor: ActorID
+  ) -> Change? {
+    guard let shape = view.shape, let dot = view.dot, !view.isReserved(shape) else { return nil }
+    let key = view.key(shape)
+    guard range.contains(key), let content = view.content(shape) else { return nil }
+    return Change(
+      key: Key(unchecked: key), kind: content == .tombstone ? .delete : .put,
+      position: ChangePosition(actor: actor, position: position, stamp: view.stamp, pending: pending),
+      stamp: view.stamp, dot: dot, type: view.type, deadline: view.deadline(shape), content: content,
+      store: store)
+  }
+
+  /// What was too early when it was passed: gives what has come due, and forgets what does not count any more.
+  private mutating func takeDue(
+    _ limit: Stamp, _ store: Store, _ engine: borrowing Engine, _ actor: ActorID,
+    into changes: inout [Change]
+  ) throws(StoreError) {
+    // The token of one that is given says which ones are still to come.
+    let stamp = try engine.write(at: position)?.stamp ?? .zero
+    for early in pending {
+      guard let view = try engine.write(at: early), let shape = view.shape else {
+        pending.removeAll { $0 == early }
+        continue
+      }
+      guard view.stamp <= limit else { continue }
+      pending.removeAll { $0 == early }
+      guard engine.greatest(view.key(shape))?.dot == view.dot,
+        let change = change(view, store, position, pending, actor)
+      else { continue }
+      var due = change
+      due.position = ChangePosition(actor: actor, position: position, stamp: stamp, pending: pending)
+      due.endsTransaction = true
+      changes.append(due)
+    }
+  }
+
+  /// Fails if there was more behind the position than the journal can tell.
+  private mutating func check(_ engine: borrowing Engine, _ path: String) throws(StoreError) {
+    // Who has seen nothing yet holds nothing that could have been deleted.
+    if let purged = engine.state.purged, purged > position, position > 0 {
+      throw StoreError(
+        .changesLost,
+        "deletes behind this position are not kept any more: take a snapshot, and go on from `changePosition()`",
+        path: path)
+    }
+    guard !isChecked else { return }
+    isChecked = true
+    guard let actor = start.actor else { return }
+    let known = try engine.write(at: start.position)?.stamp
+    guard actor == engine.state.actor || engine.state.mine.contains(actor), start.position <= engine.position,
+      start.stamp == .zero || known == nil || known == start.stamp
+    else {
+      throw StoreError(
+        .rolledBack,
+        "the position is one of another copy, or of writes that a loss of power took: take a snapshot, and go on from "
+          + "`changePosition()`", path: path)
+    }
+  }
+}
+
+extension Engine {
+  /// The write at a position; nil if it was superseded and is gone.
+  func write(at position: UInt64) throws(StoreError) -> RecordView? {
+    guard position > 0 else { return nil }
+    var found: RecordView?
+    try visit(from: start(of: position)) { view throws(StoreError) in
+      guard view.isWrite, view.position >= position else { return true }
+      if view.position == position { found = view }
+      return false
+    }
+    return found
+  }
+
+  /// Is the record one whose time had not come when it was taken in?
+  func isParked(_ view: RecordView) -> Bool {
+    guard !parked.isEmpty, let shape = view.shape else { return false }
+    return parked[view.key(shape)]?.contains { $0 == view.location || isCopy(of: view, at: $0) } ?? false
+  }
+
+  /// Where such records are, in order.
+  func parkedPositions() throws(StoreError) -> [UInt64] {
+    parked.values.joined().compactMap { try? journal.record(at: $0).position }.sorted()
+  }
+}
+
+extension RecordView {
+  /// What it says of its key; nil if that contradicts itself.
+  fileprivate func content(_ shape: Shape) -> Record.Content? {
+    switch kind {
+    case .value: .inline(value(shape))
+    case .blob: BlobReference(recorded: value(shape)).map { .blob($0) }
+    case .tombstone: .tombstone
+    default: nil
+    }
+  }
+}

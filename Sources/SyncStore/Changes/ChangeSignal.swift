@@ -1,0 +1,81 @@
+/// Tells those who wait that the journal has grown, by this process or another one.
+///
+/// Invariants: who waits has said so in the control page before it looks whether there is anything new. It
+/// looks under the engine's lock, under which writers of this process append and then look whether anybody
+/// waits: so none of them is missed. A writer of another process may be missed, for as long as its processor
+/// keeps the new tail to itself, or because it was killed before it could wake anybody: then the tail is
+/// looked at again after `checkedEvery` milliseconds.
+final class ChangeSignal: Sendable {
+  /// Milliseconds after which one who was not woken looks by itself.
+  static let checkedEvery = 100
+
+  private let control: ControlPage
+  /// May other processes write?
+  private let isShared: Bool
+  private let state = Locked(State())
+  private let watching = Background.Line("syncstore.changes")
+
+  private struct State {
+    var waiters: [UInt64: @Sendable () -> Void] = [:]
+    var last: UInt64 = 0
+    var isWatching = false
+    /// The tail at which those who waited were last woken because of another process.
+    var tail: UInt64 = 0
+  }
+
+  init(_ control: ControlPage, isShared: Bool) { (self.control, self.isShared) = (control, isShared) }
+
+  /// How many wait at present.
+  var count: Int { state.withLock { $0.waiters.count } }
+
+  /// Has `body` called once, when something was written after this call. It must return at once. Returns what
+  /// `remove` takes.
+  func add(_ body: @escaping @Sendable () -> Void) -> UInt64 {
+    let (number, watches) = state.withLock { state -> (UInt64, Bool) in
+      state.last += 1
+      state.waiters[state.last] = body
+      defer { state.isWatching = isShared }
+      return (state.last, isShared && !state.isWatching)
+    }
+    control.announceWaiting()
+    if watches { watching.run { self.watch() } }
+    return number
+  }
+
+  /// It does not wait any more.
+  func remove(_ number: UInt64) { state.withLock { _ = $0.waiters.removeValue(forKey: number) } }
+
+  /// Wakes all who wait: something was written by this process.
+  @inline(never)
+  func wake() {
+    control.endWaiting(wakes: isShared)
+    wakeOwn()
+  }
+
+  /// Wakes those of this process.
+  func wakeOwn() {
+    let waiters = state.withLock { state in
+      defer { state.waiters = [:] }
+      return state.waiters.values
+    }
+    for waiter in waiters { waiter() }
+  }
+
+  /// Looks after what other processes write, as long as anybody waits.
+  private func watch() {
+    while true {
+      let isAwaited = state.withLock { state in
+        state.isWatching = !state.waiters.isEmpty
+        return state.isWatching
+      }
+      guard isAwaited else { return }
+      control.announceWaiting()
+      let tail = control.tail
+      let isNew = state.withLock { state in
+        defer { state.tail = tail }
+        return state.tail != tail
+      }
+      if isNew { wakeOwn() } else { control.sleepWhileAwaited(milliseconds: Self.checkedEvery) }
+    }
+  }
+}

@@ -1,0 +1,82 @@
+/// The values of one key: the present one, then each time another one is written, or it expires, the newest. Made by
+/// `Store.observe`.
+///
+/// Who is slow misses those in between, never the last one. `next` returns nil (as the outer optional) once
+/// the task is cancelled, at once, and throws `.closed` when the store is closed.
+public struct ValueObservation: AsyncSequence, Sendable {
+  /// What it throws.
+  public typealias Failure = StoreError
+  /// The value; nil while the key has none.
+  public typealias Element = Value?
+
+  let store: Store
+  /// Whose values they are.
+  public let key: Key
+
+  /// Begins with the value that the key has by then.
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(store, key) }
+
+  /// Goes through values.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    private let follower: JournalFollower<Value?>
+    private var isAtEnd = false
+
+    /// What was given last.
+    private enum Last: Equatable {
+      case nothing
+      case absent
+      case value(Dot)
+    }
+
+    init(_ store: Store, _ key: Key) {
+      let last = Locked(Last.nothing)
+      follower = JournalFollower(store.changeSignal) { () throws(StoreError) in
+        try last.withLock { last throws(StoreError) in
+          let now = store.environment.now()
+          let record = try store.current(key.bytes).flatMap { $0.isLive(at: now) ? $0 : nil }
+          let found = record.map { Last.value($0.dot) } ?? .absent
+          guard found != last else {
+            let rest = record?.deadline.map { Int(clamping: $0 > now ? $0 - now : 0) }
+            return .wait(milliseconds: rest.map(AsyncIterator.wait))
+          }
+          let value = try record.map { record throws(StoreError) in try store.value(of: record) } ?? nil
+          last = value == nil ? .absent : found
+          return .found(value)
+        }
+      }
+    }
+
+    /// Clocks are put forward: it looks now and then.
+    private static func wait(_ rest: Int) -> Int { Swift.min(Swift.max(rest, 1), 60_000) }
+
+    /// The next value: nil in a value's place while the key has none.
+    ///
+    /// - Throws: `.closed`, and as `get`.
+    public mutating func next() async throws(StoreError) -> Value?? { try await next(isolation: nil) }
+
+    /// The same, for who is isolated to an actor.
+    public mutating func next(
+      isolation actor: isolated (any Actor)?
+    ) async throws(StoreError) -> Value?? {
+      guard !isAtEnd, !Task.isCancelled else {
+        isAtEnd = true
+        return nil
+      }
+      switch await follower.next() {
+      case .found(let value): return .some(value)
+      case .cancelled:
+        isAtEnd = true
+        return nil
+      case .failed(let error):
+        isAtEnd = true
+        throw error
+      }
+    }
+  }
+}
+
+extension Store {
+  /// The values of a key: the present one, then the newest one each time it changes, by whomever; see
+  /// `ValueObservation`.
+  public func observe(_ key: Key) -> ValueObservation { ValueObservation(store: self, key: key) }
+}

@@ -1,0 +1,73 @@
+/// Writes that are done at once or not at all. Lives only within `Store.transaction`.
+///
+/// What it reads by key it reads as it leaves it so far. Scans and snapshots of the store see, within it, what was there
+/// before it began; nobody else writes meanwhile.
+public struct Transaction: ~Copyable {
+  let store: Store
+  var composer: Composer
+  /// Blobs that are to be durable before the transaction is.
+  var placed: [BlobReference] = []
+  /// Those that can be rolled back to, in order.
+  var savepoints: [UInt64] = []
+
+  init(store: Store, composer: Composer) { (self.store, self.composer) = (store, composer) }
+
+  /// Sets a key, as `Store.put` does.
+  public mutating func put(
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
+  ) throws(StoreError) {
+    try put(key, try store.content(of: value, deferring: true), type, deadline)
+  }
+
+  /// Sets a key to the content of a file, as `Store.put(_:fileAt:)` does.
+  public mutating func put(
+    _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil
+  ) throws(StoreError) {
+    try put(key, try store.content(ofFile: file, deferring: true), type, deadline)
+  }
+
+  private mutating func put(
+    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?
+  ) throws(StoreError) {
+    let deadline = store.deadline(deadline)
+    if case .inline(let value) = content, deadline == nil {
+      return try composer.postpone(key.bytes, value, type)
+    }
+    note(content)
+    try store.settle(&composer)
+    let held = try store.heldForWriting(key.bytes, composer)
+    try composer.issue(
+      key: key.bytes, content: content, type: type, deadline: deadline, held: held)
+  }
+
+  /// A blob is to be durable before the transaction is.
+  mutating func note(_ content: Record.Content) {
+    if case .blob(let blob) = content { placed.append(blob) }
+  }
+
+  /// Deletes a key. False if it had no value.
+  @discardableResult
+  public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
+    if let write = composer.postponedWrite(of: key.bytes) {
+      if composer.postponed.list[write].isTombstone { return false }
+    } else {
+      // What came before the postponed writes was issued.
+      guard let held = try store.heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
+        return false
+      }
+    }
+    try composer.postpone(key.bytes, nil, .bytes)
+    return true
+  }
+
+  /// The value of a key as this transaction leaves it so far.
+  public func get(_ key: Key) throws(StoreError) -> Value? {
+    if let number = composer.postponedWrite(of: key.bytes) {
+      let write = composer.postponed.list[number]
+      return write.isTombstone
+        ? nil : Value(bytes: composer.postponed.bytes(write.value), type: write.type, deadline: nil)
+    }
+    guard let record = composer.record(of: key.bytes) else { return try store.get(key) }
+    return try store.value(of: record)
+  }
+}

@@ -1,0 +1,109 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("Expiry")
+struct ExpiryTests {
+  /// An encrypted store has no blob tier.
+  let host = SimulatedHost(sealed: false)
+
+  func store(_ expiry: Expiry? = nil) throws -> Store {
+    var configuration = Configuration()
+    configuration.defaultExpiry = expiry
+    return try Store.create(on: host, configuration: configuration)
+  }
+
+  @Test("is told in spans from a minute to a year")
+  func spans() {
+    #expect(Expiry.minute == .seconds(60))
+    #expect(Expiry.hour == .minutes(60))
+    #expect(Expiry.day == .hours(24))
+    #expect(Expiry.week == .days(7))
+    #expect(Expiry.month == .days(30))
+    #expect(Expiry.year.milliseconds == 365 * 86_400_000)
+    #expect(Expiry.minute < .hour)
+    #expect(Expiry.seconds(-1).milliseconds == 1)
+    #expect(Expiry.days(.max).milliseconds == 1 << 47)
+    #expect(Expiry.minute.after(1000) == 61_000)
+    #expect(Expiry.minute.after(.max - 5) == .max)
+    #expect(Expiry.hour.fromNow() > Expiry.minute.fromNow())
+  }
+
+  @Test("by default is given to whatever is put without a deadline, in every way")
+  func byDefault() throws {
+    let store = try store(.minute)
+    let deadline = host.time + 60_000
+    try store.put("bytes", [1])
+    try store.put("typed", Int32(5))
+    try store.put("large", [UInt8](repeating: 1, count: 30_000))
+    _ = try store.put("expecting", [1], expecting: .absent)
+    _ = try store.putIfChanged("changed", [1])
+    try store.transaction { transaction in
+      try transaction.put("in", [1])
+      _ = try transaction.putIfChanged("in, changed", [1])
+      _ = try transaction.put("in, expecting", [1], expecting: .absent)
+    }
+    struct Item: Codable, Identifiable { var id: Int }
+    try store.collection("items", of: Item.self).insert(Item(id: 1))
+    let keys = try store.list().map(\.key)
+    #expect(keys.count == 9)
+    for key in keys { #expect(try store.deadline(of: key) == deadline, "\(key)") }
+    try store.put("own", [1], expires: host.time + 5)
+    try store.put("never", [1], expires: .max)
+    #expect(try store.deadline(of: "own") == host.time + 5)
+    #expect(try store.deadline(of: "never") == nil)
+    #expect(try store.keyCounts() == KeyCounts(live: 11, expired: 0, withDeadline: 10))
+    host.time += 60_000
+    #expect(try store.list().map(\.key) == ["never"])
+    #expect(try store.keyCounts() == KeyCounts(live: 1, expired: 10, withDeadline: 10))
+    #expect(try store.keyCounts().all == 11)
+    #expect(try store.keyCounts(in: KeyRange(prefix: "in")).expired == 3)
+  }
+
+  @Test("can be extended, brought forward and cleared, and the value stays what it is")
+  func changed() throws {
+    let store = try store()
+    try store.put("k", Int64(7), expires: host.time + 1000)
+    #expect(try store.expire("k", .lasting(.hour)))
+    #expect(try store.deadline(of: "k") == host.time + 3_600_000)
+    host.time += 2000
+    #expect(try store.get("k", as: Int64.self) == 7)
+    #expect(try store.expire("k", .clear))
+    #expect(try store.deadline(of: "k") == nil)
+    let position = try store.changePosition()
+    #expect(try store.expire("k", .clear))
+    #expect(try store.changePosition() == position)
+    try store.put("large", [UInt8](repeating: 1, count: 30_000))
+    #expect(try store.expire("large", .set(host.time + 10)))
+    #expect(try store.get("large")?.bytes.count == 30_000)
+    #expect(try store.status().blobKeys == 1)
+    try store.transaction { transaction in
+      try transaction.put("new", [1])
+      #expect(try transaction.expire("new", .set(host.time + 10)))
+      #expect(try !transaction.expire("absent", .clear))
+    }
+    #expect(try store.deadline(of: "new") == host.time + 10)
+    host.time += 10
+    #expect(try store.get("large") == nil)
+    #expect(try !store.expire("large", .clear), "what has expired is not brought back")
+    #expect(try !store.expire("absent", .lasting(.day)))
+    try store.close()
+    #expect(try Store.open(on: host).get("k", as: Int64.self) == 7)
+  }
+
+  @Test("goes to other copies with the value, and so does another deadline")
+  func replicated() throws {
+    let store = try store()
+    let far = SimulatedHost(seed: 2, machine: "far")
+    let peer = try Store.create(on: far, id: store.id)
+    try store.put("k", [1], expires: host.time + 1000)
+    try peer.receive(from: store)
+    #expect(try peer.deadline(of: "k") == host.time + 1000)
+    try peer.expire("k", .lasting(.day))
+    try store.receive(from: peer)
+    #expect(try store.deadline(of: "k") == far.time + 86_400_000)
+    #expect(try store.digest() == peer.digest())
+    #expect(try store.conflicts().isEmpty)
+  }
+}
