@@ -1,6 +1,7 @@
-import SyncStore
 import SyncTestSupport
 import Testing
+
+@testable import SyncStore
 
 @Suite("A store in shared mode")
 struct SharedModeTests {
@@ -32,6 +33,30 @@ struct SharedModeTests {
     let again = try Store.open(on: host)
     #expect(try again.status().keys == 301)
     #expect(try again.verify().isClean)
+  }
+
+  @Test(
+    "lets a process append to a segment that it has met before the index had a number for it",
+    arguments: [true, false])
+  func metEarly(isTransaction: Bool) throws {
+    let (first, second) = try processes()
+    try first.put("before", "x")
+    #expect(try second.text("before") == "x")
+    // So it is when another process has begun a segment and is about to enter it.
+    second.engine.withLock { $0.journal.forgetSlots() }
+    if isTransaction {
+      try second.transaction { transaction in
+        for number in 0..<3 { try transaction.put(Key("behind \(number)"), Array("y".utf8)) }
+      }
+    } else {
+      try second.put("behind 0", "y")
+    }
+    for store in [first, second] {
+      #expect(try store.text("before") == "x")
+      #expect(try store.text("behind 0") == "y")
+    }
+    #expect(try first.digest() == second.digest())
+    #expect(try second.verify().isClean)
   }
 
   @Test("gives every write its own sequence, whichever process makes it")

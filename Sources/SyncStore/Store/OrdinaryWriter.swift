@@ -2,8 +2,8 @@
 /// the index: looked up once, not for each of them, and used without counting references.
 ///
 /// A write is ordinary if its value lies in the journal, it has no deadline, and the record that it replaces, if there is
-/// one, is an own one that names nobody else: then it names nobody, either. Segments that are sealed, or written with
-/// `pwrite`, have none. What is not ordinary goes through `Composer` and `Store.commit`, by the same rules.
+/// one, is an own one that names nobody else: then it names nobody, either. Segments that are written with `pwrite` have
+/// none. What is not ordinary goes through `Composer` and `Store.commit`, by the same rules.
 final class OrdinaryWriter {
   /// Who writes.
   let actor: ActorID
@@ -12,6 +12,9 @@ final class OrdinaryWriter {
   let keys: KeyDirectory
   private let ledger: Ledger
   private let plain: PlainSegments
+  /// The sealed segments, by their numbers in the index.
+  private let sealed: [Segment?]
+  private let sealer: SegmentSeal.Writer?
   /// What the actor is called in each segment; no number where it is not known.
   private let numbers: [UInt32]
   private let accounts: [Ledger.Account?]
@@ -25,9 +28,11 @@ final class OrdinaryWriter {
 
   /// Nil if there are no ordinary writes to the segment, or not yet.
   init?(_ segment: Segment, of actor: ActorID, _ index: JournalIndex, _ table: SegmentTable) {
-    guard segment.seal == nil, segment.target === segment.mapping, let slot = segment.slot,
+    guard segment.isReadyToSeal, segment.target === segment.mapping, let slot = segment.slot,
       let number = segment.number(of: actor)
     else { return nil }
+    sealer = segment.sealer
+    sealed = table.slots.map { $0?.seal == nil ? nil : $0 }
     (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
     (keys, ledger) = (index.keys, index.ledger)
     plain = PlainSegments(table)
@@ -72,10 +77,7 @@ final class OrdinaryWriter {
   func held(_ key: Span<UInt8>, _ hash: UInt64) throws(StoreError) -> Held {
     var held = Held.nothing
     _ = try keys.find(hash) { place in
-      guard let record = plain.record(atPlace: place) else {
-        held = .other
-        return true
-      }
+      guard let record = plain.record(atPlace: place) else { return look(key, at: place, &held) }
       guard record.isOf(key) else {
         // One that was damaged since may be of this key.
         if record.isWhole { return false }
@@ -96,6 +98,25 @@ final class OrdinaryWriter {
     return held
   }
 
+  /// The same for a record that is not in a plain segment. False if it is of another key.
+  @inline(never)
+  private func look(_ key: Span<UInt8>, at place: UInt64, _ held: inout Held) -> Bool {
+    held = .other
+    let slot = SegmentTable.slot(ofPlace: place)
+    guard slot < sealed.count, let segment = sealed[slot],
+      let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count),
+      let record = PlainRecord(MappedBytes(view.bytes), seed: nil)
+    else { return true }
+    guard record.isOf(key) else {
+      held = .nothing
+      return false
+    }
+    if numbers[slot] == UInt32(record.actorNumber), !record.hasFields {
+      held = .own(Replaced(place: place, extent: view.end - view.offset))
+    }
+    return true
+  }
+
   // MARK: Appending
 
   /// A write that is to be appended.
@@ -112,18 +133,48 @@ final class OrdinaryWriter {
 
   /// The bytes that it takes up.
   @inline(__always)
-  static func extent(key: Int, value: Int) -> Int {
-    RecordLayout.aligned(RecordLayout.fixedLength &+ key &+ value)
+  func extent(key: Int, value: Int) -> Int {
+    RecordLayout.aligned(
+      RecordLayout.fixedLength &+ key &+ value &+ (sealer == nil ? 0 : SealedLayout.overhead))
   }
 
   /// Stores a record at `offset`, where there is room for it. Nobody sees it before the tail is moved behind it. Returns where
   /// it ends.
   @inline(__always)
   func store(_ heading: Heading, key: Span<UInt8>, value: Span<UInt8>, at offset: Int) -> Int {
-    let behindKey = RecordLayout.fixedLength &+ key.count
-    let length = behindKey &+ value.count
-    let end = offset &+ RecordLayout.aligned(length)
+    let end = offset &+ extent(key: key.count, value: value.count)
     let record = target.extracting(offset..<end)
+    var length = RecordLayout.fixedLength &+ key.count &+ value.count
+    if sealer == nil {
+      compose(heading, key, value, in: record, length: length)
+    } else {
+      length = seal(heading, key, value, length: length, at: offset)
+    }
+    record.clear(from: length)
+    let seed = segment.header.salt &+ UInt64(truncatingIfNeeded: offset)
+    let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
+    record.store(UInt32(truncatingIfNeeded: sum), at: RecordLayout.checksum)
+    return end
+  }
+
+  /// Composes the plain form elsewhere and seals it into its place. Returns its length there.
+  @inline(never)
+  private func seal(
+    _ heading: Heading, _ key: Span<UInt8>, _ value: Span<UInt8>, length: Int, at offset: Int
+  ) -> Int {
+    guard let sealer, let seal = segment.seal else {
+      preconditionFailure("an epoch is defined before anything is sealed under it")
+    }
+    let plain = SegmentSeal.room(length)
+    compose(heading, key, value, in: WritableBytes(plain), length: length)
+    return seal.seal(plain, length: length, place: offset, writer: sealer, into: segment.mapping, at: offset)
+  }
+
+  /// Stores all fields but the checksum.
+  @inline(__always)
+  private func compose(
+    _ heading: Heading, _ key: Span<UInt8>, _ value: Span<UInt8>, in record: WritableBytes, length: Int
+  ) {
     let small =
       UInt32(heading.kind.rawValue) | UInt32(heading.flags.rawValue) << 8
       | UInt32(heading.type.rawValue) << 16
@@ -136,12 +187,7 @@ final class OrdinaryWriter {
     record.store(heading.sequence, at: RecordLayout.sequence)
     record.store(heading.stamp.rawValue, at: RecordLayout.stamp)
     record.store(key, at: RecordLayout.fixedLength)
-    record.store(value, at: behindKey)
-    record.clear(from: length)
-    let seed = segment.header.salt &+ UInt64(truncatingIfNeeded: offset)
-    let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
-    record.store(UInt32(truncatingIfNeeded: sum), at: RecordLayout.checksum)
-    return end
+    record.store(value, at: RecordLayout.fixedLength &+ key.count)
   }
 
   // MARK: Entering

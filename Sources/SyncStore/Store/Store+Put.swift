@@ -48,7 +48,7 @@ extension Store {
     let hash = writer.keys.hash(key)
     writer.keys.prefetch(hash)
     let start = engine.applied.offset
-    let end = start + OrdinaryWriter.extent(key: key.count, value: value.count)
+    let end = start + writer.extent(key: key.count, value: value.count)
     guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return .notOrdinary }
     let held: OrdinaryWriter.Held
     do throws(StoreError) { held = try writer.held(key, hash) } catch { return .notOrdinary }
@@ -85,7 +85,7 @@ extension Store {
   ) throws(StoreError) -> Bool {
     guard let writer = engine.ordinaryWriter(), let held = held(of: writes, writer) else { return false }
     let start = engine.applied.offset
-    let room = writes.list.reduce(0) { $0 + OrdinaryWriter.extent(key: $1.key.count, value: $1.value.count) }
+    let room = writes.list.reduce(0) { $0 + writer.extent(key: $1.key.count, value: $1.value.count) }
     guard start + room <= writer.segment.commonLimit else { return false }
     var author = engine.state.author
     var ends: [Int] = []

@@ -232,6 +232,11 @@ extension Store {
       if control.isLost { throw poisonedError }
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
     }
+    // Another process may have begun it, and given it its number in the index a moment after this one looked.
+    if segment.slot == nil {
+      engine.enrol(mayAdd: true)
+      if engine.isInTrouble { engine.overcomeTrouble() }
+    }
     let actors = segment.nextNumber + extent.actors.count
     let mayFillUp = segment.header.isReserve && entries.allSatisfy(\.mayUseReserve)
     let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
