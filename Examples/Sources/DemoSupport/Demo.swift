@@ -76,9 +76,13 @@ public final class Program {
 
   /// Ends it as `kill -9` does, at whatever it is. When this returns it has let go of all that it held.
   public func kill() {
-    let status = "/proc/\(process.processIdentifier)/stat"
+    let directory = "/proc/\(process.processIdentifier)"
     _ = Foundation.kill(process.processIdentifier, SIGKILL)
-    while let text = try? String(contentsOfFile: status, encoding: .utf8), !text.contains(") Z ") {
+    // It has files open as long as one of its threads is in a call that nothing interrupts, a sync.
+    while let text = try? String(contentsOfFile: directory + "/stat", encoding: .utf8),
+      let threads = try? FileManager.default.contentsOfDirectory(atPath: directory + "/task"),
+      threads.count > 1 || !text.contains(") Z ")
+    {
       Thread.sleep(forTimeInterval: 0.002)
     }
   }
