@@ -31,15 +31,19 @@ public enum MemoryPressure {
   private static let listeners = Locked<[UInt64: @Sendable (Level) -> Void]>([:])
   private static let last = Atomic<UInt64>(0)
   private static let watch = Locked<PressureWatch?>(nil)
-  private static let hasBegun = Atomic(false)
+  private static let beginning = Locked(false)
 
   /// Has `body` told from now on; until `forget` with the number that is returned.
   package static func listen(_ body: @escaping @Sendable (Level) -> Void) -> UInt64 {
     let number = last.add(1, ordering: .relaxed).newValue
     listeners.withLock { $0[number] = body }
-    if !hasBegun.exchange(true, ordering: .relaxed) {
-      let begun = PressureWatch.begin { level in announce(level) }
-      watch.withLock { $0 = begun }
+    // Whoever comes while it begins waits: then `source` is known.
+    beginning.withLock { hasBegun in
+      if !hasBegun {
+        let begun = PressureWatch.begin { level in announce(level) }
+        watch.withLock { $0 = begun }
+        hasBegun = true
+      }
     }
     return number
   }
