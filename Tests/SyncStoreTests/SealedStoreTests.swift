@@ -234,7 +234,7 @@ struct SealedStoreTests {
           let length = number(offset + RecordLayout.length)
           guard length >= SealedLayout.least, offset + length <= bytes.count else { break }
           let sum = XXH3.hash64(
-            bytes, in: (offset + RecordLayout.length)..<(offset + length),
+            bytes.span.extracting((offset + RecordLayout.length)..<(offset + length)),
             seed: header.salt &+ UInt64(offset))
           // What the loss of power has torn was not sealed so.
           guard UInt32(truncatingIfNeeded: sum) == UInt32(number(offset)) else { break }

@@ -86,52 +86,18 @@ enum KeyNumber {
   }
 }
 
-extension Int: KeyComponent {
+extension KeyComponent where Self: FixedWidthInteger {
   /// Appends a letter and the decimal digits.
   public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
 }
 
-extension Int8: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension Int16: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension Int32: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension Int64: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension UInt: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension UInt8: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension UInt16: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension UInt32: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
-
-extension UInt64: KeyComponent {
-  /// Appends a letter and the decimal digits.
-  public func appendKeyBytes(to key: inout [UInt8]) { KeyNumber.append(self, to: &key) }
-}
+extension Int: KeyComponent {}
+extension Int8: KeyComponent {}
+extension Int16: KeyComponent {}
+extension Int32: KeyComponent {}
+extension Int64: KeyComponent {}
+extension UInt: KeyComponent {}
+extension UInt8: KeyComponent {}
+extension UInt16: KeyComponent {}
+extension UInt32: KeyComponent {}
+extension UInt64: KeyComponent {}

@@ -111,7 +111,7 @@ struct CompactedBytes {
       source.segment.header.basePosition + UInt64(plain.bytes.load(RecordLayout.position, as: UInt32.self))
     copy.store(UInt32(position - header.basePosition), at: RecordLayout.position)
     count = end
-    close(copy, length: length, at: start)
+    copy.close(length: length, seed: seed(at: start))
     note(record, of: source, at: start)
     return true
   }
@@ -223,18 +223,12 @@ struct CompactedBytes {
     }
     let start = count
     count += RecordLayout.aligned(length)
-    close(target.extracting(start..<count), length: length, at: start)
+    target.extracting(start..<count).close(length: length, seed: seed(at: start))
     return start
   }
 
-  /// Ends the record that begins at `start`: zeros up to the next, and the checksum.
-  @inline(__always)
-  private func close(_ record: WritableBytes, length: Int, at start: Int) {
-    record.clear(from: length)
-    let seed = header.salt &+ UInt64(SegmentHeader.length + start)
-    let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
-    record.store(UInt32(truncatingIfNeeded: sum), at: RecordLayout.checksum)
-  }
+  /// Of the checksum of the record that begins at `start`.
+  private func seed(at start: Int) -> UInt64 { header.salt &+ UInt64(SegmentHeader.length + start) }
 
   private mutating func beginSealing(_ seal: SegmentSeal) -> SegmentSeal.Writer {
     let room = SegmentSeal.room(SealedLayout.definitions)

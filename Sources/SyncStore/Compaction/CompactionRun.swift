@@ -157,10 +157,9 @@ struct CompactionWalk {
     for record in ahead {
       let place = source.place(at: record.offset)
       if let hash = record.hash {
-        let isKept = run.isParked(source.segment, record.offset)
         if try run.isNamed(hash, place) {
           copier.keep(CompactedRecord(offset: record.offset, standing: .named(hash)))
-        } else if isKept {
+        } else if run.isParked(Location(segment: source.segment.number, offset: record.offset)) {
           copier.keep(CompactedRecord(offset: record.offset, standing: .noted))
         }
       } else {
@@ -193,11 +192,5 @@ struct CompactionWalk {
       offset = reader.offset
     }
     return true
-  }
-}
-
-extension CompactionRun {
-  fileprivate func isParked(_ segment: Segment, _ offset: Int) -> Bool {
-    isParked(Location(segment: segment.number, offset: offset))
   }
 }

@@ -58,11 +58,7 @@ struct PlainRecord {
 
   /// Is the record what was written there?
   @inline(__always)
-  var isWhole: Bool {
-    guard let seed else { return true }
-    let sum = bytes.withBytes(RecordLayout.length..<bytes.count) { XXH3.hash64($0, seed: seed) }
-    return UInt32(truncatingIfNeeded: sum) == bytes.load(RecordLayout.checksum)
-  }
+  var isWhole: Bool { seed.map { bytes.checksumHolds(seed: $0) } ?? true }
 
   /// When it expires, in milliseconds since 1970.
   @inline(__always)
@@ -81,19 +77,28 @@ struct PlainRecord {
   }
 }
 
-/// The segments that the index names and that are not sealed, by their numbers there: finds records without counting a
-/// reference. They stay mapped as long as this lives.
-final class PlainSegments: Sendable {
+/// The segments that the index names, by their numbers there: finds records without counting a reference, those of sealed
+/// segments aside. They stay mapped as long as this lives.
+final class IndexedSegments: Sendable {
+  /// Of those that are not sealed.
   private let bytes: MappingTable
   private let salts: [UInt64]
+  /// Those that are sealed; empty if none are.
+  private let sealed: [Segment?]
 
   init(_ table: SegmentTable) {
+    let isSealed = table.slots.contains { $0?.seal != nil }
+    sealed = isSealed ? table.slots.map { $0?.seal == nil ? nil : $0 } : []
     bytes = MappingTable(table.slots.map { $0?.seal == nil ? $0?.mapping : nil })
     salts = table.slots.map { $0?.header.salt ?? 0 }
   }
 
-  /// The record at a place of the index; nil if its segment is not one of these, or it is not of the ordinary form. The lines
-  /// behind its first are being fetched then.
+  /// Is any of them sealed?
+  @inline(__always)
+  var isSealed: Bool { !sealed.isEmpty }
+
+  /// The record at a place of the index; nil if its segment is sealed, or not mapped, or it is not of the ordinary form. The
+  /// lines behind its first are being fetched then.
   @inline(__always)
   func record(atPlace place: UInt64) -> PlainRecord? {
     let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
@@ -101,5 +106,15 @@ final class PlainSegments: Sendable {
     guard rest.count > 0 else { return nil }
     rest.prefetch()
     return PlainRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset))
+  }
+
+  /// The same, opened if it is sealed: it is there as long as the caller keeps `opened`.
+  func record(atPlace place: UInt64, opened: inout Mapping?) -> PlainRecord? {
+    let slot = SegmentTable.slot(ofPlace: place)
+    guard slot < sealed.count, let segment = sealed[slot] else { return record(atPlace: place) }
+    guard let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count)
+    else { return nil }
+    opened = view.bytes
+    return PlainRecord(MappedBytes(view.bytes), seed: nil)
   }
 }

@@ -23,12 +23,29 @@ struct RecordReader {
     let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, length <= rest.count else { return nil }
     let record = rest.prefix(length)
-    if verifies {
-      let seed = salt &+ UInt64(truncatingIfNeeded: offset)
-      let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
-      guard UInt32(truncatingIfNeeded: sum) == record.load(RecordLayout.checksum) else { return nil }
+    guard !verifies || record.checksumHolds(seed: salt &+ UInt64(truncatingIfNeeded: offset)) else {
+      return nil
     }
     offset = min(offset &+ RecordLayout.aligned(length), limit)
     return record
+  }
+}
+
+extension MappedBytes {
+  /// Of the bytes of a record: does its checksum hold?
+  @inline(__always)
+  func checksumHolds(seed: UInt64) -> Bool {
+    let sum = withBytes(RecordLayout.length..<count) { XXH3.hash64($0, seed: seed) }
+    return UInt32(truncatingIfNeeded: sum) == load(RecordLayout.checksum)
+  }
+}
+
+extension WritableBytes {
+  /// Ends a record of `length` bytes: zeros up to the next, and the checksum.
+  @inline(__always)
+  func close(length: Int, seed: UInt64) {
+    clear(from: length)
+    let sum = withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
+    store(UInt32(truncatingIfNeeded: sum), at: RecordLayout.checksum)
   }
 }

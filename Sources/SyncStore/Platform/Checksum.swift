@@ -19,11 +19,6 @@ package enum XXH3 {
   /// The 64-bit hash of `bytes` under `seed`.
   package static func hash64(_ bytes: [UInt8], seed: UInt64) -> UInt64 { hash64(bytes.span, seed: seed) }
 
-  /// The 64-bit hash of the bytes in `range` under `seed`.
-  package static func hash64(_ bytes: [UInt8], in range: Range<Int>, seed: UInt64) -> UInt64 {
-    hash64(bytes.span.extracting(range), seed: seed)
-  }
-
   /// The 128-bit hash of `bytes`, seed 0.
   package static func hash128(_ bytes: [UInt8]) -> (high: UInt64, low: UInt64) {
     let hash = unsafe bytes.withUnsafeBytes { unsafe XXH3_128bits($0.baseAddress, $0.count) }

@@ -46,6 +46,6 @@ extension ControlPage {
   /// since it may have found nothing to write.
   func letOthersWrite() {
     let tail = tail
-    for _ in 0..<50 where self.tail == tail { usleep(20) }
+    for _ in 0..<50 where self.tail == tail { SystemCall.sleep(microseconds: 20) }
   }
 }

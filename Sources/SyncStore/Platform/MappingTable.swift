@@ -1,5 +1,4 @@
 private import CLinux
-private import Glibc
 
 /// Many mappings, found by a number, for work that goes from one to the other millions of times: what is looked at is
 /// checked against the bounds as in `Mapping`, but no reference is counted. They stay mapped as long as this lives.
@@ -51,20 +50,6 @@ private import Glibc
   ) throws(Failure) -> Result {
     let start = unsafe pointer(number, range.lowerBound, range.count)
     return try body(unsafe UnsafeRawBufferPointer(start: start, count: range.count).bytes)
-  }
-
-  /// A copy of the bytes in `range` of the mapping.
-  func bytes(_ number: Int, _ range: Range<Int>) -> [UInt8] {
-    let start = unsafe pointer(number, range.lowerBound, range.count)
-    return unsafe Array(UnsafeRawBufferPointer(start: start, count: range.count))
-  }
-
-  /// Are the bytes in `range` before (negative), the same as (0) or behind (positive) `other`, as far as the shorter goes?
-  func compare(_ number: Int, _ range: Range<Int>, _ other: Span<UInt8>) -> Int {
-    let start = unsafe pointer(number, range.lowerBound, range.count)
-    let common = min(range.count, other.count)
-    guard common > 0 else { return 0 }
-    return unsafe other.withUnsafeBytes { unsafe Int(memcmp(start, $0.baseAddress!, common)) }
   }
 
   /// All bytes of the mapping from `offset` on; none if there is no such mapping, or it ends before.

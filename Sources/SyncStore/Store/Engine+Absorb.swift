@@ -49,7 +49,8 @@ extension Engine {
       return true
     }
     for view in views {
-      do throws(StoreError) { try enter(view, limit: limit) } catch { failure = failure ?? error }
+      let write = view.isWrite ? view.shape.flatMap { Write(view, $0) } : nil
+      do throws(StoreError) { try enter(view, write, limit: limit) } catch { failure = failure ?? error }
     }
     isEntering = false
     if let failure { throw failure }
@@ -165,6 +166,7 @@ extension Engine {
   mutating func absorb(_ view: RecordView, limit: Stamp, indexing: Bool) {
     position = max(position, view.position)
     var before: Location?
+    var known: Write?
     switch view.kind {
     case .actor:
       guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
@@ -181,12 +183,17 @@ extension Engine {
           return note(place, of: view.key(shape))
         }
         take(write, at: view, limit: limit)
+        known = write
       }
     case .checkpoint, .epoch, nil: break
     }
     guard indexing else { return }
     lastPlace = view.segment.place(at: view.offset)
-    do throws(StoreError) { try enter(view, replacing: before, limit: limit) } catch { index.failure = error }
+    do throws(StoreError) {
+      try enter(view, known, replacing: before, limit: limit)
+    } catch {
+      index.failure = error
+    }
   }
 
   /// Returns where the record was that it replaces.
@@ -218,6 +225,8 @@ extension Engine {
     var position: UInt64
     var hasDeadline: Bool
     var isReserved: Bool
+    /// Where the key is in the bytes of its view.
+    var key: Range<Int>
   }
 
   /// Takes in a write which stands at `view`, as far as it concerns more than the index.
@@ -239,8 +248,7 @@ extension Engine {
 
   @inline(never)
   private mutating func takeRare(_ write: Write, at view: RecordView, _ applies: Bool) {
-    guard let shape = view.shape else { return }
-    let key = view.key(shape)
+    let key = view.bytes.bytes(write.key)
     if !applies {
       parked[key, default: []].append(view.location)
       if parked.count == 1 { publish() }
@@ -251,9 +259,9 @@ extension Engine {
 
   // MARK: The index
 
-  /// Enters a record into the index that this view has taken in.
+  /// Enters a record into the index that this view has taken in; `write` is what is known of one that is a write.
   private mutating func enter(
-    _ view: RecordView, replacing local: Location? = nil, limit: Stamp
+    _ view: RecordView, _ write: Write?, replacing local: Location? = nil, limit: Stamp
   ) throws(StoreError) {
     switch view.kind {
     case .actor: try note(view)
@@ -268,8 +276,8 @@ extension Engine {
       if view.flags.contains(.loser) {
         view.segment.liveBytes += view.end - view.offset
         try note(view)
-      } else if let shape = view.shape, let write = Write(view, shape) {
-        let search = view.bytes.withSpan(shape.key) { self.search($0) }
+      } else if let write {
+        let search = view.bytes.withSpan(write.key) { self.search($0) }
         try enter(write, at: view, search, limit: limit)
       }
     case .checkpoint, .epoch, nil: break
@@ -293,8 +301,7 @@ extension Engine {
   private mutating func enterRare(
     _ write: Write, at view: RecordView, _ search: Search, applies: Bool
   ) throws(StoreError) {
-    guard let shape = view.shape else { return }
-    let key = view.key(shape)
+    let key = view.bytes.bytes(write.key)
     if write.hasDeadline { try index.ledger.set(.deadlines) }
     if !applies || write.isReserved && search.found == nil { try note(view) }
     let before = index.ledger.keepsDigest ? greatest(key, except: view.location) : nil
@@ -344,6 +351,6 @@ extension Engine.Write {
     guard let version = view.version else { return nil }
     self.init(
       version: version, position: view.position, hasDeadline: shape.deadline != nil,
-      isReserved: view.isReserved(shape))
+      isReserved: view.isReserved(shape), key: shape.key)
   }
 }

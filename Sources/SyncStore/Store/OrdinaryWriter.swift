@@ -10,10 +10,7 @@ final class OrdinaryWriter {
   /// The one at the tail.
   let segment: Segment
   let keys: KeyDirectory
-  private let ledger: Ledger
-  private let plain: PlainSegments
-  /// The sealed segments, by their numbers in the index.
-  private let sealed: [Segment?]
+  private let segments: IndexedSegments
   private let sealer: SegmentSeal.Writer?
   /// What the actor is called in each segment; no number where it is not known.
   private let numbers: [UInt32]
@@ -32,10 +29,9 @@ final class OrdinaryWriter {
       let number = segment.number(of: actor)
     else { return nil }
     sealer = segment.sealer
-    sealed = table.slots.map { $0?.seal == nil ? nil : $0 }
     (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
-    (keys, ledger) = (index.keys, index.ledger)
-    plain = PlainSegments(table)
+    keys = index.keys
+    segments = IndexedSegments(table)
     numbers = table.slots.map { $0?.number(of: actor).map(UInt32.init) ?? Self.unknown }
     accounts = table.slots.map { $0?.account }
     target = WritableBytes(segment.mapping)
@@ -77,7 +73,7 @@ final class OrdinaryWriter {
   func held(_ key: Span<UInt8>, _ hash: UInt64) throws(StoreError) -> Held {
     var held = Held.nothing
     _ = try keys.find(hash) { place in
-      guard let record = plain.record(atPlace: place) else { return look(key, at: place, &held) }
+      guard let record = segments.record(atPlace: place) else { return look(key, at: place, &held) }
       guard record.isOf(key) else {
         // One that was damaged since may be of this key.
         if record.isWhole { return false }
@@ -103,16 +99,18 @@ final class OrdinaryWriter {
   private func look(_ key: Span<UInt8>, at place: UInt64, _ held: inout Held) -> Bool {
     held = .other
     let slot = SegmentTable.slot(ofPlace: place)
-    guard slot < sealed.count, let segment = sealed[slot],
-      let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count),
-      let record = PlainRecord(MappedBytes(view.bytes), seed: nil)
-    else { return true }
+    var opened: Mapping?
+    defer { withExtendedLifetime(opened) {} }
+    guard let record = segments.record(atPlace: place, opened: &opened), record.seed == nil else {
+      return true
+    }
     guard record.isOf(key) else {
       held = .nothing
       return false
     }
     if numbers[slot] == UInt32(record.actorNumber), !record.hasFields {
-      held = .own(Replaced(place: place, extent: view.end - view.offset))
+      held = .own(
+        Replaced(place: place, extent: RecordLayout.aligned(record.bytes.count + SealedLayout.overhead)))
     }
     return true
   }
@@ -150,10 +148,7 @@ final class OrdinaryWriter {
     } else {
       length = seal(heading, key, value, length: length, at: offset)
     }
-    record.clear(from: length)
-    let seed = segment.header.salt &+ UInt64(truncatingIfNeeded: offset)
-    let sum = record.withBytes(RecordLayout.length..<length) { XXH3.hash64($0, seed: seed) }
-    record.store(UInt32(truncatingIfNeeded: sum), at: RecordLayout.checksum)
+    record.close(length: length, seed: segment.header.salt &+ UInt64(truncatingIfNeeded: offset))
     return end
   }
 

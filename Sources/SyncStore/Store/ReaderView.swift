@@ -3,20 +3,16 @@
 final class ReaderView: Sendable {
   private let keys: KeyDirectory
   private let ledger: Ledger
-  private let plain: PlainSegments
-  /// Those that are sealed, by their numbers in the index; empty if none are.
-  private let sealed: [Segment?]
+  private let segments: IndexedSegments
 
   init(_ index: JournalIndex, _ table: SegmentTable) {
     (keys, ledger) = (index.keys, index.ledger)
-    plain = PlainSegments(table)
-    let isSealed = table.slots.contains { $0?.seal != nil }
-    sealed = isSealed ? table.slots.map { $0?.seal == nil ? nil : $0 } : []
+    segments = IndexedSegments(table)
   }
 
   /// Is any segment sealed? Then `findOpening` is to be used.
   @inline(__always)
-  var isSealed: Bool { !sealed.isEmpty }
+  var isSealed: Bool { segments.isSealed }
 
   /// What is known of a key.
   enum Found {
@@ -28,21 +24,14 @@ final class ReaderView: Sendable {
 
   /// The record that counts for a key, verified.
   @inline(__always)
-  func find(_ key: Span<UInt8>) -> Found { find(key) { plain.record(atPlace: $0) } }
+  func find(_ key: Span<UInt8>) -> Found { find(key) { segments.record(atPlace: $0) } }
 
   /// The same where records may be sealed: `body` gets the record opened.
   @inline(never)
   func findOpening<Result>(_ key: Span<UInt8>, _ body: (Found) -> Result) -> Result {
     // The memory of the plain form, kept until `body` has returned.
     var opened: Mapping?
-    let found = find(key) { place in
-      let slot = SegmentTable.slot(ofPlace: place)
-      guard slot < sealed.count, let segment = sealed[slot] else { return plain.record(atPlace: place) }
-      let offset = SegmentTable.offset(ofPlace: place)
-      guard let view = segment.record(at: offset, limit: segment.mapping.count) else { return nil }
-      opened = view.bytes
-      return PlainRecord(MappedBytes(view.bytes), seed: nil)
-    }
+    let found = find(key) { segments.record(atPlace: $0, opened: &opened) }
     return withExtendedLifetime(opened) { body(found) }
   }
 

@@ -62,15 +62,27 @@ extension Store {
     let heading = OrdinaryWriter.Heading(
       type: type, sequence: version.dot.sequence, stamp: version.stamp, position: engine.position + 1,
       durable: engine.durableOffset(in: writer.segment))
-    control.announce(writing: Location(segment: writer.segment.number, offset: end).packed)
-    try checkStored(in: writer.segment)
-    _ = writer.store(heading, key: key, value: value, at: start)
-    try checkStored(in: writer.segment)
-    control.tail = Location(segment: writer.segment.number, offset: end).packed
+    try append(upTo: end, in: writer.segment) { () throws(StoreError) in
+      _ = writer.store(heading, key: key, value: value, at: start)
+    }
     (engine.state.author, engine.position) = (author, heading.position)
     engine.enter(hash, start..<end, replacing: held, writer)
     notePublished(start..<end, in: writer.segment, &engine)
     return .appended
+  }
+
+  /// Stores what goes up to `end` and moves the tail behind it.
+  @inline(__always)
+  private func append(
+    upTo end: Int, in segment: Segment, _ store: () throws(StoreError) -> Void
+  ) throws(StoreError) {
+    let tail = Location(segment: segment.number, offset: end).packed
+    control.announce(writing: tail)
+    // A page that is lost already is to hold nothing that could be found again.
+    try checkStored(in: segment)
+    try store()
+    try checkStored(in: segment)
+    control.tail = tail
   }
 
   // MARK: Many at once
@@ -85,30 +97,27 @@ extension Store {
   ) throws(StoreError) -> Bool {
     guard let writer = engine.ordinaryWriter(), let held = held(of: writes, writer) else { return false }
     let start = engine.applied.offset
-    let room = writes.list.reduce(0) { $0 + writer.extent(key: $1.key.count, value: $1.value.count) }
-    guard start + room <= writer.segment.commonLimit else { return false }
+    let end = writes.list.reduce(start) { $0 + writer.extent(key: $1.key.count, value: $1.value.count) }
+    guard end <= writer.segment.commonLimit else { return false }
     var author = engine.state.author
     var ends: [Int] = []
     ends.reserveCapacity(writes.count)
-    let durable = engine.durableOffset(in: writer.segment)
-    control.announce(writing: Location(segment: writer.segment.number, offset: start + room).packed)
-    try checkStored(in: writer.segment)
-    var end = start
-    for index in 0..<writes.count {
-      let write = writes.list[index]
-      let version = try author.sign(wall: wall)
-      let heading = OrdinaryWriter.Heading(
-        kind: write.isTombstone ? .tombstone : .value, flags: index < writes.count - 1 ? .continues : [],
-        type: write.type, sequence: version.dot.sequence, stamp: version.stamp,
-        position: engine.position + UInt64(index) + 1, durable: durable)
-      end = writer.store(
-        heading, key: writes.memory.span.extracting(write.key),
-        value: writes.memory.span.extracting(write.value), at: end)
-      ends.append(end)
+    let (durable, position) = (engine.durableOffset(in: writer.segment), engine.position)
+    try append(upTo: end, in: writer.segment) { () throws(StoreError) in
+      for index in 0..<writes.count {
+        let write = writes.list[index]
+        let version = try author.sign(wall: wall)
+        let heading = OrdinaryWriter.Heading(
+          kind: write.isTombstone ? .tombstone : .value, flags: index < writes.count - 1 ? .continues : [],
+          type: write.type, sequence: version.dot.sequence, stamp: version.stamp,
+          position: position + UInt64(index) + 1, durable: durable)
+        ends.append(
+          writer.store(
+            heading, key: writes.memory.span.extracting(write.key),
+            value: writes.memory.span.extracting(write.value), at: ends.last ?? start))
+      }
     }
-    try checkStored(in: writer.segment)
-    control.tail = Location(segment: writer.segment.number, offset: end).packed
-    (engine.state.author, engine.position) = (author, engine.position + UInt64(writes.count))
+    (engine.state.author, engine.position) = (author, position + UInt64(writes.count))
     engine.enter(writes, from: start, ends, replacing: held, writer)
     notePublished(start..<end, in: writer.segment, &engine)
     return true

@@ -69,12 +69,10 @@ extension Store {
         transactionThread.store(0, ordering: .relaxed)
         control.unlock()
       }
-      let composer = freshComposer(limit: Limits.transactionBytes)
-      var transaction = Transaction(store: self, composer: composer)
+      var transaction = Transaction(
+        store: self, composer: freshComposer(limit: Limits.transactionBytes))
       result = try body(&transaction)
-      if !transaction.placed.isEmpty { try blobs.settle(transaction.placed) }
-      let composed = transaction.composer
-      try engine.withLock { engine throws(StoreError) in try commit(composed, &engine) }
+      try commit(&transaction)
     }
     try settle(control.tail, durability)
     return result

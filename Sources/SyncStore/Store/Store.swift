@@ -148,15 +148,6 @@ public final class Store: Sendable {
     if engine.isBehind { try engine.follow() }
   }
 
-  /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
-  private func goOnAlone() throws(StoreError) {
-    guard configuration.mode != .exclusive else { return }
-    throw StoreError(
-      .inputOutput,
-      "was cut short by another program, or its disk failed: close and open the store again in all processes",
-      path: controlFile.path)
-  }
-
   func checkUsable() throws(StoreError) {
     guard SystemCall.forkGeneration == forkGeneration else {
       throw StoreError(

@@ -1,0 +1,39 @@
+private import Glibc
+
+/// A lock, and waiting for what others change under it.
+///
+/// This is one of the few files that use `unsafe`: mutex and condition variable are C's.
+@safe final class Monitor: @unchecked Sendable {
+  private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+  private let condition: UnsafeMutablePointer<pthread_cond_t>
+
+  init() {
+    unsafe mutex = .allocate(capacity: 1)
+    unsafe condition = .allocate(capacity: 1)
+    unsafe pthread_mutex_init(mutex, nil)
+    unsafe pthread_cond_init(condition, nil)
+  }
+
+  deinit {
+    unsafe pthread_cond_destroy(condition)
+    unsafe pthread_mutex_destroy(mutex)
+    unsafe condition.deallocate()
+    unsafe mutex.deallocate()
+  }
+
+  func lock() { unsafe pthread_mutex_lock(mutex) }
+
+  func unlock() { unsafe pthread_mutex_unlock(mutex) }
+
+  /// Gives the lock back until somebody notifies, or for no reason: who calls it looks again.
+  func wait() { unsafe pthread_cond_wait(condition, mutex) }
+
+  /// Wakes all who wait.
+  func notifyAll() { unsafe pthread_cond_broadcast(condition) }
+
+  func withLock<Result>(_ body: () -> Result) -> Result {
+    lock()
+    defer { unlock() }
+    return body()
+  }
+}
