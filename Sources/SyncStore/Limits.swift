@@ -25,6 +25,8 @@ public enum Limits {
   public static let openDots = 1024
   /// Milliseconds by which a stamp may run ahead of the local clock, and by which two clocks may differ.
   public static let clockDriftMilliseconds: UInt64 = 60_000
+  /// Milliseconds after which a member that was not heard of does not hold up the purging of deletes: 30 days.
+  public static let retirementMilliseconds: UInt64 = 30 * 86_400_000
   /// A clock that stands before the beginning of 2025 was never set, in milliseconds since 1970 (F48).
   public static let earliestClockMilliseconds: UInt64 = 1_735_689_600_000
 

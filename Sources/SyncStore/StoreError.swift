@@ -46,6 +46,8 @@ public struct StoreError: Error, Sendable {
     public static let clock = Code("clock")
     /// A peer, or a cursor, knows more of this copy than it does itself: it was rolled back (rule R9).
     public static let rolledBack = Code("rolled-back")
+    /// The copy waits for the full state of another one, and cannot give its own.
+    public static let unsettled = Code("unsettled")
     /// A reader took so long that what it read could not be kept any more (F93).
     public static let snapshotEnded = Code("snapshot-ended")
     /// Deletes behind the position that changes were to be read from are not kept any more.

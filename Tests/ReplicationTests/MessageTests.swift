@@ -1,3 +1,4 @@
+import Foundation
 import Replication
 import SyncStore
 import SyncTestSupport

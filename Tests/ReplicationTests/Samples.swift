@@ -87,7 +87,8 @@ enum Samples {
           dot: Dot(actor: right, sequence: 301), stamp: Stamp(milliseconds: wall - 5, counter: 0),
           deadline: wall + 1000, type: ValueType(rawValue: 200), key: [0xFF],
           content: .blob(BlobReference(hash: hash, size: 70_000, metadata: [1, 2])))),
-    ])
+    ],
+    present: [1, 2, 3, 9].map { Dot(actor: left, sequence: $0) } + [Dot(actor: right, sequence: 300)])
 
   static let invitation = Invitation(
     addresses: ["192.0.2.1:7420", "[2001:db8::1]:7420"], inviter: DeviceID(bytes: bytes(32, from: 0xA0))!,

@@ -100,7 +100,9 @@ import Testing
       ])
     #expect(
       session.handle(.cursor(nil)) == [
-        .openRound(since: Samples.cursor, covered: theirs.summary.vector)
+        .openRound(
+          for: RoundReceiver(
+            cursor: Samples.cursor, covered: theirs.summary.vector, floor: theirs.summary.floor))
       ])
     #expect(
       session.handle(.roundOpened(records: 3, close: Self.close(Samples.left))) == [
@@ -128,7 +130,7 @@ import Testing
     #expect(session.handle(.message(Self.begin())) == [])
     #expect(
       session.handle(.message(.batch(index: 0, sealed: [5]))) == [
-        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, sealed: [5])
+        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, sealed: [5], isFull: false)
       ])
     #expect(session.handle(.message(Self.end(batches: 1))) == [])
     #expect(
@@ -168,7 +170,10 @@ import Testing
         .setTimer(.ping, seconds: Limits.pingSeconds),
       ])
     #expect(
-      session.handle(.message(.want(nil))) == [.openRound(since: nil, covered: theirs.summary.vector)])
+      session.handle(.message(.want(nil))) == [
+        .openRound(
+          for: RoundReceiver(cursor: nil, covered: theirs.summary.vector, floor: theirs.summary.floor))
+      ])
     #expect(session.handle(.message(.blobUnavailable(Samples.hash))) == [])
   }
 
@@ -240,9 +245,17 @@ import Testing
     }
   }
 
-  @Test("A receiver behind the sender's floor is refused: full state is not given yet")
+  @Test("A receiver that needs full state is refused only by one that cannot give it (R8)")
   func floors() {
     var hello = Self.hello(Samples.left, receives: true, sends: true)
+    hello.summary.vector = VersionVector([Samples.left: 5])
+    hello.summary.floor = VersionVector([Samples.left: 4])
+    #expect(Self.refusal(of: hello) == nil)
+    hello.summary.floor = VersionVector([Samples.left: 6])
+    #expect(Self.refusal(of: hello)?.code == .unavailable)
+    hello.summary.floor = VersionVector()
+    hello.summary.standing = .mending
+    #expect(Self.refusal(of: hello) == nil)
     hello.summary.floor = VersionVector([Samples.left: 4])
     #expect(Self.refusal(of: hello)?.code == .unavailable)
   }

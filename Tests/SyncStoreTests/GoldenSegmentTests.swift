@@ -50,6 +50,8 @@ struct GoldenSegmentTests {
       .write(record(1, "gone", .tombstone), position: nil),
       .write(record(2, "large", .blob(blob)), position: nil), .write(full, position: nil), .loser(full),
       .local(key: Array("ended".utf8), value: nil), .checkpoint,
+      .purge(Purge(key: Array("gone".utf8), version: record(1, "gone", .tombstone).version)),
+      .purge(Purge(key: Array("full".utf8), version: full.version, isParked: true, hadValue: true)),
     ])
     return Vector(
       store: store.description, number: 1, salt: "0123456789abcdef", size: 1 << 20, created: header.created,
@@ -99,6 +101,7 @@ struct GoldenSegmentTests {
     #expect(
       kinds == [
         .actor, .actor, .actor, .actor, .local, .tombstone, .blob, .value, .value, .localRemoval, .checkpoint,
+        .purge, .purge,
       ])
   }
 }

@@ -82,8 +82,8 @@ package final class SessionEndpoint {
             summary: replica.summary, digest: replica.digest, wallMilliseconds: replica.wall,
             cursor: peer.flatMap { replica.cursors[$0] }, missingBlobs: replica.missingBlobs))
       case .loadCursor(let actor): return .cursor(replica.cursors[actor])
-      case .openRound(let cursor, let covered):
-        let round = try replica.openRound(since: cursor, covered: covered)
+      case .openRound(let receiver):
+        let round = try replica.openRound(since: receiver.cursor, covered: receiver.covered)
         self.round = round
         return .roundOpened(records: UInt64(round.count), close: round.close)
       case .nextBatch:
@@ -93,7 +93,7 @@ package final class SessionEndpoint {
         self.round = round
         return .batchSealed(
           RecordCodec.encode(payload), position: payload.position, records: payload.records.count)
-      case .applyBatch(let sender, let mark, _, let sealed):
+      case .applyBatch(let sender, let mark, _, let sealed, _):
         let payload = try RecordCodec.decode(sealed)
         let missing = try replica.apply(
           IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))

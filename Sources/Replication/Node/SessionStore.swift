@@ -14,6 +14,8 @@ final class SessionStore: Sendable {
   private struct State {
     var ring: GroupKeyRing?
     var round: OutgoingRound?
+    /// What the other side has said of its full state, in which round.
+    var full: (mark: RoundMark, state: FullState)?
     /// The own actor, as it was said at the handshake.
     var actor: ActorID?
     var failure: StoreError?
@@ -35,12 +37,14 @@ final class SessionStore: Sendable {
       switch action {
       case .loadReplica(let sender, let time): return .replica(try loadReplica(sender, at: time))
       case .loadCursor(let sender): return .cursor(try store.cursor(for: sender))
-      case .openRound(let cursor, let covered): return try openRound(since: cursor, covered: covered)
+      case .openRound(let receiver): return try openRound(for: receiver)
       case .nextBatch(_, let index): return try nextBatch(index)
-      case .applyBatch(let sender, let mark, let index, let sealed):
-        return try apply(sealed, .records(store: store.id, sender: sender, mark: mark, index: UInt64(index)))
+      case .applyBatch(let sender, let mark, let index, let sealed, let isFull):
+        let context = BatchContext.records(store: store.id, sender: sender, mark: mark, index: UInt64(index))
+        return try apply(sealed, context, isFull ? full(of: mark) : nil)
       case .finishRound(let close):
-        try store.finish(close)
+        try store.finish(close, close.isFull ? full(of: close.mark) : nil)
+        state.withLock { $0.full = nil }
         return .roundFinished
       case .readBlob(let hash, let size, let offset, let count):
         return try readBlob(BlobReference(hash: hash, size: size), offset: offset, count: count)
@@ -110,8 +114,8 @@ final class SessionStore: Sendable {
 
   // MARK: Rounds
 
-  private func openRound(since cursor: Cursor?, covered: VersionVector) throws -> SessionEvent {
-    let round = try store.openRound(since: cursor, covered: covered)
+  private func openRound(for receiver: RoundReceiver) throws -> SessionEvent {
+    let round = try store.openRound(for: receiver)
     state.withLock { $0.round = round }
     return .roundOpened(records: UInt64(round.count), close: round.close)
   }
@@ -122,7 +126,8 @@ final class SessionStore: Sendable {
       state.withLock { $0.round = nil }
       return .roundExhausted
     }
-    let payload = RecordCodec.encode(RecordCodec.Payload(position: batch.position, records: batch.records))
+    let payload = RecordCodec.encode(
+      RecordCodec.Payload(position: batch.position, records: batch.records, present: batch.present))
     let context = BatchContext.records(
       store: store.id, sender: batch.sender, mark: batch.mark, index: UInt64(index))
     let sealed = try BatchCodec.seal(
@@ -130,11 +135,21 @@ final class SessionStore: Sendable {
     return .batchSealed(sealed, position: batch.position, records: batch.records.count)
   }
 
-  private func apply(_ sealed: [UInt8], _ context: BatchContext) throws -> SessionEvent {
+  private func full(of mark: RoundMark) -> FullState {
+    state.withLock { state in
+      if let full = state.full, full.mark == mark { return full.state }
+      let full = FullState()
+      state.full = (mark, full)
+      return full
+    }
+  }
+
+  private func apply(_ sealed: [UInt8], _ context: BatchContext, _ full: FullState?) throws -> SessionEvent {
     let payload = try RecordCodec.decode(try BatchCodec.open(sealed, expecting: context, keys: ring()))
     let missing = try store.apply(
       IncomingBatch(
-        sender: context.sender, mark: context.mark, position: payload.position, records: payload.records))
+        sender: context.sender, mark: context.mark, position: payload.position, records: payload.records,
+        present: payload.present), full)
     return .batchApplied(
       position: payload.position, records: payload.records.count, missing: try needs(missing))
   }

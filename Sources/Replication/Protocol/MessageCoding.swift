@@ -149,6 +149,7 @@ extension Hello {
     writer.write(summary.floor)
     writer.write(summary.horizon.rawValue)
     writer.writeVariable(summary.position)
+    writer.write(summary.standing.rawValue)
     writer.write(raw: digest.bytes)
     writer.write(UInt8((receives ? 1 : 0) | (sends ? 2 : 0)))
     writer.write(cursor)
@@ -173,7 +174,8 @@ extension Hello {
     wallMilliseconds = try reader.readVariable()
     summary = ReplicaSummary(
       store: store, actor: actor, sequence: try reader.readVariable(), vector: try reader.readVector(),
-      floor: try reader.readVector(), horizon: try reader.readStamp(), position: try reader.readVariable())
+      floor: try reader.readVector(), horizon: try reader.readStamp(), position: try reader.readVariable(),
+      standing: try reader.readStanding())
     guard wallMilliseconds < 1 << 48 else { throw DecodingFailure("wall clock beyond any stamp") }
     digest = try reader.readDigest()
     let directions = try reader.read(UInt8.self)

@@ -6,16 +6,18 @@ package import SyncStore
 /// Invariants of what `decode` returns: positions rise and do not pass the end position; the last record ends
 /// its transaction; keys, values, open dots and meta-data are within `Limits`; no stamp is the maximum (F51).
 package enum RecordCodec {
-  /// Records and the position they reach.
+  /// Records and the position they reach; of a full state also what else the sender holds up to there.
   package struct Payload: Hashable, Sendable {
     /// The sender's position up to which the journal has been received once the records are applied.
     package var position: UInt64
     /// The records.
     package var records: [PositionedRecord]
+    /// Writes that the sender holds and that the receiver covers: at most `WireLimits.presentDots`, in order.
+    package var present: [Dot]
 
-    /// Both fields.
-    package init(position: UInt64, records: [PositionedRecord]) {
-      (self.position, self.records) = (position, records)
+    /// All fields.
+    package init(position: UInt64, records: [PositionedRecord], present: [Dot] = []) {
+      (self.position, self.records, self.present) = (position, records, present)
     }
   }
 
@@ -66,6 +68,7 @@ package enum RecordCodec {
         body.write(counted: blob.metadata)
       }
     }
+    write(present: payload.present, to: &body, &actors)
     var writer = ByteWriter(capacity: body.bytes.count + 16 * actors.names.count + 32)
     writer.write(version)
     writer.writeVariable(UInt64(actors.names.count))
@@ -74,6 +77,57 @@ package enum RecordCodec {
     writer.writeVariable(UInt64(payload.records.count))
     writer.write(raw: body.bytes)
     return writer.bytes
+  }
+
+  /// Runs of consecutive sequences, actor by actor: most of what a copy holds was written in a row.
+  private static func write(present dots: [Dot], to body: inout ByteWriter, _ actors: inout ActorTable) {
+    let runs = Self.runs(of: dots)
+    body.writeVariable(UInt64(runs.count))
+    for (actor, runs) in runs {
+      body.writeVariable(UInt64(actors.index(of: actor)))
+      body.writeVariable(UInt64(runs.count))
+      var end: UInt64 = 0
+      for run in runs {
+        body.writeVariable(run.lowerBound - end - 1)
+        body.writeVariable(run.upperBound - run.lowerBound)
+        end = run.upperBound
+      }
+    }
+  }
+
+  private static func runs(of dots: [Dot]) -> [(actor: ActorID, runs: [ClosedRange<UInt64>])] {
+    var all: [(actor: ActorID, runs: [ClosedRange<UInt64>])] = []
+    for dot in dots {
+      if all.last?.actor != dot.actor { all.append((dot.actor, [])) }
+      let place = all.count - 1
+      if let last = all[place].runs.last, last.upperBound + 1 == dot.sequence {
+        all[place].runs[all[place].runs.count - 1] = last.lowerBound...dot.sequence
+      } else {
+        all[place].runs.append(dot.sequence...dot.sequence)
+      }
+    }
+    return all
+  }
+
+  private static func present(
+    from reader: inout FieldReader, _ actors: [ActorID]
+  ) throws(DecodingFailure) -> [Dot] {
+    var dots: [Dot] = []
+    for _ in 0..<(try reader.count(limit: actors.count)) {
+      let actor = actors[try reader.index(below: actors.count)]
+      var end: UInt64 = 0
+      for _ in 0..<(try reader.count(limit: WireLimits.presentDots)) {
+        let (gap, more) = (try reader.variable(), try reader.variable())
+        // Each of the three is far from the end of the numbers, or there are too many dots.
+        guard gap < 1 << 62, more < UInt64(WireLimits.presentDots - dots.count), end < 1 << 62 else {
+          throw DecodingFailure("more than \(WireLimits.presentDots) writes, or sequences out of bounds")
+        }
+        let first = end + gap + 1
+        for sequence in first...(first + more) { dots.append(Dot(actor: actor, sequence: sequence)) }
+        end = first + more
+      }
+    }
+    return dots
   }
 
   private static func flags(of record: Record) -> UInt8 {
@@ -114,10 +168,11 @@ package enum RecordCodec {
     var records: [PositionedRecord] = []
     records.reserveCapacity(Int(count))
     for _ in 0..<Int(count) { records.append(try record(from: &reader, &state)) }
+    let present = try present(from: &reader, actors)
     guard reader.remaining == 0 else { throw DecodingFailure("\(reader.remaining) bytes too many") }
     guard state.position <= end else { throw DecodingFailure("a record behind the end position") }
     guard records.last?.record.continues != true else { throw DecodingFailure("a transaction is cut") }
-    return Payload(position: end, records: records)
+    return Payload(position: end, records: records, present: present)
   }
 
   /// Flags, position, actor, sequence, stamp, length of the key, key.

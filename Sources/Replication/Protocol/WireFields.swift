@@ -73,6 +73,15 @@ extension ByteReader {
     return right
   }
 
+  /// One byte: what a copy thinks of its own state.
+  mutating func readStanding() throws(DecodingFailure) -> ReplicaStanding {
+    let number = try read(UInt8.self)
+    guard let standing = ReplicaStanding(rawValue: number) else {
+      throw DecodingFailure("standing \(number)")
+    }
+    return standing
+  }
+
   /// All bytes that are left.
   mutating func readRest() throws(DecodingFailure) -> [UInt8] { Array(try read(raw: remaining)) }
 }

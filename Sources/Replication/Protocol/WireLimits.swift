@@ -27,6 +27,8 @@ package enum WireLimits {
   /// Bytes of the text of a refusal.
   package static let refusalBytes = 1024
 
+  /// Writes that a batch of a full state may name beside its records.
+  package static let presentDots = 1 << 16
   /// Batches sent and not yet reported durable.
   package static let batchesInFlight = 4
   /// Blob ranges asked of the own store and not yet given.

@@ -54,8 +54,21 @@ struct Exchange {
     progress == .answering && source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
   }
 
-  /// What the other side covered when it last said so.
-  private var coveredByPeer: VersionVector { sending?.receipt?.state.vector ?? peer.summary.vector }
+  /// Begins a round for the other side, as it last described itself.
+  private mutating func open(since cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
+    let receipt = sending?.receipt
+    let receiver = RoundReceiver(
+      cursor: cursor, covered: receipt?.state.vector ?? peer.summary.vector, floor: peer.summary.floor,
+      standing: receipt == nil ? peer.summary.standing : .settled)
+    let isHeld = receivesFirst && receiving?.hasTaken == false
+    try sending?.open(for: receiver, isHeld: isHeld, &port)
+  }
+
+  /// Does this side take in the other's full state before it sends anything itself (rule R8)? If both need it, the server does.
+  private var receivesFirst: Bool {
+    guard receiving != nil, own.summary.needsFullState(of: peer.summary) else { return false }
+    return progress == .answering || sending == nil || !peer.summary.needsFullState(of: own.summary)
+  }
 
   /// Bytes that have come and are not stored.
   var unstoredBytes: Int { receiving?.unstoredBytes ?? 0 }
@@ -68,8 +81,7 @@ struct Exchange {
       guard progress == .answering, sending != nil else {
         throw .violation("a round was wanted, but not agreed")
       }
-      let covered = coveredByPeer
-      try sending?.open(since: cursor, covered: covered, &port)
+      try open(since: cursor, &port)
     case .roundBegin(let begin):
       try requireReceiving()
       try receiving?.begun(begin, &port)
@@ -139,6 +151,7 @@ struct Exchange {
 
   /// Gives what there is room for, and takes the client's next step if the last is done.
   mutating func pump(_ port: inout SessionPort) throws(SessionEnd) {
+    if receiving?.hasTaken ?? true { sending?.release(&port) }
     sending?.pump(&port)
     source.pump(&port)
     switch progress {
@@ -157,7 +170,7 @@ struct Exchange {
     ownCursor = cursor
     receiving?.cursor = cursor
     if receiving != nil { port.send(.want(cursor)) }
-    try sending?.open(since: peer.cursor, covered: peer.summary.vector, &port)
+    try open(since: peer.cursor, &port)
   }
 
   private mutating func passed(_ port: inout SessionPort) throws(SessionEnd) {
@@ -166,8 +179,7 @@ struct Exchange {
       progress = .secondPass
       receiving?.expectAnother()
       port.send(.want(receiving?.cursor))
-      let (cursor, covered) = (sending?.cursor, coveredByPeer)
-      try sending?.open(since: cursor, covered: covered, &port)
+      try open(since: sending?.cursor, &port)
       return
     }
     if let receipt = sending?.receipt {

@@ -32,7 +32,7 @@ enum Handshake {
       return .refused(
         .notAllowed, "a read-only member may not send: let it pull instead, or change its right")
     }
-    return floors(own, peer)
+    return fullState(own, peer)
   }
 
   /// A machine was cloned while it ran, or one identity is used twice (F58, F62).
@@ -55,15 +55,18 @@ enum Handshake {
         .clockSkew, end + "here it is \(here), at \(peerName) \(there): set the wrong one right"))
   }
 
-  /// A receiver that does not cover the sender's floor needs full state, which this version does not give
-  /// (rule R8).
-  private static func floors(_ own: Hello, _ peer: Hello) -> SessionEnd? {
-    let isBehind =
-      (own.sends && !peer.summary.vector.covers(own.summary.floor))
-      || (own.receives && !own.summary.vector.covers(peer.summary.floor))
-    guard isBehind else { return nil }
+  /// Who needs full state must be able to get it (rule R8).
+  private static func fullState(_ own: Hello, _ peer: Hello) -> SessionEnd? {
+    func lacks(_ sender: ReplicaSummary, _ receiver: ReplicaSummary) -> Bool {
+      receiver.needsFullState(of: sender) && !sender.canGiveFullState(to: receiver)
+    }
+    guard own.sends && lacks(own.summary, peer.summary) || own.receives && lacks(peer.summary, own.summary)
+    else {
+      return nil
+    }
     return .refused(
       .unavailable,
-      "a copy lacks deletes that the other has purged, and needs its full state: update both programs")
+      "a copy needs the full state of the other, which waits for the full state of another one itself: let both synchronize with "
+        + "another member")
   }
 }

@@ -3,7 +3,7 @@ internal import SyncStore
 /// The half of a session that takes rounds in.
 ///
 /// Invariants: batches are applied one at a time, in order, each number of the round exactly once (F66, F67);
-/// positions rise and stay within the round; the round is closed only after its last batch is durable; the
+/// positions rise (in a full state they do not fall) and stay within the round; the round is closed only after its last batch is durable; the
 /// receipt is given only after the close is durable and every blob has come or is known not to come.
 struct ReceivingHalf {
   private enum State: Equatable {
@@ -15,7 +15,11 @@ struct ReceivingHalf {
     case taken
   }
 
-  private var state = State.idle
+  private var state = State.idle {
+    didSet { if state == .taken { hasTaken = true } }
+  }
+  /// Was any round of the session taken in to its end?
+  private(set) var hasTaken = false
   private let sender: ActorID
   /// What this copy covered when the session began. It may cover more by now, never less.
   private let own: ReplicaSummary
@@ -48,10 +52,6 @@ struct ReceivingHalf {
 
   mutating func begun(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
-    guard begin.kind == .increment else {
-      throw .refused(
-        .unavailable, "full state is offered, which this side cannot take in: update its program")
-    }
     (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
     state = .receiving(begin)
     port.figures.announcedReceivedRecords += begin.records
@@ -88,9 +88,11 @@ struct ReceivingHalf {
       if !arrived.isEmpty {
         isApplying = true
         port.actions.append(
-          .applyBatch(sender: sender, mark: begin.mark, index: nextApplied, sealed: arrived.removeFirst()))
+          .applyBatch(
+            sender: sender, mark: begin.mark, index: nextApplied, sealed: arrived.removeFirst(),
+            isFull: begin.kind == .full))
       } else if let end {
-        finish(end, &port)
+        finish(end, isFull: begin.kind == .full, &port)
       }
     case .fetching:
       guard fetch.isComplete else { return }
@@ -100,10 +102,11 @@ struct ReceivingHalf {
     }
   }
 
-  private mutating func finish(_ end: RoundEnd, _ port: inout SessionPort) {
+  private mutating func finish(_ end: RoundEnd, isFull: Bool, _ port: inout SessionPort) {
     let reached = Cursor(position: end.position, mark: end.mark, closed: true)
     // A round that brings nothing costs nothing: it is as durable as it was.
-    if end.batches == 0, cursor == reached, own.vector.covers(end.vector), own.floor.covers(end.floor),
+    if !isFull, end.batches == 0, cursor == reached, own.vector.covers(end.vector),
+      own.floor.covers(end.floor),
       own.horizon >= end.horizon
     {
       state = .fetching
@@ -114,7 +117,7 @@ struct ReceivingHalf {
       .finishRound(
         RoundClose(
           sender: sender, mark: end.mark, position: end.position, vector: end.vector, floor: end.floor,
-          horizon: end.horizon)))
+          horizon: end.horizon, isFull: isFull)))
   }
 
   mutating func applied(
@@ -122,7 +125,8 @@ struct ReceivingHalf {
   ) throws(SessionEnd) {
     precondition(isApplying, "no batch was being applied")
     guard case .receiving(let begin) = state else { return }
-    guard position > self.position, position <= begin.position else {
+    let least = begin.kind == .full ? self.position : self.position + 1
+    guard position >= least, position <= begin.position else {
       throw .violation("a batch reaches position \(position), outside its round")
     }
     isApplying = false

@@ -7,6 +7,7 @@ internal import SyncStore
 struct SendingHalf {
   private enum State: Equatable {
     case idle
+    case held(RoundReceiver)
     case opening
     case streaming
     case sealing
@@ -31,13 +32,20 @@ struct SendingHalf {
     return Cursor(position: close.position, mark: close.mark, closed: true)
   }
 
-  /// Begins a round for a receiver with this cursor, which covered `covered` when it last said so.
-  mutating func open(since cursor: Cursor?, covered: VersionVector, _ port: inout SessionPort)
-    throws(SessionEnd)
+  /// Begins a round for a receiver as it last described itself. While `isHeld` it waits: the other side's full state comes first
+  /// (rule R8).
+  mutating func open(for receiver: RoundReceiver, isHeld: Bool, _ port: inout SessionPort) throws(SessionEnd)
   {
     guard isQuiet else { throw .violation("a round was wanted while one is under way") }
-    (state, nextIndex) = (.opening, 0)
-    port.actions.append(.openRound(since: cursor, covered: covered))
+    (state, nextIndex) = (.held(receiver), 0)
+    if !isHeld { release(&port) }
+  }
+
+  /// Begins the round that waits, if one does.
+  mutating func release(_ port: inout SessionPort) {
+    guard case .held(let receiver) = state else { return }
+    state = .opening
+    port.actions.append(.openRound(for: receiver))
   }
 
   mutating func opened(records: UInt64, close: RoundClose, _ port: inout SessionPort) {
@@ -45,7 +53,11 @@ struct SendingHalf {
     self.close = close
     state = .streaming
     port.figures.announcedSentRecords += records
-    port.send(.roundBegin(RoundBegin(mark: close.mark, position: close.position, records: records)))
+    port.send(
+      .roundBegin(
+        RoundBegin(
+          mark: close.mark, kind: close.isFull ? .full : .increment, position: close.position,
+          records: records)))
   }
 
   /// Asks for the next batch if there is room for one.

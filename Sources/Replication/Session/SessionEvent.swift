@@ -71,12 +71,12 @@ package enum SessionAction: Hashable, Sendable {
   case loadReplica(peer: ActorID?, at: UInt64?)
   /// Give the cursor for this sender.
   case loadCursor(ActorID)
-  /// Fix a snapshot for a receiver with this cursor and this vector.
-  case openRound(since: Cursor?, covered: VersionVector)
+  /// Fix a snapshot of what this receiver lacks.
+  case openRound(for: RoundReceiver)
   /// Seal the next batch of the round opened last.
   case nextBatch(mark: RoundMark, index: UInt32)
-  /// Open, decode and apply a batch; answer when it is durable.
-  case applyBatch(sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8])
+  /// Open, decode and apply a batch, of the sender's full state or of an increment; answer when it is durable.
+  case applyBatch(sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8], isFull: Bool)
   /// Merge the sender's vector and close the cursor; answer when it is durable.
   case finishRound(RoundClose)
   /// Read and seal `count` bytes of a blob.

@@ -7,6 +7,10 @@ struct CompactionRun: Sendable {
   let temporaryPath: String
   /// Does the journal begin with it?
   private let isFirst: Bool
+  /// What counted at this position is all that counts of them.
+  let position: UInt64
+  /// Segments before the run may hold what did not count any more from this position on.
+  private let tidiedBefore: UInt64
   /// Names the places of all records that count for their keys. Lock-free readers may use it while others change it.
   let keys: KeyDirectory
   /// Those that count though the index does not name them: beaten sides of conflicts, local records.
@@ -43,6 +47,9 @@ struct CompactionRun: Sendable {
     deadBytes = dead
     temporaryPath = engine.journal.compactingPath
     isFirst = places.lowerBound == 0
+    position = engine.position
+    tidiedBefore =
+      engine.journal.segments[..<places.lowerBound].map(\.header.tidiedAt).min() ?? .max
     keys = engine.index.keys
     kept = Set(engine.losers).union(engine.localPlaces.values)
     parked = Set(engine.parked.values.joined())
@@ -87,6 +94,9 @@ struct CompactionRun: Sendable {
       guard let shape = view.shape else { return nil }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
       return try isNamed(hash, place) ? .named(hash) : nil
+    case .purge:
+      // It counts as long as a record that it speaks of may lie before it. One at that very position may have come later.
+      return view.position < tidiedBefore ? nil : .noted
     case .actor, .checkpoint, .epoch, nil: return nil
     }
   }

@@ -28,6 +28,9 @@ struct AppendExtent: Sendable {
     case .local(let key, let value):
       return add(length: RecordLayout.fixedLength + key.count + (value?.count ?? 0))
     case .checkpoint: return add(length: RecordLayout.fixedLength)
+    case .purge(let purge):
+      actors.insert(purge.version.dot.actor)
+      return add(length: RecordLayout.fixedLength + purge.key.count) + Self.definitions
     }
   }
 

@@ -109,6 +109,8 @@ package enum ReservedKey {
   package static func member(_ device: DeviceID) -> [UInt8] { [0] + Array("member/".utf8) + device.bytes }
   /// The vector that a member has reached. Replicated like any record.
   package static func frontier(_ device: DeviceID) -> [UInt8] { [0] + Array("frontier/".utf8) + device.bytes }
+  /// Before all frontiers.
+  static let frontierPrefix: [UInt8] = [0] + Array("frontier/".utf8)
   /// Before all member records.
   package static let memberPrefix: [UInt8] = [0] + Array("member/".utf8)
 }

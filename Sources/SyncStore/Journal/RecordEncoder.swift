@@ -8,6 +8,20 @@ enum JournalEntry: Sendable {
   case local(key: [UInt8], value: [UInt8]?)
   /// Only carries the durable offset.
   case checkpoint
+  /// What was held of a key is given up (rule R8).
+  case purge(Purge)
+}
+
+/// What a copy gives up of a key: as if it had never had it.
+struct Purge: Hashable, Sendable {
+  /// Whose.
+  var key: [UInt8]
+  /// That of the record that goes. Older ones of the key go with it.
+  var version: Version
+  /// Was it one whose time had not come? Then it goes alone.
+  var isParked = false
+  /// Had it a value?
+  var hadValue = false
 }
 
 /// The fields of a write that lie before its key.
@@ -73,6 +87,14 @@ struct RecordEncoder {
     case .local(let key, let value?): store(.local, flags, key: key.span, value: value.span)
     case .local(let key, nil): store(.localRemoval, flags, key: key.span, value: Span())
     case .checkpoint: store(.checkpoint, flags, key: Span(), value: Span())
+    case .purge(let purge):
+      if purge.hadValue { position += 1 }
+      var flags = flags
+      if purge.isParked { flags.insert(.parked) }
+      if purge.hadValue { flags.insert(.valued) }
+      store(
+        .purge, flags, actor: number(of: purge.version.dot.actor), sequence: purge.version.dot.sequence,
+        stamp: purge.version.stamp, key: purge.key.span, value: Span())
     }
   }
 
@@ -204,6 +226,7 @@ struct RecordEncoder {
       define(record.dot.actor)
       if let base = record.base { define(base.actor) }
       for dot in record.open { define(dot.actor) }
+    case .purge(let purge): define(purge.version.dot.actor)
     case .local, .checkpoint: break
     }
   }

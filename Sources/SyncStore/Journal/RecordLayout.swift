@@ -40,6 +40,8 @@ enum RecordLayout {
     case checkpoint = 7
     /// In a sealed segment, and never sealed itself: names a key epoch. Written twice, as actors are.
     case epoch = 8
+    /// Says that a copy gave up what it held of a key, up to the version that it bears (rule R8). 9 is a sealed record.
+    case purge = 10
   }
 
   /// What else is to be known of a record.
@@ -55,9 +57,13 @@ enum RecordLayout {
     static let open = Flags(rawValue: 8)
     /// The beaten side of a conflict, kept for a while: it has no position and does not travel.
     static let loser = Flags(rawValue: 16)
+    /// Of a purge: what goes is a parked record of that very version, not what is held.
+    static let parked = Flags(rawValue: 32)
+    /// Of a purge: what goes had a value. It has a position of its own: whoever follows the journal has missed something.
+    static let valued = Flags(rawValue: 64)
     /// Those that say that optional fields follow.
     static let fields: Flags = [.base, .deadline, .open]
-    static let known: Flags = [.continues, .base, .deadline, .open, .loser]
+    static let known: Flags = [.continues, .base, .deadline, .open, .loser, .parked, .valued]
 
     /// Bytes of the base and the deadline that stand before the key.
     @inline(__always)

@@ -73,7 +73,7 @@ extension JournalEntry {
     switch self {
     case .write(let record, _): record.isTombstone
     case .loser: false
-    case .local, .checkpoint: true
+    case .local, .checkpoint, .purge: true
     }
   }
 }

@@ -317,14 +317,22 @@ struct RecordView {
       key: key(shape), content: content, continues: flags.contains(.continues))
   }
 
+  /// What a record of kind `.purge` says.
+  var purge: Purge? {
+    guard let shape, let version else { return nil }
+    return Purge(
+      key: key(shape), version: version, isParked: flags.contains(.parked),
+      hadValue: flags.contains(.valued))
+  }
+
   private func dot(at offset: Int) -> Dot? {
     actor(numbered: bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
   }
 
-  /// Is it a write, beaten or not: has it an author?
+  /// Does it name an author: a write, beaten or not, or the purge of one?
   var isOfActor: Bool {
     switch kind {
-    case .value, .blob, .tombstone: true
+    case .value, .blob, .tombstone, .purge: true
     default: false
     }
   }

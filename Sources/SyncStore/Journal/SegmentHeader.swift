@@ -30,6 +30,8 @@ struct SegmentHeader: Hashable, Sendable {
   var isReserve = false
   /// The generation of the master key under which its records are sealed; 0 if they are plain.
   var generation: UInt32 = 0
+  /// Of a compacted segment: what did not count any more at this position is not in it. 0 in one that is appended to.
+  var tidiedAt: UInt64 = 0
   /// What a program must know to write to this store, as far as this one does not: it may read (F101).
   private(set) var unknownToWriters: UInt32 = 0
 
@@ -68,7 +70,7 @@ struct SegmentHeader: Hashable, Sendable {
   /// Where the first record begins.
   static let length = 4096
   /// Bytes that a copy of the header fills, its checksum included.
-  static let encodedLength = 120
+  static let encodedLength = 128
   /// Where the two copies begin.
   static let copies = [0, 2048]
   /// The version of the format that this program writes.
@@ -103,6 +105,7 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(chainSalt)
     writer.write(sealedLength)
     writer.write(generation)
+    writer.write(tidiedAt)
     writer.write(XXH3.hash64(writer.bytes, seed: 0))
     var page = [UInt8](repeating: 0, count: Self.length)
     for copy in Self.copies { page.replaceSubrange(copy..<(copy + Self.encodedLength), with: writer.bytes) }
@@ -171,6 +174,7 @@ struct SegmentHeader: Hashable, Sendable {
       header.isReserve = others & reserveFeature != 0
       header.unknownToWriters = mustWrite
       header.generation = try reader.read(UInt32.self)
+      header.tidiedAt = try reader.read(UInt64.self)
       guard (header.generation > 0) == (mustRead & sealedFeature != 0) else { return .bad }
       return .whole(header, damaged: false)
     } catch {

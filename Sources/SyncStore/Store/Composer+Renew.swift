@@ -35,13 +35,8 @@ extension Composer {
     try setLocal(StateKey.vector, ReplicaState.encode(vector))
   }
 
-  /// After a whole round from a peer: what is suspect or was forgotten is issued again as new writes, unless the peer
-  /// had greater ones, which have replaced it by now. `held` are the live records held.
-  mutating func comeToRest(_ held: [Record]) throws(StoreError) {
-    for record in held where !record.isReserved {
-      let lost = state.mending && state.mine.contains(record.dot.actor) && !state.vector.covers(record.dot)
-      if state.isSuspect(record.dot) || lost { try reissue(record) }
-    }
+  /// After the full state of a peer nothing is in doubt any more.
+  mutating func comeToRest() throws(StoreError) {
     if !state.suspects.isEmpty { try setLocal(StateKey.suspects, nil) }
     guard state.mending else { return }
     try setLocal(StateKey.mending, nil)

@@ -61,11 +61,18 @@ struct Composer {
 
   /// A record of a round arrives; `held` is what is held of its key, and parked records of it, if any, are `parked`. Beaten
   /// writes that are `kept` already are not kept again.
+  ///
+  /// One that is live, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
+  /// have beaten it elsewhere (rule R8).
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<Dot>
   ) throws(StoreError) {
     let held = self.record(of: record.key) ?? stored
     let limit = state.mine.contains(record.dot.actor) ? Stamp.maximum : limit
+    if isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
+      state.author.clock.observe(record.stamp)
+      return try reissue(record)
+    }
     switch Resolution.receive(record, held: held, limit: limit, covers: { state.covers($0) }) {
     case .ignore: return
     case .park:
@@ -76,6 +83,11 @@ struct Composer {
       state.author.clock.observe(record.stamp)
       try resolve(record, against: held, inJournal: false, kept: kept)
     }
+  }
+
+  private func isAtRisk(_ record: Record, _ held: Record?) -> Bool {
+    record.stamp <= state.horizon && !record.isReserved && !state.mending && !state.covers(record.dot)
+      && held.map { $0.version < record.version } ?? true && !record.isGone(at: wall)
   }
 
   /// A record whose time has come, already in the journal.

@@ -185,6 +185,9 @@ extension Engine {
         take(write, at: view, limit: limit)
         known = write
       }
+    case .purge:
+      // Who brings the index up to date has to know what there was before.
+      if !indexing, let purge = view.purge { take(purge) }
     case .checkpoint, .epoch, nil: break
     }
     guard indexing else { return }
@@ -280,6 +283,7 @@ extension Engine {
         let search = view.bytes.withSpan(write.key) { self.search($0) }
         try enter(write, at: view, search, limit: limit)
       }
+    case .purge: if let purge = view.purge { try enter(purge) }
     case .checkpoint, .epoch, nil: break
     }
   }
@@ -322,7 +326,7 @@ extension Engine {
       guard found.place != place else { return }
       if let segment = journal.segment(found.location.segment),
         case let held = RecordView(segment: segment, offset: found.location.offset), held.isReadable,
-        let old = held.version, old >= version, (try? journal.record(at: found.location)) != nil
+        let old = held.version, old > version, (try? journal.record(at: found.location)) != nil
       {
         return
       }

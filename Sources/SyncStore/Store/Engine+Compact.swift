@@ -94,7 +94,7 @@ extension Engine {
         index.failure = error
         return false
       }
-    case .localRemoval, .checkpoint, .epoch, nil: return false
+    case .localRemoval, .purge, .checkpoint, .epoch, nil: return false
     }
   }
 

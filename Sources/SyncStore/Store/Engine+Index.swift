@@ -206,7 +206,7 @@ extension Engine {
           parked[key, default: []].append(view.location)
         }
       }
-    case .checkpoint, .epoch, nil: break
+    case .checkpoint, .epoch, .purge, nil: break
     }
   }
 

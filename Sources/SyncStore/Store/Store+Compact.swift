@@ -185,6 +185,7 @@ extension Store {
       compaction: (names.map(\.compaction).max() ?? 0) + 1, of: run.first, to: run.last,
       salt: environment.randomWord(), created: environment.now())
     header.generation = try seal.generationToBegin()
+    header.tidiedAt = run.position
     var copier = try CompactedBytes(
       header, capacity: run.fileBytes, seal: try seal.seal(for: header, path: run.temporaryPath))
     var walk = CompactionWalk(run)

@@ -233,6 +233,7 @@ extension RecordView {
       return flags.contains(.loser) ? .loser(record) : .write(record, position: position)
     case .local: return shape.map { .local(key: key($0), value: value($0)) }
     case .localRemoval: return shape.map { .local(key: key($0), value: nil) }
+    case .purge: return purge.map { .purge($0) }
     case .actor, .checkpoint, .epoch, nil: return nil
     }
   }

@@ -17,7 +17,7 @@ extension Store {
       }
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
-        horizon: state.horizon, position: engine.position)
+        horizon: state.horizon, position: engine.position, standing: state.standing)
       return (summary, try engine.digest(at: time, keeps: isAlone), engine.applied.packed)
     }
     if isWritable { try sync(upTo: tail) }
@@ -27,37 +27,6 @@ extension Store {
   /// How far the journal of `sender` has been received here.
   package func cursor(for sender: ActorID) throws(StoreError) -> Cursor? {
     try reading { engine throws(StoreError) in engine.state.cursors[sender] }
-  }
-
-  /// Fixes a durable snapshot of what lies behind `cursor`, is current and is not covered by the receiver.
-  ///
-  /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself.
-  package func openRound(since cursor: Cursor?, covered: VersionVector) throws(StoreError) -> OutgoingRound {
-    let (round, tail) = try append { composer throws(StoreError) in
-      let state = composer.state
-      guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
-      if let cursor, state.marks[cursor.mark] == nil {
-        throw StoreError(
-          .rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
-      }
-      guard covered[actor] <= state.sequence else {
-        throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
-      }
-      let position = engine.withLock { $0.position }
-      let pin = SnapshotPin()
-      let mark = try self.mark(&composer, position: position)
-      let items = try engine.withLock { engine throws(StoreError) in
-        engine.hold(pin)
-        return try Self.items(behind: cursor?.position ?? 0, covered, in: engine)
-      }
-      let close = RoundClose(
-        sender: actor, mark: mark, position: position, vector: state.mending ? VersionVector() : state.vector,
-        floor: state.floor, horizon: state.horizon)
-      return OutgoingRound(store: self, close: close, items: items, pin: pin)
-    }
-    // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
-    try sync(upTo: tail)
-    return round
   }
 
   /// The present mark, or a new one if anything was written since it was made.
@@ -77,28 +46,11 @@ extension Store {
   /// A peer whose cursor bears an older mark makes this copy a new actor: tiresome, not wrong.
   private static let keptMarks = 1 << 16
 
-  private static func items(
-    behind position: UInt64, _ covered: VersionVector, in engine: Engine
-  ) throws(StoreError) -> [OutgoingRound.Item] {
-    var items: [OutgoingRound.Item] = []
-    var group = 0
-    // A record passed over here would be one that the receiver believes it has (rule R6).
-    try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
-      defer { if !view.flags.contains(.continues) { group += 1 } }
-      guard view.isWrite, view.position > position, let dot = view.dot, !covered.covers(dot),
-        engine.isCurrent(view), !engine.state.isSuspect(dot)
-      else { return true }
-      items.append(OutgoingRound.Item(location: view.location, position: view.position, group: group))
-      return true
-    }
-    return items
-  }
-
   /// Takes in a batch and moves the cursor, in one atomic append that is durable when this returns. Returns the blobs
-  /// that its records refer to and that are not here.
+  /// that its records refer to and that are not here. Of a full state, `full` takes notice of what the sender holds.
   ///
   /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote.
-  package func apply(_ batch: IncomingBatch) throws(StoreError) -> [BlobReference] {
+  package func apply(_ batch: IncomingBatch, _ full: FullState? = nil) throws(StoreError) -> [BlobReference] {
     let missing = try missing(of: batch)
     let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
       for item in batch.records {
@@ -112,6 +64,8 @@ extension Store {
             (engine.parked[record.key] ?? []).compactMap { try? engine.record(at: $0) }, engine.keptLosers
           )
         }
+        let earlier = composer.record(of: record.key) ?? held
+        if let earlier, composer.state.isSuspect(earlier.dot) { full?.note(record, besideDoubtful: earlier) }
         try composer.receive(record, held: held, parked: parked, kept: kept)
       }
       for blob in missing {
@@ -124,11 +78,15 @@ extension Store {
       try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
     }
     try sync(upTo: tail)
+    full?.note(batch)
     return missing
   }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
-  package func finish(_ close: RoundClose) throws(StoreError) {
+  ///
+  /// - Parameter full: what the batches of this round said, if it was the sender's full state.
+  package func finish(_ close: RoundClose, _ full: FullState? = nil) throws(StoreError) {
+    if close.isFull { try take(full ?? FullState(), close) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       var vector = composer.state.vector
       vector.merge(close.vector)
@@ -143,12 +101,7 @@ extension Store {
       if composer.state.cursors[close.sender] != cursor {
         try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
       }
-      if composer.state.mending || !composer.state.suspects.isEmpty {
-        let held = try engine.withLock { engine throws(StoreError) in
-          try engine.locations().compactMap { try? engine.record(at: $0) }
-        }
-        try composer.comeToRest(held.sorted { $0.version < $1.version })
-      }
+      if close.isFull { try composer.comeToRest() }
     }
     try sync(upTo: tail)
   }
@@ -287,82 +240,5 @@ extension Store {
         key: key, content: value.map { .inline($0) } ?? .tombstone, type: .bytes, deadline: nil, held: held)
     }
     try sync(upTo: tail)
-  }
-}
-
-/// One transfer to a peer: what changed between two positions, closed by the sender's vector (rule R10). The snapshot is
-/// fixed when it is opened; what is written later goes with the next round.
-package final class OutgoingRound: Sendable {
-  struct Item: Sendable {
-    var location: Location
-    var position: UInt64
-    /// Records of one transaction share it; they leave in one batch.
-    var group: Int
-  }
-
-  /// What will close the round.
-  package let close: RoundClose
-  private let store: Store
-  private let items: [Item]
-  private let next = Locked(0)
-  /// Compaction leaves the places of the items readable.
-  private let pin: SnapshotPin
-
-  init(store: Store, close: RoundClose, items: [Item], pin: SnapshotPin) {
-    (self.store, self.close, self.items, self.pin) = (store, close, items, pin)
-  }
-
-  /// How many records it has.
-  package var count: Int { items.count }
-
-  /// The next batch of whole transactions, of about `maximumBytes` bytes of keys and values unless one transaction has
-  /// more; nil at the end.
-  package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
-    try next.withLock { next throws(StoreError) in
-      guard next < items.count else { return nil }
-      var records: [PositionedRecord] = []
-      var bytes = 0
-      var end = next
-      while end < items.count {
-        var groupEnd = end
-        while groupEnd < items.count, items[groupEnd].group == items[end].group { groupEnd += 1 }
-        var group = try store.records(items[end..<groupEnd], pin)
-        // In the journal what follows may be no record of the round: superseded, or of this copy alone.
-        for index in group.indices { group[index].record.continues = index < group.count - 1 }
-        let size = group.reduce(0) { $0 + $1.record.transferSize }
-        if !records.isEmpty, bytes + size > maximumBytes { break }
-        records += group
-        bytes += size
-        end = groupEnd
-      }
-      next = end
-      return IncomingBatch(
-        sender: close.sender, mark: close.mark, position: items[end - 1].position, records: records)
-    }
-  }
-}
-
-extension Store {
-  fileprivate func records(
-    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
-  ) throws(StoreError) -> [PositionedRecord] {
-    try reading { engine throws(StoreError) in
-      try pin.check(path)
-      return try items.map { item throws(StoreError) in
-        PositionedRecord(position: item.position, record: try engine.record(at: item.location))
-      }
-    }
-  }
-}
-
-extension Record {
-  /// About how many bytes it takes on the wire before compression.
-  fileprivate var transferSize: Int {
-    let fixed = 32 + key.count + open.count * 10
-    switch content {
-    case .tombstone: return fixed
-    case .inline(let value): return fixed + value.count
-    case .blob(let blob): return fixed + 40 + blob.metadata.count
-    }
   }
 }

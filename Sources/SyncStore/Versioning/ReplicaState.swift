@@ -36,6 +36,12 @@ struct ReplicaState: Sendable {
     var sequence: UInt64
   }
 
+  /// Can it be believed what this copy covers, and is nothing of its own in doubt?
+  var isSettled: Bool { standing == .settled }
+
+  /// What the copy thinks of its own state.
+  var standing: ReplicaStanding { mending ? .mending : suspects.isEmpty ? .settled : .suspect }
+
   /// The present incarnation.
   var actor: ActorID? { author.actor }
   /// The last sequence that `actor` has written.
@@ -74,6 +80,7 @@ enum StateKey {
   static let purged = Array("replica/purged".utf8)
   static let suspects = Array("replica/suspects".utf8)
   static let mending = Array("replica/mending".utf8)
+  static let member = Array("replica/member".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
   static let markPrefix = Array("mark/".utf8)
@@ -126,7 +133,10 @@ extension ReplicaState {
       // Compaction may have dropped the own record that had the last sequence.
       if let actor { author.sequence = max(sequence, read[actor]) }
     } else if key == StateKey.floor, let value {
-      if let read = try? Self.floor(value) { (floor, horizon) = read }
+      guard let read = try? Self.floor(value) else { return }
+      (floor, horizon) = read
+      // Own writes are stamped above all that was purged.
+      author.clock.observe(horizon)
     } else if key == StateKey.suspects {
       suspects = value.flatMap { try? Self.suspects($0) } ?? []
     } else if key == StateKey.purged {
@@ -176,7 +186,7 @@ extension ReplicaState {
     return writer.bytes
   }
 
-  private static func vector(_ bytes: [UInt8]) throws(DecodingFailure) -> VersionVector {
+  static func vector(_ bytes: [UInt8]) throws(DecodingFailure) -> VersionVector {
     var reader = ByteReader(bytes)
     return try reader.readVector()
   }

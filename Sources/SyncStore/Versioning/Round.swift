@@ -13,6 +13,16 @@ package struct Cursor: Hashable, Sendable {
   }
 }
 
+/// What a copy thinks of its own state.
+package enum ReplicaStanding: UInt8, Hashable, Sendable, CaseIterable {
+  /// All is well.
+  case settled = 0
+  /// It was rolled back: own records of the life it lost are in doubt (rule R9).
+  case suspect = 1
+  /// It was damaged: what it covers is not known any more.
+  case mending = 2
+}
+
 /// What a copy says of itself at the handshake. All of it is durable.
 package struct ReplicaSummary: Hashable, Sendable {
   /// Which data set it is a copy of.
@@ -29,15 +39,47 @@ package struct ReplicaSummary: Hashable, Sendable {
   package var horizon: Stamp
   /// The last position of its journal.
   package var position: UInt64
+  /// What it thinks of its own state.
+  package var standing: ReplicaStanding
 
   /// All fields.
   package init(
     store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
-    horizon: Stamp,
-    position: UInt64
+    horizon: Stamp, position: UInt64, standing: ReplicaStanding = .settled
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
-    (self.floor, self.horizon, self.position) = (floor, horizon, position)
+    (self.floor, self.horizon, self.position, self.standing) = (floor, horizon, position, standing)
+  }
+
+  /// Must it be given all that `sender` holds, rather than what changed (rule R8)?
+  package func needsFullState(of sender: ReplicaSummary) -> Bool {
+    standing != .settled || !vector.covers(sender.floor)
+  }
+
+  /// Can it give `receiver` all that it holds, with the truth about what it does not hold?
+  package func canGiveFullState(to receiver: ReplicaSummary) -> Bool {
+    guard standing != .mending, vector.covers(floor) else { return false }
+    return receiver.standing != .mending || standing == .settled && vector.covers(receiver.floor)
+  }
+}
+
+/// Who asks for a round.
+package struct RoundReceiver: Hashable, Sendable {
+  /// How far it has received the sender's journal.
+  package var cursor: Cursor?
+  /// What it covers.
+  package var covered: VersionVector
+  /// Its own floor.
+  package var floor: VersionVector
+  /// What it thinks of its own state.
+  package var standing: ReplicaStanding
+
+  /// All fields.
+  package init(
+    cursor: Cursor?, covered: VersionVector, floor: VersionVector = VersionVector(),
+    standing: ReplicaStanding = .settled
+  ) {
+    (self.cursor, self.covered, self.floor, self.standing) = (cursor, covered, floor, standing)
   }
 }
 
@@ -62,10 +104,15 @@ package struct IncomingBatch: Hashable, Sendable {
   package var position: UInt64
   /// The records.
   package var records: [PositionedRecord]
+  /// Of a full state: what else the sender holds up to this position, which the receiver has already.
+  package var present: [Dot]
 
   /// All fields.
-  package init(sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord]) {
-    (self.sender, self.mark, self.position, self.records) = (sender, mark, position, records)
+  package init(
+    sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord], present: [Dot] = []
+  ) {
+    (self.sender, self.mark, self.position) = (sender, mark, position)
+    (self.records, self.present) = (records, present)
   }
 }
 
@@ -83,13 +130,15 @@ package struct RoundClose: Hashable, Sendable {
   package var floor: VersionVector
   /// The sender's horizon.
   package var horizon: Stamp
+  /// Was it all that the sender holds, rather than what changed (rule R8)?
+  package var isFull: Bool
 
   /// All fields.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
-    horizon: Stamp
+    horizon: Stamp, isFull: Bool = false
   ) {
     (self.sender, self.mark, self.position, self.vector) = (sender, mark, position, vector)
-    (self.floor, self.horizon) = (floor, horizon)
+    (self.floor, self.horizon, self.isFull) = (floor, horizon, isFull)
   }
 }

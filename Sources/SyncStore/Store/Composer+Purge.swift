@@ -1,0 +1,65 @@
+/// Rule R8: what a copy does with deletes that all have seen, and with what another copy has purged.
+extension Composer {
+  /// A record that is to be given up.
+  struct Doomed {
+    var key: [UInt8]
+    var version: Version
+    var isParked = false
+    var hadValue = false
+    /// What is held of the key beside a parked one.
+    var held: Record?
+  }
+
+  /// Gives up dead records. In the same append floor and horizon rise above them.
+  mutating func purge(_ dead: [Doomed], position: UInt64) throws(StoreError) {
+    guard !dead.isEmpty else { return }
+    var (floor, horizon) = (state.floor, state.horizon)
+    for record in dead {
+      let dot = record.version.dot
+      floor[dot.actor] = max(floor[dot.actor], dot.sequence)
+      horizon = max(horizon, record.version.stamp)
+    }
+    try raise(floor, horizon)
+    // Who follows the journal from before one of them would not learn of it.
+    if position > state.purged ?? 0 { try note(purgedUpTo: position) }
+    for record in dead { try give(up: record) }
+  }
+
+  /// Takes over the floor and horizon of a copy whose full state has come, before what is dead there is given up.
+  mutating func inherit(_ floor: VersionVector, _ horizon: Stamp) throws(StoreError) {
+    try raise(floor, horizon)
+  }
+
+  /// Gives up records that are dead where the full state came from.
+  mutating func drop(_ doomed: [Doomed], position: UInt64) throws(StoreError) {
+    // The records of their purges get positions from here on.
+    let valued = doomed.count(where: \.hadValue)
+    if valued > 0 { try note(purgedUpTo: position + UInt64(valued)) }
+    for record in doomed {
+      try give(up: record)
+      // Were the journal read anew after its time had come, the parked record would have beaten what is held.
+      if record.isParked, let held = record.held { try append(.write(held, position: nil)) }
+    }
+  }
+
+  private mutating func raise(_ floor: VersionVector, _ horizon: Stamp) throws(StoreError) {
+    var merged = state.floor
+    merged.merge(floor)
+    let highest = max(state.horizon, horizon)
+    guard merged != state.floor || highest != state.horizon else { return }
+    try setLocal(StateKey.floor, ReplicaState.encode(floor: merged, horizon: highest))
+  }
+
+  private mutating func note(purgedUpTo position: UInt64) throws(StoreError) {
+    var writer = ByteWriter()
+    writer.write(position)
+    try setLocal(StateKey.purged, writer.bytes)
+  }
+
+  private mutating func give(up record: Doomed) throws(StoreError) {
+    try append(
+      .purge(
+        Purge(key: record.key, version: record.version, isParked: record.isParked, hadValue: record.hadValue))
+    )
+  }
+}

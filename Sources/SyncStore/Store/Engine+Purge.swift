@@ -1,0 +1,53 @@
+/// What a view makes of a purge: the key is as if nothing had ever been held of it (rule R8).
+extension Engine {
+  /// Takes in a purge, as far as it concerns more than the index.
+  mutating func take(_ purge: Purge) {
+    if purge.hadValue { ordered = nil }
+    guard purge.isParked, let places = parked[purge.key] else { return }
+    let left = places.filter { (try? journal.record(at: $0).version) != purge.version }
+    parked[purge.key] = left.isEmpty ? nil : left
+    if parked.isEmpty { publish() }
+  }
+
+  /// Takes in a purge, and takes what it names out of the index.
+  mutating func enter(_ purge: Purge) throws(StoreError) {
+    let before = index.ledger.keepsDigest ? greatest(purge.key) : nil
+    let gone = purge.isParked ? parkedPlace(of: purge) : nil
+    take(purge)
+    if let gone {
+      supersede(gone)
+      // The notes name it, and a parked record is known from them alone.
+      try renewNotes()
+    }
+    let search = search(purge.key.span)
+    if let found = search.found, let version = try? journal.record(at: found.location).version,
+      purge.isParked ? version == purge.version : version <= purge.version
+    {
+      guard try index.keys.remove(search.hash, found.place) else {
+        throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
+      }
+      supersede(found.location)
+    }
+    noteChange(of: purge.key, from: before)
+  }
+
+  private func parkedPlace(of purge: Purge) -> Location? {
+    parked[purge.key]?.first { (try? journal.record(at: $0).version) == purge.version }
+  }
+
+  // MARK: What may be purged
+
+  /// The rule by which this copy purges at a time, in milliseconds since 1970.
+  mutating func purgeRule(at time: UInt64) -> PurgeRule {
+    let own = locals[StateKey.member].flatMap { DeviceID(bytes: $0) }.map { ReservedKey.frontier($0) }
+    let oldest = Stamp(milliseconds: time - min(time, Limits.retirementMilliseconds))
+    var frontiers: [Frontier] = []
+    for key in reserved where key != own && key.starts(with: ReservedKey.frontierPrefix) {
+      guard let record = try? held(key), record.stamp >= oldest, let frontier = Frontier(record) else {
+        continue
+      }
+      frontiers.append(frontier)
+    }
+    return PurgeRule(state, frontiers: frontiers, at: time)
+  }
+}

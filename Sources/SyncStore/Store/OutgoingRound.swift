@@ -1,0 +1,188 @@
+extension Store {
+  /// Fixes a durable snapshot of what a receiver lacks: what lies behind its cursor, is current and is not covered. Who must
+  /// have full state (rule R8) is also told what else is held here.
+  ///
+  /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
+  ///   `.unsettled` if full state is needed and this copy cannot give it.
+  package func openRound(for receiver: RoundReceiver) throws(StoreError) -> OutgoingRound {
+    let (round, tail) = try append { composer throws(StoreError) in
+      let state = composer.state
+      guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
+      if let cursor = receiver.cursor, state.marks[cursor.mark] == nil {
+        throw StoreError(
+          .rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
+      }
+      guard receiver.covered[actor] <= state.sequence else {
+        throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
+      }
+      let isFull = receiver.standing != .settled || !receiver.covered.covers(state.floor)
+      if isFull { try checkGivesFullState(state, to: receiver) }
+      let position = engine.withLock { $0.position }
+      let pin = SnapshotPin()
+      let mark = try self.mark(&composer, position: position)
+      let items = try engine.withLock { engine throws(StoreError) in
+        engine.hold(pin)
+        return try Self.items(for: receiver, isFull: isFull, in: engine)
+      }
+      let close = RoundClose(
+        sender: actor, mark: mark, position: position, vector: state.mending ? VersionVector() : state.vector,
+        floor: state.floor, horizon: state.horizon, isFull: isFull)
+      let start = isFull ? items.start : 0
+      return OutgoingRound(store: self, close: close, items: items.all, start: start, pin: pin)
+    }
+    // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
+    try sync(upTo: tail)
+    return round
+  }
+
+  private func checkGivesFullState(
+    _ state: ReplicaState, to receiver: RoundReceiver
+  ) throws(StoreError) {
+    let canMend = state.isSettled && state.vector.covers(receiver.floor)
+    guard !state.mending, state.vector.covers(state.floor), receiver.standing != .mending || canMend else {
+      throw StoreError(
+        .unsettled,
+        "a peer needs the full state, and this copy waits for the full state of another one itself: let both synchronize with "
+          + "another member", path: path)
+    }
+  }
+
+  private static func items(
+    for receiver: RoundReceiver, isFull: Bool, in engine: Engine
+  ) throws(StoreError) -> (all: [OutgoingRound.Item], start: UInt64) {
+    var items: [OutgoingRound.Item] = []
+    var group = 0
+    // A copy in doubt about its own records compares them with all that is held here.
+    let isForAll = receiver.standing != .settled
+    let start = receiver.standing == .suspect ? 0 : receiver.cursor?.position ?? 0
+    // A record passed over here would be one that the receiver believes it has (rule R6).
+    try engine.visit(from: engine.start(of: isFull ? 1 : start + 1), isComplete: true) {
+      view throws(StoreError) in
+      defer { if !view.flags.contains(.continues) { group += 1 } }
+      guard view.isWrite, let dot = view.dot,
+        isFull || view.position > start && !receiver.covered.covers(dot),
+        engine.isCurrent(view), !engine.state.isSuspect(dot)
+      else { return true }
+      let isPresent = isFull && (view.position <= start || !isForAll && receiver.covered.covers(dot))
+      items.append(
+        OutgoingRound.Item(
+          location: view.location, position: view.position, group: group, isPresent: isPresent))
+      return true
+    }
+    return (items, start)
+  }
+}
+
+/// One transfer to a peer: what changed between two positions, or all that is held, closed by the sender's vector (rule
+/// R10). The snapshot is fixed when it is opened; what is written later goes with the next round.
+package final class OutgoingRound: Sendable {
+  struct Item: Sendable {
+    var location: Location
+    var position: UInt64
+    /// Records of one transaction share it; they leave in one batch.
+    var group: Int
+    /// Has the receiver got it already, and is only told that it is held here?
+    var isPresent: Bool
+  }
+
+  /// What will close the round.
+  package let close: RoundClose
+  private let store: Store
+  private let items: [Item]
+  /// Of a full state: up to here the receiver has had an earlier one.
+  private let start: UInt64
+  private let next = Locked(0)
+  /// Compaction leaves the places of the items readable.
+  private let pin: SnapshotPin
+
+  init(store: Store, close: RoundClose, items: [Item], start: UInt64, pin: SnapshotPin) {
+    (self.store, self.close, self.items, self.start, self.pin) = (store, close, items, start, pin)
+  }
+
+  /// How many records it has.
+  package var count: Int { items.count { !$0.isPresent } }
+
+  /// Writes that a batch of a full state names beside its records.
+  private static let mostPresent = 1 << 15
+
+  /// The next batch of whole transactions, of about `maximumBytes` bytes of keys and values unless one transaction has
+  /// more; nil at the end.
+  package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
+    try next.withLock { next throws(StoreError) in
+      guard next < items.count else { return nil }
+      var records: [PositionedRecord] = []
+      var present: [Dot] = []
+      var bytes = 0
+      var end = next
+      while end < items.count, present.count < Self.mostPresent {
+        var groupEnd = end + 1
+        if items[end].isPresent {
+          while groupEnd < items.count, items[groupEnd].isPresent,
+            groupEnd - end < Self.mostPresent - present.count
+          {
+            groupEnd += 1
+          }
+          present += try store.dots(items[end..<groupEnd], pin)
+        } else {
+          while groupEnd < items.count, items[groupEnd].group == items[end].group, !items[groupEnd].isPresent
+          {
+            groupEnd += 1
+          }
+          var group = try store.records(items[end..<groupEnd], pin)
+          // In the journal what follows may be no record of the round: superseded, or of this copy alone.
+          for index in group.indices { group[index].record.continues = index < group.count - 1 }
+          let size = group.reduce(0) { $0 + $1.record.transferSize }
+          if !records.isEmpty, bytes + size > maximumBytes { break }
+          records += group
+          bytes += size
+        }
+        end = groupEnd
+      }
+      next = end
+      return IncomingBatch(
+        sender: close.sender, mark: close.mark, position: max(start, items[end - 1].position),
+        records: records,
+        present: present.sorted())
+    }
+  }
+}
+
+extension Store {
+  fileprivate func records(
+    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
+  ) throws(StoreError) -> [PositionedRecord] {
+    try reading { engine throws(StoreError) in
+      try pin.check(path)
+      return try items.map { item throws(StoreError) in
+        PositionedRecord(position: item.position, record: try engine.record(at: item.location))
+      }
+    }
+  }
+
+  fileprivate func dots(
+    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
+  ) throws(StoreError) -> [Dot] {
+    try reading { engine throws(StoreError) in
+      try pin.check(path)
+      return try items.map { item throws(StoreError) in
+        guard let dot = try engine.journal.record(at: item.location).dot else {
+          throw StoreError(
+            .damaged, "a record lost the definition of its actor: run `verify --repair`", path: path)
+        }
+        return dot
+      }
+    }
+  }
+}
+
+extension Record {
+  /// About how many bytes it takes on the wire before compression.
+  fileprivate var transferSize: Int {
+    let fixed = 32 + key.count + open.count * 10
+    switch content {
+    case .tombstone: return fixed
+    case .inline(let value): return fixed + value.count
+    case .blob(let blob): return fixed + 40 + blob.metadata.count
+    }
+  }
+}

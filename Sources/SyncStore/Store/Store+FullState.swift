@@ -1,0 +1,189 @@
+/// What a copy was told that another one holds, while that one's full state comes in (rule R8).
+package final class FullState: Sendable {
+  private struct Known {
+    var present = DotSet()
+    /// Keys of which this copy holds a record in doubt, and the sender holds one too: is it the same?
+    var doubtful: [[UInt8]: Bool] = [:]
+  }
+
+  private let known = Locked(Known())
+
+  /// Nothing was told yet.
+  package init() {}
+
+  /// Takes notice of what a batch says.
+  func note(_ batch: IncomingBatch) {
+    known.withLock { known in
+      for item in batch.records { known.present.insert(item.record.dot) }
+      for dot in batch.present { known.present.insert(dot) }
+    }
+  }
+
+  /// The sender holds `record`; the one held here, of the same key, is in doubt: its dot may have been given twice.
+  func note(_ record: Record, besideDoubtful held: Record) {
+    var (record, held) = (record, held)
+    (record.continues, held.continues) = (false, false)
+    let isSame = record == held
+    known.withLock { $0.doubtful[held.key] = isSame }
+  }
+
+  /// Does the sender hold a write of this name?
+  func isPresent(_ dot: Dot) -> Bool { known.withLock { $0.present.contains(dot) } }
+
+  /// Of a key whose record is in doubt: does the sender hold that one, or another? Nil if none.
+  func isSame(_ key: [UInt8]) -> Bool? { known.withLock { $0.doubtful[key] } }
+}
+
+/// What becomes of a record that is held here, once another copy's full state has come: a decision without I/O.
+enum FullStateVerdict: Equatable {
+  case keep
+  /// The sender covers it and does not hold it: it is dead.
+  case drop
+  /// It is issued again as a new write: what had beaten it may have been purged, or its name is in doubt.
+  case reissue
+  /// It cannot be told whether it was deleted: it goes, but is kept among the beaten.
+  case setAside
+
+  /// For a record that this copy, in `state`, holds and that counts for its key. `isPresent`: the sender holds that very write;
+  /// `isContested`: it holds another of the key, which does not beat it.
+  init(
+    _ record: Record, _ state: ReplicaState, _ close: RoundClose, isPresent: Bool, isContested: Bool,
+    at time: UInt64
+  ) {
+    let isCovered = close.vector.covers(record.dot)
+    let isOld = record.stamp <= close.horizon
+    if record.isReserved || isPresent {
+      self = .keep
+    } else if state.isSuspect(record.dot) {
+      if !isCovered || isContested || !isOld {
+        self = .reissue
+      } else {
+        self = record.isGone(at: time) ? .drop : .setAside
+      }
+    } else if isCovered {
+      self = .drop
+    } else if state.mending, state.isMine(record.dot) {
+      self = .reissue
+    } else {
+      self = isOld && !record.isGone(at: time) ? .reissue : .keep
+    }
+  }
+
+  /// The same for one whose time has not come.
+  init(parked record: Record, _ close: RoundClose, isPresent: Bool) {
+    let isCovered = close.vector.covers(record.dot)
+    if isCovered {
+      self = isPresent ? .keep : .drop
+    } else {
+      self = record.stamp <= close.horizon && !record.isTombstone ? .reissue : .keep
+    }
+  }
+}
+
+extension Store {
+  /// Records that are looked at, or given up, while others wait.
+  private static let recordsAtOnce = 256
+
+  /// Does with the records held here what the full state of another copy says of them. In parts, so that nobody waits for long: floor and
+  /// horizon come first, so that this copy gives no full state itself, nor purges, until its vector is merged at the end.
+  func take(_ full: FullState, _ close: RoundClose) throws(StoreError) {
+    try append(limit: .max) { composer throws(StoreError) in
+      try composer.inherit(close.floor, close.horizon)
+    }
+    let pin = SnapshotPin()
+    let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
+      engine.hold(pin)
+      return (try engine.locations(isExclusive: isAlone), Array(engine.parked.values.joined()))
+    }
+    var start = 0
+    while start < places.count {
+      let part = places[start..<min(start + Self.recordsAtOnce, places.count)]
+      start = part.endIndex
+      let affected = try affected(part, full, close, pin)
+      if !affected.isEmpty { try settle(affected, full, close) }
+    }
+    for place in parked { try settle(parked: place, full, close, pin) }
+  }
+
+  /// Those of the records that are not simply kept.
+  private func affected(
+    _ places: ArraySlice<Location>, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
+  ) throws(StoreError) -> [(key: [UInt8], version: Version)] {
+    let time = environment.now()
+    return try reading { engine throws(StoreError) in
+      try pin.check(path)
+      var affected: [(key: [UInt8], version: Version)] = []
+      for place in places {
+        // One that is damaged cannot be told of: whoever reads it is told so.
+        guard let view = try? engine.journal.record(at: place), let dot = view.dot,
+          !full.isPresent(dot) || engine.state.isSuspect(dot), let record = view.decoded(),
+          verdict(on: record, engine.state, full, close, time) != .keep
+        else { continue }
+        affected.append((record.key, record.version))
+      }
+      return affected
+    }
+  }
+
+  private func verdict(
+    on record: Record, _ state: ReplicaState, _ full: FullState, _ close: RoundClose, _ time: UInt64
+  ) -> FullStateVerdict {
+    let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
+    return FullStateVerdict(
+      record, state, close, isPresent: isSame ?? false, isContested: isSame == false, at: time)
+  }
+
+  private func settle(
+    _ affected: [(key: [UInt8], version: Version)], _ full: FullState, _ close: RoundClose
+  ) throws(StoreError) {
+    try append(limit: .max) { composer throws(StoreError) in
+      var doomed: [Composer.Doomed] = []
+      var again: [Record] = []
+      let position = engine.withLock { $0.position }
+      for (key, version) in affected {
+        guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
+          record.version == version
+        else { continue }
+        let verdict = verdict(on: record, composer.state, full, close, composer.wall)
+        let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
+        switch verdict {
+        case .keep: continue
+        case .reissue: again.append(record)
+        case .setAside, .drop:
+          if verdict == .setAside { try composer.append(.loser(record)) }
+          doomed.append(Composer.Doomed(key: key, version: version, hadValue: isLive))
+        }
+      }
+      try composer.drop(doomed, position: position)
+      for record in again { try composer.reissue(record) }
+    }
+  }
+
+  private func settle(
+    parked place: Location, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
+  ) throws(StoreError) {
+    try append(limit: .max) { composer throws(StoreError) in
+      let (record, held, position) = try engine.withLock { engine throws(StoreError) in
+        try pin.check(path)
+        guard let record = try? engine.record(at: place), engine.isParked(record) else {
+          return (Record?.none, Record?.none, UInt64(0))
+        }
+        return (record, try engine.held(record.key), engine.position)
+      }
+      guard let record else { return }
+      let verdict = FullStateVerdict(parked: record, close, isPresent: full.isPresent(record.dot))
+      guard verdict != .keep else { return }
+      try composer.drop(
+        [Composer.Doomed(key: record.key, version: record.version, isParked: true, held: held)],
+        position: position)
+      if verdict == .reissue { try composer.reissue(record) }
+    }
+  }
+}
+
+extension Engine {
+  /// Does the record still wait for its time?
+  fileprivate func isParked(_ record: Record) -> Bool {
+    (parked[record.key] ?? []).contains { (try? journal.record(at: $0).version) == record.version }
+  }
+}

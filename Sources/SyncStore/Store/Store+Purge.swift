@@ -1,0 +1,142 @@
+/// Deletes that all have seen leave the journal (rule R8).
+extension Store {
+  /// Candidates that are purged in one append.
+  private static let purgedAtOnce = 256
+
+  /// Gives up tombstones, and records past their deadlines, that every active member has seen. Their space is given back by the
+  /// next compaction. Costs a pass through the journal. Returns how many keys were given up.
+  @discardableResult
+  package func purge() throws(StoreError) -> Int {
+    try checkWritable()
+    let rule = try reading { engine throws(StoreError) in engine.purgeRule(at: environment.now()) }
+    guard rule.isOpen else { return 0 }
+    var purged = 0
+    var candidates: [PurgeCandidate] = []
+    var walk = PurgeWalk(try purgeableSegments())
+    while let more = try walk.next(rule) {
+      candidates += more
+      guard candidates.count >= Self.purgedAtOnce else { continue }
+      purged += try purge(candidates)
+      candidates.removeAll(keepingCapacity: true)
+      try checkUsable()
+    }
+    return purged + (try purge(candidates))
+  }
+
+  private func purgeableSegments() throws(StoreError) -> [(Segment, Int)] {
+    try reading { engine throws(StoreError) in
+      engine.journal.segments.indices.map { place in
+        let segment = engine.journal.segments[place]
+        let end =
+          segment.number == engine.applied.segment
+          ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0
+        return (segment, end)
+      }
+    }
+  }
+
+  /// Gives up those that still count, by the rule as it is now.
+  private func purge(_ candidates: [PurgeCandidate]) throws(StoreError) -> Int {
+    guard !candidates.isEmpty else { return 0 }
+    return try append(limit: .max) { composer throws(StoreError) in
+      var dead: [Composer.Doomed] = []
+      var last: UInt64 = 0
+      try engine.withLock { engine throws(StoreError) in
+        let rule = engine.purgeRule(at: composer.wall)
+        for candidate in candidates {
+          guard let record = try? engine.held(candidate.key), record.version == candidate.version,
+            rule.allows(record)
+          else { continue }
+          dead.append(Composer.Doomed(key: record.key, version: record.version))
+          last = max(last, candidate.position)
+        }
+      }
+      try composer.purge(dead, position: last)
+      return dead.count
+    }.0
+  }
+
+  // MARK: What a member has reached
+
+  /// Says, as a member, what this copy covers, for others to purge what all cover. False if that cannot be said at the moment.
+  @discardableResult
+  package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
+    let (isSaid, tail) = try append { composer throws(StoreError) in
+      let state = composer.state
+      guard state.isSettled, state.vector.covers(state.floor) else { return false }
+      if engine.withLock({ $0.locals[StateKey.member] }) != device.bytes {
+        try composer.setLocal(StateKey.member, device.bytes)
+      }
+      let key = ReservedKey.frontier(device)
+      let held = try heldForWriting(key, composer)
+      try composer.issue(
+        key: key, content: .inline(ReplicaState.encode(state.vector)), type: .bytes, deadline: nil, held: held
+      )
+      return true
+    }
+    try sync(upTo: tail)
+    return isSaid
+  }
+}
+
+/// A dead record that was met in the journal.
+struct PurgeCandidate {
+  var key: [UInt8]
+  var version: Version
+  var position: UInt64
+}
+
+/// Goes through the journal for what may be purged, without a lock: what stands there is never changed.
+struct PurgeWalk {
+  private let segments: [(segment: Segment, end: Int)]
+  private var index = 0
+  private var offset = SegmentHeader.length
+
+  /// Records that are read at once.
+  private static let recordsAtOnce = 4096
+
+  init(_ segments: [(Segment, Int)]) { self.segments = segments.map { (segment: $0.0, end: $0.1) } }
+
+  /// Those among the next records that the rule allows to go; nil at the end.
+  mutating func next(_ rule: PurgeRule) throws(StoreError) -> [PurgeCandidate]? {
+    guard index < segments.count else { return nil }
+    let (segment, end) = segments[index]
+    var found: [PurgeCandidate] = []
+    var reader = RecordReader(segment, from: offset, limit: end, verifies: false)
+    for _ in 0..<Self.recordsAtOnce {
+      let start = reader.offset
+      guard let record = reader.next() else {
+        // At the end, or at damage: what lies behind that stays.
+        (index, offset) = (index + 1, SegmentHeader.length)
+        return found
+      }
+      guard segment.seal != nil || Self.mayBeDead(record),
+        let view = segment.record(at: start, limit: end), view.isWrite, let shape = view.shape,
+        !view.isReserved(shape), let version = view.version,
+        rule.allows(
+          version, open: view.open(shape), isTombstone: view.kind == .tombstone,
+          deadline: view.deadline(shape))
+      else { continue }
+      found.append(PurgeCandidate(key: view.key(shape), version: version, position: view.position))
+    }
+    if let fault = segment.faultError { throw fault }
+    offset = reader.offset
+    return found
+  }
+
+  /// Is it, by what stands in the clear, a tombstone, or has it a deadline?
+  @inline(__always)
+  private static func mayBeDead(_ record: MappedBytes) -> Bool {
+    let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
+    let kind: UInt8 = record.load(RecordLayout.kind)
+    return kind == RecordLayout.Kind.tombstone.rawValue || flags.contains(.deadline)
+  }
+}
+
+extension PurgeRule {
+  /// May this record go?
+  func allows(_ record: Record) -> Bool {
+    !record.isReserved
+      && allows(record.version, open: record.open, isTombstone: record.isTombstone, deadline: record.deadline)
+  }
+}

@@ -1,0 +1,83 @@
+/// A set of writes. For each actor the sequences lie in containers of 2^16, as a sorted array while there are few and as a bitmap
+/// when there are many: the first two containers of Roaring bitmaps (Chambi, Lemire, Kaser, Godin, "Better bitmap performance with
+/// Roaring bitmaps", 2016). Two bytes or less for each write.
+package struct DotSet: Hashable, Sendable {
+  private enum Container: Hashable {
+    case few([UInt16])
+    case many([UInt64])
+  }
+
+  private var containers: [ActorID: [UInt64: Container]] = [:]
+  /// How many writes there are.
+  package private(set) var count = 0
+
+  /// An array of more elements takes more room than a bitmap.
+  private static let mostInArray = 4096
+
+  /// No write.
+  package init() {}
+
+  /// These writes.
+  package init(_ dots: some Sequence<Dot>) { for dot in dots { insert(dot) } }
+
+  /// Is there none?
+  package var isEmpty: Bool { count == 0 }
+
+  /// Is the write one of them?
+  package func contains(_ dot: Dot) -> Bool {
+    guard let container = containers[dot.actor]?[dot.sequence >> 16] else { return false }
+    let low = UInt16(truncatingIfNeeded: dot.sequence)
+    switch container {
+    case .few(let lows):
+      let index = Self.index(of: low, in: lows)
+      return index < lows.count && lows[index] == low
+    case .many(let words): return words[Int(low >> 6)] & 1 << UInt64(low & 63) != 0
+    }
+  }
+
+  /// Adds a write.
+  package mutating func insert(_ dot: Dot) {
+    let low = UInt16(truncatingIfNeeded: dot.sequence)
+    let isNew = Self.insert(
+      low, into: &containers[dot.actor, default: [:]][dot.sequence >> 16, default: .few([])])
+    if isNew { count += 1 }
+  }
+
+  private static func insert(_ low: UInt16, into container: inout Container) -> Bool {
+    switch consume container {
+    case .few(var lows):
+      container = .few([])
+      let index = lows.last.map { $0 < low } ?? true ? lows.count : index(of: low, in: lows)
+      guard index == lows.count || lows[index] != low else {
+        container = .few(lows)
+        return false
+      }
+      lows.insert(low, at: index)
+      container = lows.count > mostInArray ? .many(bitmap(of: lows)) : .few(lows)
+      return true
+    case .many(var words):
+      container = .few([])
+      let (word, bit) = (Int(low >> 6), UInt64(1) << UInt64(low & 63))
+      let isNew = words[word] & bit == 0
+      words[word] |= bit
+      container = .many(words)
+      return isNew
+    }
+  }
+
+  private static func bitmap(of lows: [UInt16]) -> [UInt64] {
+    var words = [UInt64](repeating: 0, count: 1024)
+    for low in lows { words[Int(low >> 6)] |= 1 << UInt64(low & 63) }
+    return words
+  }
+
+  /// How many elements are below `low`.
+  private static func index(of low: UInt16, in lows: [UInt16]) -> Int {
+    var (start, end) = (0, lows.count)
+    while start < end {
+      let middle = (start + end) / 2
+      if lows[middle] < low { start = middle + 1 } else { end = middle }
+    }
+    return start
+  }
+}

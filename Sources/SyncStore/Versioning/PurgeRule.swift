@@ -1,0 +1,56 @@
+/// What a member has said of itself: the vector that it had reached.
+struct Frontier: Hashable, Sendable {
+  /// What it covered.
+  var vector: VersionVector
+  /// When it said so.
+  var stamp: Stamp
+
+  init(vector: VersionVector, stamp: Stamp) { (self.vector, self.stamp) = (vector, stamp) }
+
+  /// What the record of a frontier says; nil if it says nothing: the member left, or a newer program wrote it.
+  init?(_ record: Record) {
+    guard case .inline(let value) = record.content, let vector = try? ReplicaState.vector(value) else {
+      return nil
+    }
+    self.init(vector: vector, stamp: record.stamp)
+  }
+}
+
+/// Which dead records a copy may purge (rule R8): a decision without I/O.
+struct PurgeRule: Sendable {
+  private let vector: VersionVector
+  /// Of the members that are waited for.
+  private let frontiers: [Frontier]
+  private let time: UInt64
+  /// May anything be purged at all?
+  let isOpen: Bool
+
+  /// For a copy in this state, at a time in milliseconds since 1970; `frontiers` are those of the other active members.
+  init(_ state: ReplicaState, frontiers: [Frontier], at time: UInt64) {
+    let vector = state.vector
+    (self.vector, self.frontiers, self.time) = (vector, frontiers, time)
+    // What a member covers and this copy does not may be a record that one purged here was to beat.
+    isOpen =
+      state.isSettled && vector.covers(state.floor) && frontiers.allSatisfy { vector.covers($0.vector) }
+  }
+
+  /// May this record go? Kept are those that are live, that somebody may not have seen, and that replaced something that this
+  /// copy does not cover.
+  func allows(_ version: Version, open: [Dot], isTombstone: Bool, deadline: UInt64?) -> Bool {
+    guard isOpen, isTombstone || Self.isExpired(deadline, at: time), vector.covers(version.dot),
+      open.allSatisfy({ vector.covers($0) })
+    else { return false }
+    return frontiers.allSatisfy { $0.vector.covers(version.dot) && $0.stamp > version.stamp }
+  }
+
+  /// Is the deadline past on every clock that the drift limit allows?
+  static func isExpired(_ deadline: UInt64?, at time: UInt64) -> Bool {
+    deadline.map { $0 &+ Limits.clockDriftMilliseconds < time && $0 <= .max - Limits.clockDriftMilliseconds }
+      ?? false
+  }
+}
+
+extension Record {
+  /// Is it dead on every clock that the drift limit allows, at a time in milliseconds since 1970?
+  func isGone(at time: UInt64) -> Bool { isTombstone || PurgeRule.isExpired(deadline, at: time) }
+}

@@ -1,0 +1,223 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("Deletes that never come back (R8)")
+struct PurgeTests {
+  let left = SimulatedHost(seed: 1, machine: "left")
+  let right = SimulatedHost(seed: 2, machine: "right")
+  let third = SimulatedHost(seed: 3, machine: "third")
+  static let device = (1...3).map { DeviceID(bytes: [UInt8](repeating: UInt8($0), count: 32))! }
+
+  /// Three copies that have all met, each of which has said so.
+  func copies() throws -> [Store] {
+    let first = try Store.create(on: left)
+    let copies = [
+      first, try Store.create(on: right, id: first.id), try Store.create(on: third, id: first.id),
+    ]
+    try copies[0].put("kept", "1")
+    try copies[0].put("doomed", "2")
+    try meet(copies)
+    return copies
+  }
+
+  /// All meet, acknowledge what they have, and meet again.
+  func meet(_ copies: [Store]) throws {
+    for _ in 0..<2 {
+      for host in [left, right, third] { host.time += 1 }
+      for (index, copy) in copies.enumerated() { try copy.acknowledge(as: Self.device[index]) }
+      for copy in copies { for other in copies where other !== copy { try copy.receive(from: other) } }
+    }
+  }
+
+  @Test("a store that nobody else has purges at once, and compaction gives the space back")
+  func alone() throws {
+    let store = try Store.create(on: left, configuration: Configuration(segmentBytes: 64 << 10))
+    for number in 0..<200 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 1000)) }
+    for number in 0..<200 { try store.delete(Key("\(number)")) }
+    try store.put("last", "x")
+    #expect(try store.purge() == 200)
+    #expect(try store.purge() == 0)
+    #expect(try store.status().keys == 1)
+    #expect(try store.replicaSummary().floor == VersionVector([store.actor: 400]))
+    try store.put("another", "x")
+    while try store.compact() > 0 {}
+    #expect(try store.status().journalBytes < 3 * (64 << 10))
+  }
+
+  @Test(
+    "what was purged stays away, whatever of the index and the journal survives",
+    arguments: 0..<20 as Range<UInt64>)
+  func rebuilding(seed: UInt64) throws {
+    var random = SplitMix64(seed: seed)
+    let host = SimulatedHost(seed: seed)
+    let configuration = Configuration(segmentBytes: 64 << 10)
+    var store = try Store.create(on: host, configuration: configuration)
+    var model: [Int: UInt8] = [:]
+    for step in 0..<600 {
+      let number = Int(random.next() % 60)
+      let key = try Key("\(number)")
+      if random.chance(60) {
+        let byte = UInt8(step % 251)
+        try store.put(key, [byte] + [UInt8](repeating: 7, count: Int(random.next() % 900)))
+        model[number] = byte
+      } else {
+        #expect(try store.delete(key) == (model[number] != nil))
+        model[number] = nil
+      }
+      if random.chance(4) { try store.purge() }
+      if random.chance(3) { try store.compact() }
+      if random.chance(2) {
+        if random.chance(50) { try store.close() } else { host.losePower(seed: seed + UInt64(step)) }
+        store = try Store.open(on: host, configuration: configuration)
+        for number in 0..<60 {
+          #expect(try store.get(Key("\(number)"))?.bytes.first == model[number], "seed \(seed), step \(step)")
+        }
+      }
+    }
+    var keys: Set<String> = []
+    try store.scan { key, _ in keys.insert(String(decoding: [UInt8](copying: key), as: UTF8.self)) }
+    #expect(keys == Set(model.keys.map { "\($0)" }))
+  }
+
+  @Test("a delete waits for each active member to have seen it")
+  func waiting() throws {
+    let copies = try copies()
+    try copies[0].delete("doomed")
+    #expect(try copies[0].purge() == 0)
+    try copies[1].receive(from: copies[0])
+    try copies[1].acknowledge(as: Self.device[1])
+    try copies[0].receive(from: copies[1])
+    #expect(try copies[0].purge() == 0)
+    try meet(copies)
+    #expect(try copies[0].purge() == 1)
+    #expect(try copies[1].purge() == 1)
+    #expect(try copies[0].replicaSummary().horizon == copies[1].replicaSummary().horizon)
+    try meet(copies)
+    for copy in copies { #expect(try copy.get("doomed") == nil) }
+    #expect(try copies[0].digest() == copies[2].digest())
+  }
+
+  @Test("a member unseen for the retirement period does not hold it up")
+  func retirement() throws {
+    let copies = try copies()
+    try copies[0].delete("doomed")
+    for host in [left, right] { host.time += Limits.retirementMilliseconds + 1000 }
+    try meet(Array(copies[0...1]))
+    #expect(try copies[0].purge() == 1)
+  }
+
+  @Test(
+    "a member that returns after deletes were purged revives nothing, and what it wrote meanwhile is not lost (F63)"
+  )
+  func returning() throws {
+    let copies = try copies()
+    try copies[2].put("unsent", "written while away")
+    try copies[2].put("kept", "changed while away")
+    try copies[0].delete("doomed")
+    for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 1000 }
+    try meet(Array(copies[0...1]))
+    for copy in copies[0...1] { #expect(try copy.purge() == 1) }
+    #expect(try copies[2].text("doomed") == "2")
+    // It is behind: it receives first.
+    try copies[2].receive(from: copies[1])
+    try meet(copies)
+    for copy in copies {
+      #expect(try copy.get("doomed") == nil)
+      #expect(try copy.text("unsent") == "written while away")
+      #expect(try copy.text("kept") == "changed while away")
+      #expect(try copy.digest() == copies[0].digest())
+    }
+    #expect(try copies[2].replicaSummary().floor == copies[0].replicaSummary().floor)
+  }
+
+  @Test(
+    "what comes late to a copy that has purged is issued again, if a purged delete may have beaten it elsewhere"
+  )
+  func lateWrite() throws {
+    let copies = try copies()
+    try copies[2].put("late", "older than the horizon")
+    left.time += 60_000
+    right.time += 60_000
+    try copies[0].delete("doomed")
+    for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 1000 }
+    try meet(Array(copies[0...1]))
+    #expect(try copies[0].purge() == 1)
+    let before = try #require(try version(of: "late", in: copies[2]))
+    try copies[0].receive(from: copies[2])
+    let after = try #require(try version(of: "late", in: copies[0]))
+    #expect(try after > before && after.dot.actor == copies[0].actor)
+    #expect(try copies[0].text("late") == "older than the horizon")
+  }
+
+  private func version(of key: String, in store: Store) throws -> Version? {
+    try store.engine.withLock { engine in try engine.held(Array(key.utf8))?.version }
+  }
+
+  @Test("a full state that breaks goes on where it broke", arguments: 1..<6)
+  func resuming(batches: Int) throws {
+    let copies = try copies()
+    for number in 0..<50 { try copies[0].put(Key("\(number)"), [UInt8](repeating: 1, count: 500)) }
+    try copies[0].delete("doomed")
+    for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 1000 }
+    try copies[0].acknowledge(as: Self.device[0])
+    #expect(try copies[0].purge() == 1)
+    try copies[2].receive(from: copies[0], batches: batches, maximumBytes: 4000)
+    let held = try copies[2].status().keys
+    let round = try copies[0].openRound(
+      for: RoundReceiver(
+        cursor: try copies[2].cursor(for: copies[0].actor), covered: try copies[2].versionVector()))
+    #expect(round.close.isFull)
+    #expect(try round.count <= copies[0].status().keys - (held - 2) + 1)
+    #expect(try copies[2].text("doomed") == "2")
+    try copies[2].receive(from: copies[0])
+    #expect(try copies[2].get("doomed") == nil)
+    #expect(try copies[2].digest() == copies[0].digest())
+  }
+
+  @Test("an expired value goes too, once it is past on every clock")
+  func expired() throws {
+    let store = try Store.create(on: left)
+    try store.put("brief", Array("x".utf8), expires: left.time + 1000)
+    left.time += 2000
+    #expect(try store.get("brief") == nil)
+    #expect(try store.purge() == 0)
+    left.time += Limits.clockDriftMilliseconds
+    #expect(try store.purge() == 1)
+  }
+
+  @Test("who follows the changes is told that deletes are gone, unless it has seen them")
+  func followers() throws {
+    let store = try Store.create(on: left)
+    try store.put("a", "1")
+    let before = try store.changePosition()
+    try store.delete("a")
+    let behind = try store.changePosition()
+    try store.put("b", "1")
+    try store.purge()
+    var early = ChangeReader(before, .all)
+    #expect(throws: StoreError.self) { try early.look(at: store) }
+    var late = ChangeReader(behind, .all)
+    guard case .found(let changes) = try late.look(at: store) else {
+      Issue.record("nothing was found")
+      return
+    }
+    #expect(changes.count == 1)
+  }
+
+  @Test("a copy that waits for its full state gives none, and purges nothing")
+  func unsettled() throws {
+    let copies = try copies()
+    try copies[0].delete("doomed")
+    for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 1000 }
+    try copies[0].acknowledge(as: Self.device[0])
+    #expect(try copies[0].purge() == 1)
+    try copies[1].becomeNewActor()
+    #expect(try copies[1].replicaSummary().standing == .suspect)
+    #expect(try !copies[1].acknowledge(as: Self.device[1]))
+    try copies[1].receive(from: copies[0])
+    #expect(try copies[1].replicaSummary().standing == .settled)
+    #expect(try copies[1].digest() == copies[0].digest())
+  }
+}
