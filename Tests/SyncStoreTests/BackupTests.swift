@@ -63,7 +63,9 @@ struct BackupTests {
     try store.compact()
     #expect(try store.status().journalBytes < 2_000_000)
     let second = try store.backUp(to: Self.file)
-    #expect(!second.isFull && second.section == 2 && second.records == 150)
+    #expect(!second.isFull && second.section == 2)
+    // What was changed, what was deleted, and that the deletes were purged.
+    #expect(second.records == 200)
     #expect(second.writtenBytes < 250_000)
     try store.put("one", "more")
     try store.compact()

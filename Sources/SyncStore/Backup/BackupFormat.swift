@@ -170,8 +170,6 @@ struct BackupClosing: Equatable {
   var token: [UInt8] = []
   /// The generation of the master key under which a restored store begins its next segment; 0 for a plain one.
   var generation: UInt32 = 0
-  /// XXH3-64 of the copy's purged floor and horizon; 0 if it has purged nothing.
-  var floor: UInt64 = 0
   /// What the next segment of records stands for, and its count: how many segments there were, of either kind, and one.
   var nextNumber: UInt32 = 2
   var nextCount: UInt32 = 1
@@ -197,7 +195,6 @@ struct BackupClosing: Equatable {
     writer.write(after)
     writer.write(position)
     writer.write(raw: token)
-    writer.write(floor)
     writer.write(nextNumber)
     writer.write(nextCount)
     writer.write(firstSalt)
@@ -224,7 +221,6 @@ struct BackupClosing: Equatable {
     after = try reader.read()
     position = try reader.read()
     token = Array(try reader.read(raw: Self.tokenBytes))
-    floor = try reader.read()
     nextNumber = try reader.read()
     nextCount = try reader.read()
     firstSalt = try reader.read()

@@ -7,8 +7,6 @@ struct BackupMoment: Sendable {
   let position: UInt64
   /// Up to where the journal is to be made durable.
   let tail: UInt64
-  /// XXH3-64 of what was purged; 0 if nothing was.
-  let floor: UInt64
   /// The segments behind the start, the first one from `offset` on, and where their records end.
   fileprivate let segments: [Segment]
   fileprivate let ends: [Int]
@@ -30,7 +28,6 @@ struct BackupMoment: Sendable {
     mended = Set(engine.gaps)
     self.position = engine.position
     tail = engine.applied.packed
-    floor = engine.locals[StateKey.floor].map { XXH3.hash64($0, seed: 0) } ?? 0
     let start = engine.start(of: position + 1)
     let first = engine.journal.place(of: start.segment) ?? 0
     let last = engine.journal.place(of: engine.applied.segment) ?? first
@@ -161,6 +158,8 @@ struct BackupWalk {
     // The beaten side of a conflict bears the position of the record before it.
     if view.flags.contains(.loser) { return view.position >= after && moment.losers.contains(view.location) }
     guard view.position > after else { return false }
+    // What a whole backup holds speaks for itself.
+    if view.kind == .purge { return after > 0 && view.position <= moment.position }
     if engine.isCurrent(view) { return true }
     guard let shape = view.shape, let place = engine.find(view.key(shape)),
       let held = try? engine.journal.record(at: place)

@@ -34,7 +34,7 @@ struct BackupSection {
     }
     closing.generation = store.seal.ring?.current ?? 0
     (closing.time, closing.name) = (store.environment.now(), store.name)
-    (closing.position, closing.floor) = (moment.position, moment.floor)
+    closing.position = moment.position
     closing.missing = report.missingBlobs
     try writer.close(closing)
     (report.section, report.position) = (Int(closing.section), moment.position)

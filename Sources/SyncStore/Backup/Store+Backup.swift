@@ -77,7 +77,6 @@ extension Store {
       return try backUpWhole(to: file, progress)
     }
     let moment = try backupMoment(after: last.closing.position, token: last.closing.token)
-    guard moment.floor == last.closing.floor else { return try backUpWhole(to: file, progress) }
     return try increment(found, last, moment, progress)
   }
 
@@ -142,19 +141,29 @@ extension Store {
 
   /// Does this copy know the backup as its own? At this position, or at a later one that did not get into the file.
   private func continues(_ closing: BackupClosing) throws(StoreError) -> Bool {
-    guard let value = try local(StateKey.backup(closing.token)), value.count == 24 else { return false }
+    guard let value = try local(StateKey.backup(closing.token)), value.count == 32 else { return false }
     return try value.starts(with: actor.bytes) && Self.position(ofToken: value) >= closing.position
   }
 
-  private static func position(ofToken value: [UInt8]) -> UInt64 {
-    value.suffix(8).reversed().reduce(0) { $0 << 8 | UInt64($1) }
+  private static func position(ofToken value: [UInt8]) -> UInt64 { number(value.dropFirst(16).prefix(8)) }
+
+  private static func number(_ bytes: some BidirectionalCollection<UInt8>) -> UInt64 {
+    bytes.reversed().reduce(0) { $0 << 8 | UInt64($1) }
   }
 
-  private static func tokenValue(_ position: UInt64, _ actor: ActorID) -> [UInt8] {
+  /// A file that was written to up to `position`, and is known to have all up to `after`.
+  private static func tokenValue(_ actor: ActorID, _ position: UInt64, after: UInt64) -> [UInt8] {
     var writer = ByteWriter()
     writer.write(raw: actor.bytes)
     writer.write(position)
+    writer.write(after)
     return writer.bytes
+  }
+
+  /// Up to here all is in every backup file that this copy can go on with: the purges behind that are still to be told.
+  static func leastBackedUp(_ locals: [[UInt8]: [UInt8]]) -> UInt64 {
+    locals.filter { $0.key.starts(with: StateKey.backupPrefix) }.map { number($0.value.suffix(8)) }.min()
+      ?? .max
   }
 
   /// Fixes a moment, notes it under the token, and makes it durable. Like a round, a backup carries writes away: a mark
@@ -176,7 +185,8 @@ extension Store {
         let vector = ReplicaState.encode(composer.state.vector)
         if engine.locals[StateKey.vector] != vector { try composer.setLocal(StateKey.vector, vector) }
         for key in Self.tokensToForget(engine.locals, keeping: token) { try composer.setLocal(key, nil) }
-        try composer.setLocal(StateKey.backup(token), Self.tokenValue(engine.position, actor))
+        try composer.setLocal(
+          StateKey.backup(token), Self.tokenValue(actor, engine.position, after: position))
         try commit(composer, &engine)
         return try BackupMoment(after: position, in: engine)
       }

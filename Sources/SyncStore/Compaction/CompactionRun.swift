@@ -9,8 +9,9 @@ struct CompactionRun: Sendable {
   private let isFirst: Bool
   /// What counted at this position is all that counts of them.
   let position: UInt64
-  /// Segments before the run may hold what did not count any more from this position on.
-  private let tidiedBefore: UInt64
+  /// Purges up to this position are needed no more: the segments before the run hold nothing that they speak of, nor does a
+  /// backup.
+  private let toldPurges: UInt64
   /// Names the places of all records that count for their keys. Lock-free readers may use it while others change it.
   let keys: KeyDirectory
   /// Those that count though the index does not name them: beaten sides of conflicts, local records.
@@ -48,8 +49,8 @@ struct CompactionRun: Sendable {
     temporaryPath = engine.journal.compactingPath
     isFirst = places.lowerBound == 0
     position = engine.position
-    tidiedBefore =
-      engine.journal.segments[..<places.lowerBound].map(\.header.tidiedAt).min() ?? .max
+    let before = engine.journal.segments[..<places.lowerBound].map(\.header.tidiedAt).min()
+    toldPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
     keys = engine.index.keys
     kept = Set(engine.losers).union(engine.localPlaces.values)
     parked = Set(engine.parked.values.joined())
@@ -94,9 +95,7 @@ struct CompactionRun: Sendable {
       guard let shape = view.shape else { return nil }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
       return try isNamed(hash, place) ? .named(hash) : nil
-    case .purge:
-      // It counts as long as a record that it speaks of may lie before it. One at that very position may have come later.
-      return view.position < tidiedBefore ? nil : .noted
+    case .purge: return view.position <= toldPurges ? nil : .noted
     case .actor, .checkpoint, .epoch, nil: return nil
     }
   }

@@ -88,7 +88,7 @@ struct RecordEncoder {
     case .local(let key, nil): store(.localRemoval, flags, key: key.span, value: Span())
     case .checkpoint: store(.checkpoint, flags, key: Span(), value: Span())
     case .purge(let purge):
-      if purge.hadValue { position += 1 }
+      position += 1
       var flags = flags
       if purge.isParked { flags.insert(.parked) }
       if purge.hadValue { flags.insert(.valued) }

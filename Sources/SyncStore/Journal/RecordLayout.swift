@@ -59,7 +59,7 @@ enum RecordLayout {
     static let loser = Flags(rawValue: 16)
     /// Of a purge: what goes is a parked record of that very version, not what is held.
     static let parked = Flags(rawValue: 32)
-    /// Of a purge: what goes had a value. It has a position of its own: whoever follows the journal has missed something.
+    /// Of a purge: what goes had a value.
     static let valued = Flags(rawValue: 64)
     /// Those that say that optional fields follow.
     static let fields: Flags = [.base, .deadline, .open]

@@ -10,7 +10,7 @@ extension Composer {
     var held: Record?
   }
 
-  /// Gives up dead records. In the same append floor and horizon rise above them.
+  /// Gives up dead records, the last of them at `position`. In the same append floor and horizon rise above them.
   mutating func purge(_ dead: [Doomed], position: UInt64) throws(StoreError) {
     guard !dead.isEmpty else { return }
     var (floor, horizon) = (state.floor, state.horizon)
@@ -30,11 +30,10 @@ extension Composer {
     try raise(floor, horizon)
   }
 
-  /// Gives up records that are dead where the full state came from.
+  /// Gives up records that are dead where the full state came from. `position` is the last one given.
   mutating func drop(_ doomed: [Doomed], position: UInt64) throws(StoreError) {
-    // The records of their purges get positions from here on.
-    let valued = doomed.count(where: \.hadValue)
-    if valued > 0 { try note(purgedUpTo: position + UInt64(valued)) }
+    // Who follows the journal is told of nothing that had a value: whoever stands before these purges is to begin anew.
+    if doomed.contains(where: \.hadValue) { try note(purgedUpTo: position + UInt64(doomed.count)) }
     for record in doomed {
       try give(up: record)
       // Were the journal read anew after its time had come, the parked record would have beaten what is held.

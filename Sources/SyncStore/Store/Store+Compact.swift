@@ -8,8 +8,8 @@ extension Store {
   /// Records that are looked at, or moved, while others wait.
   private static let recordsAtOnce = 64
 
-  /// Gives back all space that superseded records take up, but for the segment at the tail. Others go on reading and
-  /// writing meanwhile. Returns the bytes gained.
+  /// Gives back all space that superseded records take up, and deletes that every member has seen, but for the segment at the
+  /// tail. Others go on reading and writing meanwhile. Returns the bytes gained.
   ///
   /// - Throws: `.diskFull` if there is no room for the copy: nothing is lost then.
   @discardableResult
@@ -17,6 +17,7 @@ extension Store {
     try checkWritable()
     return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
+      try purge()
       while let gain = try compactOnce(isThorough: true) {
         (gained, compactions) = (gained + gain, compactions + 1)
       }
@@ -58,6 +59,7 @@ extension Store {
   private func compactWhileDue() {
     compacting.withLock { compactions in
       // What fails here is tried again with the next segment; a full disk stops the writer itself.
+      _ = try? purgeIfDue()
       while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
       lifecycle.withLock { $0.compactionScheduled = false }
       pace.set(false)

@@ -8,8 +8,11 @@ extension Store {
   @discardableResult
   package func purge() throws(StoreError) -> Int {
     try checkWritable()
-    let rule = try reading { engine throws(StoreError) in engine.purgeRule(at: environment.now()) }
+    let (rule, position) = try reading { engine throws(StoreError) in
+      (engine.purgeRule(at: environment.now()), engine.position)
+    }
     guard rule.isOpen else { return 0 }
+    lifecycle.withLock { $0.purgedAt = position }
     var purged = 0
     var candidates: [PurgeCandidate] = []
     var walk = PurgeWalk(try purgeableSegments())
@@ -22,6 +25,19 @@ extension Store {
     }
     return purged + (try purge(candidates))
   }
+
+  /// The same if so much was written since the last time that a pass through the journal is worth it.
+  func purgeIfDue() throws(StoreError) {
+    let purgedAt = lifecycle.withLock { $0.purgedAt }
+    let isDue = try reading { engine throws(StoreError) in
+      engine.position - min(purgedAt, engine.position)
+        >= UInt64(try engine.index.keys.count / 2 + Self.fewWrites)
+    }
+    if isDue { try purge() }
+  }
+
+  /// With fewer writes since the last time nothing is looked at.
+  private static let fewWrites = 1024
 
   private func purgeableSegments() throws(StoreError) -> [(Segment, Int)] {
     try reading { engine throws(StoreError) in
@@ -38,7 +54,8 @@ extension Store {
   /// Gives up those that still count, by the rule as it is now.
   private func purge(_ candidates: [PurgeCandidate]) throws(StoreError) -> Int {
     guard !candidates.isEmpty else { return 0 }
-    return try append(limit: .max) { composer throws(StoreError) in
+    // Compaction purges: it must not wait for itself.
+    return try append(limit: .max, pacing: false) { composer throws(StoreError) in
       var dead: [Composer.Doomed] = []
       var last: UInt64 = 0
       try engine.withLock { engine throws(StoreError) in

@@ -52,6 +52,8 @@ public final class Store: Sendable {
   struct Lifecycle {
     var syncScheduled = false
     var compactionScheduled = false
+    /// The last position when it was last looked for what can be purged.
+    var purgedAt: UInt64 = 0
   }
 
   init(
