@@ -33,6 +33,13 @@ extension Store {
   ///
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself.
   package func openRound(since cursor: Cursor?, covered: VersionVector) throws(StoreError) -> OutgoingRound {
+    try openRound(since: cursor, behind: cursor?.position ?? 0, covered: covered, isLive: false)
+  }
+
+  /// The same for what lies behind a position that may be greater than the cursor's.
+  func openRound(
+    since cursor: Cursor?, behind begin: UInt64, covered: VersionVector, isLive: Bool
+  ) throws(StoreError) -> OutgoingRound {
     let (round, tail) = try append { composer throws(StoreError) in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
@@ -45,10 +52,10 @@ extension Store {
       }
       let position = engine.withLock { $0.position }
       let pin = SnapshotPin()
-      let mark = try self.mark(&composer, position: position)
+      let mark = try self.mark(&composer, position: position, isLive: isLive)
       let items = try engine.withLock { engine throws(StoreError) in
         engine.hold(pin)
-        return try Self.items(behind: cursor?.position ?? 0, covered, in: engine)
+        return try Self.items(behind: begin, covered, in: engine)
       }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.mending ? VersionVector() : state.vector,
@@ -61,24 +68,31 @@ extension Store {
   }
 
   /// The present mark, or a new one if anything was written since it was made.
-  func mark(_ composer: inout Composer, position: UInt64) throws(StoreError) -> RoundMark {
-    if let last = composer.state.lastMark, composer.state.marks[last]?.position == position { return last }
+  func mark(
+    _ composer: inout Composer, position: UInt64, isLive: Bool = false
+  ) throws(StoreError) -> RoundMark {
+    if let last = composer.state.lastMark, let made = composer.state.marks[last], made.position == position,
+      made.isLive ? isLive && live.isOwn(last) : !isLive
+    {
+      return last
+    }
     if composer.state.marks.count >= Self.keptMarks,
       let oldest = composer.state.marks.min(by: { $0.value.position < $1.value.position })
     {
       try composer.setLocal(StateKey.mark(oldest.key), nil)
     }
     let mark = environment.newMark()
-    let made = ReplicaState.Mark(position: position, sequence: composer.state.sequence)
+    let made = ReplicaState.Mark(position: position, sequence: composer.state.sequence, isLive: isLive)
     try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
+    if isLive { live.made(mark) }
     return mark
   }
 
   /// A peer whose cursor bears an older mark makes this copy a new actor: tiresome, not wrong.
   private static let keptMarks = 1 << 16
 
-  private static func items(
-    behind position: UInt64, _ covered: VersionVector, in engine: Engine
+  static func items(
+    behind position: UInt64, _ covered: VersionVector, in engine: borrowing Engine, limit: Int = .max
   ) throws(StoreError) -> [OutgoingRound.Item] {
     var items: [OutgoingRound.Item] = []
     var group = 0
@@ -89,7 +103,7 @@ extension Store {
         engine.isCurrent(view), !engine.state.isSuspect(dot)
       else { return true }
       items.append(OutgoingRound.Item(location: view.location, position: view.position, group: group))
-      return true
+      return items.count < limit
     }
     return items
   }
@@ -99,7 +113,15 @@ extension Store {
   ///
   /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote.
   package func apply(_ batch: IncomingBatch) throws(StoreError) -> [BlobReference] {
+    try apply(batch, closing: nil)
+  }
+
+  /// The same for the last batch of a round, which is closed (`finish`) in the same step.
+  package func apply(
+    _ batch: IncomingBatch, closing close: RoundClose?
+  ) throws(StoreError) -> [BlobReference] {
     let missing = try missing(of: batch)
+    var isOpen = false
     let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
       for item in batch.records {
         let record = item.record
@@ -121,28 +143,23 @@ extension Store {
         try composer.setLocal(Self.wantedKey(blob.hash), writer.bytes)
       }
       let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
-      try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
+      // Coming to rest looks at what is held: there the batch must be in the journal first.
+      if let close, !composer.state.mending, composer.state.suspects.isEmpty {
+        try merge(close, &composer)
+      } else {
+        isOpen = close != nil
+        try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
+      }
     }
     try sync(upTo: tail)
+    if isOpen, let close { try finish(close) }
     return missing
   }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
   package func finish(_ close: RoundClose) throws(StoreError) {
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      var vector = composer.state.vector
-      vector.merge(close.vector)
-      guard vector.count <= Limits.actors else {
-        throw StoreError(
-          .outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)
-      }
-      if vector != composer.state.vector {
-        try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
-      }
-      let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
-      if composer.state.cursors[close.sender] != cursor {
-        try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
-      }
+      try merge(close, &composer)
       if composer.state.mending || !composer.state.suspects.isEmpty {
         let held = try engine.withLock { engine throws(StoreError) in
           try engine.locations().compactMap { try? engine.record(at: $0) }
@@ -151,6 +168,22 @@ extension Store {
       }
     }
     try sync(upTo: tail)
+  }
+
+  private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+    var vector = composer.state.vector
+    vector.merge(close.vector)
+    guard vector.count <= Limits.actors else {
+      throw StoreError(
+        .outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)
+    }
+    if vector != composer.state.vector {
+      try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
+    }
+    let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
+    if composer.state.cursors[close.sender] != cursor {
+      try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
+    }
   }
 
   /// Becomes a new actor, because a peer knows more of this copy than it does itself (rule R9).
