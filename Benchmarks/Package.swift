@@ -16,6 +16,7 @@ let package = Package(
       dependencies: [
         "CMalloc", "CLMDB", "CLevelDB", "CRocksDB", "CSQLitePeer",
         .product(name: "SyncStore", package: "sync-store"),
+        .product(name: "Replication", package: "sync-store"),
       ],
       swiftSettings: [
         .swiftLanguageMode(.v6), .strictMemorySafety(), .treatAllWarnings(as: .error),

@@ -7,17 +7,18 @@ enum Program {
   static let commands: [Command] = [
     InitCommand.command, KeyCommands.put, KeyCommands.get, KeyCommands.delete, ListCommand.command,
     TreeCommands.importing, TreeCommands.exporting, LineCommands.load, LineCommands.dump,
-    InspectCommands.digest, InspectCommands.log, InspectCommands.why, InspectCommands.conflicts,
+    InspectCommands.digest, InspectCommands.log, WhyCommand.command, InspectCommands.conflicts,
     VerifyCommand.command, CompactCommand.command, BackupCommands.trim, BackupCommands.backup,
     BackupCommands.restore, BackupCommands.destroy, RekeyCommand.command,
     StatusCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync, ServeCommand.command,
     MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add,
-    MemberCommands.remove,
+    MemberCommands.remove, RevokeCommand.command, ClockCommand.command, ConflictCommands.show,
+    ConflictCommands.restore,
   ]
 
   /// Commands of later versions: told apart from those that were mistyped.
   static let planned: Set<String> = [
-    "watch", "peer revoke", "conflicts show", "conflicts restore", "completions",
+    "watch", "completions",
   ]
 
   /// Does what the words ask for.

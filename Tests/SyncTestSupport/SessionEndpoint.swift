@@ -18,16 +18,31 @@ package final class SessionEndpoint {
   package private(set) var isPaused = false
   private var session: Session
   private var round: MemoryReplica.Round?
+  private var followed: UInt64?
   /// Records in a batch.
   package var batchRecords = 3
 
-  package init(_ role: Session.Role, _ replica: MemoryReplica, right: MemberRight = .readWrite) {
+  package init(
+    _ role: Session.Role, _ replica: MemoryReplica, right: MemberRight = .readWrite, staysOpen: Bool = false
+  ) {
     self.replica = replica
-    session = Session(role: role, peerName: "peer", peerRight: right)
+    session = Session(role: role, peerName: "peer", peerRight: right, staysOpen: staysOpen)
     perform(session.start())
   }
 
   package var figures: SessionFigures { session.figures }
+  /// Is it live, with nothing under way?
+  package var isAtRest: Bool { session.isAtRest }
+  /// Has it caught up, and stays open?
+  package var isLive: Bool { session.isLive }
+  /// Is there something that the session waits for?
+  package var hasGrown: Bool { outcome == nil && followed.map { $0 < replica.position } ?? false }
+
+  /// Tells the session that the journal has grown.
+  package func grow() {
+    followed = nil
+    handle(.grown)
+  }
 
   /// Tells the session something.
   package func handle(_ event: SessionEvent) { perform(session.handle(event)) }
@@ -64,10 +79,11 @@ package final class SessionEndpoint {
       case .resumeReading: isPaused = false
       case .close(let outcome): self.outcome = outcome
       case .becomeNewActor: replica.becomeNewActor()
-      case .setTimer, .cancelTimer: break
-      case .loadReplica, .loadCursor, .openRound, .nextBatch, .applyBatch, .finishRound, .readBlob,
-        .storeBlobRange,
-        .judgeState:
+      case .setTimer, .cancelTimer, .takeGroupKeys: break
+      case .follow(let position): followed = position
+      case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
+        .finishRound,
+        .readBlob, .storeBlobRange, .judgeState, .giveGroupKeys:
         pending.append(action)
       }
     }
@@ -98,6 +114,24 @@ package final class SessionEndpoint {
         let missing = try replica.apply(
           IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
         return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
+      case .applyLast(let sender, let mark, _, let sealed, let close):
+        let payload = try RecordCodec.decode(sealed)
+        let missing = try replica.apply(
+          IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
+        replica.finish(close)
+        return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
+      case .openBurst(let cursor, let begin, let covered):
+        guard var round = try replica.openBurst(since: cursor, behind: begin, covered: covered) else {
+          return .burstEmpty(position: replica.position)
+        }
+        let payload = replica.next(&round, limit: batchRecords)
+        self.round = round
+        return .burstOpened(
+          BurstOpening(
+            records: UInt64(round.count), close: round.close,
+            first: payload.map {
+              .init(sealed: RecordCodec.encode($0), position: $0.position, records: $0.records.count)
+            }, isWhole: payload?.records.count ?? 0 == round.count))
       case .finishRound(let close):
         replica.finish(close)
         return .roundFinished
@@ -150,6 +184,11 @@ package struct SessionNetwork {
     return taken
   }
 
+  /// Takes at most so many steps; nothing breaks.
+  package mutating func run(_ client: SessionEndpoint, _ server: SessionEndpoint, steps: Int) {
+    for _ in 0..<steps { guard step(client, server) else { return } }
+  }
+
   private mutating func step(_ client: SessionEndpoint, _ server: SessionEndpoint) -> Bool {
     var choices: [() -> Void] = []
     for (from, to) in [(client, server), (server, client)] {
@@ -162,6 +201,7 @@ package struct SessionNetwork {
       } else if from.outcome != nil, to.outcome == nil, from.outgoing == 0 {
         choices.append { to.handle(.disconnected) }
       }
+      if from.hasGrown { choices.append { from.grow() } }
       if from.outcome == nil, !from.pending.isEmpty {
         let number = Int.random(in: 0..<from.pending.count, using: &random)
         choices.append { from.work(number) }

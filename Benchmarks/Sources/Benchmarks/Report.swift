@@ -56,6 +56,14 @@ enum Target {
     "memory": ["target": .atMost(1)],
     "memory-with-view": ["target": .atMost(1)],
     "journal-overhead": ["target": .atMost(1)],
+    "sync-nothing-changed": ["target": .atMost(1)],
+    "sync-nothing-changed-bytes": ["target": .atMost(1)],
+    "sync-nothing-changed-round-trips": ["target": .atMost(1)],
+    "sync-1000-changed": ["target": .atMost(1)],
+    "sync-1000-changed-bytes": ["target": .atMost(1)],
+    "sync-live-durable-median": ["target": .atMost(1)],
+    "sync-live-durable-p99": ["target": .atMost(1)],
+    "sync-first-copy": ["redis": .atMost(0.5)],
     "index-size": ["target": .atMost(1)],
   ]
 }

@@ -5,6 +5,8 @@ do {
   let arguments = Array(CommandLine.arguments.dropFirst())
   if arguments.first == Child.command {
     try Child.run(Array(arguments.dropFirst()))
+  } else if arguments.first == SyncServer.command {
+    try SyncServer.run(Array(arguments.dropFirst()))
   } else {
     try Bench(try Options(arguments)).run()
   }

@@ -54,6 +54,22 @@ public struct Membership: Sendable {
     try put(member)
   }
 
+  /// Revokes a member, and begins a new epoch of the group key: what is sealed from now on it could not open, even if it came
+  /// by it. The other members get the key when they next meet this copy, or one that has it.
+  ///
+  /// - Returns: the epoch that has begun.
+  /// - Throws: `.notAMember` if there is none of that name.
+  @discardableResult
+  public func revokeAndRenewKeys(_ name: String) throws(ReplicationError) -> UInt32 {
+    try revoke(name)
+    let keys = StoreKeys(store)
+    var ring = try keys.groupKeys()
+    let random = SecureRandom.bytes(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
+    let epoch = try ring.beginEpoch(SecureRandom.bytes(GroupKeyRing.keyBytes), random: random)
+    try keys.replaceGroupKeys(with: ring)
+    return epoch
+  }
+
   /// Makes or changes a member's record, durably.
   package func put(_ member: Member) throws(ReplicationError) {
     try ofStore { () throws(StoreError) in

@@ -26,8 +26,10 @@ public final class Node: Sendable {
   /// Who this installation is, to others.
   public var device: DeviceID { context.identity.id }
 
-  private let context: NodeContext
-  private let core: LoopBound<NodeCore>
+  let context: NodeContext
+  let core: LoopBound<NodeCore>
+  let keeper: LoopBound<PeerKeeper>
+  let board = StateBoard()
   private let isStopped = Locked(false)
 
   /// A node for a store that was prepared (`prepare`) or joined.
@@ -45,7 +47,9 @@ public final class Node: Sendable {
   ) throws(ReplicationError) {
     self.store = store
     context = try NodeContext(store: store, loop: loop, workers: workers, log: configuration.log)
-    core = LoopBound(NodeCore(context), to: loop)
+    let core = NodeCore(context)
+    self.core = LoopBound(core, to: loop)
+    keeper = LoopBound(PeerKeeper(core, board), to: loop)
   }
 
   /// Makes a new store one that can have members: its device key, its group key, and the record of its first member,
@@ -83,6 +87,7 @@ public final class Node: Sendable {
         try store.setLocal(Self.listenKey, Array(bound.description.utf8))
       }
     }
+    board.change { $0.listening = bound }
     return bound
   }
 
@@ -90,10 +95,14 @@ public final class Node: Sendable {
   /// durable. What an ended session moved is kept. The store stays open.
   public func stop() async {
     guard isStopped.withLock({ stopped in !exchange(&stopped, with: true) }) else { return }
-    let core = core
+    let (core, keeper) = (core, keeper)
     await withCheckedContinuation { continuation in
-      context.loop.execute { core.value.stop(drain: Self.drainMilliseconds) { continuation.resume() } }
+      context.loop.execute {
+        keeper.value.stop()
+        core.value.stop(drain: Self.drainMilliseconds) { continuation.resume() }
+      }
     }
+    board.end()
     let (store, log) = (store, context.log)
     do {
       try await context.workers.run { () throws(ReplicationError) in
@@ -104,7 +113,7 @@ public final class Node: Sendable {
     }
   }
 
-  private func onLoop<Answer: Sendable>(
+  func onLoop<Answer: Sendable>(
     _ body: @escaping @Sendable () throws(ReplicationError) -> Answer
   ) async throws(ReplicationError) -> Answer {
     let result = await withCheckedContinuation { continuation in
@@ -189,6 +198,11 @@ public final class Node: Sendable {
     _ dialled: DialEnd, _ direction: SyncDirection, since begin: UInt64
   ) async throws(ReplicationError) -> SessionReport {
     let (end, figures, store) = (dialled.end, dialled.end.figures, store)
+    if let contact = end.contact {
+      try await context.workers.run { () throws(ReplicationError) in
+        try Contacts(store).note(contact, of: dialled.device)
+      }
+    }
     let (position, digest): (UInt64, StateDigest)
     if let receipt = figures.receipt {
       (position, digest) = (receipt.received, receipt.state.digest)

@@ -10,6 +10,8 @@ struct NodeContext: Sendable {
   let workers: WorkerPool
   let desk: InvitationDesk
   let log: NodeLog
+  /// What devices are called among the members, for the log.
+  let names = Locked<[DeviceID: String]>([:])
 
   /// Reads the keys of the store. `.cryptography` if there are none.
   init(
@@ -42,6 +44,8 @@ struct NodeContext: Sendable {
 struct DialEnd: Sendable {
   /// The peer's name.
   var peer: String
+  /// Its key.
+  var device: DeviceID
   /// The end.
   var end: SessionDriver.End
 }

@@ -5,39 +5,48 @@ internal import SyncStore
 /// Invariants:
 /// - an incoming connection is in `incoming` from its arrival to its end, and in `admission` until it has proven who it is;
 /// - a device has at most one incoming session at a time. Another one is told to come back, so that one identity on two
-///   machines is never quiet (F62), unless the earlier one has been silent for so long that it is taken for dead;
+///   machines is never quiet (F62), unless the earlier one has been silent for so long that it is taken for dead, or is
+///   live: then the other one is served beside it, and does not stay open;
 /// - when two nodes dial each other at once, the connection that the smaller device dialled goes on, on both sides (F70).
 final class NodeCore {
   /// A device's silence after which its next connection takes the place of the last, in milliseconds.
   static let supersedeMilliseconds: UInt64 = 10_000
 
-  private struct Outgoing {
+  struct Outgoing {
     var link: PeerLink?
     var device: DeviceID?
     var driver: SessionDriver?
+    var staysOpen = false
   }
 
-  private struct Incoming {
+  struct Incoming {
     var connection: TCPConnection
     var link: PeerLink?
     var device: DeviceID?
     var driver: SessionDriver?
   }
 
-  private let context: NodeContext
-  private let loop: EventLoop
+  let context: NodeContext
+  let loop: EventLoop
   private var listener: TCPListener?
   private var admission = Admission()
-  private var incoming: [UInt64: Incoming] = [:]
+  private(set) var incoming: [UInt64: Incoming] = [:]
   private var lastNumber: UInt64 = 0
   private var admissionTimer: UInt64?
-  private var outgoing: [UInt64: Outgoing] = [:]
-  private var isStopping = false
+  private(set) var outgoing: [UInt64: Outgoing] = [:]
+  private(set) var isStopping = false
+  let watch: JournalWatch
+  /// The epoch of the group key when rights were last reviewed.
+  var epoch: UInt32?
+  /// Called when a session with a device has gone live, or has ended.
+  var onChange: (DeviceID) -> Void = { _ in }
 
   /// No connections yet.
   init(_ context: NodeContext) {
     self.context = context
     loop = context.loop
+    watch = JournalWatch(context)
+    watch.onGrowth = { [weak self] in self?.reviewRights() }
   }
 
   // MARK: Listening
@@ -123,8 +132,10 @@ final class NodeCore {
   }
 
   private func ended(_ number: UInt64) {
-    incoming[number] = nil
+    let device = incoming.removeValue(forKey: number)?.device
+    watch.forget(number)
     proven(number)
+    if let device { onChange(device) }
   }
 
   private func established(_ number: UInt64, _ other: PeerLink.Established, _ gate: Gatekeeper) {
@@ -146,7 +157,9 @@ final class NodeCore {
       return ended(number)
     }
     if isStopping { return refuse(number, link, "this node shuts down") }
-    if let rival = incoming.first(where: { $0.value.device == device })?.value {
+    // A live one stays where it is: other programs of the same device push and pull beside it.
+    let rivals = incoming.values.filter { $0.device == device && $0.driver != nil }
+    if let rival = rivals.first(where: { $0.driver?.isLive == false }) {
       let silence = MonotonicClock.milliseconds() - (rival.driver?.lastHeard ?? 0)
       guard silence > Self.supersedeMilliseconds else {
         context.log.foreign(
@@ -159,19 +172,21 @@ final class NodeCore {
       rival.driver?.abandon()
     }
     if context.identity.id < device,
-      outgoing.values.contains(where: { $0.device == device && $0.driver != nil })
+      outgoing.values.contains(where: { $0.device == device && $0.driver?.isLive == false })
     {
       return refuse(number, link, "both sides dialled at once: the other connection goes on")
     }
     let driver = SessionDriver(
-      role: .server, peerName: member.name, peerRight: right, link: link, store: context.store,
-      workers: context.workers, loop: loop
+      role: .server, peerName: member.name, peerRight: right, staysOpen: grantsLive(to: device), link: link,
+      store: context.store, workers: context.workers, loop: loop
     ) { [weak self, context] end in
       context.report(end, of: member.name)
+      self?.noteContact(device, self?.incoming[number]?.driver)
       self?.ended(number)
     }
     incoming[number]?.device = device
     incoming[number]?.driver = driver
+    attach(driver, number, device)
     context.log.own(.debug, "\(member.name) connected from \(link.remote)")
     driver.start()
   }
@@ -207,7 +222,8 @@ final class NodeCore {
 
   /// Connects to a peer, checks who it is, and runs one session. `completion` is told once.
   func dial(
-    _ target: DialTarget, _ endpoint: Endpoint, direction: SessionDirection,
+    _ target: DialTarget, _ endpoint: Endpoint, direction: SessionDirection, staysOpen: Bool = false,
+    begun: @escaping (SessionDriver) -> Void = { _ in },
     progress: @escaping (SessionFigures) -> Void,
     completion: @escaping (Result<DialEnd, ReplicationError>) -> Void
   ) {
@@ -218,15 +234,19 @@ final class NodeCore {
     let number = lastNumber
     outgoing[number] = Outgoing()
     let finish: (Result<DialEnd, ReplicationError>) -> Void = { [weak self] result in
-      self?.outgoing[number] = nil
+      let device = self?.outgoing.removeValue(forKey: number)?.device
+      self?.watch.forget(number)
       completion(result)
+      if let device { self?.onChange(device) }
     }
     TCPConnector.connect(to: endpoint, loop: loop) { [self] result in
       switch result {
       case .failure(let error): finish(.failure(error))
       case .success(let connection):
         do throws(ReplicationError) {
-          try run(number, target, over: connection, direction: direction, progress: progress, finish: finish)
+          try run(
+            number, target, over: connection, direction: direction, staysOpen: staysOpen, begun: begun,
+            progress: progress, finish: finish)
         } catch {
           connection.close()
           finish(.failure(error))
@@ -237,6 +257,7 @@ final class NodeCore {
 
   private func run(
     _ number: UInt64, _ target: DialTarget, over connection: TCPConnection, direction: SessionDirection,
+    staysOpen: Bool, begun: @escaping (SessionDriver) -> Void,
     progress: @escaping (SessionFigures) -> Void,
     finish: @escaping (Result<DialEnd, ReplicationError>) -> Void
   ) throws(ReplicationError) {
@@ -257,13 +278,15 @@ final class NodeCore {
           .failure(ReplicationError(.notAMember, "\(connection.remote) is not a member: invite it")))
       }
       let driver = SessionDriver(
-        role: .client(direction), peerName: member.name, peerRight: right, link: link, store: context.store,
-        workers: context.workers, loop: loop
+        role: .client(direction), peerName: member.name, peerRight: right, staysOpen: staysOpen, link: link,
+        store: context.store, workers: context.workers, loop: loop
       ) { end in
-        finish(.success(DialEnd(peer: member.name, end: end)))
+        finish(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }
       driver.onProgress = progress
-      outgoing[number] = Outgoing(link: link, device: other.device, driver: driver)
+      outgoing[number] = Outgoing(link: link, device: other.device, driver: driver, staysOpen: staysOpen)
+      attach(driver, number, other.device)
+      begun(driver)
       driver.start()
     }
     outgoing[number]?.link = link
@@ -287,7 +310,8 @@ final class NodeCore {
   }
 
   private func waitForEnd(rest: Int, _ completion: @escaping () -> Void) {
-    let drivers = incoming.values.compactMap(\.driver) + outgoing.values.compactMap(\.driver)
+    // Live ones never end by themselves.
+    for driver in drivers where driver.isAtRest { driver.stop() }
     guard !drivers.isEmpty else { return completion() }
     if rest <= 0 {
       for driver in drivers { driver.stop() }

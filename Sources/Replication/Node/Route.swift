@@ -2,6 +2,44 @@ internal import SyncStore
 
 /// Finds what a person means by the name of a peer.
 enum Route {
+  /// A copy that is to be kept in step.
+  struct Known: Sendable {
+    var name: String
+    var target: DialTarget
+    var endpoints: [Endpoint]
+  }
+
+  /// Every peer and every member with an address, but for the own device and those that were revoked; each device once.
+  /// And what this device may do itself.
+  static func all(in store: Store, own: DeviceID) throws(ReplicationError) -> (
+    known: [Known], right: Member.Right
+  ) {
+    let membership = Membership(store)
+    let (members, peers) = (try membership.members(), try membership.peers())
+    let byDevice = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0) })
+    let byName = Dictionary(members.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+    var known: [Known] = []
+    var seen: Set<DeviceID> = [own]
+    for peer in peers {
+      let member = peer.device.map { byDevice[$0] } ?? byName[peer.name]
+      let device = peer.device ?? member?.device
+      guard member?.right != .revoked, device.map({ seen.insert($0).inserted }) ?? true else { continue }
+      let addresses = peer.addresses + (member?.addresses ?? [])
+      known.append(
+        Known(
+          name: peer.name, target: DialTarget(device: device, name: peer.name),
+          endpoints: addresses.compactMap { Endpoint($0) }))
+    }
+    for member in members where member.right != .revoked && !member.addresses.isEmpty {
+      guard seen.insert(member.device).inserted else { continue }
+      known.append(
+        Known(
+          name: member.name, target: DialTarget(device: member.device, name: member.name),
+          endpoints: member.addresses.compactMap { Endpoint($0) }))
+    }
+    return (known, byDevice[own]?.right ?? .readWrite)
+  }
+
   /// Who is to be reached, and where, the most likely address first. A peer that was named here comes before a member,
   /// and a member before an address.
   static func find(_ text: String, in store: Store) throws(ReplicationError) -> (DialTarget, [Endpoint]) {

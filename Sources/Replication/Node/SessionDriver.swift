@@ -16,11 +16,20 @@ final class SessionDriver {
     /// Bytes on the wire, TLS included.
     var sentBytes: UInt64
     var receivedBytes: UInt64
+    /// Who is at the other end, and what it told of itself.
+    var contact: Contact?
+    /// Had it gone live?
+    var wasLive = false
   }
 
+  /// Has the session's journal watched: called with a position, behind which `grown` is to be called.
+  var onFollow: (UInt64) -> Void = { _ in }
   /// Called when figures have changed.
   var onProgress: (SessionFigures) -> Void = { _ in }
 
+  /// What the other side is called, and what it may do, for this session.
+  let peerName: String
+  let peerRight: MemberRight
   private var session: Session
   private let link: PeerLink
   private let store: SessionStore
@@ -40,15 +49,19 @@ final class SessionDriver {
 
   /// A session over a link whose handshake is done.
   init(
-    role: Session.Role, peerName: String, peerRight: MemberRight, link: PeerLink, store: Store,
-    workers: WorkerPool,
+    role: Session.Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, link: PeerLink,
+    store: Store, workers: WorkerPool,
     loop: EventLoop, onEnd: @escaping (End) -> Void
   ) {
-    session = Session(role: role, peerName: peerName, peerRight: peerRight)
+    session = Session(role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen)
+    (self.peerName, self.peerRight) = (peerName, peerRight)
     (self.link, self.loop, self.onEnd) = (link, loop, onEnd)
     self.store = SessionStore(store)
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
   }
+
+  /// Called once, when the session has caught up and stays open.
+  var onLive: () -> Void = {}
 
   /// Begins. The link keeps the driver alive until the session has ended.
   func start() {
@@ -70,6 +83,34 @@ final class SessionDriver {
     isTaking = false
     takeEvents()
   }
+
+  /// Has it caught up, and stays open?
+  var isLive: Bool { session.isLive }
+  /// Is it live, with nothing under way?
+  var isAtRest: Bool { session.isAtRest }
+  /// The other side's hello.
+  var peer: Hello? { session.peer }
+  /// When the other side's hello came, by the wall clock, in milliseconds since 1970.
+  private(set) var greeted: UInt64?
+  /// Milliseconds by which the other side's clock is ahead of the own one, once its hello has come.
+  private(set) var clockOffset: Int64?
+  private var saidHello: UInt64?
+  private var wasLive = false
+  /// The position of the own journal up to which the other side has all.
+  var received: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
+  /// What was moved so far.
+  var figures: SessionFigures { session.figures }
+
+  /// What the session has told of the copy at the other end; nil before its hello.
+  var contact: Contact? {
+    guard let peer = session.peer, let greeted, let clockOffset else { return nil }
+    return Contact(
+      time: greeted, clockOffset: clockOffset, actor: peer.summary.actor,
+      received: session.figures.acknowledged)
+  }
+
+  /// The journal has grown, or may have.
+  func grown() { if outcome == nil { handle(.grown) } }
 
   /// The node shuts down.
   func stop() { handle(.stop) }
@@ -96,26 +137,55 @@ final class SessionDriver {
     }
     events.removeAll(keepingCapacity: next < 16)
     isTaking = false
+    if greeted == nil, session.peer != nil { noteGreeting() }
+    if !wasLive, session.isLive {
+      wasLive = true
+      onLive()
+    }
     if outcome == nil { onProgress(session.figures) }
   }
 
   private func perform(_ actions: [SessionAction]) {
+    var unsent: [UInt8] = []
     for action in actions {
+      // What is said at once goes in one piece.
+      if case .send(let bytes) = action {
+        if saidHello == nil, greeted == nil, session.peer == nil { saidHello = MonotonicClock.milliseconds() }
+        if unsent.isEmpty { unsent = bytes } else { unsent += bytes }
+        continue
+      }
+      if !unsent.isEmpty { link.send(unsent) }
+      unsent = []
       switch action {
-      case .send(let bytes): link.send(bytes)
+      case .send: break
+      case .follow(let position):
+        store.goLive()
+        onFollow(position)
       case .pauseReading: link.pause()
       case .resumeReading: link.resume()
       case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
       case .cancelTimer(let timer): cancel(timer)
       case .close(let outcome): close(outcome)
-      case .openRound, .nextBatch, .readBlob: work(action, on: sendingWorker)
-      case .loadReplica, .loadCursor, .applyBatch, .finishRound, .storeBlobRange, .judgeState:
+      case .openRound, .openBurst, .nextBatch, .readBlob, .giveGroupKeys: work(action, on: sendingWorker)
+      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .storeBlobRange, .judgeState,
+        .takeGroupKeys:
         work(action, on: receivingWorker)
       case .becomeNewActor:
         isRenewing = true
         work(action, on: receivingWorker)
       }
     }
+    if !unsent.isEmpty { link.send(unsent) }
+  }
+
+  /// The other side's clock against the own one, as its hello tells: what it said lies in the middle of the question and the
+  /// answer, or, where it asked, a moment before now.
+  private func noteGreeting() {
+    let now = store.store.environment.now()
+    greeted = now
+    guard let peer = session.peer else { return }
+    let begun = saidHello.map { MonotonicClock.milliseconds() - $0 } ?? 0
+    clockOffset = Int64(peer.wallMilliseconds) - Int64(now - min(now, begun / 2))
   }
 
   private func work(_ action: SessionAction, on worker: DispatchQueue) {
@@ -161,10 +231,10 @@ final class SessionDriver {
     guard let outcome, !isRenewing, !hasEnded else { return }
     hasEnded = true
     onProgress(session.figures)
-    onProgress = { _ in }
+    (onProgress, onFollow, onLive) = ({ _ in }, { _ in }, {})
     onEnd(
       End(
         outcome: outcome, figures: session.figures, failure: store.failure, sentBytes: link.sentBytes,
-        receivedBytes: link.receivedBytes))
+        receivedBytes: link.receivedBytes, contact: contact, wasLive: wasLive))
   }
 }

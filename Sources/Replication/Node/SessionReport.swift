@@ -29,6 +29,9 @@ public struct SessionProgress: Hashable, Sendable {
   /// Bytes of messages, both of records and blobs.
   public internal(set) var sentBytes = 0, receivedBytes = 0
 
+  /// Nothing was moved.
+  init() {}
+
   init(_ figures: SessionFigures) {
     (sentRecords, receivedRecords) = (figures.sentRecords, figures.receivedRecords)
     recordsToSend = Int(clamping: figures.announcedSentRecords)

@@ -5,20 +5,28 @@ internal import SyncStore
 final class SessionStore: Sendable {
   /// Bytes of records in a batch: large enough for one sync at the receiver to be cheap, small enough that reading,
   /// sealing, sending and applying overlap.
-  private static let batchBytes = 1 << 20
+  static let batchBytes = 1 << 20
 
   let store: Store
-  private let keys: StoreKeys
-  private let state = Locked(State())
+  let keys: StoreKeys
+  let state = Locked(State())
 
-  private struct State {
+  struct State {
     var ring: GroupKeyRing?
+    /// Keys that the other side gave, to be kept when its round is closed: by then it is known who was revoked.
+    var givenKeys: GroupKeyRing?
     var round: OutgoingRound?
     /// What the other side has said of its full state, in which round.
     var full: (mark: RoundMark, state: FullState)?
     /// The own actor, as it was said at the handshake.
     var actor: ActorID?
     var failure: StoreError?
+    /// Is the session live? Then what others do for the same two copies must be noticed.
+    var isLive = false
+    /// The cursor for the other side as this session has left it.
+    var cursor: Cursor?
+    /// The marks of the live round under way and of the one before it, which the other side has wholly.
+    var marks: [RoundMark] = []
   }
 
   /// The store's side of one session.
@@ -36,16 +44,29 @@ final class SessionStore: Sendable {
     do {
       switch action {
       case .loadReplica(let sender, let time): return .replica(try loadReplica(sender, at: time))
-      case .loadCursor(let sender): return .cursor(try store.cursor(for: sender))
+      case .loadCursor(let sender):
+        let cursor = try store.cursor(for: sender)
+        state.withLock { $0.cursor = cursor }
+        return .cursor(cursor)
       case .openRound(let receiver): return try openRound(for: receiver)
       case .nextBatch(_, let index): return try nextBatch(index)
       case .applyBatch(let sender, let mark, let index, let sealed, let isFull):
         let context = BatchContext.records(store: store.id, sender: sender, mark: mark, index: UInt64(index))
         return try apply(sealed, context, isFull ? full(of: mark) : nil)
+      case .applyLast(let sender, let mark, let index, let sealed, let close):
+        let context = BatchContext.records(store: store.id, sender: sender, mark: mark, index: UInt64(index))
+        return try apply(sealed, context, closing: close)
       case .finishRound(let close):
         try store.finish(close, close.isFull ? full(of: close.mark) : nil)
         state.withLock { $0.full = nil }
+        try closed(close)
         return .roundFinished
+      case .openBurst(let cursor, let begin, let covered):
+        return try openBurst(since: cursor, behind: begin, covered: covered)
+      case .giveGroupKeys(let epochs): return .groupKeys(Array(try ring().only(epochs).text.utf8))
+      case .takeGroupKeys(let text):
+        try take(GroupKeyRing(text: String(decoding: text, as: UTF8.self)))
+        return nil
       case .readBlob(let hash, let size, let offset, let count):
         return try readBlob(BlobReference(hash: hash, size: size), offset: offset, count: count)
       case .storeBlobRange(let range, let size):
@@ -55,7 +76,7 @@ final class SessionStore: Sendable {
       case .becomeNewActor:
         try store.becomeNewActor()
         return nil
-      case .send, .pauseReading, .resumeReading, .setTimer, .cancelTimer, .close: return nil
+      case .send, .pauseReading, .resumeReading, .setTimer, .cancelTimer, .close, .follow: return nil
       }
     } catch let error as StoreError {
       if error.code == .rolledBack { return .rolledBack(error.message) }
@@ -69,7 +90,7 @@ final class SessionStore: Sendable {
     }
   }
 
-  private func ring() throws -> GroupKeyRing {
+  func ring() throws -> GroupKeyRing {
     if let ring = state.withLock({ $0.ring }) { return ring }
     let ring = try keys.groupKeys()
     state.withLock { $0.ring = ring }
@@ -79,10 +100,11 @@ final class SessionStore: Sendable {
   private func loadReplica(_ sender: ActorID?, at time: UInt64?) throws -> Replica {
     let wall = store.environment.now()
     let (summary, digest) = try store.replicaSummary(digestAt: time ?? wall)
-    state.withLock { $0.actor = summary.actor }
+    let cursor = try sender.flatMap { try store.cursor(for: $0) }
+    state.withLock { ($0.actor, $0.cursor) = (summary.actor, cursor) }
     return Replica(
-      summary: summary, digest: digest, wallMilliseconds: wall,
-      cursor: try sender.flatMap { try store.cursor(for: $0) }, missingBlobs: try needs(store.missingBlobs()))
+      summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
+      missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks)
   }
 
   private func needs(_ blobs: [BlobReference]) throws -> [BlobNeed] {
@@ -126,13 +148,17 @@ final class SessionStore: Sendable {
       state.withLock { $0.round = nil }
       return .roundExhausted
     }
+    return .batchSealed(
+      try seal(batch, index), position: batch.position, records: batch.records.count)
+  }
+
+  func seal(_ batch: IncomingBatch, _ index: UInt32) throws -> [UInt8] {
     let payload = RecordCodec.encode(
       RecordCodec.Payload(position: batch.position, records: batch.records, present: batch.present))
     let context = BatchContext.records(
       store: store.id, sender: batch.sender, mark: batch.mark, index: UInt64(index))
-    let sealed = try BatchCodec.seal(
+    return try BatchCodec.seal(
       payload, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
-    return .batchSealed(sealed, position: batch.position, records: batch.records.count)
   }
 
   private func full(of mark: RoundMark) -> FullState {
@@ -144,12 +170,22 @@ final class SessionStore: Sendable {
     }
   }
 
-  private func apply(_ sealed: [UInt8], _ context: BatchContext, _ full: FullState?) throws -> SessionEvent {
+  private func apply(
+    _ sealed: [UInt8], _ context: BatchContext, _ full: FullState? = nil, closing close: RoundClose? = nil
+  ) throws -> SessionEvent {
+    if let why = try overtaken(by: context.sender) { return .overtaken(why) }
     let payload = try RecordCodec.decode(try BatchCodec.open(sealed, expecting: context, keys: ring()))
     let missing = try store.apply(
       IncomingBatch(
         sender: context.sender, mark: context.mark, position: payload.position, records: payload.records,
-        present: payload.present), full)
+        present: payload.present), full, closing: close)
+    if let close {
+      try closed(close)
+    } else {
+      state.withLock {
+        $0.cursor = Cursor(position: payload.position, mark: context.mark, closed: false)
+      }
+    }
     return .batchApplied(
       position: payload.position, records: payload.records.count, missing: try needs(missing))
   }

@@ -47,6 +47,15 @@ package struct StoreKeys: Sendable {
     try write(ring.text, to: Self.group)
   }
 
+  /// Adds group keys to those there are, durably. Who changes them in two processes at once loses nothing that another
+  /// member does not still have.
+  package func merge(_ given: GroupKeyRing) throws(ReplicationError) {
+    var ring = try groupKeys()
+    let before = ring
+    try ring.merge(given)
+    if ring != before { try replaceGroupKeys(with: ring) }
+  }
+
   /// The device's identity. `.cryptography` if there is none, or the file is not one.
   package func identity() throws(ReplicationError) -> DeviceIdentity {
     guard let identity = try readIdentity() else { throw missing(Self.device) }

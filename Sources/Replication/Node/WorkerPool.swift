@@ -20,6 +20,9 @@ package final class WorkerPool: Sendable {
     queues[next.wrappingAdd(1, ordering: .relaxed).newValue % queues.count]
   }
 
+  /// Runs blocking work on one of the queues, some time soon.
+  package func later(_ work: @escaping @Sendable () -> Void) { queue().async(execute: work) }
+
   /// Runs blocking work off the caller's thread, and waits for it without blocking.
   package func run<Answer: Sendable>(
     _ work: @escaping @Sendable () throws(ReplicationError) -> Answer

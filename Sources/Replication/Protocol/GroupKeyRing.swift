@@ -44,10 +44,36 @@ package struct GroupKeyRing: Hashable, Sendable {
     current = max(current, epoch)
   }
 
-  /// Begins the next epoch with `key` (32 random bytes), and returns its number.
-  package mutating func beginEpoch(_ key: [UInt8]) throws(ReplicationError) -> UInt32 {
-    try insert(key, epoch: current + 1)
+  /// Bits of an epoch's number that are random: two members that begin an epoch at the same time begin two, and the greater
+  /// one counts for sealing everywhere.
+  private static let randomBits: UInt32 = 22
+
+  /// Begins the next epoch with `key` (32 random bytes), and returns its number, of which `random` is a part.
+  package mutating func beginEpoch(_ key: [UInt8], random: UInt32) throws(ReplicationError) -> UInt32 {
+    let count = (current >> Self.randomBits) + 1
+    guard count <= UInt32.max >> Self.randomBits else {
+      throw ReplicationError(.protocolViolation, "the group keys have no number left for another epoch")
+    }
+    try insert(key, epoch: count << Self.randomBits | random & (1 << Self.randomBits - 1))
     return current
+  }
+
+  /// What says that these keys are known here, without the keys: HMAC-SHA256 under each.
+  package var checks: [EpochCheck] {
+    epochs.map { epoch in
+      let code = HMACSHA256.code(for: Self.checkPurpose, key: keys[epoch] ?? [])
+      return EpochCheck(epoch: epoch, check: Array(code.prefix(EpochCheck.checkBytes)))
+    }
+  }
+
+  private static let checkPurpose = Array("syncstore epoch check v1".utf8)
+
+  /// The ring of some of its epochs; those that are not in it are left out. At least one must be.
+  package func only(_ wanted: [UInt32]) -> GroupKeyRing {
+    var ring = self
+    ring.keys = keys.filter { wanted.contains($0.key) }
+    ring.current = ring.keys.keys.max() ?? 0
+    return ring
   }
 
   /// Adds all keys of `other`. Changes nothing if an epoch has another key there than here.

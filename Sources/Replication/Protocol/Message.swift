@@ -19,6 +19,11 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   case refuse = 0x0E
   case joinRequest = 0x10
   case joinAccept = 0x11
+  case live = 0x12
+  case burst = 0x13
+  case burstEnd = 0x14
+  case burstReceived = 0x15
+  case groupKeys = 0x16
 
   /// The first number of the extensions.
   package static let firstExtension: UInt8 = 0x80
@@ -60,6 +65,16 @@ package enum Message: Hashable, Sendable {
   case joinRequest(JoinRequest)
   /// The inviter's answer.
   case joinAccept(JoinAccept)
+  /// Client to server: all that was wanted is done, and the session goes on live (`LiveMessages.swift`).
+  case live
+  /// Sender to receiver, live: a round begins.
+  case burst(Burst)
+  /// Sender to receiver, live: the round is complete; so many batches.
+  case burstEnd(batches: UInt32)
+  /// Receiver to sender, live: the round is durable and closed here; so many blobs have still to come.
+  case burstReceived(position: UInt64, missingBlobs: UInt64)
+  /// Group keys that the other side lacks, as a key ring's text.
+  case groupKeys([UInt8])
 }
 
 /// Who a copy is and what it has.
@@ -82,17 +97,19 @@ package struct Hello: Hashable, Sendable {
   package var sends: Bool
   /// Its cursor for the other's actor, if that is known to it and there is one. Never in the client's hello.
   package var cursor: Cursor?
+  /// The group keys that it knows. Said only with the feature `SessionFeature.groupKeys`.
+  package var epochs: [EpochCheck]
 
   /// All fields.
   package init(
     versions: ClosedRange<UInt16> = WireLimits.protocolVersions, incompatibleFeatures: UInt64 = 0,
     compatibleFeatures: UInt64 = 0, summary: ReplicaSummary, wallMilliseconds: UInt64, digest: StateDigest,
-    receives: Bool, sends: Bool, cursor: Cursor? = nil
+    receives: Bool, sends: Bool, cursor: Cursor? = nil, epochs: [EpochCheck] = []
   ) {
     (self.versions, self.incompatibleFeatures) = (versions, incompatibleFeatures)
     (self.compatibleFeatures, self.summary) = (compatibleFeatures, summary)
     (self.wallMilliseconds, self.digest) = (wallMilliseconds, digest)
-    (self.receives, self.sends, self.cursor) = (receives, sends, cursor)
+    (self.receives, self.sends, self.cursor, self.epochs) = (receives, sends, cursor, epochs)
   }
 }
 

@@ -89,6 +89,20 @@ extension Message {
       writer.write(raw: accept.mac)
       writer.write(raw: accept.proven)
       return .joinAccept
+    case .live: return .live
+    case .burst(let burst):
+      burst.write(to: &writer)
+      return .burst
+    case .burstEnd(let batches):
+      writer.write(batches)
+      return .burstEnd
+    case .burstReceived(let position, let missing):
+      writer.writeVariable(position)
+      writer.writeVariable(missing)
+      return .burstReceived
+    case .groupKeys(let text):
+      writer.write(counted: text)
+      return .groupKeys
     }
   }
 
@@ -131,6 +145,13 @@ extension Message {
     case .refuse: return .refuse(try Refusal(from: &reader))
     case .joinRequest: return .joinRequest(try JoinRequest(from: &reader))
     case .joinAccept: return .joinAccept(try JoinAccept(from: &reader))
+    case .live: return .live
+    case .burst: return .burst(try Burst(from: &reader))
+    case .burstEnd: return .burstEnd(batches: try reader.read(UInt32.self))
+    case .burstReceived:
+      return .burstReceived(position: try reader.readVariable(), missingBlobs: try reader.readVariable())
+    case .groupKeys:
+      return .groupKeys(try reader.readCounted(limit: GroupKeyRing.maximumTextBytes))
     }
   }
 }
@@ -153,6 +174,7 @@ extension Hello {
     writer.write(raw: digest.bytes)
     writer.write(UInt8((receives ? 1 : 0) | (sends ? 2 : 0)))
     writer.write(cursor)
+    if compatibleFeatures & SessionFeature.groupKeys != 0 { EpochCheck.write(epochs, to: &writer) }
   }
 
   fileprivate static func versions(from reader: inout ByteReader) throws(DecodingFailure) -> ClosedRange<
@@ -182,6 +204,8 @@ extension Hello {
     guard directions <= 3 else { throw DecodingFailure("directions \(directions)") }
     (receives, sends) = (directions & 1 != 0, directions & 2 != 0)
     cursor = try reader.readCursor()
+    epochs =
+      compatibleFeatures & SessionFeature.groupKeys != 0 ? try EpochCheck.list(from: &reader) : []
   }
 }
 

@@ -30,6 +30,8 @@ struct BlobFetch {
   /// Blobs that the other side does not have, or not in good order.
   private(set) var unavailable: Set<BlobHash> = []
 
+  /// How many are waited for.
+  var count: Int { wanted.count }
   /// Has everything come that will?
   var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && storing == nil }
 

@@ -5,9 +5,11 @@ internal import SyncStore
 /// A client that syncs makes a second pass when the first one moved anything: the records that each side took
 /// in stand behind the other's cursor now, and only when each cursor stands at the other's end can the
 /// digests be compared.
+///
+/// Live, the session then stays open: each half opens a round whenever its journal has grown (`Exchange+Live.swift`).
 struct Exchange {
   /// How far the client's plan has come.
-  private enum Progress: Equatable {
+  enum Progress: Equatable {
     /// The server has none: it answers.
     case answering
     /// Its cursor for the server is being loaded.
@@ -16,23 +18,30 @@ struct Exchange {
     case secondPass
     /// Its own state is being judged, to be compared with this receipt.
     case comparing(Receipt)
+    /// All that was wanted is done, and the session stays open.
+    case live
   }
 
-  private let own: Hello
-  private let peer: Hello
-  private var progress: Progress
-  private var sending: SendingHalf?
-  private var receiving: ReceivingHalf?
+  let own: Hello
+  let peer: Hello
+  private(set) var progress: Progress
+  var sending: SendingHalf?
+  var receiving: ReceivingHalf?
   private var source = BlobSource()
+  /// Does it go on live once the client's plan is done?
+  let staysOpen: Bool
+  var live = LiveState()
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
   /// The server's side, once it has sent its hello.
   init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
     (self.own, self.peer, progress) = (own, peer, .answering)
+    staysOpen = Self.agrees(own, peer)
     sending = own.sends ? SendingHalf() : nil
     receiving =
       own.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: own.cursor) : nil
+    giveGroupKeys(&port)
     receiving?.need(missing, &port)
   }
 
@@ -42,9 +51,11 @@ struct Exchange {
     _ port: inout SessionPort
   ) {
     (self.own, self.peer, progress) = (own, peer, .loadingCursor)
+    staysOpen = Self.agrees(own, peer)
     sending = direction.sends ? SendingHalf() : nil
     receiving =
       direction.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: nil) : nil
+    giveGroupKeys(&port)
     receiving?.need(missing, &port)
     port.actions.append(.loadCursor(peer.summary.actor))
   }
@@ -70,6 +81,12 @@ struct Exchange {
     return progress == .answering || sending == nil || !peer.summary.needsFullState(of: own.summary)
   }
 
+  /// Is nothing under way, of records or of blobs?
+  var isAtRest: Bool {
+    source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
+      && (receiving?.fetch.isComplete ?? true)
+  }
+
   /// Bytes that have come and are not stored.
   var unstoredBytes: Int { receiving?.unstoredBytes ?? 0 }
 
@@ -90,6 +107,7 @@ struct Exchange {
       try receiving?.arrived(index: index, sealed: sealed, &port)
     case .roundClose(let end):
       try requireReceiving()
+      guard receiving?.isInBurst == false else { throw .violation("the close of another kind of round") }
       try receiving?.closed(end, &port)
     case .blobRange(let range):
       try requireReceiving()
@@ -104,19 +122,32 @@ struct Exchange {
       try requireSending()
       try sending?.received(receipt)
       port.figures.receipt = receipt
+      port.figures.acknowledged = receipt.received
     case .blobWant(let needs):
       try requireSending()
       try source.wanted(needs)
+    case .live: try goLive(&port)
+    case .burst(let burst):
+      try requireLive()
+      try requireReceiving()
+      try receiving?.begun(burst, &port)
+    case .burstEnd(let batches):
+      try requireReceiving()
+      try receiving?.burstEnded(batches: batches, &port)
+    case .burstReceived(let position, _):
+      try requireSending()
+      try burstReceived(position, &port)
+    case .groupKeys(let text): try takeGroupKeys(text, &port)
     case .hello, .foreignHello, .ping, .pong, .goodbye, .refuse, .joinRequest, .joinAccept:
       throw .violation("a message out of place")
     }
   }
 
-  private func requireReceiving() throws(SessionEnd) {
+  func requireReceiving() throws(SessionEnd) {
     guard receiving != nil else { throw .violation("something was sent, but sending was not agreed") }
   }
 
-  private func requireSending() throws(SessionEnd) {
+  func requireSending() throws(SessionEnd) {
     guard sending != nil else { throw .violation("something was received, but sending was not agreed") }
   }
 
@@ -144,18 +175,24 @@ struct Exchange {
       } else {
         receiving?.judged(state, &port)
       }
-    case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed:
+    case .grown: live.hasGrown = true
+    case .burstOpened(let burst): try burstOpened(burst, &port)
+    case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
+    case .groupKeys(let text): port.send(.groupKeys(text))
+    case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed, .overtaken:
       preconditionFailure("not an answer: \(event)")
     }
   }
 
   /// Gives what there is room for, and takes the client's next step if the last is done.
   mutating func pump(_ port: inout SessionPort) throws(SessionEnd) {
+    receiving?.pump(&port)
     if receiving?.hasTaken ?? true { sending?.release(&port) }
+    openBurst(&port)
     sending?.pump(&port)
     source.pump(&port)
     switch progress {
-    case .answering, .loadingCursor, .comparing: return
+    case .answering, .loadingCursor, .comparing, .live: return
     case .firstPass, .secondPass:
       guard sending?.isGiven ?? true, receiving?.isTaken ?? true, source.isQuiet else { return }
       try passed(&port)
@@ -215,7 +252,12 @@ struct Exchange {
     .refused(.digestsDiffer, "the two copies cover the same writes, but their digests differ")
   }
 
-  private func conclude(_ port: inout SessionPort) throws(SessionEnd) {
+  private mutating func conclude(_ port: inout SessionPort) throws(SessionEnd) {
+    if staysOpen {
+      progress = .live
+      port.send(.live)
+      return beginLive(&port)
+    }
     port.send(.goodbye)
     let lacking = receiving?.fetch.unavailable.count ?? 0
     let lackingThere = sending?.receipt?.missingBlobs ?? 0

@@ -3,8 +3,9 @@ internal import SyncStore
 /// The half of a session that takes rounds in.
 ///
 /// Invariants: batches are applied one at a time, in order, each number of the round exactly once (F66, F67);
-/// positions rise (in a full state they do not fall) and stay within the round; the round is closed only after its last batch is durable; the
-/// receipt is given only after the close is durable and every blob has come or is known not to come.
+/// positions rise (in a full state they do not fall) and stay within the round; the round is closed only after its
+/// last batch is durable; the receipt is given only after the close is durable and every blob has come or is known not
+/// to come, in a live session without waiting for blobs.
 struct ReceivingHalf {
   private enum State: Equatable {
     case idle
@@ -25,10 +26,21 @@ struct ReceivingHalf {
   private let own: ReplicaSummary
   private var arrived: [[UInt8]] = []
   private var isApplying = false
+  /// Is the close among what is being applied?
+  private var isClosing = false
   private var nextArrival: UInt32 = 0
   private var nextApplied: UInt32 = 0
   private var position: UInt64 = 0
   private var end: RoundEnd?
+  /// The round of a live session that is being received, and what its end will say.
+  private var burst: RoundEnd?
+  /// Is an ordinary round still to come?
+  private var expectsRound = true
+  /// What the rounds of this session have said of the sender.
+  private var stated = VersionVector()
+  private var statedFloor = VersionVector()
+  /// What the sender covers, as far as its rounds have said it: whether they were received to their end or not.
+  private(set) var coveredBySender = VersionVector()
   private(set) var fetch: BlobFetch
   /// How far the sender's journal has been received.
   var cursor: Cursor?
@@ -42,17 +54,19 @@ struct ReceivingHalf {
   var isQuiet: Bool { state == .idle || state == .taken }
   /// Was a round taken in to its end, and the receipt sent?
   var isTaken: Bool { state == .taken }
+  /// Is a round of a live session under way?
+  var isInBurst: Bool { burst != nil }
   /// Is the receipt's state being judged?
   var isJudging: Bool { state == .judging }
   /// Bytes that have come and are not stored.
   var unstoredBytes: Int { arrived.reduce(0) { $0 + $1.count } + fetch.unstoredBytes }
 
   /// Another round will be asked for.
-  mutating func expectAnother() { state = .idle }
+  mutating func expectAnother() { (state, expectsRound) = (.idle, true) }
 
   mutating func begun(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
-    (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
+    (nextArrival, nextApplied, position, end, burst) = (0, 0, 0, nil, nil)
     state = .receiving(begin)
     port.figures.announcedReceivedRecords += begin.records
   }
@@ -64,8 +78,8 @@ struct ReceivingHalf {
       throw .violation("more than \(WireLimits.batchesInFlight) batches unconfirmed")
     }
     nextArrival += 1
+    // Should the close have come with it, both are one step: the session pumps once it has read on.
     arrived.append(sealed)
-    pump(&port)
   }
 
   mutating func closed(_ end: RoundEnd, _ port: inout SessionPort) throws(SessionEnd) {
@@ -76,7 +90,9 @@ struct ReceivingHalf {
       throw .violation("the close does not fit its round")
     }
     self.end = end
-    pump(&port)
+    stated.merge(end.vector)
+    statedFloor.merge(end.floor)
+    coveredBySender.merge(end.vector)
   }
 
   /// Takes the next step that waits for nothing.
@@ -87,10 +103,18 @@ struct ReceivingHalf {
       guard !isApplying else { return }
       if !arrived.isEmpty {
         isApplying = true
-        port.actions.append(
-          .applyBatch(
-            sender: sender, mark: begin.mark, index: nextApplied, sealed: arrived.removeFirst(),
-            isFull: begin.kind == .full))
+        let sealed = arrived.removeFirst()
+        if let end, arrived.isEmpty, begin.kind == .increment {
+          port.actions.append(
+            .applyLast(
+              sender: sender, mark: begin.mark, index: nextApplied, sealed: sealed, close: close(end)))
+          isClosing = true
+        } else {
+          port.actions.append(
+            .applyBatch(
+              sender: sender, mark: begin.mark, index: nextApplied, sealed: sealed,
+              isFull: begin.kind == .full))
+        }
       } else if let end {
         finish(end, isFull: begin.kind == .full, &port)
       }
@@ -105,7 +129,7 @@ struct ReceivingHalf {
   private mutating func finish(_ end: RoundEnd, isFull: Bool, _ port: inout SessionPort) {
     let reached = Cursor(position: end.position, mark: end.mark, closed: true)
     // A round that brings nothing costs nothing: it is as durable as it was.
-    if !isFull, end.batches == 0, cursor == reached, own.vector.covers(end.vector),
+    if !isFull, burst == nil, end.batches == 0, cursor == reached, own.vector.covers(end.vector),
       own.floor.covers(end.floor),
       own.horizon >= end.horizon
     {
@@ -113,11 +137,13 @@ struct ReceivingHalf {
       return pump(&port)
     }
     state = .finishing
-    port.actions.append(
-      .finishRound(
-        RoundClose(
-          sender: sender, mark: end.mark, position: end.position, vector: end.vector, floor: end.floor,
-          horizon: end.horizon, isFull: isFull)))
+    port.actions.append(.finishRound(close(end, isFull: isFull)))
+  }
+
+  private func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
+    RoundClose(
+      sender: sender, mark: end.mark, position: end.position, vector: end.vector, floor: end.floor,
+      horizon: end.horizon, isFull: isFull)
   }
 
   mutating func applied(
@@ -136,22 +162,58 @@ struct ReceivingHalf {
     port.figures.receivedRecords += records
     port.send(.batchReceived(position: position))
     fetch.need(missing)
-    pump(&port)
+    if isClosing {
+      isClosing = false
+      state = .finishing
+      finished(&port)
+    } else {
+      pump(&port)
+    }
   }
 
   mutating func finished(_ port: inout SessionPort) {
     precondition(state == .finishing, "no round was being finished")
     if let end { cursor = Cursor(position: end.position, mark: end.mark, closed: true) }
+    if let burst {
+      // What is still to come of blobs keeps no record waiting.
+      self.burst = nil
+      state = expectsRound ? .idle : .taken
+      fetch.pump(&port)
+      let missing = UInt64(fetch.unavailable.count + fetch.count)
+      return port.send(.burstReceived(position: burst.position, missingBlobs: missing))
+    }
     state = .fetching
     pump(&port)
   }
 
   mutating func judged(_ judged: JudgedState, _ port: inout SessionPort) {
     guard let end else { return }
-    state = .taken
+    (state, expectsRound) = (.taken, false)
     port.send(
       .receipt(
         Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.unavailable.count))))
+  }
+
+  // MARK: Live
+
+  mutating func begun(_ burst: Burst, _ port: inout SessionPort) throws(SessionEnd) {
+    guard isQuiet else { throw .violation("a round begins inside a round") }
+    var (vector, floor) = (stated, statedFloor)
+    vector.merge(burst.vector)
+    floor.merge(burst.floor)
+    coveredBySender.merge(vector)
+    (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
+    self.burst = RoundEnd(
+      mark: burst.mark, position: burst.position, batches: 0, vector: vector, floor: floor,
+      horizon: burst.horizon)
+    state = .receiving(RoundBegin(mark: burst.mark, position: burst.position, records: burst.records))
+    port.figures.announcedReceivedRecords += burst.records
+  }
+
+  mutating func burstEnded(batches: UInt32, _ port: inout SessionPort) throws(SessionEnd) {
+    guard var end = burst else { throw .violation("an end outside a round") }
+    end.batches = batches
+    try closed(end, &port)
   }
 
   // MARK: Blobs
@@ -163,7 +225,6 @@ struct ReceivingHalf {
 
   mutating func arrived(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) {
     try fetch.arrived(range)
-    pump(&port)
   }
 
   mutating func lacking(_ hash: BlobHash, _ port: inout SessionPort) throws(SessionEnd) {

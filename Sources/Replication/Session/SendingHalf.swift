@@ -3,7 +3,8 @@ internal import SyncStore
 /// The half of a session that gives rounds to the other side.
 ///
 /// Invariants: at most one round is open; at most `WireLimits.batchesInFlight` batches are sent and not
-/// reported durable; a round counts as given only on the other side's receipt.
+/// reported durable; a round counts as given only on the other side's receipt; what a live round says of the own
+/// vector, added to what the rounds before it said, is the vector of its snapshot.
 struct SendingHalf {
   private enum State: Equatable {
     case idle
@@ -16,11 +17,18 @@ struct SendingHalf {
   }
 
   private var state = State.idle
+  /// Is the round one of a live session?
+  private var isBurst = false
   private var close: RoundClose?
   private var nextIndex: UInt32 = 0
   private var unacknowledged: [UInt64] = []
   /// The other side's last receipt.
   private(set) var receipt: Receipt?
+  /// What the rounds of this session have said of the own copy.
+  private var stated = VersionVector()
+  private var statedFloor = VersionVector()
+  /// The position up to which nothing is for the other side beyond what it got.
+  private(set) var scanned: UInt64 = 0
 
   /// Was nothing asked for, or all that was asked for given?
   var isQuiet: Bool { state == .idle || state == .given }
@@ -31,13 +39,15 @@ struct SendingHalf {
     guard isGiven, let close else { return nil }
     return Cursor(position: close.position, mark: close.mark, closed: true)
   }
+  /// What the other side took over at the end of the last round.
+  var coveredByReceiver: VersionVector? { isGiven ? close?.vector : nil }
 
   /// Begins a round for a receiver as it last described itself. While `isHeld` it waits: the other side's full state comes first
   /// (rule R8).
   mutating func open(for receiver: RoundReceiver, isHeld: Bool, _ port: inout SessionPort) throws(SessionEnd)
   {
     guard isQuiet else { throw .violation("a round was wanted while one is under way") }
-    (state, nextIndex) = (.held(receiver), 0)
+    (state, nextIndex, isBurst) = (.held(receiver), 0, false)
     if !isHeld { release(&port) }
   }
 
@@ -58,6 +68,9 @@ struct SendingHalf {
         RoundBegin(
           mark: close.mark, kind: close.isFull ? .full : .increment, position: close.position,
           records: records)))
+    guard records == 0, !close.isFull else { return }
+    state = .sealing
+    exhausted(&port)
   }
 
   /// Asks for the next batch if there is room for one.
@@ -71,8 +84,12 @@ struct SendingHalf {
 
   mutating func sealed(_ bytes: [UInt8], position: UInt64, records: Int, _ port: inout SessionPort) {
     precondition(state == .sealing, "no batch was being sealed")
-    precondition(bytes.count <= WireLimits.sealedBatchBytes, "a batch beyond its bound")
     state = .streaming
+    send(bytes, position: position, records: records, &port)
+  }
+
+  private mutating func send(_ bytes: [UInt8], position: UInt64, records: Int, _ port: inout SessionPort) {
+    precondition(bytes.count <= WireLimits.sealedBatchBytes, "a batch beyond its bound")
     port.send(.batch(index: nextIndex, sealed: bytes))
     nextIndex += 1
     unacknowledged.append(position)
@@ -83,12 +100,20 @@ struct SendingHalf {
     precondition(state == .sealing, "no batch was being sealed")
     guard let close else { return }
     state = .awaitingReceipt
+    if isBurst { return port.send(.burstEnd(batches: nextIndex)) }
     port.send(
       .roundClose(
         RoundEnd(
           mark: close.mark, position: close.position, batches: nextIndex, vector: close.vector,
           floor: close.floor,
           horizon: close.horizon)))
+    noteStated(close)
+  }
+
+  private mutating func noteStated(_ close: RoundClose) {
+    stated.merge(close.vector)
+    statedFloor.merge(close.floor)
+    scanned = close.position
   }
 
   mutating func acknowledged(_ position: UInt64) throws(SessionEnd) {
@@ -99,11 +124,63 @@ struct SendingHalf {
   }
 
   mutating func received(_ receipt: Receipt) throws(SessionEnd) {
-    guard state == .awaitingReceipt, let close, unacknowledged.isEmpty, receipt.received == close.position
+    guard state == .awaitingReceipt, !isBurst, let close, unacknowledged.isEmpty,
+      receipt.received == close.position
     else {
       throw .violation("a receipt for what was not sent")
     }
     state = .given
     self.receipt = receipt
+  }
+
+  // MARK: Live
+
+  /// Begins a round of a live session, behind the last one.
+  mutating func openBurst(covered: VersionVector, _ port: inout SessionPort) {
+    precondition(isGiven, "the other side's cursor is not known")
+    port.actions.append(.openBurst(since: cursor, behind: scanned, covered: covered))
+    (state, nextIndex, isBurst) = (.opening, 0, true)
+  }
+
+  /// Nothing was for the other side: its cursor stays where it is.
+  mutating func burstWasEmpty(upTo position: UInt64) {
+    precondition(state == .opening && isBurst, "no round was being opened")
+    state = .given
+    scanned = max(scanned, position)
+  }
+
+  mutating func opened(_ burst: BurstOpening, _ port: inout SessionPort) {
+    precondition(state == .opening && isBurst, "no round was being opened")
+    let close = burst.close
+    self.close = close
+    port.figures.announcedSentRecords += burst.records
+    port.send(
+      .burst(
+        Burst(
+          mark: close.mark, position: close.position, records: burst.records,
+          vector: close.vector.beyond(stated), floor: close.floor.beyond(statedFloor),
+          horizon: close.horizon)))
+    noteStated(close)
+    if let first = burst.first {
+      send(first.sealed, position: first.position, records: first.records, &port)
+    }
+    state = burst.isWhole ? .sealing : .streaming
+    if burst.isWhole { exhausted(&port) }
+  }
+
+  mutating func received(burstUpTo position: UInt64) throws(SessionEnd) {
+    guard state == .awaitingReceipt, isBurst, unacknowledged.isEmpty, position == close?.position else {
+      throw .violation("a receipt for what was not sent")
+    }
+    state = .given
+  }
+}
+
+extension VersionVector {
+  /// What of it goes beyond `other`.
+  func beyond(_ other: VersionVector) -> VersionVector {
+    var difference = VersionVector()
+    for actor in actors where self[actor] > other[actor] { difference[actor] = self[actor] }
+    return difference
   }
 }

@@ -37,6 +37,7 @@ package struct Session: ~Copyable {
 
   private let role: Role
   private let peerRight: MemberRight
+  private let staysOpen: Bool
   private var phase = Phase.unborn
   private var decoder = FrameDecoder(stage: .handshake)
   private var port: SessionPort
@@ -47,14 +48,18 @@ package struct Session: ~Copyable {
   package private(set) var peer: Hello?
 
   /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own
-  /// store's member record has them.
-  package init(role: Role, peerName: String, peerRight: MemberRight) {
-    (self.role, self.peerRight) = (role, peerRight)
+  /// store's member record has them. A session that `staysOpen` goes on live, if the other side does so too.
+  package init(role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false) {
+    (self.role, self.peerRight, self.staysOpen) = (role, peerRight, staysOpen)
     port = SessionPort(peerName: peerName)
   }
 
   /// What was moved so far.
   package var figures: SessionFigures { port.figures }
+  /// Has it caught up, and stays open?
+  package var isLive: Bool { exchange?.live.isOn ?? false }
+  /// Is it live, with nothing under way?
+  package var isAtRest: Bool { isLive && exchange?.isAtRest ?? false }
 
   /// Begins. Call it once, when the TLS handshake is done.
   package mutating func start() -> [SessionAction] {
@@ -109,8 +114,11 @@ package struct Session: ~Copyable {
     case .replica(let replica): try loaded(replica)
     case .rolledBack(let text): throw .rolledBack(text)
     case .failed(let code, let message): throw failure(code, message)
+    case .overtaken(let text):
+      throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
-      .blobUnavailable, .blobStored, .blobRejected, .stateJudged:
+      .blobUnavailable, .blobStored, .blobRejected, .stateJudged, .grown, .burstOpened, .burstEmpty,
+      .groupKeys:
       try exchange?.answered(event, &port)
     }
   }
@@ -149,7 +157,7 @@ package struct Session: ~Copyable {
     case .hello(let hello): try accept(hello)
     case .foreignHello(let versions): throw noCommonVersion(versions)
     case .goodbye:
-      let isOver = exchange?.isQuietServer ?? false
+      let isOver = isLive || exchange?.isQuietServer ?? false
       throw isOver ? SessionEnd(outcome: .done) : interruption("ended the session before all was done")
     default:
       guard exchange != nil else { throw .violation("a message before the hello") }
@@ -178,15 +186,17 @@ package struct Session: ~Copyable {
     switch phase {
     case .preparing(let direction):
       let own = Hello(
-        summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
-        receives: direction.receives, sends: direction.sends)
+        compatibleFeatures: features(replica), summary: replica.summary,
+        wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
+        receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
       phase = .greeting(direction, own: own, replica)
       port.send(.hello(own))
     case .answering:
       guard let peer else { return }
       let own = Hello(
+        compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
-        receives: peer.sends, sends: peer.receives, cursor: replica.cursor)
+        receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {
         try check(own, peer)
       } catch {
@@ -198,6 +208,10 @@ package struct Session: ~Copyable {
       begin(Exchange(serverOf: peer, own: own, missing: replica.missingBlobs, &port))
     case .unborn, .greeting, .listening, .running, .closed: return
     }
+  }
+
+  private func features(_ replica: Replica) -> UInt64 {
+    (staysOpen ? SessionFeature.live : 0) | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
   }
 
   private func check(_ own: Hello, _ peer: Hello) throws(SessionEnd) {
@@ -278,7 +292,7 @@ package struct Session: ~Copyable {
 
   private var stopping: SessionEnd {
     let text = "this side shuts down"
-    let isOver = exchange?.isQuietServer ?? false
+    let isOver = isAtRest || exchange?.isQuietServer ?? false
     return SessionEnd(
       refusal: Refusal(.unavailable, text), outcome: isOver ? .done : .failed(.unavailable, text))
   }

@@ -19,11 +19,22 @@ package enum SessionEvent: Hashable, Sendable {
   case cursor(Cursor?)
   /// Answers `openRound`: how many records it has, and what will close it.
   case roundOpened(records: UInt64, close: RoundClose)
+  /// Answers `openBurst`: a round is open, and this is its beginning.
+  case burstOpened(BurstOpening)
+  /// Answers `openBurst`: nothing up to this position is for the other side.
+  case burstEmpty(position: UInt64)
+  /// Answers `follow`: the journal has grown, or may have.
+  case grown
+  /// Answers `openBurst`, `applyBatch` or `applyLast`: another session has moved on for the same two copies, and what this
+  /// one knows does not hold any more.
+  case overtaken(String)
+  /// Answers `giveGroupKeys`: the keys as a ring's text.
+  case groupKeys([UInt8])
   /// Answers `nextBatch`: the sealed bytes, the position they reach, how many records they hold.
   case batchSealed([UInt8], position: UInt64, records: Int)
   /// Answers `nextBatch`: there are no more.
   case roundExhausted
-  /// Answers `applyBatch`: durable here up to `position` of the sender's journal; the blobs among what its
+  /// Answers `applyBatch` and `applyLast`: durable here up to `position` of the sender's journal; the blobs among what its
   /// records refer to whose bytes are not here.
   case batchApplied(position: UInt64, records: Int, missing: [BlobNeed])
   /// Answers `finishRound`: durable.
@@ -79,6 +90,17 @@ package enum SessionAction: Hashable, Sendable {
   case applyBatch(sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8], isFull: Bool)
   /// Merge the sender's vector and close the cursor; answer when it is durable.
   case finishRound(RoundClose)
+  /// `applyBatch` and `finishRound` in one durable step: the last batch of a round whose close has come.
+  case applyLast(sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8], close: RoundClose)
+  /// Answer once the journal has something behind this position, now or later. Replaces an earlier one.
+  case follow(behind: UInt64)
+  /// As `openRound`, and give the first batch at once. What lies up to `behind` was looked at before, and is not for this
+  /// receiver.
+  case openBurst(since: Cursor?, behind: UInt64, covered: VersionVector)
+  /// Give the keys of these epochs.
+  case giveGroupKeys([UInt32])
+  /// Use these group keys from now on for what comes, and keep them with the next round that is closed. No answer.
+  case takeGroupKeys([UInt8])
   /// Read and seal `count` bytes of a blob.
   case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
   /// Open and store bytes of a blob of `size` bytes; with the last ones, verify it and make it durable.
@@ -135,14 +157,16 @@ package struct Replica: Hashable, Sendable {
   package var cursor: Cursor?
   /// Blobs that records here refer to and whose bytes are not here.
   package var missingBlobs: [BlobNeed]
+  /// The group keys that are known here; empty if they are not handed on.
+  package var epochs: [EpochCheck]
 
   /// All fields.
   package init(
     summary: ReplicaSummary, digest: StateDigest, wallMilliseconds: UInt64, cursor: Cursor? = nil,
-    missingBlobs: [BlobNeed] = []
+    missingBlobs: [BlobNeed] = [], epochs: [EpochCheck] = []
   ) {
     (self.summary, self.digest, self.wallMilliseconds) = (summary, digest, wallMilliseconds)
-    (self.cursor, self.missingBlobs) = (cursor, missingBlobs)
+    (self.cursor, self.missingBlobs, self.epochs) = (cursor, missingBlobs, epochs)
   }
 }
 
@@ -158,9 +182,43 @@ package struct SessionFigures: Hashable, Sendable {
   package var sentBytes = 0, receivedBytes = 0
   /// How often this side spoke and then heard: the times it waited for an answer, at least.
   package var roundTrips = 0
+  /// The position of the own journal up to which the other side has said that it holds everything, durably.
+  package var acknowledged: UInt64 = 0
   /// The last receipt of the other side.
   package var receipt: Receipt?
 
   /// Nothing moved.
   package init() {}
+}
+
+/// A round of a live session, opened, with as much of it as one batch holds.
+package struct BurstOpening: Hashable, Sendable {
+  /// A batch.
+  package struct Batch: Hashable, Sendable {
+    /// Its sealed bytes.
+    package var sealed: [UInt8]
+    /// The position that it reaches.
+    package var position: UInt64
+    /// How many records it holds.
+    package var records: Int
+
+    /// All fields.
+    package init(sealed: [UInt8], position: UInt64, records: Int) {
+      (self.sealed, self.position, self.records) = (sealed, position, records)
+    }
+  }
+
+  /// How many records it has.
+  package var records: UInt64
+  /// What will close it.
+  package var close: RoundClose
+  /// The first batch; nil if there is nothing but what the snapshot covers.
+  package var first: Batch?
+  /// Is there no other batch?
+  package var isWhole: Bool
+
+  /// All fields.
+  package init(records: UInt64, close: RoundClose, first: Batch?, isWhole: Bool) {
+    (self.records, self.close, self.first, self.isWhole) = (records, close, first, isWhole)
+  }
 }

@@ -34,15 +34,18 @@ struct SessionPort {
 extension Message {
   fileprivate var awaitsAnswer: Bool {
     switch self {
-    case .hello, .foreignHello, .want, .roundBegin, .batch, .roundClose, .blobWant, .joinRequest: true
-    case .batchReceived, .receipt, .blobRange, .blobUnavailable, .ping, .pong, .goodbye, .refuse, .joinAccept:
+    case .hello, .foreignHello, .want, .roundBegin, .batch, .roundClose, .blobWant, .joinRequest, .burst,
+      .burstEnd:
+      true
+    case .batchReceived, .receipt, .blobRange, .blobUnavailable, .ping, .pong, .goodbye, .refuse, .joinAccept,
+      .live, .burstReceived, .groupKeys:
       false
     }
   }
 
   fileprivate var answers: Bool {
     switch self {
-    case .ping, .pong: false
+    case .ping, .pong, .groupKeys: false
     default: true
     }
   }

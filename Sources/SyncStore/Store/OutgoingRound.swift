@@ -5,6 +5,13 @@ extension Store {
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
   ///   `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(for receiver: RoundReceiver) throws(StoreError) -> OutgoingRound {
+    try openRound(for: receiver, behind: receiver.cursor?.position ?? 0, isLive: false)
+  }
+
+  /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state.
+  func openRound(
+    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
+  ) throws(StoreError) -> OutgoingRound {
     let (round, tail) = try append { composer throws(StoreError) in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
@@ -15,20 +22,24 @@ extension Store {
       guard receiver.covered[actor] <= state.sequence else {
         throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
       }
-      let isFull = receiver.standing != .settled || !receiver.covered.covers(state.floor)
+      let isFull =
+        !isLive && receiver.standing != .settled
+        || !isLive && !receiver.covered.covers(state.floor)
       if isFull { try checkGivesFullState(state, to: receiver) }
       let position = engine.withLock { $0.position }
       let pin = SnapshotPin()
-      let mark = try self.mark(&composer, position: position)
-      let items = try engine.withLock { engine throws(StoreError) in
+      let mark = try self.mark(&composer, position: position, isLive: isLive)
+      let items: (all: [OutgoingRound.Item], start: UInt64) = try engine.withLock {
+        engine throws(StoreError) in
         engine.hold(pin)
-        return try Self.items(for: receiver, isFull: isFull, in: engine)
+        return isFull
+          ? try Self.fullItems(for: receiver, in: engine)
+          : (all: try Self.items(behind: begin, receiver.covered, in: engine), start: 0)
       }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.mending ? VersionVector() : state.vector,
         floor: state.floor, horizon: state.horizon, isFull: isFull)
-      let start = isFull ? items.start : 0
-      return OutgoingRound(store: self, close: close, items: items.all, start: start, pin: pin)
+      return OutgoingRound(store: self, close: close, items: items.all, start: items.start, pin: pin)
     }
     // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
     try sync(upTo: tail)
@@ -47,29 +58,47 @@ extension Store {
     }
   }
 
-  private static func items(
-    for receiver: RoundReceiver, isFull: Bool, in engine: Engine
+  /// What lies behind a position, is current and is not covered; at most so many.
+  static func items(
+    behind position: UInt64, _ covered: VersionVector, in engine: borrowing Engine, limit: Int = .max
+  ) throws(StoreError) -> [OutgoingRound.Item] {
+    try items(behind: position, in: engine, limit: limit) { view, dot in
+      view.position > position && !covered.covers(dot) ? false : nil
+    }
+  }
+
+  /// All that is current, and up to where the receiver has had an earlier full state.
+  private static func fullItems(
+    for receiver: RoundReceiver, in engine: borrowing Engine
   ) throws(StoreError) -> (all: [OutgoingRound.Item], start: UInt64) {
+    // A copy in doubt about its own records compares them with all that is held here.
+    let start = receiver.standing == .suspect ? 0 : receiver.cursor?.position ?? 0
+    let covered = receiver.standing == .settled ? receiver.covered : VersionVector()
+    let items = try items(behind: 0, in: engine, limit: .max) { view, dot in
+      view.position <= start || covered.covers(dot)
+    }
+    return (items, start)
+  }
+
+  /// The current records behind a position for which `isPresent` says something: whether the receiver has them already.
+  private static func items(
+    behind position: UInt64, in engine: borrowing Engine, limit: Int,
+    _ isPresent: (RecordView, Dot) -> Bool?
+  ) throws(StoreError) -> [OutgoingRound.Item] {
     var items: [OutgoingRound.Item] = []
     var group = 0
-    // A copy in doubt about its own records compares them with all that is held here.
-    let isForAll = receiver.standing != .settled
-    let start = receiver.standing == .suspect ? 0 : receiver.cursor?.position ?? 0
     // A record passed over here would be one that the receiver believes it has (rule R6).
-    try engine.visit(from: engine.start(of: isFull ? 1 : start + 1), isComplete: true) {
-      view throws(StoreError) in
+    try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group += 1 } }
-      guard view.isWrite, let dot = view.dot,
-        isFull || view.position > start && !receiver.covered.covers(dot),
-        engine.isCurrent(view), !engine.state.isSuspect(dot)
+      guard view.isWrite, let dot = view.dot, let isPresent = isPresent(view, dot), engine.isCurrent(view),
+        !engine.state.isSuspect(dot)
       else { return true }
-      let isPresent = isFull && (view.position <= start || !isForAll && receiver.covered.covers(dot))
       items.append(
         OutgoingRound.Item(
           location: view.location, position: view.position, group: group, isPresent: isPresent))
-      return true
+      return items.count < limit
     }
-    return (items, start)
+    return items
   }
 }
 

@@ -30,16 +30,23 @@ extension Store {
   }
 
   /// The present mark, or a new one if anything was written since it was made.
-  func mark(_ composer: inout Composer, position: UInt64) throws(StoreError) -> RoundMark {
-    if let last = composer.state.lastMark, composer.state.marks[last]?.position == position { return last }
+  func mark(
+    _ composer: inout Composer, position: UInt64, isLive: Bool = false
+  ) throws(StoreError) -> RoundMark {
+    if let last = composer.state.lastMark, let made = composer.state.marks[last], made.position == position,
+      made.isLive ? isLive && live.isOwn(last) : !isLive
+    {
+      return last
+    }
     if composer.state.marks.count >= Self.keptMarks,
       let oldest = composer.state.marks.min(by: { $0.value.position < $1.value.position })
     {
       try composer.setLocal(StateKey.mark(oldest.key), nil)
     }
     let mark = environment.newMark()
-    let made = ReplicaState.Mark(position: position, sequence: composer.state.sequence)
+    let made = ReplicaState.Mark(position: position, sequence: composer.state.sequence, isLive: isLive)
     try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
+    if isLive { live.made(mark) }
     return mark
   }
 
@@ -47,10 +54,15 @@ extension Store {
   private static let keptMarks = 1 << 16
 
   /// Takes in a batch and moves the cursor, in one atomic append that is durable when this returns. Returns the blobs
-  /// that its records refer to and that are not here. Of a full state, `full` takes notice of what the sender holds.
+  /// that its records refer to and that are not here.
   ///
+  /// - Parameters:
+  ///   - full: of a full state, takes notice of what the sender holds.
+  ///   - close: closes the round, if it is an increment and this its last batch, in the same step (`finish`).
   /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote.
-  package func apply(_ batch: IncomingBatch, _ full: FullState? = nil) throws(StoreError) -> [BlobReference] {
+  package func apply(
+    _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
+  ) throws(StoreError) -> [BlobReference] {
     let missing = try missing(of: batch)
     let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
       for item in batch.records {
@@ -75,7 +87,11 @@ extension Store {
         try composer.setLocal(Self.wantedKey(blob.hash), writer.bytes)
       }
       let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
-      try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
+      if let close {
+        try merge(close, &composer)
+      } else {
+        try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
+      }
     }
     try sync(upTo: tail)
     full?.note(batch)
@@ -88,22 +104,27 @@ extension Store {
   package func finish(_ close: RoundClose, _ full: FullState? = nil) throws(StoreError) {
     if close.isFull { try take(full ?? FullState(), close) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      var vector = composer.state.vector
-      vector.merge(close.vector)
-      guard vector.count <= Limits.actors else {
-        throw StoreError(
-          .outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)
-      }
-      if vector != composer.state.vector {
-        try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
-      }
-      let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
-      if composer.state.cursors[close.sender] != cursor {
-        try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
-      }
+      try merge(close, &composer)
       if close.isFull { try composer.comeToRest() }
     }
     try sync(upTo: tail)
+  }
+
+  private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+    var vector = composer.state.vector
+    // A copy that does not know what it covers learns it from a full state only.
+    if close.isFull || !composer.state.mending { vector.merge(close.vector) }
+    guard vector.count <= Limits.actors else {
+      throw StoreError(
+        .outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)
+    }
+    if vector != composer.state.vector {
+      try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
+    }
+    let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
+    if composer.state.cursors[close.sender] != cursor {
+      try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
+    }
   }
 
   /// Becomes a new actor, because a peer knows more of this copy than it does itself (rule R9).

@@ -46,6 +46,8 @@ public final class Store: Sendable {
   let changeSignal: ChangeSignal
   /// The thread whose transaction is under way here; 0 if there is none.
   let transactionThread = Atomic<UInt>(0)
+  /// What sessions that stay open have in common.
+  let live = LiveSessions()
   /// Writes of those who do not wait themselves.
   let asyncWriter = AsyncWriter()
 
@@ -256,7 +258,7 @@ public final class Store: Sendable {
   /// Sees to it that `target` becomes durable as the mode promises.
   func settle(_ target: UInt64, _ durability: Durability?) throws(StoreError) {
     switch durability ?? configuration.durability {
-    case .full: try sync(upTo: target)
+    case .full: try sync(upTo: live.isAwaited ? marked(target) : target)
     case .relaxed: break
     case .interval(let milliseconds):
       let schedules = lifecycle.withLock { lifecycle in

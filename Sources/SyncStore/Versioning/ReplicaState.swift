@@ -34,6 +34,8 @@ struct ReplicaState: Sendable {
   struct Mark: Hashable, Sendable {
     var position: UInt64
     var sequence: UInt64
+    /// Was it made for the sessions of one process that stay open? No other one may use it: it goes when they are past it.
+    var isLive = false
   }
 
   /// Can it be believed what this copy covers, and is nothing of its own in doubt?
@@ -172,12 +174,15 @@ extension ReplicaState {
     var writer = ByteWriter()
     writer.write(mark.position)
     writer.write(mark.sequence)
+    if mark.isLive { writer.write(UInt8(1)) }
     return writer.bytes
   }
 
   private static func mark(_ bytes: [UInt8]) throws(DecodingFailure) -> Mark {
     var reader = ByteReader(bytes)
-    return Mark(position: try reader.read(), sequence: try reader.read())
+    return Mark(
+      position: try reader.read(), sequence: try reader.read(),
+      isLive: reader.remaining > 0 ? try reader.read(UInt8.self) == 1 : false)
   }
 
   static func encode(_ vector: VersionVector) -> [UInt8] {

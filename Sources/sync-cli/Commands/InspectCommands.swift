@@ -59,7 +59,7 @@ enum InspectCommands {
       + "\(Text.size(entry.size))  \(key)  \(entry.dot.actor):\(entry.dot.sequence)\(entry.isCurrent ? "" : "  (superseded)")"
   }
 
-  private static func json(_ entry: LogEntry) -> JSON {
+  static func json(_ entry: LogEntry) -> JSON {
     JSON.object(
       [
         .init(name: "position", value: .integer(entry.position)),
@@ -77,56 +77,12 @@ enum InspectCommands {
     .with("current", .bool(entry.isCurrent))
   }
 
-  // MARK: - why
-
-  static let why = Command(
-    "why", "tell why a key has the value it has", operands: [Operand("KEY")],
-    notes: "Shows the write that counts, which one it replaced, and the concurrent values it beat."
-  ) { invocation, output in
-    let key = try Key(bytes: invocation.operands[0].bytes)
-    return try invocation.withStore(toWrite: false) { store in
-      guard let explanation = try store.explain(key) else {
-        throw Failure(
-          .notFound,
-          "why \(invocation.operands[0].shown): nothing was ever written under it here: check the key")
-      }
-      if invocation.wantsJSON {
-        try output.line(
-          json(explanation.winner).with("local", .bool(explanation.isLocal))
-            .with("beaten", .array(explanation.beaten.map(json))))
-      } else {
-        for line in lines(explanation) { try output.line(line) }
-      }
-      return .done
-    }
-  }
-
-  private static func lines(_ explanation: Explanation) -> [String] {
-    let winner = explanation.winner
-    let place = explanation.isLocal ? "written here" : "received from another copy"
-    var lines = [
-      "\(Text.printable(winner.key?.bytes ?? [])): \(content(winner)), \(place)",
-      "  stamp  \(stamp(winner))", "  actor  \(winner.dot.actor), its write \(winner.dot.sequence)",
-      "  base   "
-        + (winner.base.map { "replaced write \($0.sequence) of \($0.actor)" }
-          ?? "replaced nothing of another copy"),
-    ]
-    for loser in explanation.beaten {
-      lines.append("  beat   \(content(loser)), stamped \(stamp(loser)), by \(loser.dot.actor)")
-    }
-    lines.append(
-      explanation.beaten.isEmpty
-        ? "  No concurrent value is kept: it was written by one copy after the other."
-        : "  The later stamp wins, on every copy; the beaten value is kept for a while.")
-    return lines
-  }
-
-  private static func stamp(_ entry: LogEntry) -> String {
+  static func stamp(_ entry: LogEntry) -> String {
     "\(Text.date(milliseconds: entry.stamp.milliseconds)) (\(entry.stamp))"
   }
 
   /// What was written, its text if it is short.
-  private static func content(_ entry: LogEntry) -> String {
+  static func content(_ entry: LogEntry) -> String {
     if entry.isTombstone { return "deleted" }
     if let value = entry.value, entry.type != .string, value.count <= 1000,
       let shown = ValueText.shown(value, entry.type)

@@ -14,7 +14,8 @@ enum ServeCommand {
     notes: """
       Prints "listening on HOST:PORT" once it accepts. SIGTERM and SIGINT end it within 5 s with everything durable,
       SIGHUP makes it read its configuration again. Logs to standard error with journald's priorities; tells systemd when
-      it is ready and alive. Other commands work on the same store meanwhile.
+      it is ready and alive. Other commands work on the same store meanwhile. Peers and members that have an address are
+      kept in step: what is written on one side can be read on the other a moment later.
       """
   ) { invocation, output in
     let configuration = try configuration(invocation)
@@ -62,12 +63,13 @@ enum ServeCommand {
     try? announce(address, invocation, output)
     log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
     if let warning = store.clockWarning { log.write(.warning, warning) }
+    node.keepInStep(configuration.keeping)
     manager.tell("READY=1\nSTATUS=listening on \(address)")
     var current = configuration
     while true {
       switch System.nextSignal(within: manager.watchdogSeconds ?? 3600) {
       case .none: signOfLife(store, manager, log)
-      case .reload: reload(&current, invocation, manager, log)
+      case .reload: reload(&current, node, invocation, manager, log)
       case .end:
         manager.tell("STOPPING=1")
         log.write(.notice, "ending: letting sessions come to their end")
@@ -98,7 +100,8 @@ enum ServeCommand {
   }
 
   private static func reload(
-    _ current: inout ServeConfiguration, _ invocation: Invocation, _ manager: ServiceManager, _ log: DaemonLog
+    _ current: inout ServeConfiguration, _ node: Node, _ invocation: Invocation, _ manager: ServiceManager,
+    _ log: DaemonLog
   ) {
     manager.tell("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
     do {
@@ -107,6 +110,8 @@ enum ServeCommand {
       if configuration.listen != current.listen {
         log.write(.warning, "still listening on \(current.listen): another address needs a restart")
       }
+      if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
+      current.keeping = configuration.keeping
       current.logFormat = configuration.logFormat
       current.logLevel = configuration.logLevel
       log.write(.notice, "configuration read again")

@@ -9,6 +9,8 @@ struct ServeConfiguration: Equatable {
   var logFormat = LogFormat.journal
   /// Lines that matter less are left out.
   var logLevel = LogLevel.info
+  /// Whom to keep in step, and how.
+  var keeping = KeepPolicy()
 
   static let fileBytes = 1 << 20
 
@@ -51,8 +53,40 @@ struct ServeConfiguration: Equatable {
             "\"log_level\" is none of \(LogLevel.allCases.map { "\"\($0)\"" }.joined(separator: ", "))")
         }
         logLevel = level
+      case "peers":
+        keeping.peers = try Self.peers(member.value)
+      case "schedule":
+        keeping.schedule = try Self.schedule(member.value)
+      case "retry_seconds":
+        guard case .number(let number) = member.value, let seconds = UInt64(number),
+          (1...86_400).contains(seconds)
+        else { throw Reason("\"retry_seconds\" is no whole number from 1 to 86400") }
+        keeping.retry = min(1_000, seconds * 1000)...seconds * 1000
       default: throw Reason("\"\(Text.printable(member.name.utf8))\" is no setting")
       }
     }
+  }
+
+  /// `"all"`, or the names of peers and members; none is nobody.
+  private static func peers(_ value: JSON) throws(Reason) -> Set<String>? {
+    if value.text == "all" { return nil }
+    guard case .array(let items) = value else {
+      throw Reason("\"peers\" is neither \"all\" nor a list of names")
+    }
+    var names: Set<String> = []
+    for item in items {
+      guard let name = item.text else { throw Reason("\"peers\" holds something that is no name") }
+      names.insert(name)
+    }
+    return names
+  }
+
+  /// `"live"`, or how many seconds lie between two meetings.
+  private static func schedule(_ value: JSON) throws(Reason) -> KeepPolicy.Schedule {
+    if value.text == "live" { return .live }
+    guard case .number(let number) = value, let seconds = Int(number), (1...604_800).contains(seconds) else {
+      throw Reason("\"schedule\" is neither \"live\" nor a whole number of seconds from 1 to 604800")
+    }
+    return .every(seconds: seconds)
   }
 }

@@ -44,13 +44,14 @@ final class Bench {
         break
       }
       let order = (0..<contestants.count).map { contestants[($0 + round) % contestants.count] }
-      try fillAndRead(order)
+      if options.only != ["sync"] { try fillAndRead(order) }
       if options.wants("transaction") { try transactions(order) }
       if options.wants("typed") { try typedValues() }
       if options.wants("durable-put") { try durablePuts(order, oursFirst: round.isMultiple(of: 2)) }
       longest = max(longest, Machine.now() - begin)
       note("round \(round + 1) of \(options.rounds) done after \((Machine.now() - start) / 1_000_000_000) s")
     }
+    if options.wants("sync") { try synchronization() }
     if options.wants("scan") { try buildViewOfSharedPrefixes() }
     if options.wants("open") { try open(options.keys, suffix: "") }
     if options.wants("open"), options.tenMillion { try open(10_000_000, suffix: "-10m") }

@@ -1,0 +1,62 @@
+public import SyncStore
+
+/// What a session has told of the copy at the other end.
+public struct Contact: Hashable, Sendable {
+  /// When its hello came, by this copy's clock, in milliseconds since 1970.
+  public var time: UInt64
+  /// Milliseconds by which its clock was ahead of this copy's.
+  public var clockOffset: Int64
+  /// Its incarnation.
+  public var actor: ActorID
+  /// The position of this copy's journal up to which it holds everything, durably; 0 if it is not known.
+  public var received: UInt64
+}
+
+/// What is known of the copies that were met, kept by this copy alone (`schemas/members.md`). All of it blocks.
+package struct Contacts: Sendable {
+  private static let prefix = Array("contact/".utf8)
+  private static let version: UInt8 = 1
+  /// What has hardly changed is not written again before so many milliseconds have passed: each write is a sync.
+  private static let keptMilliseconds: UInt64 = 3_600_000
+  private static let notedOffset: Int64 = 250
+
+  private let store: Store
+
+  /// The contacts of a store.
+  package init(_ store: Store) { self.store = store }
+
+  private static func key(_ device: DeviceID) -> [UInt8] { prefix + device.bytes }
+
+  /// Keeps what was learned, unless nothing of it is new.
+  package func note(_ contact: Contact, of device: DeviceID) throws(ReplicationError) {
+    if let known = try self.contact(device), known.actor == contact.actor,
+      abs(known.clockOffset - contact.clockOffset) < Self.notedOffset, known.received >= contact.received,
+      contact.time < known.time + Self.keptMilliseconds
+    {
+      return
+    }
+    var writer = ByteWriter(capacity: 64)
+    writer.write(Self.version)
+    writer.write(contact.time)
+    writer.write(UInt64(bitPattern: contact.clockOffset))
+    writer.write(raw: contact.actor.bytes)
+    writer.write(contact.received)
+    let bytes = writer.bytes
+    try ofStore { () throws(StoreError) in try store.setLocal(Self.key(device), bytes) }
+  }
+
+  /// What is known of a device's copy; nil if it was never met.
+  package func contact(_ device: DeviceID) throws(ReplicationError) -> Contact? {
+    try ofStore { () throws(StoreError) in try store.local(Self.key(device)) }.flatMap(Self.read)
+  }
+
+  private static func read(_ bytes: [UInt8]) -> Contact? {
+    var reader = ByteReader(bytes)
+    guard let version = try? reader.read(UInt8.self), version >= Self.version,
+      let time = try? reader.read(UInt64.self), let offset = try? reader.read(UInt64.self),
+      let actor = try? reader.readActor(), let received = try? reader.read(UInt64.self)
+    else { return nil }
+    return Contact(
+      time: time, clockOffset: Int64(bitPattern: offset), actor: actor, received: received)
+  }
+}

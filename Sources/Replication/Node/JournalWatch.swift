@@ -1,0 +1,59 @@
+internal import SyncStore
+
+/// Tells the live sessions of a node when the journal has grown: the store is asked once for all of them. Belongs to its
+/// loop's thread.
+final class JournalWatch {
+  private struct Waiting {
+    var position: UInt64
+    var body: () -> Void
+  }
+
+  private let context: NodeContext
+  private var waiting: [UInt64: Waiting] = [:]
+  private var isArmed = false
+  private var reviewTimer: UInt64?
+  /// Called soon after the journal has grown, once a second at most.
+  var onGrowth: () -> Void = {}
+  private static let reviewMilliseconds = 1000
+
+  init(_ context: NodeContext) { self.context = context }
+
+  /// Calls `body` once, on the loop, when the journal has something behind `position`. Replaces an earlier call with the
+  /// same number.
+  func follow(_ number: UInt64, behind position: UInt64, _ body: @escaping () -> Void) {
+    waiting[number] = Waiting(position: position, body: body)
+    // Not from within: whoever asks is in the middle of something.
+    context.loop.execute { [this = LoopBound(self, to: context.loop)] in this.value.look() }
+  }
+
+  /// It is not wanted any more.
+  func forget(_ number: UInt64) { waiting[number] = nil }
+
+  private func look() {
+    let position = context.store.journalPosition
+    let due = waiting.filter { $0.value.position < position }
+    for number in due.keys.sorted() { waiting[number] = nil }
+    for number in due.keys.sorted() { due[number]?.body() }
+    guard !waiting.isEmpty, !isArmed else { return }
+    isArmed = true
+    let (store, loop) = (context.store, context.loop)
+    let this = LoopBound(self, to: loop)
+    context.workers.later {
+      store.whenGrown(behind: position) { loop.execute { this.value.woken() } }
+    }
+  }
+
+  private func woken() {
+    isArmed = false
+    review()
+    look()
+  }
+
+  private func review() {
+    guard reviewTimer == nil else { return }
+    reviewTimer = context.loop.schedule(after: Self.reviewMilliseconds) { [weak self] in
+      self?.reviewTimer = nil
+      self?.onGrowth()
+    }
+  }
+}

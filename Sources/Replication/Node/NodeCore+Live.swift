@@ -1,0 +1,103 @@
+internal import SyncStore
+
+/// Sessions that stay open: which of two goes on, what they follow, and when they must end.
+extension NodeCore {
+  /// Sessions of this node, of both kinds.
+  var drivers: [SessionDriver] { incoming.values.compactMap(\.driver) + outgoing.values.compactMap(\.driver) }
+
+  /// Is there a live session with the device?
+  func isLive(with device: DeviceID) -> Bool {
+    incoming.values.contains { $0.device == device && $0.driver?.isLive == true }
+      || outgoing.values.contains { $0.device == device && $0.driver?.isLive == true }
+  }
+
+  /// The session that goes on live with the device; nil if none does.
+  func liveDriver(of device: DeviceID) -> SessionDriver? {
+    outgoing.values.first { $0.device == device && $0.driver?.isLive == true }?.driver
+      ?? incoming.values.first { $0.device == device && $0.driver?.isLive == true }?.driver
+  }
+
+  /// May a session that the device has dialled stay open? There is one for each pair (F70): that of the smaller device if
+  /// both have dialled. A silent one is taken for dead.
+  func grantsLive(to device: DeviceID) -> Bool {
+    guard !isStopping else { return false }
+    let now = MonotonicClock.milliseconds()
+    let isHeld = incoming.values.contains {
+      guard $0.device == device, let driver = $0.driver, driver.isLive else { return false }
+      return now - driver.lastHeard <= Self.supersedeMilliseconds
+    }
+    if isHeld { return false }
+    let isDialled = outgoing.values.contains { $0.device == device && $0.staysOpen && $0.driver != nil }
+    return !isDialled || device < context.identity.id
+  }
+
+  /// Sets up what a session needs beside its link.
+  func attach(_ driver: SessionDriver, _ number: UInt64, _ device: DeviceID) {
+    driver.onFollow = { [weak self, weak driver] position in
+      self?.watch.follow(number, behind: position) { driver?.grown() }
+    }
+    driver.onLive = { [weak self] in self?.wentLive(number, device) }
+  }
+
+  private func wentLive(_ number: UInt64, _ device: DeviceID) {
+    // Of two that are live only the newer one is known to be alive.
+    let older =
+      (incoming.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver)
+      + outgoing.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver))
+      .filter(\.isLive)
+    for driver in older { driver.isAtRest ? driver.stop() : driver.abandon() }
+    if incoming[number] != nil { context.log.own(.info, "\(Self.name(of: device, self)) stays connected") }
+    onChange(device)
+  }
+
+  private static func name(of device: DeviceID, _ core: NodeCore) -> String {
+    core.context.names.withLock { $0[device] } ?? "\(device)"
+  }
+
+  /// A session with the device has told what is worth keeping of it.
+  func noteContact(_ device: DeviceID, _ driver: SessionDriver?) {
+    guard let driver, let contact = driver.contact else { return }
+    let context = context
+    context.workers.later {
+      do throws(ReplicationError) {
+        try Contacts(context.store).note(contact, of: device)
+      } catch {
+        context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
+      }
+    }
+  }
+
+  /// Ends the sessions of those whose right has changed (F81): members are changed by other processes and other copies.
+  func reviewRights() {
+    let open = drivers.count
+    guard open > 0, !isStopping else { return }
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
+    context.workers.later {
+      guard let members = try? Membership(context.store).members() else { return }
+      let rights = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0.right) })
+      let names = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0.name) })
+      context.names.withLock { $0 = names }
+      let epoch = (try? StoreKeys(context.store).groupKeys())?.current
+      loop.execute { this.value.apply(rights, epoch) }
+    }
+  }
+
+  private func apply(_ rights: [DeviceID: Member.Right], _ epoch: UInt32?) {
+    defer { self.epoch = epoch ?? self.epoch }
+    if let epoch, let before = self.epoch, epoch != before {
+      // What follows is sealed under the new key; who lacks it gets it with the next hello.
+      context.log.own(.notice, "a new epoch of the group key has begun: live sessions begin anew")
+      for driver in drivers where driver.isLive { driver.stop() }
+      return
+    }
+    for (device, driver) in incoming.values.map({ ($0.device, $0.driver) })
+      + outgoing.values.map({ ($0.device, $0.driver) })
+    {
+      guard let device, let driver, driver.isLive, let right = rights[device] else { continue }
+      if right.inSession != driver.peerRight {
+        context.log.own(.notice, "\(driver.peerName) may do something else from now on: its session ends")
+        driver.stop()
+      }
+    }
+  }
+}

@@ -1,0 +1,94 @@
+internal import SyncStore
+
+/// What a live session remembers beside its two halves.
+struct LiveState {
+  /// Has the client said that its plan is done?
+  var isOn = false
+  /// Has the own journal grown since the last round was opened?
+  var hasGrown = false
+}
+
+/// The live part of a session: both halves open rounds by themselves, one for each burst of writes.
+///
+/// Invariants: a round of the own half is opened only while none is under way, behind the position up to which the
+/// last one has said everything; the other side is taken to cover what it covered at the beginning, what its own
+/// rounds said that it covers, and what it acknowledged, and nothing else.
+extension Exchange {
+  /// Do both sides want the session to stay open?
+  static func agrees(_ own: Hello, _ peer: Hello) -> Bool {
+    own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.live != 0
+  }
+
+  /// What the other side covers, as far as it is known by now.
+  private var coveredNow: VersionVector {
+    var covered = sending?.receipt?.state.vector ?? peer.summary.vector
+    if let said = receiving?.coveredBySender { covered.merge(said) }
+    if let taken = sending?.coveredByReceiver { covered.merge(taken) }
+    return covered
+  }
+
+  func requireLive() throws(SessionEnd) {
+    guard live.isOn || progress == .live else { throw .violation("a round was begun unasked") }
+  }
+
+  /// The client has said that its plan is done.
+  mutating func goLive(_ port: inout SessionPort) throws(SessionEnd) {
+    guard progress == .answering, staysOpen, !live.isOn, sending?.isGiven ?? true, receiving?.isTaken ?? true
+    else { throw .violation("going live was not agreed, or comes too early") }
+    beginLive(&port)
+  }
+
+  mutating func beginLive(_ port: inout SessionPort) {
+    live.isOn = true
+    follow(&port)
+  }
+
+  private func follow(_ port: inout SessionPort) {
+    if let sending { port.actions.append(.follow(behind: sending.scanned)) }
+  }
+
+  /// Opens a round if there may be something to send.
+  mutating func openBurst(_ port: inout SessionPort) {
+    guard live.isOn, live.hasGrown, sending?.isGiven ?? false else { return }
+    live.hasGrown = false
+    let covered = coveredNow
+    sending?.openBurst(covered: covered, &port)
+  }
+
+  mutating func burstOpened(_ burst: BurstOpening, _ port: inout SessionPort) throws(SessionEnd) {
+    // What was purged here meanwhile is missing there, or the other way round (rule R8): the hellos will tell.
+    guard coveredNow.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
+      let text = "what the two sides know of each other does not hold any more"
+      throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+    }
+    sending?.opened(burst, &port)
+  }
+
+  mutating func burstWasEmpty(upTo position: UInt64, _ port: inout SessionPort) {
+    sending?.burstWasEmpty(upTo: position)
+    follow(&port)
+  }
+
+  mutating func burstReceived(_ position: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
+    try sending?.received(burstUpTo: position)
+    port.figures.acknowledged = position
+    follow(&port)
+  }
+
+  // MARK: Group keys
+
+  /// Before anything is sealed for the other side it gets the keys that it lacks.
+  func giveGroupKeys(_ port: inout SessionPort) {
+    guard own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.groupKeys != 0 else { return }
+    let known = Set(peer.epochs.map(\.epoch))
+    let lacking = own.epochs.map(\.epoch).filter { !known.contains($0) }
+    if !lacking.isEmpty { port.actions.append(.giveGroupKeys(lacking)) }
+  }
+
+  func takeGroupKeys(_ text: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
+    guard own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.groupKeys != 0 else {
+      throw .violation("group keys were sent, but not agreed")
+    }
+    port.actions.append(.takeGroupKeys(text))
+  }
+}

@@ -1,0 +1,51 @@
+/// Where writes came from, and beaten ones brought back.
+extension Store {
+  /// From whom a received write came: the actor of the copy that sent it. Nil if it was made here, or if the journal does not
+  /// tell any more: what has come is followed by the sender's cursor until that is compacted away.
+  public func origin(of entry: LogEntry) throws(StoreError) -> ActorID? {
+    guard entry.position > 0 else { return nil }
+    return try reading { engine throws(StoreError) -> ActorID? in
+      guard !engine.state.isMine(entry.dot) else { return nil }
+      var origin: ActorID?
+      var isBehind = false
+      try engine.visit(from: engine.start(of: entry.position)) { view throws(StoreError) in
+        if view.isWrite { isBehind = isBehind || view.position == entry.position }
+        guard isBehind else { return true }
+        if let shape = view.shape, !view.isWrite {
+          let key = view.key(shape)
+          if key.starts(with: StateKey.cursorPrefix) {
+            origin = ActorID(bytes: key.dropFirst(StateKey.cursorPrefix.count))
+            return false
+          }
+        }
+        // The batch ends with its transaction.
+        return view.flags.contains(.continues)
+      }
+      return origin
+    }
+  }
+
+  /// Writes a beaten value again as a new write, which then counts on every copy.
+  ///
+  /// - Parameter beaten: one of those that `conflicts` or `explain` gave.
+  /// - Throws: `.outOfBounds` if it is not the value of a user's key.
+  public func restore(_ beaten: LogEntry) throws(StoreError) {
+    guard let key = beaten.key else {
+      throw StoreError(.outOfBounds, "this record is the store's own: it cannot be restored", path: path)
+    }
+    let content: Record.Content
+    if let blob = beaten.blob {
+      content = .blob(blob)
+    } else if let value = beaten.value {
+      content = .inline(value)
+    } else {
+      content = .tombstone
+    }
+    let (_, tail) = try append { composer throws(StoreError) in
+      let held = try self.heldForWriting(key.bytes, composer)
+      try composer.issue(
+        key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)
+    }
+    try settle(tail, nil)
+  }
+}

@@ -1,0 +1,113 @@
+private import Synchronization
+
+/// What sessions that stay open ask of the store: to be told when the journal has grown, and rounds that cost one sync
+/// together with the write that they carry.
+extension Store {
+  /// Has `body` called, once or twice, from any thread, when the journal has something behind `position`; at once if it
+  /// has already. It must return at once. The call is also made when the journal may have grown, but has not.
+  package func whenGrown(behind position: UInt64, _ body: @escaping @Sendable () -> Void) {
+    guard control.position <= position else { return body() }
+    live.setAwaited()
+    let number = changeSignal.add(body)
+    // Under the engine's lock: what was written before it is seen here, what is written after it wakes.
+    let now = try? reading { engine throws(StoreError) in engine.position }
+    guard now ?? .max > position else { return }
+    changeSignal.remove(number)
+    body()
+  }
+
+  /// The last position of the journal.
+  package var journalPosition: UInt64 { control.position }
+
+  /// As `openRound`, for a receiver of which it is known that nothing up to `begin` is for it. Nil if nothing behind it is
+  /// for it either, and it covers all that this copy does: then nothing is written. `position` is where the journal ended.
+  ///
+  /// - Throws: `.rolledBack` as `openRound`.
+  package func openBurst(
+    since cursor: Cursor?, behind begin: UInt64, covered: VersionVector
+  ) throws(StoreError) -> (round: OutgoingRound?, position: UInt64) {
+    let (isAny, position) = try reading { engine throws(StoreError) in
+      // A write that was beaten before it left is not sent, but covered.
+      let isAny =
+        try !Self.items(behind: begin, covered, in: engine, limit: 1).isEmpty
+        || !engine.state.mending && !covered.covers(engine.state.vector)
+      return (isAny, engine.position)
+    }
+    guard isAny else { return (nil, position) }
+    let round = try openRound(
+      for: RoundReceiver(cursor: cursor, covered: covered), behind: begin, isLive: true)
+    live.use(round.close.mark)
+    return (round, round.close.position)
+  }
+
+  /// A session that used `mark` has its peer's word that it is past it.
+  package func releaseLiveMark(_ mark: RoundMark) { live.release(mark) }
+
+  /// Puts the mark of the round that will carry what was just written behind it, so that one sync makes both durable: a mark
+  /// is durable before any record of its round leaves (R9). Only the first write of a burst does so.
+  @inline(never)
+  func marked(_ target: UInt64) -> UInt64 {
+    guard live.takeAwaited() else { return target }
+    let retired = live.takeRetired()
+    let appended = try? append(pacing: false) { composer throws(StoreError) in
+      let position = engine.withLock { $0.position }
+      _ = try mark(&composer, position: position, isLive: true)
+      for mark in retired where mark != composer.state.lastMark {
+        try composer.setLocal(StateKey.mark(mark), nil)
+      }
+    }
+    // Without it the session makes the mark itself.
+    return appended?.1 ?? target
+  }
+}
+
+/// What the live sessions of this process have in common.
+///
+/// Invariant: a live mark is forgotten only when every session whose peer may bear it in its cursor has that peer's word
+/// that it bears a later one.
+final class LiveSessions: Sendable {
+  private struct Book {
+    /// Sessions that have sent a round under it and not been told that the next one arrived.
+    var uses: [RoundMark: Int] = [:]
+    var own: Set<RoundMark> = []
+    var retired: [RoundMark] = []
+  }
+
+  private let awaited = Atomic(false)
+  private let book = Locked(Book())
+
+  /// Does a session wait for the journal to grow?
+  @inline(__always)
+  var isAwaited: Bool { awaited.load(ordering: .relaxed) }
+
+  func setAwaited() { awaited.store(true, ordering: .relaxed) }
+  func takeAwaited() -> Bool { awaited.exchange(false, ordering: .relaxed) }
+
+  func made(_ mark: RoundMark) { book.withLock { _ = $0.own.insert(mark) } }
+  func isOwn(_ mark: RoundMark) -> Bool { book.withLock { $0.own.contains(mark) } }
+  func use(_ mark: RoundMark) { book.withLock { $0.uses[mark, default: 0] += 1 } }
+
+  func release(_ mark: RoundMark) {
+    book.withLock { book in
+      guard let uses = book.uses[mark] else { return }
+      book.uses[mark] = uses > 1 ? uses - 1 : nil
+      guard uses == 1 else { return }
+      book.own.remove(mark)
+      book.retired.append(mark)
+    }
+  }
+
+  func takeRetired() -> [RoundMark] {
+    book.withLock { book in
+      defer { book.retired = [] }
+      return book.retired
+    }
+  }
+}
+
+extension Store {
+  /// How many marks of rounds are kept.
+  package func roundMarkCount() throws(StoreError) -> Int {
+    try reading { engine throws(StoreError) in engine.state.marks.count }
+  }
+}

@@ -1,0 +1,20 @@
+import Replication
+import SyncStore
+
+/// `peer revoke`: who is a member no more.
+enum RevokeCommand {
+  static let command = Command(
+    "peer revoke", "take a member's rights away, and begin a new group key", operands: [Operand("NAME")],
+    notes: """
+      The member is let in by no copy that has heard of it. What it holds already it keeps: nothing can take that back.
+      What is sent from now on is sealed under a key that it does not get.
+      """
+  ) { invocation, output in
+    let name = invocation.operands[0].text
+    let epoch = try invocation.withStore { store in try Membership(store).revokeAndRenewKeys(name) }
+    try invocation.tell(
+      "revoked \(invocation.operands[0].shown); group key epoch \(epoch) has begun",
+      json: ["revoked": .string(name), "epoch": .integer(epoch)], output)
+    return .done
+  }
+}

@@ -1,0 +1,113 @@
+import Replication
+import SyncStore
+
+/// `why`: why a key has the value it has, or has none.
+enum WhyCommand {
+  static let command = Command(
+    "why", "tell why a key has the value it has", operands: [Operand("KEY")],
+    notes: """
+      Shows the write that counts: who made it and when, from whom it came, what it replaced, the concurrent values it beat,
+      and which members are not known to have it.
+      """
+  ) { invocation, output in
+    let key = try Key(bytes: invocation.operands[0].bytes)
+    return try invocation.withStore(toWrite: false) { store in
+      guard let explanation = try store.explain(key) else {
+        throw Failure(.notFound, "why \(invocation.operands[0].shown): \(try absence(store)): check the key")
+      }
+      let origin = try store.origin(of: explanation.winner)
+      let names = try Names(store)
+      let lacking = try names.lacking(explanation.winner)
+      if invocation.wantsJSON {
+        let json = InspectCommands.json(explanation.winner)
+          .with("local", .bool(explanation.isLocal))
+          .with("device", names.name(of: explanation.winner.dot.actor).map { .string($0) })
+          .with("from", origin.map { .string(names.name(of: $0) ?? "\($0)") })
+          .with("beaten", .array(explanation.beaten.map(InspectCommands.json)))
+          .with("unacknowledged", .array(lacking.map { .string($0) }))
+        try output.line(json)
+      } else {
+        for line in lines(explanation, origin, names, lacking, try expiry(explanation, store)) {
+          try output.line(line)
+        }
+      }
+      return .done
+    }
+  }
+
+  /// What can be said of a key of which there is no record.
+  private static func absence(_ store: Store) throws -> String {
+    let horizon = try store.replicaSummary().horizon
+    guard horizon > .zero else { return "nothing was ever written under it here" }
+    return "no write of it is kept: it was never written here, or deleted before "
+      + "\(Text.date(milliseconds: horizon.milliseconds)), and the delete is purged"
+  }
+
+  private static func expiry(_ explanation: Explanation, _ store: Store) throws -> String? {
+    guard let deadline = explanation.winner.deadline, !explanation.winner.isTombstone else { return nil }
+    let isOver = try store.get(try Key(bytes: explanation.winner.key?.bytes ?? [])) == nil
+    return "\(isOver ? "expired" : "expires") \(Text.date(milliseconds: deadline))"
+  }
+
+  private static func lines(
+    _ explanation: Explanation, _ origin: ActorID?, _ names: Names, _ lacking: [String], _ expiry: String?
+  ) -> [String] {
+    let winner = explanation.winner
+    let place = explanation.isLocal ? "written here" : "received from another copy"
+    var lines = [
+      "\(Text.printable(winner.key?.bytes ?? [])): \(InspectCommands.content(winner)), \(place)",
+      "  stamp  \(InspectCommands.stamp(winner))",
+      "  actor  \(winner.dot.actor), its write \(winner.dot.sequence)"
+        + (names.name(of: winner.dot.actor).map { ", \(Text.printable($0.utf8))" } ?? ""),
+      "  base   "
+        + (winner.base.map { "replaced write \($0.sequence) of \($0.actor)" }
+          ?? "replaced nothing of another copy"),
+    ]
+    if let origin {
+      lines.append("  from   \(names.name(of: origin).map { Text.printable($0.utf8) } ?? "\(origin)")")
+    }
+    if winner.position > 0 { lines.append("  place  position \(winner.position) of this copy's journal") }
+    if let expiry { lines.append("  until  \(expiry)") }
+    for loser in explanation.beaten {
+      lines.append(
+        "  beat   \(InspectCommands.content(loser)), stamped \(InspectCommands.stamp(loser)), by \(loser.dot.actor)"
+      )
+    }
+    if !lacking.isEmpty {
+      lines.append(
+        "  lacks  not known to have it: \(lacking.map { Text.printable($0.utf8) }.joined(separator: ", "))")
+    }
+    lines.append(
+      explanation.beaten.isEmpty
+        ? "  No concurrent value is kept: it was written by one copy after the other."
+        : "  The later stamp wins, on every copy; the beaten value is kept for a while.")
+    return lines
+  }
+}
+
+/// Members by what they have told of themselves.
+private struct Names {
+  private var byActor: [ActorID: String] = [:]
+  private let members: [(name: String, contact: Contact?)]
+
+  init(_ store: Store) throws {
+    let own = try? StoreKeys(store).identity().id
+    let contacts = Contacts(store)
+    let all = try Membership(store).members()
+    members = try all.filter { $0.device != own && $0.right != .revoked }.map {
+      ($0.name, try contacts.contact($0.device))
+    }
+    for (name, contact) in members { if let contact { byActor[contact.actor] = name } }
+    if let name = all.first(where: { $0.device == own })?.name { byActor[try store.actor] = name }
+  }
+
+  func name(of actor: ActorID) -> String? { byActor[actor] }
+
+  /// Members that have not acknowledged a write to this copy, and have not made it themselves.
+  func lacking(_ entry: LogEntry) throws -> [String] {
+    members.filter { member in
+      guard let contact = member.contact else { return true }
+      return contact.received < entry.position && contact.actor != entry.dot.actor
+    }.map(\.name)
+  }
+}

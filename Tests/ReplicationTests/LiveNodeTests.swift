@@ -1,0 +1,204 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+/// Nodes that keep each other in step, over real connections.
+@Suite(.timeLimit(.minutes(2))) struct LiveNodeTests {
+  /// Waits until it is so. The suite's limit ends what never comes.
+  private static func until(_ isSo: () throws -> Bool) async throws {
+    while try !isSo() { try await Task.sleep(for: .milliseconds(2)) }
+  }
+
+  private static let policy = KeepPolicy(retry: 1...50)
+
+  /// Waits until the node has a live session with the peer, and gives its state.
+  @discardableResult
+  private static func live(_ node: Node, _ peer: String) async throws -> PeerState {
+    for await state in node.states(of: peer) where state.phase == .live { return state }
+    throw ReplicationError(.unavailable, "\(peer) never went live")
+  }
+
+  @Test func `what is written on one side can soon be read on the other, both ways`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    let state = try await Self.live(client.node, "first")
+    #expect(state.device == server.node.device && !state.isAccepted)
+    for number in 0..<20 {
+      try client.put("there \(number)", "c")
+      try server.put("here \(number)", "s")
+      try await Self.until { try server.get("there \(number)") == "c" && client.get("here \(number)") == "s" }
+    }
+    let blob = noise(300_000, seed: 3)
+    try client.store.put(Key("large"), blob)
+    try await Self.until { (try? server.store.get(Key("large")))??.bytes == blob }
+    #expect(try client.digest() == server.digest())
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  @Test func `writes of many threads flow while they are made, and both copies end equal`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    try await withThrowingTaskGroup(of: Void.self) { group in
+      for writer in 0..<4 {
+        group.addTask {
+          for number in 0..<100 {
+            try (writer < 2 ? server : client).put("\(writer) \(number)", "v \(number)")
+            if number.isMultiple(of: 10) { try await Task.sleep(for: .milliseconds(1)) }
+          }
+        }
+      }
+      try await group.waitForAll()
+    }
+    try await Self.until { try client.digest() == server.digest() }
+    #expect(try client.get("0 99") == "v 99" && server.get("3 99") == "v 99")
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  @Test func `F69 after its peer was away a node comes back by itself, and nothing was lost`() async throws {
+    let (server, client, address) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    await server.node.stop()
+    for await state in client.node.states(of: "first") where state.lastError != nil || state.phase != .live {
+      break
+    }
+    try client.put("meanwhile here", "1")
+    try server.put("meanwhile there", "2")
+    let again = try Node(store: server.store)
+    _ = try await again.start(listen: address)
+    try await Self.until {
+      try server.get("meanwhile here") == "1" && client.get("meanwhile there") == "2"
+    }
+    await client.node.stop()
+    await again.stop()
+  }
+
+  @Test func `F70 two nodes that keep each other in step have one live session`() async throws {
+    let (server, client, _) = try await pair()
+    let back = try await client.listen()
+    try Membership(server.store).add(
+      Peer(name: "second", addresses: [back.description], device: client.node.device))
+    server.node.keepInStep(Self.policy)
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    try await Self.live(server.node, "second")
+    for number in 0..<10 {
+      try client.put("c \(number)", "c")
+      try server.put("s \(number)", "s")
+      try await Self.until { try server.get("c \(number)") == "c" && client.get("s \(number)") == "s" }
+    }
+    let core = server.node.core
+    let device = client.node.device
+    let count = try await server.node.onLoop { () throws(ReplicationError) in
+      (core.value.incoming.values.map { ($0.device, $0.driver) }
+        + core.value.outgoing.values.map { ($0.device, $0.driver) })
+        .count { $0.0 == device && $0.1?.isLive == true }
+    }
+    #expect(count == 1)
+    await server.node.stop()
+    await client.node.stop()
+  }
+
+  @Test func `a push from another program of the same device works beside its live session`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    let other = try Node(store: client.store)
+    for number in 0..<5 {
+      try client.put("key \(number)", "v")
+      let report = try await other.synchronize(with: "first", direction: .push)
+      #expect(report.peer == "first")
+      #expect(try server.get("key \(number)") == "v")
+    }
+    // Both ways still work, whichever session brought what.
+    try client.put("after", "1")
+    try server.put("after too", "2")
+    try await Self.until { try server.get("after") == "1" && client.get("after too") == "2" }
+    #expect(
+      try client.store.actor == Store.open(at: client.store.path, configuration: TestCopy.configuration).actor
+    )
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  @Test func `F81 revoking a member ends its live session`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    try Membership(server.store).revoke("second")
+    for await state in client.node.states(of: "first") where state.lastError?.code == .notAMember { break }
+    try server.put("secret", "x")
+    #expect(try client.get("secret") == nil)
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  @Test func `a schedule brings copies together again and again without staying connected`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(KeepPolicy(schedule: .every(seconds: 1), retry: 1...50))
+    for number in 0..<2 {
+      try client.put("key \(number)", "v")
+      try await Self.until { try server.get("key \(number)") == "v" }
+    }
+    #expect(client.node.state["first"]?.phase != .live)
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  @Test func `a read-only member that stays connected receives, and gives nothing`() async throws {
+    let (server, _, address) = try await pair()
+    let reader = try await TestCopy.joined(
+      try Node.invite(to: server.store, right: .readOnly, addresses: [address]), "reader")
+    _ = try await reader.node.synchronize(with: "first", direction: .pull)
+    try reader.put("mine", "x")
+    reader.node.keepInStep(Self.policy)
+    try await Self.live(reader.node, "first")
+    try server.put("for all", "1")
+    try await Self.until { try reader.get("for all") == "1" }
+    #expect(try server.get("mine") == nil)
+    await reader.node.stop()
+    await server.node.stop()
+  }
+
+  @Test func `letting go ends what was dialled, and the states say so`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    client.node.letGo()
+    for await state in client.node.states where state.peers.isEmpty { break }
+    await client.node.stop()
+    var isOver = false
+    for await state in client.node.states { isOver = state.isStopped }
+    #expect(isOver)
+    await server.node.stop()
+  }
+
+  @Test func `a member met keeps its clock's offset and what it has received`() async throws {
+    let (server, client, _) = try await pair()
+    try client.put("key", "v")
+    let report = try await client.node.synchronize(with: "first", direction: .push)
+    let contact = try #require(try Contacts(client.store).contact(server.node.device))
+    #expect(contact.received == report.position)
+    #expect(try contact.actor == server.store.actor)
+    await server.node.stop()
+  }
+
+  @Test func `marks of live rounds do not pile up`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    let before = try client.store.roundMarkCount()
+    for number in 0..<60 {
+      try client.store.put(Key("key \(number)"), [1], durability: .full)
+      try await Self.until { try server.store.get(Key("key \(number)")) != nil }
+    }
+    #expect(try client.store.roundMarkCount() - before < 20)
+    await client.node.stop()
+    await server.node.stop()
+  }
+}
