@@ -206,7 +206,7 @@ extension Store {
 
 extension Record {
   /// About how many bytes it takes on the wire before compression.
-  fileprivate var transferSize: Int {
+  var transferSize: Int {
     let fixed = 32 + key.count + open.count * 10
     switch content {
     case .tombstone: return fixed
