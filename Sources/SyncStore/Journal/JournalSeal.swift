@@ -12,6 +12,8 @@ final class JournalSeal: Sendable {
   private let environment: Environment
   private let writable: Bool
   private let state: Locked<State>
+  /// What threads have read lately; nil if that is not kept.
+  let opened: OpenedRecords?
 
   private struct State {
     var ring: KeyRing?
@@ -28,8 +30,10 @@ final class JournalSeal: Sendable {
   ///
   /// - Throws: `.keyRequired`, `.wrongKey`, `.notEncrypted`, `.damaged` …; nothing was changed then.
   init(
-    _ path: String, store: StoreID, passphrase: Passphrase?, environment: Environment, writable: Bool
+    _ path: String, store: StoreID, passphrase: Passphrase?, environment: Environment, writable: Bool,
+    openedBytes: Int = 0
   ) throws(StoreError) {
+    opened = OpenedRecords(bytes: openedBytes)
     (self.store, self.environment, self.writable) = (store, environment, writable)
     self.path = path + "/" + Self.name
     let bytes = try environment.storage.contents(of: self.path, limit: KeyRingFile.limit)
@@ -51,7 +55,7 @@ final class JournalSeal: Sendable {
   }
 
   private init(_ path: String, store: StoreID, _ environment: Environment) {
-    (self.store, self.environment, writable) = (store, environment, true)
+    (self.store, self.environment, writable, opened) = (store, environment, true, nil)
     self.path = path + "/" + Self.name
     state = Locked(State())
   }
@@ -138,7 +142,7 @@ final class JournalSeal: Sendable {
 
   private func find(_ header: SegmentHeader) -> Found? {
     let random = environment.random
-    let writable = writable
+    let (writable, opened) = (writable, opened)
     return state.withLock { state in
       if header.generation == 0 {
         return state.ring.map(\.acceptsPlain) ?? true ? Found(value: nil) : nil
@@ -146,7 +150,8 @@ final class JournalSeal: Sendable {
       guard let master = state.ring?.masters[header.generation] else { return nil }
       let epoch = state.epoch ?? (writable ? random(SealedLayout.epochBytes) : [])
       state.epoch = epoch
-      return Found(value: SegmentSeal(header: header, master: master, epoch: epoch))
+      return Found(
+        value: SegmentSeal(header: header, master: master, epoch: epoch, opened: opened))
     }
   }
 

@@ -112,7 +112,9 @@ final class IndexedSegments: Sendable {
   func record(atPlace place: UInt64, opened: inout Mapping?) -> PlainRecord? {
     let slot = SegmentTable.slot(ofPlace: place)
     guard slot < sealed.count, let segment = sealed[slot] else { return record(atPlace: place) }
-    guard let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count)
+    guard
+      let view = segment.record(
+        at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count, keeps: true)
     else { return nil }
     opened = view.bytes
     return PlainRecord(MappedBytes(view.bytes), seed: nil)

@@ -113,20 +113,21 @@ final class Segment: @unchecked Sendable {
 
   /// The record at `offset`, if one whole record of this very place is there and ends at `limit` or before. If it is
   /// sealed it is opened, unless `isSealed`: then only what stands in the clear may be read.
-  func record(at offset: Int, limit: Int, isSealed: Bool = false) -> RecordView? {
+  /// `keeps` what it opens if this store keeps what is read.
+  func record(at offset: Int, limit: Int, isSealed: Bool = false, keeps: Bool = false) -> RecordView? {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
     let view = RecordView(sealed: self, offset: offset)
     guard view.checksumHolds(length: length) else { return nil }
     guard seal != nil, !isSealed else { return view }
-    return opened(at: offset)
+    return opened(at: offset, keeps: keeps)
   }
 
   /// The opened form of a sealed record; nil for what no writer of this store has put there.
   @inline(never)
-  private func opened(at offset: Int) -> RecordView? {
-    let view = RecordView(segment: self, offset: offset)
+  private func opened(at offset: Int, keeps: Bool) -> RecordView? {
+    let view = RecordView(segment: self, offset: offset, keeps: keeps)
     return view.isReadable ? view : nil
   }
 
@@ -162,11 +163,11 @@ struct RecordView {
   /// The plain form of a sealed record.
   private let plain: Mapping?
 
-  /// Opens it, if it is sealed.
+  /// Opens it, if it is sealed; `keeps` it then if this store keeps what is read.
   @inline(__always)
-  init(segment: Segment, offset: Int) {
+  init(segment: Segment, offset: Int, keeps: Bool = false) {
     (self.segment, self.offset) = (segment, offset)
-    plain = segment.seal == nil ? nil : segment.seal?.open(segment.mapping, at: offset)
+    plain = segment.seal == nil ? nil : segment.seal?.open(segment.mapping, at: offset, keeps: keeps)
   }
 
   /// Does not open it: of a sealed record, what stands in the clear.

@@ -18,6 +18,8 @@ final class SegmentSeal: Sendable {
   private let keys = Locked<[UInt32: Secret]>([:])
   /// Names the epoch of this opening; none for one that only reads.
   private let epoch: [UInt8]
+  /// What threads have read lately, if that is kept.
+  private let opened: OpenedRecords?
 
   private static let last = Atomic<UInt64>(0)
   private static func newName() -> UInt64 { last.add(1, ordering: .relaxed).newValue << 33 }
@@ -31,7 +33,8 @@ final class SegmentSeal: Sendable {
   }
 
   /// Of the segment with this header.
-  init(header: SegmentHeader, master: Secret, epoch: [UInt8]) {
+  init(header: SegmentHeader, master: Secret, epoch: [UInt8], opened: OpenedRecords? = nil) {
+    self.opened = opened
     name = Atomic(Self.newName())
     (generation, self.master, self.epoch) = (header.generation, master, epoch)
     salt = header.salt
@@ -166,14 +169,16 @@ final class SegmentSeal: Sendable {
   }
 
   /// The plain form of the record at `offset`, whose checksum holds, with the length that it has there; nil if it is no
-  /// sealed record, or was not sealed with this key.
-  func open(_ mapping: Mapping, at offset: Int) -> Mapping? {
-    open(mapping, at: offset, place: offset, definitions: mapping)
+  /// sealed record, or was not sealed with this key. `keeps` it if this store keeps what is read.
+  func open(_ mapping: Mapping, at offset: Int, keeps: Bool = false) -> Mapping? {
+    open(mapping, at: offset, place: offset, definitions: mapping, keeps: keeps)
   }
 
   /// The same for a copy, at `offset` of some memory, of what belongs at `place` of the segment, which is mapped in
   /// `definitions`.
-  func open(_ mapping: Mapping, at offset: Int, place: Int, definitions: Mapping) -> Mapping? {
+  func open(
+    _ mapping: Mapping, at offset: Int, place: Int, definitions: Mapping, keeps: Bool = false
+  ) -> Mapping? {
     guard offset + SealedLayout.least <= mapping.count else { return nil }
     let kind = mapping.load(offset + RecordLayout.kind, as: UInt8.self)
     let isDefinition = kind == RecordLayout.Kind.epoch.rawValue
@@ -188,6 +193,8 @@ final class SegmentSeal: Sendable {
     let ciphers = ThreadCiphers.current
     let id = id | UInt64(epoch) << 1
     if let plain = ciphers.plain(id, place, tag) { return plain }
+    let name = OpenedRecords.Name(id: id, place: place, tag: tag)
+    if keeps, let plain = opened?.find(name) { return plain }
     let plain = ciphers.room(length)
     // Copied before it is authenticated: bytes may change between two looks, when a page is lost.
     plain.store(offset..<clear, of: mapping, at: 0)
@@ -203,6 +210,7 @@ final class SegmentSeal: Sendable {
     plain.store(small, at: RecordLayout.kind)
     plain.store(UInt32(length - SealedLayout.overhead), at: RecordLayout.length)
     ciphers.keep(plain, id, place, tag)
+    if keeps, !isDefinition { opened?.keep(plain, name) }
     return plain
   }
 }

@@ -88,6 +88,7 @@ extension Store {
   /// scan sorts anew.
   public func purgeMemory() {
     engine.withLock { $0.ordered = nil }
+    seal.opened?.removeAll()
     if let blobs = try? blobs { blobs.forget() }
   }
 }

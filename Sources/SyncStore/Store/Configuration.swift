@@ -44,6 +44,11 @@ public struct Configuration: Sendable {
   public var allowsNetworkFileSystem: Bool
   /// Opens an encrypted store, or makes a new one such; nil for a plain one. It is neither shown nor logged.
   public var passphrase: Passphrase?
+  /// An encrypted store decrypts a value each time it is read. So many bytes of what was read lately are kept decrypted in
+  /// the memory of the process, for all its threads; 0, as it is by default, for none. What is kept is never out of date,
+  /// whoever writes; it goes when the store is closed, by `purgeMemory`, and when the machine is short of memory
+  /// (`MemoryPressure`).
+  public var openedRecordBytes = 0
   /// How long a value lasts that is put without a deadline; nil, as it is by default, if it does not expire. One that is
   /// put with the deadline `UInt64.max` never does. It is this opening's: other processes and copies have their own.
   ///
@@ -72,6 +77,9 @@ public struct Configuration: Sendable {
     guard (0...Limits.inlineValueBytes).contains(blobThreshold) else {
       throw StoreError(
         .outOfBounds, "the blob threshold must lie between 0 and \(Limits.inlineValueBytes) bytes")
+    }
+    guard openedRecordBytes >= 0 else {
+      throw StoreError(.outOfBounds, "the bytes kept decrypted must be 0 or more")
     }
     guard (Journal.smallestSegment...(1 << 30)).contains(segmentBytes) else {
       throw StoreError(.outOfBounds, "segments must have between 64 KiB and 1 GiB")

@@ -158,7 +158,7 @@ extension Store {
     let seal = try found.map { identity throws(StoreError) in
       try JournalSeal(
         path, store: identity.id, passphrase: configuration.passphrase, environment: environment,
-        writable: configuration.mode != .readOnly)
+        writable: configuration.mode != .readOnly, openedBytes: configuration.openedRecordBytes)
     }
     if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, environment) {
       guard live.configuration.mode == configuration.mode else {

@@ -293,6 +293,7 @@ public final class Store: Sendable {
         readers.publish(nil)
       }
       preparedSegment.withLock { $0 = nil }
+      seal.opened?.removeAll()
       // Who follows the journal is told that it is closed.
       changeSignal.wakeOwn()
       // It works on files that may be another process's soon.

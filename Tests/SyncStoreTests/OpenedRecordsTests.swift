@@ -1,0 +1,113 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// `Configuration.openedRecordBytes`: what is kept decrypted is never out of date, and goes when it is to go.
+@Suite("Records that an encrypted store keeps opened", .serialized)
+struct OpenedRecordsTests {
+  let host = SimulatedHost(sealed: true)
+
+  static func configuration(_ bytes: Int = 1 << 20) -> Configuration {
+    var configuration = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
+    configuration.openedRecordBytes = bytes
+    return configuration
+  }
+
+  func stores() throws -> (Store, Store) {
+    let first = try Store.create(on: host, configuration: Self.configuration())
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(Self.configuration()), environment: host.otherProcess)
+    return (first, second)
+  }
+
+  private func count(_ store: Store) -> Int { store.seal.opened?.count ?? -1 }
+
+  /// More keys than a thread keeps by itself.
+  private func fill(_ store: Store, _ round: Int) throws {
+    for number in 0..<40 { try store.put(Key("\(number)"), "value \(round) of \(number)") }
+  }
+
+  private func check(_ store: Store, _ round: Int, sourceLocation: SourceLocation = #_sourceLocation) throws {
+    for number in 0..<40 {
+      #expect(
+        try store.text(Key("\(number)")) == "value \(round) of \(number)", sourceLocation: sourceLocation)
+    }
+  }
+
+  @Test("are none unless that is asked for")
+  func optIn() throws {
+    let store = try Store.create(on: host, configuration: Self.configuration(0))
+    try fill(store, 1)
+    try check(store, 1)
+    #expect(store.seal.opened == nil)
+    #expect(throws: StoreError.self) { _ = try Self.configuration(-1).checked() }
+  }
+
+  @Test("are those that were read, and serve the next reader")
+  func kept() throws {
+    let (first, second) = try stores()
+    try fill(first, 1)
+    #expect(count(first) == 0 && count(second) == 0)
+    // Another test may say that memory is short meanwhile.
+    for _ in 0..<100 where count(second) < 40 { try check(second, 1) }
+    #expect(count(second) == 40)
+  }
+
+  @Test("are never taken for what another process, or this one, has written since")
+  func neverOld() throws {
+    let (first, second) = try stores()
+    for round in 1...6 {
+      try fill(round.isMultiple(of: 2) ? first : second, round)
+      try check(first, round)
+      try check(second, round)
+      if round == 3 { try first.compact() }
+      if round == 4 { try first.renewKeys() }
+    }
+    try first.delete("7")
+    #expect(try second.get("7") == nil)
+    try first.transaction { transaction in
+      try transaction.put("8", [1])
+      try transaction.delete("9")
+    }
+    #expect(try second.get("8")?.bytes == [1] && second.get("9") == nil)
+  }
+
+  @Test("stay within their bytes")
+  func bounded() throws {
+    let store = try Store.create(on: host, configuration: Self.configuration(4096))
+    try fill(store, 1)
+    for _ in 0..<3 { try check(store, 1) }
+    #expect(count(store) <= 8)
+  }
+
+  @Test("go when memory is short, when it is purged, and when the store is closed")
+  func purged() throws {
+    let (first, second) = try stores()
+    try fill(first, 1)
+    try check(second, 1)
+    MemoryPressure.announce(.critical)
+    #expect(count(second) == 0)
+    for _ in 0..<100 where count(second) == 0 { try check(second, 1) }
+    #expect(count(second) > 0)
+    second.purgeMemory()
+    #expect(count(second) == 0)
+    try check(second, 1)
+    try second.close()
+    #expect(count(second) == 0)
+    try check(first, 1)
+  }
+
+  @Test("do not hide that a record was damaged (F37)")
+  func damage() throws {
+    let store = try Store.create(on: host, configuration: Self.configuration())
+    try fill(store, 1)
+    try check(store, 1)
+    let path = try #require(host.storage.files(below: "/store/journal").keys.sorted().first)
+    let bytes = try host.storage.open(path, .readOnly).read(Int.max >> 1, at: 0)
+    let file = try host.storage.open(path, .readWrite)
+    let tail = Location(packed: store.control.tail).offset
+    try file.write(bytes[4200..<tail].map { $0 ^ 1 }, at: 4200)
+    #expect(throws: StoreError.self) { try check(store, 1) }
+  }
+}
