@@ -50,40 +50,60 @@
 
   @inlinable mutating func get(_ key: Key, at time: UInt64) -> Value? {
     guard let place = places[key] else { return nil }
-    entries[Int(place)].used = time
-    if place != newest {
-      unlink(place)
-      link(place)
+    return use(place, at: time)
+  }
+
+  /// Makes an entry the newest one. Returns its value.
+  @inlinable mutating func use(_ place: Int32, at time: UInt64) -> Value? {
+    let (first, last) = (newest, oldest)
+    var (end, value) = (last, Value?.none)
+    do {
+      // One look at who has the array, not one for each of five fields.
+      var span = entries.mutableSpan
+      span[Int(place)].used = time
+      value = span[Int(place)].value
+      if place != first {
+        let (newer, older) = (span[Int(place)].newer, span[Int(place)].older)
+        // It has a newer one: it is not the newest.
+        span[Int(newer)].older = older
+        if older >= 0 { span[Int(older)].newer = newer } else { end = newer }
+        (span[Int(place)].newer, span[Int(place)].older) = (-1, first)
+        span[Int(first)].newer = place
+      }
     }
-    return entries[Int(place)].value
+    (newest, oldest) = (place, end)
+    return value
   }
 
   /// Returns the value that was there before.
   @inlinable mutating func set(_ key: Key, _ value: Value, cost: Int, at time: UInt64) -> Value? {
-    if let place = places[key] {
-      let old = entries[Int(place)].value
+    // One search for both: what is new gets the place that is next.
+    let next = free >= 0 ? free : Int32(entries.count)
+    let place = Self.find(&places[key], orMake: next)
+    if place != next {
+      let old = use(place, at: time)
       self.cost += cost - entries[Int(place)].cost
       entries[Int(place)].value = value
-      (entries[Int(place)].cost, entries[Int(place)].used) = (cost, time)
-      if place != newest {
-        unlink(place)
-        link(place)
-      }
+      entries[Int(place)].cost = cost
       return old
     }
     let entry = Entry(key: key, value: value, cost: cost, used: time)
-    var place = free
-    if place >= 0 {
-      free = entries[Int(place)].older
-      entries[Int(place)] = entry
+    if next == free {
+      free = entries[Int(next)].older
+      entries[Int(next)] = entry
     } else {
-      place = Int32(entries.count)
       entries.append(entry)
     }
-    places[key] = place
     self.cost += cost
-    link(place)
+    link(next)
     return nil
+  }
+
+  @inlinable @inline(__always)
+  static func find(_ place: inout Int32?, orMake next: Int32) -> Int32 {
+    if let place { return place }
+    place = next
+    return next
   }
 
   @inlinable mutating func remove(_ key: Key) -> Value? {

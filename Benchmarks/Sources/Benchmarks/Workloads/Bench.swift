@@ -47,6 +47,7 @@ final class Bench {
       if options.only != ["sync"] { try fillAndRead(order) }
       if options.wants("transaction") { try transactions(order) }
       if options.wants("typed") { try typedValues() }
+      if options.wants("caches") { try caches() }
       if options.wants("durable-put") { try durablePuts(order, oursFirst: round.isMultiple(of: 2)) }
       longest = max(longest, Machine.now() - begin)
       note("round \(round + 1) of \(options.rounds) done after \((Machine.now() - start) / 1_000_000_000) s")
