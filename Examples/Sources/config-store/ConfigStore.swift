@@ -43,16 +43,12 @@ struct ConfigStore {
     }
   }
 
-  /// A worker: it goes on with its work and looks for changes fifty times a second.
+  /// A worker that takes over what changes.
   private static func watch(_ configuration: SettingsStore) async throws {
     say("begins with \(line(configuration.settings))")
-    while true {
-      let changed = try configuration.reload()
-      if !changed.isEmpty {
-        say("changed: \(changed.map(\.description).sorted().joined(separator: " "))")
-        say("now \(line(configuration.settings))")
-      }
-      try await Task.sleep(for: .milliseconds(20))
+    try await configuration.follow { key in
+      say("changed: \(key)")
+      say("now \(line(configuration.settings))")
     }
   }
 
@@ -92,7 +88,7 @@ struct ConfigStore {
     try settings.store.put("config/workers", "many")
     var refused = false
     do {
-      _ = try settings.reload()
+      try await settings.follow { _ in }
     } catch let error as StoreError where error.code == .wrongType {
       refused = true
     }

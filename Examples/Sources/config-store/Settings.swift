@@ -22,30 +22,24 @@ final class SettingsStore {
   let store: Store
   private(set) var settings = Settings()
   /// The place in the journal up to which changes were seen.
-  private var position: UInt64 = 0
+  private var position: ChangePosition
 
   /// Opens the store, or makes it if it is not there; all processes do so in shared mode.
   init(at path: String) throws {
-    let shared = Configuration(mode: .shared)
-    let isThere = try Store.exists(at: path)
-    store =
-      isThere
-      ? try Store.open(at: path, configuration: shared) : try Store.create(at: path, configuration: shared)
-    // Position first: what changes from now on is seen again by `reload`.
-    position = try store.status().position
+    store = try Store.openOrCreate(at: path, configuration: Configuration(mode: .shared))
+    // Position first: what changes from now on is seen again by `follow`.
+    position = try store.changePosition()
     for entry in try store.list(KeyRange(prefix: Self.prefix)) { try take(entry.key) }
   }
 
-  /// Takes over what has changed since the last call, and names those keys. Costs what was written meanwhile, and nothing
-  /// if nothing was.
-  func reload() throws -> Set<Key> {
-    var changed: Set<Key> = []
-    while case let records = try store.log(from: position + 1, limit: 1000), let last = records.last {
-      changed.formUnion(records.compactMap(\.key).filter(KeyRange(prefix: Self.prefix).contains))
-      position = last.position
+  /// Takes over what changes, by whatever process, as it changes, and names each key. Waits without a thread; goes on until its
+  /// task is cancelled, or a value cannot be taken over.
+  func follow(_ hasChanged: (Key) -> Void) async throws {
+    for try await change in try store.changes(prefix: Self.prefix, from: position) {
+      position = change.position
+      try take(change.key)
+      hasChanged(change.key)
     }
-    for key in changed { try take(key) }
-    return changed
   }
 
   /// One property, as the store has it now; its default if it was deleted. A value of another type is an error, and the
@@ -62,18 +56,14 @@ final class SettingsStore {
   }
 
   /// Changes a property by what it is now, whoever else does so at the same time, in whatever process: tried again until
-  /// nobody was faster.
+  /// nobody was faster. (`Store.update` keeps the others out meanwhile; this holds up nobody.)
   func change<Content: Codable>(
     _ key: Key, from initial: Content, _ body: (Content) -> Content
   ) throws -> Content {
     while true {
-      let seen = try store.versioned(key)
-      let present = try seen.map {
-        try EncodedValue(bytes: $0.value.bytes, type: $0.value.type).decoded(as: Content.self)
-      }
-      let next = body(present ?? initial)
-      let expected: Expected = seen.map { .version($0.version) } ?? .absent
-      if try store.put(key, next, expecting: expected) != nil { return next }
+      let seen = try store.versioned(key, as: Content.self)
+      let next = body(seen?.value ?? initial)
+      if try store.put(key, next, expecting: .unchanged(since: seen)) != nil { return next }
     }
   }
 }

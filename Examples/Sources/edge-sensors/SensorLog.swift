@@ -45,8 +45,8 @@ struct SensorLog {
 
   /// The mean of the last readings.
   func mean(last count: Int) throws -> Double? {
-    let keys = try store.list(KeyRange(prefix: prefix), reversed: true, limit: count).map(\.key)
-    let values = try keys.compactMap { try store.get($0, as: Reading.self)?.celsius }
+    let readings = try store.values(of: Reading.self, prefix: prefix, reversed: true, limit: count)
+    let values = readings.map(\.value.celsius)
     return values.isEmpty ? nil : values.reduce(0, +) / Double(values.count)
   }
 

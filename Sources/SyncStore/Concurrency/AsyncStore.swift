@@ -226,7 +226,7 @@ extension AsyncStore {
   }
 
   /// Does work on a thread that may block.
-  private static func perform<Result: Sendable>(
+  static func perform<Result: Sendable>(
     isCancellable: Bool = true, _ work: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     let cancellation = CancelledBefore()

@@ -35,6 +35,22 @@ extension Store {
 
   private static let deletedAtOnce = 500
 
+  /// Deletes keys, all or none, and tells how many had a value.
+  ///
+  /// - Throws: as `delete`; `.outOfBounds` if they are more than a transaction holds.
+  @discardableResult
+  public func delete(
+    contentsOf keys: some Sequence<Key>, durability: Durability? = nil
+  ) throws(StoreError) -> Int {
+    try StoreError.only {
+      try transaction(durability: durability) { transaction in
+        var count = 0
+        for key in keys where try transaction.delete(key) { count += 1 }
+        return count
+      }
+    }
+  }
+
   /// Gives back what can be had without: compacts the journal, removes blobs that no record refers to any more and what
   /// killed processes left half written, drops memory that is only there for speed. Returns the bytes gained on the disk.
   ///

@@ -115,19 +115,10 @@ public final class StoreHandle: Sendable {
   private static func open(
     _ path: String, _ state: State, _ environment: Environment
   ) throws(StoreError) -> Store {
-    guard state.creates, state.configuration.mode != .readOnly,
-      try !Store.exists(at: path, environment.storage)
-    else {
+    guard state.creates else {
       return try Store.open(at: path, configuration: state.configuration, environment: environment)
     }
-    do throws(StoreError) {
-      return try Store.create(
-        at: path, name: nil, id: nil, configuration: state.configuration, environment: environment)
-    } catch {
-      // Another process was faster.
-      guard error.code == .alreadyExists, try Store.exists(at: path, environment.storage) else { throw error }
-      return try Store.open(at: path, configuration: state.configuration, environment: environment)
-    }
+    return try Store.openOrCreate(at: path, configuration: state.configuration, environment: environment)
   }
 
   private var own: StoreError {

@@ -155,26 +155,29 @@ package final class ControlPage: Sendable {
     case afterDeath
     /// Not at all: this thread holds it already.
     case alreadyHeld
+    /// Not at all: another thread holds it, and this one was not to wait.
+    case heldByOther
   }
 
   /// Takes the writers' mutex, however long it takes: a stopped holder is waited for, never robbed (F14).
   ///
   /// If the page is lost there is no mutex to take. It is `.clean` then, and whoever looks at `poisoned`, as every writer
   /// does next, goes no further.
-  package func lock() -> Acquisition {
+  /// `waits` if another thread holds it; else it is `.heldByOther` then.
+  package func lock(waits: Bool = true) -> Acquisition {
     while true {
       guard !isLost else { return .clean }
       let code = unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
         var code = unsafe pthread_mutex_trylock(mutex)
         // Most hold it for a few microseconds: to sleep and be woken takes ten times as long.
         var spins = 0
-        while code == EBUSY, spins < Self.spins {
+        while code == EBUSY, waits, spins < Self.spins {
           sync_pause()
           spins += 1
           code = unsafe pthread_mutex_trylock(mutex)
         }
         // Nobody would wake those who wait in a page that was lost meanwhile: they look for themselves.
-        return code == EBUSY ? unsafe Self.lock(mutex, forSeconds: 1) : code
+        return code == EBUSY && waits ? unsafe Self.lock(mutex, forSeconds: 1) : code
       }
       switch code {
       case 0: return .clean
@@ -184,6 +187,7 @@ package final class ControlPage: Sendable {
         }
         return .afterDeath
       case EDEADLK: return .alreadyHeld
+      case EBUSY where !waits: return .heldByOther
       case ETIMEDOUT: _ = tail
       default: precondition(isLost, "the writers' mutex is broken: \(SystemCall.text(of: code))")
       }

@@ -1,7 +1,8 @@
 /// How long a value is to last.
 ///
 /// ```swift
-/// try store.put("session", token, expires: .hours(2).fromNow())
+/// try store.put("session", token, lasting: .hours(2))
+/// try store.put("offer", text, expires: Expiry.days(3).fromNow())
 /// ```
 public struct Expiry: Hashable, Comparable, Sendable {
   /// Milliseconds; at least 1.
@@ -9,6 +10,14 @@ public struct Expiry: Hashable, Comparable, Sendable {
 
   /// So many milliseconds; at least 1, and at most 2^47, some 4,400 years.
   public init(milliseconds: UInt64) { self.milliseconds = min(max(milliseconds, 1), 1 << 47) }
+
+  /// So long: of a millisecond that has begun all counts.
+  public init(_ duration: Duration) {
+    let (seconds, attoseconds) = duration.components
+    let whole = UInt64(clamping: seconds).multipliedReportingOverflow(by: 1000)
+    let part = UInt64(clamping: (attoseconds + 999_999_999_999_999) / 1_000_000_000_000_000)
+    self.init(milliseconds: whole.overflow ? .max : whole.partialValue &+ part)
+  }
 
   /// So many seconds.
   public static func seconds(_ count: Int) -> Expiry { Expiry(count, of: 1000) }

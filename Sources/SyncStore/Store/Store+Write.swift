@@ -141,14 +141,17 @@ extension Store {
   }
 
   /// Takes the writers' mutex and sees to it that this process knows all that was written.
-  func lockWriters() throws(StoreError) {
-    try acquireWriters()
+  /// False if somebody else has it and this is not to wait.
+  @discardableResult
+  func lockWriters(waits: Bool = true) throws(StoreError) -> Bool {
+    guard try acquireWriters(waits: waits) else { return false }
     do throws(StoreError) {
       try engine.withLock { engine throws(StoreError) in try prepareToWrite(&engine) }
     } catch {
       control.unlock()
       throw error
     }
+    return true
   }
 
   /// Brings the view up to date and applies what has come due before something is composed. The caller holds the mutex.
@@ -161,10 +164,12 @@ extension Store {
     if !engine.parked.isEmpty { try releaseParked(&engine) }
   }
 
-  /// Takes the writers' mutex, if anything may be written.
+  /// Takes the writers' mutex, if anything may be written. False if somebody else has it and this is not to wait.
   @inline(__always)
-  func acquireWriters() throws(StoreError) {
-    let acquisition = control.lock()
+  @discardableResult
+  func acquireWriters(waits: Bool = true) throws(StoreError) -> Bool {
+    let acquisition = control.lock(waits: waits)
+    if case .heldByOther = acquisition { return false }
     if case .alreadyHeld = acquisition {
       throw StoreError(
         .busy, "a transaction of this thread is under way: write through the transaction instead", path: path)
@@ -178,6 +183,7 @@ extension Store {
       control.unlock()
       throw error
     }
+    return true
   }
 
   func freshComposer(limit: Int) -> Composer {

@@ -80,6 +80,16 @@ extension Store {
     return OpenTransaction(self, durability, WritersHold(self))
   }
 
+  /// The same if nobody else writes at this moment, here or in another process; nil if somebody does.
+  ///
+  /// - Throws: as `beginTransaction`.
+  @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")
+  public func tryBeginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction? {
+    try checkWritable()
+    guard try lockWriters(waits: false) else { return nil }
+    return OpenTransaction(self, durability, WritersHold(self))
+  }
+
   /// Is this thread within a transaction of this store? Then it writes through that, and nobody else writes.
   public var isInTransaction: Bool { transactionThread.load(ordering: .relaxed) == SystemCall.thread }
 

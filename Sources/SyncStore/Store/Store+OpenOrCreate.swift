@@ -1,0 +1,51 @@
+/// A store that a program wants, whether it is there yet or not.
+extension Store {
+  /// Opens the store in `path`, or makes it if there is none. Of processes that do so at the same time one makes it.
+  ///
+  /// ```swift
+  /// let store = try Store.openOrCreate(at: "settings", configuration: Configuration(mode: .shared))
+  /// ```
+  ///
+  /// - Parameters:
+  ///   - path: a directory whose parent exists.
+  ///   - name: of a store that is made; by default the directory's name.
+  ///   - configuration: how it is opened. For reading only, nothing is made.
+  /// - Throws: as `open`, and as `create`.
+  public static func openOrCreate(
+    at path: String, name: String? = nil, configuration: Configuration = Configuration()
+  ) throws(StoreError) -> Store {
+    try openOrCreate(
+      at: path, name: name, configuration: configuration,
+      environment: .real(handlesSignals: configuration.handlesSignals))
+  }
+
+  /// `openOrCreate` with the surroundings given, for tests.
+  package static func openOrCreate(
+    at path: String, name: String? = nil, configuration: Configuration, environment: Environment
+  ) throws(StoreError) -> Store {
+    var isThere = configuration.mode == .readOnly
+    if !isThere { isThere = try exists(at: path, environment.storage) }
+    if isThere {
+      return try open(at: path, configuration: configuration, environment: environment)
+    }
+    do throws(StoreError) {
+      return try create(
+        at: path, name: name, id: nil, configuration: configuration, environment: environment)
+    } catch {
+      // Another one was faster.
+      guard error.code == .alreadyExists, try exists(at: path, environment.storage) else { throw error }
+      return try open(at: path, configuration: configuration, environment: environment)
+    }
+  }
+}
+
+extension AsyncStore {
+  /// `Store.openOrCreate`.
+  public static func openOrCreate(
+    at path: String, name: String? = nil, configuration: Configuration = Configuration()
+  ) async throws(StoreError) -> AsyncStore {
+    try await perform { () throws(StoreError) in
+      AsyncStore(try Store.openOrCreate(at: path, name: name, configuration: configuration))
+    }
+  }
+}

@@ -1,0 +1,158 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// The short ways of a program with the types that it has.
+@Suite("A typed way")
+struct TypedWaysTests {
+  struct Reading: Codable, Equatable {
+    var celsius: Double
+  }
+
+  let host = SimulatedHost()
+
+  @Test("opens a store or makes it, whichever it takes")
+  func openOrCreate() throws {
+    let first = try Store.openOrCreate(
+      at: "/store", configuration: host.configured(), environment: host.environment)
+    try first.put("a", 1)
+    #expect(first.name == "store")
+    let same = try Store.openOrCreate(
+      at: "/store", name: "other", configuration: host.configured(), environment: host.environment)
+    #expect(same === first)
+    try first.close()
+    let again = try Store.openOrCreate(
+      at: "/store", configuration: host.configured(), environment: host.environment)
+    #expect(try again.get("a", default: 0) == 1)
+    let error = #expect(throws: StoreError.self) {
+      _ = try Store.openOrCreate(
+        at: "/none", configuration: host.configured(Configuration(mode: .readOnly)),
+        environment: host.environment)
+    }
+    #expect(error?.code == .notAStore)
+  }
+
+  @Test("lists values of one type in order, page by page, and names the key of another type")
+  func values() throws {
+    let store = try Store.create(on: host)
+    for number in 1...9 { try store.put(Key("deck/\(number)"), Reading(celsius: Double(number))) }
+    try store.put("hold/1", Reading(celsius: 20))
+    let all = try store.values(of: Reading.self, prefix: "deck/")
+    #expect(all.map(\.value.celsius) == (1...9).map(Double.init))
+    #expect(all.first?.key == "deck/1")
+    let last = try store.values(of: Reading.self, prefix: "deck/", reversed: true, limit: 2)
+    #expect(last.map(\.key) == ["deck/9", "deck/8"])
+    var seen: [Key] = []
+    var page: Key?
+    repeat {
+      page = try store.forEachValue(of: Reading.self, in: KeyRange(prefix: "deck/"), after: page, limit: 4) {
+        key, _ in
+        seen.append(key)
+        return .next
+      }
+    } while page != nil
+    #expect(seen == all.map(\.key))
+    try store.put("deck/5", "five")
+    let error = #expect(throws: StoreError.self) { try store.values(of: Reading.self, prefix: "deck/") }
+    #expect(error?.code == .wrongType && error?.message.contains("deck/5") == true)
+    let snapshot = try store.snapshot()
+    try store.delete("hold/1")
+    #expect(try snapshot.values(of: Reading.self, in: KeyRange("h"...)).count == 1)
+  }
+
+  @Test("reads a value with its version, and writes what follows from it unless somebody was faster")
+  func versioned() throws {
+    let store = try Store.create(on: host)
+    let none = try store.versioned("a", as: Reading.self)
+    #expect(none == nil)
+    #expect(try store.put("a", Reading(celsius: 1), expecting: .unchanged(since: none)) != nil)
+    #expect(try store.put("a", Reading(celsius: 2), expecting: .unchanged(since: none)) == nil)
+    let seen = try #require(try store.versioned("a", as: Reading.self))
+    #expect(seen.value.celsius == 1)
+    try store.put("a", Reading(celsius: 3))
+    #expect(try store.put("a", Reading(celsius: 4), expecting: .unchanged(since: seen)) == nil)
+    let wrong = try Expected.equal(to: Reading(celsius: 9))
+    #expect(try store.put("a", Reading(celsius: 4), expecting: wrong) == nil)
+    let right = try Expected.equal(to: Reading(celsius: 3))
+    #expect(try store.put("a", Reading(celsius: 4), expecting: right) != nil)
+    #expect(throws: StoreError.self) { try store.versioned("a", as: Int.self) }
+  }
+
+  @Test("changes a value by what it is, keeps its deadline, and writes nothing that is the same")
+  func update() throws {
+    struct Refused: Error {}
+    let store = try Store.create(on: host)
+    #expect(try store.update("count", default: 5) { $0 += 1 } == 6)
+    #expect(try store.update("count", default: 5) { $0 += 1 } == 7)
+    try store.put("lasting", 1, expires: host.time + 5000)
+    try store.update("lasting", default: 0) { $0 += 1 }
+    #expect(try store.deadline(of: "lasting") == host.time + 5000)
+    let position = try store.status().position
+    try store.update("count", default: 0) { $0 *= 1 }
+    #expect(try store.status().position == position)
+    #expect(throws: Refused.self) {
+      try store.update("count", default: 0) { count in
+        count = 100
+        throw Refused()
+      }
+    }
+    #expect(try store.get("count", default: 0) == 7)
+    try store.transaction { transaction in
+      try transaction.put("count", 20)
+      #expect(try transaction.update("count", default: 0) { $0 += 1 } == 21)
+    }
+    #expect(try store.get("count", default: 0) == 21)
+  }
+
+  @Test("gives a value a span of time to last")
+  func lasting() throws {
+    let store = try Store.create(on: host)
+    try store.put("bytes", [1], lasting: .seconds(2))
+    try store.put("typed", Reading(celsius: 1), lasting: Expiry(.milliseconds(1500)))
+    try store.transaction { transaction in
+      try transaction.put("in", [1], lasting: .minute)
+      try transaction.put("in, typed", 5, lasting: .hour)
+    }
+    #expect(try store.deadline(of: "bytes") == host.time + 2000)
+    #expect(try store.deadline(of: "typed") == host.time + 1500)
+    #expect(try store.deadline(of: "in") == host.time + 60_000)
+    #expect(try store.deadline(of: "in, typed") == host.time + 3_600_000)
+    #expect(Expiry(.seconds(-5)).milliseconds == 1 && Expiry(.nanoseconds(1)).milliseconds == 1)
+    #expect(Expiry(.seconds(Int64.max)).milliseconds == 1 << 47)
+  }
+
+  @Test("deletes many keys, all or none")
+  func deleteMany() throws {
+    let store = try Store.create(on: host)
+    for number in 0..<10 { try store.put(Key("\(number)"), number) }
+    #expect(try store.delete(contentsOf: ["1", "3", "none"]) == 2)
+    #expect(try store.list().count == 8)
+  }
+
+  @Test("begins a transaction only if nobody writes")
+  func tryBegin() throws {
+    let shared = Configuration(mode: .shared)
+    let store = try Store.create(on: host, configuration: shared)
+    try Threaded.run(1) { _ in
+      let isOpen = try store.tryBeginTransaction() != nil
+      #expect(isOpen)
+    }
+    var open = try store.beginTransaction()
+    try open.transaction.put("a", 1)
+    try Threaded.run(1) { _ in
+      let isNone = try store.tryBeginTransaction() == nil
+      #expect(isNone)
+    }
+    #expect(throws: StoreError.self) {
+      let none = try store.tryBeginTransaction() == nil
+      #expect(!none)
+    }
+    try open.commit()
+    if var next = try store.tryBeginTransaction() {
+      try next.transaction.put("b", 2)
+      try next.commit()
+    }
+    #expect(try store.get("b", default: 0) == 2)
+  }
+}
