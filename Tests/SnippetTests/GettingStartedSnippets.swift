@@ -1,4 +1,3 @@
-import FoundationEssentials
 import SyncStore
 import Testing
 
@@ -10,8 +9,7 @@ import Testing
   @Test("what the page says happens")
   func run() throws {
     // snippet
-    let isThere = try Store.exists(at: here + "shop")
-    let store = isThere ? try Store.open(at: here + "shop") : try Store.create(at: here + "shop")
+    let store = try Store.openOrCreate(at: here + "shop")
     // end
     // snippet
     let handle = StoreHandle.at(here + "orders")
@@ -43,8 +41,7 @@ import Testing
     // end
     #expect(try store.list(prefix: Array("order/".utf8)).map(\.size) == [8, 8, 8])
     // snippet
-    let inAnHour = UInt64(Date().timeIntervalSince1970 * 1000) + 3_600_000
-    try store.put("session/7", "Ann", expires: inAnHour)
+    try store.put("session/7", "Ann", lasting: .hour)
     // end
     #expect(try store.get("session/7", as: String.self) == "Ann")
     // snippet

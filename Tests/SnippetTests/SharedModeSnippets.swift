@@ -7,36 +7,32 @@ import Testing
   private var here: String { scratch.path + "/" }
 
   @Test("what the page says happens")
-  func run() throws {
+  func run() async throws {
     // snippet
     let shared = Configuration(mode: .shared)
-    let store =
-      try Store.exists(at: here + "settings")
-      ? try Store.open(at: here + "settings", configuration: shared)
-      : try Store.create(at: here + "settings", configuration: shared)
+    let store = try Store.openOrCreate(at: here + "settings", configuration: shared)
     try store.put("limit", 10)
     // end
+    let start = try store.changePosition()
+    let following = Task { try await Self.follow(store) }
     // snippet
-    var position = try store.status().position  // looks at all keys: once, at the start
-
-    func changedKeys() throws -> Set<Key> {
-      var keys: Set<Key> = []
-      while case let records = try store.log(from: position + 1, limit: 1000), let last = records.last {
-        keys.formUnion(records.compactMap(\.key))
-        position = last.position
-      }
-      return keys
+    let limit = try store.update("limit", default: 10) { $0 += 1 }
+    // end
+    #expect(limit == 11)
+    for try await change in try store.changes(prefix: "limit", from: start) {
+      #expect(change.key == "limit")
+      break
     }
+    following.cancel()
+    try await following.value
+    try store.close()
+  }
 
-    if try changedKeys().contains("limit") {
-      print(try store.get("limit", default: 10))
+  private static func follow(_ store: Store) async throws {
+    // snippet
+    for try await change in try store.changes(prefix: "limit") {
+      print(change.key, try store.get(change.key, default: 10))
     }
     // end
-    #expect(try changedKeys().isEmpty)
-    try store.put("other", 1)
-    try store.put("limit", 12)
-    #expect(try changedKeys() == ["limit", "other"])
-    #expect(try changedKeys().isEmpty)
-    try store.close()
   }
 }

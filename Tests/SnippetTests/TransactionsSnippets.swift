@@ -37,13 +37,15 @@ import Testing
   func compareAndSet() throws {
     let store = try Store.create(at: here + "store")
     // snippet
+    let visits = try store.update("visits", default: 0) { $0 += 1 }
+    // end
+    #expect(visits == 1)
+    // snippet
     func next(_ text: String?) -> String { (text ?? "") + "." }
 
     while true {
-      let seen = try store.versioned("progress")
-      let text = seen.map { String(decoding: $0.value.bytes, as: UTF8.self) }
-      let expected: Expected = seen.map { .version($0.version) } ?? .absent
-      if try store.put("progress", next(text), expecting: expected) != nil { break }
+      let seen = try store.versioned("progress", as: String.self)
+      if try store.put("progress", next(seen?.value), expecting: .unchanged(since: seen)) != nil { break }
     }
     // end
     #expect(try store.get("progress")?.bytes == [0x2e])
@@ -54,8 +56,7 @@ import Testing
     #expect(try store.put("leader", "host-b", expecting: .absent) == nil)
     // snippet
     try store.put("state", "idle")
-    let idle = try EncodedValue("idle").bytes
-    let begun = try store.put("state", "busy", expecting: .value(idle)) != nil
+    let begun = try store.put("state", "busy", expecting: .equal(to: "idle")) != nil
     // end
     #expect(begun)
     try store.close()

@@ -1,0 +1,41 @@
+import SyncStore
+import Testing
+
+/// The code of `AsynchronousCode.md`. `GuideTests` sees to it that the two are the same.
+@Suite struct AsynchronousCodeSnippets {
+  private let scratch = Scratch()
+  private var here: String { scratch.path + "/" }
+
+  @Test("what the page says happens")
+  func run() async throws {
+    // snippet
+    let store = try await AsyncStore.openOrCreate(at: here + "shop")
+    try await store.put("order/1", "3 apples")  // durable when it returns
+    let order = try store.store.get("order/1", as: String.self)  // waits for nothing
+    // end
+    #expect(order == "3 apples")
+    // snippet
+    try await withThrowingTaskGroup { group in
+      for number in 2...50 {
+        group.addTask { try await store.put(Key("order/\(number)"), number) }
+      }
+      try await group.waitForAll()
+    }
+    // end
+    // snippet
+    let left = try await store.transaction { transaction in
+      try transaction.update("stock/apples", default: 100) { $0 -= 3 }
+    }
+    // end
+    #expect(left == 97)
+    // snippet
+    let apples = try await store.withStore { store in
+      try store.list(prefix: Array("order/".utf8)).count
+    }
+    // end
+    #expect(apples == 50)
+    // snippet
+    try await store.close()
+    // end
+  }
+}

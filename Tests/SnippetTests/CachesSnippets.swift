@@ -1,0 +1,63 @@
+import SyncStore
+import Testing
+
+/// The code of `Caches.md`. `GuideTests` sees to it that the two are the same.
+@Suite struct CachesSnippets {
+  private let scratch = Scratch()
+  private var here: String { scratch.path + "/" }
+
+  private func render(_ name: String) throws -> [UInt8] { Array(name.utf8) }
+
+  @Test("a cache of one's own")
+  func cache() throws {
+    // snippet
+    let thumbnails = MemoryCache<String, [UInt8]>(
+      name: "thumbnails", costLimit: 64 << 20, ageLimit: 600)
+    func thumbnail(_ name: String) throws -> [UInt8] {
+      if let known = thumbnails.get(name) { return known }
+      let made = try render(name)
+      thumbnails.set(name, made, cost: made.count)
+      return made
+    }
+    // end
+    #expect(try thumbnail("a") == thumbnail("a"))
+    // snippet
+    MemoryPressure.announce(.critical)
+    print(thumbnails.count)  // 0
+    // end
+    #expect(thumbnails.count == 0)
+  }
+
+  @Test("what follows from a stored value is forgotten with it")
+  func forget() async throws {
+    let store = try Store.openOrCreate(at: here + "store")
+    let thumbnails = MemoryCache<String, [UInt8]>(name: "thumbnails", yieldsToPressure: false)
+    thumbnails.set("image/a", [1])
+    let following = Task {
+      // snippet
+      for try await change in try store.changes(prefix: "image/") {
+        thumbnails.remove(change.key.description)
+      }
+      // end
+    }
+    while thumbnails.count > 0 {
+      try store.put("image/a", [2])
+      await Task.yield()
+    }
+    following.cancel()
+    try await following.value
+    try store.close()
+  }
+
+  @Test("what an encrypted store keeps opened")
+  func opened() throws {
+    // snippet
+    var configuration = Configuration(passphrase: Passphrase("correct horse battery staple"))
+    configuration.openedRecordBytes = 32 << 20
+    let secrets = try Store.openOrCreate(at: here + "secrets", configuration: configuration)
+    // end
+    try secrets.put("a", 1)
+    #expect(try secrets.get("a", default: 0) == 1)
+    try secrets.close()
+  }
+}

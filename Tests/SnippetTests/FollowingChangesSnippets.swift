@@ -1,0 +1,101 @@
+import SyncStore
+import Testing
+
+/// The code of `FollowingChanges.md`. `GuideTests` sees to it that the two are the same.
+@Suite struct FollowingChangesSnippets {
+  private let scratch = Scratch()
+
+  private static func printChanges(_ store: Store) async throws {
+    // snippet
+    for try await change in try store.changes(prefix: "config/") {
+      switch change.kind {
+      case .put: print(change.key, "has", change.size, "bytes now")
+      case .delete: print(change.key, "is gone")
+      }
+    }
+    // end
+  }
+
+  private static func observe(_ store: Store) async throws {
+    // snippet
+    for try await value in store.observe("config/workers") {
+      let workers = try value?.decoded(as: Int.self) ?? 4
+      print("workers:", workers)
+    }
+    // end
+  }
+
+  @Test("a loop sees what is written, and ends with its task")
+  func loops() async throws {
+    let store = try Store.openOrCreate(at: scratch.path + "/store")
+    let tasks = [Task { try await Self.printChanges(store) }, Task { try await Self.observe(store) }]
+    try store.put("config/workers", 8)
+    try store.delete("config/workers")
+    for task in tasks {
+      task.cancel()
+      try await task.value
+    }
+    try store.close()
+  }
+
+  @Test("state first, then changes: nothing is missed")
+  func settings() async throws {
+    let store = try Store.openOrCreate(at: scratch.path + "/store")
+    try store.put("limit/a", 1)
+    try store.put("limit/b", 2)
+    // snippet
+    actor Settings {
+      private(set) var limits: [Key: Int] = [:]
+      private let store: Store
+
+      init(_ store: Store) { self.store = store }
+
+      func follow() async throws {
+        let start = try store.changePosition()
+        for (key, limit) in try store.values(of: Int.self, prefix: "limit/") { limits[key] = limit }
+        for try await change in try store.changes(prefix: "limit/", from: start) {
+          limits[change.key] = try store.get(change.key, as: Int.self)
+        }
+      }
+    }
+
+    let settings = Settings(store)
+    let following = Task { try await settings.follow() }
+    // end
+    try store.put("limit/a", 5)
+    try store.delete("limit/b")
+    while await settings.limits != ["limit/a": 5] { await Task.yield() }
+    following.cancel()
+    try await following.value
+    try store.close()
+  }
+
+  @Test("goes on after a restart behind what was sent")
+  func forwarding() async throws {
+    let store = try Store.openOrCreate(at: scratch.path + "/store")
+    // snippet
+    func forward(to send: (Change) async throws -> Void) async throws {
+      let kept = try store.get("forwarder/position", as: ChangePosition.self)
+      for try await change in try store.changes(prefix: "order/", from: kept ?? .beginning) {
+        try await send(change)
+        if change.endsTransaction { try store.put("forwarder/position", change.position) }
+      }
+    }
+    // end
+    struct Enough: Error {}
+    for round in 0..<2 {
+      for number in 0..<3 { try store.put(Key("order/\(round)\(number)"), number) }
+      var sent: [Key] = []
+      do {
+        try await forward { change in
+          if sent.count == 3 { throw Enough() }
+          sent.append(change.key)
+          if sent.count == 3 { try store.put("order/end", round) }
+        }
+      } catch is Enough {}
+      // The end of the round before was not acknowledged: it comes first.
+      #expect(sent.count == 3 && sent.contains(Key(stringLiteral: "order/\(round)0")))
+    }
+    try store.close()
+  }
+}

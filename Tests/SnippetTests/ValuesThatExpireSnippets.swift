@@ -1,0 +1,45 @@
+import SyncStore
+import Testing
+
+/// The code of `ValuesThatExpire.md`. `GuideTests` sees to it that the two are the same.
+@Suite struct ValuesThatExpireSnippets {
+  private let scratch = Scratch()
+  private var here: String { scratch.path + "/" }
+
+  @Test("what the page says happens")
+  func run() throws {
+    let store = try Store.openOrCreate(at: here + "store")
+    // snippet
+    try store.put("session/7", "Ann", lasting: .hours(2))
+    try store.put("lease/door", "host-a", lasting: Expiry(.milliseconds(1500)))
+    // end
+    // snippet
+    let midnight: UInt64 = 1_893_456_000_000
+    try store.put("offer", "two for one", expires: midnight)
+    try store.put("motto", "slow and steady", expires: .max)
+    // end
+    #expect(try store.deadline(of: "motto") == nil)
+    // snippet
+    var configuration = Configuration()
+    configuration.defaultExpiry = .week
+    let cache = try Store.openOrCreate(at: here + "cache", configuration: configuration)
+    try cache.put("page", "<p>…")  // a week
+    // end
+    #expect(try cache.deadline(of: "page") != nil)
+    // snippet
+    try store.expire("session/7", .lasting(.hour))  // an hour from now on
+    try store.expire("offer", .set(midnight + 1))
+    try store.expire("session/7", .clear)  // it stays
+    let deadline = try store.deadline(of: "session/7")  // nil: it has none
+    // end
+    #expect(deadline == nil)
+    #expect(try store.deadline(of: "offer") == midnight + 1)
+    // snippet
+    let counts = try store.keyCounts()
+    print(counts.live, counts.expired, counts.withDeadline, counts.all)
+    // end
+    #expect(counts.all == 4 && counts.withDeadline == 2)
+    try cache.close()
+    try store.close()
+  }
+}
