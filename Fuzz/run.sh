@@ -27,10 +27,15 @@ libraries=($(pkg-config --libs openssl sqlite3 zlib libxxhash))
 export SWIFT_BACKTRACE=enable=no
 for target in "${targets[@]}"; do
   echo "== $target, $seconds s"
+  # What a target reads with is in the tests' support, which replays the corpora, or in the program.
+  case $target in
+    Arguments) mapfile -t sources < <(find Sources/sync-cli -name '*.swift' ! -name main.swift | sort) ;;
+    *) sources=(Tests/SyncTestSupport/*.swift) ;;
+  esac
   swiftc -O -parse-as-library -sanitize=fuzzer,address -package-name "$package" -swift-version 6 \
     -I "$modules/Modules" -Xcc "-fmodule-map-file=$modules/CLinux.build/module.modulemap" \
     $(for system in COpenSSL CSQLite CXXHash CZlib; do printf -- '-Xcc -fmodule-map-file=%s ' "$PWD/Sources/$system/module.modulemap"; done) \
-    "Fuzz/Targets/$target.swift" "$modules"/{Replication,SyncStore,CLinux}.build/*.o "${libraries[@]}" \
+    "Fuzz/Targets/$target.swift" "${sources[@]}" "$modules"/{Replication,SyncStore,CLinux}.build/*.o "${libraries[@]}" \
     -o "$scratch/$target" 2> >(grep -v '__asan_' >&2)
   mkdir -p "$scratch/corpus/$target"
   "$scratch/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \

@@ -1,5 +1,5 @@
 /// What a property list holds.
-indirect enum PropertyList: Equatable, Sendable {
+package indirect enum PropertyList: Equatable, Sendable {
   case string(String)
   case integer(Int64)
   case real(Double)
@@ -20,7 +20,7 @@ indirect enum PropertyList: Equatable, Sendable {
   static let epoch = 978_307_200.0
 
   /// Reads either form.
-  static func read(_ bytes: [UInt8], path: String) throws(StoreError) -> PropertyList {
+  package static func read(_ bytes: [UInt8], path: String) throws(StoreError) -> PropertyList {
     do throws(DecodingFailure) {
       if bytes.starts(with: BinaryPropertyList.magic) {
         var reader = try BinaryPropertyList(bytes)

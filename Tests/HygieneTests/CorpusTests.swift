@@ -1,0 +1,30 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+/// The inputs that fuzzing is begun with, and those that once broke something, are read by the same code in every run of the
+/// tests.
+@Suite("The corpus of fuzzing")
+struct CorpusTests {
+  @Test("has inputs for each reader, and a target for each that runs it")
+  func complete() throws {
+    for name in ForeignBytes.readers.keys {
+      #expect(!Repository.files(in: "Fuzz/Corpus/\(name)", ending: "").isEmpty, "no inputs for \(name)")
+      #expect(
+        try Repository.read("Fuzz/Targets/\(name).swift").contains("ForeignBytes."), "no target \(name)")
+    }
+  }
+
+  @Test("breaks nothing", arguments: ForeignBytes.readers.keys.sorted())
+  func replay(name: String) throws {
+    let read = try #require(ForeignBytes.readers[name])
+    for path in Repository.files(in: "Fuzz/Corpus/\(name)", ending: "") {
+      let bytes = [UInt8](try Data(contentsOf: URL(fileURLWithPath: Repository.top + "/" + path)))
+      read(bytes)
+      // Whatever is cut off.
+      for count in stride(from: 0, to: bytes.count, by: max(1, bytes.count / 40)) {
+        read(Array(bytes.prefix(count)))
+      }
+    }
+  }
+}
