@@ -72,6 +72,7 @@ fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
 
 kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
+	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) steps
 
 sealed: deps ## the tests of the journal once more, on encrypted stores
 	SYNC_TEST_SEALED=1 $(SWIFT) test --filter 'SyncStoreTests|SimulationTests'

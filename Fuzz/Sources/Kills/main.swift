@@ -4,7 +4,9 @@ import SyncStore
 /// Kills a process that writes, again and again, at random moments, and looks after each kill whether all that was
 /// acknowledged is there, nothing is half done, and how long opening takes.
 ///
-///   Kills COUNT
+///   Kills COUNT [steps]
+///
+/// With `steps` it is a pausable transaction that is killed.
 struct Kills {
   /// What is known of a key: the operation that gave it what it has, and the one that may have begun after it.
   struct State {
@@ -39,26 +41,7 @@ struct Kills {
   }
 
   private mutating func childUntilKilled() throws {
-    let child = Process()
-    child.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-    child.arguments = ["--load", path, String(next)]
-    let pipe = Pipe()
-    child.standardOutput = pipe
-    try child.run()
-    let process = child.processIdentifier
-    DispatchQueue.global().asyncAfter(deadline: .now() + .microseconds(Int.random(in: 2_000...60_000))) {
-      kill(process, SIGKILL)
-    }
-    // Up to the end: what was told before the kill is in the pipe.
-    let told = [UInt8](pipe.fileHandleForReading.readDataToEndOfFile())
-    child.waitUntilExit()
-    guard child.terminationReason == .uncaughtSignal else {
-      throw Failure("the child ended by itself with \(child.terminationStatus)")
-    }
-    for start in stride(from: 0, to: told.count - told.count % 16, by: 16) {
-      guard let note = Load.Note(told[start..<(start + 16)]) else {
-        throw Failure("the child's notes are broken")
-      }
+    for note in try KilledChild.notes(of: ["--load", path, String(next)]) {
       let operation = (note.number, note.deletes)
       switch note.kind {
       case .begins: states[Int(note.key)].begun = operation
@@ -118,6 +101,17 @@ struct Kills {
 let arguments = CommandLine.arguments
 if arguments.count == 4, arguments[1] == "--load", let first = UInt64(arguments[3]) {
   try Load.run(at: arguments[2], from: first)
+}
+if arguments.count == 4, arguments[1] == "--steps", let first = UInt64(arguments[3]) {
+  try Steps.run(at: arguments[2], from: first)
+}
+if arguments.count == 3, arguments[2] == "steps", let count = Int(arguments[1]) {
+  let kills = StepKills(count: count)
+  do { try kills.run() } catch {
+    FileHandle.standardError.write(Data("\(error); the store is left in \(kills.path)\n".utf8))
+    exit(1)
+  }
+  exit(0)
 }
 var kills = Kills(count: arguments.dropFirst().first.flatMap { Int($0) } ?? 1000)
 do { try kills.run() } catch {

@@ -1,0 +1,125 @@
+import Foundation
+import SyncStore
+
+/// A pausable transaction that never ends, while another thread writes and makes it pause; killed at any moment. Each step puts
+/// its number under several keys, now and then writes something that it takes back, and now and then fails as a whole.
+struct Steps {
+  static let keys = ["a", "b", "c", "d"]
+  static let configuration = Configuration(durability: .relaxed, segmentBytes: 256 << 10)
+  /// In the notes, the steps and the other thread's writes.
+  static let step: UInt32 = 0
+  static let other: UInt32 = 1
+
+  private struct Refused: Error {}
+
+  static func run(at path: String, from first: UInt64) throws -> Never {
+    let store = try Store.open(at: path, configuration: configuration)
+    let others = Thread { try? write(store) }
+    others.start()
+    var number = first
+    while true {
+      do {
+        try store.pausableTransaction { transaction in
+          // It is called again only when the step before was committed.
+          if number > first { try tell(number - 1, step) }
+          for key in keys {
+            try transaction.put(Key("step/" + key), number)
+            if number.isMultiple(of: 7) {
+              try? transaction.nested { transaction in
+                try transaction.put(Key("step/" + key), UInt64.max)
+                throw Refused()
+              }
+            }
+          }
+          if number.isMultiple(of: 11), Bool.random() { throw Refused() }
+          number += 1
+          return .next
+        }
+      } catch is Refused {
+        // That step was undone; it is made again.
+        if number > first { try tell(number - 1, step) }
+      }
+    }
+  }
+
+  private static func write(_ store: Store) throws {
+    var number = try store.get("other", default: UInt64(0))
+    while true {
+      number += 1
+      try store.put("other", number)
+      try tell(number, other)
+    }
+  }
+
+  private static func tell(_ number: UInt64, _ key: UInt32) throws {
+    let note = Load.Note(number: number, key: key, deletes: false, kind: .done)
+    try FileHandle.standardOutput.write(contentsOf: Data(note.bytes))
+  }
+}
+
+/// Kills what `Steps` does, again and again, and looks whether each step is there whole or not at all, none that was committed
+/// is lost, and the other thread's writes are there.
+struct StepKills {
+  let count: Int
+  let path = NSTemporaryDirectory() + "sync-store-steps-\(UUID().uuidString)"
+
+  func run() throws {
+    try Store.create(at: path, configuration: Steps.configuration).close()
+    var (steps, others): (UInt64, UInt64) = (0, 0)
+    for kill in 1...count {
+      let told = try KilledChild.notes(of: ["--steps", path, String(steps + 1)])
+      let store = try Store.open(at: path, configuration: Steps.configuration)
+      defer { try? store.close() }
+      let found = try Steps.keys.map { try store.get(Key("step/" + $0), default: UInt64(0)) }
+      guard Set(found).count == 1, let step = found.first else {
+        throw Kills.Failure("kill \(kill): a step is half done: \(found)")
+      }
+      let acknowledged = max(steps, told.filter { $0.key == Steps.step }.map(\.number).max() ?? 0)
+      guard step == acknowledged || step == acknowledged + 1 else {
+        throw Kills.Failure("kill \(kill): step \(step) is there, \(acknowledged) was committed")
+      }
+      let other = try store.get("other", default: UInt64(0))
+      let written = max(others, told.filter { $0.key == Steps.other }.map(\.number).max() ?? 0)
+      guard other == written || other == written + 1 else {
+        throw Kills.Failure(
+          "kill \(kill): write \(other) of the other thread is there, \(written) was acknowledged")
+      }
+      (steps, others) = (step, other)
+      if kill.isMultiple(of: 20) {
+        let report = try store.verify()
+        guard report.isClean else { throw Kills.Failure("kill \(kill): \(report.damage)") }
+      }
+    }
+    try FileManager.default.removeItem(atPath: path)
+    print("\(count) kills, \(steps) steps beside \(others) other writes: each step is whole, none is lost")
+  }
+}
+
+/// This program once more, killed after some milliseconds.
+enum KilledChild {
+  /// What it has told by then.
+  static func notes(of arguments: [String]) throws -> [Load.Note] {
+    let child = Process()
+    child.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+    child.arguments = arguments
+    let pipe = Pipe()
+    child.standardOutput = pipe
+    try child.run()
+    let process = child.processIdentifier
+    DispatchQueue.global().asyncAfter(deadline: .now() + .microseconds(Int.random(in: 2_000...60_000))) {
+      kill(process, SIGKILL)
+    }
+    // Up to the end: what was told before the kill is in the pipe.
+    let told = [UInt8](pipe.fileHandleForReading.readDataToEndOfFile())
+    child.waitUntilExit()
+    guard child.terminationReason == .uncaughtSignal else {
+      throw Kills.Failure("the child ended by itself with \(child.terminationStatus)")
+    }
+    return try stride(from: 0, to: told.count - told.count % 16, by: 16).map { start in
+      guard let note = Load.Note(told[start..<(start + 16)]) else {
+        throw Kills.Failure("the child's notes are broken")
+      }
+      return note
+    }
+  }
+}
