@@ -20,6 +20,19 @@ final class Threaded: @unchecked Sendable {
   func signal(_ number: Int32) { pthread_kill(thread, number) }
 
   func join() { pthread_join(thread, nil) }
+
+  /// Runs `body` on so many threads, each with its number, to the end. Throws what one of them has thrown.
+  static func run(_ count: Int, _ body: @escaping @Sendable (Int) throws -> Void) throws {
+    let failure = Locked<(any Error)?>(nil)
+    let threads = (0..<count).map { number in
+      Threaded {
+        do { try body(number) } catch { failure.withLock { $0 = error } }
+      }
+    }
+    for thread in threads { thread.start() }
+    for thread in threads { thread.join() }
+    if let error = failure.withLock({ $0 }) { throw error }
+  }
 }
 
 /// A real fork: what the child does must be little, and end in `_exit`.
