@@ -7,8 +7,17 @@ extension Bench {
   private static let liveWrites = 500
 
   func synchronization() throws {
-    for _ in 0..<options.rounds { try synchronizationOnce() }
-    let targets: KeyValuePairs = [
+    for _ in 0..<options.rounds {
+      try synchronizationOnce()
+      let folder = try folder(RedisReplica.title, "sync")
+      defer { remove(folder) }
+      if let time = try RedisReplica(folder: folder, keys: options.keys).fullSynchronization() {
+        report.add("sync-first-copy", RedisReplica.title, time, "ms")
+      } else {
+        note("redis-server is not installed: nothing is compared with it")
+      }
+    }
+    let targets: KeyValuePairs<String, Double> = [
       "sync-nothing-changed": 5.0, "sync-nothing-changed-bytes": 2048, "sync-nothing-changed-round-trips": 2,
       "sync-1000-changed": 30, "sync-1000-changed-bytes": 90 * 1024, "sync-live-durable-median": 0.8,
       "sync-live-durable-p99": 2,
