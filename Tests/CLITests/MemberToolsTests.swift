@@ -28,7 +28,9 @@ import Testing
     let daemon = try Daemon(scratch.store("alpha"))
     let beta = try daemon.join(scratch.tool("beta"))
     try beta.succeed("put", "mine", "1")
-    let name = try beta.succeed("peer", "list").text.split(separator: "\n").first { !$0.contains("this copy") }
+    let name = try beta.succeed("peer", "list").text.split(separator: "\n").first {
+      !$0.contains("this copy")
+    }
     let alpha = try #require(name?.split(separator: " ").first.map(String.init))
     #expect(try beta.succeed("why", "mine").text.contains("not known to have it: \(alpha)"))
     try beta.succeed("push", alpha)

@@ -281,7 +281,8 @@ import Testing
     #expect(newcomer == other)
   }
 
-  @Test("Two members that begin an epoch at once begin two: both are kept, and the greater one seals everywhere")
+  @Test(
+    "Two members that begin an epoch at once begin two: both are kept, and the greater one seals everywhere")
   func concurrentEpochs() throws {
     var (left, right) = (GroupKeyRing(key: Array(0..<32)), GroupKeyRing(key: Array(0..<32)))
     let first = try left.beginEpoch(Array(32..<64), random: 7)

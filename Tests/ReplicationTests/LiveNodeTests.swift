@@ -64,7 +64,9 @@ import Testing
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
     await server.node.stop()
-    for await state in client.node.states(of: "first") where state.lastError != nil || state.phase != .live { break }
+    for await state in client.node.states(of: "first") where state.lastError != nil || state.phase != .live {
+      break
+    }
     try client.put("meanwhile here", "1")
     try server.put("meanwhile there", "2")
     let again = try Node(store: server.store)
@@ -117,7 +119,9 @@ import Testing
     try client.put("after", "1")
     try server.put("after too", "2")
     try await Self.until { try server.get("after") == "1" && client.get("after too") == "2" }
-    #expect(try client.store.actor == Store.open(at: client.store.path, configuration: TestCopy.configuration).actor)
+    #expect(
+      try client.store.actor == Store.open(at: client.store.path, configuration: TestCopy.configuration).actor
+    )
     await client.node.stop()
     await server.node.stop()
   }

@@ -24,7 +24,8 @@ import Testing
 
   /// A client that syncs, has caught up, and whose server stays open if it `grants` that.
   private static func client(grants: Bool = true) -> (session: Dialogue, last: [SessionAction]) {
-    let session = Dialogue(Session(role: .client(.sync), peerName: "right", peerRight: .readWrite, staysOpen: true))
+    let session = Dialogue(
+      Session(role: .client(.sync), peerName: "right", peerRight: .readWrite, staysOpen: true))
     _ = session.start()
     _ = session.handle(
       .replica(
@@ -163,11 +164,14 @@ import Testing
     let (inside, _) = Self.client()
     _ = inside.say(.burst(Self.burst))
     let end = RoundEnd(
-      mark: Samples.mark, position: 11, batches: 0, vector: VersionVector(), floor: VersionVector(), horizon: .zero)
+      mark: Samples.mark, position: 11, batches: 0, vector: VersionVector(), floor: VersionVector(),
+      horizon: .zero)
     #expect(inside.say(.roundClose(end)).last?.failure == .protocolViolation)
   }
 
-  @Test("F63 a round whose sender has purged what the other side may not know of is not given: the hellos will tell")
+  @Test(
+    "F63 a round whose sender has purged what the other side may not know of is not given: the hellos will tell"
+  )
   func floors() {
     let (session, _) = Self.client()
     _ = session.handle(.grown)

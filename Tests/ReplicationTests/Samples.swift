@@ -28,7 +28,8 @@ enum Samples {
     compatibleFeatures: SessionFeature.live | SessionFeature.groupKeys, summary: summary,
     wallMilliseconds: wall, digest: digest, receives: true, sends: true,
     epochs: [
-      EpochCheck(epoch: 1, check: bytes(8, from: 0xE0)), EpochCheck(epoch: 1 << 22, check: bytes(8, from: 0xF0)),
+      EpochCheck(epoch: 1, check: bytes(8, from: 0xE0)),
+      EpochCheck(epoch: 1 << 22, check: bytes(8, from: 0xF0)),
     ])
 
   static let accept = JoinAccept(

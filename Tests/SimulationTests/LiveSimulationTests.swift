@@ -94,10 +94,14 @@ import Testing
     for _ in 0..<10 {
       pair.write(5, to: pair.left)
       pair.write(5, to: pair.right)
-      let cursors = (pair.left.cursors[pair.right.actor]?.position ?? 0, pair.right.cursors[pair.left.actor]?.position ?? 0)
+      let cursors = (
+        pair.left.cursors[pair.right.actor]?.position ?? 0, pair.right.cursors[pair.left.actor]?.position ?? 0
+      )
       pair.network.run(pair.client, pair.server, breakAfter: 5 + Int(pair.random.next() % 120))
-      #expect(pair.left.cursors[pair.right.actor]?.position ?? 0 >= cursors.0, "seed \(seed): a cursor went back")
-      #expect(pair.right.cursors[pair.left.actor]?.position ?? 0 >= cursors.1, "seed \(seed): a cursor went back")
+      #expect(
+        pair.left.cursors[pair.right.actor]?.position ?? 0 >= cursors.0, "seed \(seed): a cursor went back")
+      #expect(
+        pair.right.cursors[pair.left.actor]?.position ?? 0 >= cursors.1, "seed \(seed): a cursor went back")
       pair.connect()
     }
     pair.network.run(pair.client, pair.server)
@@ -115,7 +119,9 @@ import Testing
     Self.expectEqual(pair, 1)
   }
 
-  @Test("A live session in one direction gives in that direction alone", arguments: [SessionDirection.push, .pull])
+  @Test(
+    "A live session in one direction gives in that direction alone",
+    arguments: [SessionDirection.push, .pull])
   func oneDirection(direction: SessionDirection) {
     var pair = Pair(2)
     pair.client = SessionEndpoint(.client(direction), pair.left, staysOpen: true)

@@ -84,7 +84,8 @@ package final class SessionEndpoint {
       case .becomeNewActor: replica.becomeNewActor()
       case .setTimer, .cancelTimer, .takeGroupKeys: break
       case .follow(let position): followed = position
-      case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast, .finishRound,
+      case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
+        .finishRound,
         .readBlob, .storeBlobRange, .judgeState, .giveGroupKeys:
         pending.append(action)
       }

@@ -45,7 +45,8 @@ extension NodeCore {
 
   private func wentLive(_ number: UInt64, _ device: DeviceID) {
     // Of two that are live only the newer one is known to be alive.
-    let older = (incoming.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver)
+    let older =
+      (incoming.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver)
       + outgoing.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver))
       .filter(\.isLive)
     for driver in older { driver.isAtRest ? driver.stop() : driver.abandon() }

@@ -62,7 +62,9 @@ public struct NodeState: Hashable, Sendable {
 /// The state of a node as it changes. Who reads slowly gets the newest state, not every one. It ends when the node is
 /// stopped.
 public struct NodeStates: AsyncSequence, Sendable {
+  /// The state.
   public typealias Element = NodeState
+  /// It does not fail.
   public typealias Failure = Never
 
   let board: StateBoard
@@ -81,12 +83,16 @@ public struct NodeStates: AsyncSequence, Sendable {
   }
 
   /// A reader.
-  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(inner: board.stream().makeAsyncIterator()) }
+  public func makeAsyncIterator() -> AsyncIterator {
+    AsyncIterator(inner: board.stream().makeAsyncIterator())
+  }
 }
 
 /// The state of one peer as it changes; nothing while it is not kept in step.
 public struct PeerStates: AsyncSequence, Sendable {
+  /// The peer's state.
   public typealias Element = PeerState
+  /// It does not fail.
   public typealias Failure = Never
 
   let name: String
@@ -156,11 +162,16 @@ final class StateBoard: Sendable {
   }
 
   func stream() -> AsyncStream<NodeState> {
-    let (stream, continuation) = AsyncStream.makeStream(of: NodeState.self, bufferingPolicy: .bufferingNewest(1))
+    let (stream, continuation) = AsyncStream.makeStream(
+      of: NodeState.self, bufferingPolicy: .bufferingNewest(1))
     let number = content.withLock { content in
       content.last += 1
       continuation.yield(content.state)
-      if content.state.isStopped { continuation.finish() } else { content.readers[content.last] = continuation }
+      if content.state.isStopped {
+        continuation.finish()
+      } else {
+        content.readers[content.last] = continuation
+      }
       return content.last
     }
     continuation.onTermination = { [weak self] _ in

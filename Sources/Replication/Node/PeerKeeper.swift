@@ -45,7 +45,9 @@ final class PeerKeeper {
   /// Begins, or goes on by another policy.
   func start(_ policy: KeepPolicy) {
     self.policy = policy
-    for name in Array(kept.keys) { kept[name]?.backoff = Backoff(base: policy.retry.lowerBound, cap: policy.retry.upperBound) }
+    for name in Array(kept.keys) {
+      kept[name]?.backoff = Backoff(base: policy.retry.lowerBound, cap: policy.retry.upperBound)
+    }
     refresh()
   }
 
@@ -231,7 +233,8 @@ final class PeerKeeper {
 
   /// Not all at the same moment.
   private var untilNextMeeting: UInt64 {
-    let seconds = if case .every(let seconds)? = policy?.schedule { max(1, seconds) } else { Self.meetingSeconds }
+    let seconds =
+      if case .every(let seconds)? = policy?.schedule { max(1, seconds) } else { Self.meetingSeconds }
     let milliseconds = UInt64(seconds) * 1000
     return milliseconds - milliseconds / 10 + UInt64.random(in: 0...milliseconds / 5)
   }

@@ -40,7 +40,6 @@ enum Route {
     return (known, byDevice[own]?.right ?? .readWrite)
   }
 
-
   /// Who is to be reached, and where, the most likely address first. A peer that was named here comes before a member,
   /// and a member before an address.
   static func find(_ text: String, in store: Store) throws(ReplicationError) -> (DialTarget, [Endpoint]) {

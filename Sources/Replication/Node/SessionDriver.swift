@@ -108,7 +108,8 @@ final class SessionDriver {
   var contact: Contact? {
     guard let peer = session.peer, let greeted, let clockOffset else { return nil }
     return Contact(
-      time: greeted, clockOffset: clockOffset, actor: peer.summary.actor, received: session.figures.acknowledged)
+      time: greeted, clockOffset: clockOffset, actor: peer.summary.actor,
+      received: session.figures.acknowledged)
   }
 
   /// The journal has grown, or may have.

@@ -28,7 +28,8 @@ package enum BatchCodec {
   /// The sealed batch for `payload`, at most `context.kind.maximumBytes`, under the current epoch of `keys`.
   /// `randomness` is 32 unpredictable bytes. Not `deflating`, the payload is sealed as it is. `.protocolViolation` if the payload is too large.
   package static func seal(
-    _ payload: [UInt8], as context: BatchContext, keys: GroupKeyRing, randomness: [UInt8], deflating: Bool = true
+    _ payload: [UInt8], as context: BatchContext, keys: GroupKeyRing, randomness: [UInt8],
+    deflating: Bool = true
   ) throws(ReplicationError) -> [UInt8] {
     precondition(randomness.count == randomnessBytes, "sealing takes 32 random bytes")
     guard payload.count <= context.kind.maximumBytes else {

@@ -76,7 +76,8 @@ package struct EpochCheck: Hashable, Sendable {
   static func list(from reader: inout ByteReader) throws(DecodingFailure) -> [EpochCheck] {
     var checks: [EpochCheck] = []
     for _ in 0..<(try reader.readCount(limit: GroupKeyRing.maximumEpochs)) {
-      let check = EpochCheck(epoch: try reader.read(UInt32.self), check: Array(try reader.read(raw: checkBytes)))
+      let check = EpochCheck(
+        epoch: try reader.read(UInt32.self), check: Array(try reader.read(raw: checkBytes)))
       guard check.epoch > checks.last?.epoch ?? 0 else { throw DecodingFailure("epochs out of order") }
       checks.append(check)
     }

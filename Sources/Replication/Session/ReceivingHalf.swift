@@ -119,7 +119,8 @@ struct ReceivingHalf {
   private mutating func finish(_ end: RoundEnd, _ port: inout SessionPort) {
     let reached = Cursor(position: end.position, mark: end.mark, closed: true)
     // A round that brings nothing costs nothing: it is as durable as it was.
-    if burst == nil, end.batches == 0, cursor == reached, own.vector.covers(end.vector), own.floor.covers(end.floor),
+    if burst == nil, end.batches == 0, cursor == reached, own.vector.covers(end.vector),
+      own.floor.covers(end.floor),
       own.horizon >= end.horizon
     {
       state = .fetching

@@ -152,7 +152,8 @@ struct SendingHalf {
     port.send(
       .burst(
         Burst(
-          mark: close.mark, position: close.position, records: burst.records, vector: news, floor: close.floor.beyond(statedFloor),
+          mark: close.mark, position: close.position, records: burst.records, vector: news,
+          floor: close.floor.beyond(statedFloor),
           horizon: close.horizon)))
     noteStated(close)
     if let first = burst.first {

@@ -124,7 +124,8 @@ package struct Session: ~Copyable {
     case .overtaken(let text):
       throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
-      .blobUnavailable, .blobStored, .blobRejected, .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys:
+      .blobUnavailable, .blobStored, .blobRejected, .stateJudged, .grown, .burstOpened, .burstEmpty,
+      .groupKeys:
       try exchange?.answered(event, &port)
     }
   }

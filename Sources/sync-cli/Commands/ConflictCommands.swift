@@ -17,7 +17,8 @@ enum ConflictCommands {
         return .done
       }
       let rows =
-        [("now", explanation.winner)] + explanation.beaten.enumerated().map { ("\($0.offset + 1)", $0.element) }
+        [("now", explanation.winner)]
+        + explanation.beaten.enumerated().map { ("\($0.offset + 1)", $0.element) }
       for (number, entry) in rows {
         try output.line(
           "\(number)  \(InspectCommands.content(entry))  \(InspectCommands.stamp(entry))  \(entry.dot.actor):\(entry.dot.sequence)"

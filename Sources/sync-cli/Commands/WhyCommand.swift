@@ -70,10 +70,12 @@ enum WhyCommand {
     if let expiry { lines.append("  until  \(expiry)") }
     for loser in explanation.beaten {
       lines.append(
-        "  beat   \(InspectCommands.content(loser)), stamped \(InspectCommands.stamp(loser)), by \(loser.dot.actor)")
+        "  beat   \(InspectCommands.content(loser)), stamped \(InspectCommands.stamp(loser)), by \(loser.dot.actor)"
+      )
     }
     if !lacking.isEmpty {
-      lines.append("  lacks  not known to have it: \(lacking.map { Text.printable($0.utf8) }.joined(separator: ", "))")
+      lines.append(
+        "  lacks  not known to have it: \(lacking.map { Text.printable($0.utf8) }.joined(separator: ", "))")
     }
     lines.append(
       explanation.beaten.isEmpty

@@ -44,7 +44,8 @@ struct RedisReplica {
     try? FileManager.default.createDirectory(atPath: "\(folder)/\(name)", withIntermediateDirectories: true)
     process.arguments =
       [
-        "--port", "0", "--tls-port", "\(port)", "--bind", "127.0.0.1", "--tls-cert-file", "\(folder)/cert.pem",
+        "--port", "0", "--tls-port", "\(port)", "--bind", "127.0.0.1", "--tls-cert-file",
+        "\(folder)/cert.pem",
         "--tls-key-file", "\(folder)/key.pem", "--tls-ca-cert-file", "\(folder)/cert.pem",
         "--tls-replication", "yes", "--tls-auth-clients", "no", "--save", "", "--appendonly", "no",
         "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb",
@@ -67,7 +68,8 @@ struct RedisReplica {
   }
 
   private static func cli(_ folder: String, _ port: Int, _ words: [String]) throws -> String {
-    try output("redis-cli", ["-p", "\(port)", "--tls", "--cacert", "\(folder)/cert.pem", "--insecure"] + words)
+    try output(
+      "redis-cli", ["-p", "\(port)", "--tls", "--cacert", "\(folder)/cert.pem", "--insecure"] + words)
   }
 
   private static func output(_ program: String, _ words: [String]) throws -> String {

@@ -32,7 +32,8 @@ extension Bench {
     let server = try SyncServer.Running(folders[0], options.keys)
     let token = server.token
     let store = try SyncServer.wait {
-      try await Node.join(token, at: folders[1], name: "client", configuration: Configuration(mode: .shared)).store
+      try await Node.join(token, at: folders[1], name: "client", configuration: Configuration(mode: .shared))
+        .store
     }
     let node = try Node(store: store)
     func sync(_ direction: SyncDirection) throws -> (SessionReport, Double) {
@@ -48,14 +49,18 @@ extension Bench {
     for _ in 0..<5 {
       let (same, time) = try sync(.both)
       report.add("sync-nothing-changed", SyncStorePeer.title, time, "ms")
-      report.add("sync-nothing-changed-bytes", SyncStorePeer.title, Double(same.sentBytes + same.receivedBytes), "bytes")
+      report.add(
+        "sync-nothing-changed-bytes", SyncStorePeer.title, Double(same.sentBytes + same.receivedBytes),
+        "bytes")
       report.add("sync-nothing-changed-round-trips", SyncStorePeer.title, Double(same.roundTrips), "")
     }
     for _ in 0..<5 {
       try server.tell("change 1000")
       let (changed, time) = try sync(.pull)
       report.add("sync-1000-changed", SyncStorePeer.title, time, "ms")
-      report.add("sync-1000-changed-bytes", SyncStorePeer.title, Double(changed.sentBytes + changed.receivedBytes), "bytes")
+      report.add(
+        "sync-1000-changed-bytes", SyncStorePeer.title, Double(changed.sentBytes + changed.receivedBytes),
+        "bytes")
     }
     try live(node, store, folders[0])
     try SyncServer.wait { await node.stop() }
