@@ -24,14 +24,14 @@ let package = Package(
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
-    .systemLibrary(name: "CZlib", pkgConfig: "zlib", providers: [.apt(["zlib1g-dev"])]),
+    .systemLibrary(name: "CDeflate", pkgConfig: "libdeflate", providers: [.apt(["libdeflate-dev"])]),
 
     .target(
       name: "SyncStore", dependencies: ["CLinux", "COpenSSL", "CSQLite", "CXXHash"],
       swiftSettings: strict),
     .target(name: "SyncStoreFoundation", dependencies: ["SyncStore"], swiftSettings: strict),
     .target(
-      name: "Replication", dependencies: ["SyncStore", "CLinux", "COpenSSL", "CZlib"],
+      name: "Replication", dependencies: ["SyncStore", "CLinux", "COpenSSL", "CDeflate"],
       swiftSettings: strict),
     .executableTarget(
       name: "sync-cli", dependencies: ["SyncStore", "Replication", "CLinux"], swiftSettings: strict),

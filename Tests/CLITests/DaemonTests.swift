@@ -283,7 +283,7 @@ import Testing
 final class Daemon: Sendable {
   let running: Running
   let address: String
-  private let tool: Tool
+  let tool: Tool
 
   init(_ tool: Tool) throws {
     self.tool = tool

@@ -39,30 +39,15 @@ import Testing
     #expect(isInStep)
     #expect(try hubStore.get("reading/1", default: 0.0) == 21.5)
     // snippet
-    func keepInStep(_ node: Node, with peer: String) async {
-      var backoff = Backoff(base: 1_000, cap: 60_000)
-      while !Task.isCancelled {
-        var wait: UInt64 = 5_000
-        do {
-          _ = try await node.synchronize(with: peer)
-          backoff.succeeded()
-        } catch {
-          print("not in step: \(error.message)")
-          wait = backoff.failed(random: .random(in: .min ... .max))
-        }
-        try? await Task.sleep(for: .milliseconds(wait))
-      }
-    }
+    edge.keepInStep()  // every peer and every member with an address, live
+    for await state in edge.states(of: "hub") where state.phase == .live { break }
+    try edgeStore.put("reading/2", 22.5)  // a moment later the hub has it, durably
     // end
-    let loop = Task { await keepInStep(edge, with: "hub") }
-    try edgeStore.put("reading/2", 22.5)
     let begin = ContinuousClock.now
     while try !hubStore.contains("reading/2"), begin.duration(to: .now) < .seconds(60) {
       try await Task.sleep(for: .milliseconds(20))
     }
     #expect(try hubStore.contains("reading/2"))
-    loop.cancel()
-    await loop.value
     // snippet
     await edge.stop()
     await hub.stop()

@@ -36,6 +36,8 @@ package final class MemoryReplica {
   package var partials: [BlobHash: [UInt8]] = [:]
   /// The wall clock, in milliseconds since 1970.
   package var wall: UInt64 = 1_700_000_000_000
+  /// How often the end of a round has made it cover more.
+  package private(set) var closings = 0
   /// How often it took a new actor.
   package private(set) var rebirths = 0
   /// How many records were appended because a peer sent them.
@@ -195,7 +197,9 @@ package final class MemoryReplica {
   }
 
   package func finish(_ close: RoundClose) {
+    let before = vector
     vector.merge(close.vector)
+    if vector != before { closings += 1 }
     cursors[close.sender] = Cursor(position: close.position, mark: close.mark, closed: true)
   }
 

@@ -19,6 +19,7 @@ package final class SessionEndpoint {
   private var session: Session
   private var round: MemoryReplica.Round?
   private var followed: UInt64?
+  private var seen = 0
   /// Records in a batch.
   package var batchRecords = 3
 
@@ -36,7 +37,9 @@ package final class SessionEndpoint {
   /// Has it caught up, and stays open?
   package var isLive: Bool { session.isLive }
   /// Is there something that the session waits for?
-  package var hasGrown: Bool { outcome == nil && followed.map { $0 < replica.position } ?? false }
+  package var hasGrown: Bool {
+    outcome == nil && followed.map { $0 < replica.position || seen < replica.closings } ?? false
+  }
 
   /// Tells the session that the journal has grown.
   package func grow() {
@@ -121,6 +124,7 @@ package final class SessionEndpoint {
         replica.finish(close)
         return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
       case .openBurst(let cursor, let begin, let covered):
+        seen = replica.closings
         guard var round = try replica.openBurst(since: cursor, behind: begin, covered: covered) else {
           return .burstEmpty(position: replica.position)
         }

@@ -34,6 +34,8 @@ final class JournalWatch {
     let due = waiting.filter { $0.value.position < position }
     for number in due.keys.sorted() { waiting[number] = nil }
     for number in due.keys.sorted() { due[number]?.body() }
+    // It had grown before anybody waited.
+    if !due.isEmpty { review() }
     guard !waiting.isEmpty, !isArmed else { return }
     isArmed = true
     let (store, loop) = (context.store, context.loop)

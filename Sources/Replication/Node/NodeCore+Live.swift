@@ -37,6 +37,10 @@ extension NodeCore {
       self?.watch.follow(number, behind: position) { driver?.grown() }
     }
     driver.onLive = { [weak self] in self?.wentLive(number, device) }
+    driver.onClosed = { [weak self, weak driver] in
+      guard let self else { return }
+      for other in drivers where other !== driver && other.isLive { other.grown() }
+    }
   }
 
   private func wentLive(_ number: UInt64, _ device: DeviceID) {

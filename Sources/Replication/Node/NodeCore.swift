@@ -286,8 +286,8 @@ final class NodeCore {
       driver.onProgress = progress
       outgoing[number] = Outgoing(link: link, device: other.device, driver: driver, staysOpen: staysOpen)
       attach(driver, number, other.device)
-      begun(driver)
       driver.start()
+      begun(driver)
     }
     outgoing[number]?.link = link
     link.start()

@@ -62,7 +62,9 @@ public struct NodeState: Hashable, Sendable {
 /// The state of a node as it changes. Who reads slowly gets the newest state, not every one. It ends when the node is
 /// stopped.
 public struct NodeStates: AsyncSequence, Sendable {
+  /// The state.
   public typealias Element = NodeState
+  /// It does not fail.
   public typealias Failure = Never
 
   let board: StateBoard
@@ -88,7 +90,9 @@ public struct NodeStates: AsyncSequence, Sendable {
 
 /// The state of one peer as it changes; nothing while it is not kept in step.
 public struct PeerStates: AsyncSequence, Sendable {
+  /// The peer's state.
   public typealias Element = PeerState
+  /// It does not fail.
   public typealias Failure = Never
 
   let name: String

@@ -63,7 +63,7 @@ final class PeerKeeper {
   private func drop(_ name: String) {
     guard let gone = kept.removeValue(forKey: name) else { return }
     if let timer = gone.timer { loop.cancel(timer) }
-    if let driver = gone.driver, driver.isLive { driver.stop() }
+    gone.driver?.stop()
   }
 
   // MARK: Who they are
@@ -127,6 +127,8 @@ final class PeerKeeper {
       peer.known.target, endpoint, direction: right == .readOnly ? .pull : .sync,
       staysOpen: policy.schedule == .live
     ) { [weak self] driver in
+      // Let go while the connection was being made.
+      guard self?.kept[name]?.isBusy == true else { return driver.stop() }
       self?.kept[name]?.driver = driver
       self?.change(name) { $0.phase = .catchingUp }
     } progress: { [weak self] figures in
@@ -167,9 +169,12 @@ final class PeerKeeper {
 
   /// A session with the device has gone live, or has ended.
   private func changed(_ device: DeviceID) {
-    for name in Array(kept.keys) where kept[name]?.state.device == device || kept[name]?.driver != nil {
+    for name in Array(kept.keys) {
       guard let peer = kept[name] else { continue }
-      if let driver = peer.driver, driver.isLive { kept[name]?.state.device = peer.state.device ?? device }
+      // Who was named by an address alone is known by its key now.
+      if let driver = peer.driver, peer.state.device == nil, core.liveDriver(of: device) === driver {
+        kept[name]?.state.device = device
+      }
       guard kept[name]?.state.device == device else { continue }
       if isConnected(name, device) { continue }
       if peer.state.phase == .live, !peer.isBusy { wait(name, milliseconds: pause(name, failed: true)) }
@@ -177,7 +182,7 @@ final class PeerKeeper {
   }
 
   private func ended(_ name: String, _ result: Result<DialEnd, ReplicationError>) {
-    guard let peer = kept[name] else { return }
+    guard kept[name] != nil else { return }
     kept[name]?.isBusy = false
     kept[name]?.driver = nil
     switch result {
@@ -202,7 +207,6 @@ final class PeerKeeper {
         failed(name, end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message))
       }
     }
-    _ = peer
   }
 
   private func failed(_ name: String, _ error: ReplicationError) {

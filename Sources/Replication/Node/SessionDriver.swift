@@ -60,6 +60,8 @@ final class SessionDriver {
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
   }
 
+  /// Called when a round was closed that had come in parts: what the own copy covers has grown, the journal has not.
+  var onClosed: () -> Void = {}
   /// Called once, when the session has caught up and stays open.
   var onLive: () -> Void = {}
 
@@ -95,6 +97,7 @@ final class SessionDriver {
   /// Milliseconds by which the other side's clock is ahead of the own one, once its hello has come.
   private(set) var clockOffset: Int64?
   private var saidHello: UInt64?
+  private var acknowledged = 0
   private var wasLive = false
   /// The position of the own journal up to which the other side has all.
   var received: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
@@ -138,6 +141,10 @@ final class SessionDriver {
     events.removeAll(keepingCapacity: next < 16)
     isTaking = false
     if greeted == nil, session.peer != nil { noteGreeting() }
+    if session.acknowledgedBatches > acknowledged {
+      store.acknowledged(session.acknowledgedBatches - acknowledged)
+      acknowledged = session.acknowledgedBatches
+    }
     if !wasLive, session.isLive {
       wasLive = true
       onLive()
@@ -203,6 +210,7 @@ final class SessionDriver {
       endIfOver()
     } else if let event {
       handle(event)
+      if case .roundFinished = event { onClosed() }
     }
   }
 
@@ -231,7 +239,8 @@ final class SessionDriver {
     guard let outcome, !isRenewing, !hasEnded else { return }
     hasEnded = true
     onProgress(session.figures)
-    (onProgress, onFollow, onLive) = ({ _ in }, { _ in }, {})
+    (onProgress, onFollow) = ({ _ in }, { _ in })
+    (onLive, onClosed) = ({}, {})
     onEnd(
       End(
         outcome: outcome, figures: session.figures, failure: store.failure, sentBytes: link.sentBytes,

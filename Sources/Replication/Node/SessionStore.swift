@@ -15,6 +15,10 @@ final class SessionStore: Sendable {
     var ring: GroupKeyRing?
     /// Keys that the other side gave, to be kept when its round is closed: by then it is known who was revoked.
     var givenKeys: GroupKeyRing?
+    var choice = CompressionChoice()
+    /// Batches that are sealed and not acknowledged, with the time of their sealing.
+    var underway: [(CompressionChoice.Measure, UInt64)] = []
+    var lastAcknowledged: UInt64 = 0
     var round: OutgoingRound?
     /// What the other side has said of its full state, in which round.
     var full: (mark: RoundMark, state: FullState)?
@@ -157,8 +161,35 @@ final class SessionStore: Sendable {
       RecordCodec.Payload(position: batch.position, records: batch.records, present: batch.present))
     let context = BatchContext.records(
       store: store.id, sender: batch.sender, mark: batch.mark, index: UInt64(index))
-    return try BatchCodec.seal(
-      payload, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    let deflates = state.withLock { $0.choice.deflates(payload.count) }
+    let begin = MonotonicClock.nanoseconds()
+    let sealed = try BatchCodec.seal(
+      payload, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
+      deflating: deflates)
+    let end = MonotonicClock.nanoseconds()
+    state.withLock { state in
+      state.underway.append(
+        (
+          CompressionChoice.Measure(
+            payload: payload.count, sealed: sealed.count, deflating: deflates ? end - begin : nil, passing: 0),
+          end
+        ))
+    }
+    return sealed
+  }
+
+  /// The other side has acknowledged so many batches since it was last told.
+  func acknowledged(_ count: Int) {
+    let now = MonotonicClock.nanoseconds()
+    state.withLock { state in
+      for _ in 0..<min(count, state.underway.count) {
+        var (measure, sent) = state.underway.removeFirst()
+        measure.passing = now - min(now, max(sent, state.lastAcknowledged))
+        // Several at once say nothing of each.
+        if count == 1 { state.choice.acknowledged(measure) }
+      }
+      state.lastAcknowledged = now
+    }
   }
 
   private func full(of mark: RoundMark) -> FullState {

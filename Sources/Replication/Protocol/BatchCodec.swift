@@ -26,9 +26,10 @@ package enum BatchCodec {
   private static let nonce = [UInt8](repeating: 0, count: AES256GCM.nonceBytes)
 
   /// The sealed batch for `payload`, at most `context.kind.maximumBytes`, under the current epoch of `keys`.
-  /// `randomness` is 32 unpredictable bytes. `.protocolViolation` if the payload is too large.
+  /// `randomness` is 32 unpredictable bytes. Not `deflating`, the payload is sealed as it is. `.protocolViolation` if the payload is too large.
   package static func seal(
-    _ payload: [UInt8], as context: BatchContext, keys: GroupKeyRing, randomness: [UInt8]
+    _ payload: [UInt8], as context: BatchContext, keys: GroupKeyRing, randomness: [UInt8],
+    deflating: Bool = true
   ) throws(ReplicationError) -> [UInt8] {
     precondition(randomness.count == randomnessBytes, "sealing takes 32 random bytes")
     guard payload.count <= context.kind.maximumBytes else {
@@ -40,7 +41,7 @@ package enum BatchCodec {
     guard let groupKey = keys.key(of: keys.current) else {
       throw ReplicationError(.cryptography, "sealing \(context): the key ring is empty: join the store again")
     }
-    let compressed = Compression.deflate(payload)
+    let compressed = deflating ? Compression.deflate(payload) : nil
     let body = compressed ?? payload
     var output = ByteWriter(capacity: body.count + overheadBytes)
     write(context, epoch: keys.current, isCompressed: compressed != nil, count: payload.count, to: &output)

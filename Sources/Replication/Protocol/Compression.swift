@@ -1,13 +1,16 @@
-private import CZlib
+private import CDeflate
+private import SyncStore
 
-/// zlib streams (RFC 1950) of whole payloads in memory.
+/// zlib streams (RFC 1950) of whole payloads in memory, by libdeflate: for payloads that are there as a whole it takes half
+/// the time of zlib (docs/decisions/0031-libdeflate.md).
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 enum Compression {
-  /// Payloads below this many bytes are not worth the setting up of a stream.
+  /// Payloads below this many bytes are not worth it.
   static let minimumBytes = 256
   /// Of a payload above this many bytes a sample is tried first.
   private static let sampledBytes = 32 << 10
+  private static let fastest: Int32 = 1
 
   /// The stream for `payload`, fastest level; nil if it would not be shorter.
   static func deflate(_ payload: [UInt8]) -> [UInt8]? {
@@ -28,40 +31,62 @@ enum Compression {
     var isExact = false
     let payload = unsafe [UInt8](unsafeUninitializedCapacity: max(count, 1)) { output, initialized in
       unsafe stream.withUnsafeBufferPointer { input in
-        var state = unsafe z_stream()
-        guard unsafe sync_inflate_start(&state) == Z_OK else { fatalError("zlib: no memory") }
-        defer { unsafe inflateEnd(&state) }
-        unsafe state.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
-        unsafe state.avail_in = UInt32(input.count)
-        unsafe state.next_out = output.baseAddress
-        unsafe state.avail_out = UInt32(count)
-        let result = unsafe CZlib.inflate(&state, Z_FINISH)
-        isExact = unsafe result == Z_STREAM_END && state.avail_in == 0 && state.avail_out == 0
-        unsafe initialized = count - Int(state.avail_out)
+        unsafe decompressors.use { decompressor in
+          var (taken, given) = (0, 0)
+          let result = unsafe libdeflate_zlib_decompress_ex(
+            decompressor, input.baseAddress, input.count, output.baseAddress, count, &taken, &given)
+          isExact = result == LIBDEFLATE_SUCCESS && taken == input.count && given == count
+        }
       }
+      initialized = isExact ? count : 0
     }
     return isExact ? payload : nil
   }
 
   private static func deflate(_ payload: [UInt8], limit: Int) -> [UInt8]? {
-    // A window no larger than the payload: a stream for a few records costs a few KiB instead of 268.
-    let windowBits = Int32(min(15, max(10, Int.bitWidth - (payload.count - 1).leadingZeroBitCount)))
-    var isShorter = false
+    var count = 0
     let stream = unsafe [UInt8](unsafeUninitializedCapacity: limit) { output, initialized in
       unsafe payload.withUnsafeBufferPointer { input in
-        var state = unsafe z_stream()
-        guard unsafe sync_deflate_start(&state, Z_BEST_SPEED, windowBits, windowBits - 7) == Z_OK else {
-          fatalError("zlib: no memory")
+        unsafe compressors.use { compressor in
+          count = unsafe libdeflate_zlib_compress(
+            compressor, input.baseAddress, input.count, output.baseAddress, output.count)
         }
-        defer { unsafe deflateEnd(&state) }
-        unsafe state.next_in = UnsafeMutablePointer(mutating: input.baseAddress)
-        unsafe state.avail_in = UInt32(input.count)
-        unsafe state.next_out = output.baseAddress
-        unsafe state.avail_out = UInt32(limit)
-        isShorter = unsafe CZlib.deflate(&state, Z_FINISH) == Z_STREAM_END
-        unsafe initialized = limit - Int(state.avail_out)
       }
+      initialized = min(count, limit)
     }
-    return isShorter ? stream : nil
+    return count > 0 ? stream : nil
+  }
+
+  private static let compressors = unsafe SpareTools(
+    make: { unsafe libdeflate_alloc_compressor(fastest) }, free: { unsafe libdeflate_free_compressor($0) })
+  private static let decompressors = unsafe SpareTools(
+    make: { unsafe libdeflate_alloc_decompressor() }, free: { unsafe libdeflate_free_decompressor($0) })
+}
+
+/// Tools of the library that nobody uses at the moment: making one costs more than a small payload. At most four are kept.
+@safe private final class SpareTools: @unchecked Sendable {
+  @safe private struct Spares: @unchecked Sendable {
+    var tools = unsafe [OpaquePointer]()
+  }
+
+  private let spares = Locked(Spares())
+  private let make: @Sendable () -> OpaquePointer?
+  private let free: @Sendable (OpaquePointer) -> Void
+  private static let most = 4
+
+  init(make: @escaping @Sendable () -> OpaquePointer?, free: @escaping @Sendable (OpaquePointer) -> Void) {
+    unsafe (self.make, self.free) = (make, free)
+  }
+
+  func use(_ body: (OpaquePointer) -> Void) {
+    let spare = unsafe spares.withLock { unsafe $0.tools.popLast() }
+    guard let tool = unsafe spare ?? make() else { fatalError("libdeflate: no memory") }
+    unsafe body(tool)
+    let isKept = spares.withLock { spares in
+      guard unsafe spares.tools.count < Self.most else { return false }
+      unsafe spares.tools.append(tool)
+      return true
+    }
+    if !isKept { unsafe free(tool) }
   }
 }

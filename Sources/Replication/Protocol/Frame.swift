@@ -96,6 +96,8 @@ package struct FrameDecoder {
     let frame = Frame(type: header[4], payload: payload)
     header.removeAll(keepingCapacity: true)
     payload = []
+    // Thousands of connections that are quiet keep no bytes of their last words.
+    if index == input.count { (input, index) = ([], 0) }
     return frame
   }
 

@@ -6,6 +6,8 @@ struct LiveState {
   var isOn = false
   /// Has the own journal grown since the last round was opened?
   var hasGrown = false
+  /// What the other side covers, as far as it is known.
+  var covered = VersionVector()
 }
 
 /// The live part of a session: both halves open rounds by themselves, one for each burst of writes.
@@ -17,14 +19,6 @@ extension Exchange {
   /// Do both sides want the session to stay open?
   static func agrees(_ own: Hello, _ peer: Hello) -> Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.live != 0
-  }
-
-  /// What the other side covers, as far as it is known by now.
-  private var coveredNow: VersionVector {
-    var covered = sending?.receipt?.state.vector ?? peer.summary.vector
-    if let said = receiving?.coveredBySender { covered.merge(said) }
-    if let taken = sending?.coveredByReceiver { covered.merge(taken) }
-    return covered
   }
 
   func requireLive() throws(SessionEnd) {
@@ -40,7 +34,19 @@ extension Exchange {
 
   mutating func beginLive(_ port: inout SessionPort) {
     live.isOn = true
+    live.covered = sending?.receipt?.state.vector ?? peer.summary.vector
+    if let said = receiving?.coveredBySender { cover(said) }
+    if let taken = sending?.covered { cover(taken) }
+    receiving?.goLive()
+    own.summary.vector = VersionVector()
+    peer.summary.vector = VersionVector()
     follow(&port)
+  }
+
+  /// The other side covers this, too. Where it covers just what this side does, as it does at rest, both are one in memory.
+  mutating func cover(_ vector: VersionVector) {
+    live.covered.merge(vector)
+    if let own = sending?.covered, live.covered == own { live.covered = own }
   }
 
   private func follow(_ port: inout SessionPort) {
@@ -51,13 +57,13 @@ extension Exchange {
   mutating func openBurst(_ port: inout SessionPort) {
     guard live.isOn, live.hasGrown, sending?.isGiven ?? false else { return }
     live.hasGrown = false
-    let covered = coveredNow
+    let covered = live.covered
     sending?.openBurst(covered: covered, &port)
   }
 
   mutating func burstOpened(_ burst: BurstOpening, _ port: inout SessionPort) throws(SessionEnd) {
     // What was purged here meanwhile is missing there, or the other way round (rule R8): the hellos will tell.
-    guard coveredNow.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
+    guard live.covered.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
       let text = "what the two sides know of each other does not hold any more"
       throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
     }
@@ -71,6 +77,7 @@ extension Exchange {
 
   mutating func burstReceived(_ position: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
     try sending?.received(burstUpTo: position)
+    if let news = sending?.news { cover(news) }
     port.figures.acknowledged = position
     follow(&port)
   }

@@ -22,8 +22,8 @@ struct Exchange {
     case live
   }
 
-  let own: Hello
-  let peer: Hello
+  var own: Hello
+  var peer: Hello
   private(set) var progress: Progress
   var sending: SendingHalf?
   var receiving: ReceivingHalf?
@@ -131,6 +131,7 @@ struct Exchange {
       try requireLive()
       try requireReceiving()
       try receiving?.begun(burst, &port)
+      cover(burst.vector)
     case .burstEnd(let batches):
       try requireReceiving()
       try receiving?.burstEnded(batches: batches, &port)

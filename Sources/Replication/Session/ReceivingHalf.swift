@@ -23,7 +23,7 @@ struct ReceivingHalf {
   private(set) var hasTaken = false
   private let sender: ActorID
   /// What this copy covered when the session began. It may cover more by now, never less.
-  private let own: ReplicaSummary
+  private var own: ReplicaSummary
   private var arrived: [[UInt8]] = []
   private var isApplying = false
   /// Is the close among what is being applied?
@@ -36,11 +36,6 @@ struct ReceivingHalf {
   private var burst: RoundEnd?
   /// Is an ordinary round still to come?
   private var expectsRound = true
-  /// What the rounds of this session have said of the sender.
-  private var stated = VersionVector()
-  private var statedFloor = VersionVector()
-  /// What the sender covers, as far as its rounds have said it: whether they were received to their end or not.
-  private(set) var coveredBySender = VersionVector()
   private(set) var fetch: BlobFetch
   /// How far the sender's journal has been received.
   var cursor: Cursor?
@@ -90,9 +85,6 @@ struct ReceivingHalf {
       throw .violation("the close does not fit its round")
     }
     self.end = end
-    stated.merge(end.vector)
-    statedFloor.merge(end.floor)
-    coveredBySender.merge(end.vector)
   }
 
   /// Takes the next step that waits for nothing.
@@ -196,15 +188,20 @@ struct ReceivingHalf {
 
   // MARK: Live
 
+  /// What the last round of the ordinary kind has said that its sender covers.
+  var coveredBySender: VersionVector? { end?.vector }
+
+  /// The session goes on live: what was only needed to catch up is let go. Vectors are large where there are many members.
+  mutating func goLive() {
+    own.vector = VersionVector()
+    end = nil
+  }
+
   mutating func begun(_ burst: Burst, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
-    var (vector, floor) = (stated, statedFloor)
-    vector.merge(burst.vector)
-    floor.merge(burst.floor)
-    coveredBySender.merge(vector)
     (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
     self.burst = RoundEnd(
-      mark: burst.mark, position: burst.position, batches: 0, vector: vector, floor: floor,
+      mark: burst.mark, position: burst.position, batches: 0, vector: burst.vector, floor: burst.floor,
       horizon: burst.horizon)
     state = .receiving(RoundBegin(mark: burst.mark, position: burst.position, records: burst.records))
     port.figures.announcedReceivedRecords += burst.records

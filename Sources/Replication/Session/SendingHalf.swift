@@ -22,6 +22,8 @@ struct SendingHalf {
   private var close: RoundClose?
   private var nextIndex: UInt32 = 0
   private var unacknowledged: [UInt64] = []
+  /// Batches of this session that the other side has reported durable.
+  private(set) var acknowledgedBatches = 0
   /// The other side's last receipt.
   private(set) var receipt: Receipt?
   /// What the rounds of this session have said of the own copy.
@@ -39,8 +41,10 @@ struct SendingHalf {
     guard isGiven, let close else { return nil }
     return Cursor(position: close.position, mark: close.mark, closed: true)
   }
-  /// What the other side took over at the end of the last round.
-  var coveredByReceiver: VersionVector? { isGiven ? close?.vector : nil }
+  /// What the last live round has said that the rounds before it had not.
+  private(set) var news = VersionVector()
+  /// What the last round has said that this side covers.
+  var covered: VersionVector? { close?.vector }
 
   /// Begins a round for a receiver as it last described itself. While `isHeld` it waits: the other side's full state comes first
   /// (rule R8).
@@ -111,8 +115,9 @@ struct SendingHalf {
   }
 
   private mutating func noteStated(_ close: RoundClose) {
-    stated.merge(close.vector)
-    statedFloor.merge(close.floor)
+    // Mostly it is the greater one, and then shared with the store's own and those of other sessions.
+    if close.vector.covers(stated) { stated = close.vector } else { stated.merge(close.vector) }
+    if close.floor.covers(statedFloor) { statedFloor = close.floor } else { statedFloor.merge(close.floor) }
     scanned = close.position
   }
 
@@ -121,6 +126,7 @@ struct SendingHalf {
       throw .violation("position \(position) reported durable, which is not the next one sent")
     }
     unacknowledged.removeFirst()
+    acknowledgedBatches += 1
   }
 
   mutating func received(_ receipt: Receipt) throws(SessionEnd) {
@@ -154,11 +160,12 @@ struct SendingHalf {
     let close = burst.close
     self.close = close
     port.figures.announcedSentRecords += burst.records
+    news = close.vector.beyond(stated)
     port.send(
       .burst(
         Burst(
-          mark: close.mark, position: close.position, records: burst.records,
-          vector: close.vector.beyond(stated), floor: close.floor.beyond(statedFloor),
+          mark: close.mark, position: close.position, records: burst.records, vector: news,
+          floor: close.floor.beyond(statedFloor),
           horizon: close.horizon)))
     noteStated(close)
     if let first = burst.first {
@@ -173,14 +180,5 @@ struct SendingHalf {
       throw .violation("a receipt for what was not sent")
     }
     state = .given
-  }
-}
-
-extension VersionVector {
-  /// What of it goes beyond `other`.
-  func beyond(_ other: VersionVector) -> VersionVector {
-    var difference = VersionVector()
-    for actor in actors where self[actor] > other[actor] { difference[actor] = self[actor] }
-    return difference
   }
 }

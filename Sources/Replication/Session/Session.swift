@@ -56,6 +56,8 @@ package struct Session: ~Copyable {
 
   /// What was moved so far.
   package var figures: SessionFigures { port.figures }
+  /// Batches that the other side has reported durable.
+  package var acknowledgedBatches: Int { exchange?.sending?.acknowledgedBatches ?? 0 }
   /// Has it caught up, and stays open?
   package var isLive: Bool { exchange?.live.isOn ?? false }
   /// Is it live, with nothing under way?
@@ -110,7 +112,12 @@ package struct Session: ~Copyable {
       throw .refused(.timeout, "\(port.peerName) did not say hello in time")
     case .timer(.ping): try tick()
     case .disconnected: throw disconnection
-    case .stop: throw stopping
+    case .stop:
+      if case .client = role, isAtRest {
+        port.send(.goodbye)
+        throw SessionEnd(outcome: .done)
+      }
+      throw stopping
     case .replica(let replica): try loaded(replica)
     case .rolledBack(let text): throw .rolledBack(text)
     case .failed(let code, let message): throw failure(code, message)
@@ -221,6 +228,8 @@ package struct Session: ~Copyable {
 
   private mutating func begin(_ exchange: consuming Exchange) {
     phase = .running
+    // The exchange has it. Where there are many members, it is large.
+    peer?.summary.vector = VersionVector()
     decoder.stage = .session
     self.exchange = exchange
     port.actions.append(.cancelTimer(.handshake))

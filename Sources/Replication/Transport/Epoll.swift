@@ -103,9 +103,12 @@ struct Epoll: ~Copyable {
 /// The clock of timers: it never steps.
 enum MonotonicClock {
   /// Milliseconds since some point in the past.
-  static func milliseconds() -> UInt64 {
+  static func milliseconds() -> UInt64 { nanoseconds() / 1_000_000 }
+
+  /// Nanoseconds since the same point.
+  static func nanoseconds() -> UInt64 {
     var time = timespec()
     unsafe clock_gettime(CLOCK_MONOTONIC, &time)
-    return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+    return UInt64(time.tv_sec) * 1_000_000_000 + UInt64(time.tv_nsec)
   }
 }

@@ -10,8 +10,11 @@ extension Store {
     live.setAwaited()
     let number = changeSignal.add(body)
     // Under the engine's lock: what was written before it is seen here, what is written after it wakes.
-    let now = try? reading { engine throws(StoreError) in engine.position }
-    guard now ?? .max > position else { return }
+    guard let now = try? reading({ engine throws(StoreError) in engine.position }) else {
+      // Closed, or no longer readable: it grows no more.
+      return changeSignal.remove(number)
+    }
+    guard now > position else { return }
     changeSignal.remove(number)
     body()
   }

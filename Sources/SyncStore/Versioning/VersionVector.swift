@@ -29,6 +29,15 @@ public struct VersionVector: Hashable, Sendable {
     other.entries.allSatisfy { self[$0.key] >= $0.value }
   }
 
+  /// What of it goes beyond `other`.
+  package func beyond(_ other: VersionVector) -> VersionVector {
+    // Mostly both are one in memory, which is noticed at once.
+    if entries == other.entries { return VersionVector() }
+    var difference = VersionVector()
+    difference.entries = entries.filter { $0.value > other[$0.key] }
+    return difference
+  }
+
   /// Covers from now on what either covers.
   public mutating func merge(_ other: VersionVector) {
     entries.merge(other.entries) { max($0, $1) }

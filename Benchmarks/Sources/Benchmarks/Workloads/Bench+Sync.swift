@@ -7,8 +7,17 @@ extension Bench {
   private static let liveWrites = 500
 
   func synchronization() throws {
-    for _ in 0..<options.rounds { try synchronizationOnce() }
-    let targets: KeyValuePairs = [
+    for _ in 0..<options.rounds {
+      try synchronizationOnce()
+      let folder = try folder(RedisReplica.title, "sync")
+      defer { remove(folder) }
+      if let time = try RedisReplica(folder: folder, keys: options.keys).fullSynchronization() {
+        report.add("sync-first-copy", RedisReplica.title, time, "ms")
+      } else {
+        note("redis-server is not installed: nothing is compared with it")
+      }
+    }
+    let targets: KeyValuePairs<String, Double> = [
       "sync-nothing-changed": 5.0, "sync-nothing-changed-bytes": 2048, "sync-nothing-changed-round-trips": 2,
       "sync-1000-changed": 30, "sync-1000-changed-bytes": 90 * 1024, "sync-live-durable-median": 0.8,
       "sync-live-durable-p99": 2,
@@ -23,7 +32,8 @@ extension Bench {
     let server = try SyncServer.Running(folders[0], options.keys)
     let token = server.token
     let store = try SyncServer.wait {
-      try await Node.join(token, at: folders[1], name: "client", configuration: Configuration(mode: .shared)).store
+      try await Node.join(token, at: folders[1], name: "client", configuration: Configuration(mode: .shared))
+        .store
     }
     let node = try Node(store: store)
     func sync(_ direction: SyncDirection) throws -> (SessionReport, Double) {
@@ -39,14 +49,18 @@ extension Bench {
     for _ in 0..<5 {
       let (same, time) = try sync(.both)
       report.add("sync-nothing-changed", SyncStorePeer.title, time, "ms")
-      report.add("sync-nothing-changed-bytes", SyncStorePeer.title, Double(same.sentBytes + same.receivedBytes), "bytes")
+      report.add(
+        "sync-nothing-changed-bytes", SyncStorePeer.title, Double(same.sentBytes + same.receivedBytes),
+        "bytes")
       report.add("sync-nothing-changed-round-trips", SyncStorePeer.title, Double(same.roundTrips), "")
     }
     for _ in 0..<5 {
       try server.tell("change 1000")
       let (changed, time) = try sync(.pull)
       report.add("sync-1000-changed", SyncStorePeer.title, time, "ms")
-      report.add("sync-1000-changed-bytes", SyncStorePeer.title, Double(changed.sentBytes + changed.receivedBytes), "bytes")
+      report.add(
+        "sync-1000-changed-bytes", SyncStorePeer.title, Double(changed.sentBytes + changed.receivedBytes),
+        "bytes")
     }
     try live(node, store, folders[0])
     try SyncServer.wait { await node.stop() }

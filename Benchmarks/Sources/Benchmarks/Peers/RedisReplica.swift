@@ -1,0 +1,87 @@
+import Foundation
+
+/// Redis as Debian has it: a primary with records of the same size, and a replica that copies it over TLS without a disk in
+/// between. Nothing is durable there on arrival.
+struct RedisReplica {
+  static let title = "redis"
+  private static let ports = (primary: 17_461, replica: 17_462)
+
+  let folder: String
+  let keys: Int
+
+  /// Milliseconds from the order to copy until the link is up and the replica has loaded everything; nil if Redis is not
+  /// installed, or was built without TLS.
+  func fullSynchronization() throws -> Double? {
+    guard FileManager.default.isExecutableFile(atPath: "/usr/bin/redis-server") else { return nil }
+    try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
+    _ = try Self.output(
+      "openssl",
+      [
+        "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout",
+        "\(folder)/key.pem", "-out", "\(folder)/cert.pem",
+      ])
+    let primary = try start(Self.ports.primary, "primary", [])
+    defer { end(primary) }
+    _ = try Self.cli(folder, Self.ports.primary, ["debug", "populate", "\(keys)", "k", "100"])
+    let replica = try start(Self.ports.replica, "replica", [])
+    defer { end(replica) }
+    let begin = Machine.now()
+    _ = try Self.cli(folder, Self.ports.replica, ["replicaof", "127.0.0.1", "\(Self.ports.primary)"])
+    while true {
+      let information = try Self.cli(folder, Self.ports.replica, ["info", "replication"])
+      if information.contains("master_link_status:up") { break }
+      guard Machine.now() - begin < 120_000_000_000 else {
+        throw BenchmarkError("Redis did not finish its copy in two minutes")
+      }
+      usleep(5_000)
+    }
+    return Double(Machine.now() - begin) / 1e6
+  }
+
+  private func start(_ port: Int, _ name: String, _ more: [String]) throws -> Process {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/redis-server")
+    try? FileManager.default.createDirectory(atPath: "\(folder)/\(name)", withIntermediateDirectories: true)
+    process.arguments =
+      [
+        "--port", "0", "--tls-port", "\(port)", "--bind", "127.0.0.1", "--tls-cert-file",
+        "\(folder)/cert.pem",
+        "--tls-key-file", "\(folder)/key.pem", "--tls-ca-cert-file", "\(folder)/cert.pem",
+        "--tls-replication", "yes", "--tls-auth-clients", "no", "--save", "", "--appendonly", "no",
+        "--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb",
+        "--rdbcompression", "no", "--enable-debug-command", "yes", "--dir", "\(folder)/\(name)", "--loglevel",
+        "warning",
+      ] + more
+    process.standardOutput = FileHandle.nullDevice
+    try process.run()
+    for _ in 0..<500 {
+      if (try? Self.cli(folder, port, ["ping"]))?.contains("PONG") == true { return process }
+      usleep(10_000)
+    }
+    process.terminate()
+    throw BenchmarkError("redis-server does not answer: was it built with TLS?")
+  }
+
+  private func end(_ process: Process) {
+    process.terminate()
+    process.waitUntilExit()
+  }
+
+  private static func cli(_ folder: String, _ port: Int, _ words: [String]) throws -> String {
+    try output(
+      "redis-cli", ["-p", "\(port)", "--tls", "--cacert", "\(folder)/cert.pem", "--insecure"] + words)
+  }
+
+  private static func output(_ program: String, _ words: [String]) throws -> String {
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: "/usr/bin/\(program)")
+    process.arguments = words
+    let pipe = Pipe()
+    process.standardOutput = pipe
+    process.standardError = FileHandle.nullDevice
+    try process.run()
+    let data = try pipe.fileHandleForReading.readToEnd() ?? Data()
+    process.waitUntilExit()
+    return String(decoding: data, as: UTF8.self)
+  }
+}

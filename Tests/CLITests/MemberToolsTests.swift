@@ -1,0 +1,91 @@
+import Foundation
+import SyncStore
+import Testing
+
+/// What the command line tells of members, and does about them.
+@Suite struct MemberToolsTests {
+  @Test("what is put beside one daemon is read beside the other a moment later, without any command")
+  func live() throws {
+    let scratch = try Scratch()
+    let alpha = try Daemon(scratch.store("alpha"))
+    let beta = try alpha.join(scratch.tool("beta"))
+    let other = try Daemon(beta)
+    try beta.succeed("put", "from beta", "1")
+    try alpha.tool.succeed("put", "from alpha", "2")
+    while try alpha.tool.run("get", "from beta").code != 0 || beta.run("get", "from alpha").code != 0 {
+      Thread.sleep(forTimeInterval: 0.01)
+    }
+    // One-shot commands work beside it.
+    try beta.succeed("sync", "alpha")
+    #expect(try beta.succeed("digest").text == alpha.tool.succeed("digest").text)
+    try other.end()
+    try alpha.end()
+  }
+
+  @Test("why tells from whom a write came and who is not known to have it, clock how members' clocks stand")
+  func whyAndClock() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("alpha"))
+    let beta = try daemon.join(scratch.tool("beta"))
+    try beta.succeed("put", "mine", "1")
+    let name = try beta.succeed("peer", "list").text.split(separator: "\n").first {
+      !$0.contains("this copy")
+    }
+    let alpha = try #require(name?.split(separator: " ").first.map(String.init))
+    #expect(try beta.succeed("why", "mine").text.contains("not known to have it: \(alpha)"))
+    try beta.succeed("push", alpha)
+    #expect(try !beta.succeed("why", "mine").text.contains("not known"))
+    try daemon.tool.succeed("put", "theirs", "2")
+    try beta.succeed("pull", alpha)
+    #expect(try beta.succeed("why", "theirs").text.contains("from   \(alpha)"))
+    #expect(try beta.succeed("clock").text.contains("\(alpha)  "))
+    let absent = try beta.run("why", "nothing")
+    #expect(absent.code == 1)
+    try daemon.end()
+  }
+
+  @Test("F81 a revoked member is refused, and the others go on under a new group key")
+  func revoke() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("alpha"))
+    let (beta, gamma) = (try daemon.join(scratch.tool("beta")), try daemon.join(scratch.tool("gamma")))
+    let members = try daemon.tool.succeed("peer", "list").text.split(separator: "\n").map(String.init)
+    let others = members.filter { !$0.contains("this copy") }.compactMap { $0.split(separator: " ").first }
+    #expect(others.count == 2)
+    let server = try #require(members.first { $0.contains("this copy") }?.split(separator: " ").first)
+    try daemon.tool.succeed("peer", "revoke", String(others[0]))
+    try daemon.tool.succeed("put", "after", "x")
+    let results = try [beta, gamma].map { try $0.run("sync", String(server)).code }
+    #expect(results.sorted() == [0, 3])
+    let kept = results[0] == 0 ? beta : gamma
+    #expect(try kept.succeed("get", "after").text == "x")
+    let keys = try [daemon.tool, kept].map {
+      try String(contentsOfFile: $0.store + "/keys/group", encoding: .utf8)
+    }
+    #expect(keys[0] == keys[1] && keys[0].split(separator: "\n").count { $0.hasPrefix("epoch") } == 2)
+    try daemon.end()
+  }
+
+  @Test("a beaten value is shown beside what beat it, and can be brought back")
+  func conflicts() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    try daemon.end()
+    try alpha.succeed("put", "both", "earlier")
+    Thread.sleep(forTimeInterval: 0.01)
+    try beta.succeed("put", "both", "later")
+    let again = try Daemon(alpha)
+    try beta.succeed("peer", "add", "alpha", again.address)
+    try beta.succeed("sync", "alpha")
+    let shown = try beta.succeed("conflicts", "show", "both").text.split(separator: "\n")
+    #expect(shown.count == 2 && shown[0].hasPrefix("now  \"later\"") && shown[1].hasPrefix("1  \"earlier\""))
+    try beta.succeed("conflicts", "restore", "both")
+    #expect(try beta.succeed("get", "both").text == "earlier")
+    try beta.succeed("push", "alpha")
+    #expect(try alpha.succeed("get", "both").text == "earlier")
+    #expect(try beta.run("conflicts", "restore", "both", "--number", "9").code == 1)
+    try again.end()
+  }
+}

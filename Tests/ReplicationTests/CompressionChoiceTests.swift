@@ -1,0 +1,69 @@
+import Replication
+import Testing
+
+@Suite struct CompressionChoiceTests {
+  private static let payload = 1 << 20
+
+  /// A sender that deflates at a rate, over a link of a rate, both in bytes a second: the seconds for so many batches, and the
+  /// bytes sent. A pipeline: the slower part counts.
+  private static func run(
+    deflating: Double, link: Double, ratio: Double = 0.7, batches: Int, always: Bool? = nil
+  ) -> (seconds: Double, bytes: Int) {
+    var choice = CompressionChoice()
+    var (seconds, bytes) = (0.0, 0)
+    for _ in 0..<batches {
+      let deflates = always ?? choice.deflates(payload)
+      let sealed = deflates ? Int(Double(payload) * ratio) : payload
+      let sealing = deflates ? Double(payload) / deflating : 0
+      let passing = max(sealing, Double(sealed) / link)
+      seconds += passing
+      bytes += sealed
+      choice.acknowledged(
+        CompressionChoice.Measure(
+          payload: payload, sealed: sealed, deflating: deflates ? UInt64(sealing * 1e9) : nil,
+          passing: UInt64(passing * 1e9)))
+    }
+    return (seconds, bytes)
+  }
+
+  @Test("On a fast link it is hardly slower than sending all batches plain", arguments: [200e6, 1e9, 10e9])
+  func fastLink(link: Double) {
+    let chosen = Self.run(deflating: 100e6, link: link, batches: 200)
+    let plain = Self.run(deflating: 100e6, link: link, batches: 200, always: false)
+    // The first few are deflated before anything is known.
+    #expect(chosen.seconds <= plain.seconds * 1.02 + 4 * Double(Self.payload) / 100e6)
+  }
+
+  @Test("On a slow link not one batch is sent larger than it must be", arguments: [100e3, 1e6, 10e6, 50e6])
+  func slowLink(link: Double) {
+    let chosen = Self.run(deflating: 100e6, link: link, batches: 200)
+    let deflated = Self.run(deflating: 100e6, link: link, batches: 200, always: true)
+    #expect(chosen.bytes == deflated.bytes && chosen.seconds == deflated.seconds)
+  }
+
+  @Test("A link that becomes slow gets deflated batches again")
+  func slowerLink() {
+    var choice = CompressionChoice()
+    func acknowledge(deflating: UInt64?, _ passing: UInt64) {
+      choice.acknowledged(
+        CompressionChoice.Measure(
+          payload: Self.payload, sealed: deflating == nil ? Self.payload : Self.payload / 2,
+          deflating: deflating, passing: passing))
+    }
+    #expect(choice.deflates(Self.payload))
+    acknowledge(deflating: 10_000_000, 10_500_000)
+    #expect(!choice.deflates(Self.payload))
+    for _ in 0..<10 { acknowledge(deflating: nil, 2_000_000) }
+    #expect(!choice.deflates(Self.payload))
+    for _ in 0..<10 { acknowledge(deflating: nil, 100_000_000) }
+    #expect(choice.deflates(Self.payload))
+  }
+
+  @Test("Small batches are always deflated, and teach nothing")
+  func smallBatches() {
+    var choice = CompressionChoice()
+    choice.acknowledged(
+      CompressionChoice.Measure(payload: 1000, sealed: 700, deflating: 1_000_000, passing: 1_000_001))
+    #expect(choice == CompressionChoice() && choice.deflates(1000))
+  }
+}

@@ -1,0 +1,259 @@
+import Replication
+import SyncStore
+import SyncTestSupport
+import Testing
+
+/// Dialogues with one session that stays open.
+@Suite struct LiveSessionTests {
+  private static let mark = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
+
+  private static func summary(_ actor: ActorID) -> ReplicaSummary {
+    ReplicaSummary(
+      store: Samples.store, actor: actor, sequence: 10, vector: VersionVector([actor: 10]),
+      floor: VersionVector(), horizon: .zero, position: 10)
+  }
+
+  private static func close(
+    _ actor: ActorID, _ mark: RoundMark = mark, position: UInt64 = 10, vector: VersionVector? = nil,
+    floor: VersionVector = VersionVector()
+  ) -> RoundClose {
+    RoundClose(
+      sender: actor, mark: mark, position: position, vector: vector ?? VersionVector([actor: position]),
+      floor: floor, horizon: .zero)
+  }
+
+  /// A client that syncs, has caught up, and whose server stays open if it `grants` that.
+  private static func client(grants: Bool = true) -> (session: Dialogue, last: [SessionAction]) {
+    let session = Dialogue(
+      Session(role: .client(.sync), peerName: "right", peerRight: .readWrite, staysOpen: true))
+    _ = session.start()
+    _ = session.handle(
+      .replica(
+        Replica(summary: summary(Samples.left), digest: Samples.digest, wallMilliseconds: Samples.wall)))
+    let hello = Hello(
+      compatibleFeatures: grants ? SessionFeature.live : 0, summary: summary(Samples.right),
+      wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: true)
+    _ = session.say(.hello(hello))
+    _ = session.handle(.cursor(nil))
+    _ = session.handle(.roundOpened(records: 0, close: close(Samples.left)))
+    _ = session.say(.roundBegin(RoundBegin(mark: Samples.mark, position: 10, records: 0)))
+    _ = session.say(
+      .roundClose(
+        RoundEnd(
+          mark: Samples.mark, position: 10, batches: 0, vector: VersionVector([Samples.right: 10]),
+          floor: VersionVector(), horizon: .zero)))
+    _ = session.handle(.roundFinished)
+    let state = JudgedState(
+      position: 10, vector: VersionVector([Samples.right: 10, Samples.left: 10]), digest: Samples.digest,
+      at: Samples.wall)
+    _ = session.handle(.stateJudged(state))
+    _ = session.say(.receipt(Receipt(received: 10, state: state, missingBlobs: 0)))
+    return (session, session.handle(.stateJudged(state)))
+  }
+
+  private static let opening = BurstOpening(
+    records: 1, close: close(Samples.left, Samples.mark, position: 11),
+    first: BurstOpening.Batch(sealed: [7], position: 11, records: 1), isWhole: true)
+
+  @Test("When all that was wanted is done the client says that it stays, and waits for its journal to grow")
+  func goesLive() {
+    let (session, last) = Self.client()
+    #expect(last == [.message(.live), .follow(behind: 10)])
+    #expect(session.isLive && session.isAtRest)
+    let (other, end) = Self.client(grants: false)
+    #expect(end == [.message(.goodbye), .close(.done)] && !other.isLive)
+  }
+
+  @Test("A burst of writes is one round, said in one go, and the next begins behind it")
+  func gives() {
+    let (session, _) = Self.client()
+    let cursor = Cursor(position: 10, mark: Self.mark, closed: true)
+    let covered = VersionVector([Samples.left: 10, Samples.right: 10])
+    #expect(session.handle(.grown) == [.openBurst(since: cursor, behind: 10, covered: covered)])
+    #expect(!session.isAtRest)
+    #expect(
+      session.handle(.burstOpened(Self.opening)) == [
+        .message(
+          .burst(
+            Burst(
+              mark: Samples.mark, position: 11, records: 1, vector: VersionVector([Samples.left: 11]),
+              floor: VersionVector(), horizon: .zero))),
+        .message(.batch(index: 0, sealed: [7])), .message(.burstEnd(batches: 1)),
+      ])
+    // Growth meanwhile waits for the word of the other side.
+    #expect(session.handle(.grown) == [])
+    #expect(session.say(.batchReceived(position: 11)) == [])
+    let next = Cursor(position: 11, mark: Samples.mark, closed: true)
+    #expect(
+      session.say(.burstReceived(position: 11, missingBlobs: 0)) == [
+        .follow(behind: 11),
+        .openBurst(
+          since: next, behind: 11, covered: VersionVector([Samples.left: 11, Samples.right: 10])),
+      ])
+    #expect(session.handle(.burstEmpty(position: 15)) == [.follow(behind: 15)])
+    #expect(session.figures.acknowledged == 11)
+    // What was looked at is not looked at again, though the other side's cursor stays where it is.
+    #expect(
+      session.handle(.grown) == [
+        .openBurst(
+          since: next, behind: 15, covered: VersionVector([Samples.left: 11, Samples.right: 10]))
+      ])
+  }
+
+  private static let burst = Burst(
+    mark: Samples.mark, position: 11, records: 1, vector: VersionVector([Samples.right: 11]),
+    floor: VersionVector(), horizon: .zero)
+
+  @Test("A round that has come as a whole is taken in and closed in one step")
+  func takes() {
+    let (session, _) = Self.client()
+    let bytes =
+      Message.burst(Self.burst).frame.bytes + Message.batch(index: 0, sealed: [9]).frame.bytes
+      + Message.burstEnd(batches: 1).frame.bytes
+    #expect(
+      session.handle(.received(bytes)) == [
+        .applyLast(
+          sender: Samples.right, mark: Samples.mark, index: 0, sealed: [9],
+          close: Self.close(Samples.right, Samples.mark, position: 11))
+      ])
+    let wanted = BlobNeed(hash: Samples.hash, size: 300_000)
+    // The word is given at once; blobs come beside what follows.
+    #expect(
+      session.handle(.batchApplied(position: 11, records: 1, missing: [wanted])) == [
+        .message(.batchReceived(position: 11)), .message(.blobWant([wanted])),
+        .message(.burstReceived(position: 11, missingBlobs: 1)),
+      ])
+    // What the other side has is not given back to it.
+    _ = session.handle(.grown)
+    #expect(
+      session.trace.last
+        == .openBurst(
+          since: Cursor(position: 10, mark: Self.mark, closed: true), behind: 10,
+          covered: VersionVector([Samples.left: 10, Samples.right: 11])))
+  }
+
+  @Test("A round in pieces is applied batch by batch, and closed at its end")
+  func takesInPieces() {
+    let (session, _) = Self.client()
+    #expect(session.say(.burst(Self.burst)) == [])
+    #expect(
+      session.say(.batch(index: 0, sealed: [9])) == [
+        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, sealed: [9], isFull: false)
+      ])
+    #expect(
+      session.handle(.batchApplied(position: 11, records: 1, missing: [])) == [
+        .message(.batchReceived(position: 11))
+      ])
+    let close = Self.close(Samples.right, Samples.mark, position: 11)
+    #expect(session.say(.burstEnd(batches: 1)) == [.finishRound(close)])
+    #expect(
+      session.handle(.roundFinished) == [.message(.burstReceived(position: 11, missingBlobs: 0))])
+  }
+
+  @Test("What is out of place in a live session ends it")
+  func violations() {
+    for message in [
+      Message.burstEnd(batches: 1), .burstReceived(position: 11, missingBlobs: 0), .live,
+      .batch(index: 0, sealed: [1]), .groupKeys([1]),
+    ] {
+      let (session, _) = Self.client()
+      #expect(session.say(message).last?.failure == .protocolViolation, "\(message)")
+    }
+    let (session, _) = Self.client(grants: false)
+    #expect(session.say(.burst(Self.burst)).isEmpty)
+    let (inside, _) = Self.client()
+    _ = inside.say(.burst(Self.burst))
+    let end = RoundEnd(
+      mark: Samples.mark, position: 11, batches: 0, vector: VersionVector(), floor: VersionVector(),
+      horizon: .zero)
+    #expect(inside.say(.roundClose(end)).last?.failure == .protocolViolation)
+  }
+
+  @Test(
+    "F63 a round whose sender has purged what the other side may not know of is not given: the hellos will tell"
+  )
+  func floors() {
+    let (session, _) = Self.client()
+    _ = session.handle(.grown)
+    var opening = Self.opening
+    opening.close.floor = VersionVector([Samples.right: 11])
+    let actions = session.handle(.burstOpened(opening))
+    guard case .refuse(let refusal) = actions.first?.message, refusal.code == .tryAgain,
+      case .close(.reconnect) = actions.last
+    else {
+      Issue.record("\(actions)")
+      return
+    }
+  }
+
+  @Test("F62 a session that another one has overtaken begins anew")
+  func overtaken() {
+    let (session, _) = Self.client()
+    let actions = session.handle(.overtaken("another session has gone on"))
+    guard case .refuse(let refusal) = actions.first?.message, refusal.code == .tryAgain,
+      case .close(.reconnect) = actions.last
+    else {
+      Issue.record("\(actions)")
+      return
+    }
+  }
+
+  @Test("Group keys that the other side lacks go before anything that is sealed, and only if both can")
+  func groupKeys() {
+    let check = EpochCheck(epoch: 1, check: Samples.bytes(8, from: 1))
+    let newer = EpochCheck(epoch: 1 << 22, check: Samples.bytes(8, from: 2))
+    for isKnown in [true, false] {
+      let session = Dialogue(Session(role: .client(.push), peerName: "right", peerRight: .readWrite))
+      _ = session.start()
+      _ = session.handle(
+        .replica(
+          Replica(
+            summary: Self.summary(Samples.left), digest: Samples.digest, wallMilliseconds: Samples.wall,
+            epochs: [check, newer])))
+      let hello = Hello(
+        compatibleFeatures: SessionFeature.groupKeys, summary: Self.summary(Samples.right),
+        wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: false,
+        epochs: isKnown ? [check, newer] : [check])
+      let actions = session.say(.hello(hello))
+      #expect(actions.contains(.giveGroupKeys([1 << 22])) == !isKnown)
+      guard !isKnown else { continue }
+      #expect(session.handle(.groupKeys([1, 2])) == [.message(.groupKeys([1, 2]))])
+      #expect(session.say(.groupKeys([3])) == [.takeGroupKeys([3])])
+    }
+  }
+}
+
+/// A session under test.
+private final class Dialogue {
+  private var session: Session
+  private(set) var trace: [SessionAction] = []
+
+  init(_ session: consuming Session) { self.session = session }
+
+  var isLive: Bool { session.isLive }
+  var isAtRest: Bool { session.isAtRest }
+  var figures: SessionFigures { session.figures }
+  func start() -> [SessionAction] { session.start() }
+
+  func handle(_ event: SessionEvent) -> [SessionAction] {
+    let actions = session.handle(event)
+    trace += actions
+    return actions
+  }
+
+  /// The other side says something.
+  func say(_ message: Message) -> [SessionAction] { handle(.received(message.frame.bytes)) }
+}
+
+extension SessionAction {
+  fileprivate static func message(_ message: Message) -> SessionAction { .send(message.frame.bytes) }
+
+  fileprivate var message: Message? {
+    guard case .send(let bytes) = self else { return nil }
+    return try? Message.decode(Frame(type: bytes[4], payload: Array(bytes.dropFirst(Frame.headerBytes))))
+  }
+
+  fileprivate var failure: ReplicationError.Code? {
+    if case .close(.failed(let code, _)) = self { code } else { nil }
+  }
+}
