@@ -69,8 +69,9 @@ private final class ThinMember {
       vector.merge(close.vector)
       return .roundFinished
     case .judgeState(let time):
+      // Not in step, by its position: there is no digest to compare.
       return .stateJudged(
-        JudgedState(position: 0, vector: vector, digest: StateDigest(), at: time ?? wall))
+        JudgedState(position: 1, vector: vector, digest: StateDigest(), at: time ?? wall))
     case .openBurst: return .burstEmpty(position: 0)
     default: return nil
     }

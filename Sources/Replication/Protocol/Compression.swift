@@ -2,7 +2,7 @@ private import CDeflate
 private import SyncStore
 
 /// zlib streams (RFC 1950) of whole payloads in memory, by libdeflate: for payloads that are there as a whole it takes half
-/// the time of zlib (docs/decisions/0031-libdeflate.md).
+/// the time of zlib (docs/decisions/0021-libdeflate.md).
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
 enum Compression {

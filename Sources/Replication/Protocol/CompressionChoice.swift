@@ -8,8 +8,9 @@
 package struct CompressionChoice: Hashable, Sendable {
   /// What was measured of one batch.
   package struct Measure: Hashable, Sendable {
-    /// Bytes before and after.
+    /// Bytes before it was sealed.
     package var payload: Int
+    /// Bytes sealed.
     package var sealed: Int
     /// Nanoseconds that reading and sealing took; nil if the batch was sent plain.
     package var deflating: UInt64?

@@ -203,15 +203,3 @@ extension Store {
     }
   }
 }
-
-extension Record {
-  /// About how many bytes it takes on the wire before compression.
-  var transferSize: Int {
-    let fixed = 32 + key.count + open.count * 10
-    switch content {
-    case .tombstone: return fixed
-    case .inline(let value): return fixed + value.count
-    case .blob(let blob): return fixed + 40 + blob.metadata.count
-    }
-  }
-}

@@ -114,3 +114,15 @@ extension Store {
     try reading { engine throws(StoreError) in engine.state.marks.count }
   }
 }
+
+extension Record {
+  /// About how many bytes it takes on the wire before compression.
+  var transferSize: Int {
+    let fixed = 32 + key.count + open.count * 10
+    switch content {
+    case .tombstone: return fixed
+    case .inline(let value): return fixed + value.count
+    case .blob(let blob): return fixed + 40 + blob.metadata.count
+    }
+  }
+}
