@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build release test check format lint docs api examples example-sensors example-config example-documents \
-  demo acceptance faults bench fuzz kills sealed tsan asan install clean
+  demo acceptance faults bench fuzz memory kills sealed tsan asan install clean
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -69,6 +69,9 @@ bench: ## the store beside LMDB, LevelDB, RocksDB, SQLite (KEYS=1000000 ONLY=put
 
 fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
 	@Fuzz/run.sh $(TIME)
+
+memory: deps ## what members that stay connected cost of memory, in a process of their own
+	MEASURE_MEMORY=1 $(SWIFT) test --filter ManyMembersTests
 
 kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)

