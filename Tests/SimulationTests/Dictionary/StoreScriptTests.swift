@@ -5,7 +5,7 @@ import Testing
 @Suite("A store beside a dictionary")
 struct StoreScriptTests {
   /// `make scripts` sets these; without them the tests look at a slice.
-  private static let seeds = UInt64(Setting.number("SCRIPT_SEEDS", 25))
+  private static let seeds = UInt64(Setting.number("SCRIPT_SEEDS", 10))
   private static let first = UInt64(Setting.number("SCRIPT_FIRST", 0))
 
   @Test(

@@ -5,7 +5,7 @@ import Testing
 @Suite("The model of replication")
 struct ModelTests {
   /// `make model` sets these; without them the tests look at a slice.
-  private static let seeds = Setting.number("MODEL_SEEDS", 400)
+  private static let seeds = Setting.number("MODEL_SEEDS", 50)
   private static let first = UInt64(Setting.number("MODEL_FIRST", 0))
 
   @Test(

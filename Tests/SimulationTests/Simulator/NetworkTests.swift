@@ -4,7 +4,7 @@ import Testing
 /// Whole networks of real copies on virtual time: `make sim` runs many, here is a slice.
 @Suite("A network of machines on virtual time")
 struct NetworkTests {
-  private static let seeds = UInt64(Setting.number("SIM_SEEDS", 12))
+  private static let seeds = UInt64(Setting.number("SIM_SEEDS", 4))
   private static let first = UInt64(Setting.number("SIM_FIRST", 0))
   /// Histories run side by side in so many threads; each history in one.
   private static let lanes: UInt64 = 2

@@ -89,13 +89,18 @@ extension Simulation {
   }
 
   private func openAgain(_ machine: Machine) throws -> Store {
-    let first = Result { try Store.open(machine.path, on: machine.host, configuration: Self.configuration) }
-    if case .failure(let error as StoreError) = first, error.code == .diskFull {
-      // Somebody makes room.
+    var attempts = 0
+    while true {
+      attempts += 1
+      let opened = Result {
+        try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
+      }
+      guard case .failure(let error as StoreError) = opened, attempts < 6,
+        [.diskFull, .inputOutput, .poisoned].contains(error.code)
+      else { return try opened.get() }
+      // Somebody makes room; a sync that was to fail has failed.
       machine.host.storage.free = nil
-      return try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
     }
-    return try first.get()
   }
 
   private func failSync(_ machine: Machine) throws {
@@ -194,6 +199,15 @@ extension Simulation {
       (machine.skew, machine.awayUntil, machine.host.storage.free) = (0, 0, nil)
       wake(machine)
       try restart(machine)
+      // A sync that is still to fail fails now.
+      for _ in 0..<6 {
+        do {
+          try machine.store.setLocal(Array("healed".utf8), random.bytes(8))
+          break
+        } catch {
+          try endure(error, machine)
+        }
+      }
     }
     for pass in 0..<12 {
       for one in machines {
