@@ -9,7 +9,7 @@ struct ModelRuleTests {
     ("inherit", "anything 5 4;p 2 0 0;p 4 0 0;d 2 0;g 2"),
     ("reissues-any", "anything 5 2;p 2 1 0;p 4 1 0;o 4 3;c 4 3;d 2 1;g 2"),
     ("horizon", "anything 3 2;p 1 1 0;d 1 1;p 0 1 0;g 1"),
-    ("horizon-of-any", "anything 5 3;p 3 1 0;p 0 1 2;p 2 1 0;d 2 1;g 2"),
+    ("horizon-of-any", "anything 3 2;p 2 0 0;j 1 0;t 1;p 3 0 0;d 2 0;j 3 0;d 3 0;g 3"),
     ("merges-clock", "anything 3 1;p 1 0 0;d 1 0;g 1;o 1 2;c 1 2;p 2 0 0"),
     ("open-bases", "anything 5 4;p 4 3 0;o 4 1;v 4 1 3;d 1 3;g 1"),
     ("snapshot", "anything 4 3;p 2 2 0;o 2 0;p 2 2 0;c 2 0"),
