@@ -8,8 +8,8 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build release test check format lint docs api examples example-sensors example-config example-documents \
-  demo acceptance faults bench fuzz memory kills sealed tsan asan install clean
+.PHONY: help deps build release test sim model twin scripts check format lint docs api examples example-sensors \
+  example-config example-documents demo acceptance faults bench fuzz memory kills sealed tsan asan install clean
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -25,6 +25,22 @@ release: deps ## optimised build of sync-cli
 
 test: deps ## the whole test suite
 	$(SWIFT) test --parallel
+
+# Long runs of the tests in Tests/SimulationTests, optimised.
+SIMULATE = $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel --filter
+
+sim: deps ## networks of machines on virtual time (SEEDS=1000 FIRST=0, or SEED=7; COPIES=4 HOURS=2)
+	$(if $(SEED),SIM_SEED=$(SEED)) SIM_FIRST=$(or $(FIRST),0) SIM_SEEDS=$(or $(SEEDS),1000) $(if $(COPIES),SIM_COPIES=$(COPIES)) \
+	  $(if $(HOURS),SIM_HOURS=$(HOURS)) $(SIMULATE) NetworkTests
+
+model: deps ## random histories of the model, and each of its rules switched off (SEEDS=20000 FIRST=0)
+	MODEL_FIRST=$(or $(FIRST),0) MODEL_SEEDS=$(or $(SEEDS),20000) MODEL_RULES=$(or $(SEEDS),20000) $(SIMULATE) 'ModelTests|ModelRuleTests'
+
+twin: deps ## the store beside the model, step by step (SEEDS=2000 FIRST=0)
+	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) TwinTests
+
+scripts: deps ## the store beside a dictionary (SEEDS=1000 FIRST=0)
+	SCRIPT_FIRST=$(or $(FIRST),0) SCRIPT_SEEDS=$(or $(SEEDS),1000) $(SIMULATE) StoreScriptTests
 
 check: lint build test ## what every commit must pass
 

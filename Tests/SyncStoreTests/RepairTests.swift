@@ -26,7 +26,8 @@ struct RepairTests {
       _ = try store.apply(IncomingBatch(sender: actor, mark: mark, position: 100, records: records))
       try store.finish(
         RoundClose(
-          sender: actor, mark: mark, position: 100, vector: VersionVector([actor: 100]), floor: VersionVector(),
+          sender: actor, mark: mark, position: 100, vector: VersionVector([actor: 100]),
+          floor: VersionVector(),
           horizon: .zero))
     }
     return (a, b)
@@ -61,7 +62,9 @@ struct RepairTests {
     #expect(try a.text("key 13") == "there" && b.text("key 13") == "there")
     #expect(try a.text("key 14") == "same")
     #expect(try a.conflicts().map(\.value) == [[UInt8]](repeating: Array("here".utf8), count: 10))
-    #expect(try a.repair(buckets, against: b.records(in: buckets, maximumBytes: 1 << 20).records, at: left.time) == [])
+    #expect(
+      try a.repair(buckets, against: b.records(in: buckets, maximumBytes: 1 << 20).records, at: left.time)
+        == [])
   }
 
   @Test("makes its author a new actor")
@@ -69,7 +72,8 @@ struct RepairTests {
     let a = try Store.create(on: left)
     try a.put("k", "mine")
     let actor = try a.actor
-    var other = try #require(try a.records(in: (0...UInt16.max).map { $0 }, maximumBytes: 1 << 20).records.first)
+    var other = try #require(
+      try a.records(in: (0...UInt16.max).map { $0 }, maximumBytes: 1 << 20).records.first)
     other.content = .inline(Array("other".utf8))
     #expect(try a.repair((0...UInt16.max).map { $0 }, against: [other], at: left.time).count == 1)
     #expect(try a.actor != actor)

@@ -9,6 +9,7 @@ package final class SimulatedHost: Sendable {
   package let compacting: Environment.Compacting
   /// Are the stores on it encrypted?
   package let sealed: Bool
+  private let actors: (@Sendable () -> ActorID)?
   private let state: Locked<State>
 
   private struct State {
@@ -19,15 +20,16 @@ package final class SimulatedHost: Sendable {
     var machine: String
   }
 
-  /// A machine whose clock stands at `time` milliseconds since 1970.
+  /// A machine whose clock stands at `time` milliseconds since 1970. `actors` names the incarnations of its stores.
   package init(
     seed: UInt64 = 1, time: UInt64 = 1_700_000_000_000, machine: String = "one",
     storage: SimulatedStorage = SimulatedStorage(), compacting: Environment.Compacting = .inTurn,
-    sealed: Bool = SimulatedHost.sealsByDefault
+    sealed: Bool = SimulatedHost.sealsByDefault, actors: (@Sendable () -> ActorID)? = nil
   ) {
     self.storage = storage
     self.compacting = compacting
     self.sealed = sealed
+    self.actors = actors
     state = Locked(State(time: time, random: SplitMix64(seed: seed), machine: machine))
   }
 
@@ -67,6 +69,7 @@ package final class SimulatedHost: Sendable {
       }, machine: machine, boot: boot, process: process)
     environment.compacting = compacting
     environment.preparesAhead = false
+    environment.actors = actors
     return environment
   }
 

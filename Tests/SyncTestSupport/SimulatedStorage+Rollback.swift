@@ -27,4 +27,27 @@ extension SimulatedStorage {
       try file.sync()
     }
   }
+
+  /// Puts the files below a directory of another storage here, below `destination`, under new inodes and durable: a copied
+  /// directory, or a backup that is restored.
+  package func install(_ files: [String: [UInt8]], from source: String, at destination: String)
+    throws(StoreError)
+  {
+    var made: Set<String> = []
+    for (path, bytes) in files.sorted(by: { $0.key < $1.key }) {
+      let target = destination + path.dropFirst(source.count)
+      var directory = ""
+      for name in target.split(separator: "/").dropLast() {
+        directory += "/" + name
+        guard made.insert(directory).inserted else { continue }
+        _ = try createDirectory(directory)
+      }
+      let file = try open(target, .create)
+      try file.allocate(to: bytes.count)
+      try file.write(bytes, at: 0)
+      try file.sync()
+    }
+    for directory in made.sorted() { try syncDirectory(directory) }
+    try syncDirectory("/")
+  }
 }

@@ -1,8 +1,8 @@
-internal import SyncStore
+package import SyncStore
 
 /// What a session asks of the store, done: rounds opened, batches sealed, opened and applied, blobs read and stored. All
 /// of it blocks and runs on workers; the kinds that `SessionAction` allows side by side may run side by side.
-final class SessionStore: Sendable {
+package final class SessionStore: Sendable {
   /// Bytes of records in a batch: large enough for one sync at the receiver to be cheap, small enough that reading,
   /// sealing, sending and applying overlap.
   static let batchBytes = 1 << 20
@@ -34,17 +34,17 @@ final class SessionStore: Sendable {
   }
 
   /// The store's side of one session.
-  init(_ store: Store) {
+  package init(_ store: Store) {
     self.store = store
     keys = StoreKeys(store)
   }
 
   /// The store's own error, if it had one.
-  var failure: StoreError? { state.withLock { $0.failure } }
+  package var failure: StoreError? { state.withLock { $0.failure } }
 
   /// Does what the action asks for, and gives the answer; nil for an action that is not the store's. `peer` is the other
   /// side's actor, once it is known.
-  func answer(_ action: SessionAction, peer: ActorID?) -> SessionEvent? {
+  package func answer(_ action: SessionAction, peer: ActorID?) -> SessionEvent? {
     do {
       switch action {
       case .loadReplica(let sender, let time): return .replica(try loadReplica(sender, at: time))

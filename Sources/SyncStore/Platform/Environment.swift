@@ -18,6 +18,8 @@ package struct Environment: Sendable {
   package var compacting = Compacting.beside
   /// Is the next segment made ready beside the writer? A simulated process has one thread.
   package var preparesAhead = true
+  /// Names new incarnations, where a test must know their order; nil draws them from `random`.
+  package var actors: (@Sendable () -> ActorID)?
   /// Is the tail of the journal written with `pwrite`, because a store to mapped memory may fail (rule R1, F26)?
   package var writesTail = false
 
@@ -62,6 +64,7 @@ extension Environment {
 
   /// A name for a new incarnation.
   func newActor() -> ActorID {
+    if let actors { return actors() }
     guard let actor = ActorID(bytes: random(16)) else { preconditionFailure("16 bytes were asked for") }
     return actor
   }

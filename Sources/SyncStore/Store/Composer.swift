@@ -62,7 +62,7 @@ struct Composer {
   /// A record of a round arrives; `held` is what is held of its key, and parked records of it, if any, are `parked`. Beaten
   /// writes that are `kept` already are not kept again.
   ///
-  /// One that is live, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
+  /// One that is no tombstone, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
   /// have beaten it elsewhere (rule R8).
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<Dot>
@@ -87,7 +87,7 @@ struct Composer {
 
   private func isAtRisk(_ record: Record, _ held: Record?) -> Bool {
     record.stamp <= state.horizon && !record.isReserved && !state.mending && !state.covers(record.dot)
-      && held.map { $0.version < record.version } ?? true && !record.isGone(at: wall)
+      && held.map { $0.version < record.version } ?? true && !record.isTombstone
   }
 
   /// A record whose time has come, already in the journal.

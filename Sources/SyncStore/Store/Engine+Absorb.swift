@@ -190,13 +190,15 @@ extension Engine {
       if !indexing, let purge = view.purge { take(purge) }
     case .checkpoint, .epoch, nil: break
     }
-    guard indexing else { return }
-    lastPlace = view.segment.place(at: view.offset)
-    do throws(StoreError) {
-      try enter(view, known, replacing: before, limit: limit)
-    } catch {
-      index.failure = error
+    if indexing {
+      lastPlace = view.segment.place(at: view.offset)
+      do throws(StoreError) {
+        try enter(view, known, replacing: before, limit: limit)
+      } catch {
+        index.failure = error
+      }
     }
+    if view.kind == .local, !parked.isEmpty { applyOwnParked(indexing: indexing) }
   }
 
   /// Returns where the record was that it replaces.

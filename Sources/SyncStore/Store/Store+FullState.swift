@@ -65,7 +65,8 @@ enum FullStateVerdict: Equatable {
     } else if state.mending, state.isMine(record.dot) {
       self = .reissue
     } else {
-      self = isOld && !record.isGone(at: time) ? .reissue : .keep
+      // Whether it has expired is a question of clocks, and this one's may be wrong.
+      self = isOld && !record.isTombstone ? .reissue : .keep
     }
   }
 
@@ -93,14 +94,17 @@ extension Store {
     let pin = SnapshotPin()
     let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
       engine.hold(pin)
-      return (try engine.locations(isExclusive: isAlone), Array(engine.parked.values.joined()))
+      return (try engine.locations(isExclusive: isAlone), engine.due(upTo: .maximum))
     }
-    var start = 0
-    while start < places.count {
-      let part = places[start..<min(start + Self.recordsAtOnce, places.count)]
-      start = part.endIndex
-      let affected = try affected(part, full, close, pin)
-      if !affected.isEmpty { try settle(affected, full, close) }
+    var affected: [(key: [UInt8], version: Version)] = []
+    for start in stride(from: 0, to: places.count, by: Self.recordsAtOnce) {
+      affected += try self.affected(
+        places[start..<min(start + Self.recordsAtOnce, places.count)], full, close, pin)
+    }
+    // What is issued again keeps the order in which it was written.
+    affected.sort { $0.version < $1.version }
+    for start in stride(from: 0, to: affected.count, by: Self.recordsAtOnce) {
+      try settle(affected[start..<min(start + Self.recordsAtOnce, affected.count)], full, close)
     }
     for place in parked { try settle(parked: place, full, close, pin) }
   }
@@ -134,7 +138,7 @@ extension Store {
   }
 
   private func settle(
-    _ affected: [(key: [UInt8], version: Version)], _ full: FullState, _ close: RoundClose
+    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ full: FullState, _ close: RoundClose
   ) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
       var doomed: [Composer.Doomed] = []

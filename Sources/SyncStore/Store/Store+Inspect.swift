@@ -71,7 +71,8 @@ extension Store {
     }
     if isNew, isWritable { try mend() }
     let problems = try self.blobs.verify(progress: progress)
-    for problem in problems {
+    // A torn object that no record refers to is what a transaction left that never happened: it is set aside, nothing is lost.
+    for problem in problems where problem.hash.map({ blobs[$0] != nil }) ?? true {
       report.damage.append("blobs/\(problem.name): \(problem.problem)")
     }
     let wanted = Set(try missingBlobsWithoutForgetting())

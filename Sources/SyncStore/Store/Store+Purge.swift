@@ -62,7 +62,9 @@ extension Store {
         let rule = engine.purgeRule(at: composer.wall)
         for candidate in candidates {
           guard let record = try? engine.held(candidate.key), record.version == candidate.version,
-            rule.allows(record)
+            rule.allows(record),
+            // What it has beaten would come alive in its time.
+            engine.parked[candidate.key] == nil
           else { continue }
           dead.append(Composer.Doomed(key: record.key, version: record.version))
           last = max(last, candidate.position)

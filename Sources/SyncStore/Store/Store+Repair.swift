@@ -137,7 +137,8 @@ extension Record {
 
   /// Type, deadline and content, for telling two contents of one write apart in the same way everywhere.
   fileprivate var orderBytes: [UInt8] {
-    let head = [type.rawValue] + (0..<8).reversed().map { UInt8(truncatingIfNeeded: (deadline ?? 0) >> ($0 * 8)) }
+    let head =
+      [type.rawValue] + (0..<8).reversed().map { UInt8(truncatingIfNeeded: (deadline ?? 0) >> ($0 * 8)) }
     switch content {
     case .tombstone: return head + [0]
     case .inline(let value): return head + [1] + value

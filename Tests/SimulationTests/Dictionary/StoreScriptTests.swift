@@ -1,0 +1,36 @@
+import SyncTestSupport
+import Testing
+
+/// A store is a dictionary that survives: random scripts on both, with deaths in between.
+@Suite("A store beside a dictionary")
+struct StoreScriptTests {
+  /// `make scripts` sets these; without them the tests look at a slice.
+  private static let seeds = UInt64(Setting.number("SCRIPT_SEEDS", 10))
+  private static let first = UInt64(Setting.number("SCRIPT_FIRST", 0))
+
+  @Test(
+    "shows the same values, lists and snapshots after every step, whatever dies (F3, F13, F15, F18, F19, F24)",
+    arguments: StoreSetting.allCases)
+  func script(setting: StoreSetting) {
+    for seed in Self.first..<Self.first + Self.seeds {
+      var random = SplitMix64(seed: seed)
+      let steps = StoreStep.script(setting, count: 60, &random)
+      guard let found = Self.failure(steps, setting, seed) else { continue }
+      let short = Shrinking.shrink(steps, simpler: \.simpler) { candidate in
+        Self.failure(candidate, setting, seed) == nil ? nil : candidate.count
+      }
+      Issue.record(
+        "\(setting), seed \(seed): \(found)\n\(short.map { $0.description }.joined(separator: "\n"))\n\(Self.failure(short, setting, seed) ?? "")"
+      )
+    }
+  }
+
+  private static func failure(_ steps: [StoreStep], _ setting: StoreSetting, _ seed: UInt64) -> String? {
+    do {
+      try StoreScriptRun(setting, seed: seed).play(steps)
+      return nil
+    } catch {
+      return "\(error)"
+    }
+  }
+}

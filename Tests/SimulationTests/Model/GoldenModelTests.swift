@@ -1,0 +1,80 @@
+import Foundation
+import Testing
+
+/// The model of these tests is the model of the design: it gives the states that another implementation gave.
+@Suite("Golden histories of the model")
+struct GoldenModelTests {
+  private static let path = URL(fileURLWithPath: #filePath)
+    .deletingLastPathComponent().deletingLastPathComponent().deletingLastPathComponent()
+    .deletingLastPathComponent()
+    .appending(path: "schemas/vectors/model-histories.txt")
+
+  /// One block of the file.
+  private struct Block {
+    let history: Model.History
+    let steps: String
+    let healed: String
+    let states: [String]
+
+    init?(_ lines: [Substring]) {
+      guard lines.count > 2, let history = Model.History(lines[0]) else { return nil }
+      let hashes = lines[1].split(separator: " ").map(String.init)
+      guard hashes.count == 2 else { return nil }
+      self.history = history
+      (steps, healed, states) = (hashes[0], hashes[1], lines[2...].map(String.init))
+    }
+  }
+
+  private static func blocks() throws -> [Block] {
+    let lines = try String(contentsOf: path, encoding: .utf8).split(
+      separator: "\n", omittingEmptySubsequences: false)
+    return try lines.split(separator: "").map { try #require(Block(Array($0))) }
+  }
+
+  @Test("every step of every history ends in the same states")
+  func replay() throws {
+    let blocks = try Self.blocks()
+    #expect(blocks.count == 150)
+    var rules = Model.Rules()
+    (rules.parkedKept, rules.forgetsDamaged, rules.reissuesExpired) = (false, false, false)
+    for (number, block) in blocks.enumerated() {
+      var world = block.history.world(rules)
+      var hash = FNV1a()
+      for operation in block.history.operations {
+        try world.step(operation)
+        try world.checkStep()
+        for copy in world.copies.indices { hash.add(world.text(copy)) }
+      }
+      #expect(world.copies.indices.map { world.text($0) } == block.states, "history \(number)")
+      #expect(hash.text == block.steps, "history \(number)")
+      try world.heal()
+      hash = FNV1a()
+      for copy in world.copies.indices { hash.add(world.text(copy)) }
+      #expect(hash.text == block.healed, "history \(number)")
+    }
+  }
+
+  @Test("a history reads as it was written")
+  func text() throws {
+    for block in try Self.blocks().prefix(20) {
+      #expect(Model.History(block.history.description)?.operations == block.history.operations)
+    }
+    #expect(Model.History("anything 2 1;p 0") == nil)
+    #expect(Model.History("nothing 2 1") == nil)
+  }
+}
+
+/// FNV-1a, 64 bits (Fowler, Noll, Vo).
+struct FNV1a {
+  private var state: UInt64 = 0xcbf2_9ce4_8422_2325
+
+  mutating func add(_ text: String) {
+    for byte in text.utf8 { state = (state ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+  }
+
+  /// 16 hex digits.
+  var text: String {
+    let digits = String(state, radix: 16)
+    return String(repeating: "0", count: 16 - digits.count) + digits
+  }
+}

@@ -1,0 +1,219 @@
+import SyncTestSupport
+
+extension Model {
+  /// A run: how the world was made, and what happened in it.
+  struct History {
+    /// What may happen.
+    enum Kind: String, CaseIterable {
+      /// Everything but roll-backs that no opening can see.
+      case anything
+      /// Some members keep only a part of the keys.
+      case selective
+      /// All members are active all the time.
+      case active
+      /// Machines are put back in place, and cloned while they run.
+      case rollbacks
+      /// Clocks are wrong most of the time, and all acknowledge and purge often.
+      case clocks
+      /// Nobody acknowledges, and nothing is purged.
+      case plain
+    }
+
+    var copies: Int
+    var keys: Int
+    var kind = Kind.anything
+    var operations: [Operation] = []
+
+    /// The world in which it begins.
+    func world(_ rules: Rules) -> World {
+      World(rules, copies: copies, keys: keys, forks: kind == .rollbacks)
+    }
+
+    /// Plays it, and heals. The violation that was met, and after how many operations.
+    func play(_ rules: Rules = Rules()) -> (violation: Violation, steps: Int)? {
+      var world = world(rules)
+      var steps = 0
+      do throws(Violation) {
+        for operation in operations {
+          steps += 1
+          try world.step(operation)
+          try world.checkStep()
+        }
+        try world.heal()
+      } catch {
+        return (error, steps)
+      }
+      return nil
+    }
+
+    /// What a random history came to.
+    struct Outcome {
+      var history: History
+      var world: World
+      var violation: Violation?
+    }
+
+    /// A random history of so many operations, with healing at its end.
+    static func random(
+      seed: UInt64, kind: Kind = .anything, steps: Int = 100, damages: Bool = false, rules: Rules = Rules(),
+      isStrict: Bool = false
+    ) -> Outcome {
+      var random = SplitMix64(seed: seed)
+      let copies = [2, 3, 3, 4, 5][random.below(5)]
+      var history = History(copies: copies, keys: 1 + random.below(4), kind: kind)
+      var chooser = Chooser(kind, damages: damages, &random)
+      var world = history.world(rules)
+      world.isStrict = isStrict
+      world.scopedPercent = kind == .selective ? 60 : 0
+      if kind == .active {
+        history.operations = (0..<copies).map { .acknowledge($0) }
+        for _ in 0..<2 {
+          for one in 0..<copies { for other in 0..<one { history.operations.append(.meet(one, other)) } }
+        }
+      }
+      do throws(Violation) {
+        for operation in history.operations {
+          try world.step(operation)
+          try world.checkStep()
+        }
+        for _ in 0..<steps {
+          let operation = chooser.choose(world, &random)
+          history.operations.append(operation)
+          try world.step(operation)
+          try world.checkStep()
+        }
+        try world.heal()
+      } catch {
+        return Outcome(history: history, world: world, violation: error)
+      }
+      return Outcome(history: history, world: world, violation: nil)
+    }
+  }
+}
+
+extension Model.History: CustomStringConvertible {
+  /// One line: kind, copies, keys, operations. `init(_:)` reads it.
+  var description: String {
+    "\(kind) \(copies) \(keys);" + operations.map(\.description).joined(separator: ";")
+  }
+
+  /// Reads what `description` gives; nil for anything else.
+  init?(_ text: some StringProtocol) {
+    let parts = text.split(separator: ";", omittingEmptySubsequences: false)
+    let head = parts[0].split(separator: " ")
+    guard head.count == 3, let kind = Kind(rawValue: String(head[0])), let copies = Int(head[1]),
+      let keys = Int(head[2])
+    else { return nil }
+    let operations = parts.dropFirst().compactMap { Model.Operation($0) }
+    guard operations.count == parts.count - 1 else { return nil }
+    self.init(copies: copies, keys: keys, kind: kind, operations: operations)
+  }
+}
+
+extension SplitMix64 {
+  /// A number from 0, below `bound`.
+  mutating func below(_ bound: Int) -> Int { Int(next() % UInt64(bound)) }
+  /// One of them.
+  mutating func pick<Element>(_ elements: [Element]) -> Element { elements[below(elements.count)] }
+}
+
+extension Model {
+  /// Chooses operations by weights. Each history leans its own way (swarm testing, Groce et al. 2012).
+  struct Chooser {
+    enum Choice: CaseIterable {
+      case put, mortal, delete, future, sync, crash, open, deliver, close, cut, meet, acknowledge, purge,
+        compact
+      case time, leap, skew, away, back, backup, restore, clone, join, lose, damage, rollback, duplicate
+    }
+
+    private var sums: [(choice: Choice, upTo: Double)] = []
+    private var total = 0.0
+
+    init(_ kind: History.Kind, damages: Bool, _ random: inout SplitMix64) {
+      for choice in Choice.allCases {
+        let weight = Self.weight(choice, kind, damages)
+        guard weight > 0 else { continue }
+        let lean: Double =
+          switch choice {
+          case .put, .delete, .meet, .open: random.pick([0.5, 1, 2])
+          default: random.pick([0, 0.3, 1, 1, 2, 4])
+          }
+        total += weight * lean
+        sums.append((choice, total))
+      }
+    }
+
+    private static func weight(_ choice: Choice, _ kind: History.Kind, _ damages: Bool) -> Double {
+      switch (kind, choice) {
+      case (.selective, .lose), (.selective, .restore), (.rollbacks, .future): return 0
+      case (.active, .future), (.active, .leap), (.active, .away), (.active, .restore), (.active, .clone),
+        (.active, .join), (.active, .lose):
+        return 0
+      case (.clocks, .crash), (.clocks, .clone), (.clocks, .restore), (.clocks, .backup), (.clocks, .compact):
+        return 0
+      case (.clocks, .skew), (.clocks, .acknowledge), (.clocks, .purge): return 14
+      case (.clocks, .future), (.clocks, .away): return 4
+      case (.plain, .acknowledge), (.plain, .purge), (.plain, .leap): return 0
+      case (.rollbacks, .rollback): return 2
+      case (.rollbacks, .duplicate): return 0.7
+      case (_, .rollback), (_, .duplicate): return 0
+      case (_, .damage): return damages ? 1 : 0
+      default: break
+      }
+      switch choice {
+      case .put: return 16
+      case .deliver: return 14
+      case .delete, .open, .close, .meet, .purge: return 10
+      case .acknowledge: return 9
+      case .time: return 8
+      case .sync: return 4
+      case .mortal, .cut, .back, .backup: return 3
+      case .crash, .compact, .away: return 2
+      case .skew: return kind == .active ? 0.2 : 2
+      case .lose: return 0.4
+      default: return 1
+      }
+    }
+
+    mutating func choose(_ world: World, _ random: inout SplitMix64) -> Operation {
+      let copy = random.below(world.copies.count)
+      let key = random.below(world.keys)
+      let point = Double(random.next() >> 11) / Double(1 << 53) * total
+      let choice = sums.first { point < $0.upTo }?.choice ?? .put
+      switch choice {
+      case .put: return .put(copy, key: key, life: 0)
+      case .mortal: return .put(copy, key: key, life: random.pick([2, 6, 20]))
+      case .delete: return .delete(copy, key: key)
+      case .future: return .future(copy, key: key, isDelete: random.chance(40))
+      case .sync: return .sync(copy)
+      case .crash: return .crash(copy)
+      case .acknowledge: return .acknowledge(copy)
+      case .purge: return .purge(copy)
+      case .compact: return .compact(copy)
+      case .time: return .time(random.pick([1, 1, 2, 4, 12]))
+      case .leap: return .time(Model.retirement + 5)
+      case .skew: return .skew(copy, random.pick([-2, -1, 0, 0, 1, 2, 9]))
+      case .away: return .away(copy, true)
+      case .back: return .away(copy, false)
+      case .backup: return .backup(copy)
+      case .restore: return .restore(copy, which: random.below(3))
+      case .clone: return .clone(copy, ofBackup: random.chance(50))
+      case .join: return .join(copy, isScoped: random.chance(UInt64(world.scopedPercent)))
+      case .lose: return .lose(copy)
+      case .damage: return .damage(copy, key: key)
+      case .rollback: return .rollback(copy, which: random.below(3))
+      case .duplicate: return .duplicate(copy)
+      case .open, .meet, .deliver, .close, .cut: break
+      }
+      let other = random.below(world.copies.count)
+      if choice == .meet { return .meet(copy, other) }
+      guard choice != .open, !world.rounds.isEmpty else { return .open(copy, other) }
+      let round = random.pick(world.rounds)
+      switch choice {
+      case .deliver: return .deliver(round.sender, round.receiver, count: random.pick([1, 1, 2, 3]))
+      case .close: return .close(round.sender, round.receiver)
+      default: return .cut(round.sender, round.receiver)
+      }
+    }
+  }
+}

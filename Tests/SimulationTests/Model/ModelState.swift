@@ -1,0 +1,188 @@
+extension Model {
+  /// All that one copy keeps in its journal. A loss of power puts the durable one back in place of the live one.
+  struct State: Equatable {
+    struct Entry: Equatable {
+      let position: Int
+      let record: Record
+    }
+
+    /// How far a sender's journal was received.
+    struct Cursor: Equatable {
+      let position: Int
+      let mark: Int
+      let isClosed: Bool
+    }
+
+    /// Records of one key that are stamped too far ahead.
+    struct Parked: Equatable {
+      let key: Int
+      var records: [Record]
+    }
+
+    /// Own records above that sequence may bear dots that a lost life gave away.
+    struct Suspect: Equatable {
+      let actor: Actor
+      let above: Int
+    }
+
+    var actor: Actor
+    var sequence = 0
+    var clock = 0
+    var vector = Vector()
+    var floor = Vector()
+    var horizon = 0
+    /// The greatest applied record of each key, in the order in which the keys were first held.
+    private(set) var held: [Record] = []
+    var parked: [Parked] = []
+    /// Retained records, in the order of their positions.
+    var log: [Entry] = []
+    var position = 0
+    /// By the sender's actor.
+    var cursors = Table<Cursor>()
+    /// Marks of own rounds.
+    var marks: [Int] = []
+    var mark: Int?
+    var markedPosition = 0
+    var markedSequence = 0
+    var losers: [Record] = []
+    /// All own incarnations.
+    var mine: [Actor]
+    var suspects: [Suspect] = []
+    /// Damaged: the vector is below what was once covered, even below the floor.
+    var isMending = false
+
+    init(_ actor: Actor) {
+      self.actor = actor
+      mine = [actor]
+    }
+
+    // MARK: Records held
+
+    func held(_ key: Int) -> Record? {
+      for record in held where record.key == key { return record }
+      return nil
+    }
+
+    mutating func hold(_ record: Record) {
+      for index in held.indices where held[index].key == record.key {
+        held[index] = record
+        return
+      }
+      held.append(record)
+    }
+
+    mutating func drop(_ key: Int) { held.removeAll { $0.key == key } }
+
+    func parked(_ key: Int) -> [Record] {
+      for group in parked where group.key == key { return group.records }
+      return []
+    }
+
+    mutating func park(_ record: Record) {
+      for index in parked.indices where parked[index].key == record.key {
+        parked[index].records.append(record)
+        return
+      }
+      parked.append(Parked(key: record.key, records: [record]))
+    }
+
+    /// Leaves these of a key parked.
+    mutating func setParked(_ key: Int, _ records: [Record]) {
+      guard let index = parked.firstIndex(where: { $0.key == key }) else { return }
+      if records.isEmpty { parked.remove(at: index) } else { parked[index].records = records }
+    }
+
+    /// Does the record count: is it the one held, or does it wait for its time?
+    func isCurrent(_ record: Record) -> Bool {
+      held(record.key) == record || (!parked.isEmpty && parked(record.key).contains(record))
+    }
+
+    /// The greatest record of a key, parked or not.
+    func greatest(_ key: Int) -> Record? {
+      var best = held(key)
+      guard !parked.isEmpty else { return best }
+      for record in parked(key) where best.map({ record.isGreater(than: $0) }) ?? true { best = record }
+      return best
+    }
+
+    func covers(_ dot: Dot) -> Bool { vector.covers(dot) }
+
+    func isSuspect(_ record: Record) -> Bool {
+      suspects.contains { $0.actor == record.actor && record.sequence > $0.above }
+    }
+
+    mutating func lose(_ record: Record) {
+      if !losers.contains(record) { losers.append(record) }
+    }
+
+    // MARK: The journal
+
+    mutating func append(_ record: Record) {
+      position += 1
+      log.append(Entry(position: position, record: record))
+    }
+
+    /// Takes the bytes of a key's records away, but not those of parked ones.
+    mutating func strip(_ key: Int) {
+      let parked = parked(key)
+      log.removeAll { $0.record.key == key && !parked.contains($0.record) }
+    }
+
+    mutating func removeBytes(of record: Record) { log.removeAll { $0.record == record } }
+
+    /// What is read from the journal again, by a clock for which stamps above `limit` lie too far ahead. That a record
+    /// waited for its time, and was applied, is not in the journal.
+    mutating func reread(limit: Int) {
+      (held, parked, clock) = ([], [], horizon)
+      for entry in log {
+        let record = entry.record
+        if record.stamp > limit, !mine.contains(record.actor) {
+          park(record)
+        } else {
+          clock = max(clock, record.stamp)
+          if self.held(record.key).map({ record.isGreater(than: $0) }) ?? true { hold(record) }
+        }
+      }
+    }
+
+    /// Becomes another actor.
+    mutating func mint(_ actor: Actor) {
+      (self.actor, sequence) = (actor, 0)
+      if !mine.contains(actor) { mine.append(actor) }
+      (marks, mark, markedPosition, markedSequence) = ([], nil, 0, 0)
+    }
+  }
+
+  /// A copy: what it holds, what of it is durable, and its machine.
+  struct Copy {
+    let member: Int
+    var live: State
+    var durable: State
+    /// The keys it wants; nil for all.
+    let scope: [Int]?
+    /// How far its clock is off, in units of time.
+    var skew = 0
+    var isAlive = true
+    var isAway = false
+    var backups: [State] = []
+
+    init(member: Int, _ state: State, scope: [Int]?) {
+      (self.member, live, durable, self.scope) = (member, state, state, scope)
+    }
+
+    func wants(_ key: Int) -> Bool { scope.map { key >= Model.member || $0.contains(key) } ?? true }
+  }
+
+  /// A round under way.
+  struct Round {
+    let sender: Int
+    let receiver: Int
+    let isFull: Bool
+    /// The sender as it was when the round was opened.
+    let snapshot: State
+    let items: [State.Entry]
+    var next = 0
+    let mark: Int
+    let isNarrow: Bool
+  }
+}

@@ -1,0 +1,72 @@
+/// Digests, and what is done when they differ.
+extension Model.World {
+  /// What the digest of a copy is made of.
+  struct Digested: Equatable {
+    let key: Int
+    let dot: Model.Dot
+    let value: Int
+  }
+
+  func digest(_ copy: Int, at time: Int) -> [Digested] {
+    (0..<keys).compactMap { key in
+      let record = rules.digestParked ? copies[copy].live.greatest(key) : copies[copy].live.held(key)
+      guard let record, record.isLive(at: time) else { return nil }
+      return Digested(key: key, dot: record.dot, value: record.value)
+    }
+  }
+
+  private func areInStep(_ one: Int, _ other: Int) -> Bool {
+    let (left, right) = (copies[one].live, copies[other].live)
+    guard left.vector == right.vector else { return false }
+    guard rules.digestInStep else { return true }
+    guard let here = left.cursors[right.actor], let there = right.cursors[left.actor] else { return false }
+    return here.isClosed && there.isClosed && here.position == right.position
+      && there.position == left.position
+  }
+
+  mutating func compare(_ one: Int, _ other: Int) throws(Model.Violation) {
+    let (left, right) = (copies[one], copies[other])
+    guard left.isAlive, right.isAlive, left.scope == nil, right.scope == nil, areInStep(one, other) else {
+      return
+    }
+    let time = min(wall(one), wall(other))
+    let here = digest(one, at: rules.digestTime ? time : wall(one))
+    let there = digest(other, at: rules.digestTime ? time : wall(other))
+    count(.comparison)
+    if here == there { return }
+    guard forks else {
+      throw Model.Violation(name: "I4", text: "in step, but the digests differ: \(here) \(there)")
+    }
+    count(.alarm)
+    if rules.repairs { try repair(one, other) }
+  }
+
+  /// The digests differ in step, so a dot has two contents: every differing key is issued again (F61).
+  private mutating func repair(_ one: Int, _ other: Int) throws(Model.Violation) {
+    touched.formUnion([one, other])
+    for key in 0..<keys {
+      let (left, right) = (copies[one].live.greatest(key), copies[other].live.greatest(key))
+      if left == right { continue }
+      let alive = [left, right].compactMap { $0 }.filter { !$0.isDead }
+      guard !alive.isEmpty else { continue }
+      count(.repairedKey)
+      loud += alive
+      let isLeft =
+        if let left, let right {
+          left.isGreater(than: right) || left.hasOrder(of: right) && left.value > right.value
+        } else { right == nil }
+      let (holder, loserCopy) = isLeft ? (one, other) : (other, one)
+      guard let winner = isLeft ? left : right else { continue }
+      if let loser = isLeft ? right : left, !loser.isDead { copies[loserCopy].live.lose(loser) }
+      try issue(
+        holder, key: key, value: winner.value, isDead: winner.isDead, deadline: winner.deadline,
+        source: winner)
+      guard let left, let right, left.dot == right.dot else { continue }
+      for copy in [one, other] where copies[copy].live.actor == left.actor {
+        copies[copy].live.mint(newActor())
+        dropRounds(of: copy)
+        count(.rebornAfterFork)
+      }
+    }
+  }
+}

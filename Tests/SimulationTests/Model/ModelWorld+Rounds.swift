@@ -1,0 +1,254 @@
+/// Sessions: handshakes, rounds, full state.
+extension Model.World {
+  typealias Violation = Model.Violation
+
+  /// Does `other` know something of the actor of `copy` that `copy` does not (R9)?
+  private func knowsMore(of copy: Int, _ other: Int) -> Bool {
+    let (own, theirs) = (copies[copy].live, copies[other].live)
+    if rules.echo {
+      if theirs.vector[own.actor] > own.sequence { return true }
+      if theirs.held.contains(where: { $0.actor == own.actor && $0.sequence > own.sequence }) { return true }
+    }
+    guard rules.cursorMark, let cursor = theirs.cursors[own.actor] else { return false }
+    return !own.marks.contains(cursor.mark)
+  }
+
+  /// A copy learns that a life of it was lost: it becomes a new actor.
+  private mutating func rolledBack(_ copy: Int) throws(Violation) {
+    count(.reborn)
+    guard forks else {
+      throw Violation(
+        name: "R9", text: "copy \(copy), which never lost anything, takes itself for rolled back")
+    }
+    let old = copies[copy].live.actor
+    let marked = copies[copy].live.markedSequence
+    if rules.suspects { copies[copy].live.suspects.append(Model.State.Suspect(actor: old, above: marked)) }
+    if rules.forgets {
+      copies[copy].live.vector[old] = max(marked, copies[copy].live.floor[old])
+      copies[copy].live.cursors = Model.Table()
+    }
+    copies[copy].live.mint(newActor())
+    dropRounds(of: copy)
+    sync(copy)
+    touched.insert(copy)
+  }
+
+  private mutating func shakeHands(_ sender: Int, _ receiver: Int) throws(Violation) -> Bool {
+    guard abs(copies[sender].skew - copies[receiver].skew) <= Model.drift else {
+      count(.refusedClocks)
+      return false
+    }
+    if copies[sender].live.actor == copies[receiver].live.actor {
+      count(.sameActor)
+      try rolledBack(receiver)
+    }
+    if knowsMore(of: sender, receiver) { try rolledBack(sender) }
+    if knowsMore(of: receiver, sender) { try rolledBack(receiver) }
+    return true
+  }
+
+  private func isRetired(_ receiver: Int, for sender: Int) -> Bool {
+    guard let frontier = copies[sender].live.held(Model.member + copies[receiver].member) else {
+      return false
+    }
+    return frontier.stamp < (wall(sender) - retirement) * tick
+  }
+
+  func round(_ sender: Int, _ receiver: Int) -> Int? {
+    rounds.firstIndex { $0.sender == sender && $0.receiver == receiver }
+  }
+
+  /// Opens a round. False if there is nothing to open, or it is refused.
+  mutating func open(_ sender: Int, _ receiver: Int) throws(Violation) -> Bool {
+    guard sender != receiver, max(sender, receiver) < copies.count, round(sender, receiver) == nil,
+      copies[sender].isAlive, copies[receiver].isAlive, !copies[sender].isAway, !copies[receiver].isAway
+    else { return false }
+    try unpark(sender)
+    try unpark(receiver)
+    guard try shakeHands(sender, receiver) else { return false }
+    let isNarrow = copies[sender].scope != nil
+    // Selective copies are leaves: they talk to full copies only.
+    if isNarrow, copies[receiver].scope != nil { return false }
+    if copies[sender].live.position > copies[sender].live.markedPosition || copies[sender].live.mark == nil {
+      markCount += 1
+      copies[sender].live.mark = markCount
+      copies[sender].live.marks.append(markCount)
+      copies[sender].live.markedPosition = copies[sender].live.position
+      copies[sender].live.markedSequence = copies[sender].live.sequence
+      if rules.shipsDurable { sync(sender) }
+    }
+    let snapshot = rules.shipsDurable ? copies[sender].durable : copies[sender].live
+    let state = copies[receiver].live
+    // Nobody takes over a narrower sender's vector.
+    let isBehind =
+      (rules.floor ? !state.vector.covers(snapshot.floor) : isRetired(receiver, for: sender)) && !isNarrow
+    let isFull = isBehind || !state.suspects.isEmpty || state.isMending
+    if state.isMending, !snapshot.suspects.isEmpty || !snapshot.vector.covers(state.floor) {
+      count(.refusedMending)
+      return false
+    }
+    if isFull, isNarrow || snapshot.isMending || !snapshot.vector.covers(snapshot.floor) {
+      count(.refusedFullState)
+      return false
+    }
+    let start = isFull ? 0 : state.cursors[snapshot.actor]?.position ?? 0
+    let wanted = copies[receiver]
+    let items = snapshot.log.filter { entry in
+      let record = entry.record
+      return entry.position > start && (state.isMending || !state.covers(record.dot))
+        && wanted.wants(record.key)
+        && !snapshot.isSuspect(record) && (!rules.winnersOnly || snapshot.isCurrent(record))
+    }
+    rounds.append(
+      Model.Round(
+        sender: sender, receiver: receiver, isFull: isFull, snapshot: snapshot, items: items,
+        mark: copies[sender].live.mark ?? 0, isNarrow: isNarrow))
+    count(isFull ? .fullRound : .round)
+    if !rules.wholeRound { copies[receiver].live.vector.merge(snapshot.vector) }
+    return true
+  }
+
+  /// Delivers so many more records of a round.
+  mutating func deliver(_ sender: Int, _ receiver: Int, _ count: Int) throws(Violation) {
+    guard let index = round(sender, receiver) else { return }
+    try unpark(receiver)
+    touched.insert(receiver)
+    let round = rounds[index]
+    for entry in round.items[round.next...].prefix(count) {
+      rounds[index].next += 1
+      // Compacted or purged meanwhile, where the sender reads its live journal.
+      if !rules.snapshot, !copies[sender].live.isCurrent(entry.record) { continue }
+      try receive(receiver, entry.record)
+      if !round.isFull {
+        copies[receiver].live.cursors[round.snapshot.actor] = Model.State.Cursor(
+          position: entry.position, mark: round.mark, isClosed: false)
+      }
+    }
+  }
+
+  /// Delivers the rest of a round and closes it.
+  mutating func close(_ sender: Int, _ receiver: Int) throws(Violation) {
+    try deliver(sender, receiver, .max)
+    guard let index = round(sender, receiver) else { return }
+    let round = rounds.remove(at: index)
+    let snapshot = round.snapshot
+    if round.isFull { try closeFull(receiver, snapshot) }
+    if snapshot.isMending {
+      // A damaged copy's vector is not true: nobody merges it.
+    } else if round.isNarrow, rules.narrow {
+      var rest = snapshot.vector
+      rest[snapshot.actor] = 0
+      if snapshot.sequence > 0, copies[receiver].live.vector.covers(rest),
+        copies[receiver].live.vector.covers(snapshot.floor)
+      {
+        copies[receiver].live.vector[snapshot.actor] = max(
+          copies[receiver].live.vector[snapshot.actor], snapshot.sequence)
+      }
+    } else {
+      copies[receiver].live.vector.merge(snapshot.vector)
+    }
+    copies[receiver].live.cursors[snapshot.actor] = Model.State.Cursor(
+      position: snapshot.position, mark: round.mark, isClosed: true)
+  }
+
+  /// The receiver does not cover what the sender has purged: it drops what is dead there, and issues again what is at risk.
+  private mutating func closeFull(_ receiver: Int, _ snapshot: Model.State) throws(Violation) {
+    let live = copies[receiver].live
+    var again: [Model.Record] = []
+    var dropped: [Int] = []
+    for record in live.held {
+      if record.isReserved || snapshot.isCurrent(record) && !snapshot.isSuspect(record) { continue }
+      var theirs = snapshot.greatest(record.key)
+      if let known = theirs, snapshot.isSuspect(known) { theirs = nil }
+      if live.isSuspect(record) {
+        judge(suspect: record, theirs, receiver, snapshot, &again, &dropped)
+      } else if snapshot.covers(record.dot) {
+        if theirs == nil || rules.horizonOfAny { dropped.append(record.key) }
+      } else if live.isMending, live.mine.contains(record.actor) {
+        // So that its dots can be covered again.
+        again.append(record)
+      } else if theirs == nil || rules.horizonOfAny, !isOver(record, receiver) {
+        if record.stamp <= snapshot.horizon || !rules.floor,
+          rules.reissuesAny || live.mine.contains(record.actor)
+        {
+          again.append(record)
+        }
+      }
+    }
+    var parked = judgeParked(receiver, snapshot)
+    if reissuesInOrder {
+      again.sort { $1.isGreater(than: $0) }
+      parked.sort { $1.isGreater(than: $0) }
+    }
+    again += parked
+    for key in dropped {
+      count(.drop)
+      copies[receiver].live.drop(key)
+      copies[receiver].live.strip(key)
+    }
+    if rules.inherit {
+      copies[receiver].live.floor.merge(snapshot.floor)
+      copies[receiver].live.horizon = max(copies[receiver].live.horizon, snapshot.horizon)
+    }
+    if rules.mergesClock { copies[receiver].live.clock = max(copies[receiver].live.clock, snapshot.horizon) }
+    copies[receiver].live.suspects = []
+    if copies[receiver].live.isMending {
+      copies[receiver].live.vector = Model.Vector()
+      copies[receiver].live.vector[copies[receiver].live.actor] = copies[receiver].live.sequence
+      copies[receiver].live.isMending = false
+    }
+    copies[receiver].live.vector.merge(snapshot.vector)
+    for record in again { try reissue(receiver, record, as: .reissueByReturning) }
+  }
+
+  /// A record that may bear a dot which a lost life of the receiver gave away.
+  private mutating func judge(
+    suspect record: Model.Record, _ theirs: Model.Record?, _ receiver: Int, _ snapshot: Model.State,
+    _ again: inout [Model.Record], _ dropped: inout [Int]
+  ) {
+    if !snapshot.covers(record.dot) || theirs == nil && record.stamp > snapshot.horizon {
+      again.append(record)
+    } else if let theirs {
+      if record.isGreater(than: theirs) { again.append(record) }
+    } else {
+      // It cannot be told from a deleted one: set aside, loudly.
+      dropped.append(record.key)
+      guard !record.isGone(at: wall(receiver)) else { return }
+      copies[receiver].live.lose(record)
+      loud.append(record)
+      count(.setAside)
+    }
+  }
+
+  /// Takes away the parked records that are dead there; those at risk are to be issued again.
+  private mutating func judgeParked(_ receiver: Int, _ snapshot: Model.State) -> [Model.Record] {
+    var again: [Model.Record] = []
+    for group in copies[receiver].live.parked {
+      var left: [Model.Record] = []
+      for record in group.records {
+        let isCovered = snapshot.covers(record.dot)
+        if isCovered, !snapshot.isCurrent(record) {
+          copies[receiver].live.removeBytes(of: record)
+        } else if !isCovered, record.stamp <= snapshot.horizon, !record.isDead, rules.parkedRisk {
+          again.append(record)
+          copies[receiver].live.removeBytes(of: record)
+        } else {
+          left.append(record)
+        }
+      }
+      copies[receiver].live.setParked(group.key, left)
+    }
+    return again
+  }
+
+  /// A whole session: the side that is behind receives first, then both have all.
+  mutating func meet(_ one: Int, _ other: Int) throws(Violation) {
+    guard max(one, other) < copies.count else { return }
+    for (sender, receiver) in [(one, other), (other, one)] {
+      if let index = round(sender, receiver) { rounds.remove(at: index) }
+      if copies[sender].isAlive, !copies[sender].isAway { sync(sender) }
+      if try open(sender, receiver) { try close(sender, receiver) }
+    }
+    try compare(one, other)
+  }
+}

@@ -1,0 +1,12 @@
+import Glibc
+
+/// What `make sim` and `make model` say: numbers in the environment.
+enum Setting {
+  /// The number that `name` is set to, or `standard`.
+  static func number(_ name: String, _ standard: Int) -> Int { given(name) ?? standard }
+
+  /// The number that `name` is set to; nil if it is not.
+  static func given(_ name: String) -> Int? {
+    unsafe getenv(name).flatMap { unsafe Int(String(cString: $0)) }
+  }
+}

@@ -1,0 +1,74 @@
+import SyncTestSupport
+import Testing
+
+/// Whole networks of real copies on virtual time: `make sim` runs many, here is a slice.
+@Suite("A network of machines on virtual time")
+struct NetworkTests {
+  private static let seeds = UInt64(Setting.number("SIM_SEEDS", 4))
+  private static let first = UInt64(Setting.number("SIM_FIRST", 0))
+  /// Histories run side by side in so many threads; each history in one.
+  private static let lanes: UInt64 = 2
+  private static let rollsBack = Setting.number("SIM_ROLLBACKS", 0) == 1
+
+  @Test(
+    """
+    keeps every promise in every history and ends in step (F3, F15, F18, F19, F24, F25, F30, F31, F47, F49, F50, F55, F56, \
+    F59, F65, F66, F68, F69, F71, F72)
+    """, arguments: 0..<lanes)
+  func seeds(lane: UInt64) throws {
+    var total = Simulation.Counts()
+    let seeds =
+      Setting.given("SIM_SEED").map { lane == 0 ? [UInt64($0)] : [] }
+      ?? Array(stride(from: Self.first + lane, to: Self.first + Self.seeds, by: Int(Self.lanes)))
+    for seed in seeds {
+      var options = Simulation.Options(
+        seed: seed, copies: Setting.given("SIM_COPIES"), rollsBack: Self.rollsBack)
+      options.hours = Setting.number("SIM_HOURS", options.hours)
+      do {
+        let simulation = try Simulation(options)
+        defer { total.add(simulation.counts) }
+        try simulation.run()
+      } catch {
+        Issue.record(
+          "\(error)\nrun again: make sim SEED=\(seed)\(Setting.given("SIM_COPIES").map { " COPIES=\($0)" } ?? "") HOURS=\(options.hours)"
+        )
+      }
+    }
+    guard !seeds.isEmpty else { return }
+    if Setting.given("SIM_SEEDS") != nil || Setting.given("SIM_SEED") != nil { print(total.text) }
+  }
+}
+
+extension Simulation.Counts {
+  mutating func add(_ other: Self) {
+    events += other.events
+    writes += other.writes
+    sessions += other.sessions
+    finished += other.finished
+    cuts += other.cuts
+    crashes += other.crashes
+    kills += other.kills
+    fullDisks += other.fullDisks
+    failedSyncs += other.failedSyncs
+    clones += other.clones
+    restores += other.restores
+    rollbacks += other.rollbacks
+    compactions += other.compactions
+    clockJumps += other.clockJumps
+    checks += other.checks
+    rebirths += other.rebirths
+    refused += other.refused
+    records += other.records
+    blobs += other.blobs
+  }
+
+  var text: String {
+    """
+    \(operations) operations: \(writes) writes, \(events) events; \(sessions) sessions begun, \(finished) sides finished, \
+    \(refused) refused or broken, \(rebirths) asked to connect again, \(cuts) links cut
+    \(crashes) losses of power, \(kills) kills, \(fullDisks) full disks, \(failedSyncs) failed syncs, \(clockJumps) clock jumps, \
+    \(clones) clones, \(restores) restored backups, \(rollbacks) roll-backs, \(compactions) compactions
+    \(records) records and \(blobs) blobs received, \(checks) copies looked at in whole
+    """
+  }
+}

@@ -1,0 +1,129 @@
+import SyncStore
+
+/// What all copies together have ever written, as an onlooker knows it who sees everything at once.
+///
+/// It knows nothing of rounds, cursors or journals: only that the greatest write of a key counts, that a dot names one
+/// write, and that a vector may not cover what is neither held nor beaten.
+struct Oracle {
+  /// A promise was broken.
+  struct Violation: Error, CustomStringConvertible {
+    let description: String
+    init(_ text: String) { description = text }
+  }
+
+  /// A write of a user's key.
+  struct Write: Hashable {
+    var version: Version
+    var key: Key
+    /// XXH3 of what it holds; 0 for a delete.
+    var content: UInt64
+    /// Writes of one transaction share it.
+    var transaction = 0
+  }
+
+  private(set) var writes: [Dot: Write] = [:]
+  private var byKey: [Key: [Dot]] = [:]
+  /// How many transactions there were.
+  private(set) var transactions = 0
+
+  var count: Int { writes.count }
+  var keys: [Key] { byKey.keys.sorted() }
+
+  /// Takes in what the journal of a copy shows. A dot with another content than it had is a violation.
+  mutating func see(_ entry: LogEntry, at copy: String) throws(Violation) {
+    guard let key = entry.key else { return }
+    let write = Write(
+      version: Version(stamp: entry.stamp, dot: entry.dot), key: key, content: Self.content(entry))
+    guard var known = writes[entry.dot] else {
+      writes[entry.dot] = write
+      byKey[key, default: []].append(entry.dot)
+      return
+    }
+    known.transaction = 0
+    guard known == write else {
+      throw Violation("\(copy): the dot \(entry.dot) has two contents, \(known) and \(write)")
+    }
+  }
+
+  private static func content(_ entry: LogEntry) -> UInt64 {
+    if entry.isTombstone { return 0 }
+    if let value = entry.value { return fingerprint(value) }
+    return entry.blob.map { fingerprint(Array("\($0.hash)".utf8)) } ?? 1
+  }
+
+  static func fingerprint(_ bytes: [UInt8]) -> UInt64 {
+    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
+    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
+    return hash
+  }
+
+  /// These were written at once.
+  mutating func join(_ dots: [Dot]) {
+    transactions += 1
+    for dot in dots { writes[dot]?.transaction = transactions }
+  }
+
+  /// The writes of an actor above a sequence were lost with a tail that was not durable. No other copy may have them
+  /// (rule R7): `vectors` and `journals` are those of all others.
+  mutating func lose(_ actor: ActorID, above sequence: UInt64, upTo last: UInt64, others: [(String, Store)])
+    throws
+  {
+    guard last > sequence else { return }
+    for (name, store) in others {
+      guard try store.versionVector()[actor] <= sequence else {
+        throw Violation("\(name) covers writes of \(actor) above \(sequence), which their author lost")
+      }
+    }
+    for number in (sequence + 1)...last {
+      let dot = Dot(actor: actor, sequence: number)
+      guard let write = writes.removeValue(forKey: dot) else { continue }
+      byKey[write.key]?.removeAll { $0 == dot }
+    }
+  }
+
+  /// The greatest write of a key for which `counts` holds.
+  func winner(of key: Key, where counts: (Dot) -> Bool) -> Write? {
+    var best: Write?
+    for dot in byKey[key] ?? [] where counts(dot) {
+      if let write = writes[dot], best.map({ write.version > $0.version }) ?? true { best = write }
+    }
+    return best
+  }
+
+  /// R6 and atomicity: looks at all that a copy holds.
+  mutating func check(_ store: Store, _ name: String) throws {
+    var greatest: [Key: Version] = [:]
+    var present: Set<Dot> = []
+    for entry in try store.log(from: 1, limit: .max) {
+      try see(entry, at: name)
+      guard entry.isCurrent, let key = entry.key else { continue }
+      let version = Version(stamp: entry.stamp, dot: entry.dot)
+      present.insert(entry.dot)
+      if greatest[key].map({ version > $0 }) ?? true { greatest[key] = version }
+    }
+    let vector = try store.versionVector()
+    for key in byKey.keys {
+      guard let top = winner(of: key, where: { vector.covers($0) }) else { continue }
+      guard let held = greatest[key], held >= top.version else {
+        throw Violation(
+          "\(name) covers \(top.version.dot) of key \(key) and holds less: \(String(describing: greatest[key]))"
+        )
+      }
+    }
+    try checkTransactions(present, greatest, vector, name)
+  }
+
+  /// If one write of a transaction is here, the others are, or greater ones.
+  private func checkTransactions(
+    _ present: Set<Dot>, _ greatest: [Key: Version], _ vector: VersionVector, _ name: String
+  ) throws(Violation) {
+    let seen = Set(present.compactMap { writes[$0]?.transaction }.filter { $0 > 0 })
+    guard !seen.isEmpty else { return }
+    for write in writes.values where write.transaction > 0 && seen.contains(write.transaction) {
+      if vector.covers(write.version.dot) { continue }
+      guard let held = greatest[write.key], held >= write.version else {
+        throw Violation("\(name) holds a part of transaction \(write.transaction), but not \(write.key)")
+      }
+    }
+  }
+}

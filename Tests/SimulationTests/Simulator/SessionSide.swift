@@ -1,0 +1,121 @@
+import Replication
+import SyncStore
+
+/// One side of a simulated connection: a real session, the real store's answers, what is on its way to the other side,
+/// and what its two workers have still to do.
+///
+/// It has no time of its own: who drives it decides when bytes arrive and when work is done.
+final class SessionSide {
+  /// The two halves of a session wait for their own work alone.
+  enum Lane: Int, CaseIterable {
+    case sending, receiving
+  }
+
+  let store: Store
+  private let answers: SessionStore
+  private var session: Session
+  /// How it ended, once it has.
+  private(set) var outcome: SessionOutcome?
+  private(set) var isPaused = false
+  /// Bytes not yet taken off by the other side.
+  private(set) var outgoing: [UInt8] = []
+  /// Actions of the store, in order.
+  private var work: [[SessionAction]] = [[], []]
+  /// The timers that are set: seconds from when it was asked for, and the number of the setting.
+  private(set) var timers: [SessionTimer: (seconds: Int, setting: Int)] = [:]
+  private var settings = 0
+  /// Told of each action of the store just before it is done.
+  var onWork: (SessionAction) throws -> Void = { _ in }
+
+  /// A session that begins.
+  init(_ role: Session.Role, _ store: Store, peerName: String) {
+    self.store = store
+    answers = SessionStore(store)
+    session = Session(role: role, peerName: peerName, peerRight: .readWrite)
+    perform(session.start())
+  }
+
+  /// The store's own error, if it had one.
+  var failure: StoreError? { answers.failure }
+  var figures: SessionFigures { session.figures }
+
+  func handle(_ event: SessionEvent) {
+    guard outcome == nil else { return }
+    perform(session.handle(event))
+  }
+
+  /// Takes up to `count` bytes off the way to the other side.
+  func take(_ count: Int) -> [UInt8] {
+    let bytes = Array(outgoing.prefix(count))
+    outgoing.removeFirst(bytes.count)
+    handle(.sent(bytes.count))
+    return bytes
+  }
+
+  /// Is there work for that lane?
+  func hasWork(_ lane: Lane) -> Bool { !work[lane.rawValue].isEmpty }
+
+  /// Does the next piece of work of a lane.
+  func doWork(_ lane: Lane) throws {
+    guard hasWork(lane) else { return }
+    let action = work[lane.rawValue].removeFirst()
+    try onWork(action)
+    if let event = answers.answer(action, peer: session.peer?.summary.actor) { handle(event) }
+  }
+
+  private func perform(_ actions: [SessionAction]) {
+    for action in actions {
+      switch action {
+      case .send(let bytes): outgoing += bytes
+      case .pauseReading: isPaused = true
+      case .resumeReading: isPaused = false
+      case .close(let outcome):
+        self.outcome = outcome
+        timers = [:]
+      case .setTimer(let timer, let seconds):
+        settings += 1
+        timers[timer] = (seconds, settings)
+      case .cancelTimer(let timer): timers[timer] = nil
+      case .openRound, .nextBatch, .readBlob, .openBurst, .giveGroupKeys, .follow:
+        work[Lane.sending.rawValue].append(action)
+      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRange,
+        .judgeState,
+        .becomeNewActor:
+        work[Lane.receiving.rawValue].append(action)
+      }
+    }
+  }
+}
+
+/// Two sides, each step in an order that a seed decides, without time.
+enum SessionPair {
+  /// Runs until nothing moves any more, or so many steps are done; then the connection breaks.
+  static func run(
+    _ client: SessionSide, _ server: SessionSide, _ random: inout some RandomNumberGenerator,
+    steps: Int = .max
+  ) throws {
+    var taken = 0
+    while taken < steps {
+      var choices: [() throws -> Void] = []
+      for (from, to) in [(client, server), (server, client)] {
+        if !from.outgoing.isEmpty, !to.isPaused {
+          let count =
+            Bool.random(using: &random)
+            ? from.outgoing.count : Int.random(in: 1...from.outgoing.count, using: &random)
+          choices.append { to.handle(.received(from.take(count))) }
+        } else if from.outcome != nil, to.outcome == nil, from.outgoing.isEmpty {
+          choices.append { to.handle(.disconnected) }
+        }
+        // What was asked for before the end may still happen: a new actor must be taken.
+        for lane in SessionSide.Lane.allCases where from.hasWork(lane) {
+          choices.append { try from.doWork(lane) }
+        }
+      }
+      guard let choice = choices.randomElement(using: &random) else { return }
+      try choice()
+      taken += 1
+    }
+    client.handle(.disconnected)
+    server.handle(.disconnected)
+  }
+}

@@ -1,0 +1,280 @@
+import Replication
+import SyncStore
+import SyncTestSupport
+
+/// What goes wrong.
+extension Simulation {
+  func strike() throws {
+    let machine = random.pick(machines)
+    wake(machine)
+    switch random.below(options.rollsBack ? 15 : 14) {
+    case 0...2: try crash(machine)
+    case 3:
+      counts.fullDisks += 1
+      machine.host.storage.free = random.below(300_000)
+      queue.schedule(.relief(machine.number), at: now + 60_000 + below(1_200_000))
+    case 4: try failSync(machine)
+    case 5, 6:
+      counts.clockJumps += 1
+      // Now and then beyond the drift limit: it is refused, and what it writes is parked.
+      machine.skew = Int64(below(random.chance(20) ? 1_200_000 : 50_000)) - 25_000
+    case 7: try clone(machine)
+    case 8: try backUp(machine)
+    case 9: try restore(machine)
+    case 10: try compact(machine)
+    case 11: machine.awayUntil = now + below(3_600_000)
+    case 12, 13: if let link = links.keys.sorted().randomElement(using: &random) { cut(link) }
+    default: try rollBack(machine)
+    }
+  }
+
+  /// What a store says of a fault that was planned. Anything else is a failure.
+  func endure(_ error: StoreError, _ machine: Machine) throws {
+    switch error.code {
+    case .diskFull: return
+    case .poisoned, .inputOutput, .readOnly, .closed: try restart(machine)
+    case .rolledBack where options.rollsBack: return
+    default: throw error
+    }
+  }
+
+  // MARK: Processes and power
+
+  func crash(_ machine: Machine) throws {
+    wake(machine)
+    if random.chance(60) { return try losePower(machine) }
+    counts.kills += 1
+    try restart(machine)
+  }
+
+  private func losePower(_ machine: Machine) throws {
+    counts.crashes += 1
+    try look(machine)
+    let before = try machine.store.versionVector()
+    let actor = try machine.store.actor
+    machine.host.losePower(seed: random.next())
+    try reopen(machine, before, actor)
+  }
+
+  /// The process dies and is started again.
+  func restart(_ machine: Machine) throws {
+    let (before, actor) = (try? machine.store.versionVector(), try? machine.store.actor)
+    machine.host.killProcesses()
+    guard let before, let actor else { return try reopen(machine, VersionVector(), nil) }
+    try reopen(machine, before, actor)
+  }
+
+  /// Opens the store again; what was durable must be there.
+  private func reopen(_ machine: Machine, _ before: VersionVector, _ actor: ActorID?) throws {
+    dropLinks(of: machine)
+    machine.store = try openAgain(machine)
+    let after = try machine.store.versionVector()
+    guard let actor else { return machine.seen = 0 }
+    guard after[actor] >= machine.durable else {
+      throw Oracle.Violation(
+        "\(machine.name) has lost acknowledged writes: \(after[actor]) of \(machine.durable) are there")
+    }
+    // What was received was made durable before it was said to be.
+    var received = before
+    received[actor] = 0
+    guard after.covers(received) else {
+      throw Oracle.Violation("\(machine.name) has lost what it had received: \(after) of \(before)")
+    }
+    let others = machines.filter { $0 !== machine }.map { ($0.name, $0.store) }
+    try oracle.lose(actor, above: after[actor], upTo: before[actor], others: others)
+    machine.seen = 0
+    if try machine.store.actor != actor { machine.durable = 0 }
+    try look(machine)
+    try check(machine)
+  }
+
+  private func openAgain(_ machine: Machine) throws -> Store {
+    var attempts = 0
+    while true {
+      attempts += 1
+      let opened = Result {
+        try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
+      }
+      guard case .failure(let error as StoreError) = opened, attempts < 6,
+        [.diskFull, .inputOutput, .poisoned].contains(error.code)
+      else { return try opened.get() }
+      // Somebody makes room; a sync that was to fail has failed.
+      machine.host.storage.free = nil
+    }
+  }
+
+  private func failSync(_ machine: Machine) throws {
+    counts.failedSyncs += 1
+    let directory = machine.path + "/journal"
+    let segments = try machine.host.storage.list(directory).filter { $0.hasSuffix(".segment") }
+    if let last = segments.last { machine.host.storage.failSync(of: directory + "/" + last) }
+  }
+
+  private func compact(_ machine: Machine) throws {
+    counts.compactions += 1
+    do {
+      try machine.store.put("filler", [UInt8](repeating: 7, count: 2000))
+      try machine.store.compact()
+    } catch {
+      try endure(error, machine)
+    }
+    try look(machine)
+    try check(machine)
+  }
+
+  // MARK: Copied directories
+
+  private func clone(_ machine: Machine) throws {
+    guard machines.count < Self.mostMachines else { return }
+    counts.clones += 1
+    let host = SimulatedHost(
+      seed: random.next(), time: now, machine: "machine \(machines.count)", sealed: machine.host.sealed)
+    try host.storage.install(
+      try machine.host.storage.files(below: machine.path), from: machine.path, at: "/store")
+    try start(host, machine)
+  }
+
+  private func start(_ host: SimulatedHost, _ original: Machine) throws {
+    let store = try Store.open("/store", on: host, configuration: Self.configuration)
+    guard try store.actor != original.store.actor else {
+      throw Oracle.Violation("a copy of \(original.name) goes on under its name")
+    }
+    let copy = Machine(machines.count, host, "/store", store)
+    copy.neighbours = original.neighbours.isEmpty ? [original.number] : original.neighbours
+    machines.append(copy)
+    try look(copy)
+    try check(copy)
+    begin(copy.number)
+  }
+
+  private func backUp(_ machine: Machine) throws {
+    machine.backups.append((machine.path, try machine.host.storage.files(below: machine.path)))
+    if machine.backups.count > 3 { machine.backups.removeFirst() }
+  }
+
+  /// An old copy of the directory in place of the present one, which nobody opens again.
+  private func restore(_ machine: Machine) throws {
+    guard let backup = machine.backups.randomElement(using: &random) else { return }
+    counts.restores += 1
+    try look(machine)
+    let former = try machine.store.actor
+    dropLinks(of: machine)
+    machine.host.killProcesses()
+    machine.path = "/restored.\(counts.events)"
+    machine.host.storage.free = nil
+    try machine.host.storage.install(backup.files, from: backup.path, at: machine.path)
+    machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
+    guard try machine.store.actor != former else {
+      throw Oracle.Violation(
+        "\(machine.name) goes on under the name it had, though it was restored from a backup")
+    }
+    (machine.durable, machine.seen) = (0, 0)
+    try look(machine)
+    try check(machine)
+  }
+
+  /// The same files as they were, under their inodes.
+  private func rollBack(_ machine: Machine) throws {
+    guard let backup = machine.backups.last(where: { $0.path == machine.path }) else { return }
+    counts.rollbacks += 1
+    dropLinks(of: machine)
+    machine.host.killProcesses()
+    machine.host.storage.free = nil
+    for path in try machine.host.storage.files(below: machine.path).keys.sorted()
+    where backup.files[path] == nil {
+      _ = try machine.host.storage.remove(path)
+    }
+    try machine.host.storage.restore(backup.files)
+    machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
+    (machine.durable, machine.seen) = (0, 0)
+  }
+
+  // MARK: Healing
+
+  /// All faults stop; everybody meets everybody until all are in step.
+  func heal() throws {
+    links = [:]
+    now += 2 * 3_600_000
+    for machine in machines {
+      (machine.skew, machine.awayUntil, machine.host.storage.free) = (0, 0, nil)
+      wake(machine)
+      try restart(machine)
+      // A sync that is still to fail fails now.
+      for _ in 0..<6 {
+        do {
+          try machine.store.setLocal(Array("healed".utf8), random.bytes(8))
+          break
+        } catch {
+          try endure(error, machine)
+        }
+      }
+    }
+    for pass in 0..<12 {
+      for one in machines {
+        for other in machines where one.number < other.number { try meet(one, other, isLast: pass == 11) }
+      }
+      if try areInStep() { break }
+    }
+    try checkHealed()
+  }
+
+  private func meet(_ one: Machine, _ other: Machine, isLast: Bool) throws {
+    let client = SessionSide(.client(.sync), one.store, peerName: other.name)
+    let server = SessionSide(.server, other.store, peerName: one.name)
+    try SessionPair.run(client, server, &random)
+    for (side, machine) in [(client, one), (server, other)] {
+      count(side)
+      try look(machine)
+      if let failure = side.failure { try endure(failure, machine) }
+      switch side.outcome {
+      case .done, .reconnect: break
+      case let outcome where isLast:
+        throw Oracle.Violation("\(machine.name) cannot come into step: \(String(describing: outcome))")
+      default: break
+      }
+    }
+  }
+
+  private func areInStep() throws -> Bool {
+    let first = machines[0].store
+    for machine in machines {
+      guard try machine.store.versionVector() == first.versionVector(),
+        try machine.store.digest(at: now) == first.digest(at: now),
+        try machine.store.missingBlobs().isEmpty
+      else { return false }
+    }
+    return true
+  }
+
+  private func checkHealed() throws {
+    for machine in machines { try check(machine) }
+    let first = machines[0].store
+    let vector = try first.versionVector()
+    for machine in machines {
+      guard try machine.store.versionVector() == vector else {
+        throw Oracle.Violation(
+          "\(machine.name) covers \(try machine.store.versionVector()), copy 0 \(vector)")
+      }
+      guard try machine.store.digest(at: now) == first.digest(at: now) else {
+        throw Oracle.Violation("the digest of \(machine.name) is not that of copy 0")
+      }
+      guard try machine.store.verify().isClean else { throw Oracle.Violation("\(machine.name) is damaged") }
+      for key in oracle.keys { try checkWinner(of: key, vector, machine) }
+    }
+  }
+
+  /// All hold the greatest write that was not lost, and can read it.
+  private func checkWinner(of key: Key, _ vector: VersionVector, _ machine: Machine) throws {
+    let held = try machine.store.explain(key)?.winner
+    guard let top = oracle.winner(of: key, where: { vector.covers($0) }) else { return }
+    guard let held, held.dot == top.version.dot else {
+      throw Oracle.Violation(
+        "\(machine.name) holds \(held.map { "\($0.dot)" } ?? "nothing") of \(key); the greatest write is \(top.version.dot)"
+      )
+    }
+    let isLive = !held.isTombstone && held.deadline.map { $0 > now } ?? true
+    guard try (machine.store.get(key) != nil) == isLive else {
+      throw Oracle.Violation("\(machine.name) cannot read \(key), which \(held.dot) has set")
+    }
+  }
+}

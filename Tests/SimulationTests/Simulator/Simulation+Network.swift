@@ -1,0 +1,170 @@
+import Replication
+import SyncStore
+import SyncTestSupport
+
+/// Connections: bytes arrive late and in pieces, work takes time, links are cut with and without a word.
+extension Simulation {
+  /// A connection between two machines, as either of them knows it.
+  final class Link {
+    let client: Int
+    let server: Int
+    /// Nil once that side is over.
+    var clientSide: SessionSide?
+    var serverSide: SessionSide?
+    /// Milliseconds that bytes take.
+    let latency: Int
+    /// Nothing arrives any more; who is not told has a half-open connection.
+    var isCut = false
+    var delivers = [false, false]
+    var works: [[Bool]] = [[false, false], [false, false]]
+    var settings: [[SessionTimer: Int]] = [[:], [:]]
+
+    init(_ client: Int, _ server: Int, latency: Int) {
+      (self.client, self.server, self.latency) = (client, server, latency)
+    }
+
+    func side(_ isClient: Bool) -> SessionSide? { isClient ? clientSide : serverSide }
+    func machine(_ isClient: Bool) -> Int { isClient ? client : server }
+    func drop(_ isClient: Bool) {
+      if isClient { clientSide = nil } else { serverSide = nil }
+    }
+  }
+
+  func dial(_ machine: Machine) {
+    guard let other = machine.neighbours.randomElement(using: &random), machine.awayUntil <= now,
+      machines[other].awayUntil <= now
+    else { return }
+    // One connection of a pair at a time (F62, F70).
+    for (number, link) in links where Set([link.client, link.server]) == [machine.number, other] {
+      if link.clientSide?.outcome == nil && link.clientSide != nil, !link.isCut { return }
+      // The dialler knows that the old one is dead; the other side drops it for the new one.
+      for isClient in [true, false] { disconnected(number, isClient) }
+    }
+    wake(machine)
+    wake(machines[other])
+    counts.sessions += 1
+    let link = Link(machine.number, other, latency: 1 + random.below(random.chance(10) ? 5000 : 100))
+    nextLink += 1
+    links[nextLink] = link
+    let direction = random.chance(80) ? SessionDirection.sync : random.pick([.push, .pull])
+    link.clientSide = SessionSide(.client(direction), machine.store, peerName: machines[other].name)
+    link.serverSide = SessionSide(.server, machines[other].store, peerName: machine.name)
+    // What goes wrong goes wrong most often in the middle of something.
+    if random.chance(15) { queue.schedule(.cut(link: nextLink), at: now + below(20 * link.latency + 200)) }
+    if random.chance(8) {
+      queue.schedule(.crash(random.pick([machine.number, other])), at: now + below(20 * link.latency + 200))
+    }
+    pump(nextLink)
+  }
+
+  /// Asks for what is to happen next on a link.
+  private func pump(_ number: Int) {
+    guard let link = links[number] else { return }
+    for isClient in [true, false] {
+      let index = isClient ? 0 : 1
+      guard let side = link.side(isClient) else { continue }
+      for lane in SessionSide.Lane.allCases where side.hasWork(lane) && !link.works[index][lane.rawValue] {
+        link.works[index][lane.rawValue] = true
+        queue.schedule(.work(link: number, isClient: isClient, lane), at: now + 1 + below(30))
+      }
+      for (timer, set) in side.timers where link.settings[index][timer] != set.setting {
+        link.settings[index][timer] = set.setting
+        queue.schedule(
+          .timer(link: number, isClient: isClient, timer, setting: set.setting),
+          at: now + UInt64(set.seconds) * 1000)
+      }
+      let other = link.side(!isClient)
+      if !side.outgoing.isEmpty, !link.delivers[index], !link.isCut, let other, !other.isPaused {
+        link.delivers[index] = true
+        queue.schedule(.deliver(link: number, fromClient: isClient), at: now + UInt64(link.latency))
+      }
+      if side.outcome != nil, side.outgoing.isEmpty || link.isCut || other == nil, !side.hasWork(.receiving) {
+        count(side)
+        link.drop(isClient)
+        if other != nil, !link.isCut {
+          queue.schedule(.disconnected(link: number, isClient: !isClient), at: now + UInt64(link.latency))
+        }
+      }
+    }
+    if link.clientSide == nil, link.serverSide == nil { links[number] = nil }
+  }
+
+  /// The figures of a session that has ended.
+  func count(_ side: SessionSide) {
+    counts.records += side.figures.receivedRecords
+    counts.blobs += side.figures.receivedBlobs
+    switch side.outcome {
+    case .done: counts.finished += 1
+    case .reconnect: counts.rebirths += 1
+    default: counts.refused += 1
+    }
+  }
+
+  func work(_ number: Int, _ isClient: Bool, _ lane: SessionSide.Lane) throws {
+    guard let link = links[number] else { return }
+    link.works[isClient ? 0 : 1][lane.rawValue] = false
+    guard let side = link.side(isClient) else { return }
+    let machine = machines[link.machine(isClient)]
+    wake(machine)
+    try side.doWork(lane)
+    if let failure = side.failure { try endure(failure, machine) }
+    // The machine may have been started anew.
+    if links[number] != nil, link.side(isClient) != nil, lane == .receiving {
+      try look(machine)
+      if random.chance(side.outcome != nil ? 30 : 2) { try check(machine) }
+    }
+    pump(number)
+  }
+
+  func deliver(_ number: Int, _ fromClient: Bool) throws {
+    guard let link = links[number] else { return }
+    link.delivers[fromClient ? 0 : 1] = false
+    guard !link.isCut, let from = link.side(fromClient), let to = link.side(!fromClient) else {
+      return pump(number)
+    }
+    if to.isPaused { return pump(number) }
+    let most = random.chance(70) ? from.outgoing.count : 1 + random.below(max(from.outgoing.count, 1))
+    to.handle(.received(from.take(most)))
+    pump(number)
+  }
+
+  func timerFired(_ number: Int, _ isClient: Bool, _ timer: SessionTimer, _ setting: Int) {
+    guard let link = links[number], let side = link.side(isClient), side.timers[timer]?.setting == setting
+    else {
+      return
+    }
+    side.handle(.timer(timer))
+    if link.isCut, side.outcome != nil { _ = side.take(.max) }
+    pump(number)
+  }
+
+  func disconnected(_ number: Int, _ isClient: Bool) {
+    guard let link = links[number], let side = link.side(isClient) else { return }
+    side.handle(.disconnected)
+    _ = side.take(.max)
+    link.isCut = true
+    pump(number)
+  }
+
+  /// Cuts a link. Either side learns of it now, or only by its timers.
+  func cut(_ number: Int) {
+    guard let link = links[number] else { return }
+    counts.cuts += 1
+    link.isCut = true
+    for isClient in [true, false] where random.chance(60) { disconnected(number, isClient) }
+  }
+
+  /// A machine's process is gone: its sides are no more, the others may hear of it.
+  func dropLinks(of machine: Machine) {
+    for number in links.keys.sorted() {
+      guard let link = links[number], link.client == machine.number || link.server == machine.number else {
+        continue
+      }
+      let isClient = link.client == machine.number
+      link.drop(isClient)
+      link.isCut = true
+      if random.chance(60) { disconnected(number, !isClient) }
+      if link.clientSide == nil, link.serverSide == nil { links[number] = nil }
+    }
+  }
+}

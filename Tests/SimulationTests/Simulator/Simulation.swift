@@ -1,0 +1,237 @@
+import Replication
+import SyncStore
+import SyncTestSupport
+
+/// A whole network of copies in one thread on virtual time: real stores, sessions and blobs over simulated disks, clocks
+/// and connections. Everything that happens follows from the seed.
+///
+/// After what may have changed a copy the oracle looks at it; at the end all faults stop, and all copies must agree with
+/// each other and with the oracle.
+final class Simulation {
+  struct Options {
+    var seed: UInt64
+    /// Machines at the beginning; drawn if nil.
+    var copies: Int?
+    /// Hours of virtual time.
+    var hours = 1
+    /// Machines may be put back in place, which no check at opening can see.
+    var rollsBack = false
+  }
+
+  /// One machine with one store.
+  final class Machine {
+    let number: Int
+    let host: SimulatedHost
+    var path: String
+    var store: Store
+    /// Milliseconds by which its clock is off.
+    var skew: Int64 = 0
+    /// The journal was looked at up to here.
+    var seen: UInt64 = 0
+    /// Own writes up to this sequence were acknowledged as durable.
+    var durable: UInt64 = 0
+    var backups: [(path: String, files: [String: [UInt8]])] = []
+    /// Whom it dials.
+    var neighbours: [Int] = []
+    /// Until then it cannot be reached.
+    var awayUntil: UInt64 = 0
+
+    init(_ number: Int, _ host: SimulatedHost, _ path: String, _ store: Store) {
+      (self.number, self.host, self.path, self.store) = (number, host, path, store)
+    }
+
+    var name: String { "copy \(number)" }
+  }
+
+  enum Event {
+    case write(Int)
+    case dial(Int)
+    case fault
+    case cut(link: Int)
+    /// A machine loses its power, or its process is killed.
+    case crash(Int)
+    /// The disk of a machine has room again.
+    case relief(Int)
+    case work(link: Int, isClient: Bool, SessionSide.Lane)
+    case deliver(link: Int, fromClient: Bool)
+    case timer(link: Int, isClient: Bool, SessionTimer, setting: Int)
+    case disconnected(link: Int, isClient: Bool)
+  }
+
+  struct Counts {
+    var events = 0, writes = 0, sessions = 0, finished = 0, cuts = 0, crashes = 0, kills = 0, fullDisks = 0
+    var failedSyncs = 0, clones = 0, restores = 0, rollbacks = 0, compactions = 0, clockJumps = 0, checks = 0
+    var rebirths = 0, refused = 0, records = 0, blobs = 0
+    /// Operations of any kind.
+    var operations: Int { events + writes }
+  }
+
+  static let mostMachines = 6
+  static let configuration = Configuration(blobThreshold: 2048, segmentBytes: 64 << 10)
+
+  let options: Options
+  var random: SplitMix64
+  var now: UInt64 = 1_760_000_000_000
+  var machines: [Machine] = []
+  var links: [Int: Link] = [:]
+  var nextLink = 0
+  var queue = EventQueue<Event>()
+  var oracle = Oracle()
+  var counts = Counts()
+  let keys: [Key]
+  private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
+  private let end: UInt64
+
+  init(_ options: Options) throws {
+    self.options = options
+    random = SplitMix64(seed: options.seed)
+    end = now + UInt64(options.hours) * 3_600_000
+    keys = try (0..<[2, 5, 20][random.below(3)]).map { try Key("key/\($0)") }
+    for _ in 0..<(options.copies ?? 2 + random.below(3)) { try addMachine() }
+    connect()
+    for machine in machines { begin(machine.number) }
+    queue.schedule(.fault, at: now + below(600_000))
+  }
+
+  func below(_ bound: Int) -> UInt64 { UInt64(random.below(bound)) }
+
+  private func addMachine() throws {
+    let host = newHost()
+    let store = try Store.create(on: host, id: machines.first?.store.id, configuration: Self.configuration)
+    try StoreKeys(store).replaceGroupKeys(with: ring)
+    machines.append(Machine(machines.count, host, "/store", store))
+  }
+
+  func newHost() -> SimulatedHost {
+    SimulatedHost(
+      seed: random.next(), time: now, machine: "machine \(machines.count)", sealed: random.chance(20))
+  }
+
+  /// Who dials whom: everybody everybody, a ring, a star or a chain.
+  private func connect() {
+    let count = machines.count
+    let kind = random.below(4)
+    for machine in machines {
+      let number = machine.number
+      switch kind {
+      case 0: machine.neighbours = (0..<count).filter { $0 != number }
+      case 1: machine.neighbours = [(number + 1) % count]
+      case 2: machine.neighbours = number == 0 ? [] : [0]
+      default: machine.neighbours = number + 1 < count ? [number + 1] : []
+      }
+    }
+  }
+
+  /// A machine begins to work.
+  func begin(_ number: Int) {
+    queue.schedule(.write(number), at: now + below(60_000))
+    queue.schedule(.dial(number), at: now + below(60_000))
+  }
+
+  // MARK: The run
+
+  func run() throws {
+    while let next = queue.nextTime, next <= end, let (time, event) = queue.next() {
+      now = max(now, time)
+      counts.events += 1
+      try take(event)
+    }
+    try heal()
+  }
+
+  private func take(_ event: Event) throws {
+    switch event {
+    case .write(let number):
+      try write(machines[number])
+      queue.schedule(event, at: now + 1000 + below(240_000))
+    case .dial(let number):
+      dial(machines[number])
+      queue.schedule(event, at: now + 1000 + below(300_000))
+    case .fault:
+      try strike()
+      queue.schedule(.fault, at: now + 10_000 + below(600_000))
+    case .cut(let link): cut(link)
+    case .crash(let number): try crash(machines[number])
+    case .relief(let number): machines[number].host.storage.free = nil
+    case .work(let link, let isClient, let lane): try work(link, isClient, lane)
+    case .deliver(let link, let fromClient): try deliver(link, fromClient)
+    case .timer(let link, let isClient, let timer, let setting): timerFired(link, isClient, timer, setting)
+    case .disconnected(let link, let isClient): disconnected(link, isClient)
+    }
+  }
+
+  /// The machine's clock shows the time, as wrongly as it does.
+  func wake(_ machine: Machine) { machine.host.time = UInt64(Int64(now) + machine.skew) }
+
+  // MARK: Writing
+
+  private func write(_ machine: Machine) throws {
+    wake(machine)
+    let isDurable = random.chance(60)
+    let durability: Durability = isDurable ? .full : .relaxed
+    do {
+      for _ in 0..<(1 + random.below(20)) {
+        counts.writes += 1
+        try writeOnce(machine, durability)
+      }
+      if isDurable {
+        let own = try machine.store.actor
+        machine.durable = try machine.store.versionVector()[own]
+      }
+    } catch let error as StoreError {
+      try endure(error, machine)
+    }
+    try look(machine)
+  }
+
+  private func writeOnce(_ machine: Machine, _ durability: Durability) throws {
+    let key = random.pick(keys)
+    switch random.below(20) {
+    case 0...2: try machine.store.delete(key, durability: durability)
+    case 3:
+      let deadline = UInt64(Int64(now) + machine.skew) + 1000 + below(3_600_000)
+      try machine.store.put(key, value(40), expires: deadline, durability: durability)
+    case 4: try machine.store.put(key, value(2049 + random.below(20_000)), durability: durability)
+    case 5: try transact(machine, durability)
+    default: try machine.store.put(key, value(random.below(100)), durability: durability)
+    }
+  }
+
+  private func transact(_ machine: Machine, _ durability: Durability) throws {
+    let chosen = Array(Set((0..<(2 + random.below(4))).map { _ in random.pick(keys) })).sorted()
+    let values = chosen.map { _ in random.chance(15) ? nil : value(30) }
+    try look(machine)
+    try machine.store.transaction(durability: durability) { transaction in
+      for (key, value) in zip(chosen, values) {
+        if let value { try transaction.put(key, value) } else { try transaction.delete(key) }
+      }
+    }
+    oracle.join(try look(machine))
+  }
+
+  /// Bytes that no other write has.
+  private func value(_ size: Int) -> [UInt8] {
+    Array("\(counts.writes)/".utf8) + random.bytes(size)
+  }
+
+  /// The oracle sees what was appended since it looked last. Returns the dots.
+  @discardableResult
+  func look(_ machine: Machine) throws -> [Dot] {
+    var dots: [Dot] = []
+    do {
+      for entry in try machine.store.log(from: machine.seen + 1, limit: .max) {
+        try oracle.see(entry, at: machine.name)
+        if entry.key != nil { dots.append(entry.dot) }
+        machine.seen = max(machine.seen, entry.position)
+      }
+    } catch let error as StoreError {
+      try endure(error, machine)
+    }
+    return dots
+  }
+
+  func check(_ machine: Machine) throws {
+    counts.checks += 1
+    try oracle.check(machine.store, machine.name)
+  }
+}

@@ -1,0 +1,55 @@
+import Replication
+import SyncStore
+
+/// Whole sessions in place of calls: what a session asks its store for, the model does too.
+extension Twin {
+  /// Two copies meet by a session, whose events come in an order that the seed decides.
+  func meetBySession(_ one: Int, _ other: Int) throws {
+    guard canTalk(one, other) else { return }
+    for (sender, receiver) in [(one, other), (other, one)] { try cut(sender, receiver) }
+    for copy in [one, other] { try sync(copy) }
+    let client = SessionSide(.client(.sync), machines[one].store, peerName: "copy \(other)")
+    let server = SessionSide(.server, machines[other].store, peerName: "copy \(one)")
+    client.onWork = { [unowned self] in try follow($0, at: one, with: other) }
+    server.onWork = { [unowned self] in try follow($0, at: other, with: one) }
+    try SessionPair.run(client, server, &random)
+    let isInTime = abs(model.copies[one].skew - model.copies[other].skew) <= Model.drift
+    guard (client.outcome == .done) == isInTime else {
+      throw Mismatch("the session of \(one) and \(other) ended with \(String(describing: client.outcome))")
+    }
+    if isInTime { try compareDigests(one, other) }
+  }
+
+  /// A copy is about to do what a session asks it for.
+  private func follow(_ action: SessionAction, at copy: Int, with peer: Int) throws {
+    switch action {
+    case .loadReplica, .judgeState: try sync(copy)
+    case .openRound:
+      try cut(copy, peer)
+      try sync(copy)
+      guard try model.open(copy, peer) else {
+        throw Mismatch("a round of \(copy) for \(peer), which the model refuses")
+      }
+      capture(copy)
+      settle(copy)
+    case .applyBatch(_, _, _, _, isFull: true):
+      // Taken in at the close, as one step.
+      break
+    case .applyLast:
+      try model.deliver(peer, copy, .max)
+      try model.close(peer, copy)
+      capture(copy)
+      settle(copy)
+    case .applyBatch:
+      // All records of these small rounds fit in one batch.
+      try model.deliver(peer, copy, .max)
+      capture(copy)
+      settle(copy)
+    case .finishRound:
+      try model.close(peer, copy)
+      capture(copy)
+      settle(copy)
+    default: break
+    }
+  }
+}

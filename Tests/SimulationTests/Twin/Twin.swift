@@ -1,0 +1,449 @@
+import Replication
+import SyncStore
+import SyncTestSupport
+
+/// The same history in the model and in real stores on simulated machines. After every step both must show the same
+/// records, vectors and conflicts.
+///
+/// One unit of the model's time is 20 s, so that the drift limits are one, and its stamps are those of the stores. Actors
+/// of the stores bear the names of the model's.
+final class Twin {
+  /// The two do not agree.
+  struct Mismatch: Error, CustomStringConvertible {
+    let description: String
+    init(_ text: String) { description = text }
+  }
+
+  /// A machine with one store, and what the model says of its past.
+  final class Machine {
+    let host: SimulatedHost
+    var path: String
+    var store: Store
+    /// What the copy was after each of its steps: after a loss of power the store is one of these.
+    var past: [Model.State] = []
+    /// The last of them that is durable.
+    var durable = 0
+    var backups: [(files: [String: [UInt8]], path: String, known: Int)] = []
+
+    init(_ host: SimulatedHost, _ path: String, _ store: Store) {
+      (self.host, self.path, self.store) = (host, path, store)
+    }
+  }
+
+  static let unit = 20_000
+  /// Stamps in a unit.
+  static let tick = unit << 16
+  /// In units: some day in 2023.
+  static let start = 85_000_000
+  private static let localKey = Array("twin".utf8)
+  static let configuration = Configuration(segmentBytes: 64 << 10)
+
+  var model: Model.World
+  private(set) var machines: [Machine] = []
+  private let names = ActorNames()
+  private var rounds: [[Int]: (round: OutgoingRound, full: FullState?)] = [:]
+  /// Do copies meet by whole sessions?
+  private let usesSessions: Bool
+  private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
+  private let seed: UInt64
+  var random: SplitMix64
+  /// Records of a round in one batch are as many as fit: this few bytes let each be its own.
+  private let batchBytes = 1
+
+  init(copies: Int, keys: Int, seed: UInt64, usesSessions: Bool = false) throws {
+    var rules = Model.Rules()
+    // Decision 5.
+    rules.parksOwn = false
+    model = Model.World(rules, copies: 0, keys: keys, now: Self.start, tick: Self.tick)
+    model.reissuesInOrder = true
+    model.retirement = Int(Limits.retirementMilliseconds) / Self.unit
+    (self.seed, self.usesSessions) = (seed, usesSessions)
+    random = SplitMix64(seed: seed)
+    for _ in 0..<copies { try add() }
+  }
+
+  /// A new, empty member.
+  private func add() throws {
+    names.next = model.actorCount + 1
+    model.addCopy()
+    let host = machine(skew: 0)
+    let store = try Store.create(on: host, id: machines.first?.store.id, configuration: Self.configuration)
+    // What is appended says what is durable before it: from now on a copied directory knows its first actor.
+    for number in 0..<2 { try store.setLocal(Self.localKey, [UInt8(number)]) }
+    try StoreKeys(store).replaceGroupKeys(with: ring)
+    machines.append(Machine(host, "/store", store))
+    capture(machines.count - 1)
+    settle(machines.count - 1)
+  }
+
+  private func machine(skew: Int) -> SimulatedHost {
+    SimulatedHost(
+      seed: seed &* 31 &+ UInt64(machines.count), time: UInt64((model.now + skew) * Self.unit),
+      machine: "machine \(machines.count)", sealed: false, actors: { [names] in names.take() })
+  }
+
+  // MARK: What both are asked
+
+  /// The model has taken a step at this copy.
+  func capture(_ copy: Int) {
+    let live = model.copies[copy].live
+    if machines[copy].past.last != live { machines[copy].past.append(live) }
+  }
+
+  /// All of the copy is durable.
+  func settle(_ copy: Int) {
+    model.sync(copy)
+    machines[copy].durable = machines[copy].past.count - 1
+  }
+
+  /// Applies what was parked and whose time has come, in both.
+  private func wake(_ copy: Int) throws {
+    guard !model.copies[copy].live.parked.isEmpty else { return }
+    try model.unpark(copy)
+    try machines[copy].store.updateLocal(Self.localKey) { $0 }
+    capture(copy)
+  }
+
+  /// Does one operation in both, and compares.
+  func step(_ operation: Model.Operation) throws {
+    if let first = operation.copies.first, first >= machines.count { return }
+    if let copy = operation.copies.first, operation.copies.count == 1, !model.copies[copy].isAlive { return }
+    names.next = model.actorCount + 1
+    model.touched = Set(operation.copies.filter { $0 < machines.count })
+    let touched = model.touched
+    try perform(operation)
+    model.touched = touched
+    try model.checkStep()
+    for copy in touched.sorted() where model.copies[copy].isAlive { try compare(copy, operation) }
+    guard names.next == model.actorCount + 1 else { throw Mismatch("\(operation): not the same new actors") }
+  }
+
+  private func perform(_ operation: Model.Operation) throws {
+    switch operation {
+    case .time(let length):
+      // Retirement is longer here than in the histories.
+      let units = length > Model.retirement ? model.retirement + 5 : length
+      try model.step(.time(units))
+      for machine in machines { machine.host.time += UInt64(units * Self.unit) }
+    case .skew(let copy, let units):
+      try model.step(operation)
+      machines[copy].host.time = UInt64((model.now + units) * Self.unit)
+    case .put(let copy, let key, let life): try put(copy, key, life, operation)
+    case .delete(let copy, let key):
+      try wake(copy)
+      try model.step(operation)
+      try machines[copy].store.delete(Self.key(key), durability: .relaxed)
+      capture(copy)
+    case .future(let copy, let key, let isDelete): try future(copy, key, isDelete)
+    case .sync(let copy): try sync(copy)
+    case .crash(let copy): try crash(copy)
+    case .open(let sender, let receiver): try open(sender, receiver)
+    case .deliver(let sender, let receiver, let count): try deliver(sender, receiver, count)
+    case .close(let sender, let receiver): try close(sender, receiver)
+    case .cut(let sender, let receiver): try cut(sender, receiver)
+    case .meet(let one, let other): try meet(one, other)
+    case .acknowledge(let copy):
+      try wake(copy)
+      try model.step(operation)
+      try machines[copy].store.acknowledge(as: device(copy))
+      capture(copy)
+      settle(copy)
+    case .purge(let copy): try purge(copy) { try $0.purge() }
+    case .compact(let copy):
+      try purge(copy) { try $0.compact() }
+      try model.step(operation)
+      capture(copy)
+    case .away(let copy, let isAway):
+      try model.step(operation)
+      if isAway { dropRounds(of: copy) }
+    case .lose(let copy):
+      try model.step(operation)
+      if !model.copies[copy].isAlive { dropRounds(of: copy) }
+    case .backup(let copy): try backUp(copy)
+    case .restore(let copy, let which): try restore(copy, which)
+    case .clone(let copy, let ofBackup): try clone(copy, ofBackup)
+    case .join(let copy, _):
+      guard machines.count < Model.mostCopies else { return }
+      try add()
+      try meet(copy, machines.count - 1)
+    case .damage, .rollback, .duplicate: break
+    }
+  }
+
+  /// A member has one key, wherever its directory was copied to.
+  private func device(_ copy: Int) -> DeviceID {
+    DeviceID(bytes: [UInt8](repeating: UInt8(model.copies[copy].member), count: 32))!
+  }
+
+  /// Compaction purges first.
+  private func purge(_ copy: Int, _ body: (Store) throws -> Void) throws {
+    // A copy whose clock is wrong takes values for expired that are not: the model does not.
+    guard abs(model.copies[copy].skew) <= Model.drift else { return }
+    try wake(copy)
+    try model.step(.purge(copy))
+    try body(machines[copy].store)
+    capture(copy)
+  }
+
+  private func dropRounds(of copy: Int) {
+    rounds = rounds.filter { !$0.key.contains(copy) }
+  }
+
+  // MARK: Writes
+
+  static func key(_ number: Int) throws -> Key { try Key("\(number)") }
+
+  private func put(_ copy: Int, _ key: Int, _ life: Int, _ operation: Model.Operation) throws {
+    try wake(copy)
+    try model.step(operation)
+    let deadline = life == 0 ? nil : UInt64((model.wall(copy) + life) * Self.unit)
+    try machines[copy].store.put(
+      Self.key(key), Array("\(model.values)".utf8), expires: deadline, durability: .relaxed)
+    capture(copy)
+  }
+
+  private func future(_ copy: Int, _ key: Int, _ isDelete: Bool) throws {
+    let skew = model.copies[copy].skew
+    try perform(.skew(copy, Model.ahead))
+    try perform(isDelete ? .delete(copy, key: key) : .put(copy, key: key, life: 0))
+    try perform(.skew(copy, skew))
+  }
+
+  func sync(_ copy: Int) throws {
+    guard model.copies[copy].isAlive else { return }
+    try wake(copy)
+    try machines[copy].store.sync()
+    settle(copy)
+  }
+
+  // MARK: Rounds
+
+  func canTalk(_ sender: Int, _ receiver: Int) -> Bool {
+    sender != receiver && max(sender, receiver) < machines.count
+      && [sender, receiver].allSatisfy { model.copies[$0].isAlive && !model.copies[$0].isAway }
+  }
+
+  private func open(_ sender: Int, _ receiver: Int) throws {
+    guard canTalk(sender, receiver), model.round(sender, receiver) == nil else { return }
+    // Who says what it covers has made it durable.
+    try sync(sender)
+    try sync(receiver)
+    let isOpen = try model.open(sender, receiver)
+    capture(sender)
+    settle(sender)
+    guard isOpen, let round = model.rounds.last else { return }
+    let (from, to) = (machines[sender].store, machines[receiver].store)
+    let summary = try to.replicaSummary()
+    let opened = try from.openRound(
+      for: RoundReceiver(
+        cursor: try to.cursor(for: from.actor), covered: summary.vector, floor: summary.floor,
+        standing: summary.standing))
+    let isFull = opened.close.isFull
+    guard isFull == round.isFull else {
+      throw Mismatch("a round \(sender) to \(receiver) is \(isFull ? "" : "not ")a full state")
+    }
+    rounds[[sender, receiver]] = (opened, isFull ? FullState() : nil)
+    // A full state that goes on where one broke sends less.
+    guard isFull ? opened.count <= round.items.count : opened.count == round.items.count else {
+      throw Mismatch("a round \(sender) to \(receiver) of \(opened.count), not \(round.items.count) records")
+    }
+  }
+
+  private func deliver(_ sender: Int, _ receiver: Int, _ count: Int) throws {
+    guard let index = model.round(sender, receiver), let (round, full) = rounds[[sender, receiver]],
+      full == nil
+    else { return }
+    try wake(receiver)
+    var left = min(count, model.rounds[index].items.count - model.rounds[index].next)
+    while left > 0 {
+      guard let batch = try round.next(maximumBytes: batchBytes) else {
+        throw Mismatch("a round ends too early")
+      }
+      // What came in one append leaves in one batch.
+      try model.deliver(sender, receiver, batch.records.count)
+      left -= batch.records.count
+      capture(receiver)
+      _ = try machines[receiver].store.apply(batch)
+      settle(receiver)
+    }
+  }
+
+  private func close(_ sender: Int, _ receiver: Int) throws {
+    guard model.round(sender, receiver) != nil, let (round, full) = rounds[[sender, receiver]] else { return }
+    try deliver(sender, receiver, .max)
+    try wake(receiver)
+    try model.close(sender, receiver)
+    capture(receiver)
+    // What a full state brings is taken in at once: the model delivers again what this store has had before.
+    if full != nil {
+      while let batch = try round.next(maximumBytes: batchBytes) {
+        _ = try machines[receiver].store.apply(batch, full)
+      }
+    }
+    guard try round.next(maximumBytes: batchBytes) == nil else { throw Mismatch("a round ends too late") }
+    try machines[receiver].store.finish(round.close, full)
+    settle(receiver)
+    rounds[[sender, receiver]] = nil
+  }
+
+  func cut(_ sender: Int, _ receiver: Int) throws {
+    try model.step(.cut(sender, receiver))
+    rounds[[sender, receiver]] = nil
+  }
+
+  private func meet(_ one: Int, _ other: Int) throws {
+    guard max(one, other) < machines.count else { return }
+    if usesSessions { return try meetBySession(one, other) }
+    for (sender, receiver) in [(one, other), (other, one)] {
+      try cut(sender, receiver)
+      try open(sender, receiver)
+      try close(sender, receiver)
+    }
+    if canTalk(one, other) { try compareDigests(one, other) }
+  }
+
+  func compareDigests(_ one: Int, _ other: Int) throws {
+    try model.compare(one, other)
+    let (left, right) = (machines[one].store, machines[other].store)
+    let time = UInt64(min(model.wall(one), model.wall(other)) * Self.unit)
+    let isSame =
+      model.digest(one, at: Int(time) / Self.unit) == model.digest(other, at: Int(time) / Self.unit)
+    guard try (left.digest(at: time) == right.digest(at: time)) == isSame else {
+      throw Mismatch("the digests of \(one) and \(other) are \(isSame ? "not equal" : "equal")")
+    }
+  }
+
+  // MARK: Machines
+
+  private func crash(_ copy: Int) throws {
+    try wake(copy)
+    let machine = machines[copy]
+    machine.host.losePower(seed: random.next())
+    machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
+    dropRounds(of: copy)
+    let (state, index) = try findPast(of: machine.store, in: copy, machine.past[machine.durable...])
+    model.copies[copy].durable = state
+    try model.step(.crash(copy))
+    machine.past.removeLast(machine.past.count - 1 - index)
+    // Where a tail was cut that may have been seen it is a new actor.
+    if try machine.store.actor.low != state.actor.number { model.renew(copy) }
+    capture(copy)
+    settle(copy)
+  }
+
+  private func backUp(_ copy: Int) throws {
+    try wake(copy)
+    try model.step(.backup(copy))
+    let machine = machines[copy]
+    let files = try machine.host.storage.files(below: machine.path)
+    machine.backups = (machine.backups + [(files, machine.path, machine.past.count)]).suffix(3)
+    backups[copy, default: []] = Array((backups[copy, default: []] + [machine.past]).suffix(3))
+  }
+
+  /// What each backup may turn out to be.
+  private var backups: [Int: [[Model.State]]] = [:]
+
+  private func restore(_ copy: Int, _ which: Int) throws {
+    let machine = machines[copy]
+    guard let pasts = backups[copy], !pasts.isEmpty else { return }
+    let number = which % pasts.count
+    let backup = machine.backups[number]
+    machine.path = "/store.\(machine.past.count).\(random.next() % 1_000_000)"
+    try machine.host.storage.install(backup.files, from: backup.path, at: machine.path)
+    machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
+    dropRounds(of: copy)
+    model.copies[copy].backups[number] = try findPast(of: machine.store, in: copy, pasts[number][...]).state
+    try model.step(.restore(copy, which: which))
+    machine.past = [model.copies[copy].live]
+    settle(copy)
+  }
+
+  private func clone(_ copy: Int, _ ofBackup: Bool) throws {
+    guard machines.count < Model.mostCopies, model.copies[copy].isAlive else { return }
+    if ofBackup, backups[copy, default: []].isEmpty { return }
+    let machine = machines[copy]
+    let source = ofBackup ? machine.backups[0].path : machine.path
+    let files = try ofBackup ? machine.backups[0].files : machine.host.storage.files(below: machine.path)
+    let host = self.machine(skew: model.copies[copy].skew)
+    try host.storage.install(files, from: source, at: "/store")
+    let store = try Store.open("/store", on: host, configuration: Self.configuration)
+    let pasts = ofBackup ? backups[copy]![0] : machine.past
+    let (state, index) = try findPast(of: store, in: copy, pasts[...])
+    if ofBackup {
+      model.copies[copy].backups[0] = state
+      try model.step(.clone(copy, ofBackup: true))
+    } else {
+      let durable = model.copies[copy].durable
+      model.copies[copy].durable = state
+      try model.step(.clone(copy, ofBackup: false))
+      model.copies[copy].durable = durable
+    }
+    machines.append(Machine(host, "/store", store))
+    machines[machines.count - 1].past = Array(pasts[...index])
+    capture(machines.count - 1)
+    settle(machines.count - 1)
+    try compare(machines.count - 1, .clone(copy, ofBackup: ofBackup))
+  }
+
+  // MARK: Comparing
+
+  /// Which of `states` the store has come back to.
+  private func findPast(
+    of store: Store, in copy: Int, _ states: ArraySlice<Model.State>
+  ) throws -> (state: Model.State, index: Int) {
+    let facts = try Facts(of: store)
+    for index in states.indices.reversed() {
+      var state = states[index]
+      state.reread(limit: model.limit(copy))
+      if Facts(of: state, model) == facts { return (state, index) }
+    }
+    throw Mismatch(
+      "the store of copy \(copy) is nothing it ever was:\n\(facts)\nthe last was\n\(states.last.map { Facts(of: $0, model).description } ?? "")"
+    )
+  }
+
+  private func compare(_ copy: Int, _ operation: Model.Operation) throws {
+    try wake(copy)
+    let (real, ideal) = (try Facts(of: machines[copy].store), Facts(of: model.copies[copy].live, model))
+    guard real != ideal else { return }
+    throw Mismatch("after \(operation) copy \(copy) has\n\(real)\nand in the model\n\(ideal)")
+  }
+
+  /// All faults stop, all meet again and again.
+  func heal() throws {
+    for copy in machines.indices where model.copies[copy].isAlive {
+      try step(.skew(copy, 0))
+      try step(.away(copy, false))
+      dropRounds(of: copy)
+    }
+    model.rounds = []
+    try step(.time(Model.ahead + 3 * Model.drift))
+    let alive = machines.indices.filter { model.copies[$0].isAlive }
+    for copy in alive { try step(.sync(copy)) }
+    for _ in 0..<3 {
+      for one in alive { for other in alive where one < other { try step(.meet(one, other)) } }
+    }
+    try model.checkHealed()
+    try step(.time(Model.retirement + 5))
+    for _ in 0..<3 {
+      for copy in alive { try step(.acknowledge(copy)) }
+      for one in alive { for other in alive where one < other { try step(.meet(one, other)) } }
+      for copy in alive { try step(.purge(copy)) }
+      try step(.time(1))
+    }
+    for one in alive { for other in alive where one < other { try step(.meet(one, other)) } }
+    try model.checkHealed()
+  }
+}
+
+/// Gives the actors of the stores the names of the model's.
+final class ActorNames: @unchecked Sendable {
+  // A twin is driven by one thread.
+  var next = 1
+
+  func take() -> ActorID {
+    defer { next += 1 }
+    let actor = Model.Actor(number: next)
+    return ActorID(high: UInt64(actor.name), low: UInt64(next))
+  }
+}

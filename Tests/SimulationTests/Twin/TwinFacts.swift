@@ -1,0 +1,99 @@
+import SyncStore
+
+extension Twin {
+  /// What a copy shows: the records that count, what it covers, which values it set aside.
+  struct Facts: Equatable, CustomStringConvertible {
+    /// A record that is held, or waits for its time.
+    struct Record: Hashable, Comparable, CustomStringConvertible {
+      var key: Int
+      var actor: Int
+      var sequence: Int
+      var stamp: Int
+      var value: Int
+      var isDead: Bool
+      var deadline: Int
+      /// It waits for its time.
+      var isWaiting: Bool
+
+      static func < (left: Record, right: Record) -> Bool {
+        (left.key, left.stamp, left.actor, left.sequence) < (
+          right.key, right.stamp, right.actor, right.sequence
+        )
+      }
+
+      var description: String {
+        "\(isDead ? "delete" : "put") k\(key) \(actor):\(sequence) @\(stamp / Twin.tick - Twin.start).\(stamp % Twin.tick) v\(value)"
+          + (isWaiting ? ", waiting" : "")
+          + (deadline == Model.never ? "" : " until \(deadline - Twin.start)")
+      }
+    }
+
+    struct Dot: Hashable, Comparable {
+      var actor: Int
+      var sequence: Int
+      static func < (left: Dot, right: Dot) -> Bool {
+        (left.actor, left.sequence) < (right.actor, right.sequence)
+      }
+    }
+
+    var records: [Record]
+    /// Which writes of the store's own keys count, or wait: frontiers.
+    var reserved: [Dot]
+    var vector: [Dot]
+    var floor: [Dot]
+    var horizon: Int
+    var conflicts: [Dot]
+
+    var description: String {
+      func list(_ dots: [Dot]) -> String { dots.map { "\($0.actor):\($0.sequence)" }.joined(separator: " ") }
+      return
+        "  frontiers \(list(reserved)); vector \(list(vector)); floor \(list(floor)); horizon \(horizon); conflicts \(list(conflicts))\n"
+        + records.map { "  \($0)" }.joined(separator: "\n")
+    }
+
+    init(of store: Store) throws {
+      let log = try store.log(from: 1, limit: .max)
+      reserved = log.filter { $0.isCurrent && $0.key == nil }.map {
+        Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
+      }.sorted()
+      records = try log.compactMap { entry in
+        guard entry.isCurrent, let key = entry.key else { return nil }
+        let winner = try store.explain(key)?.winner.dot
+        return Record(
+          key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
+          stamp: Int(entry.stamp.rawValue),
+          value: entry.isTombstone ? 0 : Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1,
+          isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
+          isWaiting: winner != entry.dot)
+      }.sorted()
+      let covered = try store.versionVector()
+      vector = covered.actors.map { Dot(actor: Int($0.low), sequence: Int(covered[$0])) }.sorted()
+      let summary = try store.replicaSummary()
+      floor = summary.floor.actors.map { Dot(actor: Int($0.low), sequence: Int(summary.floor[$0])) }.sorted()
+      horizon = Int(summary.horizon.rawValue)
+      conflicts = try store.conflicts().map {
+        Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
+      }.sorted()
+    }
+
+    init(of state: Model.State, _ model: Model.World) {
+      func facts(_ records: [Model.Record], isWaiting: Bool) -> [Record] {
+        records.filter { !$0.isReserved }.map { record in
+          Record(
+            key: record.key, actor: record.actor.number, sequence: record.sequence, stamp: record.stamp,
+            value: record.value, isDead: record.isDead, deadline: record.deadline, isWaiting: isWaiting)
+        }
+      }
+      records =
+        (facts(state.held, isWaiting: false) + facts(state.parked.flatMap(\.records), isWaiting: true))
+        .sorted()
+      reserved = (state.held + state.parked.flatMap(\.records)).filter(\.isReserved).map {
+        Dot(actor: $0.actor.number, sequence: $0.sequence)
+      }.sorted()
+      vector = state.vector.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
+      floor = state.floor.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
+      horizon = state.horizon
+      conflicts = state.losers.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
+    }
+  }
+}
