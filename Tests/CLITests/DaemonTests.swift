@@ -188,7 +188,7 @@ import Testing
       (["serve", "--listen", "::::"], 2),
       (["serve", "--listen", "192.0.2.1:1"], 4), (["serve", "--config", "/nonexistent"], 1),
       (["serve", "now"], 2),
-      (["peer", "revoke", "x"], 2),
+      (["peer", "revoke", "x"], 3), (["peer", "revoke"], 2),
     ] as [([String], Int32)])
   func mistakes(words: [String], code: Int32) throws {
     let scratch = try Scratch()

@@ -61,7 +61,7 @@ import Testing
     Mistake("verify twice", says: "too much"),
     Mistake("init", says: "already"),
     Mistake("watch", says: "not in this version"),
-    Mistake("conflicts restore", says: "not in this version"),
+    Mistake("conflicts restore", says: "KEY is missing"),
   ]
 
   @Test("wrong usage ends with its code and one line that helps, and nothing is lost", arguments: mistakes)

@@ -106,9 +106,9 @@ extension Engine {
   }
 
   /// The places of the records behind `start` that count for their keys, as far as this view has read; nil if there are
-  /// more than `limit`.
+  /// more than `limit`. With `purged` also the last records of keys that were purged since: they take the place of older ones.
   func currentPlaces(
-    from start: Location, isComplete: Bool = true, limit: Int = .max
+    from start: Location, isComplete: Bool = true, purged: Bool = false, limit: Int = .max
   ) throws(StoreError) -> [Location]? {
     var places: [Location] = []
     // Of keys that others have written to meanwhile: their latest record here.
@@ -117,7 +117,10 @@ extension Engine {
     try visit(from: start, isComplete: isComplete) { record throws(StoreError) in
       guard record.isWrite, let shape = record.shape else { return true }
       let key = record.key(shape)
-      guard let place = find(key) else { return true }
+      guard let place = find(key) else {
+        if purged, let version = record.version, applies(version, now) { overtaken[key] = record.location }
+        return true
+      }
       if place.segment < SegmentHeader.compacted, place >= applied {
         if let version = record.version, applies(version, now) { overtaken[key] = record.location }
       } else if place == record.location || isCopy(of: record, at: place) {

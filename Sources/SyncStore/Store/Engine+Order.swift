@@ -17,7 +17,7 @@ extension Engine {
     // From some number of changes on, sorting all is no slower: there each key is opened once, if it is sealed, and here as
     // often as it is compared.
     let most = max(view.count / (view.segments.isSealed ? 16 : 4), 256)
-    guard let changes = try currentPlaces(from: view.upTo, limit: most) else { return nil }
+    guard let changes = try currentPlaces(from: view.upTo, purged: true, limit: most) else { return nil }
     // Held by nobody else, it is changed in place.
     ordered = nil
     view.merge(changes, upTo: applied, in: FrozenSegments(journal))

@@ -15,10 +15,14 @@ struct Oracle {
   struct Write: Hashable {
     var version: Version
     var key: Key
-    /// XXH3 of what it holds; 0 for a delete.
+    /// A fingerprint of what it holds; 0 for a delete.
     var content: UInt64
+    var hasDeadline = false
     /// Writes of one transaction share it.
     var transaction = 0
+
+    /// May it have been purged, so that nothing is held of its key?
+    var mayBePurged: Bool { content == 0 || hasDeadline }
   }
 
   private(set) var writes: [Dot: Write] = [:]
@@ -33,7 +37,8 @@ struct Oracle {
   mutating func see(_ entry: LogEntry, at copy: String) throws(Violation) {
     guard let key = entry.key else { return }
     let write = Write(
-      version: Version(stamp: entry.stamp, dot: entry.dot), key: key, content: Self.content(entry))
+      version: Version(stamp: entry.stamp, dot: entry.dot), key: key, content: Self.content(entry),
+      hasDeadline: entry.deadline != nil)
     guard var known = writes[entry.dot] else {
       writes[entry.dot] = write
       byKey[key, default: []].append(entry.dot)
@@ -104,6 +109,7 @@ struct Oracle {
     let vector = try store.versionVector()
     for key in byKey.keys {
       guard let top = winner(of: key, where: { vector.covers($0) }) else { continue }
+      if greatest[key] == nil, top.mayBePurged { continue }
       guard let held = greatest[key], held >= top.version else {
         throw Violation(
           "\(name) covers \(top.version.dot) of key \(key) and holds less: \(String(describing: greatest[key]))"
@@ -120,7 +126,7 @@ struct Oracle {
     let seen = Set(present.compactMap { writes[$0]?.transaction }.filter { $0 > 0 })
     guard !seen.isEmpty else { return }
     for write in writes.values where write.transaction > 0 && seen.contains(write.transaction) {
-      if vector.covers(write.version.dot) { continue }
+      if vector.covers(write.version.dot) || write.mayBePurged { continue }
       guard let held = greatest[write.key], held >= write.version else {
         throw Violation("\(name) holds a part of transaction \(write.transaction), but not \(write.key)")
       }

@@ -267,6 +267,7 @@ extension Simulation {
   private func checkWinner(of key: Key, _ vector: VersionVector, _ machine: Machine) throws {
     let held = try machine.store.explain(key)?.winner
     guard let top = oracle.winner(of: key, where: { vector.covers($0) }) else { return }
+    if held == nil, top.mayBePurged { return }
     guard let held, held.dot == top.version.dot else {
       throw Oracle.Violation(
         "\(machine.name) holds \(held.map { "\($0.dot)" } ?? "nothing") of \(key); the greatest write is \(top.version.dot)"

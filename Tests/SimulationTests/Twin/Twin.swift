@@ -39,9 +39,11 @@ final class Twin {
   static let configuration = Configuration(segmentBytes: 64 << 10)
 
   var model: Model.World
-  private(set) var machines: [Machine] = []
+  var machines: [Machine] = []
   private let names = ActorNames()
-  private var rounds: [[Int]: (round: OutgoingRound, full: FullState?)] = [:]
+  var rounds: [[Int]: (round: OutgoingRound, full: FullState?)] = [:]
+  /// What each backup may turn out to be.
+  var backups: [Int: [[Model.State]]] = [:]
   /// Do copies meet by whole sessions?
   private let usesSessions: Bool
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
@@ -76,7 +78,7 @@ final class Twin {
     settle(machines.count - 1)
   }
 
-  private func machine(skew: Int) -> SimulatedHost {
+  func machine(skew: Int) -> SimulatedHost {
     SimulatedHost(
       seed: seed &* 31 &+ UInt64(machines.count), time: UInt64((model.now + skew) * Self.unit),
       machine: "machine \(machines.count)", sealed: false, actors: { [names] in names.take() })
@@ -97,7 +99,7 @@ final class Twin {
   }
 
   /// Applies what was parked and whose time has come, in both.
-  private func wake(_ copy: Int) throws {
+  func wake(_ copy: Int) throws {
     guard !model.copies[copy].live.parked.isEmpty else { return }
     try model.unpark(copy)
     try machines[copy].store.updateLocal(Self.localKey) { $0 }
@@ -185,7 +187,7 @@ final class Twin {
     capture(copy)
   }
 
-  private func dropRounds(of copy: Int) {
+  func dropRounds(of copy: Int) {
     rounds = rounds.filter { !$0.key.contains(copy) }
   }
 
@@ -313,82 +315,10 @@ final class Twin {
     }
   }
 
-  // MARK: Machines
-
-  private func crash(_ copy: Int) throws {
-    try wake(copy)
-    let machine = machines[copy]
-    machine.host.losePower(seed: random.next())
-    machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
-    dropRounds(of: copy)
-    let (state, index) = try findPast(of: machine.store, in: copy, machine.past[machine.durable...])
-    model.copies[copy].durable = state
-    try model.step(.crash(copy))
-    machine.past.removeLast(machine.past.count - 1 - index)
-    // Where a tail was cut that may have been seen it is a new actor.
-    if try machine.store.actor.low != state.actor.number { model.renew(copy) }
-    capture(copy)
-    settle(copy)
-  }
-
-  private func backUp(_ copy: Int) throws {
-    try wake(copy)
-    try model.step(.backup(copy))
-    let machine = machines[copy]
-    let files = try machine.host.storage.files(below: machine.path)
-    machine.backups = (machine.backups + [(files, machine.path, machine.past.count)]).suffix(3)
-    backups[copy, default: []] = Array((backups[copy, default: []] + [machine.past]).suffix(3))
-  }
-
-  /// What each backup may turn out to be.
-  private var backups: [Int: [[Model.State]]] = [:]
-
-  private func restore(_ copy: Int, _ which: Int) throws {
-    let machine = machines[copy]
-    guard let pasts = backups[copy], !pasts.isEmpty else { return }
-    let number = which % pasts.count
-    let backup = machine.backups[number]
-    machine.path = "/store.\(machine.past.count).\(random.next() % 1_000_000)"
-    try machine.host.storage.install(backup.files, from: backup.path, at: machine.path)
-    machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
-    dropRounds(of: copy)
-    model.copies[copy].backups[number] = try findPast(of: machine.store, in: copy, pasts[number][...]).state
-    try model.step(.restore(copy, which: which))
-    machine.past = [model.copies[copy].live]
-    settle(copy)
-  }
-
-  private func clone(_ copy: Int, _ ofBackup: Bool) throws {
-    guard machines.count < Model.mostCopies, model.copies[copy].isAlive else { return }
-    if ofBackup, backups[copy, default: []].isEmpty { return }
-    let machine = machines[copy]
-    let source = ofBackup ? machine.backups[0].path : machine.path
-    let files = try ofBackup ? machine.backups[0].files : machine.host.storage.files(below: machine.path)
-    let host = self.machine(skew: model.copies[copy].skew)
-    try host.storage.install(files, from: source, at: "/store")
-    let store = try Store.open("/store", on: host, configuration: Self.configuration)
-    let pasts = ofBackup ? backups[copy]![0] : machine.past
-    let (state, index) = try findPast(of: store, in: copy, pasts[...])
-    if ofBackup {
-      model.copies[copy].backups[0] = state
-      try model.step(.clone(copy, ofBackup: true))
-    } else {
-      let durable = model.copies[copy].durable
-      model.copies[copy].durable = state
-      try model.step(.clone(copy, ofBackup: false))
-      model.copies[copy].durable = durable
-    }
-    machines.append(Machine(host, "/store", store))
-    machines[machines.count - 1].past = Array(pasts[...index])
-    capture(machines.count - 1)
-    settle(machines.count - 1)
-    try compare(machines.count - 1, .clone(copy, ofBackup: ofBackup))
-  }
-
   // MARK: Comparing
 
   /// Which of `states` the store has come back to.
-  private func findPast(
+  func findPast(
     of store: Store, in copy: Int, _ states: ArraySlice<Model.State>
   ) throws -> (state: Model.State, index: Int) {
     let facts = try Facts(of: store)
@@ -402,7 +332,7 @@ final class Twin {
     )
   }
 
-  private func compare(_ copy: Int, _ operation: Model.Operation) throws {
+  func compare(_ copy: Int, _ operation: Model.Operation) throws {
     try wake(copy)
     let (real, ideal) = (try Facts(of: machines[copy].store), Facts(of: model.copies[copy].live, model))
     guard real != ideal else { return }
