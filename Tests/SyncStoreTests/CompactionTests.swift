@@ -32,13 +32,19 @@ struct CompactionTests {
     }
   }
 
+  /// The same beside a member that has seen nothing yet: no delete may be purged.
+  static func churnUnpurged(
+    _ store: Store, keys: UInt64 = 40, writes: Int = 400, seed: UInt64 = 1, bytes: UInt64 = 3000
+  ) throws {
+    let member = try #require(DeviceID(bytes: [UInt8](repeating: 9, count: 32)))
+    try store.putReserved(ReservedKey.frontier(member), ReplicaState.encode(VersionVector()))
+    try churn(store, keys: keys, writes: writes, seed: seed, bytes: bytes)
+  }
+
   /// Overwrites `keys` keys again and again, with deletes and transactions among them, in `writes` writes.
   static func churn(
     _ store: Store, keys: UInt64 = 40, writes: Int = 400, seed: UInt64 = 1, bytes: UInt64 = 3000
   ) throws {
-    // A member that has seen nothing yet: no delete may be purged.
-    let member = try #require(DeviceID(bytes: [UInt8](repeating: 9, count: 32)))
-    try store.putReserved(ReservedKey.frontier(member), ReplicaState.encode(VersionVector()))
     var random = SplitMix64(seed: seed)
     for number in 0..<writes {
       let key = try Key("key \(random.next() % keys)")
@@ -63,10 +69,10 @@ struct CompactionTests {
     let store = try Store.create(on: host, configuration: Self.small)
     let other = try Store.create(
       on: SimulatedHost(seed: 77, machine: "other"), id: store.id, configuration: Self.small)
-    try Self.churn(store, seed: seed)
-    try Self.churn(other, writes: 60, seed: seed + 100)
+    try Self.churnUnpurged(store, seed: seed)
+    try Self.churnUnpurged(other, writes: 60, seed: seed + 100)
     try store.synchronize(with: other)
-    try Self.churn(store, seed: seed + 200)
+    try Self.churnUnpurged(store, seed: seed + 200)
     let before = try Picture(store)
     #expect(!before.conflicts.isEmpty)
     let bytes = try store.status().journalBytes
@@ -81,7 +87,7 @@ struct CompactionTests {
     try store.close()
     let again = try Store.open(on: host, configuration: Self.small)
     #expect(try Picture(again) == before, "seed \(seed)")
-    try Self.churn(again, seed: seed + 300)
+    try Self.churnUnpurged(again, seed: seed + 300)
     try again.synchronize(with: other)
     #expect(try again.digest() == other.digest())
     try again.compact()
@@ -118,7 +124,7 @@ struct CompactionTests {
     while true {
       let host = SimulatedHost(seed: UInt64(number), compacting: .onRequest, sealed: sealed)
       let store = try Store.create(on: host, configuration: Self.small)
-      try Self.churn(store, writes: 120)
+      try Self.churnUnpurged(store, writes: 120)
       let before = try Picture(store)
       try store.close()
       let plan = FaultPlan()
@@ -147,7 +153,7 @@ struct CompactionTests {
   @Test("on a full disk works with the reserve, as long as that is there (F25)")
   func fullDisk() throws {
     let store = try Store.create(on: host, configuration: Self.small)
-    try Self.churn(store, writes: 120)
+    try Self.churnUnpurged(store, writes: 120)
     let before = try Picture(store)
     host.storage.free = 0
     _ = try host.storage.remove("/store/journal/reserve.compacted")
@@ -165,16 +171,16 @@ struct CompactionTests {
   func round() throws {
     let other = try Store.create(on: SimulatedHost(seed: 5, machine: "other"), configuration: Self.small)
     let store = try Store.create(on: host, id: other.id, configuration: Self.small)
-    try Self.churn(store, writes: 150)
+    try Self.churnUnpurged(store, writes: 150)
     try other.receive(from: store)
-    try Self.churn(store, writes: 150, seed: 2)
+    try Self.churnUnpurged(store, writes: 150, seed: 2)
     let mine = try other.replicaSummary()
     let actor = try store.actor
     let round = try store.openRound(since: try other.cursor(for: actor), covered: mine.vector)
     let count = round.count
     #expect(count > 10)
     let first = try #require(try round.next(maximumBytes: 2000))
-    try Self.churn(store, writes: 200, seed: 3)
+    try Self.churnUnpurged(store, writes: 200, seed: 3)
     #expect(try store.compact() > 0)
     var records = first.records.count
     _ = try other.apply(first)
@@ -196,14 +202,14 @@ struct CompactionTests {
     let second = try Store.open(
       at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
     for turn in 0..<6 as Range<UInt64> {
-      try Self.churn(turn % 2 == 0 ? first : second, writes: 150, seed: turn)
+      try Self.churnUnpurged(turn % 2 == 0 ? first : second, writes: 150, seed: turn)
       if turn != 3 { #expect(try first.digest() == second.digest()) }
       #expect(try (turn % 3 == 0 ? second : first).compact() > 0)
       #expect(try Picture(first) == Picture(second), "turn \(turn)")
     }
     #expect(try first.verify().isClean)
     #expect(try second.verify().isClean)
-    try Self.churn(first, writes: 50, seed: 9)
+    try Self.churnUnpurged(first, writes: 50, seed: 9)
     try first.close()
     try second.close()
     #expect(try Store.open(on: host).verify().isClean)
@@ -241,7 +247,7 @@ struct CompactionTests {
   @Test("leaves a damaged segment as it is, and the others' records readable (R3)")
   func damaged() throws {
     let store = try Store.create(on: host, configuration: Self.small)
-    try Self.churn(store, writes: 200)
+    try Self.churnUnpurged(store, writes: 200)
     let before = try Picture(store)
     let path = "/store/journal/0000000000000002.segment"
     let file = try host.storage.open(path, .readWrite)

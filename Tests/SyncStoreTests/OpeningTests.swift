@@ -308,7 +308,7 @@ struct OpeningTests {
     let host = SimulatedHost(compacting: .onRequest)
     let other = SimulatedHost(seed: 3, machine: "other")
     let store = try Store.create(on: host, configuration: Self.small)
-    try CompactionTests.churn(store, writes: 150)
+    try CompactionTests.churnUnpurged(store, writes: 150)
     let peer = try Store.create(on: other, id: store.id, configuration: Self.small)
     try CompactionTests.churn(peer, writes: 30, seed: 9)
     try store.synchronize(with: peer)

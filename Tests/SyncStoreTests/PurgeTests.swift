@@ -99,6 +99,19 @@ struct PurgeTests {
     #expect(try copies[0].digest() == copies[2].digest())
   }
 
+  @Test("compaction purges only what no member would have to get a full state for")
+  func beforeCompaction() throws {
+    let store = try Store.create(on: left)
+    for (number, device) in Self.device.enumerated() {
+      try store.putReserved(ReservedKey.member(device), [UInt8(number)])
+    }
+    try store.put("a", "1")
+    try store.delete("a")
+    try store.compact()
+    #expect(try store.replicaSummary().floor.isEmpty)
+    #expect(try store.purge() == 1)
+  }
+
   @Test("a member unseen for the retirement period does not hold it up")
   func retirement() throws {
     let copies = try copies()

@@ -17,7 +17,7 @@ extension Store {
     try checkWritable()
     return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
-      try purge()
+      try purgeBeforeCompaction(always: true)
       while let gain = try compactOnce(isThorough: true) {
         (gained, compactions) = (gained + gain, compactions + 1)
       }
@@ -59,7 +59,7 @@ extension Store {
   private func compactWhileDue() {
     compacting.withLock { compactions in
       // What fails here is tried again with the next segment; a full disk stops the writer itself.
-      _ = try? purgeIfDue()
+      _ = try? purgeBeforeCompaction(always: false)
       while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
       lifecycle.withLock { $0.compactionScheduled = false }
       pace.set(false)

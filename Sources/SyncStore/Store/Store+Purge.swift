@@ -26,12 +26,18 @@ extension Store {
     return purged + (try purge(candidates))
   }
 
-  /// The same if so much was written since the last time that a pass through the journal is worth it.
-  func purgeIfDue() throws(StoreError) {
+  /// The same before a compaction, unless there are members that have never said what they cover: what is purged now
+  /// costs each of them a full state. With `always` false only if so much was written since the last time that a pass
+  /// through the journal is worth it.
+  func purgeBeforeCompaction(always: Bool) throws(StoreError) {
     let purgedAt = lifecycle.withLock { $0.purgedAt }
     let isDue = try reading { engine throws(StoreError) in
-      engine.position - min(purgedAt, engine.position)
-        >= UInt64(try engine.index.keys.count / 2 + Self.fewWrites)
+      let members = engine.reserved.count { $0.starts(with: ReservedKey.memberPrefix) }
+      let frontiers = engine.reserved.count { $0.starts(with: ReservedKey.frontierPrefix) }
+      guard members <= max(1, frontiers) else { return false }
+      let written = engine.position - min(purgedAt, engine.position)
+      let least = try engine.index.keys.count / 2 + Self.fewWrites
+      return always || written >= UInt64(least)
     }
     if isDue { try purge() }
   }
