@@ -3,21 +3,23 @@ extension Store {
   /// Candidates that are purged in one append.
   private static let purgedAtOnce = 256
 
-  /// Gives up tombstones, and records past their deadlines, that every active member has seen. Their space is given back by the
-  /// next compaction. Costs a pass through the journal. Returns how many keys were given up.
+  /// Gives up tombstones, and records past their deadlines, that every active member has seen, but those among the last
+  /// `spared` writes. Their space is given back by the next compaction. Costs a pass through the journal. Returns how many
+  /// keys were given up.
   @discardableResult
-  package func purge() throws(StoreError) -> Int {
+  package func purge(sparing spared: UInt64 = 0) throws(StoreError) -> Int {
     try checkWritable()
     let (rule, position) = try reading { engine throws(StoreError) in
       (engine.purgeRule(at: environment.now()), engine.position)
     }
     guard rule.isOpen else { return 0 }
     lifecycle.withLock { $0.purgedAt = position }
+    let end = position - min(position, spared)
     var purged = 0
     var candidates: [PurgeCandidate] = []
     var walk = PurgeWalk(try purgeableSegments())
     while let more = try walk.next(rule) {
-      candidates += more
+      candidates += more.lazy.filter { $0.position <= end }
       guard candidates.count >= Self.purgedAtOnce else { continue }
       purged += try purge(candidates)
       candidates.removeAll(keepingCapacity: true)
@@ -39,7 +41,7 @@ extension Store {
       let least = try engine.index.keys.count / 2 + Self.fewWrites
       return always || written >= UInt64(least)
     }
-    if isDue { try purge() }
+    if isDue { try purge(sparing: Limits.changesKept) }
   }
 
   /// With fewer writes since the last time nothing is looked at.

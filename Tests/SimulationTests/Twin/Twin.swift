@@ -152,7 +152,11 @@ final class Twin {
       settle(copy)
     case .purge(let copy): try purge(copy) { try $0.purge() }
     case .compact(let copy):
-      try purge(copy) { try $0.compact() }
+      // What a compaction purges by itself leaves out the last writes: all of this history.
+      try purge(copy) { store in
+        try store.purge()
+        try store.compact()
+      }
       try model.step(operation)
       capture(copy)
     case .away(let copy, let isAway):
@@ -177,7 +181,6 @@ final class Twin {
     DeviceID(bytes: [UInt8](repeating: UInt8(model.copies[copy].member), count: 32))!
   }
 
-  /// Compaction purges first.
   private func purge(_ copy: Int, _ body: (Store) throws -> Void) throws {
     // A copy whose clock is wrong takes values for expired that are not: the model does not.
     guard abs(model.copies[copy].skew) <= Model.drift else { return }
