@@ -94,6 +94,11 @@ extension Store {
       if lastLife == nil { _ = try environment.storage.remove(journal.preparedPath) }
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
+      if lastLife == nil, !foreign {
+        try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
+          try Store.blobsForRecovery(path, environment)
+        }
+      }
       var rescued: [[JournalEntry]] = []
       if control.poisoned, !foreign {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
