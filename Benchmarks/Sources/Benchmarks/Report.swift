@@ -57,6 +57,14 @@ enum Target {
     "memory-with-view": ["target": .atMost(1)],
     "journal-overhead": ["target": .atMost(1)],
     "index-size": ["target": .atMost(1)],
+    "blob-put-20k": ["sha256": .atMost(2.5)],
+    "blob-put-1m": ["sha256": .atMost(2)],
+    "blob-put-again-20k": ["sha256": .atMost(1.2)],
+    "blob-put-again-1m": ["sha256": .atMost(1.2)],
+    "blob-get-20k": ["file": .atMost(0.6)],
+    "blob-get-1m": ["file": .atMost(0.6)],
+    "cache-trim": ["target": .atLeast(1)],
+    "cache-trim-stall": ["target": .atMost(1)],
   ]
 }
 
