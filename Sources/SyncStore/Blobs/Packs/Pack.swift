@@ -147,17 +147,24 @@ final class Pack: Sendable {
 
   // MARK: Objects
 
-  private func mapped() throws(StoreError) -> Mapping {
+  /// The objects, mapped; nil where the file system maps nothing any more.
+  private func mapped() throws(StoreError) -> Mapping? {
     try contents.withLock { contents throws(StoreError) in
       if let contents { return contents }
       let end = min(try file.status().size, header.size)
-      guard end > header.tableBytes else {
-        throw StoreError(.damaged, "was cut short: run `verify --repair`", path: file.path)
+      guard end > header.tableBytes else { throw cutShort }
+      do throws(StoreError) {
+        contents = try file.map(header.tableBytes..<end, writable: false)
+      } catch {
+        // One that has turned read-only in use (F34) can still be read.
+        guard error.code == .readOnly else { throw error }
       }
-      let mapping = try file.map(header.tableBytes..<end, writable: false)
-      contents = mapping
-      return mapping
+      return contents
     }
+  }
+
+  private var cutShort: StoreError {
+    StoreError(.damaged, "was cut short: run `verify --repair`", path: file.path)
   }
 
   /// The bytes of an object in place, unverified, for the time of `body`.
@@ -166,19 +173,27 @@ final class Pack: Sendable {
   func withBytes<Result>(
     _ entry: PackEntry, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
-    let mapping = try mapped()
+    guard let mapping = try mapped() else { return try withCopy(entry, body) }
     let start = entry.offset - header.tableBytes
-    guard start >= 0, start + entry.size <= mapping.count else {
-      throw StoreError(.damaged, "was cut short: run `verify --repair`", path: file.path)
-    }
+    guard start >= 0, start + entry.size <= mapping.count else { throw cutShort }
     let result = try mapping.withBytes(start..<start + entry.size) { bytes throws(StoreError) in
       try body(bytes)
     }
     switch mapping.fault {
     case nil: return result
-    case .truncated: throw StoreError(.damaged, "was cut short by another program", path: file.path)
+    case .truncated: throw cutShort
     case .refused: throw StoreError(.inputOutput, "cannot be read: check the disk", path: file.path)
     }
+  }
+
+  private func withCopy<Result>(
+    _ entry: PackEntry, _ body: (RawSpan) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    let bytes = try file.read(entry.size, at: entry.offset)
+    guard bytes.count == entry.size else { throw cutShort }
+    let copy = Mapping.heap(bytes.count)
+    copy.store(bytes, at: 0)
+    return try copy.withBytes(0..<bytes.count) { bytes throws(StoreError) in try body(bytes) }
   }
 
   /// Are the bytes what they were when they were put?
