@@ -11,10 +11,11 @@ let package = Package(
     .systemLibrary(name: "CLevelDB", providers: [.apt(["libleveldb-dev"])]),
     .systemLibrary(name: "CRocksDB", pkgConfig: "rocksdb", providers: [.apt(["librocksdb-dev"])]),
     .systemLibrary(name: "CSQLitePeer", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
+    .systemLibrary(name: "COpenSSLPeer", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .executableTarget(
       name: "Benchmarks",
       dependencies: [
-        "CMalloc", "CLMDB", "CLevelDB", "CRocksDB", "CSQLitePeer",
+        "CMalloc", "CLMDB", "CLevelDB", "CRocksDB", "CSQLitePeer", "COpenSSLPeer",
         .product(name: "SyncStore", package: "sync-store"),
         .product(name: "Replication", package: "sync-store"),
       ],

@@ -1,7 +1,7 @@
--- The catalogue of the blob tier, version 1: blobs/catalogue.sqlite.
+-- The catalogue of the blob tier, version 2: blobs/catalogue.sqlite.
 -- A test creates a catalogue and compares what SQLite then says of it with this file.
 PRAGMA application_id = 1398361666;
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 
 CREATE TABLE object (
   hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
@@ -15,3 +15,10 @@ CREATE TABLE object (
 
 CREATE INDEX object_by_size ON object (size);
 CREATE INDEX object_leaving ON object (hash) WHERE state = 3;
+
+CREATE TABLE holder (
+  hash BLOB NOT NULL CHECK (length(hash) = 32),
+  member BLOB NOT NULL,
+  seen INTEGER NOT NULL,
+  PRIMARY KEY (hash, member)
+) STRICT, WITHOUT ROWID;

@@ -259,8 +259,8 @@ import Testing
     let digest = try beta.succeed("digest").text
     let flipped = try scratch.shell(
       """
-      blob=$(find beta/blobs/objects -type f | head -1); chmod u+w $blob
-      printf X | dd of=$blob bs=1 seek=1000 conv=notrunc status=none
+      blob=$(find beta/blobs/packs -type f | head -1); chmod u+w $blob
+      printf X | dd of=$blob bs=1 seek=20000 conv=notrunc status=none
       at=$(grep -abo 'value 7' beta/journal/0000000000000001.segment | head -1 | cut -d: -f1)
       printf X | dd of=beta/journal/0000000000000001.segment bs=1 seek=$at conv=notrunc status=none
       """)

@@ -60,6 +60,7 @@ struct BackupTests {
     #expect(first.records == 150 && first.writtenBytes > 1_500_000)
     for number in 0..<150 { try store.put(Key("\(number)"), [UInt8](repeating: 2, count: 1000)) }
     for number in 0..<50 { try store.delete(Key("\(number)")) }
+    #expect(try store.purge() == 50)
     try store.compact()
     #expect(try store.status().journalBytes < 2_000_000)
     let second = try store.backUp(to: Self.file)
@@ -231,7 +232,8 @@ struct BackupTests {
     try store.put("good", [UInt8](repeating: 1, count: 5000))
     try store.put("bad", [UInt8](repeating: 2, count: 5000))
     let bad = try #require(try store.entry("bad")?.blob)
-    try host.storage.flipBit(of: "/store/blobs/" + BlobFiles.object(bad.hash), at: 100, bit: 3)
+    let place = try #require(try store.blobs.place(of: bad.hash))
+    try host.storage.flipBit(of: place.path, at: place.offset + 100, bit: 3)
     let report = try store.backUp(to: Self.file)
     #expect(report.blobs == 1 && report.missingBlobs.map(\.hash) == [bad.hash])
     _ = try Self.restore(host)

@@ -17,10 +17,13 @@ struct BlobsUnderTest: Sendable {
 
   init(_ kind: StorageUnderTest.Kind) throws { base = try StorageUnderTest(kind) }
 
-  func open(_ storage: (any Storage)? = nil, readOnly: Bool = false) throws -> BlobStore {
+  /// Every object has a file of its own here; packs have tests of their own.
+  func open(_ storage: (any Storage)? = nil, readOnly: Bool = false, packing: PackSettings = .none) throws
+    -> BlobStore
+  {
     let clock = clock
     return try BlobStore.open(
-      directory: directory, storage: storage ?? base.storage, readOnly: readOnly,
+      directory: directory, storage: storage ?? base.storage, readOnly: readOnly, packing: packing,
       clock: { clock.now.load(ordering: .relaxed) })
   }
 

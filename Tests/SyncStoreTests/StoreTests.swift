@@ -237,8 +237,10 @@ struct LargeValueTests {
   func rotten() throws {
     let store = try Store.create(on: host)
     try store.put("k", large)
-    let hash = try #require(try store.entry("k")?.blob?.hash.description)
-    try host.storage.flipBit(of: "/store/blobs/objects/\(hash.prefix(2))/\(hash)", at: 500, bit: 0)
+    let blob = try #require(try store.entry("k")?.blob)
+    let hash = blob.hash.description
+    let place = try #require(try store.blobs.place(of: blob.hash))
+    try host.storage.flipBit(of: place.path, at: place.offset + 500, bit: 0)
     #expect(#expect(throws: StoreError.self) { try store.get("k") }?.code == .damaged)
     #expect(try store.missingBlobs().map(\.hash.description) == [hash])
     #expect(#expect(throws: StoreError.self) { try store.get("k") }?.code == .blobUnavailable)

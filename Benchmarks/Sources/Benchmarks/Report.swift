@@ -65,6 +65,14 @@ enum Target {
     "sync-live-durable-p99": ["target": .atMost(1)],
     "sync-first-copy": ["redis": .atMost(0.5)],
     "index-size": ["target": .atMost(1)],
+    "blob-put-20k": ["sha256": .atMost(2.5)],
+    "blob-put-1m": ["sha256": .atMost(2)],
+    "blob-put-again-20k": ["sha256": .atMost(1.2)],
+    "blob-put-again-1m": ["sha256": .atMost(1.2)],
+    "blob-get-20k": ["file": .atMost(0.6)],
+    "blob-get-1m": ["file": .atMost(0.6)],
+    "cache-trim": ["target": .atLeast(1)],
+    "cache-trim-stall": ["target": .atMost(1)],
   ]
 }
 

@@ -179,17 +179,21 @@ struct BackupWriter {
     finish(header, content.count)
   }
 
-  /// Appends a blob whose content comes from a file. False, and nothing was appended, if it is not what its name says.
-  mutating func append(_ blob: BlobReference, from source: any StorageFile) throws(StoreError) -> Bool {
+  /// Appends a blob. False, and nothing was appended, if its content is not what its name says: then it was set aside.
+  mutating func append(_ blob: BlobReference, from source: BlobReader) throws(StoreError) -> Bool {
     guard let count = Int(exactly: blob.size) else { return false }
     let header = BackupEntryHeader(.blob, length: count, hash: blob.hash.bytes).encoded()
     try file.write(header, at: offset)
     let start = offset + BackupFormat.headerBytes
     let target = file
-    let (hash, size) = try BlobStore.hash(of: source) { (piece, place) throws(StoreError) in
-      try target.write(piece, at: start + place)
+    do throws(StoreError) {
+      try source.verify { (piece, place) throws(StoreError) in
+        try target.write(piece, at: start + Int(place))
+      }
+    } catch {
+      guard error.code == .damaged else { throw error }
+      return false
     }
-    guard hash == blob.hash, size == blob.size else { return false }
     let padding = BackupFormat.aligned(count) - count
     if padding > 0 { try file.write([UInt8](repeating: 0, count: padding), at: start + count) }
     finish(header, count)

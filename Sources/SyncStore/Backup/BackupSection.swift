@@ -148,13 +148,12 @@ struct BackupSection {
 
   private mutating func write(_ blob: BlobReference) throws(StoreError) {
     let blobs = try store.blobs
-    let source: any StorageFile
-    do throws(StoreError) { source = try blobs.open(blob) } catch {
+    let source: BlobReader
+    do throws(StoreError) { source = try blobs.reader(blob) } catch {
       guard error.code == .blobUnavailable || error.code == .damaged else { throw error }
       return report.missingBlobs.append(blob)
     }
     guard try writer.append(blob, from: source) else {
-      _ = blobs.quarantine(blob.hash, source)
       try store.want(blob)
       return report.missingBlobs.append(blob)
     }

@@ -37,7 +37,7 @@ package final class BlobCatalogue: Sendable {
   }
 
   /// The version of the schema, in `user_version`.
-  static let version: Int64 = 1
+  static let version: Int64 = 2
   /// "SYNB", in `application_id`.
   static let applicationID: Int64 = 0x5359_4E42
   /// Pages of 4 KiB in the write-ahead log after which a writer pays for a checkpoint.
@@ -57,6 +57,17 @@ package final class BlobCatalogue: Sendable {
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX object_by_size ON object (size);
     CREATE INDEX object_leaving ON object (hash) WHERE state = 3;
+    \(holderTable)
+    """
+
+  /// What the second version added.
+  private static let holderTable = """
+    CREATE TABLE holder (
+      hash BLOB NOT NULL CHECK (length(hash) = 32),
+      member BLOB NOT NULL,
+      seen INTEGER NOT NULL,
+      PRIMARY KEY (hash, member)
+    ) STRICT, WITHOUT ROWID;
     """
 
   private struct Guarded: ~Copyable {
@@ -225,7 +236,7 @@ package final class BlobCatalogue: Sendable {
     }
   }
 
-  private func perform<Result: Sendable>(_ body: (SQLiteConnection) throws(StoreError) -> Result)
+  func perform<Result: Sendable>(_ body: (SQLiteConnection) throws(StoreError) -> Result)
     throws(StoreError) -> Result
   {
     try guarded.withLock { guarded throws(StoreError) in
@@ -308,10 +319,21 @@ package final class BlobCatalogue: Sendable {
     } else if try database.run("PRAGMA application_id")[0][0].integer != Self.applicationID {
       throw StoreError(.damaged, "is not a blob catalogue: it is made anew from the files", path: path)
     }
+    if found == 1 { try migrate(database) }
     // Names every column: a table that lacks one is found now, and not on the path of a put.
     _ = try database.run("SELECT \(Self.columns), place FROM object LIMIT 0")
+    _ = try database.run("SELECT hash, member, seen FROM holder LIMIT 0")
     guarded.inode = onDisk ? try files.storage.status(path)?.inode ?? 0 : 0
     guarded.connection = database
+  }
+
+  /// Takes a catalogue of the first version over: all at once, so that one who is killed leaves either.
+  private func migrate(_ database: SQLiteConnection) throws(StoreError) {
+    try database.transaction { () throws(StoreError) in
+      // Another process may have been faster.
+      guard try database.run("PRAGMA user_version")[0][0].integer == 1 else { return }
+      try database.execute(Self.holderTable + "PRAGMA user_version = \(Self.version)")
+    }
   }
 
   private func create(_ database: SQLiteConnection) throws(StoreError) {

@@ -11,7 +11,7 @@ struct BlobFiles: Sendable {
   let storage: any Storage
   let directory: String
 
-  static let subdirectories = ["objects", "partial", "quarantine"]
+  static let subdirectories = ["objects", "partial", "quarantine", "packs"]
   private static let counter = Atomic<UInt64>(0)
 
   // MARK: Names
@@ -40,7 +40,11 @@ struct BlobFiles: Sendable {
   /// Refuses directories that are not directories.
   func check() throws(StoreError) {
     try requireDirectory(directory)
-    for name in Self.subdirectories { try requireDirectory(path(name)) }
+    for name in Self.subdirectories {
+      // A tier of the first version has no packs, and who only reads makes none.
+      if name == "packs", try storage.status(path(name)) == nil { continue }
+      try requireDirectory(path(name))
+    }
   }
 
   private func requireDirectory(_ path: String) throws(StoreError) {
@@ -110,6 +114,17 @@ struct BlobFiles: Sendable {
         try body(hash, size)
       }
     }
+  }
+
+  /// The first eight bytes of the names of all objects that lie in files.
+  func objectPrefixes() throws(StoreError) -> Set<UInt64> {
+    var prefixes: Set<UInt64> = []
+    for shard in try shards() {
+      for name in try storage.list(path(shard)) {
+        if let hash = BlobHash(name) { prefixes.insert(PackSet.prefix(hash)) }
+      }
+    }
+    return prefixes
   }
 
   /// Names, relative to the directory, of what lies among the objects and is none.
@@ -194,6 +209,18 @@ struct BlobFiles: Sendable {
       try requireDirectory(path(shard))
     }
     return try storage.remove(path(name))
+  }
+
+  /// Keeps bytes that are no object in `quarantine/`, under a name of their own.
+  func keepAside(_ bytes: [UInt8], _ hash: BlobHash) throws(StoreError) {
+    for number in 0... {
+      let name = "quarantine/\(hash)" + (number == 0 ? "" : ".\(number)")
+      do throws(StoreError) {
+        return try storage.open(name, beneath: directory, .create).write(bytes, at: 0)
+      } catch  where error.errno == SystemCall.exists {
+        continue
+      }
+    }
   }
 
   /// Moves whatever lies at `name` to `quarantine/`, under a name of its own. False if nothing is there.

@@ -74,13 +74,20 @@ extension BlobStore {
     return true
   }
 
-  /// Makes objects durable that were put without it, sharing the syncs of directories. `.blobUnavailable` if one has gone.
-  package func settle(_ references: [BlobReference]) throws(StoreError) {
+  /// Makes objects durable that were put without it, sharing the syncs of directories. Those in packs only `withPacks`.
+  /// `.blobUnavailable` if one has gone.
+  package func settle(_ references: [BlobReference], withPacks: Bool = true) throws(StoreError) {
     var unsettled: [BlobReference] = []
+    var arePacked = false
     for reference in Set(references).sorted(by: { $0.hash < $1.hash }) {
+      if try packs.claim(reference.hash) {
+        arePacked = withPacks
+        continue
+      }
       let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(reference.hash) } ?? nil
       if row?.durable != true { unsettled.append(reference) }
     }
+    if arePacked { try packs.sync() }
     var shards: Set<String> = []
     for reference in unsettled {
       guard let file = try files.open(reference.hash) else { throw Self.unavailable(reference.hash) }

@@ -121,6 +121,11 @@ extension BlobStore {
         .damaged, "the bytes received for blob \(reference.hash) are not its content: fetch it again",
         path: file.path)
     }
+    if packs.settings.takes(Int(reference.size)) {
+      try putPacked(try file.read(Int(reference.size), at: 0), reference, durable: durable)
+      try files.remove(name)
+      return true
+    }
     do throws(StoreError) {
       if durable { try file.sync() }
     } catch {

@@ -33,7 +33,8 @@ extension BlobStore {
       }
     }
     memory.withLock { _ = $0.whole.remove(hash) }
-    let removed = try files.remove(BlobFiles.object(hash))
+    var removed = try packs.remove(hash) != nil
+    removed = try files.remove(BlobFiles.object(hash)) || removed
     noting { (catalogue) throws(StoreError) in try catalogue.forget(hash) }
     return removed
   }
@@ -64,6 +65,7 @@ extension BlobStore {
       }
       if count < Self.removedAtOnce { break }
     }
+    sweep.objects += try sweepPacks(referenced: referenced, before: cutoff)
     sweep.partials = try sweepPartials(referenced: referenced, before: cutoff)
     return sweep
   }
@@ -95,6 +97,7 @@ extension BlobStore {
       done += object.size
       progress(done, total)
     }
+    problems += try verifyTables()
     if try files.storage.status(files.directory) != nil {
       for name in try files.strangers() {
         problems.append(BlobProblem(hash: nil, name: name, problem: "is no object: move it away"))
@@ -102,13 +105,6 @@ extension BlobStore {
     }
     if !readOnly { problems += verifyCatalogue() }
     return problems
-  }
-
-  /// Reads one object and compares it with its reference, holding `pieceBytes` of it in memory at a time.
-  /// `.blobUnavailable` if it is not here; `.damaged`, and set aside, if it is not what was stored.
-  package func verify(_ reference: BlobReference) throws(StoreError) {
-    let file = try open(reference)
-    guard try Self.hash(of: file).0 == reference.hash else { throw quarantine(reference.hash, file) }
   }
 
   private func verifyCatalogue() -> [BlobProblem] {

@@ -4,8 +4,9 @@ private import Glibc
 /// one directory at once. All calls block.
 ///
 /// Invariants:
-/// - The file decides whether an object is here; the catalogue only remembers what was learnt about it. A catalogue
-///   that fails, or is deleted under way, never fails a read or a put.
+/// - A small object lies in a pack (`Packs/`), whose table says that it is here; a large one in a file of its own, which
+///   says so by being there. The catalogue only remembers what was learnt about files. A catalogue that fails, or is
+///   deleted under way, never fails a read or a put.
 /// - An object takes its name in the order: content complete → synced → renamed → directory synced → row. It is thus
 ///   whole or absent at any moment (F10), and durable when a durable put returns.
 /// - What is served as a value was hashed on the way out (F44); what comes in is hashed before it gets its name (F85).
@@ -30,9 +31,13 @@ package final class BlobStore: Sendable {
     var reads: [BlobHash: UInt64] = [:]
     var transfers: [BlobHash: PartialTransfer] = [:]
     var lastCatalogueError: StoreError?
+    /// The first eight bytes of the names of objects in files, as they were when this process first looked.
+    var filePrefixes: Set<UInt64>?
   }
 
   let files: BlobFiles
+  /// Objects that share files.
+  let packs: PackSet
   let memory = Locked(Memory())
   let clock: @Sendable () -> UInt64
   /// What is known of each object.
@@ -40,18 +45,21 @@ package final class BlobStore: Sendable {
   /// May nothing be changed?
   package let readOnly: Bool
 
-  private init(_ files: BlobFiles, readOnly: Bool, clock: @escaping @Sendable () -> UInt64) {
-    self.files = files
-    self.readOnly = readOnly
-    self.clock = clock
+  private init(
+    _ files: BlobFiles, _ packs: PackSet, readOnly: Bool, clock: @escaping @Sendable () -> UInt64
+  ) {
+    (self.files, self.packs, self.readOnly, self.clock) = (files, packs, readOnly, clock)
     catalogue = BlobCatalogue(files, clock: clock)
   }
 
   /// Opens the blob tier in `directory`, and makes it if it is missing; its parent must exist. With `readOnly` nothing
-  /// is made or changed, and a missing directory is an empty tier. `clock` gives milliseconds since 1970.
+  /// is made or changed, and a missing directory is an empty tier. `isShared`: other processes may use it. `boot` names
+  /// this boot of the machine, 0 if it does not tell. `clock` gives milliseconds since 1970.
   package static func open(
-    directory: String, storage: any Storage, readOnly: Bool = false,
-    clock: @escaping @Sendable () -> UInt64 = { SystemCall.wallMilliseconds() }
+    directory: String, storage: any Storage, readOnly: Bool = false, isShared: Bool = true,
+    packing: PackSettings = PackSettings(), boot: UInt64 = 0,
+    clock: @escaping @Sendable () -> UInt64 = { SystemCall.wallMilliseconds() },
+    random: @escaping @Sendable () -> UInt64 = { SystemCall.randomWord() }
   ) throws(StoreError) -> BlobStore {
     let files = BlobFiles(storage: storage, directory: directory)
     if !readOnly {
@@ -59,12 +67,16 @@ package final class BlobStore: Sendable {
     } else if try storage.status(directory) != nil {
       try files.check()
     }
-    return BlobStore(files, readOnly: readOnly, clock: clock)
+    let packs = PackSet(
+      files, settings: packing, readOnly: readOnly, isShared: isShared, boot: boot, clock: clock,
+      random: random)
+    return BlobStore(files, packs, readOnly: readOnly, clock: clock)
   }
 
   /// Notes what is still to be noted, and syncs the catalogue. The store can be used again after.
   package func close() {
     memory.withLock { $0.transfers = [:] }
+    packs.close()
     checkpoint()
     catalogue.close()
   }
@@ -80,32 +92,10 @@ package final class BlobStore: Sendable {
   /// The last error of the catalogue, which failed nothing; nil if there was none.
   package var catalogueError: StoreError? { memory.withLock { $0.lastCatalogueError } }
 
-  // MARK: Presence
-
-  /// Is the object here? Its content is not looked at.
-  package func has(_ hash: BlobHash) throws(StoreError) -> Bool { try files.size(of: hash) != nil }
-
-  /// Is the object here, in its full size? Its content is not looked at.
-  package func has(_ reference: BlobReference) throws(StoreError) -> Bool {
-    try files.size(of: reference.hash) == reference.size
-  }
-
-  /// Those of `references` that are not here in their full size, each hash once, in their order.
-  package func missing(of references: some Sequence<BlobReference>) throws(StoreError) -> [BlobReference] {
-    var seen: Set<BlobHash> = []
-    var missing: [BlobReference] = []
-    for reference in references where seen.insert(reference.hash).inserted {
-      if try !has(reference) { missing.append(reference) }
-    }
-    return missing
-  }
-
-  /// All objects here, in the order of their names.
-  package func all() throws(StoreError) -> [BlobReference] {
-    var all: [BlobReference] = []
-    guard try files.storage.status(files.directory) != nil else { return all }
-    try files.eachObject { hash, size in all.append(BlobReference(hash: hash, size: size)) }
-    return all
+  /// Makes durable what was put without it, by whatever process. Who comes while a sync runs shares the next one.
+  package func sync() throws(StoreError) {
+    guard !readOnly else { return }
+    try packs.sync()
   }
 
   // MARK: Putting
@@ -117,6 +107,15 @@ package final class BlobStore: Sendable {
     try requireWritable()
     let reference = BlobReference(
       hash: Self.hash(SHA256.hash(bytes)), size: UInt64(bytes.count), metadata: metadata)
+    return try put(bytes, reference, durable: durable)
+  }
+
+  /// Stores `bytes`, whose reference is known.
+  func put(_ bytes: [UInt8], _ reference: BlobReference, durable: Bool) throws(StoreError) -> BlobReference {
+    if packs.settings.takes(bytes.count) {
+      try putPacked(bytes, reference, durable: durable)
+      return reference
+    }
     if try adopt(reference, durable: durable) { return reference }
     try requireSpace(reference.size)
     return try store(durable: durable) { (file) throws(StoreError) in
@@ -136,9 +135,10 @@ package final class BlobStore: Sendable {
     guard UInt64(size) <= Limits.blobBytes else {
       throw StoreError(.outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes)", path: path)
     }
-    if size <= Self.pieceBytes {
+    let inMemory = max(Self.pieceBytes, packs.settings.objectBytes)
+    if size <= inMemory {
       // One byte more than there was shows a file that grows.
-      let bytes = try source.read(Self.pieceBytes, at: 0)
+      let bytes = try source.read(inMemory, at: 0)
       if bytes.count == size { return try put(bytes: bytes, metadata: metadata, durable: durable) }
     }
     // Where no object has this size, none has this content: it is then hashed while it is copied, in one pass.
@@ -155,52 +155,6 @@ package final class BlobStore: Sendable {
       }
       return BlobReference(hash: hash, size: count, metadata: metadata)
     }
-  }
-
-  // MARK: Reading
-
-  /// The content of an object, verified. `.blobUnavailable` if it is not here. Content that is not what it was is
-  /// moved to `quarantine/`, to be fetched again, and is `.damaged` (F44).
-  package func read(_ reference: BlobReference) throws(StoreError) -> [UInt8] {
-    let file = try open(reference)
-    guard let size = Int(exactly: reference.size) else { throw Self.damaged(reference.hash, file.path) }
-    let bytes = try file.read(size, at: 0)
-    guard bytes.count == size, SHA256.hash(bytes) == reference.hash.bytes else {
-      throw quarantine(reference.hash, file)
-    }
-    noteRead(reference.hash)
-    return bytes
-  }
-
-  /// Up to `count` bytes of an object from `offset`, not verified: for a receiver that verifies the whole.
-  package func read(_ hash: BlobHash, offset: UInt64, count: Int) throws(StoreError) -> [UInt8] {
-    guard let file = try files.open(hash) else { throw Self.unavailable(hash) }
-    guard let start = Int(exactly: offset) else { return [] }
-    noteRead(hash)
-    return try file.read(count, at: start)
-  }
-
-  /// Writes the content of an object to `path`, in place of what is there, once it is complete and verified. With
-  /// `durable` the file and its name are synced.
-  package func export(_ reference: BlobReference, toFileAt path: String, durable: Bool = false)
-    throws(StoreError)
-  {
-    let source = try open(reference)
-    let temporary = "\(path).\(SystemCall.processID)-\(BlobFiles.nextNumber()).part"
-    let file = try files.storage.open(temporary, .create)
-    do throws(StoreError) {
-      let (hash, count) = try Self.hash(of: source) { (piece, offset) throws(StoreError) in
-        try file.write(piece, at: offset)
-      }
-      guard hash == reference.hash, count == reference.size else { throw quarantine(reference.hash, source) }
-      if durable { try file.sync() }
-      try files.storage.rename(temporary, to: path)
-    } catch {
-      _ = try? files.storage.remove(temporary)
-      throw error
-    }
-    if durable { try files.storage.syncDirectory(BlobFiles.parent(of: path)) }
-    noteRead(reference.hash)
   }
 
   // MARK: Shared with the other parts
@@ -268,13 +222,6 @@ package final class BlobStore: Sendable {
     }
   }
 
-  /// The file of an object in its full size.
-  func open(_ reference: BlobReference) throws(StoreError) -> any StorageFile {
-    guard let file = try files.open(reference.hash) else { throw Self.unavailable(reference.hash) }
-    guard try UInt64(file.status().size) == reference.size else { throw quarantine(reference.hash, file) }
-    return file
-  }
-
   /// Sets a rotten object aside, if it is still the one that was read; the error to throw.
   func quarantine(_ hash: BlobHash, _ file: any StorageFile) -> StoreError {
     let error = Self.damaged(hash, file.path)
@@ -293,7 +240,7 @@ package final class BlobStore: Sendable {
     return error
   }
 
-  private func noteRead(_ hash: BlobHash) {
+  func noteRead(_ hash: BlobHash) {
     guard !readOnly else { return }
     let now = clock()
     let full = memory.withLock { memory in

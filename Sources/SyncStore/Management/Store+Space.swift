@@ -65,14 +65,14 @@ extension Store {
   /// `trim` with another span of grace for blobs.
   package func trim(graceSeconds: UInt64) throws(StoreError) -> UInt64 {
     let journal = try compact()
-    let before = try blobs.all().reduce(0) { $0 + $1.size }
+    let before = try blobs.totalBytes()
     // The grace begins before the moment at which the references are looked at.
     let now = environment.now()
-    let referenced = try referencedBlobs()
+    let referenced = try referencedBlobs().union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
     try blobs.checkpoint()
     purgeMemory()
-    let after = try blobs.all().reduce(0) { $0 + $1.size }
+    let after = try blobs.totalBytes()
     return journal + (before > after ? before - after : 0)
   }
 

@@ -28,6 +28,8 @@ package final class ControlPage: Sendable {
     static let adopted = 136
     static let begun = 144
     static let awaited = 152
+    static let blobsPut = 160
+    static let blobsDurable = 168
   }
 
   let mapping: Mapping
@@ -128,6 +130,20 @@ package final class ControlPage: Sendable {
 
   /// Notes that the beginning and the name of a segment are durable, and those of all before it.
   package func raiseBegun(to number: UInt32) { raise(Field.begun, to: UInt64(number)) }
+
+  /// How many blobs were put in this life that are not durable by themselves.
+  package var blobsPut: UInt64 { self[Field.blobsPut] }
+
+  /// Notes one more, before the record that refers to it is appended.
+  package func noteBlob() {
+    mapping.withAtomic(Field.blobsPut) { _ = $0.add(1, ordering: .sequentiallyConsistent) }
+  }
+
+  /// How many of them are durable.
+  package var blobsDurable: UInt64 { self[Field.blobsDurable] }
+
+  /// Notes that so many are.
+  package func raiseBlobsDurable(to count: UInt64) { raise(Field.blobsDurable, to: count) }
 
   private func raise(_ field: Int, to value: UInt64) {
     mapping.withAtomic(field) { word in

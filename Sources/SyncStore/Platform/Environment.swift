@@ -59,8 +59,11 @@ package struct Environment: Sendable {
 }
 
 extension Environment {
+  /// The boot as it is named in files; 0 if the machine does not tell.
+  var bootWord: UInt64 { boot.isEmpty ? 0 : XXH3.hash64(Array("boot \(boot)".utf8), seed: 0) }
+
   /// A random 64-bit number.
-  func randomWord() -> UInt64 { random(8).reduce(0) { $0 << 8 | UInt64($1) } }
+  @Sendable func randomWord() -> UInt64 { random(8).reduce(0) { $0 << 8 | UInt64($1) } }
 
   /// A name for a new incarnation.
   func newActor() -> ActorID {

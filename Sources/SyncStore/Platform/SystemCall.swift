@@ -64,6 +64,9 @@ package enum SystemCall {
     return (0..<count).map { _ in generator.next() }
   }
 
+  /// Eight unpredictable bytes.
+  package static func randomWord() -> UInt64 { UInt64.random(in: 0...UInt64.max) }
+
   /// Changes in a child process: what was opened before the fork belongs to the parent.
   package static var forkGeneration: UInt32 { sync_fork_generation() }
 
@@ -83,6 +86,10 @@ package enum SystemCall {
 
   /// What the kernel answers to a renaming from one file system to another.
   static let otherFileSystem = EXDEV
+  /// What it answers where there is no room.
+  static let noSpace = ENOSPC
+  /// What it answers where a name is taken.
+  static let exists = EEXIST
 
   /// The value of a variable of the environment; nil if it is not set, or empty.
   static func environmentVariable(_ name: String) -> String? {

@@ -2,8 +2,10 @@
 extension Composer {
   /// Why a copy becomes a new actor.
   enum Renewal: Equatable {
-    /// The directory was copied or restored, or lost a tail: the old actor's writes go on elsewhere, or may be known.
+    /// The directory was copied or restored: the old actor's writes go on elsewhere.
     case copied
+    /// The journal lost its end, which may be known elsewhere.
+    case cut
     /// A peer knows more of this copy than it does itself.
     case rolledBack
     /// Records below a watermark are damaged, at these places: everything is to be offered again.
@@ -14,7 +16,7 @@ extension Composer {
   mutating func renew(_ renewal: Renewal, as actor: ActorID) throws(StoreError) {
     var vector = state.vector
     switch renewal {
-    case .copied: break
+    case .copied, .cut: break
     case .rolledBack:
       if let old = state.actor {
         let marked = state.lastMark.flatMap { state.marks[$0]?.sequence } ?? 0

@@ -76,9 +76,7 @@ struct Opening {
   }
 
   /// The boot as it is named in files; 0 if the machine does not tell.
-  private var boot: UInt64 {
-    environment.boot.isEmpty ? 0 : XXH3.hash64(Array("boot \(environment.boot)".utf8), seed: 0)
-  }
+  private var boot: UInt64 { environment.bootWord }
 
   private var files: JournalIndex.Files {
     JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot, seal: seal)
@@ -296,8 +294,13 @@ struct Opening {
     var journal = journal()
     let blank = try journal.load()
     let scans = journal.scan()
-    guard let plan = try journal.plan(scans, atWatermark: false) else {
+    guard var plan = try journal.plan(scans, atWatermark: false) else {
       throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
+    }
+    if last == nil {
+      try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
+        try Store.blobsForRecovery(path, environment)
+      }
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
     let durable = Location(segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)

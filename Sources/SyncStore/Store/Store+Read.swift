@@ -53,7 +53,11 @@ extension Store {
     case .value(let refusal)?: if let refusal { throw refusal }
     case .nothing?: return
     case nil:
-      if let value = try get(key) { try value.bytes.withRawSpan { try body($0, value.type) } }
+      guard let record = try current(key.bytes) else { return }
+      if case .blob(let blob) = record.content, record.isLive(at: environment.now()) {
+        return try readBlob(blob, record.type, body)
+      }
+      if let value = try value(of: record) { try value.bytes.withRawSpan { try body($0, value.type) } }
     }
   }
 

@@ -16,9 +16,7 @@ extension Store {
     var renewal: Composer.Renewal? = foreign ? .copied : nil
     if let finding, finding.isInOrder, !foreign, !control.poisoned {
       // As below, without reading everything once more.
-      if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false {
-        renewal = .copied
-      }
+      if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false { renewal = .cut }
     } else {
       try cut(lastLife: lastLife, foreign: foreign, &renewal)
     }
@@ -48,8 +46,11 @@ extension Store {
     case .copied:
       StoreLog.note(
         .warning, path,
-        "the directory was copied, restored or lost its end: this copy goes on under a new name of its own, and converges"
-      )
+        "the directory was copied or restored: this copy goes on under a new name of its own, and converges")
+    case .cut:
+      StoreLog.note(
+        .warning, path,
+        "the journal lost its end: this copy goes on under a new name of its own, and converges")
     case .rolledBack:
       StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
     case .damaged(let places):
@@ -94,6 +95,11 @@ extension Store {
       if lastLife == nil { _ = try environment.storage.remove(journal.preparedPath) }
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
+      if lastLife == nil, !foreign {
+        try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
+          try Store.blobsForRecovery(path, environment)
+        }
+      }
       var rescued: [[JournalEntry]] = []
       if control.poisoned, !foreign {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
@@ -103,13 +109,13 @@ extension Store {
         if let index = journal.segments.firstIndex(where: { $0.number == durable.segment }) {
           plan.cut(at: index, durable.offset)
         }
-        renewal = .copied
+        renewal = .cut
       }
       let cut = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
       // After a loss of power a lost tail may have been seen, if the disk had lied; a killed process ships nothing that
       // was not durable. A segment with nothing in it may be where a recovery was interrupted that had cut.
       let isEmpty = plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length
-      if lastLife.map({ cut.packed < $0.durable }) ?? plan.cuts || isEmpty { renewal = .copied }
+      if lastLife.map({ cut.packed < $0.durable }) ?? plan.cuts || isEmpty { renewal = foreign ? .copied : .cut }
       guard plan.cuts || blank != nil else { return }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
@@ -184,7 +190,18 @@ extension Store {
   /// Becomes a new actor. The caller holds the writers' mutex.
   func renew(_ renewal: Composer.Renewal, _ engine: inout Engine) throws(StoreError) {
     var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
-    try composer.renew(renewal, as: environment.newActor())
+    let former = composer.state.actor
+    let actor = environment.newActor()
+    try composer.renew(renewal, as: actor)
+    if case .cut = renewal, let former {
+      // What was backed up was durable before, and a later end is not known here: the files are still this copy's own.
+      let own = engine.locals.filter {
+        $0.key.starts(with: StateKey.backupPrefix) && $0.value.starts(with: former.bytes)
+      }
+      for (token, value) in own.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) {
+        try composer.setLocal(token, actor.bytes + value.dropFirst(former.bytes.count))
+      }
+    }
     try commit(composer, &engine)
   }
 

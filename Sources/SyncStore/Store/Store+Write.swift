@@ -78,7 +78,7 @@ extension Store {
     return result
   }
 
-  private func write(
+  func write(
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ durability: Durability?
   ) throws(StoreError) {
     let (_, tail) = try append { composer throws(StoreError) in
@@ -103,11 +103,15 @@ extension Store {
     return engine.withLock { engine in engine.replaced(key.span) }
   }
 
-  /// Where a value is to lie. A blob is durable before its record is appended, whatever the mode: a record that is found
-  /// again finds its blob. A transaction puts `deferring` blobs and makes them durable together.
+  /// Where a value is to lie. A small blob becomes durable before the journal does, with the others (`syncBlobs`); a large
+  /// one is durable before its record is appended, whatever the mode. A transaction puts `deferring` blobs and makes them
+  /// durable together.
   func content(of value: [UInt8], deferring: Bool = false) throws(StoreError) -> Record.Content {
     if value.count <= configuration.blobThreshold { return .inline(value) }
-    return .blob(try blobs.put(bytes: value, durable: !deferring))
+    let isPacked = try blobs.packs.settings.takes(value.count)
+    let reference = try blobs.put(bytes: value, durable: !deferring && !isPacked)
+    if isPacked { control.noteBlob() }
+    return .blob(reference)
   }
 
   func content(ofFile file: String, deferring: Bool = false) throws(StoreError) -> Record.Content {
@@ -119,7 +123,13 @@ extension Store {
       let bytes = try environment.storage.open(file, .readOnly).read(status.size + 1, at: 0)
       if bytes.count <= configuration.blobThreshold { return .inline(bytes) }
     }
-    return .blob(try blobs.put(fileAt: file, durable: !deferring))
+    // It may be another size by now.
+    let blobs = try blobs
+    let isPacked = blobs.packs.settings.takes(status.size)
+    let reference = try blobs.put(fileAt: file, durable: !deferring && !isPacked)
+    if isPacked, !blobs.packs.settings.takes(Int(reference.size)) { try blobs.settle([reference]) }
+    control.noteBlob()
+    return .blob(reference)
   }
 
   // MARK: One append

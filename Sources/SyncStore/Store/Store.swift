@@ -42,6 +42,8 @@ public final class Store: Sendable {
   let ordering = Locked(0)
   let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
+  /// Did this instance see to what earlier ones have left in the blob tier?
+  let looksAtBlobs = Atomic(false)
   /// Tells those who follow the journal that it has grown.
   let changeSignal: ChangeSignal
   /// The thread whose transaction is under way here; 0 if there is none.
@@ -102,7 +104,7 @@ public final class Store: Sendable {
         if let blobs { return blobs }
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
-          clock: environment.now)
+          isShared: configuration.mode != .exclusive, boot: environment.bootWord, clock: environment.now)
         blobs = opened
         return opened
       }
@@ -210,6 +212,12 @@ public final class Store: Sendable {
       try catchUp(&engine)
       let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
       return (engine.applied.packed, Array(engine.journal.segments[first...]))
+    }
+    do throws(StoreError) { try syncBlobs() } catch {
+      control.setPoisoned()
+      StoreLog.note(.error, path, "\(error.description); \(poisonedError.message)")
+      throw StoreError(
+        .poisoned, "\(error.message); \(poisonedError.message)", path: error.path, errno: error.errno)
     }
     // What compaction wrote is durable from the beginning.
     for segment in segments where segment.header.compaction == 0 {

@@ -95,7 +95,7 @@ extension Store {
 
   /// Appends what a transaction has composed. The caller holds the writers' mutex.
   func commit(_ transaction: inout Transaction) throws(StoreError) {
-    if !transaction.placed.isEmpty { try blobs.settle(transaction.placed) }
+    if !transaction.placed.isEmpty { try blobs.settle(transaction.placed, withPacks: false) }
     let composed = transaction.composer
     try engine.withLock { engine throws(StoreError) in try commit(composed, &engine) }
   }

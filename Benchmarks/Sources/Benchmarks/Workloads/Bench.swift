@@ -59,6 +59,7 @@ final class Bench {
     if options.wants("put-latency") { try putLatency(options.keys, suffix: "") }
     if options.wants("put-latency"), options.tenMillion { try putLatency(10_000_000, suffix: "-10m") }
     if options.wants("memory") { try sizes() }
+    if options.wants("blobs") { try blobs() }
     FileHandle.standardOutput.write(Data("\(report.table)\n".utf8))
     try manager.createDirectory(atPath: options.results, withIntermediateDirectories: true)
     let file = "\(options.results)/\(options.name).jsonl"

@@ -1,0 +1,138 @@
+import Foundation
+import SyncStore
+import Synchronization
+
+/// Large values: put once, put again, read in place; and a cache that is trimmed. Everything relaxed, in one process.
+extension Bench {
+  func blobs() throws {
+    for (suffix, size, count) in [("20k", 20 << 10, 10_000), ("1m", 1 << 20, 1_000)] {
+      note("\(count) values of \(size) bytes")
+      for _ in 0..<options.rounds { try blobs(suffix, size, count) }
+    }
+    try trimCache()
+  }
+
+  /// The value of that number: all have one length and differ in their first bytes.
+  private func number(_ value: inout [UInt8], _ index: Int) {
+    for byte in 0..<8 { value[byte] = UInt8(truncatingIfNeeded: index >> (8 * byte)) }
+  }
+
+  private func blobs(_ suffix: String, _ size: Int, _ count: Int) throws {
+    var value = [UInt8](repeating: 7, count: size)
+    let hasher = PlainHash()
+    let hashing = try Machine.nanoseconds(each: count) {
+      for index in 0..<count {
+        number(&value, index)
+        Machine.keep(Int(try hasher.hash(value)[0]))
+      }
+    }
+    for workload in ["blob-put", "blob-put-again"] {
+      report.add("\(workload)-\(suffix)", "sha256", hashing / 1000, "us")
+    }
+    try ours(suffix, &value, count)
+    try plainFiles(suffix, &value, count)
+    for contestant in contestants.dropFirst() where ["lmdb", "sqlite"].contains(contestant.title) {
+      let path = try folder(contestant.title, "blobs")
+      defer { remove(path) }
+      Machine.settle()
+      let peer = try contestant.type.init(at: path, PeerSettings(capacity: 4 << 20))
+      let time = try Machine.nanoseconds(each: count) {
+        for index in 0..<count {
+          number(&value, index)
+          try peer.put(blob: index, value)
+        }
+      }
+      report.add("blob-put-\(suffix)", contestant.title, time / 1000, "us")
+      try peer.close()
+    }
+  }
+
+  private func ours(_ suffix: String, _ value: inout [UInt8], _ count: Int) throws {
+    let path = try folder(SyncStorePeer.title, "blobs")
+    defer { remove(path) }
+    Machine.settle()
+    let store = try Store.create(at: path, configuration: Configuration(durability: .relaxed))
+    let (keys, others) = try (
+      (0..<count).map { try Key("blob \($0)") }, (0..<count).map { try Key("other \($0)") }
+    )
+    for (workload, names) in [("blob-put", keys), ("blob-put-again", others)] {
+      let time = try Machine.nanoseconds(each: count) {
+        for index in 0..<count {
+          number(&value, index)
+          try store.put(names[index], value)
+        }
+      }
+      report.add("\(workload)-\(suffix)", SyncStorePeer.title, time / 1000, "us")
+    }
+    var sum = 0
+    let time = try Machine.nanoseconds(each: count) {
+      for key in keys { sum &+= try store.withValue(key) { $0.byteCount } ?? 0 }
+    }
+    try expect(sum, count * value.count, "blob-get")
+    report.add("blob-get-\(suffix)", SyncStorePeer.title, time / 1000, "us")
+    try store.close()
+  }
+
+  private func plainFiles(_ suffix: String, _ value: inout [UInt8], _ count: Int) throws {
+    let path = try folder("file", "blobs")
+    defer { remove(path) }
+    Machine.settle()
+    let files = try PlainFiles(at: path)
+    var paths: [String] = []
+    let putting = try Machine.nanoseconds(each: count) {
+      for index in 0..<count {
+        number(&value, index)
+        paths.append(try files.put(value))
+      }
+    }
+    report.add("blob-put-\(suffix)", "file", putting / 1000, "us")
+    let getting = try Machine.nanoseconds(each: count) {
+      for path in paths { try PlainFiles.read(path, &value) }
+    }
+    report.add("blob-get-\(suffix)", "file", getting / 1000, "us")
+  }
+
+  /// A cache of 100,000 values loses half of them while a thread reads.
+  private func trimCache() throws {
+    note("a cache of 100,000 values is trimmed to half")
+    for _ in 0..<options.rounds {
+      let path = try folder(SyncStorePeer.title, "cache")
+      defer { remove(path) }
+      let cache = try DiskCache.open(at: path)
+      let value = [UInt8](repeating: 7, count: 4096)
+      for index in 0..<100_000 { try cache.set("\(index)", value) }
+      let isOver = Atomic(false)
+      let longest = Atomic<UInt64>(0)
+      let reader = Thread {
+        var index = 99_999
+        while !isOver.load(ordering: .relaxed) {
+          let start = Machine.now()
+          _ = try? cache.withValue("\(index)") { $0.byteCount }
+          let time = Machine.now() - start
+          if time > longest.load(ordering: .relaxed) { longest.store(time, ordering: .relaxed) }
+          index = index > 90_000 ? index - 1 : 99_999
+        }
+      }
+      reader.start()
+      let start = Machine.now()
+      let removed = try cache.trim(toCount: 50_000)
+      let seconds = Double(Machine.now() - start) / 1e9
+      isOver.store(true, ordering: .relaxed)
+      try expect(removed, 50_000, "trim")
+      report.add("cache-trim", SyncStorePeer.title, Double(removed) / seconds, "values/s")
+      report.add(
+        "cache-trim-stall", SyncStorePeer.title, Double(longest.load(ordering: .relaxed)) / 1000, "us")
+      while !reader.isFinished { usleep(1000) }
+      cache.close()
+    }
+    report.add("cache-trim", "target", 50_000, "values/s")
+    report.add("cache-trim-stall", "target", 5000, "us")
+  }
+}
+
+extension KeyValuePeer {
+  /// Puts one large value.
+  func put(blob index: Int, _ value: [UInt8]) throws {
+    try put(try Self.name(KeyPattern.scattered.key(index)), value)
+  }
+}

@@ -1,0 +1,119 @@
+/// Reads one object, wholly or in ranges, without holding it in memory. It stays readable while this lives, whoever removes
+/// it meanwhile.
+package final class BlobReader: Sendable {
+  enum Source {
+    case packed(Pack, PackEntry)
+    case file(any StorageFile)
+  }
+
+  private let store: BlobStore
+  private let source: Source
+  /// The object.
+  package let hash: BlobHash
+  /// Bytes of its content.
+  package let size: UInt64
+
+  init(_ store: BlobStore, _ hash: BlobHash, _ source: Source, size: UInt64) {
+    (self.store, self.hash, self.source, self.size) = (store, hash, source, size)
+  }
+
+  /// Up to `count` bytes from `offset`; fewer only at the end. Not verified: `contents` and `verify` are.
+  package func read(_ count: Int, at offset: UInt64) throws(StoreError) -> [UInt8] {
+    guard offset < size, count > 0 else { return [] }
+    let end = min(size, offset + UInt64(count))
+    switch source {
+    case .file(let file): return try file.read(Int(end - offset), at: Int(offset))
+    case .packed(let pack, let entry):
+      return try pack.withBytes(entry) { [UInt8](copying: $0.extracting(Int(offset)..<Int(end))) }
+    }
+  }
+
+  /// Works on all of it in place, mapped. Not verified.
+  package func withBytes<Result>(_ body: (RawSpan) throws(StoreError) -> Result) throws(StoreError) -> Result
+  {
+    switch source {
+    case .packed(let pack, let entry): return try pack.withBytes(entry, body)
+    case .file(let file):
+      guard size > 0 else {
+        return try Mapping.heap(0).withBytes(0..<0) { bytes throws(StoreError) in try body(bytes) }
+      }
+      let mapping = try file.map(0..<Int(size), writable: false)
+      let result = try mapping.withBytes(0..<Int(size)) { bytes throws(StoreError) in try body(bytes) }
+      guard mapping.fault == nil else {
+        throw StoreError(.damaged, "was cut short, or cannot be read: run `verify --repair`", path: file.path)
+      }
+      return result
+    }
+  }
+
+  /// Works on all of it in place, verified before.
+  ///
+  /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
+  package func withVerifiedBytes<Result>(
+    _ body: (RawSpan) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    var result: Result?
+    do throws(StoreError) {
+      result = try withBytes { bytes throws(StoreError) -> Result? in
+        switch source {
+        // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
+        case .packed(_, let entry):
+          guard XXH3.hash64(bytes, seed: 0) == entry.checksum else { return nil }
+        case .file: guard SHA256.hash(bytes) == hash.bytes else { return nil }
+        }
+        return try body(bytes)
+      }
+    } catch  where error.code == .damaged && error.path != nil {
+      throw setAside()
+    }
+    guard let result else { throw setAside() }
+    return result
+  }
+
+  /// All of it, verified.
+  ///
+  /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
+  package func contents() throws(StoreError) -> [UInt8] {
+    switch source {
+    case .packed(let pack, let entry):
+      var bytes: [UInt8] = []
+      do throws(StoreError) {
+        try pack.withBytes(entry) { bytes = [UInt8](copying: $0) }
+      } catch  where error.code == .damaged {
+        throw setAside()
+      }
+      // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
+      guard XXH3.hash64(bytes, seed: 0) == entry.checksum else { throw setAside() }
+      return bytes
+    case .file(let file):
+      guard let count = Int(exactly: size) else { throw setAside() }
+      let bytes = try file.read(count, at: 0)
+      guard bytes.count == count, SHA256.hash(bytes) == hash.bytes else { throw setAside() }
+      return bytes
+    }
+  }
+
+  /// Reads and hashes all of it; `each` sees the pieces on the way.
+  ///
+  /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
+  package func verify(_ each: ([UInt8], UInt64) throws(StoreError) -> Void) throws(StoreError) {
+    let hasher = SHA256Hasher()
+    var offset: UInt64 = 0
+    while offset < size {
+      let piece = try read(BlobStore.pieceBytes, at: offset)
+      guard !piece.isEmpty else { throw setAside() }
+      hasher.update(piece)
+      try each(piece, offset)
+      offset += UInt64(piece.count)
+    }
+    guard hasher.finish() == hash.bytes else { throw setAside() }
+  }
+
+  /// Sets the object aside, which is not what it must be; the error to throw.
+  package func setAside() -> StoreError {
+    switch source {
+    case .packed(let pack, let entry): store.quarantine(hash, pack, entry)
+    case .file(let file): store.quarantine(hash, file)
+    }
+  }
+}

@@ -1,0 +1,83 @@
+// Objects that share files, seen from the store.
+extension BlobStore {
+  /// Puts a small object, once.
+  func putPacked(_ bytes: [UInt8], _ reference: BlobReference, durable: Bool) throws(StoreError) {
+    let hash = reference.hash
+    if try packs.claim(hash, size: bytes.count) {
+      if durable { try packs.sync() }
+      return
+    }
+    // It may lie in a file: put by an earlier version, or restored from a backup.
+    if try liesInFile(hash), try adopt(reference, durable: durable) { return }
+    try packs.add(hash, bytes)
+    if durable { try packs.sync() }
+  }
+
+  /// May the object lie in a file? What others have put into files since this process first looked is put once more: that
+  /// costs space, and a look at the directory would cost each put time.
+  private func liesInFile(_ hash: BlobHash) throws(StoreError) -> Bool {
+    let prefix = PackSet.prefix(hash)
+    if let known = memory.withLock({ $0.filePrefixes }) { return known.contains(prefix) }
+    let found = try files.objectPrefixes()
+    memory.withLock { $0.filePrefixes = found }
+    return found.contains(prefix)
+  }
+
+  /// Removes packed objects that nothing refers to and that nobody has counted on since `cutoff`, and gives their space
+  /// back.
+  func sweepPacks(referenced: Set<BlobHash>, before cutoff: UInt64) throws(StoreError) -> Int {
+    var orphans: [UInt32] = []
+    try packs.eachObject { (pack, slot, ordinal) throws(StoreError) in
+      guard pack.word(slot).milliseconds < cutoff, let name = pack.entry(slot)?.name,
+        !referenced.contains(name)
+      else { return }
+      orphans.append(PackSet.place(ordinal, slot))
+    }
+    // Whoever counts on one from now on lifts its stamp, and it stays.
+    let removed = try packs.remove(orphans, below: cutoff << 16)
+    try packs.reclaim()
+    return removed
+  }
+
+  /// Sets the bytes of a rotten packed object aside; the error to throw.
+  func quarantine(_ hash: BlobHash, _ pack: Pack, _ entry: PackEntry) -> StoreError {
+    let damaged = Self.damaged(hash, pack.file.path)
+    guard !readOnly else { return damaged }
+    do throws(StoreError) {
+      var bytes: [UInt8] = []
+      try? pack.withBytes(entry) { bytes = [UInt8](copying: $0) }
+      try files.keepAside(bytes, hash)
+      _ = try packs.remove(hash)
+    } catch {
+      // What cannot be set aside stays where it is, and is not served.
+    }
+    return damaged
+  }
+
+  /// What the tables of packs say that they must not.
+  func verifyTables() throws(StoreError) -> [BlobProblem] {
+    var problems: [BlobProblem] = []
+    for (pack, slots) in try packs.damagedEntries() {
+      problems.append(
+        BlobProblem(
+          hash: nil, name: pack.name,
+          problem: "\(slots) entries of its table are damaged: what they named is fetched again"))
+    }
+    return problems
+  }
+}
+
+extension PackSet {
+  /// Packs whose tables have entries that are none, and how many.
+  func damagedEntries() throws(StoreError) -> [(Pack, Int)] {
+    try load()
+    var damaged: [(Pack, Int)] = []
+    for ordinal in 0..<state.withLock({ $0.packs.count }) {
+      let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
+      guard let pack else { continue }
+      let count = (0..<pack.count).reduce(0) { $0 + (pack.isValid($1) || pack.isVoid($1) ? 0 : 1) }
+      if count > 0 { damaged.append((pack, count)) }
+    }
+    return damaged
+  }
+}

@@ -1,0 +1,213 @@
+internal import Synchronization
+
+// How an object gets into a pack, and becomes durable there.
+extension PackSet {
+  /// Counts on an object that is here: false if it is not, or if it cannot be made durable any more.
+  func claim(_ name: BlobHash, size: Int? = nil, following: Bool = false) throws(StoreError) -> Bool {
+    guard let (pack, slot) = try find(name, following: following) else { return false }
+    if let size, pack.size(slot) != size { return false }
+    if isSuspect(pack, slot) { return false }
+    return pack.claim(slot, stamp: stamp())
+  }
+
+  private func isSuspect(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
+
+  /// What becomes of an object of the same name that is here already.
+  enum Adding { case unlessThere, replacing, moving }
+
+  /// Adds an object. Nothing is synced. Returns the bytes of the one that it replaced.
+  @discardableResult
+  func add(
+    _ name: BlobHash, _ bytes: [UInt8], isSealed: Bool = false, stamp given: UInt64? = nil,
+    _ adding: Adding = .unlessThere
+  ) throws(StoreError) -> Int? {
+    try load()
+    let checksum = XXH3.hash64(bytes, seed: 0)
+    return try writing.withLock { writer throws(StoreError) in
+      let (pack, ordinal) = try room(for: bytes.count, &writer)
+      let entry = PackEntry(
+        name: name, offset: writer.end, size: bytes.count, isSealed: isSealed, checksum: checksum)
+      try pack.file.write(bytes, at: entry.offset)
+      pack.publish(entry, stamp: given ?? stamp())
+      writer.end = PackLayout.aligned(entry.offset + entry.size)
+      added.add(1, ordering: .sequentiallyConsistent)
+      return try state.withLock { state throws(StoreError) in
+        let slot = pack.count - 1
+        // Others may have looked at the table between the two.
+        defer { state.packs[ordinal].loaded = max(state.packs[ordinal].loaded, slot + 1) }
+        guard let (old, oldSlot) = try find(name, &state), !(old === pack && oldSlot == slot) else {
+          try enter(pack, slot, ordinal, &state)
+          return nil
+        }
+        switch adding {
+        case .unlessThere:
+          // Another thread was faster; what cannot become durable any more is replaced, too.
+          guard isSuspect(old, oldSlot) else {
+            pack.remove(slot)
+            return nil
+          }
+        case .replacing: break
+        case .moving:
+          try enter(pack, slot, ordinal, &state, replacing: true)
+          return nil
+        }
+        let size = old.size(oldSlot)
+        try enter(pack, slot, ordinal, &state, replacing: true)
+        old.remove(oldSlot)
+        return size
+      }
+    }
+  }
+
+  /// The pack to add so many bytes to.
+  private func room(for count: Int, _ writer: inout Writer) throws(StoreError) -> (Pack, Int) {
+    let needed = PackLayout.aligned(count)
+    if let pack = writer.pack, let ordinal = writer.ordinal {
+      if !pack.hasFailed, pack.count < pack.header.slots, writer.end + needed <= pack.header.size {
+        return (pack, ordinal)
+      }
+      state.withLock { $0.packs[ordinal].isRetired = true }
+      writer = Writer()
+    }
+    let pack = try makePack(for: needed)
+    let ordinal = try state.withLock { state throws(StoreError) in try add(pack, &state) }
+    writer = Writer(ordinal: ordinal, pack: pack, end: pack.header.tableBytes)
+    return (pack, ordinal)
+  }
+
+  private func makePack(for needed: Int) throws(StoreError) -> Pack {
+    let present = state.withLock { $0.liveBytes }
+    var wanted = settings.smallestBytes
+    while wanted < settings.packBytes, wanted < present / 4 { wanted *= 2 }
+    // A full disk may have room for the one object.
+    let least = PackLayout.fileBytes(for: needed)
+    let sizes = wanted > least ? [wanted, least] : [least]
+    let free = try files.storage.freeBytes(files.directory)
+    for size in sizes {
+      guard free >= settings.reserveBytes, free - settings.reserveBytes >= size else { continue }
+      do throws(StoreError) { return try makePack(size: size) } catch {
+        guard error.code == .diskFull, size != sizes.last else { throw error }
+      }
+    }
+    throw StoreError(
+      .diskFull,
+      "\(needed) bytes do not fit into \(free) free ones, of which \(settings.reserveBytes) stay reserved: make room",
+      path: files.directory, errno: SystemCall.noSpace)
+  }
+
+  private func makePack(size: Int) throws(StoreError) -> Pack {
+    var number = state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }
+    while true {
+      let name = Pack.name(number)
+      let file: any StorageFile
+      do throws(StoreError) { file = try files.storage.open(name, beneath: files.directory, .create) } catch {
+        guard error.errno == SystemCall.exists else { throw error }
+        number += 1
+        continue
+      }
+      do throws(StoreError) {
+        // Held until the pack is sealed, or its writer dead. Somebody may just be looking what this empty file is.
+        guard try file.lock(byte: 0, .exclusive, wait: true), try file.status().links > 0 else {
+          number += 1
+          continue
+        }
+        try file.allocate(to: size)
+        let header = PackHeader(number: number, size: size, salt: random())
+        let pack = try Pack(header, name: name, file: file, isWritable: true)
+        pack.boot = boot
+        for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }
+        return pack
+      } catch {
+        _ = try? files.remove(name)
+        throw error
+      }
+    }
+  }
+
+  // MARK: Durability
+
+  /// Makes all objects durable that were added so far, by whatever process. Who comes while a sync runs shares the next.
+  ///
+  /// - Throws: the error of a sync that failed; the objects it was about are never counted on again.
+  func sync() throws(StoreError) {
+    try load()
+    let target = added.load(ordering: .sequentiallyConsistent)
+    if !isShared, settled.load(ordering: .acquiring) >= target { return }
+    let ticket = arrivals.add(1, ordering: .sequentiallyConsistent).newValue
+    try syncs.wait { () throws(StoreError) in
+      served.load(ordering: .acquiring) >= ticket
+    } work: { () throws(StoreError) in
+      try syncNow()
+    }
+  }
+
+  private func syncNow() throws(StoreError) {
+    let begun = arrivals.load(ordering: .sequentiallyConsistent)
+    let target = added.load(ordering: .sequentiallyConsistent)
+    if isShared { try follow() }
+    let open = try state.withLock { state throws(StoreError) -> [(Pack, Bool)] in
+      var open: [(Pack, Bool)] = []
+      for ordinal in state.packs.indices {
+        let known = state.packs[ordinal]
+        if known.isSealed || known.isGone || known.isLeaving { continue }
+        if let pack = try pack(ordinal, &state) { open.append((pack, state.packs[ordinal].isRetired)) }
+      }
+      return open
+    }
+    for (pack, _) in open { try syncPack(pack) }
+    let unnamed = open.filter { !$0.0.isNamed.load(ordering: .acquiring) }
+    if !unnamed.isEmpty {
+      try files.storage.syncDirectory(files.path("packs"))
+      for (pack, _) in unnamed { pack.isNamed.store(true, ordering: .releasing) }
+    }
+    settled.store(target, ordering: .releasing)
+    served.store(begun, ordering: .releasing)
+    for (pack, isRetired) in open where isRetired { seal(pack) }
+  }
+
+  private func syncPack(_ pack: Pack) throws(StoreError) {
+    let count = pack.count
+    guard pack.durable < count else { return }
+    guard !pack.hasFailed else {
+      throw StoreError(
+        .poisoned, "a sync of this pack failed: close the store, check the disk, and open it again",
+        path: pack.file.path)
+    }
+    do throws(StoreError) { try pack.file.sync() } catch {
+      pack.setState(PackLayout.failedState)
+      throw error
+    }
+    pack.durable = count
+  }
+
+  /// Ends a pack to which nothing is added any more; all of it is durable. What was allocated beyond its end goes back.
+  func seal(_ pack: Pack) {
+    guard !pack.hasFailed, pack.durable == pack.count else { return }
+    pack.setState(PackLayout.sealedState)
+    _ = try? pack.file.resize(to: max((pack.end + 4095) & ~4095, pack.header.tableBytes))
+    _ = try? pack.file.lock(byte: 0, .none, wait: false)
+    state.withLock { state in
+      guard let ordinal = state.ordinals[pack.header.number] else { return }
+      // Otherwise once the index has all of it.
+      if state.packs[ordinal].loaded >= pack.count { state.packs[ordinal].isSealed = true }
+    }
+  }
+
+  /// Makes all durable and lets go. It can be used again after.
+  func close() {
+    guard !readOnly else { return }
+    _ = try? sync()
+    writing.withLock { writer in
+      if let pack = writer.pack {
+        // The next process goes on with it.
+        _ = try? pack.file.lock(byte: 0, .none, wait: false)
+        state.withLock { state in
+          if let ordinal = writer.ordinal, pack.durable == pack.count {
+            state.packs[ordinal].isSealed = pack.isSealed
+          }
+        }
+      }
+      writer = Writer()
+    }
+  }
+}

@@ -1,0 +1,187 @@
+internal import Synchronization
+
+// What killed processes and losses of power leave, and giving space back.
+extension PackSet {
+  /// Looks at packs that nobody adds to and that are not sealed: what is whole is made durable, one that has room is
+  /// added to from now on, the others are sealed. Returns those whose sync had failed: what they hold is to be copied.
+  func recoverLeft() throws(StoreError) -> [(Pack, Int)] {
+    var ours: [(pack: Pack, ordinal: Int)] = []
+    let count = state.withLock { $0.packs.count }
+    for ordinal in 0..<count {
+      let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
+      if let pack, try recover(pack) { ours.append((pack, ordinal)) }
+    }
+    guard !ours.isEmpty else { return [] }
+    try files.storage.syncDirectory(files.path("packs"))
+    var writer = Writer()
+    for (pack, ordinal) in ours where !pack.hasFailed {
+      pack.isNamed.store(true, ordering: .releasing)
+      let end = pack.end
+      if writer.pack == nil, pack.count < pack.header.slots, end + 4096 <= pack.header.size {
+        writer = Writer(ordinal: ordinal, pack: pack, end: end)
+      } else {
+        seal(pack)
+      }
+    }
+    let chosen = writer
+    writing.withLock { $0 = chosen }
+    return ours.filter { $0.pack.hasFailed }.map { ($0.pack, $0.ordinal) }
+  }
+
+  /// False if a living process adds to it.
+  private func recover(_ pack: Pack) throws(StoreError) -> Bool {
+    guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return false }
+    if pack.isSealed {
+      _ = try pack.file.lock(byte: 0, .none, wait: false)
+      return false
+    }
+    if try pack.file.status().size < pack.header.size {
+      // Sealing was interrupted, or the size lost: where there is no room now, nothing is added.
+      _ = try? pack.file.allocate(to: pack.header.size)
+    }
+    if pack.boot != boot || boot == 0 {
+      var end = 0
+      for slot in 0..<pack.header.slots where pack.isValid(slot) { end = slot + 1 }
+      let known = min(pack.durable, end)
+      pack.count = end
+      for slot in known..<end {
+        // What was not durable may be lost, and that is no damage.
+        guard let entry = pack.entry(slot) else {
+          pack.table.clear(PackLayout.offset(slot)..<PackLayout.offset(slot + 1))
+          continue
+        }
+        if pack.word(slot).isLive, try !pack.isWhole(entry) { pack.remove(slot) }
+      }
+    }
+    pack.table.clear(PackLayout.offset(pack.count)..<pack.header.tableBytes)
+    pack.boot = boot
+    // Pages whose sync failed are not synced again: what they hold is written anew, elsewhere (F31).
+    guard !pack.hasFailed else { return true }
+    do throws(StoreError) { try pack.file.sync() } catch {
+      pack.setState(PackLayout.failedState)
+      throw error
+    }
+    pack.durable = pack.count
+    return true
+  }
+
+  // MARK: Giving back
+
+  /// Removes an object, whoever counts on it. Its bytes; nil if it was not here.
+  func remove(_ name: BlobHash) throws(StoreError) -> Int? {
+    guard let (pack, slot) = try find(name, following: true) else { return nil }
+    let size = pack.size(slot)
+    guard pack.remove(slot) else { return nil }
+    state.withLock { state in
+      guard let ordinal = state.ordinals[pack.header.number] else { return }
+      discount(pack, slot, ordinal, &state)
+      forget(pack, slot, Self.place(ordinal, slot), &state)
+    }
+    return size
+  }
+
+  /// Removes objects whose stamps are below `limit` still, a few at a time so that no reader waits for long. Returns how
+  /// many it were.
+  func remove(_ places: some Sequence<UInt32>, below limit: UInt64) throws(StoreError) -> Int {
+    var removed = 0
+    var batch: [UInt32] = []
+    func flush() throws(StoreError) {
+      removed += try state.withLock { state throws(StoreError) in
+        var count = 0
+        for place in batch {
+          guard let pack = try pack(Self.ordinal(place), &state) else { continue }
+          guard pack.remove(Self.slot(place), below: limit) else { continue }
+          discount(pack, Self.slot(place), Self.ordinal(place), &state)
+          forget(pack, Self.slot(place), place, &state)
+          count += 1
+        }
+        return count
+      }
+      batch.removeAll(keepingCapacity: true)
+    }
+    for place in places {
+      batch.append(place)
+      if batch.count == Self.removedAtOnce { try flush() }
+    }
+    try flush()
+    return removed
+  }
+
+  /// Removed while others wait.
+  private static let removedAtOnce = 256
+
+  private func forget(_ pack: Pack, _ slot: Int, _ place: UInt32, _ state: inout State) {
+    if state.places[pack.prefix(slot)] == place {
+      state.places[pack.prefix(slot)] = nil
+    } else if let name = pack.entry(slot)?.name, state.others[name] == place {
+      state.others[name] = nil
+    }
+  }
+
+  /// Gives back the files in which nothing lives, and copies what lives out of those of which less than half does.
+  func reclaim() throws(StoreError) {
+    guard !readOnly else { return }
+    try load()
+    let candidates = state.withLock { state in
+      state.packs.indices.filter {
+        (state.packs[$0].isSealed || state.packs[$0].isRetired) && !state.packs[$0].isGone
+      }
+    }
+    for ordinal in candidates {
+      let (pack, known) = try state.withLock { state throws(StoreError) in
+        (try self.pack(ordinal, &state), state.packs[ordinal])
+      }
+      guard let pack else { continue }
+      let used = pack.end - pack.header.tableBytes
+      guard known.liveCount == 0 || known.liveBytes * 2 < used else { continue }
+      if !known.isSealed {
+        // It is this process's own, and what it is not durable of need never be once nothing lives in it.
+        if pack.live.count == 0 { try evacuate(pack, ordinal) }
+        continue
+      }
+      guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { continue }
+      try evacuate(pack, ordinal)
+      _ = try? pack.file.lock(byte: 0, .none, wait: false)
+    }
+  }
+
+  /// Copies what lives in a pack to others, and removes it. The caller holds its lock.
+  func evacuate(_ pack: Pack, _ ordinal: Int) throws(StoreError) {
+    state.withLock { $0.packs[ordinal].isLeaving = true }
+    defer { state.withLock { $0.packs[ordinal].isLeaving = false } }
+    var moved: [(slot: Int, stamp: UInt64, name: BlobHash)] = []
+    for slot in 0..<pack.count {
+      let word = pack.word(slot)
+      guard word.isLive, let entry = pack.entry(slot) else { continue }
+      moved.append((slot, word.stamp, entry.name))
+      // A copy of it may have been left by one who was killed in the middle of this.
+      if let (other, _) = try find(entry.name, following: false), other !== pack { continue }
+      var copy: [UInt8] = []
+      try pack.withBytes(entry) { copy = [UInt8](copying: $0) }
+      // Damage is for who reads it, or verifies: the file stays.
+      guard XXH3.hash64(copy, seed: 0) == entry.checksum else { return }
+      try add(entry.name, copy, isSealed: entry.isSealed, stamp: word.stamp, .moving)
+    }
+    if !moved.isEmpty { try sync() }
+    for (slot, stamp, name) in moved { try handOver(pack, slot, stamp, name) }
+    guard pack.live.count == 0 else { return }
+    try files.remove(pack.name)
+    state.withLock { drop(ordinal, &$0) }
+  }
+
+  /// The old entry ends; whoever counted on it meanwhile, or removed it, did so to the new one.
+  private func handOver(_ pack: Pack, _ slot: Int, _ seen: UInt64, _ name: BlobHash) throws(StoreError) {
+    guard let (copy, place) = try find(name, following: false), copy !== pack else { return }
+    while true {
+      let word = pack.word(slot)
+      guard word.isLive else {
+        copy.remove(place, below: seen + 1)
+        return
+      }
+      if pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), slot) {
+        copy.claim(place, stamp: word.stamp)
+        return
+      }
+    }
+  }
+}

@@ -1,0 +1,361 @@
+internal import Synchronization
+
+/// How large packs and what is in them may be. Bytes.
+package struct PackSettings: Sendable, Equatable {
+  /// Objects above this many bytes do not go into packs; at most 64 MiB. 0 for no packs at all.
+  package var objectBytes = 4 << 20
+  /// A pack, at most.
+  package var packBytes = 64 << 20
+  /// The first one; each is a quarter of what there is already, up to `packBytes`.
+  package var smallestBytes = 1 << 20
+  /// What stays free on the file system.
+  package var reserveBytes: UInt64 = 4 << 20
+
+  /// The defaults were measured: `docs/decisions/0030-packs.md`.
+  package init() {}
+
+  /// Every object has a file of its own.
+  package static var none: PackSettings {
+    var settings = PackSettings()
+    settings.objectBytes = 0
+    return settings
+  }
+
+  /// Does an object of so many bytes go into a pack?
+  func takes(_ count: Int) -> Bool { objectBytes > 0 && count <= objectBytes }
+}
+
+/// Objects under 32-byte names, many to a file. Thread safe, and safe between processes that use one directory at once.
+///
+/// Invariants:
+/// - The tables of the packs are the truth; what is in memory is read from them and can be dropped.
+/// - Only who holds the lock on byte 0 of a pack adds to it; who counts on an object and who removes it are told apart
+///   by the word of its entry.
+/// - A pack whose sync failed is never synced again, nor added to (rule R4).
+/// - Bytes of an object stay where they are as long as anybody maps them: space is given back by whole files.
+/// - Locks are taken in the order `loading`, `writing`, `state`; no reader waits for `writing`.
+package final class PackSet: Sendable {
+  /// A pack as this process knows it.
+  struct Known {
+    let number: UInt64
+    /// Nil if it is not open now.
+    var pack: Pack?
+    /// Entries that the index has.
+    var loaded = 0
+    /// Nothing is added to it any more.
+    var isSealed = false
+    /// This process had added to it, and is done.
+    var isRetired = false
+    var isGone = false
+    /// What lives in it is being copied to others.
+    var isLeaving = false
+    var liveCount = 0
+    var liveBytes = 0
+  }
+
+  struct State {
+    var packs: [Known] = []
+    var ordinals: [UInt64: Int] = [:]
+    /// Where objects are, by the first eight bytes of their names: ordinal and slot.
+    var places: [UInt64: UInt32] = [:]
+    /// Those whose first eight bytes another one has as well.
+    var others: [BlobHash: UInt32] = [:]
+    var openPacks = 0
+    var liveCount = 0
+    var liveBytes = 0
+  }
+
+  /// The pack that this process adds to.
+  struct Writer {
+    var ordinal: Int?
+    var pack: Pack?
+    var end = 0
+  }
+
+  /// Packs that are open at once: each costs a descriptor.
+  static let openAtOnce = 192
+
+  let files: BlobFiles
+  let settings: PackSettings
+  let readOnly: Bool
+  /// May other processes use the directory?
+  let isShared: Bool
+  let boot: UInt64
+  let clock: @Sendable () -> UInt64
+  let random: @Sendable () -> UInt64
+  let state = Locked(State())
+  let writing = Locked(Writer())
+  private let loading = Locked(false)
+  private let isLoaded = Atomic(false)
+  let lastStamp = Atomic<UInt64>(0)
+  /// Objects added by this process, and those of them that are known durable.
+  let added = Atomic<UInt64>(0)
+  let settled = Atomic<UInt64>(0)
+  let arrivals = Atomic<UInt64>(0)
+  let served = Atomic<UInt64>(0)
+  let syncs = SharedWork()
+
+  init(
+    _ files: BlobFiles, settings: PackSettings, readOnly: Bool, isShared: Bool, boot: UInt64,
+    clock: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64
+  ) {
+    (self.files, self.settings, self.readOnly, self.isShared) = (files, settings, readOnly, isShared)
+    (self.boot, self.clock, self.random) = (boot, clock, random)
+  }
+
+  /// A stamp above all that this process has given: the order of last use is exact.
+  func stamp() -> UInt64 {
+    let now = clock() << 16
+    while true {
+      let last = lastStamp.load(ordering: .relaxed)
+      let next = max(last &+ 1, now)
+      if lastStamp.compareExchange(expected: last, desired: next, ordering: .relaxed).exchanged {
+        return next
+      }
+    }
+  }
+
+  // MARK: What there is
+
+  /// Where an object is; nil if it is not here. `following`: looks for what other processes have added since.
+  func find(_ name: BlobHash, following: Bool) throws(StoreError) -> (pack: Pack, slot: Int)? {
+    try load()
+    if let found = try state.withLock({ state throws(StoreError) in try find(name, &state) }) { return found }
+    guard following, isShared else { return nil }
+    try follow()
+    return try state.withLock { state throws(StoreError) in try find(name, &state) }
+  }
+
+  func find(_ name: BlobHash, _ state: inout State) throws(StoreError) -> (pack: Pack, slot: Int)? {
+    let prefix = Self.prefix(name)
+    if let place = state.places[prefix], let pack = try pack(Self.ordinal(place), &state),
+      pack.isNamed(name, Self.slot(place))
+    {
+      if pack.word(Self.slot(place)).isLive { return (pack, Self.slot(place)) }
+      state.places[prefix] = nil
+    }
+    guard !state.others.isEmpty, let place = state.others[name] else { return nil }
+    guard let pack = try pack(Self.ordinal(place), &state), pack.word(Self.slot(place)).isLive else {
+      state.others[name] = nil
+      return nil
+    }
+    return (pack, Self.slot(place))
+  }
+
+  /// Live objects and their bytes, as far as this process knows.
+  func totals() throws(StoreError) -> (count: Int, bytes: Int) {
+    try load()
+    return state.withLock { ($0.liveCount, $0.liveBytes) }
+  }
+
+  /// Calls `body` for each live object, pack by pack.
+  func eachObject(_ body: (Pack, Int, Int) throws(StoreError) -> Void) throws(StoreError) {
+    try load()
+    if isShared { try follow() }
+    let count = state.withLock { $0.packs.count }
+    for ordinal in 0..<count {
+      let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
+      guard let pack else { continue }
+      for slot in 0..<pack.count
+      where pack.word(slot).isLive && pack.isValid(slot) && isCurrent(pack, slot, ordinal) {
+        try body(pack, slot, ordinal)
+      }
+    }
+  }
+
+  // MARK: Packs
+
+  static func prefix(_ name: BlobHash) -> UInt64 {
+    var prefix: UInt64 = 0
+    for index in 0..<8 { prefix |= UInt64(name.bytes[index]) << UInt64(8 * index) }
+    return prefix
+  }
+  static func place(_ ordinal: Int, _ slot: Int) -> UInt32 { UInt32(ordinal) << 12 | UInt32(slot) }
+  static func ordinal(_ place: UInt32) -> Int { Int(place >> 12) }
+  static func slot(_ place: UInt32) -> Int { Int(place & 0xFFF) }
+
+  /// The pack of an ordinal, opened if need be; nil if it has gone.
+  func pack(_ ordinal: Int, _ state: inout State) throws(StoreError) -> Pack? {
+    if let pack = state.packs[ordinal].pack { return pack }
+    guard !state.packs[ordinal].isGone else { return nil }
+    guard let pack = try openPack(state.packs[ordinal].number) else {
+      drop(ordinal, &state)
+      return nil
+    }
+    keepOpen(pack, ordinal, &state)
+    return pack
+  }
+
+  func keepOpen(_ pack: Pack, _ ordinal: Int, _ state: inout State) {
+    if state.openPacks >= Self.openAtOnce {
+      for other in state.packs.indices where state.packs[other].isSealed && state.packs[other].pack != nil {
+        state.packs[other].pack = nil
+        state.openPacks -= 1
+        if state.openPacks < Self.openAtOnce / 2 { break }
+      }
+    }
+    state.packs[ordinal].pack = pack
+    state.openPacks += 1
+  }
+
+  /// Forgets a pack whose file is gone.
+  func drop(_ ordinal: Int, _ state: inout State) {
+    if state.packs[ordinal].pack != nil { state.openPacks -= 1 }
+    state.liveCount -= state.packs[ordinal].liveCount
+    state.liveBytes -= state.packs[ordinal].liveBytes
+    (state.packs[ordinal].liveCount, state.packs[ordinal].liveBytes) = (0, 0)
+    (state.packs[ordinal].pack, state.packs[ordinal].isGone) = (nil, true)
+  }
+
+  /// Opens the file of a pack; nil if it is missing, was never finished, or is being made. One that is no pack is set
+  /// aside.
+  func openPack(_ number: UInt64) throws(StoreError) -> Pack? {
+    let name = Pack.name(number)
+    let opened: (any StorageFile)?
+    do throws(StoreError) { opened = try files.open(name, readOnly ? .readOnly : .readWrite) } catch {
+      guard error.code == .foreignFile, !readOnly else { throw error }
+      try files.setAside(name)
+      return nil
+    }
+    guard let file = opened else { return nil }
+    let size = try file.status().size
+    for offset in PackLayout.headerCopies {
+      let bytes = try file.read(PackLayout.headerLength, at: offset)
+      if let header = try PackHeader(bytes, path: file.path), header.number == number,
+        size >= header.tableBytes
+      {
+        return try Pack(header, name: name, file: file, isWritable: !readOnly)
+      }
+    }
+    // Its maker holds the lock until it is a pack; whoever was killed before held nothing durable.
+    guard !readOnly, try file.lock(byte: 0, .exclusive, wait: false) else { return nil }
+    let isEmpty = try file.read(PackLayout.headerBytes, at: 0).allSatisfy { $0 == 0 }
+    if isEmpty { try files.remove(name) } else { try files.setAside(name) }
+    return nil
+  }
+
+  // MARK: Loading
+
+  /// Reads the tables, and puts right what killed processes left; once.
+  func load() throws(StoreError) {
+    if isLoaded.load(ordering: .acquiring) { return }
+    try loading.withLock { isDone throws(StoreError) in
+      guard !isDone else { return }
+      try follow(taking: readOnly)
+      let failed = readOnly ? [] : try recoverLeft()
+      if !readOnly { try follow() }
+      isDone = true
+      isLoaded.store(true, ordering: .releasing)
+      for (pack, ordinal) in failed { try evacuate(pack, ordinal) }
+    }
+  }
+
+  /// Takes in packs and, if `taking`, entries that other processes have added.
+  func follow(taking: Bool = true) throws(StoreError) {
+    guard try files.storage.status(files.path("packs")) != nil else { return }
+    let numbers = try files.storage.list(files.path("packs")).compactMap { Pack.number($0) }
+    try state.withLock { state throws(StoreError) in
+      let there = Set(numbers)
+      for ordinal in state.packs.indices
+      where !state.packs[ordinal].isGone && !there.contains(state.packs[ordinal].number) {
+        // Made between the listing and now.
+        if try files.storage.status(files.path(Pack.name(state.packs[ordinal].number))) == nil {
+          drop(ordinal, &state)
+        }
+      }
+      for number in numbers where state.ordinals[number] == nil {
+        guard let pack = try openPack(number) else { continue }
+        try add(pack, &state)
+      }
+      guard taking else { return }
+      for ordinal in state.packs.indices
+      where !state.packs[ordinal].isGone && !state.packs[ordinal].isSealed {
+        if let pack = try pack(ordinal, &state) { try take(pack, ordinal, &state) }
+      }
+    }
+  }
+
+  @discardableResult
+  func add(_ pack: Pack, _ state: inout State) throws(StoreError) -> Int {
+    guard state.packs.count < 1 << 20 else {
+      throw StoreError(
+        .outOfBounds, "more packs than one process can know: open it again", path: files.directory)
+    }
+    let ordinal = state.packs.count
+    state.packs.append(Known(number: pack.header.number))
+    state.ordinals[pack.header.number] = ordinal
+    keepOpen(pack, ordinal, &state)
+    return ordinal
+  }
+
+  /// Enters what a pack has and the index has not.
+  func take(_ pack: Pack, _ ordinal: Int, _ state: inout State) throws(StoreError) {
+    let isSealed = pack.isSealed
+    // Behind a loss of power nobody has counted: who only reads goes by the checksums alone.
+    let isUncounted = readOnly && !isSealed && pack.boot != boot
+    let count = isUncounted ? pack.header.slots : pack.count
+    for slot in state.packs[ordinal].loaded..<max(count, state.packs[ordinal].loaded) {
+      guard pack.word(slot).isLive, pack.isValid(slot) else { continue }
+      try enter(pack, slot, ordinal, &state)
+    }
+    state.packs[ordinal].loaded = max(count, state.packs[ordinal].loaded)
+    state.packs[ordinal].isSealed = isSealed
+  }
+
+  /// Enters one object. Of two of one name the one counts that was used last: neither is removed here, for it is not known
+  /// which of them is durable.
+  func enter(
+    _ pack: Pack, _ slot: Int, _ ordinal: Int, _ state: inout State, replacing: Bool = false
+  ) throws(StoreError) {
+    let (prefix, place) = (pack.prefix(slot), Self.place(ordinal, slot))
+    if let old = state.places[prefix] {
+      if old == place { return }
+      if let other = try self.pack(Self.ordinal(old), &state), other.word(Self.slot(old)).isLive {
+        guard let name = pack.entry(slot)?.name else { return }
+        guard other.isNamed(name, Self.slot(old)) else {
+          if state.others[name] == place { return }
+          if let older = state.others[name] { uncount(older, &state) }
+          state.others[name] = place
+          return count(pack, slot, ordinal, &state)
+        }
+        guard replacing || pack.word(slot).stamp > other.word(Self.slot(old)).stamp else { return }
+        discount(other, Self.slot(old), Self.ordinal(old), &state)
+      }
+    }
+    state.places[prefix] = place
+    count(pack, slot, ordinal, &state)
+  }
+
+  private func uncount(_ place: UInt32, _ state: inout State) {
+    guard let pack = state.packs[Self.ordinal(place)].pack else { return }
+    discount(pack, Self.slot(place), Self.ordinal(place), &state)
+  }
+
+  /// Is this the place of the object that the index knows?
+  func isCurrent(_ pack: Pack, _ slot: Int, _ ordinal: Int) -> Bool {
+    let place = Self.place(ordinal, slot)
+    return state.withLock { state in
+      if state.places[pack.prefix(slot)] == place { return true }
+      return !state.others.isEmpty && state.others.values.contains(place)
+    }
+  }
+
+  private func count(_ pack: Pack, _ slot: Int, _ ordinal: Int, _ state: inout State) {
+    let size = pack.size(slot)
+    state.packs[ordinal].liveCount += 1
+    state.packs[ordinal].liveBytes += size
+    state.liveCount += 1
+    state.liveBytes += size
+    let stamp = pack.word(slot).stamp
+    if lastStamp.load(ordering: .relaxed) < stamp { lastStamp.store(stamp, ordering: .relaxed) }
+  }
+
+  /// An object that is not live any more.
+  func discount(_ pack: Pack, _ slot: Int, _ ordinal: Int, _ state: inout State) {
+    let size = pack.size(slot)
+    state.packs[ordinal].liveCount -= 1
+    state.packs[ordinal].liveBytes -= size
+    state.liveCount -= 1
+    state.liveBytes -= size
+  }
+}

@@ -1,0 +1,89 @@
+/// A disk cache for asynchronous code: each call does its work on a thread that may block, never on one of the cooperative
+/// pool.
+public struct AsyncDiskCache: Sendable {
+  /// The cache itself.
+  public let cache: DiskCache
+
+  /// That of an open cache.
+  public init(_ cache: DiskCache) { self.cache = cache }
+
+  private func perform<Result: Sendable>(
+    _ work: @escaping @Sendable (DiskCache) throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    let cache = cache
+    let result = await withCheckedContinuation { continuation in
+      Background.block {
+        continuation.resume(returning: Swift.Result { () throws(StoreError) in try work(cache) })
+      }
+    }
+    return try result.get()
+  }
+
+  /// `DiskCache.contains`.
+  public func contains(_ key: String) async throws(StoreError) -> Bool {
+    try await perform { cache throws(StoreError) in try cache.contains(key) }
+  }
+
+  /// `DiskCache.get`.
+  public func get(_ key: String) async throws(StoreError) -> [UInt8]? {
+    try await perform { cache throws(StoreError) in try cache.get(key) }
+  }
+
+  /// `DiskCache.item`.
+  public func item(_ key: String) async throws(StoreError) -> DiskCache.Item? {
+    try await perform { cache throws(StoreError) in try cache.item(key) }
+  }
+
+  /// `DiskCache.set`.
+  public func set(
+    _ key: String, _ value: [UInt8], extendedData: [UInt8] = [], type: ValueType = .bytes
+  ) async throws(StoreError) {
+    try await perform { cache throws(StoreError) in
+      try cache.set(key, value, extendedData: extendedData, type: type)
+    }
+  }
+
+  /// `DiskCache.remove`.
+  @discardableResult
+  public func remove(_ key: String) async throws(StoreError) -> Bool {
+    try await perform { cache throws(StoreError) in try cache.remove(key) }
+  }
+
+  /// `DiskCache.removeAll`, with all files gone on return.
+  public func removeAll(
+    progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void = { _, _ in }
+  ) async throws(StoreError) {
+    try await perform { cache throws(StoreError) in try cache.removeAll(progress: progress) }
+  }
+
+  /// `DiskCache.count` and `DiskCache.totalBytes`.
+  public func totals() async throws(StoreError) -> (count: Int, bytes: Int) {
+    try await perform { cache throws(StoreError) in (try cache.count, try cache.totalBytes) }
+  }
+
+  /// `DiskCache.trim`.
+  @discardableResult
+  public func trim(
+    progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void = { _, _ in }
+  ) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(progress: progress) }
+  }
+
+  /// `DiskCache.trim(toCount:)`.
+  @discardableResult
+  public func trim(toCount count: Int) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toCount: count) }
+  }
+
+  /// `DiskCache.trim(toBytes:)`.
+  @discardableResult
+  public func trim(toBytes bytes: Int) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toBytes: bytes) }
+  }
+
+  /// `DiskCache.trim(toAge:)`.
+  @discardableResult
+  public func trim(toAge seconds: Double) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toAge: seconds) }
+  }
+}

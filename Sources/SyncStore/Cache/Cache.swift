@@ -1,0 +1,84 @@
+/// A cache on two levels: values in memory in front of values on the disk. Thread safe.
+///
+/// A value that is set goes to both; one that is asked for comes from memory, or from the disk and is in memory then. What
+/// leaves memory stays on the disk. Each level has limits of its own.
+public final class Cache<Value: Codable & Sendable>: Sendable {
+  /// The values in memory.
+  public let memory: MemoryCache<String, Value>
+  /// The values on the disk.
+  public let disk: DiskCache
+  /// Held while a key changes on both levels, so that no older value gets into memory behind a newer one.
+  private let stripes = (0..<16).map { _ in Locked(()) }
+
+  /// The cache in the directory `path`, as `DiskCache.open`, with memory in front of it.
+  public convenience init(
+    at path: String, name: String? = nil, memory: MemoryCache<String, Value> = MemoryCache(),
+    limits: DiskCache.Limits = DiskCache.Limits()
+  ) throws(StoreError) {
+    self.init(memory: memory, disk: try DiskCache.open(at: path, name: name, limits: limits))
+  }
+
+  /// These two levels.
+  public init(memory: MemoryCache<String, Value>, disk: DiskCache) {
+    (self.memory, self.disk) = (memory, disk)
+  }
+
+  private func alone<Result>(
+    _ key: String, _ body: () throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    let stripe = stripes[Int(UInt(bitPattern: key.hashValue) % 16)]
+    return try stripe.withLock { _ throws(StoreError) in try body() }
+  }
+
+  /// Is there a value on either level? It does not count as used.
+  public func contains(_ key: String) throws(StoreError) -> Bool {
+    if memory.contains(key) { return true }
+    return try disk.contains(key)
+  }
+
+  /// The value of a key; nil if there is none.
+  ///
+  /// - Throws: as `DiskCache.get`; as `EncodedValue.decoded` if the disk has one of another type.
+  public func get(_ key: String) throws(StoreError) -> Value? {
+    if let value = memory.get(key) { return value }
+    return try alone(key) { () throws(StoreError) in
+      if let value = memory.get(key) { return value }
+      guard let item = try disk.item(key) else { return nil }
+      let value = try EncodedValue(bytes: item.value, type: item.type).decoded(as: Value.self)
+      memory.set(key, value, cost: item.value.count)
+      return value
+    }
+  }
+
+  /// Sets a key on both levels. In memory its cost is the bytes that it has on the disk.
+  ///
+  /// - Throws: as `DiskCache.set`; then neither level has it.
+  public func set(_ key: String, _ value: Value) throws(StoreError) {
+    let form = try EncodedValue(value)
+    try alone(key) { () throws(StoreError) in
+      memory.remove(key)
+      do throws(StoreError) { try disk.set(key, form.bytes, type: form.type) } catch {
+        _ = try? disk.remove(key)
+        throw error
+      }
+      memory.set(key, value, cost: form.bytes.count)
+    }
+  }
+
+  /// Makes a key leave both levels. False if neither had it.
+  @discardableResult
+  public func remove(_ key: String) throws(StoreError) -> Bool {
+    try alone(key) { () throws(StoreError) in
+      let wasInMemory = memory.remove(key) != nil
+      return try disk.remove(key) || wasInMemory
+    }
+  }
+
+  /// Makes all keys leave both levels.
+  ///
+  /// - Parameter progress: as in `DiskCache.removeAll`.
+  public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
+    try disk.removeAll(progress: progress)
+    memory.removeAll()
+  }
+}

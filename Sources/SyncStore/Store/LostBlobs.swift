@@ -1,0 +1,105 @@
+private import Synchronization
+
+/// Records whose blobs a loss of power took.
+///
+/// A small blob is not synced when it is put, but before the journal is (`Store.syncBlobs`). So what was acknowledged as
+/// durable has its blob; of what was not, a record may have reached the disk and its blob not. It is lost then, with all
+/// behind it, as a torn tail is (rules R3, R7).
+extension Journal {
+  /// Cuts before the first record, behind what is known durable, whose blob is not whole: `open` gives the blob tier. Only
+  /// after a loss of power.
+  func cutAtLostBlob(
+    _ plan: inout RecoveryPlan, _ open: () throws(StoreError) -> BlobStore
+  ) throws(StoreError) {
+    var blobs: BlobStore?
+    for index in plan.durableIndex...plan.tailIndex where segments[index].header.compaction == 0 {
+      let start = index == plan.durableIndex ? plan.durableOffset : SegmentHeader.length
+      let end = index == plan.tailIndex ? plan.tailOffset : sealedLength(at: index)
+      var walker = SegmentWalker(segments[index], from: start, limit: end ?? segments[index].mapping.count)
+      var transaction = (start: start, blobs: [BlobReference](), wanted: Set<BlobHash>())
+      while let step = walker.next() {
+        guard case .record(let view) = step else {
+          transaction = (walker.offset, [], [])
+          continue
+        }
+        if let shape = view.shape {
+          if let blob = view.blob(shape) { transaction.blobs.append(blob) }
+          if let hash = view.wanted(shape) { transaction.wanted.insert(hash) }
+        }
+        guard !view.flags.contains(.continues) else { continue }
+        for blob in transaction.blobs where !transaction.wanted.contains(blob.hash) {
+          if blobs == nil { blobs = try open() }
+          guard let tier = blobs else { continue }
+          if try tier.isWhole(blob) || knows(blob.hash, before: index, transaction.start) { continue }
+          plan.cutTorn(at: index, transaction.start)
+          return
+        }
+        transaction = (walker.offset, [], [])
+      }
+    }
+  }
+
+  /// Does an earlier record refer to the blob, or say that it is wanted? Then it is not this loss that took it.
+  private func knows(_ hash: BlobHash, before last: Int, _ limit: Int) -> Bool {
+    for index in 0...last {
+      let end = index == last ? limit : sealedLength(at: index) ?? segments[index].mapping.count
+      var walker = SegmentWalker(segments[index], limit: end)
+      while let step = walker.next() {
+        guard case .record(let view) = step, let shape = view.shape else { continue }
+        if view.blob(shape)?.hash == hash || view.wanted(shape) == hash { return true }
+      }
+    }
+    return false
+  }
+}
+
+extension RecordView {
+  /// The blob that a local key of the store says is wanted.
+  fileprivate func wanted(_ shape: Shape) -> BlobHash? {
+    guard kind == .local else { return nil }
+    let key = key(shape)
+    guard key.starts(with: Store.wantedPrefix) else { return nil }
+    return BlobHash(bytes: key.dropFirst(Store.wantedPrefix.count))
+  }
+}
+
+extension RecoveryPlan {
+  /// Cuts at a place above the watermark: what lies behind is not whole.
+  fileprivate mutating func cutTorn(at index: Int, _ offset: Int) {
+    watermark = index == durableIndex ? durableOffset : SegmentHeader.length
+    (tailIndex, tailOffset, cuts) = (index, offset, true)
+  }
+}
+
+extension Store {
+  /// Makes blobs durable before the records that refer to them can be (rule R7): those of this process and of others.
+  func syncBlobs() throws(StoreError) {
+    let put = control.blobsPut
+    // What a process of an earlier life left is made durable when the tier is opened.
+    let isFirst = !looksAtBlobs.exchange(true, ordering: .relaxed)
+    guard isFirst || put != control.blobsDurable else { return }
+    if put == control.blobsDurable {
+      guard try environment.storage.status(path + "/" + StoreLayout.blobs + "/packs") != nil else { return }
+    }
+    try blobs.sync()
+    control.raiseBlobsDurable(to: put)
+  }
+
+  /// The blob tier as a recovery sees it, which changes nothing.
+  static func blobsForRecovery(_ path: String, _ environment: Environment) throws(StoreError) -> BlobStore {
+    try BlobStore.open(
+      directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: true,
+      boot: environment.bootWord, clock: environment.now)
+  }
+}
+
+extension BlobStore {
+  /// Is the object here, with all its bytes?
+  func isWhole(_ reference: BlobReference) throws(StoreError) -> Bool {
+    guard let (pack, slot) = try packs.find(reference.hash, following: false) else {
+      return try has(reference)
+    }
+    guard let entry = pack.entry(slot), entry.size == reference.size else { return false }
+    return try pack.isWhole(entry)
+  }
+}

@@ -1,0 +1,216 @@
+import Synchronization
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("A cache on the disk")
+struct DiskCacheTests {
+  private let host = SimulatedHost(sealed: false)
+
+  private func open(_ limits: DiskCache.Limits? = nil) throws -> DiskCache {
+    var quiet = limits ?? DiskCache.Limits()
+    quiet.trimInterval = 0
+    return try DiskCache(at: "/cache", limits: quiet, environment: host.environment, packing: .small)
+  }
+
+  @Test("gives what was set, with what lies beside it, and tells about it without reading it")
+  func roundTrip() throws {
+    let cache = try open()
+    try cache.set("a", [1, 2, 3], extendedData: [9], type: .json)
+    try cache.set("ä", [], extendedData: pattern(300))
+    #expect(try cache.get("a") == [1, 2, 3] && cache.get("none") == nil)
+    #expect(try cache.item("a") == DiskCache.Item(value: [1, 2, 3], extendedData: [9], type: .json))
+    #expect(try cache.item("ä")?.extendedData == pattern(300))
+    #expect(try cache.withValue("a") { $0.byteCount } == 3)
+    #expect(try cache.get(["a", "b", "ä"]) == ["a": [1, 2, 3], "ä": []])
+    host.time += 500
+    _ = try cache.get("a")
+    let known = try #require(try cache.information("a"))
+    #expect(known.key == "a" && known.valueBytes == 3 && known.type == .json)
+    #expect(known.accessed == known.modified + 500)
+    #expect(try cache.contains("a") && !cache.contains("b") && cache.count == 2)
+    try cache.set("a", pattern(1000))
+    #expect(try cache.get("a") == pattern(1000) && cache.count == 2)
+    var seen: [String] = []
+    try cache.forEach { known in
+      seen.append(known.key)
+      return true
+    }
+    #expect(seen.sorted() == ["a", "ä"])
+    #expect(try cache.remove("a") && !cache.remove("a") && cache.get("a") == nil)
+    #expect(try cache.remove(["ä", "b"]) == 1 && cache.totalBytes == 0)
+  }
+
+  @Test("refuses keys and values out of bounds")
+  func bounds() throws {
+    let cache = try open()
+    for key in ["", String(repeating: "x", count: 1025)] {
+      #expect(#expect(throws: StoreError.self) { try cache.set(key, []) }?.code == .invalidKey)
+    }
+    cache.close()
+    #expect(#expect(throws: StoreError.self) { try cache.get("a") }?.code == .closed)
+  }
+
+  @Test("makes exactly the least recently used leave, by count, bytes, age, size and free space")
+  func order() throws {
+    let cache = try open()
+    func fill() throws {
+      for number in 0..<20 {
+        host.time += 1000
+        try cache.set("\(number)", pattern(1000))
+      }
+      // All within one millisecond: the order is that of the calls.
+      for number in [3, 7, 5] { _ = try cache.get("\(number)") }
+    }
+    func left() throws -> Set<Int> { Set(try (0..<20).filter { try cache.contains("\($0)") }) }
+    try fill()
+    var heard: [Int] = []
+    #expect(try cache.trim(toCount: 2) { done, _ in heard.append(done) } == 18)
+    #expect(try left() == [7, 5] && heard == [18])
+    try fill()
+    let each = try cache.totalBytes / 20
+    #expect(try cache.trim(toBytes: each * 4 + 100) == 16)
+    #expect(try left() == [19, 3, 7, 5])
+    try fill()
+    #expect(try cache.trim(toAge: 2.5) == 14)
+    #expect(try left() == [17, 18, 19, 3, 7, 5])
+    try cache.set("large", pattern(5000))
+    #expect(try cache.removeLarger(than: 3000) == 1 && !cache.contains("large"))
+    #expect(try cache.removeOlder(than: host.time) == 2)
+    try fill()
+    host.storage.free = 10_000
+    #expect(try cache.trim(toFreeDiskBytes: 10_000 + UInt64(3 * each)) == 3)
+    #expect(try left().isDisjoint(with: [0, 1, 2]))
+  }
+
+  @Test("holds its limits, and makes room for itself on a full disk (F92)")
+  func limits() throws {
+    var limits = DiskCache.Limits()
+    limits.count = 10
+    let cache = try open(limits)
+    for number in 0..<50 { try cache.set("\(number)", pattern(2000, seed: UInt64(number))) }
+    try cache.trim()
+    #expect(try cache.count == 10 && cache.get("49") == pattern(2000, seed: 49))
+    cache.limits = DiskCache.Limits()
+    host.storage.free = Int(PackSettings.small.reserveBytes) + 70_000
+    for number in 0..<100 { try cache.set("x\(number)", pattern(9000, seed: UInt64(number))) }
+    #expect(try cache.get("x99") == pattern(9000, seed: 99))
+  }
+
+  @Test(
+    "is there again after it was closed, killed, or lost its power, and never gives wrong bytes (F15)",
+    arguments: 0..<20 as Range<UInt64>)
+  func lives(seed: UInt64) throws {
+    let cache = try open()
+    try host.storage.syncDirectory("/")
+    for number in 0..<10 { try cache.set("\(number)", pattern(3000, seed: UInt64(number))) }
+    if seed == 0 {
+      cache.close()
+    } else if seed == 1 {
+      host.killProcesses()
+    } else {
+      host.losePower(seed: seed)
+    }
+    let again = try open()
+    for number in 0..<10 {
+      let value = try again.get("\(number)")
+      #expect(value == pattern(3000, seed: UInt64(number)) || (value == nil && seed > 1))
+    }
+  }
+
+  @Test("forgets what has rotted (F44)")
+  func rotten() throws {
+    let cache = try open()
+    try cache.set("a", pattern(3000))
+    let (pack, slot) = try #require(try cache.packs.find(CacheEntry.name("a"), following: false))
+    let entry = try #require(pack.entry(slot))
+    try host.storage.flipBit(of: pack.file.path, at: entry.offset + 50, bit: 1)
+    #expect(try cache.get("a") == nil && !cache.contains("a"))
+    try cache.set("a", [1])
+    #expect(try cache.get("a") == [1])
+  }
+
+  @Test("lets everything go at once, and it does not come back")
+  func removesAll() throws {
+    let cache = try open()
+    for number in 0..<30 { try cache.set("\(number)", pattern(9000)) }
+    var heard = 0
+    try cache.removeAll { done, total in heard = done == total ? total : heard }
+    #expect(heard > 0)
+    #expect(try cache.count == 0 && cache.get("3") == nil)
+    #expect(try host.storage.list("/cache").filter { $0.hasPrefix("trash") } == [])
+    try cache.set("new", [1])
+    host.losePower(seed: 4)
+    let again = try open()
+    for number in 0..<30 { #expect(try again.get("\(number)") == nil) }
+  }
+
+  @Test("The same directory is the same cache, and another process is told that it is in use")
+  func instances() throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/cache"
+    let one = try DiskCache.open(at: path)
+    #expect(try DiskCache.open(at: path) === one)
+    #expect(
+      #expect(throws: StoreError.self) { try DiskCache(at: path, environment: .real()) }?.code == .busy)
+    try one.set("a", [1])
+    one.close()
+    let two = try DiskCache.open(at: path)
+    #expect(two !== one)
+    #expect(try two.get("a") == [1])
+  }
+
+  @Test("Who reads never waits for long, and never gets wrong bytes, while others set and trim")
+  func together() async throws {
+    let directory = TemporaryDirectory()
+    let cache = try DiskCache(
+      at: directory.path + "/cache", environment: .real(), packing: .small)
+    let failures = Failures()
+    await withTaskGroup(of: Void.self) { group in
+      for thread in 0..<3 as Range<UInt64> {
+        group.addTask {
+          for number in 0..<300 as Range<UInt64> {
+            failures.collect {
+              let key = (number &* 7 &+ thread) % 40
+              if thread == 0 { try cache.set("\(key)", pattern(2000, seed: key)) }
+              if thread == 1, number % 50 == 49 { try cache.trim(toCount: 10) }
+              if let value = try cache.get("\(key)"), value != pattern(2000, seed: key) {
+                throw StoreError(.damaged, "wrong bytes of \(key)")
+              }
+            }
+          }
+        }
+      }
+    }
+    #expect(failures.all == [])
+    #expect(try await AsyncDiskCache(cache).totals().count == cache.count)
+  }
+}
+
+@Suite("A cache on two levels")
+struct CacheTests {
+  struct Photo: Codable, Hashable, Sendable {
+    var name: String
+    var pixels: [Int]
+  }
+
+  @Test("keeps on the disk what leaves memory, and reads it back")
+  func levels() throws {
+    let directory = TemporaryDirectory()
+    let cache = try Cache<Photo>(
+      at: directory.path + "/cache",
+      memory: MemoryCache(countLimit: 2, trimInterval: 0, yieldsToPressure: false))
+    let photos = (0..<5).map { Photo(name: "\($0)", pixels: [$0]) }
+    for photo in photos { try cache.set(photo.name, photo) }
+    #expect(cache.memory.count == 2 && !cache.memory.contains("0"))
+    #expect(try cache.get("0") == photos[0] && cache.memory.contains("0"))
+    #expect(try cache.contains("1") && !cache.contains("9") && cache.get("9") == nil)
+    #expect(try cache.remove("0") && !cache.remove("0") && cache.get("0") == nil)
+    try cache.removeAll()
+    #expect(try cache.memory.count == 0 && cache.get("3") == nil)
+    let other = Cache<Int>(memory: MemoryCache(), disk: cache.disk)
+    try cache.set("a", photos[1])
+    #expect(#expect(throws: StoreError.self) { try other.get("a") }?.code == .wrongType)
+  }
+}
