@@ -115,7 +115,9 @@ extension Store {
       // After a loss of power a lost tail may have been seen, if the disk had lied; a killed process ships nothing that
       // was not durable. A segment with nothing in it may be where a recovery was interrupted that had cut.
       let isEmpty = plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length
-      if lastLife.map({ cut.packed < $0.durable }) ?? plan.cuts || isEmpty { renewal = foreign ? .copied : .cut }
+      if lastLife.map({ cut.packed < $0.durable }) ?? plan.cuts || isEmpty {
+        renewal = foreign ? .copied : .cut
+      }
       guard plan.cuts || blank != nil else { return }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
