@@ -27,7 +27,10 @@ public enum Limits {
   public static let clockDriftMilliseconds: UInt64 = 60_000
   /// Milliseconds after which a member that was not heard of does not hold up the purging of deletes: 30 days.
   public static let retirementMilliseconds: UInt64 = 30 * 86_400_000
-  /// Writes behind which whoever reads changes may fall without missing a delete: compaction purges none of the last ones.
+  /// Milliseconds between two statements of a member of what it covers, if there are at most 32: an hour.
+  public static let acknowledgementMilliseconds: UInt64 = 3_600_000
+  /// Positions of the journal by which whoever reads changes may lag without missing a delete: compaction purges none of the
+  /// last ones. A purge takes a position, too.
   public static let changesKept: UInt64 = 65_536
   /// A clock that stands before the beginning of 2025 was never set, in milliseconds since 1970 (F48).
   public static let earliestClockMilliseconds: UInt64 = 1_735_689_600_000

@@ -1,8 +1,8 @@
-import SyncStore
 import SyncTestSupport
 import Testing
 
 @testable import Replication
+@testable import SyncStore
 
 @Suite(.timeLimit(.minutes(2))) struct NodeTests {
   @Test func `a new member pulls everything that the inviter has`() async throws {
@@ -87,6 +87,37 @@ import Testing
     #expect(report.sentRecords == 0)
     #expect(report.roundTrips <= 2)
     #expect(report.sentBytes + report.receivedBytes < 8192)
+    await server.node.stop()
+  }
+
+  @Test func `F63 what all members have deleted is purged everywhere once they have met twice`() async throws {
+    let (server, client, _) = try await pair()
+    for number in 0..<20 { try server.put("key \(number)", "value") }
+    _ = try await client.node.synchronize(with: "first")
+    for number in 0..<10 { try server.store.delete(Key("key \(number)")) }
+    for number in 10..<15 { try client.store.delete(Key("key \(number)")) }
+    func purge() throws -> Bool {
+      for copy in [server, client] { try copy.store.purgeBeforeCompaction(always: true, sparing: 0) }
+      let summaries = try [server, client].map { try $0.store.replicaSummary() }
+      return !summaries[0].floor.isEmpty && summaries[0].horizon == summaries[1].horizon
+    }
+    _ = try purge()
+    #expect(try server.store.replicaSummary().floor.isEmpty)
+    // After the first meeting each says what it has, at the second the other hears it.
+    let deadline = ContinuousClock.now + .seconds(30)
+    var isPurged = false
+    while !isPurged, ContinuousClock.now < deadline {
+      _ = try await client.node.synchronize(with: "first")
+      isPurged = try purge()
+    }
+    #expect(isPurged)
+    #expect(try client.digest() == server.digest())
+    let report = try await client.node.synchronize(with: "first")
+    #expect(report.receivedRecords == 0 && report.sentRecords == 0)
+    #expect(try client.get("key 3") == nil && client.get("key 17") == "value")
+    // Revoked, it is not waited for.
+    try Membership(server.store).revoke("second")
+    #expect(try server.store.reserved(ReservedKey.frontier(client.node.device)) == nil)
     await server.node.stop()
   }
 

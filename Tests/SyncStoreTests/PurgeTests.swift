@@ -22,6 +22,12 @@ struct PurgeTests {
     return copies
   }
 
+  /// Two copies that have not met, and said nothing.
+  func silentCopies() throws -> [Store] {
+    let first = try Store.create(on: left)
+    return [first, try Store.create(on: right, id: first.id)]
+  }
+
   /// All meet, acknowledge what they have, and meet again.
   func meet(_ copies: [Store]) throws {
     for _ in 0..<2 {
@@ -107,9 +113,69 @@ struct PurgeTests {
     }
     try store.put("a", "1")
     try store.delete("a")
-    try store.compact()
+    try store.purgeBeforeCompaction(always: true, sparing: 0)
     #expect(try store.replicaSummary().floor.isEmpty)
-    #expect(try store.purge() == 1)
+    // Who is silent for longer than that is given a full state, should it come back.
+    left.time += Limits.retirementMilliseconds + 1000
+    try store.purgeBeforeCompaction(always: true, sparing: 0)
+    #expect(try !store.replicaSummary().floor.isEmpty)
+  }
+
+  @Test("compaction spares the last writes, for those who read changes")
+  func spared() throws {
+    let store = try Store.create(on: left)
+    for number in 0..<10 {
+      try store.put(Key("\(number)"), "x")
+      try store.delete(Key("\(number)"))
+    }
+    #expect(try store.purge(sparing: 4) == 8)
+    #expect(try store.purge() == 2)
+  }
+
+  @Test("a member says what it has seen when there are deletes to speak of, and not too often")
+  func acknowledging() throws {
+    let copies = try silentCopies()
+    func say(_ copy: Int) throws -> Bool { try copies[copy].acknowledgeIfDue(as: Self.device[copy]) }
+    try copies[0].put("live", "1")
+    try copies[1].receive(from: copies[0])
+    #expect(try !say(0) && !say(1))
+    try copies[0].put("doomed", "1")
+    try copies[0].delete("doomed")
+    #expect(try say(0))
+    #expect(try !say(0))
+    try copies[1].receive(from: copies[0])
+    #expect(try say(1))
+    // What the others say is no delete.
+    for host in [left, right] { host.time += 2 * Limits.acknowledgementMilliseconds }
+    try copies[0].receive(from: copies[1])
+    #expect(try !say(0) && !say(1))
+    #expect(try copies[0].purge() == 1)
+    try copies[1].put("short", "1", expires: right.time + 1000)
+    #expect(try say(1))
+    try copies[1].delete("short")
+    #expect(try !say(1))
+    right.time += Limits.acknowledgementMilliseconds + 1000
+    #expect(try say(1))
+    // Who has nothing to say speaks up before it counts as gone.
+    right.time += Limits.retirementMilliseconds / 2 + 1000
+    #expect(try say(1))
+    #expect(try !say(1))
+  }
+
+  @Test("what of a round has come, and is not covered yet, is spoken of once it is")
+  func acknowledgingAfterRound() throws {
+    let copies = try silentCopies()
+    try copies[0].put("doomed", "1")
+    try copies[0].delete("doomed")
+    let round = try copies[0].openRound(
+      for: RoundReceiver(cursor: nil, covered: VersionVector()))
+    while let batch = try round.next(maximumBytes: 1) { _ = try copies[1].apply(batch) }
+    #expect(try copies[1].acknowledgeIfDue(as: Self.device[1]))
+    try copies[1].finish(round.close)
+    right.time += Limits.acknowledgementMilliseconds + 1000
+    #expect(try copies[1].acknowledgeIfDue(as: Self.device[1]))
+    right.time += Limits.acknowledgementMilliseconds + 1000
+    #expect(try !copies[1].acknowledgeIfDue(as: Self.device[1]))
   }
 
   @Test("a member unseen for the retirement period does not hold it up")

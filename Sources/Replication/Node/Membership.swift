@@ -52,6 +52,11 @@ public struct Membership: Sendable {
     }
     member.right = .revoked
     try put(member)
+    // Nobody waits any more for what it has seen.
+    let frontier = ReservedKey.frontier(member.device)
+    try ofStore { () throws(StoreError) in
+      if try store.reserved(frontier) != nil { try store.putReserved(frontier, nil) }
+    }
   }
 
   /// Revokes a member, and begins a new epoch of the group key: what is sealed from now on it could not open, even if it came

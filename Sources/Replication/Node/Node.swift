@@ -198,10 +198,10 @@ public final class Node: Sendable {
     _ dialled: DialEnd, _ direction: SyncDirection, since begin: UInt64
   ) async throws(ReplicationError) -> SessionReport {
     let (end, figures, store) = (dialled.end, dialled.end.figures, store)
-    if let contact = end.contact {
-      try await context.workers.run { () throws(ReplicationError) in
-        try Contacts(store).note(contact, of: dialled.device)
-      }
+    let context = context
+    try await context.workers.run { () throws(ReplicationError) in
+      if let contact = end.contact { try Contacts(store).note(contact, of: dialled.device) }
+      context.acknowledge()
     }
     let (position, digest): (UInt64, StateDigest)
     if let receipt = figures.receipt {

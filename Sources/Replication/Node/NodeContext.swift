@@ -25,6 +25,19 @@ struct NodeContext: Sendable {
     self.log = NodeLog(log)
   }
 
+  /// Says what this member has seen, if that lets others purge. What fails is tried again at the next session. Blocks.
+  func acknowledge() {
+    do throws(ReplicationError) {
+      // Nobody would take it from one who may not write.
+      guard try Membership(store).member(identity.id)?.right == .readWrite else { return }
+      try ofStore { () throws(StoreError) in _ = try store.acknowledgeIfDue(as: identity.id) }
+    } catch {
+      // Closed behind a last session.
+      guard error.store?.code != .closed else { return }
+      log.own(.warning, "what this copy has seen is not said to the others: \(error.message)")
+    }
+  }
+
   /// Writes to the log how a session that the peer dialled ended.
   func report(_ end: SessionDriver.End, of peer: String) {
     let figures = end.figures

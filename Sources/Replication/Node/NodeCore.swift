@@ -181,6 +181,7 @@ final class NodeCore {
       store: context.store, workers: context.workers, loop: loop
     ) { [weak self, context] end in
       context.report(end, of: member.name)
+      if case .done = end.outcome { context.workers.later { context.acknowledge() } }
       self?.noteContact(device, self?.incoming[number]?.driver)
       self?.ended(number)
     }

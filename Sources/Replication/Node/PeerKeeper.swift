@@ -71,9 +71,12 @@ final class PeerKeeper {
   private func refresh() {
     guard policy != nil, !isRefreshing, !core.isStopping else { return }
     isRefreshing = true
-    let (store, own, loop, this) = (context.store, context.identity.id, loop, LoopBound(self, to: loop))
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     context.workers.later {
-      let all = Result { () throws(ReplicationError) in try Route.all(in: store, own: own) }
+      context.acknowledge()
+      let all = Result { () throws(ReplicationError) in
+        try Route.all(in: context.store, own: context.identity.id)
+      }
       loop.execute { this.value.refreshed(all) }
     }
   }

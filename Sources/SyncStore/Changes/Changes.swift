@@ -54,8 +54,8 @@ public struct Changes: AsyncSequence, Sendable {
     /// The next change; nil once the task is cancelled.
     ///
     /// - Throws: `.closed`; `.rolledBack` if the position is not one of this copy, or of writes that it has
-    ///   lost; `.changesLost` if deletes behind the position are not kept any more, which those among the last
-    ///   `Limits.changesKept` writes always are; `.damaged` if records were damaged while the store was open.
+    ///   lost; `.changesLost` if deletes behind the position are not kept any more, which those at the last
+    ///   `Limits.changesKept` positions always are; `.damaged` if records were damaged while the store was open.
     public mutating func next() async throws(StoreError) -> Change? { try await next(isolation: nil) }
 
     /// The same, for who is isolated to an actor.

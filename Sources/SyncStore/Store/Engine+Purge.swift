@@ -50,4 +50,20 @@ extension Engine {
     }
     return PurgeRule(state, frontiers: frontiers, at: time)
   }
+
+  /// Has each member that was named within the retirement period said what it covers? What is purged before that costs it
+  /// a full state.
+  mutating func isHeardOfAll(at time: UInt64) throws(StoreError) -> Bool {
+    let oldest = Stamp(milliseconds: time - min(time, Limits.retirementMilliseconds))
+    let members = reserved.filter { $0.starts(with: ReservedKey.memberPrefix) }
+    guard members.count > 1 else { return true }
+    let own = locals[StateKey.member].flatMap { DeviceID(bytes: $0) }
+    for key in members {
+      guard let device = DeviceID(bytes: key.dropFirst(ReservedKey.memberPrefix.count)), device != own,
+        !reserved.contains(ReservedKey.frontier(device)), let member = try held(key), !member.isTombstone
+      else { continue }
+      if member.stamp >= oldest { return false }
+    }
+    return true
+  }
 }

@@ -3,8 +3,8 @@ extension Store {
   /// Candidates that are purged in one append.
   private static let purgedAtOnce = 256
 
-  /// Gives up tombstones, and records past their deadlines, that every active member has seen, but those among the last
-  /// `spared` writes. Their space is given back by the next compaction. Costs a pass through the journal. Returns how many
+  /// Gives up tombstones, and records past their deadlines, that every active member has seen, but those at the last
+  /// `spared` positions. Their space is given back by the next compaction. Costs a pass through the journal. Returns how many
   /// keys were given up.
   @discardableResult
   package func purge(sparing spared: UInt64 = 0) throws(StoreError) -> Int {
@@ -13,49 +13,56 @@ extension Store {
       (engine.purgeRule(at: environment.now()), engine.position)
     }
     guard rule.isOpen else { return 0 }
-    lifecycle.withLock { $0.purgedAt = position }
     let end = position - min(position, spared)
     var purged = 0
     var candidates: [PurgeCandidate] = []
-    var walk = PurgeWalk(try purgeableSegments())
-    while let more = try walk.next(rule) {
+    var walk = try deadRecords(behind: 0)
+    while let more = try walk.next({ rule.allows($0, open: $1, isTombstone: $2, deadline: $3) }) {
       candidates += more.lazy.filter { $0.position <= end }
       guard candidates.count >= Self.purgedAtOnce else { continue }
       purged += try purge(candidates)
       candidates.removeAll(keepingCapacity: true)
       try checkUsable()
     }
-    return purged + (try purge(candidates))
+    purged += try purge(candidates)
+    // What was written for this does not call for the next time.
+    let now = try reading { engine throws(StoreError) in engine.position }
+    lifecycle.withLock { $0.purgedAt = now }
+    return purged
   }
 
   /// The same before a compaction, unless there are members that have never said what they cover: what is purged now
   /// costs each of them a full state. With `always` false only if so much was written since the last time that a pass
   /// through the journal is worth it.
-  func purgeBeforeCompaction(always: Bool) throws(StoreError) {
+  func purgeBeforeCompaction(
+    always: Bool, sparing spared: UInt64 = Limits.changesKept
+  ) throws(StoreError) {
     let purgedAt = lifecycle.withLock { $0.purgedAt }
     let isDue = try reading { engine throws(StoreError) in
-      let members = engine.reserved.count { $0.starts(with: ReservedKey.memberPrefix) }
-      let frontiers = engine.reserved.count { $0.starts(with: ReservedKey.frontierPrefix) }
-      guard members <= max(1, frontiers) else { return false }
+      guard try engine.isHeardOfAll(at: environment.now()) else { return false }
       let written = engine.position - min(purgedAt, engine.position)
       let least = try engine.index.keys.count / 2 + Self.fewWrites
       return always || written >= UInt64(least)
     }
-    if isDue { try purge(sparing: Limits.changesKept) }
+    if isDue { try purge(sparing: spared) }
   }
 
   /// With fewer writes since the last time nothing is looked at.
   private static let fewWrites = 1024
 
-  private func purgeableSegments() throws(StoreError) -> [(Segment, Int)] {
+  /// What the journal has that may be dead, behind a position.
+  func deadRecords(behind position: UInt64) throws(StoreError) -> DeadRecords {
     try reading { engine throws(StoreError) in
-      engine.journal.segments.indices.map { place in
+      let start = engine.start(of: position + 1)
+      let first = engine.journal.place(of: start.segment) ?? 0
+      let segments = engine.journal.segments.indices[first...].map { place in
         let segment = engine.journal.segments[place]
         let end =
           segment.number == engine.applied.segment
           ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0
         return (segment, end)
       }
+      return DeadRecords(segments, from: max(start.offset, SegmentHeader.length))
     }
   }
 
@@ -82,28 +89,6 @@ extension Store {
       return dead.count
     }.0
   }
-
-  // MARK: What a member has reached
-
-  /// Says, as a member, what this copy covers, for others to purge what all cover. False if that cannot be said at the moment.
-  @discardableResult
-  package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
-    let (isSaid, tail) = try append { composer throws(StoreError) in
-      let state = composer.state
-      guard state.isSettled, state.vector.covers(state.floor) else { return false }
-      if engine.withLock({ $0.locals[StateKey.member] }) != device.bytes {
-        try composer.setLocal(StateKey.member, device.bytes)
-      }
-      let key = ReservedKey.frontier(device)
-      let held = try heldForWriting(key, composer)
-      try composer.issue(
-        key: key, content: .inline(ReplicaState.encode(state.vector)), type: .bytes, deadline: nil, held: held
-      )
-      return true
-    }
-    try sync(upTo: tail)
-    return isSaid
-  }
 }
 
 /// A dead record that was met in the journal.
@@ -113,19 +98,25 @@ struct PurgeCandidate {
   var position: UInt64
 }
 
-/// Goes through the journal for what may be purged, without a lock: what stands there is never changed.
-struct PurgeWalk {
+/// Goes through the journal for deletes and records with deadlines, without a lock: what stands there is never changed.
+struct DeadRecords {
   private let segments: [(segment: Segment, end: Int)]
   private var index = 0
-  private var offset = SegmentHeader.length
+  private var offset: Int
 
   /// Records that are read at once.
   private static let recordsAtOnce = 4096
 
-  init(_ segments: [(Segment, Int)]) { self.segments = segments.map { (segment: $0.0, end: $0.1) } }
+  /// Those in these segments, from a place in the first.
+  init(_ segments: [(Segment, Int)], from offset: Int) {
+    self.segments = segments.map { (segment: $0.0, end: $0.1) }
+    self.offset = offset
+  }
 
-  /// Those among the next records that the rule allows to go; nil at the end.
-  mutating func next(_ rule: PurgeRule) throws(StoreError) -> [PurgeCandidate]? {
+  /// Those among the next records that are wanted: by version, open dots, whether it is a tombstone, deadline. Nil at the end.
+  mutating func next(
+    _ isWanted: (Version, [Dot], Bool, UInt64?) -> Bool
+  ) throws(StoreError) -> [PurgeCandidate]? {
     guard index < segments.count else { return nil }
     let (segment, end) = segments[index]
     var found: [PurgeCandidate] = []
@@ -140,9 +131,7 @@ struct PurgeWalk {
       guard segment.seal != nil || Self.mayBeDead(record),
         let view = segment.record(at: start, limit: end), view.isWrite, let shape = view.shape,
         !view.isReserved(shape), let version = view.version,
-        rule.allows(
-          version, open: view.open(shape), isTombstone: view.kind == .tombstone,
-          deadline: view.deadline(shape))
+        isWanted(version, view.open(shape), view.kind == .tombstone, view.deadline(shape))
       else { continue }
       found.append(PurgeCandidate(key: view.key(shape), version: version, position: view.position))
     }

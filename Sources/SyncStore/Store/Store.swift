@@ -58,6 +58,8 @@ public final class Store: Sendable {
     var compactionScheduled = false
     /// The last position when it was last looked for what can be purged.
     var purgedAt: UInt64 = 0
+    /// Up to here the journal has no delete that was not acknowledged.
+    var deletesLookedTo: UInt64 = 0
   }
 
   init(

@@ -50,6 +50,33 @@ struct PurgeRule: Sendable {
   }
 }
 
+/// Whether a member is to say what it covers: a decision without I/O.
+enum AcknowledgementRule: Equatable, Sendable {
+  case isDue
+  case isEarly
+  /// Only if there are deletes that it has not spoken of.
+  case dependsOnDeletes
+
+  /// For one of so many members who spoke last at a stamp, at a time in milliseconds since 1970.
+  init(last: Stamp?, members: Int, at time: UInt64) {
+    guard let last = last?.milliseconds else {
+      self = .dependsOnDeletes
+      return
+    }
+    // Each of n members sends n entries to n others: the traffic of an hour stays the same for all n above 32.
+    let factor = UInt64(max(1, members * members / 1024))
+    let pause = min(Limits.acknowledgementMilliseconds * factor, Limits.retirementMilliseconds / 3)
+    if time < last + pause {
+      self = .isEarly
+    } else if time >= last + Limits.retirementMilliseconds / 2 {
+      // Who says nothing for the whole period is not waited for.
+      self = .isDue
+    } else {
+      self = .dependsOnDeletes
+    }
+  }
+}
+
 extension Record {
   /// Is it dead on every clock that the drift limit allows, at a time in milliseconds since 1970?
   func isGone(at time: UInt64) -> Bool { isTombstone || PurgeRule.isExpired(deadline, at: time) }

@@ -83,6 +83,7 @@ enum StateKey {
   static let suspects = Array("replica/suspects".utf8)
   static let mending = Array("replica/mending".utf8)
   static let member = Array("replica/member".utf8)
+  static let acknowledged = Array("replica/acknowledged".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
   static let markPrefix = Array("mark/".utf8)
