@@ -62,6 +62,9 @@ struct OpeningTests {
       // The other one's clock is ahead: what it writes now has to wait.
       hosts[1].time = time + 200_000
       if round.isMultiple(of: 2) { try other.put(Key("early \(random.next() % 3)"), [2]) }
+      if random.chance(50) {
+        try other.putReserved([0] + Array("member \(random.next() % 3)".utf8), [UInt8(100 + round)])
+      }
       hosts[1].time = time
       try store.synchronize(with: other)
       if random.next() % 3 == 0 { try store.compact() }

@@ -162,6 +162,8 @@ extension Engine {
       (view.position, view.segment.header.stands.lowerBound, view.offset)
     }
     views.sort { order($0) < order($1) }
+    // What a write is compared with may have been defined after it.
+    for view in views where view.kind == .actor { define(view) }
     var last: Location?
     for view in views where view.location != last {
       last = view.location
@@ -187,29 +189,30 @@ extension Engine {
     return segment.record(at: offset, limit: segment.mapping.count, isSealed: true)?.end == end.offset
   }
 
+  private func define(_ view: RecordView) {
+    guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
+    view.segment.define(actor, as: view.actorNumber, at: view.offset)
+  }
+
   private mutating func restore(_ view: RecordView) {
     guard let shape = view.shape else { return }
     switch view.kind {
-    case .actor:
-      if let actor = ActorID(bytes: view.key(shape)) {
-        view.segment.define(actor, as: view.actorNumber, at: view.offset)
-      }
     case .local, .localRemoval: takeLocal(view, shape)
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {
         takeLoser(view)
       } else {
         let key = view.key(shape)
-        if view.isReserved(shape) { reserved.insert(key) }
         let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
-        // One whose time has come may have been applied since it was noted.
-        if view.stamp > limit || find(key).map({ !isAtOrBehind(view, $0) }) ?? true, view.version != nil,
-          !view.isReserved(shape)
-        {
+        // One whose time has come may have been applied since it was noted; one of the store's own keys is noted in any case.
+        let mayWait = view.stamp > limit && !view.isReserved(shape)
+        if mayWait || find(key).map({ !isAtOrBehind(view, $0) }) ?? true, view.version != nil {
           parked[key, default: []].append(view.location)
+        } else if view.isReserved(shape) {
+          reserved.insert(key)
         }
       }
-    case .checkpoint, .epoch, .purge, nil: break
+    case .actor, .checkpoint, .epoch, .purge, nil: break
     }
   }
 
