@@ -16,6 +16,19 @@ struct LongLifeTests {
     }
   }
 
+  @Test("closing makes durable what a killed process left, also by one that writes nothing", arguments: 0..<6)
+  func closingForOthers(seed: Int) throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<20 { try store.put(Key("\(number)"), "value \(number)") }
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(again.control.durable < again.control.tail)
+    try again.close()
+    host.losePower(seed: UInt64(seed))
+    let last = try Store.open(on: host, configuration: Self.small)
+    for number in 0..<20 { #expect(try last.text(Key("\(number)")) == "value \(number)") }
+  }
+
   @Test("F93 keeps what a reader reads, within bounds, and says how much")
   func endlessReader() throws {
     let store = try Store.create(on: host, configuration: Self.small)

@@ -319,9 +319,10 @@ public final class Store: Sendable {
         _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .none, wait: false)
       }
     }
-    guard isParent else { return }
-    if isWritable, wrote.load(ordering: .relaxed), !control.poisoned {
-      try sync()
+    guard isParent, isWritable, !control.poisoned else { return }
+    // Also what others left, who were killed.
+    try sync()
+    if wrote.load(ordering: .relaxed) {
       // Carries the watermark over all that was just synced; itself it may be lost, so a full disk is no matter.
       do throws(StoreError) {
         try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
