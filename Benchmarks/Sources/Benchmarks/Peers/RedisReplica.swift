@@ -9,6 +9,11 @@ struct RedisReplica {
   let folder: String
   let keys: Int
 
+  init(folder: String, keys: Int) {
+    // Redis looks for its files after it has changed its directory.
+    (self.folder, self.keys) = (URL(fileURLWithPath: folder).path, keys)
+  }
+
   /// Milliseconds from the order to copy until the link is up and the replica has loaded everything; nil if Redis is not
   /// installed, or was built without TLS.
   func fullSynchronization() throws -> Double? {
