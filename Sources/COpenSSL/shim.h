@@ -26,6 +26,10 @@ static inline int sync_tls_set_signatures(SSL_CTX *context, const char *list) {
   return (int)SSL_CTX_set1_sigalgs_list(context, list);
 }
 
+static inline int sync_tls_set_groups(SSL_CTX *context, const char *list) {
+  return (int)SSL_CTX_set1_groups_list(context, list);
+}
+
 static inline void sync_tls_set_mode(SSL_CTX *context, long mode) { SSL_CTX_set_mode(context, mode); }
 
 static inline void sync_tls_set_session_cache(SSL_CTX *context, long mode) {

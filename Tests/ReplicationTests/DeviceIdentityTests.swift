@@ -39,19 +39,19 @@ import Testing
     #expect(try DeviceIdentity.generate().id != identity.id)
   }
 
-  @Test("The certificate carries the public key and the first 16 digits of the device's name")
+  @Test("The certificate carries the public key and the first 4 digits of the device's name")
   func certificate() throws {
     let identities = try (0..<64).map { try DeviceIdentity(privateKey: [UInt8](repeating: $0, count: 32)) }
     for identity in identities {
       let certificate = Data(identity.certificate)
-      // UTF8String of 16 bytes, once as the issuer and once as the subject.
-      let name = Data([0x0C, 16] + "\(identity.id)".utf8.prefix(16))
+      // UTF8String of 4 bytes, once as the issuer and once as the subject.
+      let name = Data([0x0C, 4] + "\(identity.id)".utf8.prefix(4))
       let issuer = try #require(certificate.range(of: name))
       #expect(certificate.range(of: name, in: issuer.upperBound..<certificate.endIndex) != nil)
       #expect(certificate.range(of: Data(identity.publicKeyInfo)) != nil)
     }
     // The tag that follows the name in DER is the digit 0: names that go on so are among those tried.
-    #expect(identities.contains { "\($0.id)".dropFirst(16).first == "0" })
+    #expect(identities.contains { "\($0.id)".dropFirst(4).first == "0" })
   }
 
   @Test(

@@ -51,7 +51,7 @@ public struct SessionReport: Hashable, Sendable {
   public internal(set) var sentBlobs: Int, receivedBlobs: Int
   /// Bytes on the wire, TLS included.
   public internal(set) var sentBytes: UInt64, receivedBytes: UInt64
-  /// How often this side waited for an answer, the handshake of TLS not counted.
+  /// How often this side had to wait for an answer to go on, the handshake of TLS not counted.
   public internal(set) var roundTrips: Int
   /// From the first attempt to the end.
   public internal(set) var seconds: Double

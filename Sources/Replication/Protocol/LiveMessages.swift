@@ -8,6 +8,8 @@ package enum SessionFeature {
   package static let live: UInt64 = 1
   /// Group keys may be handed on within a session.
   package static let groupKeys: UInt64 = 8
+  /// In the server's hello: it lacks no large value that its records refer to.
+  package static let isComplete: UInt64 = 64
 }
 
 /// The beginning of a round of a live session. What the snapshot covers is said first, so that the receiver does not

@@ -207,8 +207,36 @@ struct Exchange {
     progress = .firstPass
     ownCursor = cursor
     receiving?.cursor = cursor
+    if isInStep {
+      noteReceipt(&port)
+      return try conclude(&port)
+    }
     if receiving != nil { port.send(.want(cursor)) }
     try open(since: peer.cursor, &port)
+  }
+
+  /// Do the hellos say that there is nothing to be done? All that they say is durable, and so they are a receipt, too.
+  private var isInStep: Bool {
+    let (here, there) = (own.summary, peer.summary)
+    guard !staysOpen, own.epochs == peer.epochs, receiving?.fetch.isComplete ?? true,
+      sending == nil || peer.compatibleFeatures & SessionFeature.isComplete != 0,
+      !here.needsFullState(of: there), !there.needsFullState(of: here)
+    else { return false }
+    let isGiven = peer.cursor.map { $0.closed && $0.position == here.position } ?? false
+    let isTaken = ownCursor.map { $0.closed && $0.position == there.position } ?? false
+    guard sending == nil || isGiven && there.vector.covers(here.vector),
+      receiving == nil || isTaken && here.vector.covers(there.vector)
+    else { return false }
+    return !isGiven || !isTaken || here.vector != there.vector || own.digest == peer.digest
+  }
+
+  private func noteReceipt(_ port: inout SessionPort) {
+    guard sending != nil, let cursor = peer.cursor else { return }
+    let state = JudgedState(
+      position: peer.summary.position, vector: peer.summary.vector, digest: peer.digest,
+      at: own.wallMilliseconds)
+    port.figures.receipt = Receipt(received: cursor.position, state: state, missingBlobs: 0)
+    port.figures.acknowledged = cursor.position
   }
 
   private mutating func passed(_ port: inout SessionPort) throws(SessionEnd) {

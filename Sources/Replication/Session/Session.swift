@@ -201,7 +201,8 @@ package struct Session: ~Copyable {
     case .answering:
       guard let peer else { return }
       let own = Hello(
-        compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys),
+        compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
+          | (replica.missingBlobs.isEmpty ? SessionFeature.isComplete : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {

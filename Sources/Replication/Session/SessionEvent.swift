@@ -180,7 +180,7 @@ package struct SessionFigures: Hashable, Sendable {
   package var sentBlobs = 0, receivedBlobs = 0
   /// Bytes given to and taken from the transport, frames included, TLS not.
   package var sentBytes = 0, receivedBytes = 0
-  /// How often this side spoke and then heard: the times it waited for an answer, at least.
+  /// How often this side asked for something and then heard: what both sides give meanwhile waits for nothing.
   package var roundTrips = 0
   /// The position of the own journal up to which the other side has said that it holds everything, durably.
   package var acknowledged: UInt64 = 0

@@ -11,6 +11,8 @@ struct SessionPort {
   var figures = SessionFigures()
   /// Something was said that waits for an answer.
   private var spoke = false
+  /// A round was asked for: what is sent of an own one meanwhile costs no time of its own.
+  private var hasAsked = false
 
   init(peerName: String) { self.peerName = peerName }
 
@@ -19,7 +21,12 @@ struct SessionPort {
     let bytes = message.frame.bytes
     queued += bytes.count
     figures.sentBytes += bytes.count
-    if message.awaitsAnswer { spoke = true }
+    switch message {
+    case .want: (spoke, hasAsked) = (true, true)
+    case .hello, .foreignHello, .blobWant, .joinRequest, .burst: spoke = true
+    case .roundBegin where !hasAsked: spoke = true
+    default: break
+    }
     actions.append(.send(bytes))
   }
 
@@ -32,17 +39,6 @@ struct SessionPort {
 }
 
 extension Message {
-  fileprivate var awaitsAnswer: Bool {
-    switch self {
-    case .hello, .foreignHello, .want, .roundBegin, .batch, .roundClose, .blobWant, .joinRequest, .burst,
-      .burstEnd:
-      true
-    case .batchReceived, .receipt, .blobRange, .blobUnavailable, .ping, .pong, .goodbye, .refuse, .joinAccept,
-      .live, .burstReceived, .groupKeys:
-      false
-    }
-  }
-
   fileprivate var answers: Bool {
     switch self {
     case .ping, .pong, .groupKeys: false

@@ -8,6 +8,8 @@ package import SyncStore
 package struct DeviceIdentity: Sendable {
   /// Bytes of a private key, and of a public one.
   package static let keyBytes = 32
+  /// Digits of the device's name in a certificate, for people who look at it. It is sent with every handshake.
+  private static let nameBytes: Int32 = 4
   /// Bytes of a PEM file that are read.
   package static let maximumPEMBytes = 4096
 
@@ -79,7 +81,7 @@ package struct DeviceIdentity: Sendable {
       unsafe ASN1_TIME_set_string_X509(X509_getm_notBefore(certificate), "19700101000000Z") == 1,
       unsafe ASN1_TIME_set_string_X509(X509_getm_notAfter(certificate), "99991231235959Z") == 1,
       unsafe X509_NAME_add_entry_by_txt(
-        name, "CN", MBSTRING_ASC, Array("\(id)".utf8.prefix(16)), 16, -1, 0) == 1,
+        name, "CN", MBSTRING_ASC, Array("\(id)".utf8.prefix(Int(nameBytes))), nameBytes, -1, 0) == 1,
       unsafe X509_set_issuer_name(certificate, name) == 1,
       unsafe X509_set_pubkey(certificate, key) == 1,
       unsafe X509_sign(certificate, key, nil) > 0

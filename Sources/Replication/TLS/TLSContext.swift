@@ -23,7 +23,7 @@ package import SyncStore
   package let device: DeviceID
   private nonisolated(unsafe) let context: OpaquePointer
 
-  /// Bytes of certificates that are read from a peer. Ours has about 260.
+  /// Bytes of certificates that are read from a peer. Ours has about 240.
   private static let certificateBytes = 4096
 
   /// The rules, and the key of `identity`. `.cryptography` if OpenSSL cannot follow them.
@@ -40,6 +40,8 @@ package import SyncStore
     defer { unsafe EVP_PKEY_free(privateKey) }
     guard unsafe sync_tls_only_version(context, TLS1_3_VERSION) == 1,
       unsafe sync_tls_set_signatures(context, "ed25519") == 1,
+      // Who has Ed25519 has it: a list of others is only longer.
+      unsafe sync_tls_set_groups(context, "X25519") == 1,
       unsafe SSL_CTX_set_num_tickets(context, 0) == 1,
       unsafe SSL_CTX_set_max_early_data(context, 0) == 1,
       unsafe SSL_CTX_use_certificate_ASN1(context, Int32(identity.certificate.count), identity.certificate)
