@@ -310,13 +310,27 @@ extension Engine {
     let key = view.bytes.bytes(write.key)
     if write.hasDeadline { try index.ledger.set(.deadlines) }
     if !applies || write.isReserved && search.found == nil { try note(view) }
-    let before = index.ledger.keepsDigest ? greatest(key, except: view.location) : nil
+    let keepsDigest = index.ledger.keepsDigest
+    // Then the index alone names the greatest record, and was asked for it already.
+    let isNamed = applies && (parked.isEmpty || parked[key] == nil)
+    var before: Record?
+    if keepsDigest, !isNamed {
+      before = greatest(key, except: view.location)
+    } else if keepsDigest, let place = search.found?.location, place != view.location {
+      before = try? record(at: place)
+    }
     if applies {
       try hold(write.version, at: view, search)
     } else {
       view.segment.liveBytes += view.end - view.offset
     }
-    noteChange(of: key, from: before)
+    guard keepsDigest else { return }
+    if isNamed {
+      let isGreater = before.map { $0.version < write.version } ?? true
+      noteChange(from: before, to: isGreater ? view.decoded() : before)
+    } else {
+      noteChange(from: before, to: greatest(key))
+    }
   }
 
   /// Lets the index name the record for its key, if it beats what is held.

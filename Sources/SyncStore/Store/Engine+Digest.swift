@@ -2,11 +2,13 @@
 extension Engine {
   /// The greatest record of a key was `before`; brings the running part of the digest up to date.
   func noteChange(of key: [UInt8], from before: Record?) {
-    let ledger = index.ledger
-    guard ledger.keepsDigest else { return }
-    let after = greatest(key)
+    if index.ledger.keepsDigest { noteChange(from: before, to: greatest(key)) }
+  }
+
+  /// The same where the greatest record is known: it is `after`.
+  func noteChange(from before: Record?, to after: Record?) {
     guard before != after else { return }
-    ledger.changeDigest { digest in
+    index.ledger.changeDigest { digest in
       if let before, Self.counts(before) { digest.remove(before) }
       if let after, Self.counts(after) { digest.add(after) }
     }

@@ -93,12 +93,14 @@ struct Engine {
   // engine, some 500 bytes, wherever the caller has it `inout`.
 
   /// Where the greatest applied record of a key is. Who asks for it looks afterwards whether the index `isInTrouble`.
-  func find(_ key: [UInt8]) -> Location? {
+  func find(_ key: [UInt8]) -> Location? { find(key.span) }
+
+  private func find(_ key: Span<UInt8>) -> Location? {
     while true {
       let changes = index.ledger.changes
-      let found = Self.search(key.span, index, journal.table)?.found?.location
+      let found = Self.search(key, index, journal.table)?.found?.location
       if isEntering || isInTrouble { return found }
-      if changes & 1 != 0 { return newest(of: key.span, found) }
+      if changes & 1 != 0 { return newest(of: key, found) }
       if changes == index.ledger.changes { return found }
     }
   }
@@ -274,10 +276,15 @@ struct Engine {
   /// Is the record the one that counts for its key, or parked?
   func isCurrent(_ view: RecordView) -> Bool {
     guard let shape = view.shape else { return false }
-    let key = view.key(shape)
-    // While a compaction is taken in, what is named may be the copy of this record.
-    let isNamed = { (place: Location) in place == view.location || isCopy(of: view, at: place) }
-    return find(key).map(isNamed) ?? false || parked[key]?.contains(where: isNamed) ?? false
+    if let place = view.bytes.withSpan(shape.key, { find($0) }), isNamed(view, at: place) { return true }
+    guard !parked.isEmpty, let places = parked[view.key(shape)] else { return false }
+    for place in places where isNamed(view, at: place) { return true }
+    return false
+  }
+
+  /// While a compaction is taken in, what is named may be the copy of this record.
+  private func isNamed(_ view: RecordView, at place: Location) -> Bool {
+    place == view.location || isCopy(of: view, at: place)
   }
 
   /// A place at or before which the record of `position` lies.
