@@ -25,11 +25,6 @@ extension Composer {
     for record in dead { try give(up: record) }
   }
 
-  /// Takes over the floor and horizon of a copy whose full state has come, before what is dead there is given up.
-  mutating func inherit(_ floor: VersionVector, _ horizon: Stamp) throws(StoreError) {
-    try raise(floor, horizon)
-  }
-
   /// Gives up records that are dead where the full state came from. `position` is the last one given.
   mutating func drop(_ doomed: [Doomed], position: UInt64) throws(StoreError) {
     // Who follows the journal is told of nothing that had a value: whoever stands before these purges is to begin anew.
@@ -41,7 +36,8 @@ extension Composer {
     }
   }
 
-  private mutating func raise(_ floor: VersionVector, _ horizon: Stamp) throws(StoreError) {
+  /// Raises floor and horizon to those given, where they are below: before anything that they account for is given up.
+  mutating func raise(_ floor: VersionVector, _ horizon: Stamp) throws(StoreError) {
     var merged = state.floor
     merged.merge(floor)
     let highest = max(state.horizon, horizon)

@@ -177,29 +177,37 @@ package final class OutgoingRound: Sendable {
 }
 
 extension Store {
+  /// What `body` makes of each item of a round whose snapshot still stands.
+  private func read<Value>(
+    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin,
+    _ body: (borrowing Engine, OutgoingRound.Item) throws(StoreError) -> Value
+  ) throws(StoreError) -> [Value] {
+    try reading { engine throws(StoreError) in
+      try pin.check(path)
+      var values: [Value] = []
+      values.reserveCapacity(items.count)
+      for item in items { values.append(try body(engine, item)) }
+      return values
+    }
+  }
+
   fileprivate func records(
     _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
   ) throws(StoreError) -> [PositionedRecord] {
-    try reading { engine throws(StoreError) in
-      try pin.check(path)
-      return try items.map { item throws(StoreError) in
-        PositionedRecord(position: item.position, record: try engine.record(at: item.location))
-      }
+    try read(items, pin) { engine, item throws(StoreError) in
+      PositionedRecord(position: item.position, record: try engine.record(at: item.location))
     }
   }
 
   fileprivate func dots(
     _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
   ) throws(StoreError) -> [Dot] {
-    try reading { engine throws(StoreError) in
-      try pin.check(path)
-      return try items.map { item throws(StoreError) in
-        guard let dot = try engine.journal.record(at: item.location).dot else {
-          throw StoreError(
-            .damaged, "a record lost the definition of its actor: run `verify --repair`", path: path)
-        }
-        return dot
+    try read(items, pin) { engine, item throws(StoreError) in
+      guard let dot = try engine.journal.record(at: item.location).dot else {
+        throw StoreError(
+          .damaged, "a record lost the definition of its actor: run `verify --repair`", path: path)
       }
+      return dot
     }
   }
 }

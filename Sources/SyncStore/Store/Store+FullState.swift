@@ -89,7 +89,7 @@ extension Store {
   /// horizon come first, so that this copy gives no full state itself, nor purges, until its vector is merged at the end.
   func take(_ full: FullState, _ close: RoundClose) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
-      try composer.inherit(close.floor, close.horizon)
+      try composer.raise(close.floor, close.horizon)
     }
     let pin = SnapshotPin()
     let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
