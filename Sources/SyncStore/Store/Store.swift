@@ -82,7 +82,7 @@ public final class Store: Sendable {
     forkGeneration = SystemCall.forkGeneration
   }
 
-  var isWritable: Bool { configuration.mode != .readOnly }
+  package var isWritable: Bool { configuration.mode != .readOnly }
 
   /// The present incarnation of this copy.
   public var actor: ActorID {
