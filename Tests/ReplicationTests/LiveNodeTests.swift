@@ -104,6 +104,44 @@ import Testing
     await client.node.stop()
   }
 
+  @Test
+  func
+    `F61 one write with two contents is found between live nodes at rest, named in both logs, and put right`()
+    async throws
+  {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    let (actor, mark) = (ActorID(high: 7, low: 7), RoundMark(high: 1, low: 1))
+    let stamp = Stamp(milliseconds: client.store.environment.now())
+    for (copy, text) in [(server, "here"), (client, "there")] {
+      let record = Record(
+        dot: Dot(actor: actor, sequence: 1), stamp: stamp, key: Array("the key".utf8),
+        content: .inline(Array(text.utf8)))
+      _ = try copy.store.apply(
+        IncomingBatch(
+          sender: actor, mark: mark, position: 1, records: [PositionedRecord(position: 1, record: record)]),
+        closing: RoundClose(
+          sender: actor, mark: mark, position: 1, vector: VersionVector([actor: 1]), floor: VersionVector(),
+          horizon: .zero))
+    }
+    #expect(try client.digest() != server.digest())
+    let core = client.node.core
+    try await Self.until {
+      client.node.context.loop.execute { for driver in core.value.drivers { driver.compare() } }
+      return try client.digest() == server.digest()
+    }
+    try await Self.until {
+      [client, server].allSatisfy { $0.log.lines.contains { $0.contains("\"the key\"") } }
+    }
+    #expect(try client.get("the key") == "there" && server.get("the key") == "there")
+    #expect(try server.store.conflicts().map(\.value) == [Array("here".utf8)])
+    try client.put("after", "v")
+    try await Self.until { try server.get("after") == "v" }
+    await client.node.stop()
+    await server.node.stop()
+  }
+
   @Test func `a push from another program of the same device works beside its live session`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)

@@ -24,7 +24,7 @@ extension SessionStore {
   }
 
   /// The session goes on live: from now on it is noticed what others do for the same two copies.
-  func goLive() { state.withLock { $0.isLive = true } }
+  package func goLive() { state.withLock { $0.isLive = true } }
 
   /// Why this session must not go on: another one has received from the same copy, or the own copy is another one now
   /// (rule R9). Both copies find out what holds when they greet each other anew.

@@ -31,6 +31,8 @@ package final class SessionStore: Sendable {
     var cursor: Cursor?
     /// The marks of the live round under way and of the one before it, which the other side has wholly.
     var marks: [RoundMark] = []
+    /// What is being put right.
+    var repair = RepairWork()
   }
 
   /// The store's side of one session.
@@ -77,6 +79,12 @@ package final class SessionStore: Sendable {
         guard let peer else { return nil }
         return try storeBlob(range, BlobReference(hash: range.hash, size: size), from: peer)
       case .judgeState(let time): return .stateJudged(try judge(at: time))
+      case .digestBuckets(let time): return .bucketsDigested(try store.bucketDigests(at: time))
+      case .fingerprint(let buckets, let scope): return try fingerprint(buckets, scope)
+      case .exchangeRecords(let hashes, let theirs, let scope, let index):
+        return try exchangeRecords(hashes, theirs, from: peer, scope, index)
+      case .repair(let hashes, let theirs, let scope, let index):
+        return try repair(hashes, theirs, from: peer, scope, index)
       case .becomeNewActor:
         try store.becomeNewActor()
         return nil
@@ -108,7 +116,7 @@ package final class SessionStore: Sendable {
     state.withLock { ($0.actor, $0.cursor) = (summary.actor, cursor) }
     return Replica(
       summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
-      missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks)
+      missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks, repairs: store.isWritable)
   }
 
   private func needs(_ blobs: [BlobReference]) throws -> [BlobNeed] {

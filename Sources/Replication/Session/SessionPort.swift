@@ -35,17 +35,17 @@ extension Message {
   fileprivate var awaitsAnswer: Bool {
     switch self {
     case .hello, .foreignHello, .want, .roundBegin, .batch, .roundClose, .blobWant, .joinRequest, .burst,
-      .burstEnd:
+      .burstEnd, .digestGroups, .bucketPrints, .differingRecords:
       true
     case .batchReceived, .receipt, .blobRange, .blobUnavailable, .ping, .pong, .goodbye, .refuse, .joinAccept,
-      .live, .burstReceived, .groupKeys:
+      .live, .burstReceived, .groupKeys, .stateClaim, .groupBuckets, .repaired:
       false
     }
   }
 
   fileprivate var answers: Bool {
     switch self {
-    case .ping, .pong, .groupKeys: false
+    case .ping, .pong, .groupKeys, .stateClaim: false
     default: true
     }
   }
