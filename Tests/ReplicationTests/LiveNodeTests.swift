@@ -128,7 +128,7 @@ import Testing
     #expect(try client.digest() != server.digest())
     let core = client.node.core
     try await Self.until {
-      client.node.context.loop.execute { for driver in core.value.drivers { driver.compare() } }
+      client.node.context.loop.execute { for driver in core.value.drivers { driver.expire(.comparison) } }
       return try client.digest() == server.digest()
     }
     try await Self.until {
@@ -140,6 +140,54 @@ import Testing
     try await Self.until { try server.get("after") == "v" }
     await client.node.stop()
     await server.node.stop()
+  }
+
+  @Test
+  func
+    `F68 a live session whose other machine vanished without a word is ended by pings, and another one takes its place`()
+    async throws
+  {
+    let (server, client, address) = try await pair()
+    let relay = try await VanishingRelay(to: address)
+    try Membership(client.store).add(
+      Peer(name: "first", addresses: [relay.address.description], device: server.node.device))
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    try server.put("before", "1")
+    try await Self.until { try client.get("before") == "1" }
+    let halves = [try await Self.drivers(of: server.node), try await Self.drivers(of: client.node)]
+    #expect(halves.allSatisfy { $0.count == 1 })
+    relay.vanish()
+    try server.put("there", "2")
+    try client.put("here", "3")
+    for (copy, drivers) in zip([server, client], halves) {
+      // Neither is told anything: what is sent goes nowhere, and nothing comes.
+      for tick in 0...(Limits.idleSeconds / Limits.pingSeconds) {
+        let over = try await copy.node.onLoop { () throws(ReplicationError) in
+          drivers.allSatisfy { $0.value.isOver }
+        }
+        if tick == 0 { #expect(!over) }
+        try await copy.node.onLoop { () throws(ReplicationError) in
+          for driver in drivers { driver.value.expire(.ping) }
+        }
+      }
+      let over = try await copy.node.onLoop { () throws(ReplicationError) in
+        drivers.allSatisfy { $0.value.isOver }
+      }
+      #expect(over)
+    }
+    try await Self.until { try server.get("here") == "3" && client.get("there") == "2" }
+    try await Self.live(client.node, "first")
+    #expect(relay.connections >= 2)
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  private static func drivers(of node: Node) async throws -> [LoopBound<SessionDriver>] {
+    let (core, loop) = (node.core, node.context.loop)
+    return try await node.onLoop { () throws(ReplicationError) in
+      core.value.drivers.map { LoopBound($0, to: loop) }
+    }
   }
 
   @Test func `a push from another program of the same device works beside its live session`() async throws {

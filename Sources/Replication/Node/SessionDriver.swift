@@ -118,8 +118,11 @@ final class SessionDriver {
   /// The journal has grown, or may have.
   func grown() { if outcome == nil { handle(.grown) } }
 
-  /// Compares the two copies now, if both rest, and not only when it is time.
-  func compare() { if outcome == nil { handle(.timer(.comparison)) } }
+  /// Does now what is to be done when this timer runs out: for tests, which cannot wait.
+  func expire(_ timer: SessionTimer) { if outcome == nil { handle(.timer(timer)) } }
+
+  /// Is it over?
+  var isOver: Bool { outcome != nil }
 
   /// The node shuts down.
   func stop() { handle(.stop) }

@@ -11,9 +11,9 @@ extension Store {
   /// The digest of each bucket, of what is live at a time in milliseconds since 1970. Their sum is the store's digest. Reads all keys.
   package func bucketDigests(at time: UInt64) throws(StoreError) -> [StateDigest] {
     var digests = [StateDigest](repeating: StateDigest(), count: Self.digestBuckets)
-    try forEachGreatest { record, _ in
+    try forEachGreatest { record, hash, _ in
       guard record.isLive(at: time) else { return }
-      digests[Int(RecordFingerprint.bucket(of: RecordFingerprint.hash(record.key)))].add(record)
+      digests[Int(RecordFingerprint.bucket(of: hash))].add(record)
     }
     return digests
   }
@@ -29,8 +29,9 @@ extension Store {
     var byBucket = [UInt16: [UInt64: BucketFingerprints.Entry]](
       uniqueKeysWithValues: Set(buckets).map { ($0, [:]) })
     var count = 0
-    try forEachGreatest { record, position in
-      let hash = RecordFingerprint.hash(record.key)
+    let wanted = Set(buckets)
+    try forEachGreatest(where: { wanted.contains(RecordFingerprint.bucket(of: $0)) }) {
+      record, hash, position in
       let bucket = RecordFingerprint.bucket(of: hash)
       guard byBucket[bucket] != nil else { return }
       let one = RecordFingerprint(record, hash, isNewer: position > scope.position, at: scope.time)
@@ -116,31 +117,40 @@ extension Store {
     return outcome
   }
 
-  /// Visits the greatest record of each of the user's keys, parked or not, and its position, a part at a time.
-  private func forEachGreatest(_ body: (Record, _ position: UInt64) -> Void) throws(StoreError) {
+  /// Visits the greatest record of each of the user's keys whose hash is wanted, parked or not, and its position, a part at a time.
+  private func forEachGreatest(
+    where isWanted: (_ keyHash: UInt64) -> Bool = { _ in true },
+    _ body: (Record, _ keyHash: UInt64, _ position: UInt64) -> Void
+  ) throws(StoreError) {
     let pin = SnapshotPin()
     let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
       engine.hold(pin)
       return (try engine.locations(isExclusive: isAlone), engine.parked)
     }
     for start in stride(from: 0, to: places.count, by: 1024) {
-      let records = try reading { engine throws(StoreError) -> [(Record, UInt64)] in
+      let records = try reading { engine throws(StoreError) -> [(Record, UInt64, UInt64)] in
         try pin.check(path)
-        var records: [(Record, UInt64)] = []
+        var records: [(Record, UInt64, UInt64)] = []
         for place in places[start..<min(start + 1024, places.count)] {
+          let view = try engine.journal.record(at: place)
+          guard let shape = view.shape else { continue }
+          let hash = view.bytes.withSpan(shape.key) { XXH3.hash64($0, seed: 0) }
+          // Mostly few are wanted: the others are not decoded.
+          guard isWanted(hash) else { continue }
           let record = try engine.record(at: place)
           guard !record.isReserved, parked[record.key] == nil else { continue }
-          records.append((record, try engine.journal.record(at: place).position))
+          records.append((record, hash, view.position))
         }
         return records
       }
-      for (record, position) in records { body(record, position) }
+      for (record, hash, position) in records { body(record, hash, position) }
     }
     for key in parked.keys {
-      guard let (record, position) = engine.withLock({ $0.greatestPlaced(key) }), !record.isReserved else {
-        continue
-      }
-      body(record, position)
+      let hash = RecordFingerprint.hash(key)
+      guard isWanted(hash), let (record, position) = engine.withLock({ $0.greatestPlaced(key) }),
+        !record.isReserved
+      else { continue }
+      body(record, hash, position)
     }
   }
 }
