@@ -293,6 +293,36 @@ struct RepairSimulationTests {
     #expect(try fleet.stores[1].text("after") == "v")
   }
 
+  @Test(
+    "more keys than one message takes, or larger values, are put right one comparison after the other",
+    arguments: [(6000, 10), (24, 100_000)])
+  func many(keys: Int, bytes: Int) throws {
+    let fleet = try Fleet(seed: 1, count: 2)
+    let (actor, mark) = (ActorID(high: 7, low: 7), RoundMark(high: 1, low: 1))
+    for (number, store) in fleet.stores.enumerated() {
+      let records = (1...keys).map { key in
+        PositionedRecord(
+          position: UInt64(key),
+          record: Record(
+            dot: Dot(actor: actor, sequence: UInt64(key)), stamp: Stamp(milliseconds: fleet.hosts[0].time),
+            key: Array("key \(key)".utf8), content: .inline([UInt8(number)] + fleet.random.bytes(bytes))))
+      }
+      let end = UInt64(keys)
+      _ = try store.apply(
+        IncomingBatch(sender: actor, mark: mark, position: end, records: records),
+        closing: RoundClose(
+          sender: actor, mark: mark, position: end, vector: VersionVector([actor: end]),
+          floor: VersionVector(),
+          horizon: .zero))
+    }
+    let (client, server) = try fleet.meet(0, 1)
+    #expect(client.figures.repairedKeys == keys && server.figures.repairedKeys == keys)
+    #expect(client.figures.repaired.count == min(keys, WireLimits.repairNames))
+    #expect(try fleet.agreed())
+    let conflicts = try fleet.stores.map { try $0.conflicts().count }
+    #expect(conflicts.reduce(0, +) == keys)
+  }
+
   @Test("the cost follows the difference, not the number of keys")
   func cost() throws {
     let fleet = try Self.forked(2, keys: 1)

@@ -82,6 +82,7 @@ public final class Store: Sendable {
     forkGeneration = SystemCall.forkGeneration
   }
 
+  /// May it be written to?
   package var isWritable: Bool { configuration.mode != .readOnly }
 
   /// The present incarnation of this copy.
