@@ -52,6 +52,8 @@ public enum Limits {
   public static let handshakeSeconds = 10
   /// Seconds without a byte before a connection is closed (F68).
   public static let idleSeconds = 300
+  /// Seconds after which a live session that rests compares its digest again.
+  public static let comparisonSeconds = 300
   /// Seconds without a byte before a ping is sent.
   public static let pingSeconds = 60
   /// Connections that have not yet proven who they are, in all (F89).

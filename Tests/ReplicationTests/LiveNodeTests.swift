@@ -104,6 +104,92 @@ import Testing
     await client.node.stop()
   }
 
+  @Test
+  func
+    `F61 one write with two contents is found between live nodes at rest, named in both logs, and put right`()
+    async throws
+  {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    let (actor, mark) = (ActorID(high: 7, low: 7), RoundMark(high: 1, low: 1))
+    let stamp = Stamp(milliseconds: client.store.environment.now())
+    for (copy, text) in [(server, "here"), (client, "there")] {
+      let record = Record(
+        dot: Dot(actor: actor, sequence: 1), stamp: stamp, key: Array("the key".utf8),
+        content: .inline(Array(text.utf8)))
+      _ = try copy.store.apply(
+        IncomingBatch(
+          sender: actor, mark: mark, position: 1, records: [PositionedRecord(position: 1, record: record)]),
+        closing: RoundClose(
+          sender: actor, mark: mark, position: 1, vector: VersionVector([actor: 1]), floor: VersionVector(),
+          horizon: .zero))
+    }
+    #expect(try client.digest() != server.digest())
+    let core = client.node.core
+    try await Self.until {
+      client.node.context.loop.execute { for driver in core.value.drivers { driver.expire(.comparison) } }
+      return try client.digest() == server.digest()
+    }
+    try await Self.until {
+      [client, server].allSatisfy { $0.log.lines.contains { $0.contains("\"the key\"") } }
+    }
+    #expect(try client.get("the key") == "there" && server.get("the key") == "there")
+    #expect(try server.store.conflicts().map(\.value) == [Array("here".utf8)])
+    try client.put("after", "v")
+    try await Self.until { try server.get("after") == "v" }
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  @Test
+  func
+    `F68 a live session whose other machine vanished without a word is ended by pings, and another one takes its place`()
+    async throws
+  {
+    let (server, client, address) = try await pair()
+    let relay = try await VanishingRelay(to: address)
+    try Membership(client.store).add(
+      Peer(name: "first", addresses: [relay.address.description], device: server.node.device))
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    try server.put("before", "1")
+    try await Self.until { try client.get("before") == "1" }
+    let halves = [try await Self.drivers(of: server.node), try await Self.drivers(of: client.node)]
+    #expect(halves.allSatisfy { $0.count == 1 })
+    relay.vanish()
+    try server.put("there", "2")
+    try client.put("here", "3")
+    for (copy, drivers) in zip([server, client], halves) {
+      // Neither is told anything: what is sent goes nowhere, and nothing comes.
+      for tick in 0...(Limits.idleSeconds / Limits.pingSeconds) {
+        let over = try await copy.node.onLoop { () throws(ReplicationError) in
+          drivers.allSatisfy { $0.value.isOver }
+        }
+        if tick == 0 { #expect(!over) }
+        try await copy.node.onLoop { () throws(ReplicationError) in
+          for driver in drivers { driver.value.expire(.ping) }
+        }
+      }
+      let over = try await copy.node.onLoop { () throws(ReplicationError) in
+        drivers.allSatisfy { $0.value.isOver }
+      }
+      #expect(over)
+    }
+    try await Self.until { try server.get("here") == "3" && client.get("there") == "2" }
+    try await Self.live(client.node, "first")
+    #expect(relay.connections >= 2)
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  private static func drivers(of node: Node) async throws -> [LoopBound<SessionDriver>] {
+    let (core, loop) = (node.core, node.context.loop)
+    return try await node.onLoop { () throws(ReplicationError) in
+      core.value.drivers.map { LoopBound($0, to: loop) }
+    }
+  }
+
   @Test func `a push from another program of the same device works beside its live session`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)

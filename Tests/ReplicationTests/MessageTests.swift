@@ -31,10 +31,11 @@ import Testing
     let fixed: Int? =
       switch message {
       case .batch: 4
-      case .blobRange: frame.payload.count - 3
+      case .blobRange, .differingRecords: frame.payload.count - 3
       default: nil
       }
-    for count in 0..<frame.payload.count {
+    // Long ones are lists of one thing.
+    for count in 0..<frame.payload.count where count < 400 || count % 61 == 0 {
       let cut = Frame(type: frame.type, payload: Array(frame.payload.prefix(count)))
       if let fixed, count >= fixed { continue }
       #expect(throws: DecodingFailure.self, "\(count) bytes") { try Message.decode(cut) }
@@ -48,7 +49,7 @@ import Testing
     frame.payload.append(0)
     switch message {
     case .hello, .foreignHello: #expect(try Message.decode(frame) == message)
-    case .batch, .blobRange: break
+    case .batch, .blobRange, .differingRecords: break
     default: #expect(throws: DecodingFailure.self) { try Message.decode(frame) }
     }
   }
@@ -95,9 +96,38 @@ import Testing
     }
   }
 
+  @Test("F78 the lists of a repair are refused beyond their bounds and out of their order")
+  func boundsOfRepair() {
+    func expectRefused(_ type: MessageType, _ write: (inout ByteWriter) -> Void) {
+      var writer = ByteWriter()
+      write(&writer)
+      #expect(throws: DecodingFailure.self, "\(type)") {
+        try Message.decode(Frame(type: type.rawValue, payload: writer.bytes))
+      }
+    }
+    expectRefused(.groupBuckets) { $0.writeVariable(UInt64(WireLimits.repairGroups) + 1) }
+    expectRefused(.bucketPrints) { $0.writeVariable(UInt64(WireLimits.repairBuckets) + 1) }
+    expectRefused(.bucketPrints) { writer in
+      writer.writeVariable(1)
+      writer.write(UInt16(7))
+      writer.writeVariable(UInt64(WireLimits.repairPrints) + 1)
+    }
+    expectRefused(.differingRecords) { $0.writeVariable(UInt64(WireLimits.repairKeys) + 1) }
+    for message in [
+      Message.groupBuckets([2, 2].map { GroupBuckets(group: $0, digests: Samples.digests(0)) }),
+      .bucketPrints(BucketPrints(buckets: [4, 3], prints: [])),
+      .bucketPrints(
+        BucketPrints(buckets: [3], prints: [Samples.prints.prints[1], Samples.prints.prints[0]])),
+      .differingRecords(DifferingRecords(hashes: [2, 1], sealed: [])),
+    ] {
+      #expect(throws: DecodingFailure.self) { try Message.decode(message.frame) }
+    }
+  }
+
   @Test("F103 an unknown message is refused below 0x80 and ignored from there on")
   func unknownTypes() throws {
     #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x0F, payload: [])) }
+    #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x1F, payload: [])) }
     #expect(throws: DecodingFailure.self) { try Message.decode(Frame(type: 0x7F, payload: [])) }
     #expect(try Message.decode(Frame(type: 0x80, payload: [1])) == nil)
     #expect(try Message.decode(Frame(type: 0xFF, payload: [])) == nil)

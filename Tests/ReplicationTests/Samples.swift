@@ -84,7 +84,39 @@ enum Samples {
     ("burstEnd", .burstEnd(batches: 1)),
     ("burstReceived", .burstReceived(position: 401, missingBlobs: 2)),
     ("groupKeys", .groupKeys(Array("1 key".utf8))),
+    ("stateClaim", .stateClaim(claim)),
+    ("digestGroups", .digestGroups(DigestGroups(at: wall, digests: digests(0)))),
+    ("groupBuckets", .groupBuckets([GroupBuckets(group: 2, digests: digests(2))])),
+    ("bucketPrints", .bucketPrints(prints)),
+    (
+      "differingRecords",
+      .differingRecords(
+        DifferingRecords(hashes: [0x0102_0304_0506_0708, 0x1112_1314_1516_1718], sealed: [1, 2, 3]))
+    ),
+    ("repaired", .repaired(keys: 300, isRenewed: true)),
+    ("helloThatRepairs", .hello(helloThatRepairs)),
   ]
+
+  static let helloThatRepairs = Hello(
+    compatibleFeatures: SessionFeature.repair, summary: summary, wallMilliseconds: wall, digest: digest,
+    receives: true, sends: true)
+
+  static let claim = StateClaim(JudgedState(position: 77, vector: vector, digest: digest, at: wall))
+
+  /// Of groups or buckets: number n has n in its first byte and the salt in its last.
+  static func digests(_ salt: UInt8) -> [StateDigest] {
+    (0..<DigestGroups.count).map { number in
+      StateDigest(bytes: [UInt8(number)] + [UInt8](repeating: 0, count: 14) + [salt])!
+    }
+  }
+
+  static let prints = BucketPrints(
+    buckets: [3, 0x0405, 0xFFFF],
+    prints: [
+      RecordFingerprint(keyHash: 0x1122_3344_5566_0003, state: .live, content: 0x0102_0304_0506_0708),
+      RecordFingerprint(keyHash: 0x2122_3344_5566_0003, state: .dead, content: 0),
+      RecordFingerprint(keyHash: 0x0000_0000_0001_FFFF, state: .newer, content: 0),
+    ])
 
   static let records = RecordCodec.Payload(
     position: 410,

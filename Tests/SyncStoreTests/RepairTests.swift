@@ -33,50 +33,145 @@ struct RepairTests {
     return (a, b)
   }
 
-  @Test("is found by the digests of buckets, whose sum is the digest")
+  /// The copies at this moment.
+  func scopes(_ a: Store, _ b: Store) throws -> (RepairScope, RepairScope) {
+    (
+      RepairScope(time: left.time, position: try a.replicaSummary().position),
+      RepairScope(time: left.time, position: try b.replicaSummary().position)
+    )
+  }
+
+  static let everything = Array(0...UInt16.max)
+
+  func differences(_ a: Store, _ b: Store, _ scopes: (RepairScope, RepairScope)) throws -> Set<[UInt8]> {
+    let (mine, theirs) = (
+      try a.fingerprints(in: Self.everything, scopes.0, most: 1000),
+      try b.fingerprints(in: Self.everything, scopes.1, most: 1000)
+    )
+    let hashes = RecordFingerprint.differences(mine.prints, theirs.prints)
+    return Set(hashes.flatMap { (mine.keys[$0] ?? []) + (theirs.keys[$0] ?? []) })
+  }
+
+  /// What two sides do, one after the other; the second one may be cut off before it issues anything.
+  @discardableResult
+  func repair(_ a: Store, _ b: Store, _ scopes: (RepairScope, RepairScope)) throws -> (
+    RepairOutcome, RepairOutcome
+  ) {
+    let keys = try differences(a, b, scopes)
+    let byKey = { (records: [Record]) in Dictionary(uniqueKeysWithValues: records.map { ($0.key, $0) }) }
+    let (mine, theirs) = (byKey(try a.records(of: keys, scopes.0)), byKey(try b.records(of: keys, scopes.1)))
+    let kept = try b.repair(keys, against: mine, scopes.1, .keep)
+    let done = try a.repair(keys, against: theirs, scopes.0, [.keep, .issue])
+    let issued = try b.repair(keys, against: mine, scopes.1, .issue)
+    #expect(kept.keys == issued.keys && kept.keys == done.keys)
+    return (done, issued)
+  }
+
+  @Test("is found by the digests of buckets, whose sum is the digest, and by the fingerprints of their keys")
   func finding() throws {
     let (a, b) = try forked()
     #expect(try a.versionVector() == b.versionVector() && a.digest() != b.digest())
     let (ours, theirs) = (try a.bucketDigests(at: left.time), try b.bucketDigests(at: left.time))
+    #expect(try ours.reduce(into: StateDigest()) { $0.add($1) } == a.digest(at: left.time))
     let differing = ours.indices.filter { ours[$0] != theirs[$0] }
     #expect(differing.count == 10)
-    let found = try a.records(in: differing.map { UInt16($0) }, maximumBytes: 1 << 20)
-    #expect(Set(found.records.map(\.key)).isSuperset(of: (0..<10).map { Array("key \($0 * 10 + 3)".utf8) }))
-    let (some, _) = try a.records(in: differing.map { UInt16($0) }, maximumBytes: 100)
-    #expect(some.count < 10 && !some.isEmpty)
+    let expected = Set((0..<10).map { Array("key \($0 * 10 + 3)".utf8) })
+    #expect(try differences(a, b, scopes(a, b)) == expected)
+    let scope = try scopes(a, b).0
+    let found = try a.fingerprints(in: differing.map { UInt16($0) }, scope, most: 1000)
+    #expect(found.buckets == differing.map { UInt16($0) })
+    #expect(Set(found.keys.values.joined()).isSuperset(of: expected))
+    #expect(Set(try a.records(of: found.keys.values.joined(), scope).map(\.key)).isSuperset(of: expected))
+  }
+
+  @Test(
+    "takes bounded memory: of too many buckets the first ones are looked at, one that is too large is an error"
+  )
+  func bounds() throws {
+    let (a, b) = try forked()
+    let scope = try scopes(a, b).0
+    let some = try a.fingerprints(in: Self.everything, scope, most: 20)
+    #expect(some.prints.count <= 20 && !some.prints.isEmpty)
+    let complete = try a.fingerprints(in: Self.everything, scope, most: 1000)
+    #expect(some.prints == Array(complete.prints.prefix(some.prints.count)))
+    let bucket = RecordFingerprint.bucket(of: try #require(some.prints.first).keyHash)
+    #expect { try a.fingerprints(in: [bucket], scope, most: 0) } throws: {
+      ($0 as? StoreError)?.code == .outOfBounds
+    }
   }
 
   @Test("is put right: both values are kept, and the copies are equal again")
   func repairing() throws {
     let (a, b) = try forked()
-    let (ours, theirs) = (try a.bucketDigests(at: left.time), try b.bucketDigests(at: left.time))
-    let buckets = ours.indices.filter { ours[$0] != theirs[$0] }.map { UInt16($0) }
-    let (mine, others) = (
-      try a.records(in: buckets, maximumBytes: 1 << 20).records,
-      try b.records(in: buckets, maximumBytes: 1 << 20).records
-    )
-    #expect(try a.repair(buckets, against: others, at: left.time).count == 10)
-    #expect(try b.repair(buckets, against: mine, at: left.time).count == 10)
+    let (done, issued) = try repair(a, b, scopes(a, b))
+    #expect(done.keys.count == 10 && !done.isRenewed && !issued.isRenewed)
     for _ in 0..<2 { try a.synchronize(with: b) }
     #expect(try a.digest() == b.digest())
     #expect(try a.text("key 13") == "there" && b.text("key 13") == "there")
     #expect(try a.text("key 14") == "same")
     #expect(try a.conflicts().map(\.value) == [[UInt8]](repeating: Array("here".utf8), count: 10))
-    #expect(
-      try a.repair(buckets, against: b.records(in: buckets, maximumBytes: 1 << 20).records, at: left.time)
-        == [])
+    let again = try repair(a, b, scopes(a, b))
+    #expect(again.0.keys == [] && again.1.keys == [])
   }
 
-  @Test("makes its author a new actor")
-  func renewing() throws {
+  @Test(
+    "is put right for what was there when the digests were compared: what was written since wins as it would anyway"
+  )
+  func writtenMeanwhile() throws {
+    let (a, b) = try forked()
+    let scopes = try scopes(a, b)
+    try a.put("key 13", "newer")
+    try b.put("key 23", "newer")
+    try b.put("another", "newer")
+    let (done, _) = try repair(a, b, scopes)
+    #expect(done.keys.count == 8)
+    for _ in 0..<2 { try a.synchronize(with: b) }
+    #expect(try a.digest() == b.digest())
+    for key in ["key 13", "key 23", "another"] as [Key] { #expect(try a.text(key) == "newer") }
+    #expect(try b.text("key 33") == "there")
+  }
+
+  @Test("is put right, too, where one side holds a delete, or nothing")
+  func deleted() throws {
+    let (a, b) = try forked()
+    let actor = ActorID(high: 9, low: 9)
+    let mark = RoundMark(high: 2, low: 2)
+    for (store, content) in [(a, Record.Content.tombstone), (b, .inline([1]))] {
+      let record = Record(
+        dot: Dot(actor: actor, sequence: 1), stamp: Stamp(milliseconds: left.time), key: Array("gone?".utf8),
+        content: content)
+      _ = try store.apply(
+        IncomingBatch(
+          sender: actor, mark: mark, position: 1, records: [PositionedRecord(position: 1, record: record)]))
+    }
+    let scopes = try scopes(a, b)
+    #expect(try differences(a, b, scopes).contains(Array("gone?".utf8)))
+    #expect(try repair(a, b, scopes).0.keys.count == 11)
+    for _ in 0..<2 { try a.synchronize(with: b) }
+    #expect(try a.digest() == b.digest())
+    #expect(try a.get("gone?")?.bytes == [1])
+  }
+
+  @Test("makes its author a new actor before anything is issued again", arguments: ["aaa", "zzz"])
+  func renewing(other: String) throws {
     let a = try Store.create(on: left)
     try a.put("k", "mine")
-    let actor = try a.actor
-    var other = try #require(
-      try a.records(in: (0...UInt16.max).map { $0 }, maximumBytes: 1 << 20).records.first)
-    other.content = .inline(Array("other".utf8))
-    #expect(try a.repair((0...UInt16.max).map { $0 }, against: [other], at: left.time).count == 1)
-    #expect(try a.actor != actor)
-    #expect(try a.conflicts().count == 1 || a.text("k") == "mine")
+    let (actor, sequence) = (try a.actor, try a.replicaSummary().sequence)
+    let scope = RepairScope(time: left.time, position: try a.replicaSummary().position)
+    let key = Array("k".utf8)
+    var theirs = try #require(try a.records(of: [key], scope).first)
+    theirs.content = .inline(Array(other.utf8))
+    let outcome = try a.repair([key], against: [key: theirs], scope, [.keep, .issue])
+    #expect(outcome == RepairOutcome(keys: [key], isRenewed: true))
+    #expect(try a.actor != actor && a.versionVector()[actor] == sequence)
+    let isWinner = other < "mine"
+    #expect(try a.replicaSummary().sequence == (isWinner ? 1 : 0))
+    #expect(try a.conflicts().count == (isWinner ? 0 : 1))
+    #expect(try a.text("k") == "mine")
+    // The journal says the same when it is read anew.
+    try a.close()
+    let again = try Store.open(on: left)
+    #expect(try again.text("k") == "mine" && again.replicaSummary().sequence == (isWinner ? 1 : 0))
+    #expect(try again.actor != actor)
   }
 }

@@ -86,7 +86,9 @@ package final class SessionEndpoint {
       case .follow(let position): followed = position
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
-        .readBlob, .storeBlobRange, .judgeState, .giveGroupKeys:
+        .readBlob, .storeBlobRange, .judgeState, .giveGroupKeys, .digestBuckets, .fingerprint,
+        .exchangeRecords,
+        .repair:
         pending.append(action)
       }
     }

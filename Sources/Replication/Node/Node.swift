@@ -144,10 +144,17 @@ public final class Node: Sendable {
       try Route.find(peer, in: store)
     }
     var backoff = Backoff(base: 50, cap: 2_000)
+    var (repairedKeys, repaired): (Int, [[UInt8]]) = (0, [])
     while true {
       let end = try await dial(target, endpoints, direction, progress)
+      repairedKeys += end.end.figures.repairedKeys
+      repaired += end.end.figures.repaired
       switch end.end.outcome {
-      case .done: return try await report(end, direction, since: begin)
+      case .done:
+        var report = try await report(end, direction, since: begin)
+        report.repairedKeys = repairedKeys
+        report.repaired = repaired.prefix(WireLimits.repairNames).compactMap { try? Key(bytes: $0) }
+        return report
       case .failed(let code, let message):
         throw end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message)
       case .reconnect(let why):

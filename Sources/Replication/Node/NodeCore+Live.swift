@@ -37,6 +37,9 @@ extension NodeCore {
       self?.watch.follow(number, behind: position) { driver?.grown() }
     }
     driver.onLive = { [weak self] in self?.wentLive(number, device) }
+    driver.onRepaired = { [context, name = driver.peerName] in
+      context.log.own(.warning, Self.repaired($0, $1, name))
+    }
     driver.onClosed = { [weak self, weak driver] in
       guard let self else { return }
       for other in drivers where other !== driver && other.isLive { other.grown() }
@@ -52,6 +55,15 @@ extension NodeCore {
     for driver in older { driver.isAtRest ? driver.stop() : driver.abandon() }
     if incoming[number] != nil { context.log.own(.info, "\(Self.name(of: device, self)) stays connected") }
     onChange(device)
+  }
+
+  /// What the log says of keys that had two contents (F61).
+  private static func repaired(_ count: Int, _ keys: ArraySlice<[UInt8]>, _ peer: String) -> String {
+    let names = keys.prefix(20).map { "\"\(String(decoding: $0, as: UTF8.self).printable)\"" }
+    let more = count > names.count ? " and \(count - names.count) more" : ""
+    return "\(peer): \(count == 1 ? "a key" : "\(count) keys") had two contents under one write"
+      + " (\(names.joined(separator: ", "))\(more)): a machine was cloned or put back unnoticed: both values are kept,"
+      + " the greater ones were issued again: look at the conflicts"
   }
 
   private static func name(of device: DeviceID, _ core: NodeCore) -> String {

@@ -62,6 +62,8 @@ final class SessionDriver {
 
   /// Called when a round was closed that had come in parts: what the own copy covers has grown, the journal has not.
   var onClosed: () -> Void = {}
+  /// Called when keys were put right that had two contents under one write: how many, and the first of them.
+  var onRepaired: (Int, ArraySlice<[UInt8]>) -> Void = { _, _ in }
   /// Called once, when the session has caught up and stays open.
   var onLive: () -> Void = {}
 
@@ -98,6 +100,7 @@ final class SessionDriver {
   private(set) var clockOffset: Int64?
   private var saidHello: UInt64?
   private var acknowledged = 0
+  private var repaired = (count: 0, named: 0)
   private var wasLive = false
   /// The position of the own journal up to which the other side has all.
   var received: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
@@ -114,6 +117,12 @@ final class SessionDriver {
 
   /// The journal has grown, or may have.
   func grown() { if outcome == nil { handle(.grown) } }
+
+  /// Does now what is to be done when this timer runs out: for tests, which cannot wait.
+  func expire(_ timer: SessionTimer) { if outcome == nil { handle(.timer(timer)) } }
+
+  /// Is it over?
+  var isOver: Bool { outcome != nil }
 
   /// The node shuts down.
   func stop() { handle(.stop) }
@@ -149,7 +158,14 @@ final class SessionDriver {
       wasLive = true
       onLive()
     }
+    if session.figures.repairedKeys > repaired.count { noteRepair() }
     if outcome == nil { onProgress(session.figures) }
+  }
+
+  private func noteRepair() {
+    let figures = session.figures
+    onRepaired(figures.repairedKeys - repaired.count, figures.repaired[repaired.named...])
+    repaired = (figures.repairedKeys, figures.repaired.count)
   }
 
   private func perform(_ actions: [SessionAction]) {
@@ -175,7 +191,7 @@ final class SessionDriver {
       case .close(let outcome): close(outcome)
       case .openRound, .openBurst, .nextBatch, .readBlob, .giveGroupKeys: work(action, on: sendingWorker)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .storeBlobRange, .judgeState,
-        .takeGroupKeys:
+        .takeGroupKeys, .digestBuckets, .fingerprint, .exchangeRecords, .repair:
         work(action, on: receivingWorker)
       case .becomeNewActor:
         isRenewing = true

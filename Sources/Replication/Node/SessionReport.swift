@@ -45,7 +45,7 @@ public struct SessionProgress: Hashable, Sendable {
 public struct SessionReport: Hashable, Sendable {
   /// The peer's name among the members.
   public internal(set) var peer: String
-  /// Records that were moved.
+  /// Records that were moved: keys and deletes of users, not what the store says of its members.
   public internal(set) var sentRecords: Int, receivedRecords: Int
   /// Blobs that were moved.
   public internal(set) var sentBlobs: Int, receivedBlobs: Int
@@ -60,4 +60,9 @@ public struct SessionReport: Hashable, Sendable {
   public internal(set) var position: UInt64
   /// When this copy sent: the digest of the peer's live records, as its receipt states it. Otherwise this copy's own.
   public internal(set) var digest: StateDigest
+  /// Keys of which the two copies had different contents though they covered the same writes: a machine was cloned or put back, and
+  /// no check could see it. Both values are kept, the beaten ones as conflicts; the greater ones were issued again.
+  public internal(set) var repairedKeys = 0
+  /// The first 1000 of those keys.
+  public internal(set) var repaired: [Key] = []
 }

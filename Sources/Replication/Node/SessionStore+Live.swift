@@ -17,14 +17,14 @@ extension SessionStore {
     let isWhole = batch.map { $0.records.count == round.count } ?? true
     state.withLock { $0.round = isWhole ? nil : round }
     let first = try batch.map {
-      BurstOpening.Batch(sealed: try seal($0, 0), position: $0.position, records: $0.records.count)
+      BurstOpening.Batch(sealed: try seal($0, 0), position: $0.position, records: $0.records.countOfUsers)
     }
     return .burstOpened(
       BurstOpening(records: UInt64(round.count), close: round.close, first: first, isWhole: isWhole))
   }
 
   /// The session goes on live: from now on it is noticed what others do for the same two copies.
-  func goLive() { state.withLock { $0.isLive = true } }
+  package func goLive() { state.withLock { $0.isLive = true } }
 
   /// Why this session must not go on: another one has received from the same copy, or the own copy is another one now
   /// (rule R9). Both copies find out what holds when they greet each other anew.

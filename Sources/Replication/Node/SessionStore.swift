@@ -31,6 +31,8 @@ package final class SessionStore: Sendable {
     var cursor: Cursor?
     /// The marks of the live round under way and of the one before it, which the other side has wholly.
     var marks: [RoundMark] = []
+    /// What is being put right.
+    var repair = RepairWork()
   }
 
   /// The store's side of one session.
@@ -77,6 +79,12 @@ package final class SessionStore: Sendable {
         guard let peer else { return nil }
         return try storeBlob(range, BlobReference(hash: range.hash, size: size), from: peer)
       case .judgeState(let time): return .stateJudged(try judge(at: time))
+      case .digestBuckets(let time): return .bucketsDigested(try store.bucketDigests(at: time))
+      case .fingerprint(let buckets, let scope): return try fingerprint(buckets, scope)
+      case .exchangeRecords(let hashes, let theirs, let scope, let index):
+        return try exchangeRecords(hashes, theirs, from: peer, scope, index)
+      case .repair(let hashes, let theirs, let scope, let index):
+        return try repair(hashes, theirs, from: peer, scope, index)
       case .becomeNewActor:
         try store.becomeNewActor()
         return nil
@@ -108,7 +116,7 @@ package final class SessionStore: Sendable {
     state.withLock { ($0.actor, $0.cursor) = (summary.actor, cursor) }
     return Replica(
       summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
-      missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks)
+      missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks, repairs: store.isWritable)
   }
 
   private func needs(_ blobs: [BlobReference]) throws -> [BlobNeed] {
@@ -153,7 +161,7 @@ package final class SessionStore: Sendable {
       return .roundExhausted
     }
     return .batchSealed(
-      try seal(batch, index), position: batch.position, records: batch.records.count)
+      try seal(batch, index), position: batch.position, records: batch.records.countOfUsers)
   }
 
   func seal(_ batch: IncomingBatch, _ index: UInt32) throws -> [UInt8] {
@@ -218,7 +226,7 @@ package final class SessionStore: Sendable {
       }
     }
     return .batchApplied(
-      position: payload.position, records: payload.records.count, missing: try needs(missing))
+      position: payload.position, records: payload.records.countOfUsers, missing: try needs(missing))
   }
 
   // MARK: Blobs
@@ -262,4 +270,9 @@ package final class SessionStore: Sendable {
     }
     return .blobStored(hash: blob.hash, held: held, isComplete: true)
   }
+}
+
+extension [PositionedRecord] {
+  /// Those of users. What the store says of its members goes with them, and is of interest to nobody.
+  var countOfUsers: Int { count { !ReservedKey.isReserved($0.record.key) } }
 }

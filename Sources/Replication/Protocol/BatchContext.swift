@@ -24,7 +24,7 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
   package let store: StoreID
   /// The sender's actor.
   package let sender: ActorID
-  /// The round's mark; zeros for a blob range.
+  /// The round's mark; zeros for a blob range and for records that belong to no round.
   package let mark: RoundMark
   /// The number of the batch in its round, from 0; for a blob range its first byte's offset in the blob.
   package let index: UInt64
@@ -34,6 +34,12 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
     store: StoreID, sender: ActorID, mark: RoundMark, index: UInt64
   ) -> BatchContext {
     BatchContext(kind: .records, store: store, sender: sender, mark: mark, index: index)
+  }
+
+  /// The records of `sender` for keys that differ, in the comparison number `index` (from 0) of a session. They belong to no
+  /// round: no round has this mark.
+  package static func differing(store: StoreID, sender: ActorID, index: UInt64) -> BatchContext {
+    BatchContext(kind: .records, store: store, sender: sender, mark: RoundMark(high: 0, low: 0), index: index)
   }
 
   /// The range of a blob that starts at byte `offset`, from `sender`. That it is a range of the right blob is known

@@ -39,12 +39,17 @@ package enum FrameStage: Hashable, Sendable {
       return type == MessageType.joinAccept.rawValue
         ? WireLimits.joinAcceptBytes : WireLimits.pairingFrameBytes
     case .handshake:
-      return type == MessageType.batch.rawValue || type == MessageType.blobRange.rawValue
-        ? nil : Limits.controlFrameBytes
+      switch type {
+      case MessageType.batch.rawValue, MessageType.blobRange.rawValue, MessageType.differingRecords.rawValue:
+        return nil
+      default: return Limits.controlFrameBytes
+      }
     case .session:
       switch type {
       case MessageType.batch.rawValue: return WireLimits.sealedBatchBytes + 16
       case MessageType.blobRange.rawValue: return WireLimits.sealedBlobRangeBytes + 64
+      case MessageType.differingRecords.rawValue:
+        return WireLimits.sealedBatchBytes + 8 * WireLimits.repairKeys + 16
       default: return Limits.controlFrameBytes
       }
     }

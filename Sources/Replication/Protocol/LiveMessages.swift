@@ -6,6 +6,8 @@ package enum SessionFeature {
   /// The session may stay open: new records flow as they become durable. The client sets it if it wants that, the
   /// server if it was wanted and is granted.
   package static let live: UInt64 = 1
+  /// Keys of which the two sides have different contents, though they cover the same writes, are found and put right.
+  package static let repair: UInt64 = 4
   /// Group keys may be handed on within a session.
   package static let groupKeys: UInt64 = 8
   /// In the server's hello: it lacks no large value that its records refer to.

@@ -24,6 +24,12 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   case burstEnd = 0x14
   case burstReceived = 0x15
   case groupKeys = 0x16
+  case stateClaim = 0x17
+  case digestGroups = 0x18
+  case groupBuckets = 0x19
+  case bucketPrints = 0x1A
+  case differingRecords = 0x1B
+  case repaired = 0x1C
 
   /// The first number of the extensions.
   package static let firstExtension: UInt8 = 0x80
@@ -75,6 +81,18 @@ package enum Message: Hashable, Sendable {
   case burstReceived(position: UInt64, missingBlobs: UInt64)
   /// Group keys that the other side lacks, as a key ring's text.
   case groupKeys([UInt8])
+  /// Client to server, live and at rest: what I hold. Server to client: I hold something else (`RepairMessages.swift`).
+  case stateClaim(StateClaim)
+  /// Client to server: our digests differ, these are mine by groups of keys.
+  case digestGroups(DigestGroups)
+  /// Server to client: the digests by bucket of groups that differ.
+  case groupBuckets([GroupBuckets])
+  /// Client to server: what I hold of the buckets that differ.
+  case bucketPrints(BucketPrints)
+  /// Server to client, then client to server: my records of keys that differ.
+  case differingRecords(DifferingRecords)
+  /// Server to client: so many keys were put right here; I am a new actor now, or not.
+  case repaired(keys: UInt64, isRenewed: Bool)
 }
 
 /// Who a copy is and what it has.

@@ -103,6 +103,25 @@ extension Message {
     case .groupKeys(let text):
       writer.write(counted: text)
       return .groupKeys
+    case .stateClaim(let claim):
+      claim.write(to: &writer)
+      return .stateClaim
+    case .digestGroups(let groups):
+      groups.write(to: &writer)
+      return .digestGroups
+    case .groupBuckets(let groups):
+      GroupBuckets.write(groups, to: &writer)
+      return .groupBuckets
+    case .bucketPrints(let prints):
+      prints.write(to: &writer)
+      return .bucketPrints
+    case .differingRecords(let records):
+      records.write(to: &writer)
+      return .differingRecords
+    case .repaired(let keys, let isRenewed):
+      writer.writeVariable(keys)
+      writer.write(UInt8(isRenewed ? 1 : 0))
+      return .repaired
     }
   }
 
@@ -152,6 +171,12 @@ extension Message {
       return .burstReceived(position: try reader.readVariable(), missingBlobs: try reader.readVariable())
     case .groupKeys:
       return .groupKeys(try reader.readCounted(limit: GroupKeyRing.maximumTextBytes))
+    case .stateClaim: return .stateClaim(try StateClaim(from: &reader))
+    case .digestGroups: return .digestGroups(try DigestGroups(from: &reader))
+    case .groupBuckets: return .groupBuckets(try GroupBuckets.list(from: &reader))
+    case .bucketPrints: return .bucketPrints(try BucketPrints(from: &reader))
+    case .differingRecords: return .differingRecords(try DifferingRecords(from: &reader))
+    case .repaired: return .repaired(keys: try reader.readVariable(), isRenewed: try reader.readFlag())
     }
   }
 }

@@ -27,6 +27,21 @@ package enum WireLimits {
   /// Bytes of the text of a refusal.
   package static let refusalBytes = 1024
 
+  /// Groups whose buckets one message of a repair brings: 4 KiB each.
+  package static let repairGroups = 64
+  /// Buckets whose fingerprints one message of a repair brings.
+  package static let repairBuckets = 4096
+  /// Fingerprints in one message of a repair: at most 15 bytes each.
+  package static let repairPrints = 1 << 15
+  /// Keys that are put right at once.
+  package static let repairKeys = 4096
+  /// Bytes of records that one side sends for them; one record may be larger.
+  package static let repairBytes = 1 << 20
+  /// Times that a session compares all buckets. Then it ends, and goes on in the next one.
+  package static let repairPasses = 64
+  /// Keys that a session's figures name, of those put right.
+  package static let repairNames = 1000
+
   /// Writes that a batch of a full state may name beside its records.
   package static let presentDots = 1 << 16
   /// Batches sent and not yet reported durable.

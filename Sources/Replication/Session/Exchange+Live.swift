@@ -8,6 +8,10 @@ struct LiveState {
   var hasGrown = false
   /// What the other side covers, as far as it is known.
   var covered = VersionVector()
+  /// Is the own state being judged, to be compared?
+  var isJudging = false
+  /// What is compared: at the client what it said last, at the server what the client said.
+  var claim: StateClaim?
 }
 
 /// The live part of a session: both halves open rounds by themselves, one for each burst of writes.
@@ -41,6 +45,7 @@ extension Exchange {
     own.summary.vector = VersionVector()
     peer.summary.vector = VersionVector()
     follow(&port)
+    beginComparing(&port)
   }
 
   /// The other side covers this, too. Where it covers just what this side does, as it does at rest, both are one in memory.

@@ -18,19 +18,22 @@ struct Exchange {
     case secondPass
     /// Its own state is being judged, to be compared with this receipt.
     case comparing(Receipt)
+    /// The digests differ in step: it is found out where, and put right (`Exchange+Repair.swift`).
+    case repairing
     /// All that was wanted is done, and the session stays open.
     case live
   }
 
   var own: Hello
   var peer: Hello
-  private(set) var progress: Progress
+  var progress: Progress
   var sending: SendingHalf?
   var receiving: ReceivingHalf?
   private var source = BlobSource()
   /// Does it go on live once the client's plan is done?
   let staysOpen: Bool
   var live = LiveState()
+  var repair: Repair
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
@@ -38,6 +41,7 @@ struct Exchange {
   init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
     (self.own, self.peer, progress) = (own, peer, .answering)
     staysOpen = Self.agrees(own, peer)
+    repair = Repair(own, peer)
     sending = own.sends ? SendingHalf() : nil
     receiving =
       own.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: own.cursor) : nil
@@ -52,6 +56,7 @@ struct Exchange {
   ) {
     (self.own, self.peer, progress) = (own, peer, .loadingCursor)
     staysOpen = Self.agrees(own, peer)
+    repair = Repair(own, peer)
     sending = direction.sends ? SendingHalf() : nil
     receiving =
       direction.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: nil) : nil
@@ -63,10 +68,11 @@ struct Exchange {
   /// Is this the server's side, with nothing under way?
   var isQuietServer: Bool {
     progress == .answering && source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
+      && repair.isQuiet
   }
 
   /// Begins a round for the other side, as it last described itself.
-  private mutating func open(since cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func open(since cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
     let receipt = sending?.receipt
     let receiver = RoundReceiver(
       cursor: cursor, covered: receipt?.state.vector ?? peer.summary.vector, floor: peer.summary.floor,
@@ -84,7 +90,7 @@ struct Exchange {
   /// Is nothing under way, of records or of blobs?
   var isAtRest: Bool {
     source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
-      && (receiving?.fetch.isComplete ?? true)
+      && (receiving?.fetch.isComplete ?? true) && repair.isQuiet
   }
 
   /// Bytes that have come and are not stored.
@@ -93,6 +99,7 @@ struct Exchange {
   // MARK: Messages
 
   mutating func accept(_ message: Message, _ port: inout SessionPort) throws(SessionEnd) {
+    if repair.isRenewed, progress == .answering { throw renewed }
     switch message {
     case .want(let cursor):
       guard progress == .answering, sending != nil else {
@@ -139,6 +146,8 @@ struct Exchange {
       try requireSending()
       try burstReceived(position, &port)
     case .groupKeys(let text): try takeGroupKeys(text, &port)
+    case .stateClaim, .digestGroups, .groupBuckets, .bucketPrints, .differingRecords, .repaired:
+      try acceptRepair(message, &port)
     case .hello, .foreignHello, .ping, .pong, .goodbye, .refuse, .joinRequest, .joinAccept:
       throw .violation("a message out of place")
     }
@@ -171,15 +180,20 @@ struct Exchange {
     case .blobRejected(let hash): receiving?.rejected(hash, &port)
     case .stateJudged(let state):
       if case .comparing(let receipt) = progress {
-        try compare(state, with: receipt)
+        repair.position = state.position
+        if isDifferent(state, from: receipt) { return try beginRepair(at: state.at, &port) }
         try conclude(&port)
+      } else if live.isJudging {
+        judgedAtRest(state, &port)
       } else {
+        repair.position = state.position
         receiving?.judged(state, &port)
       }
     case .grown: live.hasGrown = true
     case .burstOpened(let burst): try burstOpened(burst, &port)
     case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))
+    case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
     case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed, .overtaken:
       preconditionFailure("not an answer: \(event)")
     }
@@ -193,7 +207,7 @@ struct Exchange {
     sending?.pump(&port)
     source.pump(&port)
     switch progress {
-    case .answering, .loadingCursor, .comparing, .live: return
+    case .answering, .loadingCursor, .comparing, .repairing, .live: return
     case .firstPass, .secondPass:
       guard sending?.isGiven ?? true, receiving?.isTaken ?? true, source.isQuiet else { return }
       try passed(&port)
@@ -240,7 +254,7 @@ struct Exchange {
   }
 
   private mutating func passed(_ port: inout SessionPort) throws(SessionEnd) {
-    let isMoved = port.figures.sentRecords + port.figures.receivedRecords > 0
+    let isMoved = port.figures.batches > 0
     if progress == .firstPass, isMoved, sending != nil, receiving != nil {
       progress = .secondPass
       receiving?.expectAnother()
@@ -252,33 +266,27 @@ struct Exchange {
       progress = .comparing(receipt)
       port.actions.append(.judgeState(at: receipt.state.at))
     } else {
-      try compareHellos()
+      if repair.passes == 0, helloesDiffer { return try beginRepair(at: own.wallMilliseconds, &port) }
       try conclude(&port)
     }
   }
 
   /// Two copies in step must have one digest (F61): their vectors are equal, and each one's cursor stands at
   /// the other's end.
-  private func compare(_ state: JudgedState, with receipt: Receipt) throws(SessionEnd) {
+  private func isDifferent(_ state: JudgedState, from receipt: Receipt) -> Bool {
     let cursor = receiving?.cursor ?? ownCursor
     guard state.vector == receipt.state.vector, receipt.received == state.position,
-      let cursor, cursor.closed, cursor.position == receipt.state.position, state.at == receipt.state.at,
-      state.digest != receipt.state.digest
-    else { return }
-    throw digestsDiffer
+      let cursor, cursor.closed, cursor.position == receipt.state.position, state.at == receipt.state.at
+    else { return false }
+    return state.digest != receipt.state.digest
   }
 
-  private func compareHellos() throws(SessionEnd) {
+  private var helloesDiffer: Bool {
     guard own.summary.vector == peer.summary.vector,
       let theirs = peer.cursor, theirs.closed, theirs.position == own.summary.position,
-      let ownCursor, ownCursor.closed, ownCursor.position == peer.summary.position,
-      own.digest != peer.digest
-    else { return }
-    throw digestsDiffer
-  }
-
-  private var digestsDiffer: SessionEnd {
-    .refused(.digestsDiffer, "the two copies cover the same writes, but their digests differ")
+      let ownCursor, ownCursor.closed, ownCursor.position == peer.summary.position
+    else { return false }
+    return own.digest != peer.digest
   }
 
   private mutating func conclude(_ port: inout SessionPort) throws(SessionEnd) {

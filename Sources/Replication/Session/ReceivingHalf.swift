@@ -152,6 +152,7 @@ struct ReceivingHalf {
     self.position = position
     cursor = Cursor(position: position, mark: begin.mark, closed: false)
     port.figures.receivedRecords += records
+    port.figures.batches += 1
     port.send(.batchReceived(position: position))
     fetch.need(missing)
     if isClosing {

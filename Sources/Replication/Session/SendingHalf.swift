@@ -98,6 +98,7 @@ struct SendingHalf {
     nextIndex += 1
     unacknowledged.append(position)
     port.figures.sentRecords += records
+    port.figures.batches += 1
   }
 
   mutating func exhausted(_ port: inout SessionPort) {

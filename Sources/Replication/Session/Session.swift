@@ -111,6 +111,7 @@ package struct Session: ~Copyable {
       if case .running = phase { return }
       throw .refused(.timeout, "\(port.peerName) did not say hello in time")
     case .timer(.ping): try tick()
+    case .timer(.comparison): exchange?.compareAtRest(&port)
     case .disconnected: throw disconnection
     case .stop:
       if case .client = role, isAtRest {
@@ -125,7 +126,7 @@ package struct Session: ~Copyable {
       throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
       .blobUnavailable, .blobStored, .blobRejected, .stateJudged, .grown, .burstOpened, .burstEmpty,
-      .groupKeys:
+      .groupKeys, .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired:
       try exchange?.answered(event, &port)
     }
   }
@@ -220,6 +221,8 @@ package struct Session: ~Copyable {
 
   private func features(_ replica: Replica) -> UInt64 {
     (staysOpen ? SessionFeature.live : 0) | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
+      // What a member that may only read has is not taken over, and it does not issue anything again.
+      | (replica.repairs && peerRight == .readWrite ? SessionFeature.repair : 0)
   }
 
   private func check(_ own: Hello, _ peer: Hello) throws(SessionEnd) {

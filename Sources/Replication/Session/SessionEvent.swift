@@ -50,6 +50,15 @@ package enum SessionEvent: Hashable, Sendable {
   case blobRejected(BlobHash)
   /// Answers `judgeState`.
   case stateJudged(JudgedState)
+  /// Answers `digestBuckets`.
+  case bucketsDigested([StateDigest])
+  /// Answers `fingerprint`: of as many of the buckets as there is room for.
+  case fingerprinted(BucketPrints)
+  /// Answers `exchangeRecords`: the own records of as many of the keys as there is room for, and the keys' names. What theirs beat is
+  /// kept, durably.
+  case recordsExchanged(DifferingRecords, keys: [[UInt8]])
+  /// Answers `repair`: these keys were put right, durably.
+  case repaired(RepairOutcome)
   /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back
   /// (R9).
   case rolledBack(String)
@@ -108,6 +117,15 @@ package enum SessionAction: Hashable, Sendable {
   /// Give position, vector and digest of one instant, all durable; deadlines judged at `at`, or at the wall
   /// clock.
   case judgeState(at: UInt64?)
+  /// Give the digest of each of the 65,536 buckets, judged at a time.
+  case digestBuckets(at: UInt64)
+  /// Give the fingerprints of all keys of these buckets.
+  case fingerprint(buckets: [UInt16], RepairScope)
+  /// Give the own records of the keys with these hashes, among those last fingerprinted. If the other side's are given, keep those own ones
+  /// that they beat first.
+  case exchangeRecords(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
+  /// Put the keys with these hashes right. Without `theirs` the other side's records are those given with `exchangeRecords`.
+  case repair(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
   /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
   case becomeNewActor(reason: String)
 }
@@ -118,6 +136,8 @@ package enum SessionTimer: Hashable, Sendable, CaseIterable {
   case handshake
   /// Until it is looked whether the other side is still there (F68).
   case ping
+  /// Until a live session that rests compares its digest again (F61).
+  case comparison
 }
 
 /// How a session ended.
@@ -159,21 +179,25 @@ package struct Replica: Hashable, Sendable {
   package var missingBlobs: [BlobNeed]
   /// The group keys that are known here; empty if they are not handed on.
   package var epochs: [EpochCheck]
+  /// Can it put right what two copies have differently?
+  package var repairs: Bool
 
   /// All fields.
   package init(
     summary: ReplicaSummary, digest: StateDigest, wallMilliseconds: UInt64, cursor: Cursor? = nil,
-    missingBlobs: [BlobNeed] = [], epochs: [EpochCheck] = []
+    missingBlobs: [BlobNeed] = [], epochs: [EpochCheck] = [], repairs: Bool = false
   ) {
     (self.summary, self.digest, self.wallMilliseconds) = (summary, digest, wallMilliseconds)
-    (self.cursor, self.missingBlobs, self.epochs) = (cursor, missingBlobs, epochs)
+    (self.cursor, self.missingBlobs, self.epochs, self.repairs) = (cursor, missingBlobs, epochs, repairs)
   }
 }
 
 /// What a session has moved so far.
 package struct SessionFigures: Hashable, Sendable {
-  /// Records sent and received.
+  /// Records of users that were sent and received.
   package var sentRecords = 0, receivedRecords = 0
+  /// Batches sent and received.
+  package var batches = 0
   /// Records that the rounds under way announced, for showing progress.
   package var announcedSentRecords: UInt64 = 0, announcedReceivedRecords: UInt64 = 0
   /// Blobs sent to their end, and blobs received, verified and stored.
@@ -186,6 +210,8 @@ package struct SessionFigures: Hashable, Sendable {
   package var acknowledged: UInt64 = 0
   /// The last receipt of the other side.
   package var receipt: Receipt?
+  /// Keys that had two contents under one write and were put right (F61), and the first of them by name.
+  package var repairedKeys = 0, repaired: [[UInt8]] = []
 
   /// Nothing moved.
   package init() {}

@@ -23,7 +23,9 @@ struct SessionPort {
     figures.sentBytes += bytes.count
     switch message {
     case .want: (spoke, hasAsked) = (true, true)
-    case .hello, .foreignHello, .blobWant, .joinRequest, .burst: spoke = true
+    case .hello, .foreignHello, .blobWant, .joinRequest, .burst, .digestGroups, .bucketPrints,
+      .differingRecords:
+      spoke = true
     case .roundBegin where !hasAsked: spoke = true
     default: break
     }
@@ -41,7 +43,7 @@ struct SessionPort {
 extension Message {
   fileprivate var answers: Bool {
     switch self {
-    case .ping, .pong, .groupKeys: false
+    case .ping, .pong, .groupKeys, .stateClaim: false
     default: true
     }
   }

@@ -117,7 +117,7 @@ extension Store {
 
 extension Record {
   /// About how many bytes it takes on the wire before compression.
-  var transferSize: Int {
+  package var transferSize: Int {
     let fixed = 32 + key.count + open.count * 10
     switch content {
     case .tombstone: return fixed

@@ -1,107 +1,193 @@
 /// What two copies do that cover the same writes, and of which neither lacks anything of the other, but whose digests differ: one write has
 /// two contents somewhere, because a machine was cloned or rolled back and nobody could see it (F61). The keys are found by
-/// digests of buckets, and put right on both sides.
+/// digests of buckets and then by fingerprints of records, and put right on both sides.
+///
+/// Both copies go on being written to meanwhile. What came behind the position at which they were compared says nothing of that
+/// difference: such keys are left alone (`RepairScope`).
 extension Store {
   /// Keys fall into so many buckets, by the lower bits of XXH3-64 with seed 0.
   package static let digestBuckets = 1 << 16
 
-  private static func bucket(of key: [UInt8]) -> UInt16 {
-    UInt16(truncatingIfNeeded: XXH3.hash64(key, seed: 0))
-  }
-
   /// The digest of each bucket, of what is live at a time in milliseconds since 1970. Their sum is the store's digest. Reads all keys.
   package func bucketDigests(at time: UInt64) throws(StoreError) -> [StateDigest] {
     var digests = [StateDigest](repeating: StateDigest(), count: Self.digestBuckets)
-    try forEachGreatest { record in
+    try forEachGreatest { record, hash, _ in
       guard record.isLive(at: time) else { return }
-      digests[Int(Self.bucket(of: record.key))].add(record)
+      digests[Int(RecordFingerprint.bucket(of: hash))].add(record)
     }
     return digests
   }
 
-  /// The greatest record of each key in these buckets, dead or alive, as long as they take no more than about `maximumBytes` bytes
-  /// in all; those of a bucket come together or not at all. Returns also which buckets those are.
-  package func records(
-    in buckets: [UInt16], maximumBytes: Int
-  ) throws(StoreError) -> (buckets: [UInt16], records: [Record]) {
+  /// The fingerprints of the keys of these buckets, dead ones among them. Reads all keys.
+  ///
+  /// - Parameter most: where the buckets have more keys than that, the last buckets are left out. Those of a bucket come together.
+  /// - Throws: `.outOfBounds` if the first bucket alone has more.
+  package func fingerprints(
+    in buckets: [UInt16], _ scope: RepairScope, most: Int
+  ) throws(StoreError) -> BucketFingerprints {
+    var found = BucketFingerprints(buckets: buckets.sorted())
+    var byBucket = [UInt16: [UInt64: BucketFingerprints.Entry]](
+      uniqueKeysWithValues: Set(buckets).map { ($0, [:]) })
+    var count = 0
     let wanted = Set(buckets)
-    var found: [UInt16: [Record]] = [:]
-    try forEachGreatest { record in
-      let bucket = Self.bucket(of: record.key)
-      if wanted.contains(bucket) { found[bucket, default: []].append(record) }
+    try forEachGreatest(where: { wanted.contains(RecordFingerprint.bucket(of: $0)) }) {
+      record, hash, position in
+      let bucket = RecordFingerprint.bucket(of: hash)
+      guard byBucket[bucket] != nil else { return }
+      let one = RecordFingerprint(record, hash, isNewer: position > scope.position, at: scope.time)
+      byBucket[bucket]?[hash, default: .init(keyHash: hash)].add(one, record.key)
+      count += 1
+      while count > most, found.buckets.count > 1 {
+        let last = found.buckets.removeLast()
+        count -= byBucket.removeValue(forKey: last)?.values.reduce(0) { $0 + $1.keys.count } ?? 0
+      }
     }
-    var (taken, records, bytes): ([UInt16], [Record], Int) = ([], [], 0)
-    for bucket in buckets {
-      let part = found[bucket] ?? []
-      bytes += part.reduce(0) { $0 + $1.transferSize }
-      if !taken.isEmpty, bytes > maximumBytes { break }
-      taken.append(bucket)
-      records += part
+    guard count <= most else {
+      throw StoreError(
+        .outOfBounds,
+        "more than \(most) keys have one hash in common: they cannot be compared one by one: copy the store to the other side anew",
+        path: path)
     }
-    return (taken, records)
+    for bucket in found.buckets {
+      for entry in (byBucket[bucket] ?? [:]).values.sorted(by: { $0.print.keyHash < $1.print.keyHash }) {
+        found.prints.append(entry.print)
+        found.keys[entry.print.keyHash] = entry.keys
+      }
+    }
+    return found
   }
 
-  /// Puts right the keys of these buckets that the other copy, whose records are `theirs`, has otherwise: both values are kept, the
-  /// greater is issued again by who holds it, and who has given one dot twice becomes a new actor. Durable on return. Returns the
-  /// keys.
+  /// The greatest records of these keys, dead or alive, but for those written or received behind the scope's position.
+  package func records(of keys: some Sequence<[UInt8]>, _ scope: RepairScope) throws(StoreError) -> [Record] {
+    let keys = Array(keys)
+    return try reading { engine throws(StoreError) in
+      keys.compactMap { key in
+        guard let (record, position) = engine.greatestPlaced(key), position <= scope.position,
+          !record.isReserved
+        else { return nil }
+        return record.alone
+      }
+    }
+  }
+
+  /// Puts right the keys that the other copy has otherwise: both values are kept, the greater is issued again by who holds it, and
+  /// who has given one dot twice becomes a new actor first. Durable on return.
+  ///
+  /// A winner that reached the other copy before the loser is kept there would end it without a trace: it comes from the same write. So
+  /// where the other copy has not said that it has done all of this, only the first step is taken here.
+  ///
+  /// - Parameters:
+  ///   - keys: those of which anything is known, here or there.
+  ///   - theirs: the other copy's record of each key; none if it has none.
   package func repair(
-    _ buckets: [UInt16], against theirs: [Record], at time: UInt64
-  ) throws(StoreError) -> [[UInt8]] {
-    let wanted = Set(buckets)
-    var mine: [[UInt8]: Record] = [:]
-    try forEachGreatest { record in
-      if wanted.contains(Self.bucket(of: record.key)) { mine[record.key] = record }
-    }
-    var others: [[UInt8]: Record] = [:]
-    for record in theirs where wanted.contains(Self.bucket(of: record.key)) && !record.isReserved {
-      others[record.key] = record
-    }
-    let differences = Set(mine.keys).union(others.keys).sorted { $0.lexicographicallyPrecedes($1) }
-      .compactMap { key in Difference(mine: mine[key], theirs: others[key], at: time) }
-    guard !differences.isEmpty else { return [] }
+    _ keys: some Sequence<[UInt8]>, against theirs: [[UInt8]: Record], _ scope: RepairScope,
+    _ steps: RepairSteps
+  ) throws(StoreError) -> RepairOutcome {
+    let keys = Set(keys).sorted { $0.lexicographicallyPrecedes($1) }
     let newActor = environment.newActor()
-    let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      let kept = engine.withLock { $0.keptLosers }
-      var isForked = false
-      for difference in differences {
-        guard let own = difference.mine else { continue }
-        isForked = isForked || own.dot == difference.theirs?.dot && own.dot.actor == composer.state.actor
-        if difference.isMineGreater {
-          try composer.reissue(own)
-        } else if own.isLive(at: time), !kept.contains(own.dot) {
+    let (outcome, tail) = try append(limit: .max) { composer throws(StoreError) in
+      let (mine, kept) = engine.withLock { engine in
+        (keys.map { engine.greatestPlaced($0) }, engine.keptLosers)
+      }
+      let differences = zip(keys, mine).compactMap { key, placed -> Difference? in
+        guard placed?.position ?? 0 <= scope.position, !ReservedKey.isReserved(key) else { return nil }
+        return Difference(key, mine: placed?.record, theirs: theirs[key], at: scope.time)
+      }
+      var outcome = RepairOutcome(keys: differences.map(\.key))
+      if steps.contains(.keep) {
+        for difference in differences where !difference.isMineGreater {
+          guard let own = difference.mine, own.isLive(at: scope.time), !kept.contains(own.dot) else {
+            continue
+          }
           try composer.append(.loser(own))
         }
       }
-      if isForked { try composer.renew(.copied, as: newActor) }
+      guard steps.contains(.issue) else { return outcome }
+      if let actor = composer.state.actor, differences.contains(where: { $0.isFork(of: actor) }) {
+        // Before anything is issued: the other bearer of the name may give the next sequences, too.
+        try composer.renew(.copied, as: newActor)
+        outcome.isRenewed = true
+      }
+      for difference in differences where difference.isMineGreater {
+        if let own = difference.mine { try composer.reissue(own) }
+      }
+      return outcome
     }
     try sync(upTo: tail)
-    return differences.map(\.key)
+    return outcome
   }
 
-  /// Visits the greatest record of each of the user's keys, parked or not, a part at a time.
-  private func forEachGreatest(_ body: (Record) -> Void) throws(StoreError) {
+  /// Visits the greatest record of each of the user's keys whose hash is wanted, parked or not, and its position, a part at a time.
+  private func forEachGreatest(
+    where isWanted: (_ keyHash: UInt64) -> Bool = { _ in true },
+    _ body: (Record, _ keyHash: UInt64, _ position: UInt64) -> Void
+  ) throws(StoreError) {
     let pin = SnapshotPin()
     let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
       engine.hold(pin)
       return (try engine.locations(isExclusive: isAlone), engine.parked)
     }
     for start in stride(from: 0, to: places.count, by: 1024) {
-      let records = try reading { engine throws(StoreError) -> [Record] in
+      let records = try reading { engine throws(StoreError) -> [(Record, UInt64, UInt64)] in
         try pin.check(path)
-        var records: [Record] = []
+        var records: [(Record, UInt64, UInt64)] = []
         for place in places[start..<min(start + 1024, places.count)] {
+          let view = try engine.journal.record(at: place)
+          guard let shape = view.shape else { continue }
+          let hash = view.bytes.withSpan(shape.key) { XXH3.hash64($0, seed: 0) }
+          // Mostly few are wanted: the others are not decoded.
+          guard isWanted(hash) else { continue }
           let record = try engine.record(at: place)
-          if !record.isReserved, parked[record.key] == nil { records.append(record) }
+          guard !record.isReserved, parked[record.key] == nil else { continue }
+          records.append((record, hash, view.position))
         }
         return records
       }
-      records.forEach(body)
+      for (record, hash, position) in records { body(record, hash, position) }
     }
     for key in parked.keys {
-      guard let record = engine.withLock({ $0.greatest(key) }), !record.isReserved else { continue }
-      body(record)
+      let hash = RecordFingerprint.hash(key)
+      guard isWanted(hash), let (record, position) = engine.withLock({ $0.greatestPlaced(key) }),
+        !record.isReserved
+      else { continue }
+      body(record, hash, position)
     }
   }
+}
+
+/// What a comparison of two copies is about.
+package struct RepairScope: Hashable, Sendable {
+  /// The time at which both judge deadlines, in milliseconds since 1970.
+  package var time: UInt64
+  /// The own journal's last position when the digests were compared. What came later is not looked at.
+  package var position: UInt64
+
+  /// Both fields.
+  package init(time: UInt64, position: UInt64) { (self.time, self.position) = (time, position) }
+}
+
+/// The two steps of a repair.
+package struct RepairSteps: OptionSet, Sendable {
+  /// One bit for each.
+  package let rawValue: UInt8
+  /// These bits.
+  package init(rawValue: UInt8) { self.rawValue = rawValue }
+
+  /// The own values that are beaten are kept.
+  package static let keep = RepairSteps(rawValue: 1)
+  /// The own values that win are issued again, by a new actor if this copy gave a dot twice.
+  package static let issue = RepairSteps(rawValue: 2)
+}
+
+/// What a repair found, and did.
+package struct RepairOutcome: Hashable, Sendable {
+  /// The keys that differed, in order.
+  package var keys: [[UInt8]]
+  /// Is this copy a new actor now?
+  package var isRenewed = false
+
+  /// All fields.
+  package init(keys: [[UInt8]], isRenewed: Bool = false) { (self.keys, self.isRenewed) = (keys, isRenewed) }
 }
 
 /// A key of which two copies in step have different records.
@@ -111,9 +197,8 @@ private struct Difference {
   var theirs: Record?
 
   /// Nil if they are the same, or neither has a value.
-  init?(mine: Record?, theirs: Record?, at time: UInt64) {
-    guard let key = (mine ?? theirs)?.key, mine?.alone != theirs?.alone,
-      mine?.isLive(at: time) ?? false || theirs?.isLive(at: time) ?? false
+  init?(_ key: [UInt8], mine: Record?, theirs: Record?, at time: UInt64) {
+    guard mine?.alone != theirs?.alone, mine?.isLive(at: time) ?? false || theirs?.isLive(at: time) ?? false
     else { return nil }
     (self.key, self.mine, self.theirs) = (key, mine, theirs)
   }
@@ -124,6 +209,20 @@ private struct Difference {
     guard let theirs else { return true }
     guard mine.version == theirs.version else { return mine.version > theirs.version }
     return theirs.orderBytes.lexicographicallyPrecedes(mine.orderBytes)
+  }
+
+  /// Did this actor give one dot two contents?
+  func isFork(of actor: ActorID) -> Bool { mine?.dot.actor == actor && mine?.dot == theirs?.dot }
+}
+
+extension Engine {
+  /// The greatest record held of a key, parked or not, and its position.
+  fileprivate func greatestPlaced(_ key: [UInt8]) -> (record: Record, position: UInt64)? {
+    let places = [find(key)].compactMap { $0 } + (parked[key] ?? [])
+    return places.compactMap { place in
+      guard let record = try? record(at: place), let view = try? journal.record(at: place) else { return nil }
+      return (record: record, position: view.position)
+    }.max { $0.record.version < $1.record.version }
   }
 }
 

@@ -84,7 +84,8 @@ public final class Store: Sendable {
     forkGeneration = SystemCall.forkGeneration
   }
 
-  var isWritable: Bool { configuration.mode != .readOnly }
+  /// May it be written to?
+  package var isWritable: Bool { configuration.mode != .readOnly }
 
   /// The present incarnation of this copy.
   public var actor: ActorID {

@@ -28,6 +28,8 @@ public struct StateDigest: Hashable, Sendable, CustomStringConvertible {
 
   /// Takes a record in.
   package mutating func add(_ record: Record) { sum &+= Self.hash(record) }
+  /// Takes in what another digest has taken in, of other keys.
+  package mutating func add(_ other: StateDigest) { sum &+= other.sum }
   /// Takes a record out that was taken in before.
   package mutating func remove(_ record: Record) { sum &-= Self.hash(record) }
 

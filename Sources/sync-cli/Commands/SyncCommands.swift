@@ -12,13 +12,14 @@ enum SyncCommands {
       name, summary, operands: [Operand("PEER")],
       notes: """
         PEER is the name of a peer or a member, or host:port of any member. Ends with 0 only when everything is durable
-        where it belongs. If it breaks, run it again: it goes on where it was.
+        where it belongs. If it breaks, run it again: it goes on where it was. Ends with 1 when the two copies held different
+        values of one write, and names the keys: they are put right by then, and both values kept ("sync-cli conflicts").
         """
     ) { invocation, output in
       try invocation.withStore { store in
         let report = try run(invocation, store, with: invocation.operands[0].text, direction)
         try invocation.tell(text(report), json: json(report), output)
-        return .done
+        return report.repairedKeys > 0 ? .notFound : .done
       }
     }
   }
@@ -68,7 +69,7 @@ enum SyncCommands {
 
   /// The same for programs; the names are kept.
   static func json(_ report: SessionReport) -> JSON {
-    [
+    let figures: JSON = [
       "peer": .string(report.peer), "sent_records": .integer(report.sentRecords),
       "received_records": .integer(report.receivedRecords), "sent_blobs": .integer(report.sentBlobs),
       "received_blobs": .integer(report.receivedBlobs), "sent_bytes": .integer(report.sentBytes),
@@ -76,5 +77,8 @@ enum SyncCommands {
       "seconds": .real(report.seconds), "position": .integer(report.position),
       "digest": .string("\(report.digest)"),
     ]
+    guard report.repairedKeys > 0 else { return figures }
+    return figures.with("repaired_keys", .integer(report.repairedKeys))
+      .with("repaired", .array(report.repaired.map { JSON.object([KeyLine.member($0.bytes)]) }))
   }
 }

@@ -28,16 +28,26 @@ final class SessionSide {
   var onWork: (SessionAction) throws -> Void = { _ in }
 
   /// A session that begins.
-  init(_ role: Session.Role, _ store: Store, peerName: String) {
+  init(_ role: Session.Role, _ store: Store, peerName: String, staysOpen: Bool = false) {
     self.store = store
     answers = SessionStore(store)
-    session = Session(role: role, peerName: peerName, peerRight: .readWrite)
+    session = Session(role: role, peerName: peerName, peerRight: .readWrite, staysOpen: staysOpen)
     perform(session.start())
   }
 
   /// The store's own error, if it had one.
   var failure: StoreError? { answers.failure }
   var figures: SessionFigures { session.figures }
+  var isAtRest: Bool { session.isAtRest }
+  private var followed: UInt64?
+
+  /// Tells a live session that the journal has grown, if it has.
+  func grow() -> Bool {
+    guard outcome == nil, let position = followed, store.journalPosition > position else { return false }
+    followed = nil
+    handle(.grown)
+    return true
+  }
 
   func handle(_ event: SessionEvent) {
     guard outcome == nil else { return }
@@ -76,11 +86,13 @@ final class SessionSide {
         settings += 1
         timers[timer] = (seconds, settings)
       case .cancelTimer(let timer): timers[timer] = nil
-      case .openRound, .nextBatch, .readBlob, .openBurst, .giveGroupKeys, .follow:
+      case .follow(let position):
+        answers.goLive()
+        followed = position
+      case .openRound, .nextBatch, .readBlob, .openBurst, .giveGroupKeys:
         work[Lane.sending.rawValue].append(action)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRange,
-        .judgeState,
-        .becomeNewActor:
+        .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair, .becomeNewActor:
         work[Lane.receiving.rawValue].append(action)
       }
     }
@@ -91,6 +103,16 @@ final class SessionSide {
 enum SessionPair {
   /// Runs until nothing moves any more, or so many steps are done; then the connection breaks.
   static func run(
+    _ client: SessionSide, _ server: SessionSide, _ random: inout some RandomNumberGenerator,
+    steps: Int = .max
+  ) throws {
+    try move(client, server, &random, steps: steps)
+    client.handle(.disconnected)
+    server.handle(.disconnected)
+  }
+
+  /// Runs until nothing moves any more, or so many steps are done. Nothing breaks.
+  static func move(
     _ client: SessionSide, _ server: SessionSide, _ random: inout some RandomNumberGenerator,
     steps: Int = .max
   ) throws {
@@ -111,11 +133,12 @@ enum SessionPair {
           choices.append { try from.doWork(lane) }
         }
       }
-      guard let choice = choices.randomElement(using: &random) else { return }
+      guard let choice = choices.randomElement(using: &random) else {
+        if client.grow() || server.grow() { continue }
+        return
+      }
       try choice()
       taken += 1
     }
-    client.handle(.disconnected)
-    server.handle(.disconnected)
   }
 }

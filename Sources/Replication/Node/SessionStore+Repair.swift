@@ -1,0 +1,88 @@
+internal import SyncStore
+
+/// What the store remembers between the steps of a repair.
+struct RepairWork {
+  /// The own keys that were fingerprinted, by their hash.
+  var keys: [UInt64: [[UInt8]]] = [:]
+  /// The other side's records of the keys that are being put right.
+  var theirs: [[UInt8]: Record] = [:]
+}
+
+/// What the repair of a session asks of the store (F61).
+extension SessionStore {
+  func fingerprint(_ buckets: [UInt16], _ scope: RepairScope) throws -> SessionEvent {
+    let found = try store.fingerprints(in: buckets, scope, most: WireLimits.repairPrints)
+    state.withLock { $0.repair.keys = found.keys }
+    return .fingerprinted(BucketPrints(buckets: found.buckets, prints: found.prints))
+  }
+
+  func exchangeRecords(
+    _ hashes: [UInt64], _ sealed: [UInt8]?, from peer: ActorID?, _ scope: RepairScope, _ index: UInt64
+  ) throws -> SessionEvent {
+    let keys = state.withLock { $0.repair.keys }
+    var (taken, records, bytes): ([UInt64], [Record], Int) = ([], [], 0)
+    for hash in hashes {
+      let own = try store.records(of: keys[hash] ?? [], scope)
+      let size = own.reduce(0) { $0 + $1.transferSize }
+      if !taken.isEmpty, bytes + size > WireLimits.repairBytes { break }
+      taken.append(hash)
+      records += own
+      bytes += size
+    }
+    var outcome = RepairOutcome(keys: [])
+    if let sealed {
+      let settled = Set(taken)
+      let theirs = try open(sealed, of: Set(hashes), from: peer, index)
+        .filter { settled.contains(RecordFingerprint.hash($0.key)) }
+      state.withLock { $0.repair.theirs = theirs }
+      outcome = try store.repair(names(taken, theirs), against: theirs, scope, .keep)
+    }
+    return .recordsExchanged(
+      DifferingRecords(hashes: taken, sealed: try seal(records, index)), keys: outcome.keys)
+  }
+
+  func repair(
+    _ hashes: [UInt64], _ sealed: [UInt8]?, from peer: ActorID?, _ scope: RepairScope, _ index: UInt64
+  ) throws -> SessionEvent {
+    let theirs =
+      try sealed.map { try open($0, of: Set(hashes), from: peer, index) }
+      ?? state.withLock { $0.repair.theirs }
+    let outcome = try store.repair(
+      names(hashes, theirs), against: theirs, scope, sealed == nil ? .issue : [.keep, .issue])
+    state.withLock { $0.repair = RepairWork() }
+    return .repaired(outcome)
+  }
+
+  /// All keys of which one of the two sides holds something.
+  private func names(_ hashes: [UInt64], _ theirs: [[UInt8]: Record]) -> Set<[UInt8]> {
+    let own = state.withLock { state in hashes.flatMap { state.repair.keys[$0] ?? [] } }
+    return Set(own).union(theirs.keys)
+  }
+
+  private func seal(_ records: [Record], _ index: UInt64) throws -> [UInt8] {
+    let actor = try state.withLock { $0.actor } ?? store.actor
+    // They stand in no journal that the other side could go on behind.
+    let positioned = records.enumerated().map { PositionedRecord(position: UInt64($0 + 1), record: $1) }
+    let payload = RecordCodec.encode(
+      RecordCodec.Payload(position: UInt64(records.count), records: positioned))
+    return try BatchCodec.seal(
+      payload, as: .differing(store: store.id, sender: actor, index: index), keys: ring(),
+      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+  }
+
+  private func open(
+    _ sealed: [UInt8], of hashes: Set<UInt64>, from peer: ActorID?, _ index: UInt64
+  ) throws -> [[UInt8]: Record] {
+    guard let peer else { return [:] }
+    let payload = try BatchCodec.open(
+      sealed, expecting: .differing(store: store.id, sender: peer, index: index), keys: ring())
+    var records: [[UInt8]: Record] = [:]
+    for item in try RecordCodec.decode(payload).records {
+      let record = item.record
+      guard hashes.contains(RecordFingerprint.hash(record.key)), !record.isReserved,
+        records.updateValue(record, forKey: record.key) == nil
+      else { throw DecodingFailure("a record of a key that is not being compared, or two of one key") }
+    }
+    return records
+  }
+}

@@ -1,0 +1,234 @@
+internal import SyncStore
+
+/// Finds the keys of which two copies have different contents though they cover the same writes, and has both put them right (F61).
+///
+/// The client asks, the server answers, one step after the other:
+///
+/// | client | server |
+/// | --- | --- |
+/// | the digests of 256 groups of keys | the digests of the 256 buckets of each group that differs |
+/// | the fingerprints of all keys in the buckets that differ | its records of the keys that differ |
+/// | keeps what these beat; its records of them | keeps what these beat, issues again what beats them |
+/// | issues again what beats the server's | |
+///
+/// Invariants: no side issues a winner again before the other one has the loser kept, durably: it is lost without a trace otherwise,
+/// since the winner is issued as the successor of the write that both have; each list is bounded on its own, and what does not fit comes
+/// with the next comparison; what either side took in after the digests were compared is left alone.
+struct Repair {
+  private enum Step {
+    case idle
+    // The client's.
+    case digesting
+    case awaitingBuckets([StateDigest])
+    case listing
+    case awaitingRecords(buckets: Set<UInt16>)
+    case exchanging
+    case awaitingRepaired(hashes: [UInt64])
+    case issuing
+    // The server's.
+    case answeringGroups(DigestGroups)
+    case awaitingPrints
+    case answeringPrints(BucketPrints)
+    case answeringRecords
+    case awaitingTheirs(hashes: [UInt64])
+    case repairing
+  }
+
+  private var step = Step.idle
+  /// Can both sides do it?
+  let isAgreed: Bool
+  /// The own journal's last position when the digests were compared last.
+  var position: UInt64
+  private var scope = RepairScope(time: 0, position: 0)
+  /// How often all buckets were compared.
+  private(set) var passes = 0
+  /// Comparisons in a row that have found nothing.
+  var fruitless = 0
+  /// Keys that differed, in this comparison.
+  private var found = 0
+  /// Is this side, or the other one, another actor now? Then no more can be said in this session.
+  private(set) var isRenewed = false
+
+  init(_ own: Hello, _ peer: Hello) {
+    isAgreed = own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.repair != 0
+    position = own.summary.position
+  }
+
+  /// Is nothing under way that this side would have to wait for?
+  var isQuiet: Bool {
+    switch step {
+    case .idle, .awaitingPrints: true
+    default: false
+    }
+  }
+
+  private var index: UInt64 { UInt64(passes) }
+
+  // MARK: The client
+
+  /// Begins. The time is the one at which both judged the digests that differ.
+  mutating func begin(at time: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
+    guard isQuiet else { throw .violation("a comparison inside a comparison") }
+    try pass()
+    (step, found) = (.digesting, 0)
+    scope = RepairScope(time: time, position: position)
+    port.actions.append(.digestBuckets(at: time))
+  }
+
+  private mutating func pass() throws(SessionEnd) {
+    guard passes < WireLimits.repairPasses else {
+      let text =
+        "the two copies differ in very many keys: what was put right is kept, the rest comes in the next session"
+      throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+    }
+    passes += 1
+  }
+
+  /// The server's buckets. Returns how many keys were found to differ if that is the end of it.
+  mutating func received(_ groups: [GroupBuckets], _ port: inout SessionPort) throws(SessionEnd) -> Int? {
+    guard case .awaitingBuckets(let own) = step else { throw .violation("digests that were not asked for") }
+    var buckets: [UInt16] = []
+    for group in groups {
+      let first = Int(group.group) * DigestGroups.count
+      for (number, digest) in group.digests.enumerated() where own[first + number] != digest {
+        buckets.append(UInt16(first + number))
+      }
+    }
+    guard !buckets.isEmpty else { return end() }
+    step = .listing
+    port.actions.append(.fingerprint(buckets: Array(buckets.prefix(WireLimits.repairBuckets)), scope))
+    return nil
+  }
+
+  /// The other side's records. At the client the same as for `received` of buckets.
+  mutating func received(_ records: DifferingRecords, _ port: inout SessionPort) throws(SessionEnd) -> Int? {
+    switch step {
+    case .awaitingRecords(let buckets):
+      guard records.hashes.allSatisfy({ buckets.contains(RecordFingerprint.bucket(of: $0)) }) else {
+        throw .violation("records of keys that were not compared")
+      }
+      guard !records.hashes.isEmpty else { return end() }
+      step = .exchanging
+      port.actions.append(
+        .exchangeRecords(hashes: records.hashes, theirs: records.sealed, scope, index: index))
+      return nil
+    case .awaitingTheirs(let hashes):
+      guard !records.hashes.isEmpty, Set(hashes).isSuperset(of: records.hashes) else {
+        throw .violation("records of keys that do not differ")
+      }
+      step = .repairing
+      port.actions.append(.repair(hashes: records.hashes, theirs: records.sealed, scope, index: index))
+      return nil
+    default: throw .violation("records that were not asked for")
+    }
+  }
+
+  /// The server has put its side right.
+  mutating func otherRepaired(isRenewed: Bool, _ port: inout SessionPort) throws(SessionEnd) {
+    guard case .awaitingRepaired(let hashes) = step else {
+      throw .violation("a repair that was not asked for")
+    }
+    self.isRenewed = self.isRenewed || isRenewed
+    step = .issuing
+    port.actions.append(.repair(hashes: hashes, theirs: nil, scope, index: index))
+  }
+
+  private mutating func end() -> Int {
+    step = .idle
+    return found
+  }
+
+  // MARK: The server
+
+  mutating func asked(_ groups: DigestGroups, _ port: inout SessionPort) throws(SessionEnd) {
+    guard isQuiet else { throw .violation("a comparison inside a comparison") }
+    try pass()
+    scope = RepairScope(time: groups.at, position: position)
+    step = .answeringGroups(groups)
+    port.actions.append(.digestBuckets(at: groups.at))
+  }
+
+  mutating func asked(_ prints: BucketPrints, _ port: inout SessionPort) throws(SessionEnd) {
+    guard case .awaitingPrints = step else { throw .violation("fingerprints before digests") }
+    step = .answeringPrints(prints)
+    port.actions.append(.fingerprint(buckets: prints.buckets, scope))
+  }
+
+  // MARK: Answers of the own store
+
+  mutating func digested(_ buckets: [StateDigest], _ port: inout SessionPort) {
+    switch step {
+    case .digesting:
+      step = .awaitingBuckets(buckets)
+      port.send(.digestGroups(DigestGroups(at: scope.time, digests: Self.groups(of: buckets))))
+    case .answeringGroups(let theirs):
+      let differing = zip(Self.groups(of: buckets), theirs.digests).enumerated()
+        .filter { $0.element.0 != $0.element.1 }.prefix(WireLimits.repairGroups)
+      port.send(
+        .groupBuckets(
+          differing.map { number, _ in
+            let first = number * DigestGroups.count
+            return GroupBuckets(
+              group: UInt8(number), digests: Array(buckets[first..<(first + DigestGroups.count)]))
+          }))
+      step = .awaitingPrints
+    default: preconditionFailure("no buckets were being digested")
+    }
+  }
+
+  private static func groups(of buckets: [StateDigest]) -> [StateDigest] {
+    stride(from: 0, to: buckets.count, by: DigestGroups.count).map { first in
+      buckets[first..<(first + DigestGroups.count)].reduce(into: StateDigest()) { $0.add($1) }
+    }
+  }
+
+  mutating func fingerprinted(_ prints: BucketPrints, _ port: inout SessionPort) {
+    switch step {
+    case .listing:
+      step = .awaitingRecords(buckets: Set(prints.buckets))
+      port.send(.bucketPrints(prints))
+    case .answeringPrints(let theirs):
+      let buckets = Set(prints.buckets)
+      let others = theirs.prints.filter { buckets.contains(RecordFingerprint.bucket(of: $0.keyHash)) }
+      let hashes = RecordFingerprint.differences(prints.prints, others).prefix(WireLimits.repairKeys)
+      guard !hashes.isEmpty else {
+        step = .idle
+        return port.send(.differingRecords(DifferingRecords(hashes: [], sealed: [])))
+      }
+      step = .answeringRecords
+      port.actions.append(.exchangeRecords(hashes: Array(hashes), theirs: nil, scope, index: index))
+    default: preconditionFailure("no fingerprints were being taken")
+    }
+  }
+
+  mutating func exchanged(_ records: DifferingRecords, _ keys: [[UInt8]], _ port: inout SessionPort) {
+    switch step {
+    case .exchanging:
+      note(keys, &port)
+      step = .awaitingRepaired(hashes: records.hashes)
+    case .answeringRecords: step = .awaitingTheirs(hashes: records.hashes)
+    default: preconditionFailure("no records were being exchanged")
+    }
+    port.send(.differingRecords(records))
+  }
+
+  /// The own side is put right. At the client the same as for `received` of buckets.
+  mutating func repaired(_ outcome: RepairOutcome, _ port: inout SessionPort) -> Int? {
+    isRenewed = isRenewed || outcome.isRenewed
+    switch step {
+    case .issuing: return end()
+    case .repairing:
+      note(outcome.keys, &port)
+      step = .idle
+      port.send(.repaired(keys: UInt64(outcome.keys.count), isRenewed: outcome.isRenewed))
+      return nil
+    default: preconditionFailure("nothing was being repaired")
+    }
+  }
+
+  private mutating func note(_ keys: [[UInt8]], _ port: inout SessionPort) {
+    found += keys.count
+    port.figures.repairedKeys += keys.count
+    port.figures.repaired += keys.prefix(max(0, WireLimits.repairNames - port.figures.repaired.count))
+  }
+}
