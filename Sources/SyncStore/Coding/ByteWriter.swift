@@ -39,7 +39,8 @@ package struct ByteWriter {
 
   /// Appends the 16 bytes of the actor, then the sequence (LEB128).
   package mutating func write(_ dot: Dot) {
-    write(raw: dot.actor.bytes)
+    write(dot.actor.high.bigEndian)
+    write(dot.actor.low.bigEndian)
     writeVariable(dot.sequence)
   }
 

@@ -162,12 +162,15 @@ struct RecordView {
   let offset: Int
   /// The plain form of a sealed record.
   private let plain: Mapping?
+  /// Those of `bytes`, without a reference that would be counted at each look: this view keeps them mapped.
+  private let fields: MappedBytes
 
   /// Opens it, if it is sealed; `keeps` it then if this store keeps what is read.
   @inline(__always)
   init(segment: Segment, offset: Int, keeps: Bool = false) {
     (self.segment, self.offset) = (segment, offset)
     plain = segment.seal == nil ? nil : segment.seal?.open(segment.mapping, at: offset, keeps: keeps)
+    fields = MappedBytes(plain ?? segment.mapping)
   }
 
   /// Does not open it: of a sealed record, what stands in the clear.
@@ -175,6 +178,7 @@ struct RecordView {
   init(sealed segment: Segment, offset: Int) {
     (self.segment, self.offset) = (segment, offset)
     plain = nil
+    fields = MappedBytes(segment.mapping)
   }
 
   /// Where the fields are: offsets in a `shape` are in these bytes.
@@ -229,7 +233,7 @@ struct RecordView {
   var shape: Shape? {
     let (flags, end) = (flags, start + length)
     // A record may have been damaged since its checksum was seen.
-    guard end <= bytes.count else { return nil }
+    guard end <= fields.count else { return nil }
     var next = start + RecordLayout.fixedLength
     var shape = Shape()
     if flags.isDisjoint(with: .fields) {
@@ -270,11 +274,11 @@ struct RecordView {
 
   /// Is its key one of the store's own?
   func isReserved(_ shape: Shape) -> Bool {
-    !shape.key.isEmpty && bytes.load(shape.key.lowerBound) == ReservedKey.first
+    !shape.key.isEmpty && withExtendedLifetime(self) { fields.load(shape.key.lowerBound) } == ReservedKey.first
   }
 
-  func key(_ shape: Shape) -> [UInt8] { bytes.bytes(shape.key) }
-  func value(_ shape: Shape) -> [UInt8] { bytes.bytes(shape.value) }
+  func key(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.key) } }
+  func value(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.value) } }
   func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
 
   func base(_ shape: Shape) -> Dot? { shape.base.flatMap { dot(at: $0) } }
@@ -352,6 +356,6 @@ struct RecordView {
   private func load<Integer: FixedWidthInteger & BitwiseCopyable>(
     _ field: Int, as _: Integer.Type = Integer.self
   ) -> Integer {
-    bytes.load(start + field)
+    withExtendedLifetime(self) { fields.load(start + field) }
   }
 }

@@ -35,7 +35,7 @@ public struct StateDigest: Hashable, Sendable, CustomStringConvertible {
 
   /// XXH3-128 of the record's canonical bytes; `schemas/wire.md` has their layout.
   private static func hash(_ record: Record) -> UInt128 {
-    var writer = ByteWriter(capacity: 64 + record.key.count)
+    var writer = ByteWriter(capacity: 64 + record.transferSize)
     writer.write(counted: record.key)
     writer.write(record.dot)
     writer.write(record.stamp.rawValue)
