@@ -362,7 +362,7 @@ package final class BlobCatalogue: Sendable {
     for name in Self.fileNames { _ = try files.setAside(name) }
   }
 
-  private static let fileNames = ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"]
+  static let fileNames = ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"]
   private static let columns = "hash, size, state, durable, created, accessed"
 
   private static func row(_ hash: BlobHash, _ database: SQLiteConnection) throws(StoreError) -> Row? {
