@@ -113,7 +113,7 @@ import Testing
     let reference = try blobs.put(bytes: [1], durable: true)
     blobs.close()
     let database = try SQLiteConnection(path: test.directory + "/" + Self.catalogue)
-    try database.execute("PRAGMA user_version = 3")
+    try database.execute("PRAGMA user_version = 4")
     blobs = try test.open()
     let error = #expect(throws: StoreError.self) { try blobs.catalogue.rows() }
     #expect(error?.code == .newerFormat)

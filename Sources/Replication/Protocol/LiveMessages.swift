@@ -8,6 +8,8 @@ package enum SessionFeature {
   package static let live: UInt64 = 1
   /// Group keys may be handed on within a session.
   package static let groupKeys: UInt64 = 8
+  /// Blobs may be put together of chunks that other blobs have in common with them.
+  package static let chunks: UInt64 = 16
 }
 
 /// The beginning of a round of a live session. What the snapshot covers is said first, so that the receiver does not

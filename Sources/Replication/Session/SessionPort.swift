@@ -35,10 +35,10 @@ extension Message {
   fileprivate var awaitsAnswer: Bool {
     switch self {
     case .hello, .foreignHello, .want, .roundBegin, .batch, .roundClose, .blobWant, .joinRequest, .burst,
-      .burstEnd:
+      .burstEnd, .recipeWant, .partsWant:
       true
     case .batchReceived, .receipt, .blobRange, .blobUnavailable, .ping, .pong, .goodbye, .refuse, .joinAccept,
-      .live, .burstReceived, .groupKeys:
+      .live, .burstReceived, .groupKeys, .recipe, .recipeUnavailable:
       false
     }
   }

@@ -76,10 +76,10 @@ final class SessionSide {
         settings += 1
         timers[timer] = (seconds, settings)
       case .cancelTimer(let timer): timers[timer] = nil
-      case .openRound, .nextBatch, .readBlob, .openBurst, .giveGroupKeys, .follow:
+      case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .giveGroupKeys, .follow:
         work[Lane.sending.rawValue].append(action)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRange,
-        .judgeState,
+        .matchRecipe, .assembleBlob, .judgeState,
         .becomeNewActor:
         work[Lane.receiving.rawValue].append(action)
       }

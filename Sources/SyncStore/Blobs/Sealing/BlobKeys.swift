@@ -27,6 +27,13 @@ final class BlobKeys: Sendable {
     return BlobStore.hash(HMACSHA256.code(for: hash.bytes, key: key))
   }
 
+  /// 32 bytes that stand for these, of which they tell nothing to who has not the keys.
+  func hidden(_ bytes: [UInt8]) -> [UInt8] {
+    var key = naming.copy()
+    defer { Secret.zero(&key) }
+    return HMACSHA256.code(for: bytes, key: key)
+  }
+
   /// The key of a generation; nil if it is not in the ring.
   func master(_ generation: UInt32) -> BlobMasterKey? { masters[generation] }
 
