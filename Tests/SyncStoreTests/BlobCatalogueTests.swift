@@ -118,7 +118,7 @@ import Testing
     let error = #expect(throws: StoreError.self) { try blobs.catalogue.rows() }
     #expect(error?.code == .newerFormat)
     #expect(try blobs.read(reference) == [1])
-    #expect(try database.run("PRAGMA user_version") == [[.integer(3)]])
+    #expect(try database.run("PRAGMA user_version") == [[.integer(4)]])
   }
 
   @Test("Objects are served though the catalogue is deleted under way (F43)")
