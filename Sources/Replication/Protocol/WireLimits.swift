@@ -31,9 +31,11 @@ package enum WireLimits {
   package static let presentDots = 1 << 16
   /// Batches sent and not yet reported durable.
   package static let batchesInFlight = 4
-  /// Bytes of a blob that one recipe is about, at least; the chunks of a recipe; bytes of one chunk.
+  /// Bytes of a blob that one recipe is about, at least.
   package static let recipeBytes: UInt64 = 64 << 20
+  /// Chunks of a recipe; at least 1.
   package static let recipeChunks = 1 << 14
+  /// Bytes of one chunk.
   package static let chunkBytes = 1 << 20
   /// Parts of a blob asked for at once; at least 1.
   package static let blobParts = 1 << 14

@@ -56,7 +56,7 @@ package final class BlobReader: Sendable {
     case .file(let file):
       let pieces = try file.read(bytes.count, at: bytes.lowerBound)
       opened =
-        pieces.count == bytes.count ? unsafe sealed.open(pieces.span.bytes, from: place.first, range) : nil
+        pieces.count == bytes.count ? sealed.open(pieces, from: place.first, range) : nil
     case .packed(let pack, let entry):
       do throws(StoreError) {
         opened = try pack.withBytes(entry) { sealed.open($0.extracting(bytes), from: place.first, range) }

@@ -109,7 +109,7 @@ extension BlobStore {
       var tail: [UInt8] = []
       if rest > 0 {
         let sealed = try file.read(Int(rest) + BlobCipher.overhead, at: start)
-        guard let opened = unsafe cipher.open(sealed.span.bytes, number: UInt32(number)) else {
+        guard let opened = cipher.open(sealed, number: UInt32(number)) else {
           throw StoreError(
             .outOfBounds, "the last bytes of what is here of the blob were changed: go on before them",
             path: file.path)

@@ -22,8 +22,7 @@ struct BlobSealing {
       if tail.count == size { flush(&output) }
     }
     while bytes.count - start >= size {
-      unsafe cipher.seal(
-        bytes.span.bytes.extracting(start..<start + size), number: UInt32(number), appendingTo: &output)
+      cipher.seal(bytes, start..<start + size, number: UInt32(number), appendingTo: &output)
       (start, number) = (start + size, number + 1)
     }
     tail.append(contentsOf: bytes[start...])
@@ -38,7 +37,7 @@ struct BlobSealing {
   }
 
   private mutating func flush(_ output: inout [UInt8]) {
-    unsafe cipher.seal(tail.span.bytes, number: UInt32(number), appendingTo: &output)
+    cipher.seal(tail, 0..<tail.count, number: UInt32(number), appendingTo: &output)
     number += 1
     Secret.zero(&tail)
     tail.removeAll(keepingCapacity: true)
@@ -50,9 +49,7 @@ struct BlobSealing {
     object.reserveCapacity(Int(SealedBlobLayout.sealedSize(UInt64(bytes.count))))
     let size = SealedBlobLayout.pieceBytes
     for (number, start) in stride(from: 0, to: bytes.count, by: size).enumerated() {
-      unsafe cipher.seal(
-        bytes.span.bytes.extracting(start..<min(start + size, bytes.count)), number: UInt32(number),
-        appendingTo: &object)
+      cipher.seal(bytes, start..<min(start + size, bytes.count), number: UInt32(number), appendingTo: &object)
     }
     return object
   }

@@ -57,8 +57,8 @@ struct SealedBlobHeader: Equatable, Sendable {
     (generation, salt, size) = (cipher.generation, cipher.salt, reference.size)
     var sealed: [UInt8] = []
     let clear = Self.clear(generation, salt, size)
-    unsafe cipher.seal(
-      reference.hash.bytes.span.bytes, number: SealedBlobLayout.hashNumber, authenticating: clear,
+    cipher.seal(
+      reference.hash.bytes, 0..<SHA256.byteCount, number: SealedBlobLayout.hashNumber, authenticating: clear,
       appendingTo: &sealed)
     sealedHash = sealed
   }
@@ -98,8 +98,8 @@ struct SealedBlobHeader: Equatable, Sendable {
 
   /// The hash of the content; nil if the header was changed, or is unfinished.
   func hash(_ cipher: BlobCipher) -> BlobHash? {
-    let opened = unsafe cipher.open(
-      sealedHash.span.bytes, number: SealedBlobLayout.hashNumber,
+    let opened = cipher.open(
+      sealedHash, number: SealedBlobLayout.hashNumber,
       authenticating: Self.clear(generation, salt, size))
     return opened.flatMap { BlobHash(bytes: $0) }
   }
@@ -153,9 +153,4 @@ struct SealedBlob: Sendable {
     }
     return output.count == Int(range.count) ? output : nil
   }
-}
-
-extension RawSpan {
-  /// One byte.
-  func byte(_ index: Int) -> UInt8 { unsafe unsafeLoad(fromByteOffset: index, as: UInt8.self) }
 }

@@ -137,3 +137,32 @@ final class BlobCipher: Sendable {
     return writer.bytes
   }
 }
+
+// Of bytes in arrays: this is one of the few files that use `unsafe`, which spans of arrays are.
+extension BlobCipher {
+  /// Appends tweak, ciphertext and tag of the bytes in `range`.
+  func seal(
+    _ bytes: [UInt8], _ range: Range<Int>, number: UInt32, authenticating header: [UInt8] = [],
+    appendingTo output: inout [UInt8]
+  ) {
+    unsafe seal(
+      bytes.span.bytes.extracting(range), number: number, authenticating: header, appendingTo: &output)
+  }
+
+  /// What `seal` has made; nil if it was changed, or stood elsewhere.
+  func open(_ sealed: [UInt8], number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
+    unsafe open(sealed.span.bytes, number: number, authenticating: header)
+  }
+}
+
+extension SealedBlob {
+  /// Those bytes of the content that `range` names, out of the pieces from `first` on; nil if they were changed.
+  func open(_ pieces: [UInt8], from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
+    unsafe open(pieces.span.bytes, from: first, range)
+  }
+}
+
+extension RawSpan {
+  /// One byte.
+  func byte(_ index: Int) -> UInt8 { unsafe unsafeLoad(fromByteOffset: index, as: UInt8.self) }
+}
