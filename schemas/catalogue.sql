@@ -1,7 +1,7 @@
--- The catalogue of the blob tier, version 2: blobs/catalogue.sqlite.
+-- The catalogue of the blob tier, version 3: blobs/catalogue.sqlite.
 -- A test creates a catalogue and compares what SQLite then says of it with this file.
 PRAGMA application_id = 1398361666;
-PRAGMA user_version = 2;
+PRAGMA user_version = 3;
 
 CREATE TABLE object (
   hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
@@ -22,3 +22,15 @@ CREATE TABLE holder (
   seen INTEGER NOT NULL,
   PRIMARY KEY (hash, member)
 ) STRICT, WITHOUT ROWID;
+
+CREATE TABLE chunk (
+  key BLOB NOT NULL CHECK (length(key) = 16),
+  hash BLOB NOT NULL CHECK (length(hash) = 32),
+  offset INTEGER NOT NULL,
+  length INTEGER NOT NULL,
+  PRIMARY KEY (key, hash, offset)
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX chunk_of ON chunk (hash);
+
+CREATE TABLE cut (hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32)) STRICT, WITHOUT ROWID;

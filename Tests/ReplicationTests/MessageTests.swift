@@ -18,6 +18,26 @@ import Testing
     #expect(try Message.decode(message.frame) == message)
   }
 
+  @Test("Chunks that are none of their blob, and parts that are none of theirs, are refused (F78)")
+  func chunksAndParts() throws {
+    let payload = RecipeCodec.encode(Samples.chunks)
+    #expect(try RecipeCodec.decode(payload, offset: 700, size: 21_000).chunks == Samples.chunks)
+    #expect(throws: DecodingFailure.self) { try RecipeCodec.decode(payload, offset: 701, size: 21_000) }
+    #expect(throws: DecodingFailure.self) { try RecipeCodec.decode(payload, offset: .max, size: 21_000) }
+    for chunks in [[], [BlobChunk(count: 0, name: Samples.chunks[0].name)]] {
+      #expect(throws: DecodingFailure.self) {
+        try RecipeCodec.decode(RecipeCodec.encode(chunks), offset: 0, size: 100)
+      }
+    }
+    for parts in [
+      [], [BlobPart(offset: 90, count: 11)], [BlobPart(offset: 101, count: 1)],
+      [BlobPart(offset: 3, count: 0)],
+    ] {
+      let message = Message.partsWant(BlobPartsWanted(hash: Samples.hash, size: 100, parts: parts))
+      #expect(throws: DecodingFailure.self) { try Message.decode(message.frame) }
+    }
+  }
+
   @Test("There is a sample of every type")
   func complete() {
     #expect(Set(Samples.messages.map(\.message.frame.type)) == Set(MessageType.allCases.map(\.rawValue)))
@@ -31,7 +51,7 @@ import Testing
     let fixed: Int? =
       switch message {
       case .batch: 4
-      case .blobRange, .differingRecords: frame.payload.count - 3
+      case .blobRange, .recipe, .differingRecords: frame.payload.count - 3
       default: nil
       }
     // Long ones are lists of one thing.
@@ -49,7 +69,7 @@ import Testing
     frame.payload.append(0)
     switch message {
     case .hello, .foreignHello: #expect(try Message.decode(frame) == message)
-    case .batch, .blobRange, .differingRecords: break
+    case .batch, .blobRange, .recipe, .differingRecords: break
     default: #expect(throws: DecodingFailure.self) { try Message.decode(frame) }
     }
   }

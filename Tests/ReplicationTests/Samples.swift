@@ -95,6 +95,20 @@ enum Samples {
     ),
     ("repaired", .repaired(keys: 300, isRenewed: true)),
     ("helloThatRepairs", .hello(helloThatRepairs)),
+    ("recipeWant", .recipeWant(BlobNeed(hash: hash, size: 5 << 20, offset: 4096))),
+    ("recipe", .recipe(SealedRecipe(hash: hash, offset: 4096, sealed: [7, 8, 9]))),
+    (
+      "partsWant",
+      .partsWant(
+        BlobPartsWanted(
+          hash: hash, size: 1 << 20,
+          parts: [BlobPart(offset: 4096, count: 100), BlobPart(offset: 8192, count: 5)]))
+    ),
+    ("recipeUnavailable", .recipeUnavailable(hash)),
+  ]
+
+  static let chunks = [
+    BlobChunk(count: 20_000, name: bytes(16, from: 0xC0)), BlobChunk(count: 300, name: bytes(16, from: 0xD0)),
   ]
 
   static let helloThatRepairs = Hello(
@@ -154,6 +168,7 @@ enum Samples {
     var vectors: [String: String] = [:]
     for (name, message) in messages { vectors[name] = Hex.string(of: message.frame.bytes) }
     vectors["records"] = Hex.string(of: RecordCodec.encode(records))
+    vectors["recipeChunks"] = Hex.string(of: RecipeCodec.encode(chunks))
     vectors["invitation"] = invitation.text
     vectors["invitationID"] = Hex.string(of: invitation.id)
     vectors["joinerProof"] = Hex.string(

@@ -113,12 +113,12 @@ import Testing
     let reference = try blobs.put(bytes: [1], durable: true)
     blobs.close()
     let database = try SQLiteConnection(path: test.directory + "/" + Self.catalogue)
-    try database.execute("PRAGMA user_version = 3")
+    try database.execute("PRAGMA user_version = 4")
     blobs = try test.open()
     let error = #expect(throws: StoreError.self) { try blobs.catalogue.rows() }
     #expect(error?.code == .newerFormat)
     #expect(try blobs.read(reference) == [1])
-    #expect(try database.run("PRAGMA user_version") == [[.integer(3)]])
+    #expect(try database.run("PRAGMA user_version") == [[.integer(4)]])
   }
 
   @Test("Objects are served though the catalogue is deleted under way (F43)")

@@ -18,13 +18,14 @@ struct BlobsUnderTest: Sendable {
   init(_ kind: StorageUnderTest.Kind) throws { base = try StorageUnderTest(kind) }
 
   /// Every object has a file of its own here; packs have tests of their own.
-  func open(_ storage: (any Storage)? = nil, readOnly: Bool = false, packing: PackSettings = .none) throws
-    -> BlobStore
-  {
+  func open(
+    _ storage: (any Storage)? = nil, readOnly: Bool = false, packing: PackSettings = .none,
+    keys: BlobKeySource = .none
+  ) throws -> BlobStore {
     let clock = clock
     return try BlobStore.open(
       directory: directory, storage: storage ?? base.storage, readOnly: readOnly, packing: packing,
-      clock: { clock.now.load(ordering: .relaxed) })
+      keys: keys, clock: { clock.now.load(ordering: .relaxed) })
   }
 
   func objectPath(_ reference: BlobReference) -> String { directory + "/" + BlobFiles.object(reference.hash) }

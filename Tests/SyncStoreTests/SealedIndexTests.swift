@@ -123,7 +123,8 @@ struct SealedIndexTests {
 
   @Test("lets a key be looked up without the lock, where the record is opened")
   func lockFree() throws {
-    let store = try Store.create(on: host)
+    let store = try Store.create(
+      on: host, configuration: Configuration(blobThreshold: Limits.inlineValueBytes))
     try store.put("a", "1")
     try store.put("b", [UInt8](repeating: 7, count: 100_000))
     try store.put("c", "gone")

@@ -34,6 +34,10 @@ package final class MemoryReplica {
   package var blobs: [BlobHash: [UInt8]] = [:]
   /// The beginnings of others.
   package var partials: [BlobHash: [UInt8]] = [:]
+  /// Chunks of blobs that are being put together, by their offsets.
+  package var found: [BlobHash: [UInt64: [UInt8]]] = [:]
+  /// May blobs have something in common?
+  package var looksForKin = false
   /// The wall clock, in milliseconds since 1970.
   package var wall: UInt64 = 1_700_000_000_000
   /// How often the end of a round has made it cover more.
@@ -122,7 +126,9 @@ package final class MemoryReplica {
 
   private func need(_ record: Record) -> BlobNeed? {
     guard case .blob(let blob) = record.content, blobs[blob.hash] == nil else { return nil }
-    return BlobNeed(hash: blob.hash, size: blob.size, offset: UInt64(partials[blob.hash]?.count ?? 0))
+    return BlobNeed(
+      hash: blob.hash, size: blob.size, offset: UInt64(partials[blob.hash]?.count ?? 0),
+      hasKin: looksForKin)
   }
 
   /// The same for what lies behind a position; nil if nothing is for the receiver.
@@ -211,11 +217,9 @@ package final class MemoryReplica {
   }
 
   /// Stores bytes of a blob; nil if the whole does not match its hash.
-  package func store(_ bytes: [UInt8], of hash: BlobHash, size: UInt64, isLast: Bool) -> (
-    held: UInt64, isComplete: Bool
-  )? {
+  package func store(_ bytes: [UInt8], of hash: BlobHash, size: UInt64) -> (held: UInt64, isComplete: Bool)? {
     partials[hash, default: []] += bytes
-    guard isLast else { return (UInt64(partials[hash]!.count), false) }
+    guard partials[hash]!.count >= size else { return (UInt64(partials[hash]!.count), false) }
     let whole = partials.removeValue(forKey: hash)!
     guard SHA256.hash(whole) == hash.bytes, UInt64(whole.count) == size else { return nil }
     blobs[hash] = whole

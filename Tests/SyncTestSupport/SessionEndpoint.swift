@@ -24,10 +24,12 @@ package final class SessionEndpoint {
   package var batchRecords = 3
 
   package init(
-    _ role: Session.Role, _ replica: MemoryReplica, right: MemberRight = .readWrite, staysOpen: Bool = false
+    _ role: Session.Role, _ replica: MemoryReplica, right: MemberRight = .readWrite, staysOpen: Bool = false,
+    knowsChunks: Bool = false
   ) {
     self.replica = replica
-    session = Session(role: role, peerName: "peer", peerRight: right, staysOpen: staysOpen)
+    session = Session(
+      role: role, peerName: "peer", peerRight: right, staysOpen: staysOpen, knowsChunks: knowsChunks)
     perform(session.start())
   }
 
@@ -86,9 +88,8 @@ package final class SessionEndpoint {
       case .follow(let position): followed = position
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
-        .readBlob, .storeBlobRange, .judgeState, .giveGroupKeys, .digestBuckets, .fingerprint,
-        .exchangeRecords,
-        .repair:
+        .readBlob, .storeBlobRange, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState, .giveGroupKeys,
+        .digestBuckets, .fingerprint, .exchangeRecords, .repair:
         pending.append(action)
       }
     }
@@ -145,11 +146,22 @@ package final class SessionEndpoint {
         guard let blob = replica.blobs[hash], blob.count == size else { return .blobUnavailable(hash) }
         return .blobRead(hash: hash, offset: offset, sealed: Array(blob[Int(offset)..<(Int(offset) + count)]))
       case .storeBlobRange(let range, let size):
-        guard let stored = replica.store(range.sealed, of: range.hash, size: size, isLast: range.isLast)
-        else {
+        guard let stored = replica.store(range.sealed, of: range.hash, size: size) else {
           return .blobRejected(range.hash)
         }
         return .blobStored(hash: range.hash, held: stored.held, isComplete: stored.isComplete)
+      case .makeRecipe(let hash, let size, let offset):
+        guard let chunks = replica.recipe(of: hash, size: size, from: offset) else {
+          return .recipeUnavailable(hash)
+        }
+        return .recipeMade(SealedRecipe(hash: hash, offset: offset, sealed: RecipeCodec.encode(chunks)))
+      case .matchRecipe(let recipe, let size):
+        let opened = try RecipeCodec.decode(recipe.sealed, offset: recipe.offset, size: size)
+        return .recipeMatched(
+          hash: recipe.hash, end: opened.end, missing: replica.match(opened, of: recipe.hash))
+      case .assembleBlob(let hash, let size, let end):
+        guard let stored = replica.assemble(hash, size: size, upTo: end) else { return .blobRejected(hash) }
+        return .blobStored(hash: hash, held: stored.held, isComplete: stored.isComplete)
       case .judgeState(let at): return .stateJudged(replica.judge(at: at))
       default: return nil
       }

@@ -53,7 +53,8 @@ final class SessionDriver {
     store: Store, workers: WorkerPool,
     loop: EventLoop, onEnd: @escaping (End) -> Void
   ) {
-    session = Session(role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen)
+    session = Session(
+      role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen, knowsChunks: true)
     (self.peerName, self.peerRight) = (peerName, peerRight)
     (self.link, self.loop, self.onEnd) = (link, loop, onEnd)
     self.store = SessionStore(store)
@@ -189,9 +190,10 @@ final class SessionDriver {
       case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
       case .cancelTimer(let timer): cancel(timer)
       case .close(let outcome): close(outcome)
-      case .openRound, .openBurst, .nextBatch, .readBlob, .giveGroupKeys: work(action, on: sendingWorker)
-      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .storeBlobRange, .judgeState,
-        .takeGroupKeys, .digestBuckets, .fingerprint, .exchangeRecords, .repair:
+      case .openRound, .openBurst, .nextBatch, .readBlob, .makeRecipe, .giveGroupKeys:
+        work(action, on: sendingWorker)
+      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .storeBlobRange, .matchRecipe,
+        .assembleBlob, .judgeState, .takeGroupKeys, .digestBuckets, .fingerprint, .exchangeRecords, .repair:
         work(action, on: receivingWorker)
       case .becomeNewActor:
         isRenewing = true

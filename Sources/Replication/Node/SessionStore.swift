@@ -33,6 +33,8 @@ package final class SessionStore: Sendable {
     var marks: [RoundMark] = []
     /// What is being put right.
     var repair = RepairWork()
+    /// Where the blob that is put together of chunks finds them here.
+    var match: (hash: BlobHash, match: BlobMatch)?
   }
 
   /// The store's side of one session.
@@ -78,6 +80,13 @@ package final class SessionStore: Sendable {
       case .storeBlobRange(let range, let size):
         guard let peer else { return nil }
         return try storeBlob(range, BlobReference(hash: range.hash, size: size), from: peer)
+      case .makeRecipe(let hash, let size, let offset):
+        return try makeRecipe(BlobReference(hash: hash, size: size), offset: offset)
+      case .matchRecipe(let recipe, let size):
+        guard let peer else { return nil }
+        return try match(recipe, size: size, from: peer)
+      case .assembleBlob(let hash, let size, let end):
+        return try assemble(BlobReference(hash: hash, size: size), upTo: end)
       case .judgeState(let time): return .stateJudged(try judge(at: time))
       case .digestBuckets(let time): return .bucketsDigested(try store.bucketDigests(at: time))
       case .fingerprint(let buckets, let scope): return try fingerprint(buckets, scope)
@@ -123,7 +132,9 @@ package final class SessionStore: Sendable {
     try blobs.compactMap { blob in
       let offset = try store.blobs.partialSize(blob.hash)
       if offset >= blob.size, offset > 0, try completes(blob) { return nil }
-      return BlobNeed(hash: blob.hash, size: blob.size, offset: try store.blobs.partialSize(blob.hash))
+      return BlobNeed(
+        hash: blob.hash, size: blob.size, offset: try store.blobs.partialSize(blob.hash),
+        hasKin: try store.blobs.mayHaveKin(blob.size))
     }
   }
 
@@ -261,6 +272,11 @@ package final class SessionStore: Sendable {
       return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)
     }
     let held = range.offset + UInt64(bytes.count)
+    return try complete(blob, held: held)
+  }
+
+  func complete(_ blob: BlobReference, held: UInt64) throws -> SessionEvent {
+    let blobs = try store.blobs
     guard held == blob.size else { return .blobStored(hash: blob.hash, held: held, isComplete: false) }
     do throws(StoreError) {
       try blobs.complete(blob, durable: true)

@@ -8,12 +8,15 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
     case records = 1
     /// A range of a blob's bytes.
     case blobRange = 2
+    /// What a blob is made of.
+    case recipe = 3
 
     /// Bytes of a payload of this kind, inflated.
     package var maximumBytes: Int {
       switch self {
       case .records: Limits.batchBytes
       case .blobRange: Limits.blobRangeBytes
+      case .recipe: Limits.controlFrameBytes / 2
       }
     }
   }
@@ -49,11 +52,18 @@ package struct BatchContext: Hashable, Sendable, CustomStringConvertible {
       kind: .blobRange, store: store, sender: sender, mark: RoundMark(high: 0, low: 0), index: offset)
   }
 
+  /// What a blob is made of from byte `offset` on, from `sender`.
+  package static func recipe(store: StoreID, sender: ActorID, offset: UInt64) -> BatchContext {
+    BatchContext(
+      kind: .recipe, store: store, sender: sender, mark: RoundMark(high: 0, low: 0), index: offset)
+  }
+
   /// For messages.
   package var description: String {
     switch kind {
     case .records: "batch \(index) of round \(mark) from \(sender)"
     case .blobRange: "blob range at \(index) from \(sender)"
+    case .recipe: "recipe from \(index) on from \(sender)"
     }
   }
 }

@@ -10,6 +10,8 @@ package enum SessionFeature {
   package static let repair: UInt64 = 4
   /// Group keys may be handed on within a session.
   package static let groupKeys: UInt64 = 8
+  /// Blobs may be put together of chunks that other blobs have in common with them.
+  package static let chunks: UInt64 = 16
   /// In the server's hello: it lacks no large value that its records refer to.
   package static let isComplete: UInt64 = 64
 }

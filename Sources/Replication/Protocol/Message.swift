@@ -30,6 +30,10 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   case bucketPrints = 0x1A
   case differingRecords = 0x1B
   case repaired = 0x1C
+  case recipeWant = 0x20
+  case recipe = 0x21
+  case partsWant = 0x22
+  case recipeUnavailable = 0x23
 
   /// The first number of the extensions.
   package static let firstExtension: UInt8 = 0x80
@@ -93,6 +97,14 @@ package enum Message: Hashable, Sendable {
   case differingRecords(DifferingRecords)
   /// Server to client: so many keys were put right here; I am a new actor now, or not.
   case repaired(keys: UInt64, isRenewed: Bool)
+  /// Receiver to sender: what is this blob made of, from an offset on?
+  case recipeWant(BlobNeed)
+  /// Sender to receiver: this, for a while.
+  case recipe(SealedRecipe)
+  /// Receiver to sender: please send these parts of a blob.
+  case partsWant(BlobPartsWanted)
+  /// Sender to receiver: what the blob is made of cannot be said.
+  case recipeUnavailable(BlobHash)
 }
 
 /// Who a copy is and what it has.
@@ -222,10 +234,12 @@ package struct BlobNeed: Hashable, Sendable {
   package var size: UInt64
   /// How many of its bytes are here already, from its start.
   package var offset: UInt64
+  /// May other blobs here have something in common with it? Not on the wire.
+  package var hasKin = false
 
   /// All fields.
-  package init(hash: BlobHash, size: UInt64, offset: UInt64 = 0) {
-    (self.hash, self.size, self.offset) = (hash, size, offset)
+  package init(hash: BlobHash, size: UInt64, offset: UInt64 = 0, hasKin: Bool = false) {
+    (self.hash, self.size, self.offset, self.hasKin) = (hash, size, offset, hasKin)
   }
 }
 

@@ -122,6 +122,23 @@ extension Message {
       writer.writeVariable(keys)
       writer.write(UInt8(isRenewed ? 1 : 0))
       return .repaired
+    case .recipeWant(let need):
+      writer.write(raw: need.hash.bytes)
+      writer.writeVariable(need.size)
+      writer.writeVariable(need.offset)
+      return .recipeWant
+    case .recipe(let recipe):
+      writer = ByteWriter(capacity: recipe.sealed.count + 48)
+      writer.write(raw: recipe.hash.bytes)
+      writer.writeVariable(recipe.offset)
+      writer.write(raw: recipe.sealed)
+      return .recipe
+    case .partsWant(let wanted):
+      wanted.write(to: &writer)
+      return .partsWant
+    case .recipeUnavailable(let hash):
+      writer.write(raw: hash.bytes)
+      return .recipeUnavailable
     }
   }
 
@@ -177,6 +194,13 @@ extension Message {
     case .bucketPrints: return .bucketPrints(try BucketPrints(from: &reader))
     case .differingRecords: return .differingRecords(try DifferingRecords(from: &reader))
     case .repaired: return .repaired(keys: try reader.readVariable(), isRenewed: try reader.readFlag())
+    case .recipeWant: return .recipeWant(try BlobNeed(from: &reader))
+    case .recipe:
+      return .recipe(
+        SealedRecipe(
+          hash: try reader.readBlobHash(), offset: try reader.readVariable(), sealed: try reader.readRest()))
+    case .partsWant: return .partsWant(try BlobPartsWanted(from: &reader))
+    case .recipeUnavailable: return .recipeUnavailable(try reader.readBlobHash())
     }
   }
 }
@@ -270,15 +294,16 @@ extension BlobNeed {
   fileprivate static func list(from reader: inout ByteReader) throws(DecodingFailure) -> [BlobNeed] {
     let count = try reader.readCount(limit: Limits.blobsInFlight)
     var needs: [BlobNeed] = []
-    for _ in 0..<count {
-      let need = BlobNeed(
-        hash: try reader.readBlobHash(), size: try reader.readVariable(), offset: try reader.readVariable())
-      guard need.size <= Limits.blobBytes, need.offset <= need.size else {
-        throw DecodingFailure("blob of \(need.size) bytes wanted from \(need.offset)")
-      }
-      needs.append(need)
-    }
+    for _ in 0..<count { needs.append(try BlobNeed(from: &reader)) }
     return needs
+  }
+
+  fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
+    self.init(
+      hash: try reader.readBlobHash(), size: try reader.readVariable(), offset: try reader.readVariable())
+    guard size <= Limits.blobBytes, offset <= size else {
+      throw DecodingFailure("blob of \(size) bytes wanted from \(offset)")
+    }
   }
 }
 

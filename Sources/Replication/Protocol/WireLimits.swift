@@ -46,6 +46,14 @@ package enum WireLimits {
   package static let presentDots = 1 << 16
   /// Batches sent and not yet reported durable.
   package static let batchesInFlight = 4
+  /// Bytes of a blob that one recipe is about, at least.
+  package static let recipeBytes: UInt64 = 64 << 20
+  /// Chunks of a recipe; at least 1.
+  package static let recipeChunks = 1 << 14
+  /// Bytes of one chunk.
+  package static let chunkBytes = 1 << 20
+  /// Parts of a blob asked for at once; at least 1.
+  package static let blobParts = 1 << 14
   /// Blob ranges asked of the own store and not yet given.
   package static let blobReadsInFlight = 8
   /// Bytes queued in the transport above which no further blob range is read, so that records overtake blobs.

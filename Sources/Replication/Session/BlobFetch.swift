@@ -26,24 +26,67 @@ struct BlobFetch {
   private var nextRange = 0
   private var storing: BlobRange?
   /// Bytes of those ranges.
-  private(set) var unstoredBytes = 0
+  private var unstoredPlain = 0
+  /// Bytes that have come and are not stored.
+  var unstoredBytes: Int { unstoredPlain + (assembly?.unstoredBytes ?? 0) }
+  /// May blobs be put together of chunks?
+  var takesRecipes = false
+  /// The one that is; those that wait for it.
+  private var assembly: BlobAssembly?
+  private var kin: [BlobNeed] = []
   /// Blobs that the other side does not have, or not in good order.
   private(set) var unavailable: Set<BlobHash> = []
 
   /// How many are waited for.
   var count: Int { wanted.count }
   /// Has everything come that will?
-  var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && storing == nil }
+  var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && storing == nil && assembly == nil }
 
   /// These blobs are needed.
   mutating func need(_ blobs: [BlobNeed]) {
     for need in blobs where !unavailable.contains(need.hash) && wanted.insert(need.hash).inserted {
-      waiting.append(need)
+      if takesRecipes, need.hasKin { kin.append(need) } else { waiting.append(need) }
     }
+  }
+
+  // MARK: Of chunks
+
+  private mutating func pumpAssembly(_ port: inout SessionPort) {
+    if let result = assembly?.result {
+      let hash = assembly?.hash
+      assembly = nil
+      switch result {
+      case .complete: if let hash { wanted.remove(hash) }
+      case .plainly(let need): waiting.append(need)
+      case .lacking:
+        if let hash {
+          wanted.remove(hash)
+          unavailable.insert(hash)
+        }
+      }
+    }
+    if assembly == nil, !kin.isEmpty { assembly = BlobAssembly(kin.removeFirst(), &port) }
+    assembly?.pump(&port)
+  }
+
+  mutating func arrived(_ recipe: SealedRecipe) throws(SessionEnd) {
+    guard assembly?.hash == recipe.hash else { throw .violation("a recipe came that was not asked for") }
+    try assembly?.arrived(recipe)
+  }
+
+  mutating func recipeLacking(_ hash: BlobHash) throws(SessionEnd) {
+    guard assembly?.hash == hash else { throw .violation("a recipe is not there that was not asked for") }
+    try assembly?.recipeLacking()
+  }
+
+  mutating func matched(_ hash: BlobHash, end: UInt64, missing: [BlobPart], _ port: inout SessionPort) {
+    precondition(assembly?.hash == hash, "no recipe of that blob was being matched")
+    assembly?.matched(end: end, missing: missing, &port)
   }
 
   /// Asks for blobs and stores ranges as far as there is room.
   mutating func pump(_ port: inout SessionPort) {
+    pumpAssembly(&port)
     storeNext(&port)
     var wants: [BlobNeed] = []
     while next < waiting.count, transfers.count < Limits.blobsInFlight {
@@ -69,7 +112,7 @@ struct BlobFetch {
         ranges.removeAll(keepingCapacity: true)
         nextRange = 0
       }
-      unstoredBytes -= range.sealed.count
+      unstoredPlain -= range.sealed.count
       guard var transfer = transfers[range.hash] else { continue }
       if !transfer.isSkipped && range.offset != transfer.need.offset {
         // Another session stored some of it meanwhile, or the other side skips.
@@ -86,12 +129,20 @@ struct BlobFetch {
   }
 
   mutating func arrived(_ range: BlobRange) throws(SessionEnd) {
+    if let current = assembly, current.hash == range.hash {
+      try assembly?.arrived(range)
+      return
+    }
     guard transfers[range.hash] != nil else { throw .violation("a blob came that was not asked for") }
     ranges.append(range)
-    unstoredBytes += range.sealed.count
+    unstoredPlain += range.sealed.count
   }
 
   mutating func lacking(_ hash: BlobHash) throws(SessionEnd) {
+    if assembly?.hash == hash {
+      try assembly?.lacking()
+      return
+    }
     guard let transfer = transfers.removeValue(forKey: hash) else {
       throw .violation("a blob is not there that was not asked for")
     }
@@ -102,11 +153,16 @@ struct BlobFetch {
 
   private mutating func dropRanges(of hash: BlobHash) {
     let left = ranges[nextRange...].filter { $0.hash != hash }
-    unstoredBytes = left.reduce(0) { $0 + $1.sealed.count }
+    unstoredPlain = left.reduce(0) { $0 + $1.sealed.count }
     (ranges, nextRange) = (left, 0)
   }
 
   mutating func stored(_ hash: BlobHash, held: UInt64, isComplete: Bool, _ port: inout SessionPort) {
+    if assembly?.hash == hash {
+      if isComplete { port.figures.receivedBlobs += 1 }
+      assembly?.stored(held: held, isComplete: isComplete, &port)
+      return
+    }
     guard let range = storing, range.hash == hash else {
       preconditionFailure("that range was not being stored")
     }
@@ -127,6 +183,10 @@ struct BlobFetch {
   }
 
   mutating func rejected(_ hash: BlobHash) {
+    if assembly?.hash == hash {
+      assembly?.rejected()
+      return
+    }
     guard let range = storing, range.hash == hash else {
       preconditionFailure("that range was not being stored")
     }

@@ -6,6 +6,18 @@ internal import SyncStore
 /// `WireLimits.blobReadsInFlight` ranges are being read, and none while `WireLimits.blobQueueBytes` wait in
 /// the transport, so that records overtake blobs.
 struct BlobSource {
+  /// Bytes of a blob that are wanted, one behind the other.
+  private struct Request {
+    /// The question that it belongs to.
+    var number: UInt64
+    var hash: BlobHash
+    var size: UInt64
+    var offset: UInt64
+    var end: UInt64
+    /// Is the question answered with it?
+    var isFinal: Bool
+  }
+
   private struct Read {
     var request: UInt64
     var hash: BlobHash
@@ -13,40 +25,84 @@ struct BlobSource {
     var isLast: Bool
   }
 
-  private var waiting: [BlobNeed] = []
-  /// The number of the request at the front of `waiting`.
-  private var request: UInt64 = 0
+  private var waiting: [Request] = []
+  private var questions: UInt64 = 0
+  /// Recipes that are wanted; the first one is being made.
+  private var recipes: [BlobNeed] = []
+  private var isMaking = false
   private var reading: [Read] = []
   /// The request whose blob turned out not to be here: what else was read of it is not sent.
   private var failed: UInt64?
 
   /// Is nothing asked for that was not given?
-  var isQuiet: Bool { waiting.isEmpty && reading.isEmpty }
+  var isQuiet: Bool { waiting.isEmpty && reading.isEmpty && recipes.isEmpty }
 
   mutating func wanted(_ needs: [BlobNeed]) throws(SessionEnd) {
-    waiting += needs
+    for need in needs {
+      questions += 1
+      waiting.append(
+        Request(
+          number: questions, hash: need.hash, size: need.size, offset: need.offset, end: need.size,
+          isFinal: true))
+    }
+    try bound()
+  }
+
+  mutating func wanted(_ wanted: BlobPartsWanted) throws(SessionEnd) {
+    questions += 1
+    for (index, part) in wanted.parts.enumerated() {
+      waiting.append(
+        Request(
+          number: questions, hash: wanted.hash, size: wanted.size, offset: part.offset, end: part.end,
+          isFinal: index == wanted.parts.count - 1))
+    }
+    try bound()
+  }
+
+  mutating func wantedRecipe(_ need: BlobNeed) throws(SessionEnd) {
+    recipes.append(need)
+    guard recipes.count <= Limits.blobsInFlight else {
+      throw .violation("more than \(Limits.blobsInFlight) recipes asked for at once")
+    }
+  }
+
+  private func bound() throws(SessionEnd) {
     // A blob whose last range is being read is the other side's to count, too.
-    guard waiting.count <= Limits.blobsInFlight else {
+    guard waiting.lazy.filter(\.isFinal).count <= Limits.blobsInFlight else {
       throw .violation("more than \(Limits.blobsInFlight) blobs asked for at once")
     }
   }
 
   /// Reads as far as there is room.
   mutating func pump(_ port: inout SessionPort) {
+    if !isMaking, let need = recipes.first {
+      isMaking = true
+      port.actions.append(.makeRecipe(hash: need.hash, size: need.size, offset: need.offset))
+    }
     while let need = waiting.first, reading.count < WireLimits.blobReadsInFlight,
       port.queued + reading.count * Limits.blobRangeBytes < WireLimits.blobQueueBytes
     {
-      let count = min(UInt64(Limits.blobRangeBytes), need.size - need.offset)
-      let isLast = need.offset + count == need.size
-      reading.append(Read(request: request, hash: need.hash, offset: need.offset, isLast: isLast))
+      let count = min(UInt64(Limits.blobRangeBytes), need.end - need.offset)
+      let isEnd = need.offset + count == need.end
+      reading.append(
+        Read(request: need.number, hash: need.hash, offset: need.offset, isLast: isEnd && need.isFinal))
       port.actions.append(.readBlob(hash: need.hash, size: need.size, offset: need.offset, count: Int(count)))
-      if isLast { nextRequest() } else { waiting[0].offset += count }
+      if isEnd { waiting.removeFirst() } else { waiting[0].offset += count }
     }
   }
 
-  private mutating func nextRequest() {
-    waiting.removeFirst()
-    request += 1
+  mutating func made(_ recipe: SealedRecipe, _ port: inout SessionPort) {
+    precondition(isMaking && recipes.first?.hash == recipe.hash, "another recipe was being made")
+    recipes.removeFirst()
+    isMaking = false
+    port.send(.recipe(recipe))
+  }
+
+  mutating func cannotMake(_ hash: BlobHash, _ port: inout SessionPort) {
+    precondition(isMaking && recipes.first?.hash == hash, "another recipe was being made")
+    recipes.removeFirst()
+    isMaking = false
+    port.send(.recipeUnavailable(hash))
   }
 
   mutating func read(_ hash: BlobHash, offset: UInt64, sealed: [UInt8], _ port: inout SessionPort) {
@@ -61,7 +117,7 @@ struct BlobSource {
     let read = answered(hash)
     guard read.request != failed else { return }
     failed = read.request
-    if read.request == request, !waiting.isEmpty { nextRequest() }
+    waiting.removeAll { $0.number == read.request }
     port.send(.blobUnavailable(hash))
   }
 

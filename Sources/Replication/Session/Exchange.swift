@@ -46,6 +46,7 @@ struct Exchange {
     receiving =
       own.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: own.cursor) : nil
     giveGroupKeys(&port)
+    if knowsChunks { receiving?.takeRecipes() }
     receiving?.need(missing, &port)
   }
 
@@ -61,6 +62,7 @@ struct Exchange {
     receiving =
       direction.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: nil) : nil
     giveGroupKeys(&port)
+    if knowsChunks { receiving?.takeRecipes() }
     receiving?.need(missing, &port)
     port.actions.append(.loadCursor(peer.summary.actor))
   }
@@ -133,6 +135,20 @@ struct Exchange {
     case .blobWant(let needs):
       try requireSending()
       try source.wanted(needs)
+    case .recipeWant(let need):
+      try requireSending()
+      try requireChunks()
+      try source.wantedRecipe(need)
+    case .partsWant(let wanted):
+      try requireSending()
+      try requireChunks()
+      try source.wanted(wanted)
+    case .recipe(let recipe):
+      try requireReceiving()
+      try receiving?.arrived(recipe)
+    case .recipeUnavailable(let hash):
+      try requireReceiving()
+      try receiving?.recipeLacking(hash)
     case .live: try goLive(&port)
     case .burst(let burst):
       try requireLive()
@@ -151,6 +167,15 @@ struct Exchange {
     case .hello, .foreignHello, .ping, .pong, .goodbye, .refuse, .joinRequest, .joinAccept:
       throw .violation("a message out of place")
     }
+  }
+
+  /// Are blobs put together of chunks?
+  private var knowsChunks: Bool {
+    own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.chunks != 0
+  }
+
+  private func requireChunks() throws(SessionEnd) {
+    guard knowsChunks else { throw .violation("chunks of blobs were not agreed") }
   }
 
   func requireReceiving() throws(SessionEnd) {
@@ -178,6 +203,10 @@ struct Exchange {
     case .blobStored(let hash, let held, let isComplete):
       receiving?.stored(hash, held: held, isComplete: isComplete, &port)
     case .blobRejected(let hash): receiving?.rejected(hash, &port)
+    case .recipeMade(let recipe): source.made(recipe, &port)
+    case .recipeUnavailable(let hash): source.cannotMake(hash, &port)
+    case .recipeMatched(let hash, let end, let missing):
+      receiving?.matched(hash, end: end, missing: missing, &port)
     case .stateJudged(let state):
       if case .comparing(let receipt) = progress {
         repair.position = state.position

@@ -221,6 +221,17 @@ struct ReceivingHalf {
     fetch.pump(&port)
   }
 
+  /// Blobs may be put together of chunks.
+  mutating func takeRecipes() { fetch.takesRecipes = true }
+
+  mutating func arrived(_ recipe: SealedRecipe) throws(SessionEnd) { try fetch.arrived(recipe) }
+
+  mutating func recipeLacking(_ hash: BlobHash) throws(SessionEnd) { try fetch.recipeLacking(hash) }
+
+  mutating func matched(_ hash: BlobHash, end: UInt64, missing: [BlobPart], _ port: inout SessionPort) {
+    fetch.matched(hash, end: end, missing: missing, &port)
+  }
+
   mutating func arrived(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) {
     try fetch.arrived(range)
   }

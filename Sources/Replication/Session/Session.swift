@@ -38,6 +38,7 @@ package struct Session: ~Copyable {
   private let role: Role
   private let peerRight: MemberRight
   private let staysOpen: Bool
+  private let knowsChunks: Bool
   private var phase = Phase.unborn
   private var decoder = FrameDecoder(stage: .handshake)
   private var port: SessionPort
@@ -48,9 +49,13 @@ package struct Session: ~Copyable {
   package private(set) var peer: Hello?
 
   /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own
-  /// store's member record has them. A session that `staysOpen` goes on live, if the other side does so too.
-  package init(role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false) {
+  /// store's member record has them. A session that `staysOpen` goes on live, if the other side does so too; one that
+  /// `knowsChunks` puts large blobs together of what others have in common with them, likewise.
+  package init(
+    role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, knowsChunks: Bool = false
+  ) {
     (self.role, self.peerRight, self.staysOpen) = (role, peerRight, staysOpen)
+    self.knowsChunks = knowsChunks
     port = SessionPort(peerName: peerName)
   }
 
@@ -125,8 +130,9 @@ package struct Session: ~Copyable {
     case .overtaken(let text):
       throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
-      .blobUnavailable, .blobStored, .blobRejected, .stateJudged, .grown, .burstOpened, .burstEmpty,
-      .groupKeys, .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired:
+      .blobUnavailable, .blobStored, .blobRejected, .recipeMade, .recipeUnavailable, .recipeMatched,
+      .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested, .fingerprinted,
+      .recordsExchanged, .repaired:
       try exchange?.answered(event, &port)
     }
   }
@@ -220,7 +226,8 @@ package struct Session: ~Copyable {
   }
 
   private func features(_ replica: Replica) -> UInt64 {
-    (staysOpen ? SessionFeature.live : 0) | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
+    (knowsChunks ? SessionFeature.chunks : 0) | (staysOpen ? SessionFeature.live : 0)
+      | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
       // What a member that may only read has is not taken over, and it does not issue anything again.
       | (replica.repairs && peerRight == .readWrite ? SessionFeature.repair : 0)
   }

@@ -43,11 +43,17 @@ package enum SessionEvent: Hashable, Sendable {
   case blobRead(hash: BlobHash, offset: UInt64, sealed: [UInt8])
   /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
   case blobUnavailable(BlobHash)
-  /// Answers `storeBlobRange`: `held` bytes of the blob are stored now; it is complete (verified, durable) or
+  /// Answers `storeBlobRange` and `assembleBlob`: `held` bytes of the blob are stored now; it is complete (verified, durable) or
   /// not.
   case blobStored(hash: BlobHash, held: UInt64, isComplete: Bool)
-  /// Answers `storeBlobRange`: the whole blob does not match its hash, and was thrown away (F85).
+  /// Answers `storeBlobRange` and `assembleBlob`: the whole blob does not match its hash, and was thrown away (F85).
   case blobRejected(BlobHash)
+  /// Answers `makeRecipe`: the sealed bytes.
+  case recipeMade(SealedRecipe)
+  /// Answers `makeRecipe`: the blob is not here.
+  case recipeUnavailable(BlobHash)
+  /// Answers `matchRecipe`: up to where it goes, and what of it is not here.
+  case recipeMatched(hash: BlobHash, end: UInt64, missing: [BlobPart])
   /// Answers `judgeState`.
   case stateJudged(JudgedState)
   /// Answers `digestBuckets`.
@@ -114,6 +120,12 @@ package enum SessionAction: Hashable, Sendable {
   case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
   /// Open and store bytes of a blob of `size` bytes; with the last ones, verify it and make it durable.
   case storeBlobRange(BlobRange, size: UInt64)
+  /// Say what a blob of `size` bytes is made of, from `offset` on, sealed.
+  case makeRecipe(hash: BlobHash, size: UInt64, offset: UInt64)
+  /// Open a recipe for a blob of `size` bytes and look what of it is in other blobs here.
+  case matchRecipe(SealedRecipe, size: UInt64)
+  /// Go on with a blob of `size` bytes from other blobs here, up to `upTo`; with the last bytes, verify it and make it durable.
+  case assembleBlob(BlobHash, size: UInt64, upTo: UInt64)
   /// Give position, vector and digest of one instant, all durable; deadlines judged at `at`, or at the wall
   /// clock.
   case judgeState(at: UInt64?)
@@ -202,6 +214,8 @@ package struct SessionFigures: Hashable, Sendable {
   package var announcedSentRecords: UInt64 = 0, announcedReceivedRecords: UInt64 = 0
   /// Blobs sent to their end, and blobs received, verified and stored.
   package var sentBlobs = 0, receivedBlobs = 0
+  /// Bytes of blobs that were not sent because other blobs here had them.
+  package var assembledBytes: UInt64 = 0
   /// Bytes given to and taken from the transport, frames included, TLS not.
   package var sentBytes = 0, receivedBytes = 0
   /// How often this side asked for something and then heard: what both sides give meanwhile waits for nothing.

@@ -24,7 +24,7 @@ struct SessionPort {
     switch message {
     case .want: (spoke, hasAsked) = (true, true)
     case .hello, .foreignHello, .blobWant, .joinRequest, .burst, .digestGroups, .bucketPrints,
-      .differingRecords:
+      .differingRecords, .recipeWant, .partsWant:
       spoke = true
     case .roundBegin where !hasAsked: spoke = true
     default: break

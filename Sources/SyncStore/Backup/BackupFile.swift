@@ -48,9 +48,24 @@ struct BackupFile {
 
   var last: Section? { sections.last }
 
-  /// The blobs that all sections hold.
+  /// The blobs that all sections hold, by the names that they have on the disk.
   var blobs: Set<[UInt8]> {
-    Set(sections.flatMap { $0.entries.filter { $0.header.kind == .blob }.map(\.header.hash) })
+    get throws(StoreError) {
+      var names: Set<[UInt8]> = []
+      for entry in sections.flatMap(\.entries) {
+        if entry.header.kind == .blob { names.insert(entry.header.hash) }
+        if entry.header.kind == .sealedBlob { names.insert(try blobName(entry).bytes) }
+      }
+      return names
+    }
+  }
+
+  /// What a sealed blob is called.
+  func blobName(_ entry: Entry) throws(StoreError) -> BlobHash {
+    guard entry.header.length > SHA256.byteCount,
+      let name = BlobHash(bytes: try file.read(SHA256.byteCount, at: entry.offset))
+    else { throw damaged("a blob has no name: use another backup") }
+    return name
   }
 
   /// Nil where no whole section begins.
@@ -194,10 +209,46 @@ struct BackupWriter {
       guard error.code == .damaged else { throw error }
       return false
     }
-    let padding = BackupFormat.aligned(count) - count
-    if padding > 0 { try file.write([UInt8](repeating: 0, count: padding), at: start + count) }
+    try pad(count)
     finish(header, count)
     return true
+  }
+
+  /// The same, sealed: nothing of it is in the file as it is.
+  mutating func append(
+    _ blob: BlobReference, from source: BlobReader, as name: BlobHash, sealedWith cipher: BlobCipher
+  ) throws(StoreError) -> Bool {
+    let count = SHA256.byteCount + Int(SealedBlobLayout.sealedSize(blob.size))
+    let (target, hasher) = (file, SHA256Hasher())
+    var place = offset + BackupFormat.headerBytes
+    func write(_ bytes: [UInt8]) throws(StoreError) {
+      guard !bytes.isEmpty else { return }
+      hasher.update(bytes)
+      try target.write(bytes, at: place)
+      place += bytes.count
+    }
+    do throws(StoreError) {
+      try write(name.bytes + SealedBlobHeader(blob, cipher).encoded)
+      var sealing = BlobSealing(cipher)
+      try source.verify { (piece, _) throws(StoreError) in try write(sealing.seal(piece)) }
+      try write(sealing.finish())
+    } catch {
+      guard error.code == .damaged else { throw error }
+      return false
+    }
+    // Its hash is known only now.
+    let header = BackupEntryHeader(.sealedBlob, length: count, hash: hasher.finish()).encoded()
+    try file.write(header, at: offset)
+    try pad(count)
+    finish(header, count)
+    return true
+  }
+
+  private func pad(_ count: Int) throws(StoreError) {
+    let padding = BackupFormat.aligned(count) - count
+    guard padding > 0 else { return }
+    try file.write(
+      [UInt8](repeating: 0, count: padding), at: offset + BackupFormat.headerBytes + count)
   }
 
   /// Ends the section, durably: first what it is made of, then what makes it count.

@@ -23,13 +23,20 @@ struct BackupSection {
   mutating func write(
     _ moment: BackupMoment, wanted: [BlobReference], held: Set<[UInt8]>
   ) throws(StoreError) -> BackupReport {
-    let keys = try store.keyFiles()
-    for file in keys { try writer.append(.keyFile, file) }
+    let keyFiles = try store.keyFiles()
+    for file in keyFiles { try writer.append(.keyFile, file) }
     try writeRecords(moment)
     try writeState(moment)
-    for blob in wanted where seen.insert(blob.hash).inserted { references.append(blob) }
-    for blob in references where !held.contains(blob.hash.bytes) { try write(blob) }
-    guard try store.keyFiles() == keys else {
+    let keys = try store.blobs.writingKeys
+    let missed = keys == nil ? wanted : try store.references(toNamed: Set(wanted.map(\.hash)), keys)
+    for blob in missed where seen.insert(blob.hash).inserted {
+      references.append(blob)
+    }
+    for blob in references {
+      let name = keys?.name(of: blob.hash) ?? blob.hash
+      if !held.contains(name.bytes) { try write(blob, as: name, keys) }
+    }
+    guard try store.keyFiles() == keyFiles else {
       throw StoreError(.busy, "the keys were changed meanwhile: back up again", path: store.path)
     }
     closing.generation = store.seal.ring?.current ?? 0
@@ -146,16 +153,25 @@ struct BackupSection {
 
   // MARK: Blobs
 
-  private mutating func write(_ blob: BlobReference) throws(StoreError) {
+  private mutating func write(_ blob: BlobReference, as name: BlobHash, _ keys: BlobKeys?) throws(StoreError)
+  {
     let blobs = try store.blobs
+    // What the closing says is not sealed: there a blob goes by its name.
+    let missing = BlobReference(hash: name, size: blob.size)
     let source: BlobReader
     do throws(StoreError) { source = try blobs.reader(blob) } catch {
       guard error.code == .blobUnavailable || error.code == .damaged else { throw error }
-      return report.missingBlobs.append(blob)
+      return report.missingBlobs.append(missing)
     }
-    guard try writer.append(blob, from: source) else {
+    let isWhole =
+      if let cipher = keys?.cipher(salt: blobs.newSalt()) {
+        try writer.append(blob, from: source, as: name, sealedWith: cipher)
+      } else {
+        try writer.append(blob, from: source)
+      }
+    guard isWhole else {
       try store.want(blob)
-      return report.missingBlobs.append(blob)
+      return report.missingBlobs.append(missing)
     }
     (report.blobs, report.blobBytes) = (report.blobs + 1, report.blobBytes + blob.size)
     progress(UInt64(writer.offset - start))

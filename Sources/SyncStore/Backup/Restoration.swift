@@ -52,7 +52,7 @@ struct Restoration {
     }
     if try storage.status(keys) != nil { try storage.syncDirectory(keys) }
     try StoreIdentity.write(id: backup.header.store, name: closing.name, asCopy: true, directory, environment)
-    let held = backup.blobs
+    let held = try backup.blobs
     return RestoreReport(
       id: backup.header.store, name: closing.name, time: closing.time, position: closing.position,
       blobs: blobs,
@@ -70,7 +70,12 @@ struct Restoration {
     case .state:
       let content = try backup.content(entry)
       if isLast { try restoreSegment(content, isState: true) }
-    case .blob: try restoreBlob(entry)
+    case .blob:
+      guard let hash = BlobHash(bytes: entry.header.hash) else {
+        throw backup.damaged("a blob has no name: use another backup")
+      }
+      try restoreBlob(entry, as: hash, behind: 0)
+    case .sealedBlob: try restoreBlob(entry, as: try backup.blobName(entry), behind: SHA256.byteCount)
     case .closing: break
     }
   }
@@ -123,10 +128,10 @@ struct Restoration {
     try file.sync()
   }
 
-  private mutating func restoreBlob(_ entry: BackupFile.Entry) throws(StoreError) {
-    guard let hash = BlobHash(bytes: entry.header.hash) else {
-      throw backup.damaged("a blob has no name: use another backup")
-    }
+  /// `start` bytes of the entry are not the object's.
+  private mutating func restoreBlob(
+    _ entry: BackupFile.Entry, as hash: BlobHash, behind start: Int
+  ) throws(StoreError) {
     let tier = directory + "/" + StoreLayout.blobs
     let shard = tier + "/" + BlobFiles.shard(hash)
     if shards.isEmpty {
@@ -138,8 +143,11 @@ struct Restoration {
     // Noted as missing by one section, and held by two that came after.
     if try storage.status(path) != nil { return }
     let file = try storage.open(path, .create)
-    try backup.read(entry) { (piece, offset) throws(StoreError) in try file.write(piece, at: offset) }
+    try backup.read(entry) { (piece, offset) throws(StoreError) in
+      let piece = offset == 0 ? Array(piece.dropFirst(start)) : piece
+      try file.write(piece, at: max(0, offset - start))
+    }
     try file.sync()
-    (blobs, blobBytes) = (blobs + 1, blobBytes + UInt64(entry.header.length))
+    (blobs, blobBytes) = (blobs + 1, blobBytes + UInt64(entry.header.length - start))
   }
 }

@@ -22,7 +22,7 @@ public struct BackupSummary: Hashable, Sendable {
   public let store: StoreID
   /// The store's name.
   public let name: String
-  /// Is what it holds encrypted? Blobs never are in this version.
+  /// Is what it holds encrypted?
   public let isEncrypted: Bool
   /// The state of the store that each backup into it has made, the oldest first: numbered from 1.
   public let states: [State]

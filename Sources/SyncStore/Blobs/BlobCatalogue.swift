@@ -37,7 +37,7 @@ package final class BlobCatalogue: Sendable {
   }
 
   /// The version of the schema, in `user_version`.
-  static let version: Int64 = 2
+  static let version: Int64 = 3
   /// "SYNB", in `application_id`.
   static let applicationID: Int64 = 0x5359_4E42
   /// Pages of 4 KiB in the write-ahead log after which a writer pays for a checkpoint.
@@ -58,6 +58,7 @@ package final class BlobCatalogue: Sendable {
     CREATE INDEX object_by_size ON object (size);
     CREATE INDEX object_leaving ON object (hash) WHERE state = 3;
     \(holderTable)
+    \(chunkTables)
     """
 
   /// What the second version added.
@@ -188,6 +189,8 @@ package final class BlobCatalogue: Sendable {
           guard let hash = BlobHash(bytes: row[0].bytes) else { continue }
           try remove(hash)
           try database.run("DELETE FROM object WHERE hash = ?", [row[0]])
+          try database.run("DELETE FROM chunk WHERE hash = ?", [row[0]])
+          try database.run("DELETE FROM cut WHERE hash = ?", [row[0]])
         }
         return leaving.count
       }
@@ -198,7 +201,9 @@ package final class BlobCatalogue: Sendable {
   func forget(_ hash: BlobHash) throws(StoreError) {
     try perform { (database) throws(StoreError) in
       try Self.synced(database) { () throws(StoreError) in
-        _ = try database.run("DELETE FROM object WHERE hash = ?", [.bytes(hash.bytes)])
+        try database.run("DELETE FROM object WHERE hash = ?", [.bytes(hash.bytes)])
+        try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(hash.bytes)])
+        try database.run("DELETE FROM cut WHERE hash = ?", [.bytes(hash.bytes)])
       }
     }
   }
@@ -319,20 +324,24 @@ package final class BlobCatalogue: Sendable {
     } else if try database.run("PRAGMA application_id")[0][0].integer != Self.applicationID {
       throw StoreError(.damaged, "is not a blob catalogue: it is made anew from the files", path: path)
     }
-    if found == 1 { try migrate(database) }
+    if found > 0, found < Self.version { try migrate(database) }
     // Names every column: a table that lacks one is found now, and not on the path of a put.
     _ = try database.run("SELECT \(Self.columns), place FROM object LIMIT 0")
     _ = try database.run("SELECT hash, member, seen FROM holder LIMIT 0")
+    _ = try database.run("SELECT key, hash, offset, length FROM chunk LIMIT 0")
+    _ = try database.run("SELECT hash FROM cut LIMIT 0")
     guarded.inode = onDisk ? try files.storage.status(path)?.inode ?? 0 : 0
     guarded.connection = database
   }
 
-  /// Takes a catalogue of the first version over: all at once, so that one who is killed leaves either.
+  /// Takes a catalogue of an earlier version over: all at once, so that one who is killed leaves either.
   private func migrate(_ database: SQLiteConnection) throws(StoreError) {
     try database.transaction { () throws(StoreError) in
       // Another process may have been faster.
-      guard try database.run("PRAGMA user_version")[0][0].integer == 1 else { return }
-      try database.execute(Self.holderTable + "PRAGMA user_version = \(Self.version)")
+      let found = try database.run("PRAGMA user_version")[0][0].integer
+      guard found < Self.version else { return }
+      let added = (found < 2 ? Self.holderTable : "") + Self.chunkTables
+      try database.execute(added + "PRAGMA user_version = \(Self.version)")
     }
   }
 
@@ -362,7 +371,7 @@ package final class BlobCatalogue: Sendable {
     for name in Self.fileNames { _ = try files.setAside(name) }
   }
 
-  private static let fileNames = ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"]
+  static let fileNames = ["catalogue.sqlite", "catalogue.sqlite-wal", "catalogue.sqlite-shm"]
   private static let columns = "hash, size, state, durable, created, accessed"
 
   private static func row(_ hash: BlobHash, _ database: SQLiteConnection) throws(StoreError) -> Row? {

@@ -38,7 +38,10 @@ extension BlobStore {
   package func evict(_ hash: BlobHash, ifHeldBy least: Int, since time: UInt64 = 0) throws(StoreError) -> Bool
   {
     try requireWritable()
-    guard try catalogue.holders(of: hash, since: time).count >= max(least, 1) else { return false }
+    guard
+      try catalogue.holders(of: form(BlobReference(hash: hash, size: 0)).name, since: time).count
+        >= max(least, 1)
+    else { return false }
     return try remove(hash)
   }
 }

@@ -4,23 +4,43 @@ package final class BlobReader: Sendable {
   enum Source {
     case packed(Pack, PackEntry)
     case file(any StorageFile)
+
+    /// Where it lies.
+    var path: String {
+      switch self {
+      case .packed(let pack, _): pack.file.path
+      case .file(let file): file.path
+      }
+    }
   }
 
   private let store: BlobStore
   private let source: Source
+  /// What it is called on the disk.
+  private let name: BlobHash
+  /// What opens it; nil if it lies as it is.
+  private let sealed: SealedBlob?
+  /// Was it sealed?
+  var isSealed: Bool { sealed != nil }
   /// The object.
   package let hash: BlobHash
   /// Bytes of its content.
   package let size: UInt64
 
-  init(_ store: BlobStore, _ hash: BlobHash, _ source: Source, size: UInt64) {
-    (self.store, self.hash, self.source, self.size) = (store, hash, source, size)
+  init(
+    _ store: BlobStore, _ hash: BlobHash, _ name: BlobHash, _ source: Source, size: UInt64,
+    sealed: SealedBlob? = nil
+  ) {
+    (self.store, self.hash, self.name, self.source) = (store, hash, name, source)
+    (self.size, self.sealed) = (size, sealed)
   }
 
-  /// Up to `count` bytes from `offset`; fewer only at the end. Not verified: `contents` and `verify` are.
+  /// Up to `count` bytes from `offset`; fewer only at the end. Verified where the object is sealed; otherwise not: `contents`
+  /// and `verify` are.
   package func read(_ count: Int, at offset: UInt64) throws(StoreError) -> [UInt8] {
     guard offset < size, count > 0 else { return [] }
     let end = min(size, offset + UInt64(count))
+    if let sealed { return try read(offset..<end, sealed) }
     switch source {
     case .file(let file): return try file.read(Int(end - offset), at: Int(offset))
     case .packed(let pack, let entry):
@@ -28,9 +48,47 @@ package final class BlobReader: Sendable {
     }
   }
 
-  /// Works on all of it in place, mapped. Not verified.
+  private func read(_ range: Range<UInt64>, _ sealed: SealedBlob) throws(StoreError) -> [UInt8] {
+    let place = sealed.place(of: range)
+    let bytes = Int(place.bytes.lowerBound)..<Int(place.bytes.upperBound)
+    let opened: [UInt8]?
+    switch source {
+    case .file(let file):
+      let pieces = try file.read(bytes.count, at: bytes.lowerBound)
+      opened =
+        pieces.count == bytes.count ? sealed.open(pieces, from: place.first, range) : nil
+    case .packed(let pack, let entry):
+      do throws(StoreError) {
+        opened = try pack.withBytes(entry) { sealed.open($0.extracting(bytes), from: place.first, range) }
+      } catch {
+        guard error.code == .damaged else { throw error }
+        throw setAside()
+      }
+    }
+    guard let opened else { throw setAside() }
+    return opened
+  }
+
+  /// Works on all of it in memory.
+  private func withOpened<Result>(
+    _ sealed: SealedBlob, _ body: (RawSpan) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    guard let count = Int(exactly: size) else { throw setAside() }
+    let memory = Mapping.heap(count)
+    var offset = 0
+    while offset < count {
+      var piece = try read(BlobStore.pieceBytes, at: UInt64(offset))
+      memory.store(piece, at: offset)
+      offset += piece.count
+      Secret.zero(&piece)
+    }
+    return try memory.withBytes(0..<count) { bytes throws(StoreError) in try body(bytes) }
+  }
+
+  /// Works on all of it in place, mapped. Not verified. A sealed object is opened into memory, as large as it is.
   package func withBytes<Result>(_ body: (RawSpan) throws(StoreError) -> Result) throws(StoreError) -> Result
   {
+    if let sealed { return try withOpened(sealed, body) }
     switch source {
     case .packed(let pack, let entry): return try pack.withBytes(entry, body)
     case .file(let file):
@@ -52,6 +110,7 @@ package final class BlobReader: Sendable {
   package func withVerifiedBytes<Result>(
     _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
+    if let sealed { return try withOpened(sealed, body) }
     var result: Result?
     do throws(StoreError) {
       result = try withBytes { bytes throws(StoreError) -> Result? in
@@ -74,6 +133,10 @@ package final class BlobReader: Sendable {
   ///
   /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
   package func contents() throws(StoreError) -> [UInt8] {
+    if sealed != nil {
+      guard let count = Int(exactly: size) else { throw setAside() }
+      return try read(count, at: 0)
+    }
     switch source {
     case .packed(let pack, let entry):
       var bytes: [UInt8] = []
@@ -113,7 +176,7 @@ package final class BlobReader: Sendable {
   package func setAside() -> StoreError {
     switch source {
     case .packed(let pack, let entry): store.quarantine(hash, pack, entry)
-    case .file(let file): store.quarantine(hash, file)
+    case .file(let file): store.quarantine(hash, name, file)
     }
   }
 }

@@ -1,29 +1,28 @@
 // Objects that share files, seen from the store.
 extension BlobStore {
   /// Puts a small object, once.
-  func putPacked(_ bytes: [UInt8], _ reference: BlobReference, durable: Bool) throws(StoreError) {
-    let hash = reference.hash
-    if try packs.claim(hash, size: bytes.count) {
+  func putPacked(_ bytes: [UInt8], _ form: BlobForm, durable: Bool) throws(StoreError) {
+    if try packs.claim(form.name, size: Int(form.size)) {
       if durable { try packs.sync() }
       return
     }
     // It may lie in a file: put by an earlier version, or restored from a backup.
-    if try liesInFile(hash), try adopt(reference, durable: durable) { return }
-    try packs.add(hash, bytes)
+    if try liesInFile(form.name), try adopt(form, durable: durable) { return }
+    try packs.add(form.name, form.stored(bytes, salt: newSalt()), isSealed: form.isSealed)
     if durable { try packs.sync() }
   }
 
   /// May the object lie in a file? What others have put into files since this process first looked is put once more: that
   /// costs space, and a look at the directory would cost each put time.
-  private func liesInFile(_ hash: BlobHash) throws(StoreError) -> Bool {
-    let prefix = PackSet.prefix(hash)
+  private func liesInFile(_ name: BlobHash) throws(StoreError) -> Bool {
+    let prefix = PackSet.prefix(name)
     if let known = memory.withLock({ $0.filePrefixes }) { return known.contains(prefix) }
     let found = try files.objectPrefixes()
     memory.withLock { $0.filePrefixes = found }
     return found.contains(prefix)
   }
 
-  /// Removes packed objects that nothing refers to and that nobody has counted on since `cutoff`, and gives their space
+  /// `referenced` are names on the disk. Removes packed objects that nothing refers to and that nobody has counted on since `cutoff`, and gives their space
   /// back.
   func sweepPacks(referenced: Set<BlobHash>, before cutoff: UInt64) throws(StoreError) -> Int {
     var orphans: [UInt32] = []
@@ -41,13 +40,13 @@ extension BlobStore {
 
   /// Sets the bytes of a rotten packed object aside; the error to throw.
   func quarantine(_ hash: BlobHash, _ pack: Pack, _ entry: PackEntry) -> StoreError {
-    let damaged = Self.damaged(hash, pack.file.path)
+    let (name, damaged) = (entry.name, Self.damaged(hash, pack.file.path))
     guard !readOnly else { return damaged }
     do throws(StoreError) {
       var bytes: [UInt8] = []
       try? pack.withBytes(entry) { bytes = [UInt8](copying: $0) }
-      try files.keepAside(bytes, hash)
-      _ = try packs.remove(hash)
+      try files.keepAside(bytes, name)
+      _ = try packs.remove(name)
     } catch {
       // What cannot be set aside stays where it is, and is not served.
     }

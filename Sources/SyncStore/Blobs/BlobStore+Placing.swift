@@ -2,48 +2,50 @@
 extension BlobStore {
   /// Counts on an object that is here already: true if it is whole, and durable if asked for. What lies in its place
   /// and is something else is set aside.
-  func adopt(_ reference: BlobReference, durable: Bool) throws(StoreError) -> Bool {
-    let hash = reference.hash
-    guard try files.isOccupied(hash) else { return false }
-    guard try files.size(of: hash) == reference.size else {
-      try files.setAside(BlobFiles.object(hash))
+  func adopt(_ form: BlobForm, durable: Bool) throws(StoreError) -> Bool {
+    let name = form.name
+    guard try files.isOccupied(name) else { return false }
+    guard try files.size(of: name) == form.size else {
+      try files.setAside(BlobFiles.object(name))
       return false
     }
-    if memory.withLock({ $0.suspect.contains(hash) }) { return false }
-    let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(hash) } ?? nil
+    if memory.withLock({ $0.suspect.contains(name) }) { return false }
+    let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(name) } ?? nil
     // Only a look after the claim counts: whoever was removing it either saw the claim, or is done.
-    guard let file = try files.open(hash) else { return false }
+    guard let file = try files.open(name) else { return false }
     if row?.durable == true { return true }
-    if !memory.withLock({ $0.whole.contains(hash) }) {
-      let (found, _) = try Self.hash(of: file)
-      guard found == hash else {
-        _ = quarantine(hash, file)
+    if !memory.withLock({ $0.whole.contains(name) }) {
+      guard try isContent(file, form) else {
+        _ = quarantine(form.reference.hash, name, file)
         return false
       }
-      remember(hash)
+      remember(name)
     }
-    if durable { try makeDurable(hash, file) }
+    if durable { try makeDurable(name, file) }
     if durable || row == nil {
       noting { (catalogue) throws(StoreError) in
-        try catalogue.record(hash, size: reference.size, .present, durable: durable)
+        try catalogue.record(name, size: form.size, .present, durable: durable)
       }
     }
-    return try files.size(of: hash) != nil
+    return try files.size(of: name) != nil
   }
 
   /// Writes a new object with `write`, which says what it wrote, and gives it its name. If that fails, nothing stays.
-  func store(durable: Bool, _ write: (any StorageFile) throws(StoreError) -> BlobReference) throws(StoreError)
+  func store(durable: Bool, _ write: (BlobSink) throws(StoreError) -> BlobReference) throws(StoreError)
     -> BlobReference
   {
     while true {
       let (file, name) = try files.begin()
       do throws(StoreError) {
-        let reference = try write(file)
+        let sink = BlobSink(file, name, newCipher())
+        let reference = try write(sink)
+        try sink.finish(reference)
         if durable { try file.sync() }
-        if try place(name, as: reference, durable: durable) { return reference }
+        let form = form(reference)
+        if try place(name, as: form, durable: durable) { return reference }
         // Another was faster with the same content.
         try files.remove(name)
-        if try adopt(reference, durable: durable) { return reference }
+        if try adopt(form, durable: durable) { return reference }
       } catch {
         _ = try? files.remove(name)
         throw error
@@ -52,14 +54,14 @@ extension BlobStore {
   }
 
   /// Gives the complete and, if asked for, synced file `name` the name of its object. False if that is taken.
-  func place(_ name: String, as reference: BlobReference, durable: Bool) throws(StoreError) -> Bool {
-    let hash = reference.hash
+  func place(_ name: String, as form: BlobForm, durable: Bool) throws(StoreError) -> Bool {
+    let hash = form.name
     // A row from an earlier life of the object: whoever is removing that must not take this one for it, and what was
     // durable then is not now.
     let claimed = noting { (catalogue) throws(StoreError) in try catalogue.claim(hash) } ?? nil
     if claimed?.durable == true {
       noting { (catalogue) throws(StoreError) in
-        try catalogue.record(hash, size: reference.size, .wanted, durable: false)
+        try catalogue.record(hash, size: form.size, .wanted, durable: false)
       }
     }
     try makeShard(hash, durable: durable)
@@ -69,7 +71,7 @@ extension BlobStore {
     memory.withLock { _ = $0.suspect.remove(hash) }
     remember(hash)
     noting { (catalogue) throws(StoreError) in
-      try catalogue.record(hash, size: reference.size, .present, durable: durable)
+      try catalogue.record(hash, size: form.size, .present, durable: durable)
     }
     return true
   }
@@ -77,31 +79,32 @@ extension BlobStore {
   /// Makes objects durable that were put without it, sharing the syncs of directories. Those in packs only `withPacks`.
   /// `.blobUnavailable` if one has gone.
   package func settle(_ references: [BlobReference], withPacks: Bool = true) throws(StoreError) {
-    var unsettled: [BlobReference] = []
+    var unsettled: [BlobForm] = []
     var arePacked = false
     for reference in Set(references).sorted(by: { $0.hash < $1.hash }) {
-      if try packs.claim(reference.hash) {
+      let form = form(reference)
+      if try packs.claim(form.name) {
         arePacked = withPacks
         continue
       }
-      let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(reference.hash) } ?? nil
-      if row?.durable != true { unsettled.append(reference) }
+      let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(form.name) } ?? nil
+      if row?.durable != true { unsettled.append(form) }
     }
     if arePacked { try packs.sync() }
     var shards: Set<String> = []
-    for reference in unsettled {
-      guard let file = try files.open(reference.hash) else { throw Self.unavailable(reference.hash) }
+    for form in unsettled {
+      guard let file = try files.open(form.name) else { throw Self.unavailable(form.reference.hash) }
       do throws(StoreError) { try file.sync() } catch {
-        memory.withLock { _ = $0.suspect.insert(reference.hash) }
+        memory.withLock { _ = $0.suspect.insert(form.name) }
         throw error
       }
-      try makeShard(reference.hash, durable: true)
-      shards.insert(BlobFiles.shard(reference.hash))
+      try makeShard(form.name, durable: true)
+      shards.insert(BlobFiles.shard(form.name))
     }
     for shard in shards.sorted() { try files.storage.syncDirectory(files.path(shard)) }
-    for reference in unsettled {
+    for form in unsettled {
       noting { (catalogue) throws(StoreError) in
-        try catalogue.record(reference.hash, size: reference.size, .present, durable: true)
+        try catalogue.record(form.name, size: form.size, .present, durable: true)
       }
     }
   }

@@ -3,21 +3,27 @@ extension BlobStore {
   // MARK: Presence
 
   /// Is the object here? Its content is not looked at.
-  package func has(_ hash: BlobHash) throws(StoreError) -> Bool {
-    if try packs.find(hash, following: false) != nil { return true }
-    if try files.size(of: hash) != nil { return true }
-    return try packs.find(hash, following: true) != nil
-  }
+  package func has(_ hash: BlobHash) throws(StoreError) -> Bool { try size(of: hash) != nil }
 
   /// Is the object here, in its full size? Its content is not looked at.
   package func has(_ reference: BlobReference) throws(StoreError) -> Bool {
     try size(of: reference.hash) == reference.size
   }
 
+  /// Bytes of the content of an object that is here.
   private func size(of hash: BlobHash) throws(StoreError) -> UInt64? {
-    if let (pack, slot) = try packs.find(hash, following: false) { return UInt64(pack.size(slot)) }
-    if let size = try files.size(of: hash) { return size }
-    return try packs.find(hash, following: true).map { UInt64($0.pack.size($0.slot)) }
+    let names = names(of: hash)
+    for following in [false, true] {
+      for (name, isSealed) in names {
+        if let (pack, slot) = try packs.find(name, following: following) {
+          return Self.contentSize(UInt64(pack.size(slot)), isSealed: isSealed)
+        }
+        if !following, let size = try files.size(of: name) {
+          return Self.contentSize(size, isSealed: isSealed)
+        }
+      }
+    }
+    return nil
   }
 
   /// Those of `references` that are not here in their full size, each hash once, in their order.
@@ -30,7 +36,8 @@ extension BlobStore {
     return missing
   }
 
-  /// All objects here, in the order of their names.
+  /// All objects here, in the order of their names: those of an encrypted store are not those of their contents, and their sizes
+  /// what they take on the disk.
   package func all() throws(StoreError) -> [BlobReference] {
     var all: [BlobHash: UInt64] = [:]
     guard try files.storage.status(files.directory) != nil else { return [] }
@@ -41,7 +48,7 @@ extension BlobStore {
     return all.map { BlobReference(hash: $0.key, size: $0.value) }.sorted { $0.hash < $1.hash }
   }
 
-  /// Bytes of all objects here.
+  /// Bytes that all objects here take.
   package func totalBytes() throws(StoreError) -> UInt64 {
     guard try files.storage.status(files.directory) != nil else { return 0 }
     var total: UInt64 = 0
@@ -55,30 +62,50 @@ extension BlobStore {
   ///
   /// - Throws: `.blobUnavailable` if it is not here; `.damaged`, and set aside, if it has not the size it must have.
   package func reader(_ reference: BlobReference) throws(StoreError) -> BlobReader {
-    if let reader = try packedReader(reference.hash, following: false) {
-      return try checked(reader, reference)
-    }
-    if let file = try files.open(reference.hash) {
-      noteRead(reference.hash)
-      return try checked(
-        BlobReader(self, reference.hash, .file(file), size: UInt64(try file.status().size)), reference)
-    }
-    if let reader = try packedReader(reference.hash, following: true) {
-      return try checked(reader, reference)
+    for following in [false, true] {
+      for (name, isSealed) in names(of: reference.hash) {
+        if let (pack, slot) = try packs.find(name, following: following), let entry = pack.entry(slot) {
+          if !readOnly { packs.noteUse(pack, slot) }
+          return try reader(reference, name, .packed(pack, entry), isSealed: isSealed)
+        }
+        if !following, let file = try files.open(name) {
+          noteRead(name)
+          return try reader(reference, name, .file(file), isSealed: isSealed)
+        }
+      }
     }
     throw Self.unavailable(reference.hash)
   }
 
-  private func checked(_ reader: BlobReader, _ reference: BlobReference) throws(StoreError) -> BlobReader {
-    guard reader.size == reference.size else { throw reader.setAside() }
+  private func reader(
+    _ reference: BlobReference, _ name: BlobHash, _ source: BlobReader.Source, isSealed: Bool
+  ) throws(StoreError) -> BlobReader {
+    let reader = try reader(of: name, source, isSealed: isSealed, reference.hash)
+    guard reader.size == reference.size, reader.hash == reference.hash else { throw reader.setAside() }
+    // What lies as it is in an encrypted store may have been put there by who has the disk: no checksum of a pack is
+    // believed.
+    if !isSealed, keys.present() != nil, !memory.withLock({ $0.whole.contains(name) }) {
+      try reader.verify { _, _ in }
+      remember(name)
+    }
     return reader
   }
 
-  private func packedReader(_ hash: BlobHash, following: Bool) throws(StoreError) -> BlobReader? {
-    guard let (pack, slot) = try packs.find(hash, following: following) else { return nil }
-    guard let entry = pack.entry(slot) else { return nil }
-    if !readOnly { packs.noteUse(pack, slot) }
-    return BlobReader(self, hash, .packed(pack, entry), size: UInt64(entry.size))
+  /// A reader of what lies under a name. `expected` is what it is called where its own header does not tell.
+  func reader(
+    of name: BlobHash, _ source: BlobReader.Source, isSealed: Bool, _ expected: BlobHash
+  ) throws(StoreError) -> BlobReader {
+    let size: UInt64
+    switch source {
+    case .packed(_, let entry): size = UInt64(entry.size)
+    case .file(let file): size = UInt64(try file.status().size)
+    }
+    let plain = BlobReader(self, expected, name, source, size: size)
+    guard isSealed else { return plain }
+    guard let sealed = try opened(try plain.read(SealedBlobLayout.headerBytes, at: 0), path: source.path),
+      sealed.sealedSize == size
+    else { throw plain.setAside() }
+    return BlobReader(self, sealed.hash, name, source, size: sealed.size, sealed: sealed)
   }
 
   /// The content of an object, verified. `.blobUnavailable` if it is not here. Content that is not what it was is
@@ -99,7 +126,7 @@ extension BlobStore {
   package func read(_ hash: BlobHash, offset: UInt64, count: Int) throws(StoreError) -> [UInt8] {
     guard let size = try size(of: hash) else {
       // What lies there and is no object has an error of its own.
-      _ = try files.open(hash)
+      for (name, _) in names(of: hash) { _ = try files.open(name) }
       throw Self.unavailable(hash)
     }
     return try reader(BlobReference(hash: hash, size: size)).read(count, at: offset)

@@ -4,6 +4,8 @@ final class PartialTransfer: Sendable {
     var file: (any StorageFile)?
     var hasher: SHA256Hasher?
     var hashed: UInt64 = 0
+    /// What seals it.
+    var cipher: BlobCipher?
   }
 
   private let state = Locked(State())
@@ -21,18 +23,44 @@ extension BlobStore {
   static let transfersKept = 64
 
   /// How many bytes of an unfinished transfer are here: the offset of the next `append`.
-  package func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 { try files.partialSize(hash) }
+  package func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 {
+    let (name, isSealed) = partialName(hash)
+    return Self.contentSize(try files.partialSize(name), isSealed: isSealed)
+  }
+
+  /// What an unfinished transfer is called on the disk.
+  private func partialName(_ hash: BlobHash) -> (name: BlobHash, isSealed: Bool) {
+    let keys = writingKeys
+    return (keys?.name(of: hash) ?? hash, keys != nil)
+  }
 
   /// Adds the next bytes of a transfer. `.outOfBounds` unless `offset` is where it ended; `.diskFull` leaves it as it
-  /// was. Nothing is synced.
+  /// was, or, sealed, where its last whole piece ends. Nothing is synced.
   package func append(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
     try requireWritable()
     guard offset <= Limits.blobBytes, UInt64(bytes.count) <= Limits.blobBytes - offset else {
       throw StoreError(.outOfBounds, "blob \(hash) would be larger than a blob can be", path: files.directory)
     }
     try requireSpace(UInt64(bytes.count))
-    let done = try withTransfer(hash, creating: offset == 0) { (file, state) throws(StoreError) in
-      try append(bytes, to: hash, at: offset, file, &state)
+    let (name, isSealed) = partialName(hash)
+    let done = try withTransfer(name, creating: offset == 0) { (file, state) throws(StoreError) in
+      let held = Self.contentSize(UInt64(try file.status().size), isSealed: isSealed)
+      guard held == offset else {
+        throw StoreError(
+          .outOfBounds,
+          "bytes at \(offset) do not continue the \(held) of blob \(hash) that are here: go on from there",
+          path: file.path)
+      }
+      if isSealed {
+        try appendSealed(bytes, at: offset, file, &state)
+      } else {
+        try append(bytes, to: name, at: offset, file)
+      }
+      if offset == 0 { (state.hasher, state.hashed) = (SHA256Hasher(), 0) }
+      if state.hashed == offset, let hasher = state.hasher {
+        hasher.update(bytes)
+        state.hashed += UInt64(bytes.count)
+      }
       return true
     }
     guard done != nil else {
@@ -43,32 +71,69 @@ extension BlobStore {
   }
 
   private func append(
-    _ bytes: [UInt8], to hash: BlobHash, at offset: UInt64, _ file: any StorageFile,
-    _ state: inout PartialTransfer.State
+    _ bytes: [UInt8], to name: BlobHash, at offset: UInt64, _ file: any StorageFile
   ) throws(StoreError) {
-    let size = try UInt64(file.status().size)
-    guard size == offset else {
-      throw StoreError(
-        .outOfBounds,
-        "bytes at \(offset) do not continue the \(size) of blob \(hash) that are here: go on from there",
-        path: file.path)
-    }
     do throws(StoreError) {
       try file.write(bytes, at: Int(offset))
     } catch {
       // What did not fit must not stay as part of the transfer.
       if offset == 0 {
-        _ = try? files.remove(BlobFiles.partial(hash))
+        _ = try? files.remove(BlobFiles.partial(name))
       } else {
         _ = try? file.resize(to: Int(offset))
       }
       throw error
     }
-    if offset == 0 { (state.hasher, state.hashed) = (SHA256Hasher(), 0) }
-    if state.hashed == offset, let hasher = state.hasher {
-      hasher.update(bytes)
-      state.hashed += UInt64(bytes.count)
+  }
+
+  /// The piece that is not whole is written anew with what continues it: a nonce depends on all that it seals.
+  private func appendSealed(
+    _ bytes: [UInt8], at offset: UInt64, _ file: any StorageFile, _ state: inout PartialTransfer.State
+  ) throws(StoreError) {
+    if offset == 0 {
+      guard let cipher = newCipher() else { return }
+      state.cipher = cipher
+      try file.resize(to: 0)
+      try file.write(SealedBlobHeader(unfinished: cipher).encoded, at: 0)
     }
+    guard let cipher = try cipher(ofPartial: file, state) else {
+      try file.resize(to: 0)
+      throw StoreError(
+        .outOfBounds, "what is here of the blob cannot be opened under the present keys: begin at 0",
+        path: file.path)
+    }
+    state.cipher = cipher
+    let (number, rest) = offset.quotientAndRemainder(dividingBy: UInt64(SealedBlobLayout.pieceBytes))
+    let start = Int(SealedBlobLayout.offset(ofPiece: number))
+    do throws(StoreError) {
+      var tail: [UInt8] = []
+      if rest > 0 {
+        let sealed = try file.read(Int(rest) + BlobCipher.overhead, at: start)
+        guard let opened = cipher.open(sealed, number: UInt32(number)) else {
+          throw StoreError(
+            .outOfBounds, "the last bytes of what is here of the blob were changed: go on before them",
+            path: file.path)
+        }
+        tail = opened
+      }
+      var sealing = BlobSealing(cipher, piece: number, tail: tail)
+      var output = sealing.seal(bytes)
+      output += sealing.finish()
+      try file.write(output, at: start)
+    } catch {
+      _ = try? file.resize(to: start)
+      throw error
+    }
+  }
+
+  private func cipher(
+    ofPartial file: any StorageFile, _ state: PartialTransfer.State
+  ) throws(StoreError) -> BlobCipher? {
+    if let cipher = state.cipher { return cipher }
+    guard let keys = writingKeys,
+      let header = SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0))
+    else { return nil }
+    return keys.master(header.generation)?.cipher(salt: header.salt)
   }
 
   /// Verifies a transfer that is complete and makes it an object. Bytes that are not the object's are discarded and are
@@ -76,53 +141,66 @@ extension BlobStore {
   package func complete(_ reference: BlobReference, durable: Bool) throws(StoreError) {
     try requireWritable()
     let hash = reference.hash
-    if reference.size == 0, try files.partialSize(hash) == 0, hash.bytes == SHA256.hash([]) {
+    if reference.size == 0, try partialSize(hash) == 0, hash.bytes == SHA256.hash([]) {
       _ = try put(bytes: [], durable: durable)
       return try discardPartial(hash)
     }
-    while true {
-      if try adopt(reference, durable: durable) { return try discardPartial(hash) }
-      let placed = try withTransfer(hash, creating: false) { (file, state) throws(StoreError) in
-        try finish(reference, file, &state, durable: durable)
+    try whileSealing { () throws(StoreError) in
+      let form = form(reference)
+      while true {
+        if try adopt(form, durable: durable) { return try discardPartial(hash) }
+        let placed = try withTransfer(form.name, creating: false) { (file, state) throws(StoreError) in
+          try finish(form, file, &state, durable: durable)
+        }
+        forgetTransfer(form.name)
+        guard let placed else { throw Self.unavailable(hash) }
+        if placed { return }
       }
-      forgetTransfer(hash)
-      guard let placed else { throw Self.unavailable(hash) }
-      if placed { return }
     }
   }
 
   /// Throws an unfinished transfer away.
   package func discardPartial(_ hash: BlobHash) throws(StoreError) {
     try requireWritable()
-    forgetTransfer(hash)
-    try files.remove(BlobFiles.partial(hash))
+    for (name, _) in names(of: hash) { try discard(partial: name) }
+  }
+
+  /// Throws away what is called so.
+  func discard(partial name: BlobHash) throws(StoreError) {
+    forgetTransfer(name)
+    try files.remove(BlobFiles.partial(name))
   }
 
   private func finish(
-    _ reference: BlobReference, _ file: any StorageFile, _ state: inout PartialTransfer.State, durable: Bool
+    _ form: BlobForm, _ file: any StorageFile, _ state: inout PartialTransfer.State, durable: Bool
   ) throws(StoreError) -> Bool {
-    let name = BlobFiles.partial(reference.hash)
-    let size = try UInt64(file.status().size)
+    let (name, reference) = (BlobFiles.partial(form.name), form.reference)
+    let size = Self.contentSize(UInt64(try file.status().size), isSealed: form.isSealed)
     guard size >= reference.size else {
       throw StoreError(
         .outOfBounds, "blob \(reference.hash) has \(size) of \(reference.size) bytes here: go on from there",
         path: file.path)
     }
-    let hash: BlobHash
+    let cipher = form.isSealed ? try cipher(ofPartial: file, state) : nil
+    guard !form.isSealed || cipher != nil else {
+      try files.remove(name)
+      throw Self.unmatched(reference, file)
+    }
+    if let cipher { try file.write(SealedBlobHeader(reference, cipher).encoded, at: 0) }
+    let isRight: Bool
     if state.hashed == size, let hasher = state.hasher {
-      hash = Self.hash(hasher.finish())
+      isRight = size == reference.size && Self.hash(hasher.finish()) == reference.hash
       state.hasher = nil
     } else {
-      hash = try Self.hash(of: file).0
+      isRight = size == reference.size ? try isContent(file, form) : false
     }
-    guard hash == reference.hash, size == reference.size else {
+    guard isRight else {
       try files.remove(name)
-      throw StoreError(
-        .damaged, "the bytes received for blob \(reference.hash) are not its content: fetch it again",
-        path: file.path)
+      throw Self.unmatched(reference, file)
     }
     if packs.settings.takes(Int(reference.size)) {
-      try putPacked(try file.read(Int(reference.size), at: 0), reference, durable: durable)
+      let source = try reader(of: form.name, .file(file), isSealed: form.isSealed, reference.hash)
+      try putPacked(try source.read(Int(reference.size), at: 0), form, durable: durable)
       try files.remove(name)
       return true
     }
@@ -133,7 +211,13 @@ extension BlobStore {
       _ = try? files.remove(name)
       throw error
     }
-    return try place(name, as: reference, durable: durable)
+    return try place(name, as: form, durable: durable)
+  }
+
+  private static func unmatched(_ reference: BlobReference, _ file: any StorageFile) -> StoreError {
+    StoreError(
+      .damaged, "the bytes received for blob \(reference.hash) are not its content: fetch it again",
+      path: file.path)
   }
 
   /// Runs `body` on the file of a transfer, alone among all threads and processes; nil if there is none.

@@ -27,15 +27,22 @@ extension BlobStore {
   @discardableResult
   package func remove(_ hash: BlobHash) throws(StoreError) -> Bool {
     try requireWritable()
+    var removed = false
+    for (name, _) in names(of: hash) { removed = try remove(named: name) || removed }
+    return removed
+  }
+
+  /// Removes what is called so on the disk.
+  func remove(named name: BlobHash) throws(StoreError) -> Bool {
     noting { (catalogue) throws(StoreError) in
-      if let row = try catalogue.row(hash) {
-        try catalogue.record(hash, size: row.size, .leaving, durable: false)
+      if let row = try catalogue.row(name) {
+        try catalogue.record(name, size: row.size, .leaving, durable: false)
       }
     }
-    memory.withLock { _ = $0.whole.remove(hash) }
-    var removed = try packs.remove(hash) != nil
-    removed = try files.remove(BlobFiles.object(hash)) || removed
-    noting { (catalogue) throws(StoreError) in try catalogue.forget(hash) }
+    memory.withLock { _ = $0.whole.remove(name) }
+    var removed = try packs.remove(name) != nil
+    removed = try files.remove(BlobFiles.object(name)) || removed
+    noting { (catalogue) throws(StoreError) in try catalogue.forget(name) }
     return removed
   }
 
@@ -48,6 +55,8 @@ extension BlobStore {
     try requireWritable()
     let (grace, overflow) = graceSeconds.multipliedReportingOverflow(by: 1000)
     let cutoff = overflow || grace > now ? 0 : now - grace
+    let referenced =
+      keys.present() == nil ? referenced : Set(referenced.flatMap { names(of: $0).map(\.name) })
     var sweep = BlobSweep()
     sweep.temporaries = try sweepTemporaries()
     var orphans: [(hash: BlobHash, size: UInt64)] = []
@@ -86,13 +95,16 @@ extension BlobStore {
     let total = objects.reduce(0) { $0 + $1.size }
     var done: UInt64 = 0
     for object in objects {
+      var hash = object.hash
       do throws(StoreError) {
-        try verify(object)
-      } catch  where error.code == .blobUnavailable {
-        // Removed since it was listed.
+        // Nil if it was removed since it was listed.
+        if let reader = try reader(named: object.hash) {
+          hash = reader.hash
+          try reader.verify { _, _ in }
+        }
       } catch {
         problems.append(
-          BlobProblem(hash: object.hash, name: BlobFiles.object(object.hash), problem: error.message))
+          BlobProblem(hash: hash, name: BlobFiles.object(object.hash), problem: error.message))
       }
       done += object.size
       progress(done, total)
@@ -105,6 +117,27 @@ extension BlobStore {
     }
     if !readOnly { problems += verifyCatalogue() }
     return problems
+  }
+
+  /// A reader of what is called so on the disk, whatever it is; nil if nothing is. What is not sealed, or not to be opened, is read
+  /// as it lies.
+  func reader(named name: BlobHash) throws(StoreError) -> BlobReader? {
+    if let (pack, slot) = try packs.find(name, following: false), let entry = pack.entry(slot) {
+      return try reader(of: name, .packed(pack, entry), isSealed: entry.isSealed, name)
+    }
+    guard let file = try files.open(name) else { return nil }
+    return try reader(inFile: name, file)
+  }
+
+  func reader(inFile name: BlobHash, _ file: any StorageFile) throws(StoreError) -> BlobReader? {
+    // Content may begin as an object that is sealed does: only who has the keys can have made the name of its hash.
+    if let keys = keys.present(),
+      let header = SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0)),
+      let sealed = try opened(header.encoded, path: file.path), keys.name(of: sealed.hash) == name
+    {
+      return try reader(of: name, .file(file), isSealed: true, name)
+    }
+    return try reader(of: name, .file(file), isSealed: false, name)
   }
 
   private func verifyCatalogue() -> [BlobProblem] {
@@ -141,8 +174,8 @@ extension BlobStore {
         continue
       }
       guard row.accessed < cutoff else { continue }
-      try discardPartial(hash)
-      if try !has(hash) { try catalogue.forget(hash) }
+      try discard(partial: hash)
+      if try files.size(of: hash) == nil { try catalogue.forget(hash) }
       count += 1
     }
     return count

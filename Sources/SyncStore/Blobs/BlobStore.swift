@@ -21,6 +21,7 @@ package final class BlobStore: Sendable {
   /// Reads noted in the catalogue at once.
   static let touchesKept = 256
 
+  /// By the names of objects on the disk.
   struct Memory {
     /// Objects seen whole since this process began: only a loss of power could have torn them, and it would end us.
     var whole: Set<BlobHash> = []
@@ -44,20 +45,27 @@ package final class BlobStore: Sendable {
   package let catalogue: BlobCatalogue
   /// May nothing be changed?
   package let readOnly: Bool
+  /// What objects are sealed with.
+  let keys: BlobKeySource
+  let random: @Sendable () -> UInt64
+  /// Shut while a renewal of keys waits for those who seal under the old ones.
+  let sealingGate = Gate()
 
   private init(
-    _ files: BlobFiles, _ packs: PackSet, readOnly: Bool, clock: @escaping @Sendable () -> UInt64
+    _ files: BlobFiles, _ packs: PackSet, readOnly: Bool, keys: BlobKeySource,
+    clock: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64
   ) {
     (self.files, self.packs, self.readOnly, self.clock) = (files, packs, readOnly, clock)
+    (self.keys, self.random) = (keys, random)
     catalogue = BlobCatalogue(files, clock: clock)
   }
 
   /// Opens the blob tier in `directory`, and makes it if it is missing; its parent must exist. With `readOnly` nothing
   /// is made or changed, and a missing directory is an empty tier. `isShared`: other processes may use it. `boot` names
-  /// this boot of the machine, 0 if it does not tell. `clock` gives milliseconds since 1970.
+  /// this boot of the machine, 0 if it does not tell. `keys` seal what is written. `clock` gives milliseconds since 1970.
   package static func open(
     directory: String, storage: any Storage, readOnly: Bool = false, isShared: Bool = true,
-    packing: PackSettings = PackSettings(), boot: UInt64 = 0,
+    packing: PackSettings = PackSettings(), boot: UInt64 = 0, keys: BlobKeySource = .none,
     clock: @escaping @Sendable () -> UInt64 = { SystemCall.wallMilliseconds() },
     random: @escaping @Sendable () -> UInt64 = { SystemCall.randomWord() }
   ) throws(StoreError) -> BlobStore {
@@ -70,7 +78,7 @@ package final class BlobStore: Sendable {
     let packs = PackSet(
       files, settings: packing, readOnly: readOnly, isShared: isShared, boot: boot, clock: clock,
       random: random)
-    return BlobStore(files, packs, readOnly: readOnly, clock: clock)
+    return BlobStore(files, packs, readOnly: readOnly, keys: keys, clock: clock, random: random)
   }
 
   /// Notes what is still to be noted, and syncs the catalogue. The store can be used again after.
@@ -112,15 +120,18 @@ package final class BlobStore: Sendable {
 
   /// Stores `bytes`, whose reference is known.
   func put(_ bytes: [UInt8], _ reference: BlobReference, durable: Bool) throws(StoreError) -> BlobReference {
-    if packs.settings.takes(bytes.count) {
-      try putPacked(bytes, reference, durable: durable)
-      return reference
-    }
-    if try adopt(reference, durable: durable) { return reference }
-    try requireSpace(reference.size)
-    return try store(durable: durable) { (file) throws(StoreError) in
-      try file.write(bytes, at: 0)
-      return reference
+    try whileSealing { () throws(StoreError) in
+      let form = form(reference)
+      if packs.settings.takes(bytes.count) {
+        try putPacked(bytes, form, durable: durable)
+        return reference
+      }
+      if try adopt(form, durable: durable) { return reference }
+      try requireSpace(form.size)
+      return try store(durable: durable) { (sink) throws(StoreError) in
+        try sink.append(bytes)
+        return reference
+      }
     }
   }
 
@@ -141,19 +152,22 @@ package final class BlobStore: Sendable {
       let bytes = try source.read(inMemory, at: 0)
       if bytes.count == size { return try put(bytes: bytes, metadata: metadata, durable: durable) }
     }
-    // Where no object has this size, none has this content: it is then hashed while it is copied, in one pass.
-    let mayBeHere = noting { (catalogue) throws(StoreError) in try catalogue.knowsSize(UInt64(size)) } ?? true
-    if mayBeHere {
-      let (hash, count) = try Self.hash(of: source)
-      let reference = BlobReference(hash: hash, size: count, metadata: metadata)
-      if try adopt(reference, durable: durable) { return reference }
-    }
-    try requireSpace(UInt64(size))
-    return try store(durable: durable) { (file) throws(StoreError) in
-      let (hash, count) = try Self.hash(of: source) { (piece, offset) throws(StoreError) in
-        try file.write(piece, at: offset)
+    return try whileSealing { () throws(StoreError) in
+      // Where no object has this size, none has this content: it is then hashed while it is copied, in one pass.
+      let stored = writingKeys == nil ? UInt64(size) : SealedBlobLayout.sealedSize(UInt64(size))
+      let mayBeHere = noting { (catalogue) throws(StoreError) in try catalogue.knowsSize(stored) } ?? true
+      if mayBeHere {
+        let (hash, count) = try Self.hash(of: source)
+        let reference = BlobReference(hash: hash, size: count, metadata: metadata)
+        if try adopt(form(reference), durable: durable) { return reference }
       }
-      return BlobReference(hash: hash, size: count, metadata: metadata)
+      try requireSpace(stored)
+      return try store(durable: durable) { (sink) throws(StoreError) in
+        let (hash, count) = try Self.hash(of: source) { (piece, _) throws(StoreError) in
+          try sink.append(piece)
+        }
+        return BlobReference(hash: hash, size: count, metadata: metadata)
+      }
     }
   }
 
@@ -222,29 +236,29 @@ package final class BlobStore: Sendable {
     }
   }
 
-  /// Sets a rotten object aside, if it is still the one that was read; the error to throw.
-  func quarantine(_ hash: BlobHash, _ file: any StorageFile) -> StoreError {
+  /// Sets a rotten object aside, if it is still the one that was read; the error to throw. On the disk it is called `name`.
+  func quarantine(_ hash: BlobHash, _ name: BlobHash, _ file: any StorageFile) -> StoreError {
     let error = Self.damaged(hash, file.path)
     guard !readOnly else { return error }
     do throws(StoreError) {
-      let name = BlobFiles.object(hash)
-      guard try files.storage.status(files.path(name))?.inode == file.status().inode else { return error }
-      try files.setAside(name)
+      let path = BlobFiles.object(name)
+      guard try files.storage.status(files.path(path))?.inode == file.status().inode else { return error }
+      try files.setAside(path)
     } catch {
       return error
     }
-    memory.withLock { _ = $0.whole.remove(hash) }
+    memory.withLock { _ = $0.whole.remove(name) }
     noting { (catalogue) throws(StoreError) in
-      try catalogue.record(hash, size: 0, .wanted, durable: false)
+      try catalogue.record(name, size: 0, .wanted, durable: false)
     }
     return error
   }
 
-  func noteRead(_ hash: BlobHash) {
+  func noteRead(_ name: BlobHash) {
     guard !readOnly else { return }
     let now = clock()
     let full = memory.withLock { memory in
-      memory.reads[hash] = now
+      memory.reads[name] = now
       return memory.reads.count >= Self.touchesKept
     }
     if full { flushReads() }

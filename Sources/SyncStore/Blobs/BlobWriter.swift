@@ -5,7 +5,7 @@ package final class BlobWriter {
   private let hasher = SHA256Hasher()
   /// What has come, as long as it may go into a pack.
   private var buffer: [UInt8] = []
-  private var file: (file: any StorageFile, name: String)?
+  private var sink: BlobSink?
   private var isFinished = false
   /// Bytes that have come.
   package private(set) var count: UInt64 = 0
@@ -26,7 +26,7 @@ package final class BlobWriter {
           path: store.files.directory)
       }
       hasher.update(bytes)
-      if file == nil, store.packs.settings.takes(buffer.count + bytes.count) || bytes.isEmpty {
+      if sink == nil, store.packs.settings.takes(buffer.count + bytes.count) || bytes.isEmpty {
         buffer.append(contentsOf: bytes)
       } else {
         try spill(bytes)
@@ -39,16 +39,17 @@ package final class BlobWriter {
   }
 
   private func spill(_ bytes: [UInt8]) throws(StoreError) {
-    if file == nil {
-      file = try store.files.begin()
-      if !buffer.isEmpty { try file?.file.write(buffer, at: 0) }
+    if sink == nil {
+      let (file, name) = try store.files.begin()
+      sink = BlobSink(file, name, store.newCipher())
+      if !buffer.isEmpty { try sink?.append(buffer) }
       buffer = []
     }
     // The reserve is looked after now and then, not for each piece.
     if count >> 24 != (count + UInt64(bytes.count)) >> 24 || count == 0 {
       try store.requireSpace(UInt64(bytes.count))
     }
-    try file?.file.write(bytes, at: Int(count))
+    try sink?.append(bytes)
   }
 
   /// Makes an object of all that has come. Once only. A large one is durable in any case, a small one if asked for.
@@ -57,25 +58,25 @@ package final class BlobWriter {
     isFinished = true
     let reference = BlobReference(
       hash: BlobStore.hash(hasher.finish()), size: count, metadata: metadata)
-    guard let (file, name) = file else {
+    guard let sink else {
       defer { buffer = [] }
       return try store.put(buffer, reference, durable: durable)
     }
     do throws(StoreError) {
-      try store.finish(file, name, as: reference)
+      try store.finish(sink, as: reference)
     } catch {
-      _ = try? store.files.remove(name)
+      _ = try? store.files.remove(sink.name)
       throw error
     }
-    self.file = nil
+    self.sink = nil
     return reference
   }
 
   /// Throws away what has come.
   package func discard() {
-    guard let (_, name) = file else { return }
-    file = nil
-    _ = try? store.files.remove(name)
+    guard let sink else { return }
+    self.sink = nil
+    _ = try? store.files.remove(sink.name)
   }
 }
 
@@ -87,16 +88,43 @@ extension BlobStore {
   }
 
   /// Gives the complete file `name` the name of its object, or removes it if that is here already.
-  func finish(_ file: any StorageFile, _ name: String, as reference: BlobReference) throws(StoreError) {
-    var isSynced = false
-    while true {
-      if try adopt(reference, durable: true) {
-        try files.remove(name)
-        return
+  func finish(_ sink: BlobSink, as reference: BlobReference) throws(StoreError) {
+    try sink.finish(reference)
+    try whileSealing { () throws(StoreError) in
+      // The keys were renewed while it came: what it was sealed under may be forgotten soon.
+      let sink = try resealed(sink, reference)
+      let form = form(reference)
+      var isSynced = false
+      while true {
+        if try adopt(form, durable: true) {
+          try files.remove(sink.name)
+          return
+        }
+        if !isSynced { try sink.file.sync() }
+        isSynced = true
+        if try place(sink.name, as: form, durable: true) { return }
       }
-      if !isSynced { try file.sync() }
-      isSynced = true
-      if try place(name, as: reference, durable: true) { return }
     }
+  }
+
+  private func resealed(_ sink: BlobSink, _ reference: BlobReference) throws(StoreError) -> BlobSink {
+    guard sink.generation != writingKeys?.current ?? 0 else { return sink }
+    let source: BlobReader
+    if sink.generation == 0 {
+      source = BlobReader(self, reference.hash, reference.hash, .file(sink.file), size: reference.size)
+    } else {
+      source = try reader(of: reference.hash, .file(sink.file), isSealed: true, reference.hash)
+    }
+    let (file, name) = try files.begin()
+    let copy = BlobSink(file, name, newCipher())
+    do throws(StoreError) {
+      try source.verify { (piece, _) throws(StoreError) in try copy.append(piece) }
+      try copy.finish(reference)
+    } catch {
+      _ = try? files.remove(name)
+      throw error
+    }
+    try files.remove(sink.name)
+    return copy
   }
 }

@@ -158,14 +158,17 @@ private import CXXHash
   /// 64 bits that depend on all of `bytes`, as nobody without the key can tell: a keyed hash (XXH3-128 with a secret),
   /// then AES of it. `key` holds 32 bytes for AES at 32, and the secret of the hash from 64 on.
   func tweak(_ id: UInt64, of bytes: Range<Int>, in plain: Mapping, _ key: Secret) -> UInt64 {
+    plain.withBytes(bytes) { tweak(id, of: $0, key) }
+  }
+
+  /// The same of bytes that lie elsewhere.
+  func tweak(_ id: UInt64, of bytes: RawSpan, _ key: Secret) -> UInt64 {
     guard let context = unsafe context(id | 1, AES256GCM.block, { key }) else {
       fatalError("AES-256: no memory")
     }
-    let hash = plain.withBytes(bytes) { bytes in
-      unsafe bytes.withUnsafeBytes { bytes in
-        unsafe key.withPointer(64) { secret in
-          unsafe XXH3_128bits_withSecret(bytes.baseAddress, bytes.count, secret, key.count - 64)
-        }
+    let hash = unsafe bytes.withUnsafeBytes { bytes in
+      unsafe key.withPointer(64) { secret in
+        unsafe XXH3_128bits_withSecret(bytes.baseAddress, bytes.count, secret, key.count - 64)
       }
     }
     var block = (hash.low64.littleEndian, hash.high64.littleEndian)

@@ -16,7 +16,9 @@ final class JournalSeal: Sendable {
   let opened: OpenedRecords?
 
   private struct State {
-    var ring: KeyRing?
+    var ring: KeyRing? { didSet { blobKeys = nil } }
+    /// What follows from it for the blob tier, once that was asked for.
+    var blobKeys: BlobKeys?
     /// The file that it was read from.
     var bytes: [UInt8]?
     var epoch: [UInt8]?
@@ -104,6 +106,16 @@ final class JournalSeal: Sendable {
 
   /// The keys; nil for a plain store.
   var ring: KeyRing? { state.withLock { $0.ring } }
+
+  /// What the blob tier is sealed with; nil for a plain store.
+  var blobKeys: BlobKeys? {
+    state.withLock { state in
+      guard state.blobKeys == nil, let ring = state.ring else { return state.blobKeys }
+      let keys = BlobKeys(ring)
+      state.blobKeys = keys
+      return keys
+    }
+  }
 
   /// Does anything that is written take the room of what is sealed?
   var isEncrypted: Bool { state.withLock { $0.ring != nil } }

@@ -22,7 +22,8 @@ final class SegmentSeal: Sendable {
   private let opened: OpenedRecords?
 
   private static let last = Atomic<UInt64>(0)
-  private static func newName() -> UInt64 { last.add(1, ordering: .relaxed).newValue << 33 }
+  /// A name for keys that this process has for nothing else; its last 33 bits are 0.
+  static func newName() -> UInt64 { last.add(1, ordering: .relaxed).newValue << 33 }
 
   /// The key of an epoch, as the one who seals under it has it.
   struct Writer: Sendable {

@@ -70,6 +70,8 @@ extension Store {
     let now = environment.now()
     let referenced = try referencedBlobs().union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
+    // What an earlier version left as it is, of a store that is encrypted.
+    if seal.isEncrypted { _ = try renewBlobs() }
     try blobs.checkpoint()
     purgeMemory()
     let after = try blobs.totalBytes()

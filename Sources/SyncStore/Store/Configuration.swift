@@ -24,8 +24,7 @@ public struct Configuration: Sendable {
   public var mode: Mode
   /// For writes that do not say otherwise.
   public var durability: Durability
-  /// Values above this many bytes go to the blob tier; at most `Limits.inlineValueBytes`. An encrypted store takes that
-  /// whatever is said here: the blob tier is not encrypted in this version.
+  /// Values above this many bytes go to the blob tier; at most `Limits.inlineValueBytes`.
   public var blobThreshold: Int
   /// Journal segments double from 1 MiB up to this many bytes; 64 KiB to 1 GiB.
   public var segmentBytes: Int

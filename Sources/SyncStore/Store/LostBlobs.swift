@@ -86,20 +86,25 @@ extension Store {
   }
 
   /// The blob tier as a recovery sees it, which changes nothing.
-  static func blobsForRecovery(_ path: String, _ environment: Environment) throws(StoreError) -> BlobStore {
+  static func blobsForRecovery(
+    _ path: String, _ environment: Environment, _ seal: JournalSeal
+  ) throws(StoreError) -> BlobStore {
     try BlobStore.open(
       directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: true,
-      boot: environment.bootWord, clock: environment.now)
+      boot: environment.bootWord, keys: BlobKeySource(seal), clock: environment.now)
   }
 }
 
 extension BlobStore {
   /// Is the object here, with all its bytes?
   func isWhole(_ reference: BlobReference) throws(StoreError) -> Bool {
-    guard let (pack, slot) = try packs.find(reference.hash, following: false) else {
-      return try has(reference)
+    for (name, isSealed) in names(of: reference.hash) {
+      guard let (pack, slot) = try packs.find(name, following: false) else { continue }
+      guard let entry = pack.entry(slot),
+        Self.contentSize(UInt64(entry.size), isSealed: isSealed) == reference.size
+      else { return false }
+      return try pack.isWhole(entry)
     }
-    guard let entry = pack.entry(slot), entry.size == reference.size else { return false }
-    return try pack.isWhole(entry)
+    return try has(reference)
   }
 }

@@ -299,7 +299,7 @@ struct Opening {
     }
     if last == nil {
       try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
-        try Store.blobsForRecovery(path, environment)
+        try Store.blobsForRecovery(path, environment, journal.seal)
       }
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)

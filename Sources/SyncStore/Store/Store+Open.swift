@@ -171,9 +171,6 @@ extension Store {
     guard let identity = found, let seal else {
       throw StoreError(.notAStore, "there is no store here: create one with `init`", path: path)
     }
-    var configuration = configuration
-    // The blob tier is not encrypted yet: what can lie in the journal is to lie there.
-    if seal.isEncrypted { configuration.blobThreshold = Limits.inlineValueBytes }
     let store = try Opening(path, identity, configuration, environment, seal).run()
     if let status = try storage.status(path) { StoreRegistry.shared.remember(store, status) }
     try store.judgeDamage()

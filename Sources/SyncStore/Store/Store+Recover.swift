@@ -97,7 +97,7 @@ extension Store {
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       if lastLife == nil, !foreign {
         try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
-          try Store.blobsForRecovery(path, environment)
+          try Store.blobsForRecovery(path, environment, journal.seal)
         }
       }
       var rescued: [[JournalEntry]] = []

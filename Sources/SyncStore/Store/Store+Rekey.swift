@@ -21,6 +21,8 @@ extension Store {
     public var rewritten = 0
     /// Segments that could not be, because they are damaged: their keys are kept.
     public var damaged = 0
+    /// Large values that were written anew.
+    public var blobs = 0
     /// Does the key file hold nothing but what is in use from now on? It keeps the older keys as long as another process
     /// has the store open, which may know those alone; who opens the store when that one is gone removes them.
     public var isComplete = false
@@ -61,8 +63,7 @@ extension Store {
     }
   }
 
-  /// Encrypts a plain store. Others that have it open can go on after they opened it again, with the passphrase. Values
-  /// in the blob tier stay as they are.
+  /// Encrypts a plain store. Others that have it open can go on after they opened it again, with the passphrase.
   ///
   /// - Throws: `.alreadyExists` if it is encrypted.
   @discardableResult
@@ -154,6 +155,7 @@ extension Store {
       passed.formUnion(run.numbers)
       if try compact(run) != nil { report.rewritten += 1 } else { report.damaged += 1 }
     }
+    report.blobs = try renewBlobs()
     if report.damaged == 0 { report.isComplete = try settle(ring) }
     return report
   }
@@ -164,6 +166,8 @@ extension Store {
     try rewriteKeyFiles(isPlain: ring.current == 0)
     return try withoutOthers { () throws(StoreError) in
       let isPlain = ring.current == 0
+      // What others have put meanwhile, who knew the older keys alone.
+      _ = try renewBlobs()
       var settled = ring
       settled.settle()
       // Nobody could open it any more, and who enters next would not know of who writes to it.

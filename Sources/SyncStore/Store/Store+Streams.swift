@@ -12,6 +12,14 @@ extension Store {
     let writer = ValueWriter(self)
     defer { writer.discard() }
     try body(writer)
+    try put(key, writtenBy: writer, type, expires: deadline, durability)
+  }
+
+  /// Sets a key to what a writer has taken in.
+  func put(
+    _ key: Key, writtenBy writer: ValueWriter, _ type: ValueType, expires deadline: UInt64?,
+    _ durability: Durability?
+  ) throws(StoreError) {
     try write(key, try writer.finish(), type, self.deadline(deadline), durability)
   }
 
@@ -77,7 +85,7 @@ public final class ValueWriter {
     return .blob(blob)
   }
 
-  fileprivate func discard() { writer?.discard() }
+  func discard() { writer?.discard() }
 }
 
 /// Reads a value in ranges, without holding it in memory. Thread safe; the value stays readable while this lives.

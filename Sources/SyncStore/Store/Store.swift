@@ -107,7 +107,8 @@ public final class Store: Sendable {
         if let blobs { return blobs }
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
-          isShared: configuration.mode != .exclusive, boot: environment.bootWord, clock: environment.now)
+          isShared: configuration.mode != .exclusive, boot: environment.bootWord, keys: BlobKeySource(seal),
+          clock: environment.now)
         blobs = opened
         return opened
       }

@@ -10,8 +10,7 @@ enum InitCommand {
       Option("encrypt", "seal keys and values under a passphrase, which is asked for"),
     ],
     notes: """
-      Makes the directory, the identity of this device, and the key that all copies will share. With --encrypt, values \
-      above 1 MiB are still written in the clear in this version.
+      Makes the directory, the identity of this device, and the key that all copies will share.
       """
   ) { invocation, output in
     let path = try invocation.storePath()

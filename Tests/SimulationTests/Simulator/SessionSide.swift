@@ -89,10 +89,11 @@ final class SessionSide {
       case .follow(let position):
         answers.goLive()
         followed = position
-      case .openRound, .nextBatch, .readBlob, .openBurst, .giveGroupKeys:
+      case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .giveGroupKeys:
         work[Lane.sending.rawValue].append(action)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRange,
-        .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair, .becomeNewActor:
+        .matchRecipe, .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
+        .becomeNewActor:
         work[Lane.receiving.rawValue].append(action)
       }
     }

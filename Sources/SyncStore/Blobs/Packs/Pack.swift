@@ -124,6 +124,11 @@ final class Pack: Sendable {
     Int(table.load(PackLayout.offset(slot) + 36, as: UInt32.self) & 0x0FFF_FFFF)
   }
 
+  /// Is the object sealed, be it live or dead?
+  func isSealedObject(_ slot: Int) -> Bool {
+    table.load(PackLayout.offset(slot) + 36, as: UInt32.self) & 1 << 28 != 0
+  }
+
   /// The entry of a slot; nil if it is damaged.
   func entry(_ slot: Int) -> PackEntry? {
     guard slot < header.slots, isValid(slot) else { return nil }

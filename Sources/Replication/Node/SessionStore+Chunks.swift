@@ -1,0 +1,47 @@
+internal import SyncStore
+
+/// Blobs that are put together of chunks, done.
+extension SessionStore {
+  func makeRecipe(_ blob: BlobReference, offset: UInt64) throws -> SessionEvent {
+    let blobs = try store.blobs
+    guard let actor = state.withLock({ $0.actor }), offset < blob.size, try blobs.has(blob) else {
+      return .recipeUnavailable(blob.hash)
+    }
+    let recipe: BlobRecipe
+    do throws(StoreError) {
+      recipe = try blobs.recipe(of: blob, from: offset, bytes: WireLimits.recipeBytes)
+    } catch {
+      guard error.code == .blobUnavailable || error.code == .damaged else { throw error }
+      return .recipeUnavailable(blob.hash)
+    }
+    let context = BatchContext.recipe(store: store.id, sender: actor, offset: offset)
+    let sealed = try BatchCodec.seal(
+      RecipeCodec.encode(recipe.chunks), as: context, keys: ring(),
+      randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    return .recipeMade(SealedRecipe(hash: blob.hash, offset: offset, sealed: sealed))
+  }
+
+  func match(_ recipe: SealedRecipe, size: UInt64, from sender: ActorID) throws -> SessionEvent {
+    let context = BatchContext.recipe(store: store.id, sender: sender, offset: recipe.offset)
+    let payload = try BatchCodec.open(recipe.sealed, expecting: context, keys: ring())
+    let opened = try RecipeCodec.decode(payload, offset: recipe.offset, size: size)
+    let match = try store.blobs.match(opened)
+    state.withLock { $0.match = (recipe.hash, match) }
+    return .recipeMatched(hash: recipe.hash, end: match.end, missing: match.missing)
+  }
+
+  func assemble(_ blob: BlobReference, upTo end: UInt64) throws -> SessionEvent {
+    let blobs = try store.blobs
+    // Another session may have been faster, here or in another process.
+    if try blobs.has(blob) { return .blobStored(hash: blob.hash, held: blob.size, isComplete: true) }
+    guard let match = state.withLock({ $0.match }), match.hash == blob.hash else {
+      return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)
+    }
+    let held: UInt64
+    do throws(StoreError) { held = try blobs.assemble(blob.hash, match.match, upTo: end) } catch {
+      guard error.code == .outOfBounds else { throw error }
+      return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)
+    }
+    return try complete(blob, held: held)
+  }
+}

@@ -1,0 +1,97 @@
+package import SyncStore
+
+/// What an object is made of, from an offset on, as it travels.
+package struct SealedRecipe: Hashable, Sendable {
+  /// Of which blob.
+  package var hash: BlobHash
+  /// Where its first chunk begins.
+  package var offset: UInt64
+  /// The chunks, sealed (`schemas/wire-batch.md`).
+  package var sealed: [UInt8]
+
+  /// All fields.
+  package init(hash: BlobHash, offset: UInt64, sealed: [UInt8]) {
+    (self.hash, self.offset, self.sealed) = (hash, offset, sealed)
+  }
+}
+
+/// Some parts of a blob that are wanted.
+package struct BlobPartsWanted: Hashable, Sendable {
+  /// Of which blob.
+  package var hash: BlobHash
+  /// Its size in bytes.
+  package var size: UInt64
+  /// In order, none empty, none overlapping another; at least one, at most `WireLimits.blobParts`.
+  package var parts: [BlobPart]
+
+  /// All fields.
+  package init(hash: BlobHash, size: UInt64, parts: [BlobPart]) {
+    (self.hash, self.size, self.parts) = (hash, size, parts)
+  }
+}
+
+extension BlobPartsWanted {
+  func write(to writer: inout ByteWriter) {
+    writer.write(raw: hash.bytes)
+    writer.writeVariable(size)
+    writer.writeVariable(UInt64(parts.count))
+    var end: UInt64 = 0
+    for part in parts {
+      writer.writeVariable(part.offset - end)
+      writer.writeVariable(part.count)
+      end = part.end
+    }
+  }
+
+  init(from reader: inout ByteReader) throws(DecodingFailure) {
+    hash = try reader.readBlobHash()
+    size = try reader.readVariable()
+    guard size <= Limits.blobBytes else { throw DecodingFailure("parts of a blob of \(size) bytes") }
+    parts = []
+    var end: UInt64 = 0
+    for _ in 0..<(try reader.readCount(limit: WireLimits.blobParts)) {
+      let (gap, count) = (try reader.readVariable(), try reader.readVariable())
+      guard gap <= size - end, count > 0, count <= size - end - gap else {
+        throw DecodingFailure("a part that is none of its blob")
+      }
+      parts.append(BlobPart(offset: end + gap, count: count))
+      end += gap + count
+    }
+    guard !parts.isEmpty else { throw DecodingFailure("no parts of a blob wanted") }
+  }
+}
+
+/// The chunks of a recipe as bytes, before they are sealed.
+package enum RecipeCodec {
+  /// The payload.
+  package static func encode(_ chunks: [BlobChunk]) -> [UInt8] {
+    var writer = ByteWriter(capacity: chunks.count * (BlobChunk.nameBytes + 3))
+    writer.writeVariable(UInt64(chunks.count))
+    for chunk in chunks {
+      writer.writeVariable(UInt64(chunk.count))
+      writer.write(raw: chunk.name)
+    }
+    return writer.bytes
+  }
+
+  /// The chunks; each of at least a byte, all of them within a blob of `size` bytes from `offset` on.
+  package static func decode(
+    _ payload: [UInt8], offset: UInt64, size: UInt64
+  ) throws(DecodingFailure) -> BlobRecipe {
+    var reader = ByteReader(payload)
+    var recipe = BlobRecipe(offset: offset, chunks: [])
+    var end = offset
+    for _ in 0..<(try reader.readCount(limit: WireLimits.recipeChunks)) {
+      let count = try reader.readVariable()
+      guard count > 0, end <= size, count <= min(size - end, UInt64(WireLimits.chunkBytes)) else {
+        throw DecodingFailure("a chunk of \(count) bytes at \(end) of a blob of \(size)")
+      }
+      recipe.chunks.append(
+        BlobChunk(count: Int(count), name: Array(try reader.read(raw: BlobChunk.nameBytes))))
+      end += count
+    }
+    try reader.end()
+    guard !recipe.chunks.isEmpty else { throw DecodingFailure("a recipe of no chunks") }
+    return recipe
+  }
+}

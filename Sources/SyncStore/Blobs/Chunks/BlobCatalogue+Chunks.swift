@@ -1,0 +1,88 @@
+// Which chunks the objects in files have: what a transfer need not bring.
+extension BlobCatalogue {
+  /// Where a chunk lies.
+  struct ChunkPlace: Sendable {
+    var object: BlobHash
+    var offset: UInt64
+    var count: Int
+  }
+
+  /// What the third version added.
+  static let chunkTables = """
+    CREATE TABLE chunk (
+      key BLOB NOT NULL CHECK (length(key) = 16),
+      hash BLOB NOT NULL CHECK (length(hash) = 32),
+      offset INTEGER NOT NULL,
+      length INTEGER NOT NULL,
+      PRIMARY KEY (key, hash, offset)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX chunk_of ON chunk (hash);
+    CREATE TABLE cut (hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32)) STRICT, WITHOUT ROWID;
+    """
+
+  /// Is there an object of at least so many bytes?
+  func hasObject(from size: UInt64) throws(StoreError) -> Bool {
+    try perform { (database) throws(StoreError) in
+      try !database.run(
+        "SELECT 1 FROM object WHERE size >= ? AND state = 0 LIMIT 1", [.integer(Int64(clamping: size))]
+      ).isEmpty
+    }
+  }
+
+  /// Objects of at least so many bytes that were not cut, the last used first.
+  func uncut(from size: UInt64) throws(StoreError) -> [(BlobHash, UInt64)] {
+    try perform { (database) throws(StoreError) in
+      try database.run(
+        """
+        SELECT hash, size FROM object WHERE size >= ? AND state = 0 AND hash NOT IN (SELECT hash FROM cut)
+        ORDER BY accessed DESC
+        """, [.integer(Int64(clamping: size))]
+      ).compactMap { row in BlobHash(bytes: row[0].bytes).map { ($0, UInt64(clamping: row[1].integer)) } }
+    }
+  }
+
+  /// Notes all chunks of an object.
+  func note(_ chunks: [(key: [UInt8], offset: UInt64, count: Int)], of object: BlobHash) throws(StoreError) {
+    try perform { (database) throws(StoreError) in
+      try database.transaction { () throws(StoreError) in
+        try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
+        for (key, offset, count) in chunks {
+          try database.run(
+            "INSERT INTO chunk VALUES (?, ?, ?, ?)",
+            [.bytes(key), .bytes(object.bytes), .integer(Int64(offset)), .integer(Int64(count))])
+        }
+        try database.run("INSERT INTO cut VALUES (?) ON CONFLICT DO NOTHING", [.bytes(object.bytes)])
+      }
+    }
+  }
+
+  /// An object has gone.
+  func forgetChunks(of object: BlobHash) throws(StoreError) {
+    try perform { (database) throws(StoreError) in
+      try database.transaction { () throws(StoreError) in
+        try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
+        try database.run("DELETE FROM cut WHERE hash = ?", [.bytes(object.bytes)])
+      }
+    }
+  }
+
+  /// Where each of these chunks lies; nil for one that is nowhere.
+  func places(ofChunks keys: [[UInt8]]) throws(StoreError) -> [ChunkPlace?] {
+    try perform { (database) throws(StoreError) in
+      var places: [ChunkPlace?] = []
+      for key in keys {
+        let row = try database.run(
+          "SELECT hash, offset, length FROM chunk WHERE key = ? LIMIT 1", [.bytes(key)]
+        ).first
+        places.append(
+          row.flatMap { row in
+            BlobHash(bytes: row[0].bytes).map {
+              ChunkPlace(
+                object: $0, offset: UInt64(clamping: row[1].integer), count: Int(clamping: row[2].integer))
+            }
+          })
+      }
+      return places
+    }
+  }
+}

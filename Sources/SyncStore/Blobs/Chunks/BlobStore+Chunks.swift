@@ -1,0 +1,151 @@
+// Objects that are like others that are here: what they have in common need not come from a peer.
+extension BlobStore {
+  /// Objects from this many bytes on are worth it: those that lie in files of their own.
+  package static let chunkedFrom: UInt64 = 4 << 20
+  /// Bytes of a chunk, on average.
+  static let chunkBytes = 32 << 10
+  /// Bytes of objects that are looked through for one transfer and were not before; the last used first.
+  static let chunkedAtOnce: UInt64 = 8 << 30
+
+  /// What an object is made of from `offset` on, about `bytes` of it.
+  ///
+  /// - Throws: `.blobUnavailable` if it is not here.
+  package func recipe(
+    of reference: BlobReference, from offset: UInt64, bytes: UInt64
+  ) throws(StoreError) -> BlobRecipe {
+    let reader = try reader(reference)
+    var recipe = BlobRecipe(offset: offset, chunks: [])
+    try Self.eachChunk(of: reader, from: offset, upTo: offset + bytes) { chunk, _ in
+      recipe.chunks.append(chunk)
+    }
+    return recipe
+  }
+
+  /// Cuts an object from `offset` on, up to the first cut at or behind `end`.
+  private static func eachChunk(
+    of reader: BlobReader, from offset: UInt64, upTo end: UInt64,
+    _ body: (BlobChunk, UInt64) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    var chunker = ContentChunker(average: chunkBytes)
+    // The bytes of the chunk that is not ended.
+    var open: [UInt8] = []
+    var (position, start) = (offset, offset)
+    while position < reader.size, start < end {
+      let piece = try reader.read(pieceBytes, at: position)
+      guard !piece.isEmpty else { throw reader.setAside() }
+      var used = 0
+      for cut in chunker.feed(piece.span) {
+        let stop = Int(offset + UInt64(cut) - position)
+        let bytes = open.isEmpty ? Array(piece[used..<stop]) : open + piece[used..<stop]
+        open.removeAll(keepingCapacity: true)
+        try body(BlobChunk(of: bytes), start)
+        (used, start) = (stop, start + UInt64(bytes.count))
+        if start >= end { return }
+      }
+      open.append(contentsOf: piece[used...])
+      position += UInt64(piece.count)
+    }
+    if !open.isEmpty, start < end { try body(BlobChunk(of: open), start) }
+  }
+
+  /// Is there an object that one of so many bytes may have something in common with?
+  package func mayHaveKin(_ size: UInt64) throws(StoreError) -> Bool {
+    guard size > Self.chunkedFrom, !readOnly else { return false }
+    return noting { (catalogue) throws(StoreError) in try catalogue.hasObject(from: Self.chunkedFrom) }
+      ?? false
+  }
+
+  /// Looks for the chunks of a recipe in all objects that are here. Objects that were not cut yet are.
+  package func match(_ recipe: BlobRecipe) throws(StoreError) -> BlobMatch {
+    try requireWritable()
+    noting { (catalogue) throws(StoreError) in try cutObjects(catalogue) }
+    var match = BlobMatch()
+    match.end = recipe.offset
+    let keys = keys.present()
+    let found = noting { (catalogue) throws(StoreError) in
+      try catalogue.places(ofChunks: recipe.chunks.map { Self.chunkKey($0, keys) })
+    }
+    for (index, chunk) in recipe.chunks.enumerated() {
+      if let place = found?[index], place.count == chunk.count {
+        match.copies.append(
+          BlobMatch.Copy(chunk: chunk, offset: match.end, source: place.object, place: place.offset))
+      } else if let last = match.missing.last, last.end == match.end {
+        match.missing[match.missing.count - 1].count += UInt64(chunk.count)
+      } else {
+        match.missing.append(BlobPart(offset: match.end, count: UInt64(chunk.count)))
+      }
+      match.end += UInt64(chunk.count)
+    }
+    return match
+  }
+
+  /// What a chunk is called in the catalogue: in that of an encrypted store nothing tells what is in it.
+  private static func chunkKey(_ chunk: BlobChunk, _ keys: BlobKeys?) -> [UInt8] {
+    keys.map { Array($0.hidden(chunk.name).prefix(BlobChunk.nameBytes)) } ?? chunk.name
+  }
+
+  private func cutObjects(_ catalogue: BlobCatalogue) throws(StoreError) {
+    let keys = keys.present()
+    var budget = Self.chunkedAtOnce
+    for (name, size) in try catalogue.uncut(from: Self.chunkedFrom) {
+      guard size <= budget else { return }
+      budget -= size
+      guard let file = try files.open(name), let reader = try reader(inFile: name, file) else { continue }
+      var chunks: [(key: [UInt8], offset: UInt64, count: Int)] = []
+      try Self.eachChunk(of: reader, from: 0, upTo: reader.size) { chunk, offset in
+        chunks.append((Self.chunkKey(chunk, keys), offset, chunk.count))
+      }
+      try catalogue.note(chunks, of: name)
+    }
+  }
+
+  /// Goes on with a transfer from objects that are here: from where it ended up to `end`, or up to what is not to be had. Returns
+  /// how many bytes of the object are here now.
+  package func assemble(
+    _ hash: BlobHash, _ match: BlobMatch, upTo end: UInt64
+  ) throws(StoreError) -> UInt64 {
+    var held = try partialSize(hash)
+    var readers: [BlobHash: BlobReader] = [:]
+    var pending: [UInt8] = []
+    func flush() throws(StoreError) {
+      guard !pending.isEmpty else { return }
+      try append(pending, to: hash, at: held)
+      held += UInt64(pending.count)
+      pending.removeAll(keepingCapacity: true)
+    }
+    let first = match.copies.partitioningIndex { $0.offset + UInt64($0.chunk.count) > held }
+    for copy in match.copies[first...] {
+      let position = held + UInt64(pending.count)
+      guard position < end, copy.offset <= position else { break }
+      guard let bytes = bytes(of: copy, &readers) else {
+        // Gone, or changed: it is not looked for there again.
+        noting { (catalogue) throws(StoreError) in try catalogue.forgetChunks(of: copy.source) }
+        break
+      }
+      pending.append(contentsOf: bytes.dropFirst(Int(position - copy.offset)))
+      if pending.count >= Self.pieceBytes { try flush() }
+    }
+    try flush()
+    return held
+  }
+
+  private func bytes(of copy: BlobMatch.Copy, _ readers: inout [BlobHash: BlobReader]) -> [UInt8]? {
+    guard let reader = readers[copy.source] ?? (try? reader(named: copy.source)) else { return nil }
+    readers[copy.source] = reader
+    guard let bytes = try? reader.read(copy.chunk.count, at: copy.place), BlobChunk(of: bytes) == copy.chunk
+    else { return nil }
+    return bytes
+  }
+}
+
+extension Array {
+  /// The first index from which on `isIn` holds, where it holds for all behind one for which it does.
+  fileprivate func partitioningIndex(_ isIn: (Element) -> Bool) -> Int {
+    var (low, high) = (0, count)
+    while low < high {
+      let middle = (low + high) / 2
+      if isIn(self[middle]) { high = middle } else { low = middle + 1 }
+    }
+    return low
+  }
+}

@@ -1,0 +1,95 @@
+/// Seals a content that comes piece by piece: what it gives back are the bytes of the object behind its header, in order. A value.
+struct BlobSealing {
+  let cipher: BlobCipher
+  /// What is less than a piece.
+  private var tail: [UInt8]
+  private var number: UInt64
+
+  /// From the start of a piece on; `tail` is what of it is known already.
+  init(_ cipher: BlobCipher, piece number: UInt64 = 0, tail: [UInt8] = []) {
+    (self.cipher, self.number, self.tail) = (cipher, number, tail)
+  }
+
+  /// The whole pieces that end in these bytes.
+  mutating func seal(_ bytes: [UInt8]) -> [UInt8] {
+    let size = SealedBlobLayout.pieceBytes
+    var output: [UInt8] = []
+    output.reserveCapacity((tail.count + bytes.count) / size * SealedBlobLayout.sealedPieceBytes)
+    var start = 0
+    if !tail.isEmpty {
+      start = min(size - tail.count, bytes.count)
+      tail.append(contentsOf: bytes[..<start])
+      if tail.count == size { flush(&output) }
+    }
+    while bytes.count - start >= size {
+      cipher.seal(bytes, start..<start + size, number: UInt32(number), appendingTo: &output)
+      (start, number) = (start + size, number + 1)
+    }
+    tail.append(contentsOf: bytes[start...])
+    return output
+  }
+
+  /// The last piece, if something is left.
+  mutating func finish() -> [UInt8] {
+    var output: [UInt8] = []
+    if !tail.isEmpty { flush(&output) }
+    return output
+  }
+
+  private mutating func flush(_ output: inout [UInt8]) {
+    cipher.seal(tail, 0..<tail.count, number: UInt32(number), appendingTo: &output)
+    number += 1
+    Secret.zero(&tail)
+    tail.removeAll(keepingCapacity: true)
+  }
+
+  /// All of an object whose content is in memory.
+  static func object(_ bytes: [UInt8], _ reference: BlobReference, _ cipher: BlobCipher) -> [UInt8] {
+    var object = SealedBlobHeader(reference, cipher).encoded
+    object.reserveCapacity(Int(SealedBlobLayout.sealedSize(UInt64(bytes.count))))
+    let size = SealedBlobLayout.pieceBytes
+    for (number, start) in stride(from: 0, to: bytes.count, by: size).enumerated() {
+      cipher.seal(bytes, start..<min(start + size, bytes.count), number: UInt32(number), appendingTo: &object)
+    }
+    return object
+  }
+}
+
+/// The file of an object while it is written: takes the content in order, and puts it there as it is to lie. One owner at a
+/// time.
+final class BlobSink {
+  let file: any StorageFile
+  /// Relative to the directory of the tier.
+  let name: String
+  private var sealing: BlobSealing?
+  private var written: Int
+  /// Bytes of content.
+  private(set) var count: UInt64 = 0
+
+  init(_ file: any StorageFile, _ name: String, _ cipher: BlobCipher?) {
+    (self.file, self.name) = (file, name)
+    sealing = cipher.map { BlobSealing($0) }
+    written = cipher == nil ? 0 : SealedBlobLayout.headerBytes
+  }
+
+  /// The generation of what seals it; 0 for none.
+  var generation: UInt32 { sealing?.cipher.generation ?? 0 }
+
+  func append(_ bytes: [UInt8]) throws(StoreError) {
+    try write(sealing?.seal(bytes) ?? bytes)
+    count += UInt64(bytes.count)
+  }
+
+  /// Puts what is left. Nothing is synced.
+  func finish(_ reference: BlobReference) throws(StoreError) {
+    guard sealing != nil else { return }
+    if let last = sealing?.finish() { try write(last) }
+    if let cipher = sealing?.cipher { try file.write(SealedBlobHeader(reference, cipher).encoded, at: 0) }
+  }
+
+  private func write(_ bytes: [UInt8]) throws(StoreError) {
+    guard !bytes.isEmpty else { return }
+    try file.write(bytes, at: written)
+    written += bytes.count
+  }
+}

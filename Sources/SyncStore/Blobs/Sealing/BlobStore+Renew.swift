@@ -1,0 +1,220 @@
+private import Synchronization
+
+/// What a renewal of keys did to the blob tier.
+struct BlobRenewal {
+  var renewed = 0
+  /// What could not be read, by the names on the disk: it was set aside.
+  var damaged: Set<BlobHash> = []
+  /// Did anything lie as it is that does not any more?
+  var sealedPlain = false
+}
+
+// Objects are sealed anew: under another master key, for the first time, or no more.
+extension BlobStore {
+  /// Bytes that are written anew before they are synced together.
+  static let renewedAtOnce = 64 << 20
+
+  /// Writes anew what is not as it is to be now. Each object is there at every moment, in the one form or the other (F12).
+  func renewSealing() throws(StoreError) -> BlobRenewal {
+    try requireWritable()
+    // From here on nobody seals under keys that are not the present ones.
+    guard sealingGate.shut() else {
+      throw StoreError(
+        .busy, "this thread puts a large value: renew the keys behind that", path: files.directory)
+    }
+    sealingGate.open()
+    var renewal = BlobRenewal()
+    try renewPacked(&renewal)
+    try renewFiles(&renewal)
+    try discardUnreadablePartials()
+    if renewal.sealedPlain { try forgetOldNames() }
+    return renewal
+  }
+
+  /// Is it as it would be written now?
+  private func isCurrent(_ header: SealedBlobHeader?) -> Bool {
+    (header?.generation ?? 0) == writingKeys?.current ?? 0
+  }
+
+  private func renewPacked(_ renewal: inout BlobRenewal) throws(StoreError) {
+    var stale: [BlobHash] = []
+    try packs.eachObject { (pack, slot, _) throws(StoreError) in
+      guard let entry = pack.entry(slot) else { return }
+      let header = try entry.isSealed ? pack.withBytes(entry) { SealedBlobHeader($0) } : nil
+      if !isCurrent(header) || entry.isSealed && header == nil { stale.append(entry.name) }
+    }
+    // What is written anew must not share a file with what it replaces: that goes as a whole.
+    if !stale.isEmpty { try packs.retireWriter() }
+    var (batch, bytes): ([PackSet.Moved], Int) = ([], 0)
+    for name in stale {
+      // Removed since, or moved by another.
+      guard let (pack, slot) = try packs.find(name, following: false), let entry = pack.entry(slot) else {
+        continue
+      }
+      let stamp = pack.word(slot).stamp
+      let content: (BlobReference, [UInt8])?
+      do throws(StoreError) {
+        let reader = try reader(of: name, .packed(pack, entry), isSealed: entry.isSealed, name)
+        content = (BlobReference(hash: reader.hash, size: reader.size), try reader.contents())
+      } catch {
+        guard error.code == .damaged else { throw error }
+        content = nil
+      }
+      guard let (reference, plain) = content else {
+        renewal.damaged.insert(name)
+        continue
+      }
+      let form = form(reference)
+      if form.isSealed, !entry.isSealed { renewal.sealedPlain = true }
+      try packs.add(
+        form.name, form.stored(plain, salt: newSalt()), isSealed: form.isSealed, stamp: stamp, .moving)
+      batch.append(PackSet.Moved(pack: pack, slot: slot, stamp: stamp, name: form.name))
+      renewal.renewed += 1
+      bytes += plain.count
+      if bytes >= Self.renewedAtOnce {
+        try packs.handOver(batch)
+        (batch, bytes) = ([], 0)
+      }
+    }
+    try packs.handOver(batch)
+    if writingKeys != nil { renewal.sealedPlain = try packs.evacuatePlain() || renewal.sealedPlain }
+    if renewal.renewed > 0 { try packs.reclaim() }
+  }
+
+  private func renewFiles(_ renewal: inout BlobRenewal) throws(StoreError) {
+    var names: [BlobHash] = []
+    try files.eachObject { name, _ in names.append(name) }
+    for name in names {
+      do throws(StoreError) {
+        guard let file = try files.open(name), let reader = try reader(inFile: name, file) else { continue }
+        let header =
+          reader.isSealed ? SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0)) : nil
+        guard !isCurrent(header) else { continue }
+        try renew(name, reader)
+        if !reader.isSealed { renewal.sealedPlain = true }
+        renewal.renewed += 1
+      } catch {
+        guard error.code == .damaged else { throw error }
+        renewal.damaged.insert(name)
+      }
+    }
+  }
+
+  private func renew(_ name: BlobHash, _ source: BlobReader) throws(StoreError) {
+    let reference = BlobReference(hash: source.hash, size: source.size)
+    try requireSpace(reference.size)
+    let (file, temporary) = try files.begin()
+    let sink = BlobSink(file, temporary, newCipher())
+    do throws(StoreError) {
+      try source.verify { (piece, _) throws(StoreError) in try sink.append(piece) }
+      try sink.finish(reference)
+      try file.sync()
+      let form = form(reference)
+      if form.name == name {
+        // Under another key, and the same name: in the place of the old one.
+        _ = try files.place(temporary, as: name, replacing: true)
+        try files.storage.syncDirectory(files.path(BlobFiles.shard(name)))
+        return
+      }
+      if try !place(temporary, as: form, durable: true) { try files.remove(temporary) }
+    } catch {
+      _ = try? files.remove(temporary)
+      throw error
+    }
+    _ = try remove(named: name)
+  }
+
+  /// Transfers that were begun under other keys cannot go on.
+  private func discardUnreadablePartials() throws(StoreError) {
+    for name in try files.partials() {
+      guard let file = try files.open(BlobFiles.partial(name), .readOnly) else { continue }
+      let header = SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0))
+      if !isCurrent(header) { try discard(partial: name) }
+    }
+  }
+
+  /// A store that is encrypted now keeps nothing that tells what its objects were called before, or what they were.
+  private func forgetOldNames() throws(StoreError) {
+    catalogue.close()
+    for name in BlobCatalogue.fileNames { _ = try files.storage.remove(files.path(name)) }
+    for name in try files.storage.list(files.path("quarantine")) {
+      _ = try files.storage.remove(files.path("quarantine/" + name))
+    }
+    try files.storage.syncDirectory(files.directory)
+  }
+}
+
+extension PackSet {
+  /// An object that has a successor.
+  struct Moved {
+    let pack: Pack
+    let slot: Int
+    let stamp: UInt64
+    /// What its successor is called.
+    let name: BlobHash
+  }
+
+  /// Makes the successors durable, then ends the old ones; whoever counted on one meanwhile, or removed it, did so to the new
+  /// one.
+  func handOver(_ batch: [Moved]) throws(StoreError) {
+    guard !batch.isEmpty else { return }
+    try sync()
+    for moved in batch {
+      guard let (copy, place) = try find(moved.name, following: false),
+        !(copy === moved.pack && place == moved.slot)
+      else { continue }
+      while true {
+        let word = moved.pack.word(moved.slot)
+        guard word.isLive else {
+          copy.remove(place, below: moved.stamp + 1)
+          break
+        }
+        if moved.pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), moved.slot) {
+          copy.claim(place, stamp: word.stamp)
+          discountEnded(moved)
+          break
+        }
+      }
+    }
+  }
+
+  /// One that had another name than its successor was still counted.
+  private func discountEnded(_ moved: Moved) {
+    state.withLock { state in
+      guard let ordinal = state.ordinals[moved.pack.header.number],
+        state.places[moved.pack.prefix(moved.slot)] == Self.place(ordinal, moved.slot)
+      else { return }
+      discount(moved.pack, moved.slot, ordinal, &state)
+      state.places[moved.pack.prefix(moved.slot)] = nil
+    }
+  }
+
+  /// Nothing is added to the present pack any more; it is durable, and sealed.
+  func retireWriter() throws(StoreError) {
+    writing.withLock { writer in
+      guard let ordinal = writer.ordinal else { return }
+      state.withLock { $0.packs[ordinal].isRetired = true }
+      writer = Writer()
+    }
+    // Counts as an addition, or there would be nothing to sync.
+    added.add(1, ordering: .sequentiallyConsistent)
+    try sync()
+  }
+
+  /// Removes the packs that hold anything plain, be it dead: what lives in them is copied. True if there was one.
+  func evacuatePlain() throws(StoreError) -> Bool {
+    var found = false
+    for ordinal in 0..<state.withLock({ $0.packs.count }) {
+      let (pack, isOurs) = try state.withLock { state throws(StoreError) in
+        (try self.pack(ordinal, &state), !state.packs[ordinal].isSealed)
+      }
+      guard let pack, (0..<pack.count).contains(where: { !pack.isSealedObject($0) }) else { continue }
+      // Another process adds to it: who is alone does it.
+      guard !isOurs, try pack.file.lock(byte: 0, .exclusive, wait: false) else { continue }
+      try evacuate(pack, ordinal)
+      _ = try? pack.file.lock(byte: 0, .none, wait: false)
+      found = true
+    }
+    return found
+  }
+}

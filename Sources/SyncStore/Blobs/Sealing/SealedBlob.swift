@@ -1,0 +1,156 @@
+/// Where things lie in a sealed object (`schemas/blobs.md`, "Sealed objects").
+enum SealedBlobLayout {
+  /// "SYNCBLOB" as its first eight bytes.
+  static let magic: UInt64 = 0x424F_4C42_434E_5953
+  static let version: UInt16 = 1
+  static let headerBytes = 96
+  /// What of the header stands in the clear, and is authenticated.
+  static let clearBytes = 40
+  static let saltBytes = 16
+  /// Bytes of the content in one piece: a range is read by opening the pieces that it touches.
+  static let pieceBytes = 64 << 10
+  /// The binary logarithm of that, which stands in the header.
+  static let pieceLog: UInt16 = 16
+  /// Bytes of a whole piece, sealed.
+  static let sealedPieceBytes = pieceBytes + BlobCipher.overhead
+  /// The number under which the hash of the content is sealed.
+  static let hashNumber = UInt32.max
+
+  /// Bytes of the object whose content has so many.
+  static func sealedSize(_ size: UInt64) -> UInt64 {
+    let pieces = (size + UInt64(pieceBytes) - 1) / UInt64(pieceBytes)
+    return UInt64(headerBytes) + size + pieces * UInt64(BlobCipher.overhead)
+  }
+
+  /// Bytes of content in an object, whole or unfinished, of so many; what is no piece does not count.
+  static func contentSize(_ sealed: UInt64) -> UInt64 {
+    guard sealed > UInt64(headerBytes) else { return 0 }
+    let (whole, rest) = (sealed - UInt64(headerBytes)).quotientAndRemainder(
+      dividingBy: UInt64(sealedPieceBytes))
+    let overhead = UInt64(BlobCipher.overhead)
+    return whole * UInt64(pieceBytes) + (rest > overhead ? rest - overhead : 0)
+  }
+
+  /// Where a piece begins.
+  static func offset(ofPiece number: UInt64) -> UInt64 {
+    UInt64(headerBytes) + number * UInt64(sealedPieceBytes)
+  }
+}
+
+/// The header of a sealed object.
+struct SealedBlobHeader: Equatable, Sendable {
+  let generation: UInt32
+  let salt: [UInt8]
+  /// Bytes of the content; 0 while it is unfinished.
+  let size: UInt64
+  /// The hash of the content, sealed; zeros while it is unfinished.
+  let sealedHash: [UInt8]
+
+  /// Of an object that is being written.
+  init(unfinished cipher: BlobCipher) {
+    (generation, salt, size) = (cipher.generation, cipher.salt, 0)
+    sealedHash = [UInt8](repeating: 0, count: SealedBlobLayout.headerBytes - SealedBlobLayout.clearBytes)
+  }
+
+  /// Of an object that is complete.
+  init(_ reference: BlobReference, _ cipher: BlobCipher) {
+    (generation, salt, size) = (cipher.generation, cipher.salt, reference.size)
+    var sealed: [UInt8] = []
+    let clear = Self.clear(generation, salt, size)
+    cipher.seal(
+      reference.hash.bytes, 0..<SHA256.byteCount, number: SealedBlobLayout.hashNumber, authenticating: clear,
+      appendingTo: &sealed)
+    sealedHash = sealed
+  }
+
+  /// Nil if it is none.
+  init?(_ bytes: RawSpan) {
+    self.init([UInt8](copying: bytes.extracting(first: SealedBlobLayout.headerBytes)))
+  }
+
+  /// Nil if it is none.
+  init?(_ bytes: [UInt8]) {
+    var reader = ByteReader(bytes)
+    guard bytes.count >= SealedBlobLayout.headerBytes,
+      let magic = try? reader.read(UInt64.self), magic == SealedBlobLayout.magic,
+      let version = try? reader.read(UInt16.self), version == SealedBlobLayout.version,
+      let log = try? reader.read(UInt16.self), log == SealedBlobLayout.pieceLog,
+      let generation = try? reader.read(UInt32.self),
+      let salt = try? reader.read(raw: SealedBlobLayout.saltBytes), let size = try? reader.read(UInt64.self),
+      size <= Limits.blobBytes
+    else { return nil }
+    (self.generation, self.salt, self.size) = (generation, Array(salt), size)
+    sealedHash = Array(bytes[SealedBlobLayout.clearBytes..<SealedBlobLayout.headerBytes])
+  }
+
+  var encoded: [UInt8] { Self.clear(generation, salt, size) + sealedHash }
+
+  private static func clear(_ generation: UInt32, _ salt: [UInt8], _ size: UInt64) -> [UInt8] {
+    var writer = ByteWriter(capacity: SealedBlobLayout.headerBytes)
+    writer.write(SealedBlobLayout.magic)
+    writer.write(SealedBlobLayout.version)
+    writer.write(SealedBlobLayout.pieceLog)
+    writer.write(generation)
+    writer.write(raw: salt)
+    writer.write(size)
+    return writer.bytes
+  }
+
+  /// The hash of the content; nil if the header was changed, or is unfinished.
+  func hash(_ cipher: BlobCipher) -> BlobHash? {
+    let opened = cipher.open(
+      sealedHash, number: SealedBlobLayout.hashNumber,
+      authenticating: Self.clear(generation, salt, size))
+    return opened.flatMap { BlobHash(bytes: $0) }
+  }
+}
+
+/// A sealed object whose header was opened: what reads it.
+struct SealedBlob: Sendable {
+  /// The hash of the content, as who sealed it has seen it.
+  let hash: BlobHash
+  /// Bytes of the content.
+  let size: UInt64
+  let cipher: BlobCipher
+
+  /// Nil if `header` is not that of a complete object under one of the keys.
+  init?(_ header: SealedBlobHeader, _ keys: BlobKeys) {
+    guard let cipher = keys.master(header.generation)?.cipher(salt: header.salt),
+      let hash = header.hash(cipher)
+    else { return nil }
+    (self.hash, size, self.cipher) = (hash, header.size, cipher)
+  }
+
+  /// Bytes of the object.
+  var sealedSize: UInt64 { SealedBlobLayout.sealedSize(size) }
+
+  /// Where in the object the pieces lie that hold these bytes of the content, which are not none.
+  func place(of range: Range<UInt64>) -> (first: UInt64, bytes: Range<UInt64>) {
+    let piece = UInt64(SealedBlobLayout.pieceBytes)
+    let (first, last) = (range.lowerBound / piece, (range.upperBound - 1) / piece)
+    let end = min(SealedBlobLayout.offset(ofPiece: last + 1), sealedSize)
+    return (first, SealedBlobLayout.offset(ofPiece: first)..<end)
+  }
+
+  /// Those bytes of the content that `range` names, out of the pieces from `first` on; nil if they were changed.
+  func open(_ pieces: RawSpan, from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
+    let piece = UInt64(SealedBlobLayout.pieceBytes)
+    var output: [UInt8] = []
+    output.reserveCapacity(Int(range.count))
+    var (number, offset) = (first, 0)
+    while offset < pieces.byteCount {
+      let end = min(offset + SealedBlobLayout.sealedPieceBytes, pieces.byteCount)
+      guard let number32 = UInt32(exactly: number),
+        let plain = cipher.open(pieces.extracting(offset..<end), number: number32)
+      else { return nil }
+      let start = number * piece
+      let from = range.lowerBound > start ? Int(range.lowerBound - start) : 0
+      let to = min(UInt64(plain.count), range.upperBound - start)
+      guard from <= to else { return nil }
+      if from == 0, to == plain.count, output.isEmpty, end == pieces.byteCount { return plain }
+      output.append(contentsOf: plain[from..<Int(to)])
+      (number, offset) = (number + 1, end)
+    }
+    return output.count == Int(range.count) ? output : nil
+  }
+}

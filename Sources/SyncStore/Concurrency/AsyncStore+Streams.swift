@@ -1,0 +1,93 @@
+/// Values that are larger than the memory one wants to give them, for asynchronous code.
+extension AsyncStore {
+  /// Sets a key to bytes that come piece by piece, as `Store.put(…, writing:)`. Nothing is written if `pieces` fails, or the task is
+  /// cancelled before the last piece has come.
+  ///
+  /// - Throws: as `put`; what `pieces` throws.
+  public func put<Pieces: AsyncSequence>(
+    _ key: Key, type: ValueType = .bytes, expires deadline: UInt64? = nil, durability: Durability? = nil,
+    from pieces: Pieces
+  ) async throws where Pieces.Element == [UInt8] {
+    let store = store
+    try await Self.perform { () throws(StoreError) in try store.checkWritable() }
+    let writer = Locked<ValueWriter?>(ValueWriter(store))
+    do {
+      for try await piece in pieces {
+        try await Self.perform { () throws(StoreError) in
+          try writer.withLock { writer throws(StoreError) in try writer?.append(piece) }
+        }
+      }
+      try Task.checkCancellation()
+      try await Self.perform { () throws(StoreError) in
+        try writer.withLock { writer throws(StoreError) in
+          guard let complete = writer else { return }
+          try store.put(key, writtenBy: complete, type, expires: deadline, durability)
+          writer = nil
+        }
+      }
+    } catch {
+      writer.withLock { writer in
+        writer?.discard()
+        writer = nil
+      }
+      throw error
+    }
+  }
+
+  /// `Store.reader`.
+  public func reader(of key: Key) async throws(StoreError) -> AsyncValueReader? {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in
+      try store.reader(of: key).map { AsyncValueReader($0) }
+    }
+  }
+}
+
+/// Reads a value in ranges, or piece by piece as an asynchronous sequence. The value stays what it is, whatever is written meanwhile.
+///
+/// ```swift
+/// if let reader = try await store.reader(of: "film") {
+///   for try await piece in reader { socket.send(piece) }
+/// }
+/// ```
+public struct AsyncValueReader: AsyncSequence, Sendable {
+  /// Bytes of a piece, but for the last one.
+  public static let pieceBytes = 1 << 20
+
+  /// What it reads from.
+  public let reader: ValueReader
+
+  init(_ reader: ValueReader) { self.reader = reader }
+
+  /// Bytes of the value.
+  public var size: UInt64 { reader.size }
+  /// As it was put.
+  public var type: ValueType { reader.type }
+
+  /// Up to `count` bytes from `offset`; fewer only at the end.
+  ///
+  /// - Throws: as `ValueReader.read`; `.cancelled`.
+  public func read(_ count: Int, at offset: UInt64) async throws(StoreError) -> [UInt8] {
+    let reader = reader
+    return try await AsyncStore.perform { () throws(StoreError) in try reader.read(count, at: offset) }
+  }
+
+  /// Gives the pieces, in order.
+  public struct AsyncIterator: AsyncIteratorProtocol {
+    private let reader: AsyncValueReader
+    private var offset: UInt64 = 0
+
+    init(_ reader: AsyncValueReader) { self.reader = reader }
+
+    /// The next piece; nil at the end.
+    public mutating func next() async throws(StoreError) -> [UInt8]? {
+      guard offset < reader.size else { return nil }
+      let piece = try await reader.read(AsyncValueReader.pieceBytes, at: offset)
+      offset += UInt64(piece.count)
+      return piece.isEmpty ? nil : piece
+    }
+  }
+
+  /// From its start.
+  public func makeAsyncIterator() -> AsyncIterator { AsyncIterator(self) }
+}
