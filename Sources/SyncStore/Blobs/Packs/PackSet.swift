@@ -11,7 +11,7 @@ package struct PackSettings: Sendable, Equatable {
   /// What stays free on the file system.
   package var reserveBytes: UInt64 = 4 << 20
 
-  /// The defaults were measured: `docs/decisions/0030-packs.md`.
+  /// The defaults were measured: `docs/decisions/0025-packs.md`.
   package init() {}
 
   /// Every object has a file of its own.
