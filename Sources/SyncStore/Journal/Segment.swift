@@ -274,7 +274,8 @@ struct RecordView {
 
   /// Is its key one of the store's own?
   func isReserved(_ shape: Shape) -> Bool {
-    !shape.key.isEmpty && withExtendedLifetime(self) { fields.load(shape.key.lowerBound) } == ReservedKey.first
+    guard !shape.key.isEmpty else { return false }
+    return withExtendedLifetime(self) { fields.load(shape.key.lowerBound) == ReservedKey.first }
   }
 
   func key(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.key) } }
