@@ -13,7 +13,8 @@ public struct BackupReport: Hashable, Sendable {
   /// Bytes of those blobs.
   public var blobBytes: UInt64 = 0
   /// Blobs that records refer to and whose bytes are not here: they have not arrived from a peer yet, or are damaged. The
-  /// next backup into the file takes those that have come.
+  /// next backup into the file takes those that have come. Of an encrypted store each is given by the name of its object, which
+  /// is not the hash of its content.
   public var missingBlobs: [BlobReference] = []
   /// Bytes that were written.
   public var writtenBytes: UInt64 = 0

@@ -12,7 +12,8 @@ public struct RestoreReport: Hashable, Sendable {
   public let blobs: Int
   /// Bytes of those blobs.
   public let blobBytes: UInt64
-  /// Blobs that records refer to and that the backup lacks: they are fetched from a peer.
+  /// Blobs that records refer to and that the backup lacks: they are fetched from a peer. Of an encrypted store each is
+  /// given by the name of its object, which is not the hash of its content.
   public let missingBlobs: [BlobReference]
 }
 
