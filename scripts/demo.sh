@@ -113,7 +113,7 @@ echo
 run "$cli" --store "$workshop" why plan/departure
 [[ $("$cli" --store "$workshop" get plan/departure) == "Tuesday, says the vessel" ]] || fail "the earlier write won"
 
-say "8. Nothing is new: pushing again costs a few hundred bytes, whatever the size of the store."
+say "8. Nothing is new: pushing again costs a kilobyte or two, most of it the handshake, whatever the size of the store."
 run "$cli" --store "$vessel" push workshop --json
 
 say "9. Every record and every large value is what was written."
