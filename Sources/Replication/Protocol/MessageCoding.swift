@@ -53,11 +53,7 @@ extension Message {
       return .receipt
     case .blobWant(let needs):
       writer.writeVariable(UInt64(needs.count))
-      for need in needs {
-        writer.write(raw: need.hash.bytes)
-        writer.writeVariable(need.size)
-        writer.writeVariable(need.offset)
-      }
+      for need in needs { need.write(to: &writer) }
       return .blobWant
     case .blobRange(let range):
       writer = ByteWriter(capacity: range.sealed.count + 48)
@@ -123,9 +119,7 @@ extension Message {
       writer.write(UInt8(isRenewed ? 1 : 0))
       return .repaired
     case .recipeWant(let need):
-      writer.write(raw: need.hash.bytes)
-      writer.writeVariable(need.size)
-      writer.writeVariable(need.offset)
+      need.write(to: &writer)
       return .recipeWant
     case .recipe(let recipe):
       writer = ByteWriter(capacity: recipe.sealed.count + 48)
@@ -291,6 +285,12 @@ extension Receipt {
 }
 
 extension BlobNeed {
+  fileprivate func write(to writer: inout ByteWriter) {
+    writer.write(raw: hash.bytes)
+    writer.writeVariable(size)
+    writer.writeVariable(offset)
+  }
+
   fileprivate static func list(from reader: inout ByteReader) throws(DecodingFailure) -> [BlobNeed] {
     let count = try reader.readCount(limit: Limits.blobsInFlight)
     var needs: [BlobNeed] = []

@@ -20,10 +20,10 @@ package struct StateClaim: Hashable, Sendable {
     var writer = ByteWriter()
     writer.write(state.vector)
     let hash = XXH3.hash128(writer.bytes)
-    let bytes = [hash.high, hash.low].flatMap { half in
-      (0..<8).map { UInt8(truncatingIfNeeded: half >> UInt64(56 - 8 * $0)) }
-    }
-    self.init(at: state.at, vector: bytes, digest: state.digest)
+    var bytes = ByteWriter(capacity: 16)
+    bytes.write(hash.high.bigEndian)
+    bytes.write(hash.low.bigEndian)
+    self.init(at: state.at, vector: bytes.bytes, digest: state.digest)
   }
 
   func write(to writer: inout ByteWriter) {

@@ -113,12 +113,7 @@ extension Exchange {
     // Both may have changed while they were compared. If it is found twice it was not that.
     guard repair.fruitless < 2, found > 0 || sending != nil else { throw digestsDiffer }
     guard progress == .repairing else { return }
-    progress = .firstPass
-    if receiving != nil {
-      receiving?.expectAnother()
-      port.send(.want(receiving?.cursor))
-    }
-    try open(since: sending?.cursor, &port)
+    try pass(.firstPass, &port)
   }
 
   /// One of the sides has given a dot twice, and is another actor from now on (rule R9).

@@ -74,7 +74,7 @@ struct Exchange {
   }
 
   /// Begins a round for the other side, as it last described itself.
-  mutating func open(since cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
+  private mutating func open(since cursor: Cursor?, _ port: inout SessionPort) throws(SessionEnd) {
     let receipt = sending?.receipt
     let receiver = RoundReceiver(
       cursor: cursor, covered: receipt?.state.vector ?? peer.summary.vector, floor: peer.summary.floor,
@@ -265,12 +265,17 @@ struct Exchange {
       sending == nil || peer.compatibleFeatures & SessionFeature.isComplete != 0,
       !here.needsFullState(of: there), !there.needsFullState(of: here)
     else { return false }
-    let isGiven = peer.cursor.map { $0.closed && $0.position == here.position } ?? false
-    let isTaken = ownCursor.map { $0.closed && $0.position == there.position } ?? false
     guard sending == nil || isGiven && there.vector.covers(here.vector),
       receiving == nil || isTaken && here.vector.covers(there.vector)
     else { return false }
-    return !isGiven || !isTaken || here.vector != there.vector || own.digest == peer.digest
+    return !helloesDiffer
+  }
+
+  /// Did the other side's cursor stand at the end of the own journal when the session began?
+  private var isGiven: Bool { peer.cursor.map { $0.closed && $0.position == own.summary.position } ?? false }
+  /// And the own one at the end of the other's?
+  private var isTaken: Bool {
+    ownCursor.map { $0.closed && $0.position == peer.summary.position } ?? false
   }
 
   private func noteReceipt(_ port: inout SessionPort) {
@@ -285,11 +290,7 @@ struct Exchange {
   private mutating func passed(_ port: inout SessionPort) throws(SessionEnd) {
     let isMoved = port.figures.batches > 0
     if progress == .firstPass, isMoved, sending != nil, receiving != nil {
-      progress = .secondPass
-      receiving?.expectAnother()
-      port.send(.want(receiving?.cursor))
-      try open(since: sending?.cursor, &port)
-      return
+      return try pass(.secondPass, &port)
     }
     if let receipt = sending?.receipt {
       progress = .comparing(receipt)
@@ -298,6 +299,16 @@ struct Exchange {
       if repair.passes == 0, helloesDiffer { return try beginRepair(at: own.wallMilliseconds, &port) }
       try conclude(&port)
     }
+  }
+
+  /// Goes through the rounds once more, from the cursors that were reached.
+  mutating func pass(_ next: Progress, _ port: inout SessionPort) throws(SessionEnd) {
+    progress = next
+    if receiving != nil {
+      receiving?.expectAnother()
+      port.send(.want(receiving?.cursor))
+    }
+    try open(since: sending?.cursor, &port)
   }
 
   /// Two copies in step must have one digest (F61): their vectors are equal, and each one's cursor stands at
@@ -311,11 +322,7 @@ struct Exchange {
   }
 
   private var helloesDiffer: Bool {
-    guard own.summary.vector == peer.summary.vector,
-      let theirs = peer.cursor, theirs.closed, theirs.position == own.summary.position,
-      let ownCursor, ownCursor.closed, ownCursor.position == peer.summary.position
-    else { return false }
-    return own.digest != peer.digest
+    isGiven && isTaken && own.summary.vector == peer.summary.vector && own.digest != peer.digest
   }
 
   private mutating func conclude(_ port: inout SessionPort) throws(SessionEnd) {

@@ -189,8 +189,7 @@ package final class BlobCatalogue: Sendable {
           guard let hash = BlobHash(bytes: row[0].bytes) else { continue }
           try remove(hash)
           try database.run("DELETE FROM object WHERE hash = ?", [row[0]])
-          try database.run("DELETE FROM chunk WHERE hash = ?", [row[0]])
-          try database.run("DELETE FROM cut WHERE hash = ?", [row[0]])
+          try Self.forgetChunks(of: hash, database)
         }
         return leaving.count
       }
@@ -202,8 +201,7 @@ package final class BlobCatalogue: Sendable {
     try perform { (database) throws(StoreError) in
       try Self.synced(database) { () throws(StoreError) in
         try database.run("DELETE FROM object WHERE hash = ?", [.bytes(hash.bytes)])
-        try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(hash.bytes)])
-        try database.run("DELETE FROM cut WHERE hash = ?", [.bytes(hash.bytes)])
+        try Self.forgetChunks(of: hash, database)
       }
     }
   }

@@ -71,9 +71,7 @@ extension PackSet {
   func damagedEntries() throws(StoreError) -> [(Pack, Int)] {
     try load()
     var damaged: [(Pack, Int)] = []
-    for ordinal in 0..<state.withLock({ $0.packs.count }) {
-      let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
-      guard let pack else { continue }
+    try eachPack { pack, _ throws(StoreError) in
       let count = (0..<pack.count).reduce(0) { $0 + (pack.isValid($1) || pack.isVoid($1) ? 0 : 1) }
       if count > 0 { damaged.append((pack, count)) }
     }

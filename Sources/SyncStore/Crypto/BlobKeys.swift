@@ -21,11 +21,7 @@ final class BlobKeys: Sendable {
   var seals: Bool { current != 0 }
 
   /// What an object is called on the disk.
-  func name(of hash: BlobHash) -> BlobHash {
-    var key = naming.copy()
-    defer { Secret.zero(&key) }
-    return BlobStore.hash(HMACSHA256.code(for: hash.bytes, key: key))
-  }
+  func name(of hash: BlobHash) -> BlobHash { BlobStore.hash(hidden(hash.bytes)) }
 
   /// 32 bytes that stand for these, of which they tell nothing to who has not the keys.
   func hidden(_ bytes: [UInt8]) -> [UInt8] {

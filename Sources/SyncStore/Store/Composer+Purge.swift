@@ -46,9 +46,7 @@ extension Composer {
   }
 
   private mutating func note(purgedUpTo position: UInt64) throws(StoreError) {
-    var writer = ByteWriter()
-    writer.write(position)
-    try setLocal(StateKey.purged, writer.bytes)
+    try setLocal(StateKey.purged, ReplicaState.encode(position: position))
   }
 
   private mutating func give(up record: Doomed) throws(StoreError) {

@@ -37,10 +37,17 @@ extension Engine {
 
   // MARK: What may be purged
 
+  /// The member as which this copy last spoke.
+  private var ownDevice: DeviceID? { locals[StateKey.member].flatMap { DeviceID(bytes: $0) } }
+
+  /// What a member said before that does not hold up purging.
+  private static func oldestHeard(at time: UInt64) -> Stamp {
+    Stamp(milliseconds: time - min(time, Limits.retirementMilliseconds))
+  }
+
   /// The rule by which this copy purges at a time, in milliseconds since 1970.
   mutating func purgeRule(at time: UInt64) -> PurgeRule {
-    let own = locals[StateKey.member].flatMap { DeviceID(bytes: $0) }.map { ReservedKey.frontier($0) }
-    let oldest = Stamp(milliseconds: time - min(time, Limits.retirementMilliseconds))
+    let (own, oldest) = (ownDevice.map { ReservedKey.frontier($0) }, Self.oldestHeard(at: time))
     var frontiers: [Frontier] = []
     for key in reserved where key != own && key.starts(with: ReservedKey.frontierPrefix) {
       guard let record = try? held(key), record.stamp >= oldest, let frontier = Frontier(record) else {
@@ -54,10 +61,9 @@ extension Engine {
   /// Has each member that was named within the retirement period said what it covers? What is purged before that costs it
   /// a full state.
   mutating func isHeardOfAll(at time: UInt64) throws(StoreError) -> Bool {
-    let oldest = Stamp(milliseconds: time - min(time, Limits.retirementMilliseconds))
+    let (own, oldest) = (ownDevice, Self.oldestHeard(at: time))
     let members = reserved.filter { $0.starts(with: ReservedKey.memberPrefix) }
     guard members.count > 1 else { return true }
-    let own = locals[StateKey.member].flatMap { DeviceID(bytes: $0) }
     for key in members {
       guard let device = DeviceID(bytes: key.dropFirst(ReservedKey.memberPrefix.count)), device != own,
         !reserved.contains(ReservedKey.frontier(device)), let member = try held(key), !member.isTombstone

@@ -233,8 +233,12 @@ struct Engine {
 
   /// The record at a place, verified and decoded.
   func record(at location: Location) throws(StoreError) -> Record {
-    let view = try journal.record(at: location)
-    guard let record = view.decoded() else { throw lostAuthor(at: location) }
+    try decoded(try journal.record(at: location))
+  }
+
+  /// The record of a view that `journal.record` gave.
+  func decoded(_ view: RecordView) throws(StoreError) -> Record {
+    guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
     try view.segment.checkUnchanged(at: view.offset)
     return record
   }
@@ -260,9 +264,19 @@ struct Engine {
 
   /// The greatest held record of a key, parked or not: what the digest takes.
   func greatest(_ key: [UInt8], except excluded: Location? = nil) -> Record? {
+    greatestPlaced(key, except: excluded)?.record
+  }
+
+  /// The same, and its position.
+  func greatestPlaced(
+    _ key: [UInt8], except excluded: Location? = nil
+  ) -> (record: Record, position: UInt64)? {
     let places = [find(key)].compactMap { $0 } + (parked[key] ?? [])
-    let records = places.filter { $0 != excluded }.compactMap { try? record(at: $0) }
-    return records.max { $0.version < $1.version }
+    let placed = places.filter { $0 != excluded }.compactMap { place -> (record: Record, position: UInt64)? in
+      guard let view = try? journal.record(at: place), let record = try? decoded(view) else { return nil }
+      return (record, view.position)
+    }
+    return placed.max { $0.record.version < $1.record.version }
   }
 
   /// The key of the record at a place that was absorbed.

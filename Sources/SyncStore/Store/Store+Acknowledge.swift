@@ -9,8 +9,9 @@ extension Store {
     let (rule, known) = try reading { engine throws(StoreError) in
       let members = engine.reserved.count { $0.starts(with: ReservedKey.memberPrefix) }
       let last = try engine.held(ReservedKey.frontier(device)).flatMap { Frontier($0) }
-      let known = engine.locals[StateKey.acknowledged].flatMap { Self.decode($0) } ?? 0
-      return (AcknowledgementRule(last: last?.stamp, members: members, at: now), known)
+      return (
+        AcknowledgementRule(last: last?.stamp, members: members, at: now), engine.state.acknowledged ?? 0
+      )
     }
     switch rule {
     case .isDue: return try acknowledge(as: device)
@@ -34,17 +35,6 @@ extension Store {
     return false
   }
 
-  private static func encode(_ position: UInt64) -> [UInt8] {
-    var writer = ByteWriter()
-    writer.write(position)
-    return writer.bytes
-  }
-
-  private static func decode(_ value: [UInt8]) -> UInt64? {
-    var reader = ByteReader(value)
-    return try? reader.read(UInt64.self)
-  }
-
   /// Says, as a member, what this copy covers, for others to purge what all cover. False if that cannot be said at the moment.
   @discardableResult
   package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
@@ -58,7 +48,8 @@ extension Store {
       let held = try heldForWriting(key, composer)
       // What of a round has come, and is not covered before its end, is asked about again.
       if state.cursors.values.allSatisfy(\.closed) {
-        try composer.setLocal(StateKey.acknowledged, Self.encode(engine.withLock { $0.position }))
+        let position = engine.withLock { $0.position }
+        try composer.setLocal(StateKey.acknowledged, ReplicaState.encode(position: position))
       }
       try composer.issue(
         key: key, content: .inline(ReplicaState.encode(state.vector)), type: .bytes, deadline: nil, held: held

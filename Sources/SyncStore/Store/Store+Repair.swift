@@ -137,7 +137,7 @@ extension Store {
           let hash = view.bytes.withSpan(shape.key) { XXH3.hash64($0, seed: 0) }
           // Mostly few are wanted: the others are not decoded.
           guard isWanted(hash) else { continue }
-          let record = try engine.record(at: place)
+          let record = try engine.decoded(view)
           guard !record.isReserved, parked[record.key] == nil else { continue }
           records.append((record, hash, view.position))
         }
@@ -213,17 +213,6 @@ private struct Difference {
 
   /// Did this actor give one dot two contents?
   func isFork(of actor: ActorID) -> Bool { mine?.dot.actor == actor && mine?.dot == theirs?.dot }
-}
-
-extension Engine {
-  /// The greatest record held of a key, parked or not, and its position.
-  fileprivate func greatestPlaced(_ key: [UInt8]) -> (record: Record, position: UInt64)? {
-    let places = [find(key)].compactMap { $0 } + (parked[key] ?? [])
-    return places.compactMap { place in
-      guard let record = try? record(at: place), let view = try? journal.record(at: place) else { return nil }
-      return (record: record, position: view.position)
-    }.max { $0.record.version < $1.record.version }
-  }
 }
 
 extension Record {

@@ -18,6 +18,8 @@ struct ReplicaState: Sendable {
   var horizon = Stamp.zero
   /// The last position of a delete that was purged; nil if none was. Who purges raises it, as it does the floor.
   var purged: UInt64?
+  /// Up to here all deletes were covered by what this copy last said as a member; nil if it said nothing.
+  var acknowledged: UInt64?
   var cursors: [ActorID: Cursor] = [:]
   /// The marks of own rounds: position and own sequence that were durable when each was made.
   var marks: [RoundMark: Mark] = [:]
@@ -143,8 +145,9 @@ extension ReplicaState {
     } else if key == StateKey.suspects {
       suspects = value.flatMap { try? Self.suspects($0) } ?? []
     } else if key == StateKey.purged {
-      var reader = ByteReader(value ?? [])
-      purged = try? reader.read(UInt64.self)
+      purged = Self.position(value)
+    } else if key == StateKey.acknowledged {
+      acknowledged = Self.position(value)
     } else if key == StateKey.mending {
       mending = value != nil
     }
@@ -154,6 +157,17 @@ extension ReplicaState {
   mutating func absorb(_ version: Version, applied: Bool) {
     if version.dot.actor == actor { author.sequence = max(author.sequence, version.dot.sequence) }
     if applied { author.clock.observe(version.stamp) }
+  }
+
+  static func encode(position: UInt64) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(position)
+    return writer.bytes
+  }
+
+  private static func position(_ value: [UInt8]?) -> UInt64? {
+    var reader = ByteReader(value ?? [])
+    return try? reader.read(UInt64.self)
   }
 
   static func encode(_ cursor: Cursor) -> [UInt8] {

@@ -59,11 +59,14 @@ extension BlobCatalogue {
   /// An object has gone.
   func forgetChunks(of object: BlobHash) throws(StoreError) {
     try perform { (database) throws(StoreError) in
-      try database.transaction { () throws(StoreError) in
-        try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
-        try database.run("DELETE FROM cut WHERE hash = ?", [.bytes(object.bytes)])
-      }
+      try database.transaction { () throws(StoreError) in try Self.forgetChunks(of: object, database) }
     }
+  }
+
+  /// Within a transaction: an object has gone.
+  static func forgetChunks(of object: BlobHash, _ database: SQLiteConnection) throws(StoreError) {
+    try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
+    try database.run("DELETE FROM cut WHERE hash = ?", [.bytes(object.bytes)])
   }
 
   /// Where each of these chunks lies; nil for one that is nowhere.

@@ -136,8 +136,7 @@ final class Pack: Sendable {
     guard let name = BlobHash(bytes: table.bytes(start..<start + 32)) else { return nil }
     return PackEntry(
       name: name, offset: Int(table.load(start + 32, as: UInt32.self)) * PackLayout.alignment,
-      size: size(slot),
-      isSealed: table.load(start + 36, as: UInt32.self) & 1 << 28 != 0, checksum: table.load(start + 40))
+      size: size(slot), isSealed: isSealedObject(slot), checksum: table.load(start + 40))
   }
 
   /// Adds an entry behind the others: only for the one that has the pack locked.

@@ -6,10 +6,8 @@ extension PackSet {
   /// added to from now on, the others are sealed. Returns those whose sync had failed: what they hold is to be copied.
   func recoverLeft() throws(StoreError) -> [(Pack, Int)] {
     var ours: [(pack: Pack, ordinal: Int)] = []
-    let count = state.withLock { $0.packs.count }
-    for ordinal in 0..<count {
-      let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
-      if let pack, try recover(pack) { ours.append((pack, ordinal)) }
+    try eachPack { pack, ordinal throws(StoreError) in
+      if try recover(pack) { ours.append((pack, ordinal)) }
     }
     guard !ours.isEmpty else { return [] }
     try files.storage.syncDirectory(files.path("packs"))
@@ -149,11 +147,11 @@ extension PackSet {
   func evacuate(_ pack: Pack, _ ordinal: Int) throws(StoreError) {
     state.withLock { $0.packs[ordinal].isLeaving = true }
     defer { state.withLock { $0.packs[ordinal].isLeaving = false } }
-    var moved: [(slot: Int, stamp: UInt64, name: BlobHash)] = []
+    var moved: [Moved] = []
     for slot in 0..<pack.count {
       let word = pack.word(slot)
       guard word.isLive, let entry = pack.entry(slot) else { continue }
-      moved.append((slot, word.stamp, entry.name))
+      moved.append(Moved(pack: pack, slot: slot, stamp: word.stamp, name: entry.name))
       // A copy of it may have been left by one who was killed in the middle of this.
       if let (other, _) = try find(entry.name, following: false), other !== pack { continue }
       var copy: [UInt8] = []
@@ -162,26 +160,53 @@ extension PackSet {
       guard XXH3.hash64(copy, seed: 0) == entry.checksum else { return }
       try add(entry.name, copy, isSealed: entry.isSealed, stamp: word.stamp, .moving)
     }
-    if !moved.isEmpty { try sync() }
-    for (slot, stamp, name) in moved { try handOver(pack, slot, stamp, name) }
+    try handOver(moved)
     guard pack.live.count == 0 else { return }
     try files.remove(pack.name)
     state.withLock { drop(ordinal, &$0) }
   }
 
-  /// The old entry ends; whoever counted on it meanwhile, or removed it, did so to the new one.
-  private func handOver(_ pack: Pack, _ slot: Int, _ seen: UInt64, _ name: BlobHash) throws(StoreError) {
-    guard let (copy, place) = try find(name, following: false), copy !== pack else { return }
-    while true {
-      let word = pack.word(slot)
-      guard word.isLive else {
-        copy.remove(place, below: seen + 1)
-        return
+  /// An object that has a successor.
+  struct Moved {
+    let pack: Pack
+    let slot: Int
+    let stamp: UInt64
+    /// What its successor is called.
+    let name: BlobHash
+  }
+
+  /// Makes the successors durable, then ends the old ones; whoever counted on one meanwhile, or removed it, did so to the new
+  /// one.
+  func handOver(_ batch: [Moved]) throws(StoreError) {
+    guard !batch.isEmpty else { return }
+    try sync()
+    for moved in batch {
+      guard let (copy, place) = try find(moved.name, following: false),
+        !(copy === moved.pack && place == moved.slot)
+      else { continue }
+      while true {
+        let word = moved.pack.word(moved.slot)
+        guard word.isLive else {
+          copy.remove(place, below: moved.stamp + 1)
+          break
+        }
+        if moved.pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), moved.slot) {
+          copy.claim(place, stamp: word.stamp)
+          discountEnded(moved)
+          break
+        }
       }
-      if pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), slot) {
-        copy.claim(place, stamp: word.stamp)
-        return
-      }
+    }
+  }
+
+  /// One that had another name than its successor was still counted.
+  private func discountEnded(_ moved: Moved) {
+    state.withLock { state in
+      guard let ordinal = state.ordinals[moved.pack.header.number],
+        state.places[moved.pack.prefix(moved.slot)] == Self.place(ordinal, moved.slot)
+      else { return }
+      discount(moved.pack, moved.slot, ordinal, &state)
+      state.places[moved.pack.prefix(moved.slot)] = nil
     }
   }
 }

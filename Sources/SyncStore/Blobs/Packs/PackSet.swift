@@ -152,10 +152,7 @@ package final class PackSet: Sendable {
   func eachObject(_ body: (Pack, Int, Int) throws(StoreError) -> Void) throws(StoreError) {
     try load()
     if isShared { try follow() }
-    let count = state.withLock { $0.packs.count }
-    for ordinal in 0..<count {
-      let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
-      guard let pack else { continue }
+    try eachPack { pack, ordinal throws(StoreError) in
       for slot in 0..<pack.count
       where pack.word(slot).isLive && pack.isValid(slot) && isCurrent(pack, slot, ordinal) {
         try body(pack, slot, ordinal)
@@ -164,6 +161,14 @@ package final class PackSet: Sendable {
   }
 
   // MARK: Packs
+
+  /// Calls `body` for each pack that is known now and still there.
+  func eachPack(_ body: (Pack, Int) throws(StoreError) -> Void) throws(StoreError) {
+    for ordinal in 0..<state.withLock({ $0.packs.count }) {
+      let pack = try state.withLock { state throws(StoreError) in try self.pack(ordinal, &state) }
+      if let pack { try body(pack, ordinal) }
+    }
+  }
 
   static func prefix(_ name: BlobHash) -> UInt64 {
     var prefix: UInt64 = 0

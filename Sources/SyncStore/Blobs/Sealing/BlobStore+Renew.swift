@@ -145,50 +145,6 @@ extension BlobStore {
 }
 
 extension PackSet {
-  /// An object that has a successor.
-  struct Moved {
-    let pack: Pack
-    let slot: Int
-    let stamp: UInt64
-    /// What its successor is called.
-    let name: BlobHash
-  }
-
-  /// Makes the successors durable, then ends the old ones; whoever counted on one meanwhile, or removed it, did so to the new
-  /// one.
-  func handOver(_ batch: [Moved]) throws(StoreError) {
-    guard !batch.isEmpty else { return }
-    try sync()
-    for moved in batch {
-      guard let (copy, place) = try find(moved.name, following: false),
-        !(copy === moved.pack && place == moved.slot)
-      else { continue }
-      while true {
-        let word = moved.pack.word(moved.slot)
-        guard word.isLive else {
-          copy.remove(place, below: moved.stamp + 1)
-          break
-        }
-        if moved.pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), moved.slot) {
-          copy.claim(place, stamp: word.stamp)
-          discountEnded(moved)
-          break
-        }
-      }
-    }
-  }
-
-  /// One that had another name than its successor was still counted.
-  private func discountEnded(_ moved: Moved) {
-    state.withLock { state in
-      guard let ordinal = state.ordinals[moved.pack.header.number],
-        state.places[moved.pack.prefix(moved.slot)] == Self.place(ordinal, moved.slot)
-      else { return }
-      discount(moved.pack, moved.slot, ordinal, &state)
-      state.places[moved.pack.prefix(moved.slot)] = nil
-    }
-  }
-
   /// Nothing is added to the present pack any more; it is durable, and sealed.
   func retireWriter() throws(StoreError) {
     writing.withLock { writer in
@@ -204,13 +160,12 @@ extension PackSet {
   /// Removes the packs that hold anything plain, be it dead: what lives in them is copied. True if there was one.
   func evacuatePlain() throws(StoreError) -> Bool {
     var found = false
-    for ordinal in 0..<state.withLock({ $0.packs.count }) {
-      let (pack, isOurs) = try state.withLock { state throws(StoreError) in
-        (try self.pack(ordinal, &state), !state.packs[ordinal].isSealed)
-      }
-      guard let pack, (0..<pack.count).contains(where: { !pack.isSealedObject($0) }) else { continue }
+    try eachPack { pack, ordinal throws(StoreError) in
+      guard (0..<pack.count).contains(where: { !pack.isSealedObject($0) }) else { return }
       // Another process adds to it: who is alone does it.
-      guard !isOurs, try pack.file.lock(byte: 0, .exclusive, wait: false) else { continue }
+      guard state.withLock({ $0.packs[ordinal].isSealed }),
+        try pack.file.lock(byte: 0, .exclusive, wait: false)
+      else { return }
       try evacuate(pack, ordinal)
       _ = try? pack.file.lock(byte: 0, .none, wait: false)
       found = true
