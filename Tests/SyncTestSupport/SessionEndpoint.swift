@@ -61,10 +61,10 @@ package final class SessionEndpoint {
     return bytes
   }
 
-  /// Does the pending action with this number. Reads of blobs keep their order among themselves.
+  /// Does the pending action with this number. Reads of blobs keep their order among themselves, and so do batches.
   package func work(_ number: Int) {
     let chosen = pending[number]
-    let index = chosen.isBlobRead ? pending.firstIndex { $0.isBlobRead }! : number
+    let index = pending.firstIndex { $0.mayNotOvertake(chosen) } ?? number
     if let event = answer(pending.remove(at: index)) { handle(event) }
   }
 
@@ -175,8 +175,11 @@ package final class SessionEndpoint {
 }
 
 extension SessionAction {
-  fileprivate var isBlobRead: Bool {
-    if case .readBlob = self { true } else { false }
+  fileprivate func mayNotOvertake(_ other: SessionAction) -> Bool {
+    switch (self, other) {
+    case (.readBlob, .readBlob), (.applyBatch, .applyBatch), (.applyBatch, .applyLast): true
+    default: false
+    }
   }
 }
 

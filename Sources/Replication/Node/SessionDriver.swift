@@ -38,6 +38,10 @@ final class SessionDriver {
   // Each half of the session waits for its own work alone.
   private let sendingWorker: DispatchQueue
   private let receivingWorker: DispatchQueue
+  // What comes in is opened, appended and made durable, three batches at once.
+  private let openingWorker: DispatchQueue
+  private let settlingWorker: DispatchQueue
+  private var intakes = 0
   private var events: [SessionEvent] = []
   private var isTaking = false
   private var timers: [SessionTimer: UInt64] = [:]
@@ -59,6 +63,7 @@ final class SessionDriver {
     (self.link, self.loop, self.onEnd) = (link, loop, onEnd)
     self.store = SessionStore(store)
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
+    (openingWorker, settlingWorker) = (workers.queue(), workers.queue())
   }
 
   /// Called when a round was closed that had come in parts: what the own copy covers has grown, the journal has not.
@@ -192,8 +197,13 @@ final class SessionDriver {
       case .close(let outcome): close(outcome)
       case .openRound, .openBurst, .nextBatch, .readBlob, .makeRecipe, .giveGroupKeys:
         work(action, on: sendingWorker)
-      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .storeBlobRange, .matchRecipe,
-        .assembleBlob, .judgeState, .takeGroupKeys, .digestBuckets, .fingerprint, .exchangeRecords, .repair:
+      case .applyBatch, .applyLast: takeIn(action)
+      case .takeGroupKeys:
+        // Batches behind them are opened with them.
+        intakes += 1
+        work(action, on: openingWorker)
+      case .loadReplica, .loadCursor, .finishRound, .storeBlobRange, .matchRecipe,
+        .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair:
         work(action, on: receivingWorker)
       case .becomeNewActor:
         isRenewing = true
@@ -222,7 +232,30 @@ final class SessionDriver {
     }
   }
 
+  /// One batch alone takes the shortest way; of several the steps overlap.
+  private func takeIn(_ action: SessionAction) {
+    guard let intake = Intake(action) else { return }
+    intakes += 1
+    guard intakes > 1 else { return work(action, on: receivingWorker) }
+    let this = LoopBound(self, to: loop)
+    let (store, loop, receiver, settler) = (store, loop, receivingWorker, settlingWorker)
+    openingWorker.async {
+      let opened = store.opened(intake)
+      receiver.async {
+        let taken = store.taken(opened)
+        settler.async {
+          let event = store.settled(taken)
+          loop.execute { this.value.worked(action, event) }
+        }
+      }
+    }
+  }
+
   private func worked(_ action: SessionAction, _ event: SessionEvent?) {
+    switch action {
+    case .applyBatch, .applyLast, .takeGroupKeys: intakes -= 1
+    default: break
+    }
     if case .becomeNewActor = action {
       isRenewing = false
       endIfOver()

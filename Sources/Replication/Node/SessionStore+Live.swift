@@ -13,14 +13,14 @@ extension SessionStore {
       return state.marks.count > 2 ? state.marks.removeFirst() : nil
     }
     if let passed { store.releaseLiveMark(passed) }
-    let batch = try round.next(maximumBytes: Self.batchBytes)
-    let isWhole = batch.map { $0.records.count == round.count } ?? true
+    let first = try nextBatch(of: round, 0)
+    let isWhole = first.map { $0.batch.records == round.count } ?? true
     state.withLock { $0.round = isWhole ? nil : round }
-    let first = try batch.map {
-      BurstOpening.Batch(sealed: try seal($0, 0), position: $0.position, records: $0.records.countOfUsers)
+    let opening = first.map {
+      BurstOpening.Batch(sealed: $0.sealed, position: $0.batch.position, records: $0.batch.users)
     }
     return .burstOpened(
-      BurstOpening(records: UInt64(round.count), close: round.close, first: first, isWhole: isWhole))
+      BurstOpening(records: UInt64(round.count), close: round.close, first: opening, isWhole: isWhole))
   }
 
   /// The session goes on live: from now on it is noticed what others do for the same two copies.

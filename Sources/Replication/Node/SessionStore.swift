@@ -25,6 +25,8 @@ package final class SessionStore: Sendable {
     /// The own actor, as it was said at the handshake.
     var actor: ActorID?
     var failure: StoreError?
+    /// The number that the next batch of the round has that may be appended; nil once one could not be.
+    var nextIntake: UInt32? = 0
     /// Is the session live? Then what others do for the same two copies must be noticed.
     var isLive = false
     /// The cursor for the other side as this session has left it.
@@ -58,12 +60,7 @@ package final class SessionStore: Sendable {
         return .cursor(cursor)
       case .openRound(let receiver): return try openRound(for: receiver)
       case .nextBatch(_, let index): return try nextBatch(index)
-      case .applyBatch(let sender, let mark, let index, let sealed, let isFull):
-        let context = BatchContext.records(store: store.id, sender: sender, mark: mark, index: UInt64(index))
-        return try apply(sealed, context, isFull ? full(of: mark) : nil)
-      case .applyLast(let sender, let mark, let index, let sealed, let close):
-        let context = BatchContext.records(store: store.id, sender: sender, mark: mark, index: UInt64(index))
-        return try apply(sealed, context, closing: close)
+      case .applyBatch, .applyLast: return Intake(action).flatMap { settled(taken(opened($0))) }
       case .finishRound(let close):
         try store.finish(close, close.isFull ? full(of: close.mark) : nil)
         state.withLock { $0.full = nil }
@@ -99,15 +96,22 @@ package final class SessionStore: Sendable {
         return nil
       case .send, .pauseReading, .resumeReading, .setTimer, .cancelTimer, .close, .follow: return nil
       }
-    } catch let error as StoreError {
+    } catch {
+      return event(of: error)
+    }
+  }
+
+  /// What the session is told of an error.
+  func event(of error: any Error) -> SessionEvent {
+    switch error {
+    case let error as StoreError:
       if error.code == .rolledBack { return .rolledBack(error.message) }
       state.withLock { $0.failure = error }
       return .failed(.store, error.description)
-    } catch let error as ReplicationError {
+    case let error as ReplicationError:
       if let failure = error.store { state.withLock { $0.failure = failure } }
       return .failed(error.code, error.message)
-    } catch {
-      return .failed(.protocolViolation, "\(error)")
+    default: return .failed(.protocolViolation, "\(error)")
     }
   }
 
@@ -128,7 +132,7 @@ package final class SessionStore: Sendable {
       missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks, repairs: store.isWritable)
   }
 
-  private func needs(_ blobs: [BlobReference]) throws -> [BlobNeed] {
+  func needs(_ blobs: [BlobReference]) throws -> [BlobNeed] {
     try blobs.compactMap { blob in
       let offset = try store.blobs.partialSize(blob.hash)
       if offset >= blob.size, offset > 0, try completes(blob) { return nil }
@@ -166,20 +170,25 @@ package final class SessionStore: Sendable {
   }
 
   private func nextBatch(_ index: UInt32) throws -> SessionEvent {
-    guard let round = state.withLock({ $0.round }), let batch = try round.next(maximumBytes: Self.batchBytes)
-    else {
+    guard let round = state.withLock({ $0.round }), let next = try nextBatch(of: round, index) else {
       state.withLock { $0.round = nil }
       return .roundExhausted
     }
-    return .batchSealed(
-      try seal(batch, index), position: batch.position, records: batch.records.countOfUsers)
+    return .batchSealed(next.sealed, position: next.batch.position, records: next.batch.users)
   }
 
-  func seal(_ batch: IncomingBatch, _ index: UInt32) throws -> [UInt8] {
-    let payload = RecordCodec.encode(
-      RecordCodec.Payload(position: batch.position, records: batch.records, present: batch.present))
+  /// The next batch of a round, sealed; nil at its end.
+  func nextBatch(of round: OutgoingRound, _ index: UInt32) throws -> (batch: OutgoingBatch, sealed: [UInt8])?
+  {
+    var encoder = RecordCodec.Encoder(capacity: min(round.bytesLeft, Self.batchBytes) + 4096)
+    guard let batch = try round.next(maximumBytes: Self.batchBytes, into: &encoder) else { return nil }
+    let payload = encoder.finish(position: batch.position, present: batch.present)
+    return (batch, try seal(payload, of: round.close, index))
+  }
+
+  func seal(_ payload: [UInt8], of round: RoundClose, _ index: UInt32) throws -> [UInt8] {
     let context = BatchContext.records(
-      store: store.id, sender: batch.sender, mark: batch.mark, index: UInt64(index))
+      store: store.id, sender: round.sender, mark: round.mark, index: UInt64(index))
     let deflates = state.withLock { $0.choice.deflates(payload.count) }
     let begin = MonotonicClock.nanoseconds()
     let sealed = try BatchCodec.seal(
@@ -211,33 +220,13 @@ package final class SessionStore: Sendable {
     }
   }
 
-  private func full(of mark: RoundMark) -> FullState {
+  func full(of mark: RoundMark) -> FullState {
     state.withLock { state in
       if let full = state.full, full.mark == mark { return full.state }
       let full = FullState()
       state.full = (mark, full)
       return full
     }
-  }
-
-  private func apply(
-    _ sealed: [UInt8], _ context: BatchContext, _ full: FullState? = nil, closing close: RoundClose? = nil
-  ) throws -> SessionEvent {
-    if let why = try overtaken(by: context.sender) { return .overtaken(why) }
-    let payload = try RecordCodec.decode(try BatchCodec.open(sealed, expecting: context, keys: ring()))
-    let missing = try store.apply(
-      IncomingBatch(
-        sender: context.sender, mark: context.mark, position: payload.position, records: payload.records,
-        present: payload.present), full, closing: close)
-    if let close {
-      try closed(close)
-    } else {
-      state.withLock {
-        $0.cursor = Cursor(position: payload.position, mark: context.mark, closed: false)
-      }
-    }
-    return .batchApplied(
-      position: payload.position, records: payload.records.countOfUsers, missing: try needs(missing))
   }
 
   // MARK: Blobs

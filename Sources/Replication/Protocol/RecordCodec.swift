@@ -36,22 +36,37 @@ package enum RecordCodec {
 
   /// The bytes of the payload. The records must be what `decode` accepts: those of a journal are.
   package static func encode(_ payload: Payload) -> [UInt8] {
-    var actors = ActorTable()
-    var body = ByteWriter(capacity: payload.records.reduce(64) { $0 + $1.record.encodedSizeHint })
-    var position: UInt64 = 0
-    var stamp: UInt64 = 0
-    for positioned in payload.records {
+    var encoder = Encoder(capacity: payload.records.reduce(64) { $0 + $1.record.encodedSizeHint })
+    for record in payload.records { encoder.write(record) }
+    return encoder.finish(position: payload.position, present: payload.present)
+  }
+
+  /// Puts a payload together from one record after the other. They must be what `decode` accepts: those of a journal are.
+  package struct Encoder: BatchWriter {
+    private var actors = ActorTable()
+    private var body: ByteWriter
+    private var position: UInt64 = 0
+    private var stamp: UInt64 = 0
+    /// How many records it was given.
+    package private(set) var count: UInt64 = 0
+
+    /// None yet; the bytes of all are expected to be about `capacity`.
+    package init(capacity: Int) { body = ByteWriter(capacity: capacity) }
+
+    package mutating func write(_ positioned: PositionedRecord) {
       let record = positioned.record
-      body.write(flags(of: record))
-      body.writeVariable(positioned.position &- position)
-      position = positioned.position
-      let author = actors.index(of: record.dot.actor)
-      body.writeVariable(UInt64(author))
-      body.writeVariable(zigzag(record.dot.sequence &- actors.lastSequences[author]))
-      actors.lastSequences[author] = record.dot.sequence
-      body.writeVariable(zigzag(record.stamp.rawValue &- stamp))
-      stamp = record.stamp.rawValue
-      if record.type != .bytes { body.write(record.type.rawValue) }
+      var flags: UInt8 =
+        switch record.content {
+        case .tombstone: 0
+        case .inline: 1
+        case .blob: 2
+        }
+      if record.base != nil { flags |= Flag.base }
+      if !record.open.isEmpty { flags |= Flag.open }
+      if record.deadline != nil { flags |= Flag.deadline }
+      if record.continues { flags |= Flag.continues }
+      write(
+        flags, at: positioned.position, Version(stamp: record.stamp, dot: record.dot), record.type)
       if let deadline = record.deadline { body.writeVariable(deadline) }
       if let base = record.base { body.write(base, in: &actors) }
       if !record.open.isEmpty {
@@ -68,19 +83,54 @@ package enum RecordCodec {
         body.write(counted: blob.metadata)
       }
     }
-    write(present: payload.present, to: &body, &actors)
-    var writer = ByteWriter(capacity: body.bytes.count + 16 * actors.names.count + 32)
-    writer.write(version)
-    writer.writeVariable(UInt64(actors.names.count))
-    for actor in actors.names { writer.write(raw: actor.bytes) }
-    writer.writeVariable(payload.position)
-    writer.writeVariable(UInt64(payload.records.count))
-    writer.write(raw: body.bytes)
-    return writer.bytes
+
+    package mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>) {
+      var flags: UInt8 = heading.isTombstone ? 0 : 1
+      if heading.base != nil { flags |= Flag.base }
+      if heading.continues { flags |= Flag.continues }
+      write(flags, at: heading.position, heading.version, heading.type)
+      if let base = heading.base { body.write(base, in: &actors) }
+      body.write(counted: key)
+      if !heading.isTombstone { body.write(counted: value) }
+    }
+
+    /// The fields that every record begins with.
+    private mutating func write(
+      _ flags: UInt8, at position: UInt64, _ version: Version, _ type: ValueType
+    ) {
+      body.write(type == .bytes ? flags : flags | Flag.type)
+      body.writeVariable(position &- self.position)
+      self.position = position
+      let author = actors.index(of: version.dot.actor)
+      body.writeVariable(UInt64(author))
+      body.writeVariable(zigzag(version.dot.sequence &- actors.lastSequences[author]))
+      actors.lastSequences[author] = version.dot.sequence
+      body.writeVariable(zigzag(version.stamp.rawValue &- stamp))
+      stamp = version.stamp.rawValue
+      if type != .bytes { body.write(type.rawValue) }
+      count += 1
+    }
+
+    /// The payload, which reaches up to `position` and names what else is held up to there.
+    package func finish(position: UInt64, present: [Dot]) -> [UInt8] {
+      var actors = actors
+      var end = ByteWriter()
+      RecordCodec.write(present: present, to: &end, &actors)
+      let bytes = body.bytes.count + end.bytes.count + 16 * actors.names.count + 32
+      var writer = ByteWriter(capacity: bytes)
+      writer.write(RecordCodec.version)
+      writer.writeVariable(UInt64(actors.names.count))
+      for actor in actors.names { writer.write(raw: actor.bytes) }
+      writer.writeVariable(position)
+      writer.writeVariable(count)
+      writer.write(body)
+      writer.write(end)
+      return writer.bytes
+    }
   }
 
   /// Runs of consecutive sequences, actor by actor: most of what a copy holds was written in a row.
-  private static func write(present dots: [Dot], to body: inout ByteWriter, _ actors: inout ActorTable) {
+  fileprivate static func write(present dots: [Dot], to body: inout ByteWriter, _ actors: inout ActorTable) {
     let runs = Self.runs(of: dots)
     body.writeVariable(UInt64(runs.count))
     for (actor, runs) in runs {
@@ -128,21 +178,6 @@ package enum RecordCodec {
       }
     }
     return dots
-  }
-
-  private static func flags(of record: Record) -> UInt8 {
-    var flags: UInt8 =
-      switch record.content {
-      case .tombstone: 0
-      case .inline: 1
-      case .blob: 2
-      }
-    if record.base != nil { flags |= Flag.base }
-    if !record.open.isEmpty { flags |= Flag.open }
-    if record.deadline != nil { flags |= Flag.deadline }
-    if record.continues { flags |= Flag.continues }
-    if record.type != .bytes { flags |= Flag.type }
-    return flags
   }
 
   /// The payload in `bytes`, every byte of which must belong to it.

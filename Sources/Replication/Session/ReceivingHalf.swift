@@ -2,8 +2,8 @@ internal import SyncStore
 
 /// The half of a session that takes rounds in.
 ///
-/// Invariants: batches are applied one at a time, in order, each number of the round exactly once (F66, F67);
-/// positions rise (in a full state they do not fall) and stay within the round; the round is closed only after its
+/// Invariants: batches are applied in order, each number of the round exactly once (F66, F67), the next ones being opened while
+/// one becomes durable; positions rise (in a full state they do not fall) and stay within the round; the round is closed only after its
 /// last batch is durable; the receipt is given only after the close is durable and every blob has come or is known not
 /// to come, in a live session without waiting for blobs.
 struct ReceivingHalf {
@@ -25,7 +25,8 @@ struct ReceivingHalf {
   /// What this copy covered when the session began. It may cover more by now, never less.
   private var own: ReplicaSummary
   private var arrived: [[UInt8]] = []
-  private var isApplying = false
+  /// How many are being applied.
+  private var applying: UInt32 = 0
   /// Is the close among what is being applied?
   private var isClosing = false
   private var nextArrival: UInt32 = 0
@@ -92,29 +93,30 @@ struct ReceivingHalf {
     fetch.pump(&port)
     switch state {
     case .receiving(let begin):
-      guard !isApplying else { return }
-      if !arrived.isEmpty {
-        isApplying = true
-        let sealed = arrived.removeFirst()
-        if let end, arrived.isEmpty, begin.kind == .increment {
-          port.actions.append(
-            .applyLast(
-              sender: sender, mark: begin.mark, index: nextApplied, sealed: sealed, close: close(end)))
-          isClosing = true
-        } else {
-          port.actions.append(
-            .applyBatch(
-              sender: sender, mark: begin.mark, index: nextApplied, sealed: sealed,
-              isFull: begin.kind == .full))
-        }
-      } else if let end {
-        finish(end, isFull: begin.kind == .full, &port)
-      }
+      while !arrived.isEmpty, applying < Self.mostApplying { apply(begin, &port) }
+      if arrived.isEmpty, applying == 0, let end { finish(end, isFull: begin.kind == .full, &port) }
     case .fetching:
       guard fetch.isComplete else { return }
       state = .judging
       port.actions.append(.judgeState(at: nil))
     case .idle, .finishing, .judging, .taken: return
+    }
+  }
+
+  /// While one becomes durable, others may be opened and appended.
+  private static let mostApplying: UInt32 = 4
+
+  private mutating func apply(_ begin: RoundBegin, _ port: inout SessionPort) {
+    let (sealed, index) = (arrived.removeFirst(), nextApplied + applying)
+    applying += 1
+    if let end, arrived.isEmpty, begin.kind == .increment {
+      isClosing = true
+      port.actions.append(
+        .applyLast(sender: sender, mark: begin.mark, index: index, sealed: sealed, close: close(end)))
+    } else {
+      port.actions.append(
+        .applyBatch(
+          sender: sender, mark: begin.mark, index: index, sealed: sealed, isFull: begin.kind == .full))
     }
   }
 
@@ -141,13 +143,13 @@ struct ReceivingHalf {
   mutating func applied(
     to position: UInt64, records: Int, missing: [BlobNeed], _ port: inout SessionPort
   ) throws(SessionEnd) {
-    precondition(isApplying, "no batch was being applied")
+    precondition(applying > 0, "no batch was being applied")
     guard case .receiving(let begin) = state else { return }
     let least = begin.kind == .full ? self.position : self.position + 1
     guard position >= least, position <= begin.position else {
       throw .violation("a batch reaches position \(position), outside its round")
     }
-    isApplying = false
+    applying -= 1
     nextApplied += 1
     self.position = position
     cursor = Cursor(position: position, mark: begin.mark, closed: false)
@@ -155,7 +157,7 @@ struct ReceivingHalf {
     port.figures.batches += 1
     port.send(.batchReceived(position: position))
     fetch.need(missing)
-    if isClosing {
+    if isClosing, applying == 0 {
       isClosing = false
       state = .finishing
       finished(&port)

@@ -28,11 +28,23 @@ package struct ByteWriter {
   /// Appends the bytes alone.
   package mutating func write(raw: some Sequence<UInt8>) { bytes.append(contentsOf: raw) }
 
+  /// Appends what another one has.
+  package mutating func write(_ other: ByteWriter) { bytes.append(contentsOf: other.bytes) }
+
   /// Appends the number of bytes (LEB128), then the bytes.
   package mutating func write(counted: some Collection<UInt8>) {
     writeVariable(UInt64(counted.count))
     bytes.append(contentsOf: counted)
   }
+
+  /// The same for bytes in place.
+  package mutating func write(counted: Span<UInt8>) {
+    writeVariable(UInt64(counted.count))
+    bytes.append(copying: counted)
+  }
+
+  /// The same for an array: of another module's types the general form would be taken byte by byte.
+  package mutating func write(counted: [UInt8]) { write(counted: counted.span) }
 
   /// Appends the UTF-8 bytes with their count before them.
   package mutating func write(text: String) { write(counted: Array(text.utf8)) }

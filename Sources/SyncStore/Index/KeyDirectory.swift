@@ -72,6 +72,10 @@ package final class KeyDirectory: @unchecked Sendable {
     return try findFurther(parts, matches)
   }
 
+  /// May there be a key with this hash? There may be others whose hashes meet where this looks.
+  @inline(__always)
+  package func has(_ hash: UInt64) throws(StoreError) -> Bool { try find(hash) { _ in true } != nil }
+
   /// `find` as it goes on where one look is not enough, from the beginning.
   @inline(never)
   private func findFurther(

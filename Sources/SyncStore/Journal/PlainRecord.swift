@@ -108,7 +108,13 @@ final class IndexedSegments: Sendable {
     return PlainRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset))
   }
 
-  /// The same, opened if it is sealed: it is there as long as the caller keeps `opened`.
+  /// Has the first lines of the record at a place fetched: it is looked at soon.
+  @inline(__always)
+  func prefetch(atPlace place: UInt64) {
+    bytes.prefetch(SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place), 192)
+  }
+
+  /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
   func record(atPlace place: UInt64, opened: inout Mapping?) -> PlainRecord? {
     let slot = SegmentTable.slot(ofPlace: place)
     guard slot < sealed.count, let segment = sealed[slot] else { return record(atPlace: place) }

@@ -12,6 +12,11 @@ extension [UInt8] {
     self = unsafe span.withUnsafeBytes { unsafe Array($0) }
   }
 
+  /// Appends a copy of the bytes.
+  package mutating func append(copying span: Span<UInt8>) {
+    unsafe span.withUnsafeBufferPointer { unsafe append(contentsOf: $0) }
+  }
+
   /// Works on the bytes in place.
   func withRawSpan<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result {
     try body(unsafe span.bytes)

@@ -20,8 +20,13 @@ package enum XXH3 {
   package static func hash64(_ bytes: [UInt8], seed: UInt64) -> UInt64 { hash64(bytes.span, seed: seed) }
 
   /// The 128-bit hash of `bytes`, seed 0.
-  package static func hash128(_ bytes: [UInt8]) -> (high: UInt64, low: UInt64) {
+  package static func hash128(_ bytes: RawSpan) -> (high: UInt64, low: UInt64) {
     let hash = unsafe bytes.withUnsafeBytes { unsafe XXH3_128bits($0.baseAddress, $0.count) }
     return (hash.high64, hash.low64)
+  }
+
+  /// The 128-bit hash of `bytes`, seed 0.
+  package static func hash128(_ bytes: [UInt8]) -> (high: UInt64, low: UInt64) {
+    bytes.withRawSpan { hash128($0) }
   }
 }

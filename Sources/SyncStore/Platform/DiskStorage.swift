@@ -204,10 +204,10 @@ final class DiskFile: StorageFile {
     }
   }
 
-  func sync(unchanged mapping: Mapping) throws(StoreError) {
+  func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError) {
     // Writing a page back takes it from the processors that may store to it, one page after the other, and each of them is
     // interrupted. Nobody does: so they are let go all at once, and found again as they are read.
-    mapping.letGo()
+    mapping.letGo(range)
     try sync()
   }
 

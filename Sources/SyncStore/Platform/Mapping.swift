@@ -224,8 +224,15 @@ package import Synchronization
     return unsafe msync(base + start, range.upperBound - start, MS_SYNC) == 0
   }
 
-  /// Forgets where the pages are, which are found again when they are read. Only of a shared file: what was stored stays there.
-  func letGo() { unsafe madvise(base, count, MADV_DONTNEED) }
+  /// Forgets where the whole pages in `range` are, which are found again when they are read. Only of a shared file: what was
+  /// stored stays there.
+  func letGo(_ range: Range<Int>) {
+    check(range)
+    let page = 4096
+    let start = (range.lowerBound + page - 1) & ~(page - 1)
+    let end = range.upperBound == count ? count : range.upperBound & ~(page - 1)
+    if start < end { unsafe madvise(base + start, end - start, MADV_DONTNEED) }
+  }
 
   /// Finds memory for `range` now, rather than at the first store to each page.
   package func populate(_ range: Range<Int>) {

@@ -60,8 +60,9 @@ package protocol StorageFile: AnyObject, Sendable {
   func allocate(to size: Int) throws(StoreError)
   /// Makes content and size durable (`fdatasync`). After a failure the file must not be synced again (rule R4).
   func sync() throws(StoreError)
-  /// The same for a file to which nothing is stored through `mapping` any more: others need not be held up for each page.
-  func sync(unchanged mapping: Mapping) throws(StoreError)
+  /// The same where nothing is stored through `mapping` any more to the bytes in `range`: others need not be held up for each
+  /// page of them.
+  func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError)
   /// Makes the bytes in `range` durable, which were stored through `mapping`, and the size; perhaps all others, too.
   func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError)
   /// Maps the bytes in `range`, shared; it begins at a multiple of 4096.
@@ -119,7 +120,7 @@ extension StorageFile {
   package func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync() }
 
   /// Makes all of the file durable.
-  package func sync(unchanged mapping: Mapping) throws(StoreError) { try sync() }
+  package func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync() }
 
   /// Maps the first `count` bytes, shared.
   package func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {

@@ -15,7 +15,7 @@ extension Engine {
   }
 
   /// Does the record count in the running part of the digest? What has a deadline is added when a time is known.
-  private static func counts(_ record: Record) -> Bool {
+  static func counts(_ record: Record) -> Bool {
     !record.isReserved && !record.isTombstone && record.deadline == nil
   }
 
@@ -27,7 +27,7 @@ extension Engine {
     if let known = index.ledger.digest(at: applied.packed), expiring != nil || !mayExpire {
       digest = known
     } else {
-      digest = try computeDigest(isExclusive: keeps)
+      (digest, expiring) = try computeDigest(isExclusive: keeps)
       if keeps { index.ledger.setDigest(digest, at: applied.packed) }
     }
     for key in expiring ?? [] {
@@ -37,23 +37,6 @@ extension Engine {
       }
       if deadline > time, !record.isTombstone, !record.isReserved { digest.add(record) }
     }
-    return digest
-  }
-
-  /// The part of the digest that does not depend on the time, from all keys.
-  private mutating func computeDigest(isExclusive: Bool) throws(StoreError) -> StateDigest {
-    var digest = StateDigest()
-    var expiring: Set<[UInt8]> = []
-    func take(_ record: Record) {
-      if Self.counts(record) { digest.add(record) }
-      if record.deadline != nil { expiring.insert(record.key) }
-    }
-    for location in try locations(isExclusive: isExclusive) {
-      let record = try record(at: location)
-      if parked[record.key] == nil { take(record) }
-    }
-    for key in parked.keys { if let record = greatest(key) { take(record) } }
-    self.expiring = expiring
     return digest
   }
 

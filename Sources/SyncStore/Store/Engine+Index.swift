@@ -89,11 +89,7 @@ extension Engine {
 
   /// The places of all keys, in no particular order. Who holds the writers' mutex `isExclusive`.
   func locations(isExclusive: Bool = false) throws(StoreError) -> [Location] {
-    // Others may change the index meanwhile; the journal stays as it is.
-    if index.isShared, !isAlone, !isExclusive {
-      let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
-      return try currentPlaces(from: start, isComplete: false) ?? []
-    }
+    if mayChange(isExclusive) { return try unsteadyLocations() }
     var locations: [Location] = []
     locations.reserveCapacity(try index.keys.count)
     try index.keys.forEachPlace { place throws(StoreError) in
@@ -103,6 +99,26 @@ extension Engine {
       locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
     }
     return locations
+  }
+
+  /// The same, as the index calls them.
+  func places(isExclusive: Bool) throws(StoreError) -> [UInt64] {
+    if mayChange(isExclusive) {
+      return try unsteadyLocations().compactMap { journal.segment($0.segment)?.place(at: $0.offset) }
+    }
+    var places: [UInt64] = []
+    places.reserveCapacity(try index.keys.count)
+    try index.keys.forEachPlace { places.append($0) }
+    return places
+  }
+
+  /// May others change the index meanwhile?
+  private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !isAlone && !isExclusive }
+
+  /// The places of all keys from the journal, which stays as it is.
+  private func unsteadyLocations() throws(StoreError) -> [Location] {
+    let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
+    return try currentPlaces(from: start, isComplete: false) ?? []
   }
 
   /// The places of the records behind `start` that count for their keys, as far as this view has read; nil if there are

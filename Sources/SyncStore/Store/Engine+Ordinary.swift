@@ -93,6 +93,19 @@ struct OrdinaryReading {
   }
 }
 
+/// What the first records of keys add to the running digest.
+private struct Digesting {
+  private(set) var sum = StateDigest()
+  private var hasher = PlainDigest()
+
+  @inline(__always)
+  mutating func add(_ segment: Segment, _ bytes: Range<Int>, by actor: ActorID) {
+    let bytes = MappedBytes(segment.mapping).extracting(bytes)
+    guard let record = PlainRecord(bytes, seed: nil), PlainDigest.counts(record) else { return }
+    sum.add(hasher.part(of: record, by: actor))
+  }
+}
+
 extension Engine {
   /// How many records are read before they are taken in: the cache misses of all then overlap.
   private static let readAhead = 16
@@ -101,7 +114,8 @@ extension Engine {
   mutating func absorb(
     _ reading: OrdinaryReading, _ bytes: Range<Int>, verifies: Bool, _ limit: Stamp, indexing: Bool
   ) -> Int {
-    guard !index.ledger.keepsDigest, parked.isEmpty, expiring == nil else { return bytes.lowerBound }
+    guard parked.isEmpty else { return bytes.lowerBound }
+    var digesting = indexing && index.ledger.keepsDigest ? Digesting() : nil
     var ahead: [OrdinaryReading.Ahead] = []
     ahead.reserveCapacity(Self.readAhead)
     var reader = RecordReader(
@@ -120,9 +134,35 @@ extension Engine {
         ahead.append(next)
         offset = reader.offset
       }
-      for next in ahead { take(next, reading, limit, indexing: indexing) }
+      for next in ahead { take(next, reading, limit, &digesting, indexing: indexing) }
     }
+    if let sum = digesting?.sum, index.ledger.keepsDigest { index.ledger.changeDigest { $0.add(sum) } }
     return offset
+  }
+
+  /// The greatest applied records of the keys of `records`, where there is one that can be read. Only for the holder of the
+  /// writers' mutex, whose index has all that was committed.
+  mutating func held(of records: [PositionedRecord]) -> [Record?] {
+    let keys = index.keys
+    let hashes = records.map { keys.hash($0.record.key.span) }
+    for hash in hashes.prefix(Self.readAhead) { keys.prefetch(hash) }
+    return records.indices.map { index in
+      if index + Self.readAhead < hashes.count { keys.prefetch(hashes[index + Self.readAhead]) }
+      // Most that is received for the first time is of keys whose hash nobody has.
+      if gaps.isEmpty, let found = try? keys.has(hashes[index]), !found { return nil }
+      return try? held(records[index].record.key)
+    }
+  }
+
+  /// Records of the same keys that wait for their time.
+  func parked(of records: [PositionedRecord]) -> [[UInt8]: [Record]] {
+    var waiting: [[UInt8]: [Record]] = [:]
+    guard !parked.isEmpty else { return waiting }
+    for item in records {
+      guard let places = parked[item.record.key] else { continue }
+      waiting[item.record.key] = places.compactMap { try? record(at: $0) }
+    }
+    return waiting
   }
 
   /// The record, if it is ordinary and its time has come.
@@ -147,12 +187,14 @@ extension Engine {
 
   @inline(__always)
   private mutating func take(
-    _ next: OrdinaryReading.Ahead, _ reading: OrdinaryReading, _ limit: Stamp, indexing: Bool
+    _ next: OrdinaryReading.Ahead, _ reading: OrdinaryReading, _ limit: Stamp,
+    _ digesting: inout Digesting?, indexing: Bool
   ) {
     guard !indexing || enterFirst(next, reading) else {
       let view = RecordView(segment: reading.segment, offset: next.offset)
       return absorb(view, limit: limit, indexing: true)
     }
+    digesting?.add(reading.segment, next.offset..<next.end, by: next.version.dot.actor)
     position = max(position, next.position)
     state.absorb(next.version, applied: true)
   }
@@ -163,7 +205,7 @@ extension Engine {
     do throws(StoreError) {
       let keys = index.keys
       // Hashes of different keys seldom meet where tags do; whoever looks closely then is `absorb`.
-      guard try keys.find(next.hash, { _ in true }) == nil else { return false }
+      guard try !keys.has(next.hash) else { return false }
       let place = reading.segment.place(at: next.offset)
       try keys.insert(next.hash, place)
       reading.segment.liveBytes += next.end - next.offset

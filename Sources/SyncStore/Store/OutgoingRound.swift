@@ -86,20 +86,36 @@ extension Store {
     _ isPresent: (RecordView, Dot) -> Bool?
   ) throws(StoreError) -> [OutgoingRound.Item] {
     var items: [OutgoingRound.Item] = []
-    var group = 0
+    if engine.position > position {
+      items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
+    }
+    var group: UInt32 = 0
+    // The index is asked for several at once: the cache misses of all then overlap.
+    var waiting: [(view: RecordView, item: OutgoingRound.Item)] = []
+    waiting.reserveCapacity(askedAtOnce)
+    func ask() {
+      for (view, item) in waiting where items.count < limit && engine.isCurrent(view) { items.append(item) }
+      waiting.removeAll(keepingCapacity: true)
+    }
     // A record passed over here would be one that the receiver believes it has (rule R6).
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
-      defer { if !view.flags.contains(.continues) { group += 1 } }
-      guard view.isWrite, let dot = view.dot, let isPresent = isPresent(view, dot), engine.isCurrent(view),
+      defer { if !view.flags.contains(.continues) { group &+= 1 } }
+      guard view.isWrite, let dot = view.dot, let isPresent = isPresent(view, dot),
         !engine.state.isSuspect(dot)
       else { return true }
-      items.append(
-        OutgoingRound.Item(
-          location: view.location, position: view.position, group: group, isPresent: isPresent))
+      engine.prefetch(view)
+      let item = OutgoingRound.Item(
+        location: view.location, position: view.position, group: group, bytes: UInt32(view.end - view.offset),
+        isPresent: isPresent)
+      waiting.append((view, item))
+      if waiting.count == min(askedAtOnce, limit) { ask() }
       return items.count < limit
     }
+    ask()
     return items
   }
+
+  private static let askedAtOnce = 16
 }
 
 /// One transfer to a peer: what changed between two positions, or all that is held, closed by the sender's vector (rule
@@ -108,8 +124,10 @@ package final class OutgoingRound: Sendable {
   struct Item: Sendable {
     var location: Location
     var position: UInt64
-    /// Records of one transaction share it; they leave in one batch.
-    var group: Int
+    /// Records of one transaction share it, and those next to it do not; they leave in one batch.
+    var group: UInt32
+    /// What the record takes up in the journal.
+    var bytes: UInt32
     /// Has the receiver got it already, and is only told that it is held here?
     var isPresent: Bool
   }
@@ -131,83 +149,207 @@ package final class OutgoingRound: Sendable {
   /// How many records it has.
   package var count: Int { items.count { !$0.isPresent } }
 
+  /// About how many bytes the records take up that were not given yet.
+  package var bytesLeft: Int {
+    // Counted no further than anybody wants to know.
+    let next = next.withLock { $0 }
+    return items[next..<min(items.count, next + (1 << 13))].reduce(0) { $0 + Int($1.bytes) }
+  }
+
   /// Writes that a batch of a full state names beside its records.
   private static let mostPresent = 1 << 15
 
-  /// The next batch of whole transactions, of about `maximumBytes` bytes of keys and values unless one transaction has
-  /// more; nil at the end.
+  /// The next batch of whole transactions, of about `maximumBytes` bytes of records unless one transaction has more; nil at the
+  /// end.
   package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
+    var collector = BatchCollector()
+    guard let batch = try next(maximumBytes: maximumBytes, into: &collector) else { return nil }
+    return IncomingBatch(
+      sender: close.sender, mark: close.mark, position: batch.position, records: collector.records,
+      present: batch.present)
+  }
+
+  /// The same: its records go into `writer`, one after the other. Nil at the end; what `writer` was given before an error does
+  /// not count.
+  package func next(
+    maximumBytes: Int, into writer: inout some BatchWriter
+  ) throws(StoreError) -> OutgoingBatch? {
     try next.withLock { next throws(StoreError) in
       guard next < items.count else { return nil }
-      var records: [PositionedRecord] = []
-      var present: [Dot] = []
-      var bytes = 0
-      var end = next
-      while end < items.count, present.count < Self.mostPresent {
-        var groupEnd = end + 1
-        if items[end].isPresent {
-          while groupEnd < items.count, items[groupEnd].isPresent,
-            groupEnd - end < Self.mostPresent - present.count
-          {
-            groupEnd += 1
-          }
-          present += try store.dots(items[end..<groupEnd], pin)
+      let parts = parts(from: next, maximumBytes: maximumBytes)
+      var batch = OutgoingBatch(position: max(start, items[parts.end - 1].position))
+      for part in parts.list {
+        if items[part.lowerBound].isPresent {
+          batch.present += try store.dots(items[part], pin)
         } else {
-          while groupEnd < items.count, items[groupEnd].group == items[end].group, !items[groupEnd].isPresent
-          {
-            groupEnd += 1
-          }
-          var group = try store.records(items[end..<groupEnd], pin)
-          // In the journal what follows may be no record of the round: superseded, or of this copy alone.
-          for index in group.indices { group[index].record.continues = index < group.count - 1 }
-          let size = group.reduce(0) { $0 + $1.record.transferSize }
-          if !records.isEmpty, bytes + size > maximumBytes { break }
-          records += group
-          bytes += size
+          batch.records += part.count
+          batch.users += try store.write(items[part], pin, into: &writer)
         }
-        end = groupEnd
       }
-      next = end
-      return IncomingBatch(
-        sender: close.sender, mark: close.mark, position: max(start, items[end - 1].position),
-        records: records,
-        present: present.sorted())
+      batch.present.sort()
+      next = parts.end
+      return batch
     }
+  }
+
+  /// The next items that go together, transaction by transaction, and apart those that the receiver has.
+  private func parts(from first: Int, maximumBytes: Int) -> (list: [Range<Int>], end: Int) {
+    var list: [Range<Int>] = []
+    var (present, bytes, end) = (0, 0, first)
+    while end < items.count, present < Self.mostPresent {
+      var partEnd = end + 1
+      if items[end].isPresent {
+        while partEnd < items.count, items[partEnd].isPresent, partEnd - end < Self.mostPresent - present {
+          partEnd += 1
+        }
+        present += partEnd - end
+      } else {
+        var size = Int(items[end].bytes)
+        while partEnd < items.count, items[partEnd].group == items[end].group, !items[partEnd].isPresent {
+          size += Int(items[partEnd].bytes)
+          partEnd += 1
+        }
+        if bytes > 0, bytes + size > maximumBytes { break }
+        bytes += size
+      }
+      list.append(end..<partEnd)
+      end = partEnd
+    }
+    return (list, end)
+  }
+}
+
+/// What a batch has beside its records.
+package struct OutgoingBatch: Sendable {
+  /// The position up to which it reaches.
+  package var position: UInt64
+  /// How many records it has.
+  package var records = 0
+  /// How many of them are of users, not of what the store says of its members.
+  package var users = 0
+  /// Of a full state: what else is held here up to there, and the receiver has already; in order.
+  package var present: [Dot] = []
+}
+
+/// Takes the records of a batch in their order, and puts them into the form in which they travel.
+package protocol BatchWriter {
+  /// Takes a record of the ordinary form, in place: it is there for the time of the call.
+  mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>)
+  /// Takes any record.
+  mutating func write(_ record: PositionedRecord)
+}
+
+/// The fields of a record that has its value in the journal, or is a tombstone, and names neither a deadline nor open dots.
+package struct OutgoingHeading: Sendable {
+  /// Its place in its sender's journal.
+  package var position: UInt64
+  /// Its dot and stamp.
+  package var version: Version
+  /// Which write it replaced; nil if it replaced none.
+  package var base: Dot?
+  /// What the value is.
+  package var type: ValueType
+  /// Does it delete the key?
+  package var isTombstone: Bool
+  /// Do more records of its transaction follow in the batch?
+  package var continues: Bool
+}
+
+/// Collects the records as they are.
+private struct BatchCollector: BatchWriter {
+  var records: [PositionedRecord] = []
+
+  mutating func write(_ record: PositionedRecord) { records.append(record) }
+
+  mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>) {
+    let record = Record(
+      dot: heading.version.dot, stamp: heading.version.stamp, base: heading.base, open: [], deadline: nil,
+      type: heading.type, key: Array(copying: key),
+      content: heading.isTombstone ? .tombstone : .inline(Array(copying: value)),
+      continues: heading.continues)
+    write(PositionedRecord(position: heading.position, record: record))
   }
 }
 
 extension Store {
-  /// What `body` makes of each item of a round whose snapshot still stands.
-  private func read<Value>(
-    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin,
-    _ body: (borrowing Engine, OutgoingRound.Item) throws(StoreError) -> Value
-  ) throws(StoreError) -> [Value] {
+  /// The records of one transaction of a round whose snapshot still stands. Returns how many are of users.
+  fileprivate func write(
+    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin, into writer: inout some BatchWriter
+  ) throws(StoreError) -> Int {
     try reading { engine throws(StoreError) in
       try pin.check(path)
-      var values: [Value] = []
-      values.reserveCapacity(items.count)
-      for item in items { values.append(try body(engine, item)) }
-      return values
+      var users = 0
+      for (index, item) in zip(items.indices, items) {
+        // In the journal what follows may be no record of the round: superseded, or of this copy alone.
+        let continues = index < items.endIndex - 1
+        if let isOfUser = try engine.write(item, continues: continues, into: &writer) {
+          users += isOfUser ? 1 : 0
+          continue
+        }
+        var record = try engine.record(at: item.location)
+        record.continues = continues
+        users += record.isReserved ? 0 : 1
+        writer.write(PositionedRecord(position: item.position, record: record))
+      }
+      return users
     }
   }
 
-  fileprivate func records(
-    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
-  ) throws(StoreError) -> [PositionedRecord] {
-    try read(items, pin) { engine, item throws(StoreError) in
-      PositionedRecord(position: item.position, record: try engine.record(at: item.location))
-    }
-  }
-
+  /// The names of records of a round whose snapshot still stands.
   fileprivate func dots(
     _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
   ) throws(StoreError) -> [Dot] {
-    try read(items, pin) { engine, item throws(StoreError) in
-      guard let dot = try engine.journal.record(at: item.location).dot else {
-        throw StoreError(
-          .damaged, "a record lost the definition of its actor: run `verify --repair`", path: path)
+    try reading { engine throws(StoreError) in
+      try pin.check(path)
+      var dots: [Dot] = []
+      dots.reserveCapacity(items.count)
+      for item in items {
+        guard let dot = try engine.journal.record(at: item.location).dot else {
+          throw StoreError(
+            .damaged, "a record lost the definition of its actor: run `verify --repair`", path: path)
+        }
+        dots.append(dot)
       }
-      return dot
+      return dots
     }
+  }
+}
+
+extension Engine {
+  /// Gives a record of the ordinary form to `writer`, from its bytes in the journal. Nil if it is of another form, or cannot be
+  /// read as it is; else whether it is of a user.
+  fileprivate func write(
+    _ item: OutgoingRound.Item, continues: Bool, into writer: inout some BatchWriter
+  ) throws(StoreError) -> Bool? {
+    guard let segment = journal.segment(item.location.segment), segment.seal == nil else { return nil }
+    let bytes = MappedBytes(segment.mapping)
+    let offset = item.location.offset
+    guard offset < bytes.count,
+      let record = PlainRecord(
+        bytes.extracting(offset..<bytes.count),
+        seed: segment.header.salt &+ UInt64(truncatingIfNeeded: offset)),
+      record.isWhole, !record.flags.contains(.deadline), !record.flags.contains(.loser),
+      record.key < record.value, let actor = segment.actor(numbered: record.actorNumber)
+    else { return nil }
+    var base: Dot?
+    if record.flags.contains(.base) {
+      let number: UInt16 = record.bytes.load(RecordLayout.fixedLength)
+      guard let actor = segment.actor(numbered: number) else { return nil }
+      base = Dot(actor: actor, sequence: record.bytes.load(RecordLayout.fixedLength + 2))
+    }
+    let heading = OutgoingHeading(
+      position: item.position,
+      version: Version(
+        stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)),
+        dot: Dot(actor: actor, sequence: record.bytes.load(RecordLayout.sequence))),
+      base: base, type: record.type, isTombstone: record.isTombstone, continues: continues)
+    let isOfUser = record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first
+    record.withKey { key in
+      record.bytes.withSpan(record.value..<record.bytes.count) { value in
+        writer.write(heading, key: key, value: value)
+      }
+    }
+    try segment.checkUnchanged(at: offset)
+    return isOfUser
   }
 }

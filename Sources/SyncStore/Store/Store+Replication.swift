@@ -63,22 +63,42 @@ extension Store {
   package func apply(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> [BlobReference] {
+    let taken = try take(batch, full, closing: close)
+    try settle(taken)
+    return taken.missing
+  }
+
+  /// A batch that was appended.
+  package struct TakenBatch: Sendable {
+    /// The blobs that its records refer to and that are not here.
+    package var missing: [BlobReference]
+    fileprivate var tail: UInt64
+  }
+
+  /// Waits until a batch is durable that `take` appended.
+  package func settle(_ taken: TakenBatch) throws(StoreError) { try sync(upTo: taken.tail) }
+
+  /// The first part of `apply`: nothing may be said of the batch before `settle` has returned.
+  package func take(
+    _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
+  ) throws(StoreError) -> TakenBatch {
     let missing = try missing(of: batch)
     let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
-      for item in batch.records {
+      // Until this is committed nothing that is held here changes.
+      let (held, parked, kept) = engine.withLock { engine in
+        (engine.held(of: batch.records), engine.parked(of: batch.records), engine.keptLosers)
+      }
+      for (index, item) in batch.records.enumerated() {
         let record = item.record
         if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
           throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
         }
-        let (held, parked, kept) = engine.withLock { engine in
-          (
-            try? engine.held(record.key),
-            (engine.parked[record.key] ?? []).compactMap { try? engine.record(at: $0) }, engine.keptLosers
-          )
+        if let full, let earlier = composer.record(of: record.key) ?? held[index],
+          composer.state.isSuspect(earlier.dot)
+        {
+          full.note(record, besideDoubtful: earlier)
         }
-        let earlier = composer.record(of: record.key) ?? held
-        if let earlier, composer.state.isSuspect(earlier.dot) { full?.note(record, besideDoubtful: earlier) }
-        try composer.receive(record, held: held, parked: parked, kept: kept)
+        try composer.receive(record, held: held[index], parked: parked[record.key] ?? [], kept: kept)
       }
       for blob in missing {
         var writer = ByteWriter()
@@ -93,9 +113,8 @@ extension Store {
         try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
       }
     }
-    try sync(upTo: tail)
     full?.note(batch)
-    return missing
+    return TakenBatch(missing: missing, tail: tail)
   }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.

@@ -211,11 +211,15 @@ public final class Store: Sendable {
     }
   }
 
+  /// Bytes of which it is worth while to let the pages go before they are written back.
+  private static let leastLetGo = 1 << 18
+
   private func syncNow() throws(StoreError) {
+    let first = Location(packed: control.durable)
     let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
       try catchUp(&engine)
-      let first = engine.journal.place(of: Location(packed: control.durable).segment) ?? 0
-      return (engine.applied.packed, Array(engine.journal.segments[first...]))
+      let place = engine.journal.place(of: first.segment) ?? 0
+      return (engine.applied.packed, Array(engine.journal.segments[place...]))
     }
     do throws(StoreError) { try syncBlobs() } catch {
       control.setPoisoned()
@@ -227,10 +231,15 @@ public final class Store: Sendable {
     for segment in segments where segment.header.compaction == 0 {
       let file = segment.file
       do throws(StoreError) {
-        if segment.number == segments.last?.number {
-          try file.sync()
+        let end =
+          segment.number == Location(packed: tail).segment
+          ? Location(packed: tail).offset : segment.mapping.count
+        let start = segment.number == first.segment ? first.offset & ~4095 : 0
+        // A few pages are written back sooner than let go and found again.
+        if end - start >= Self.leastLetGo {
+          try file.sync(unchanged: start..<end, of: segment.mapping)
         } else {
-          try file.sync(unchanged: segment.mapping)
+          try file.sync()
         }
         let status = try file.status()
         // What others have made durable and then compacted may be gone.

@@ -1,0 +1,96 @@
+internal import SyncStore
+
+/// A batch on its way into the store: opened, appended, made durable. The steps of several batches may overlap, each step being
+/// taken in the order of the batches.
+struct Intake: Sendable {
+  fileprivate let sender: ActorID
+  fileprivate let mark: RoundMark
+  fileprivate let index: UInt32
+  fileprivate let isFull: Bool
+  fileprivate let close: RoundClose?
+  fileprivate var stage: Stage
+
+  fileprivate enum Stage: Sendable {
+    case sealed([UInt8])
+    case opened(RecordCodec.Payload)
+    case taken(Store.TakenBatch, SessionEvent)
+    case failed(SessionEvent)
+  }
+
+  /// Nil unless the action is to apply a batch.
+  init?(_ action: SessionAction) {
+    switch action {
+    case .applyBatch(let sender, let mark, let index, let sealed, let isFull):
+      (self.sender, self.mark, self.index, self.isFull, close) = (sender, mark, index, isFull, nil)
+      stage = .sealed(sealed)
+    case .applyLast(let sender, let mark, let index, let sealed, let close):
+      (self.sender, self.mark, self.index, isFull, self.close) = (sender, mark, index, false, close)
+      stage = .sealed(sealed)
+    default: return nil
+    }
+  }
+}
+
+extension SessionStore {
+  /// Opens a batch: it needs the group's keys, and nothing of the store.
+  func opened(_ intake: Intake) -> Intake {
+    guard case .sealed(let sealed) = intake.stage else { return intake }
+    return step(intake) {
+      let context = BatchContext.records(
+        store: store.id, sender: intake.sender, mark: intake.mark, index: UInt64(intake.index))
+      return .opened(try RecordCodec.decode(try BatchCodec.open(sealed, expecting: context, keys: ring())))
+    }
+  }
+
+  /// Appends it, behind all batches of the round that come before it: where one of those could not be, none is any more.
+  func taken(_ intake: Intake) -> Intake {
+    guard case .opened(let payload) = intake.stage else {
+      state.withLock { $0.nextIntake = nil }
+      return intake
+    }
+    return step(intake) {
+      let isNext = state.withLock { state in
+        let isNext = intake.index == 0 || state.nextIntake == intake.index
+        state.nextIntake = nil
+        return isNext
+      }
+      guard isNext else {
+        return .failed(.failed(.protocolViolation, "a batch before batch \(intake.index) was not taken in"))
+      }
+      if let why = try overtaken(by: intake.sender) { return .failed(.overtaken(why)) }
+      let batch = IncomingBatch(
+        sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
+        present: payload.present)
+      let taken = try store.take(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
+      let event = SessionEvent.batchApplied(
+        position: payload.position, records: payload.records.countOfUsers, missing: try needs(taken.missing))
+      state.withLock { state in
+        state.nextIntake = intake.index + 1
+        state.cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
+      }
+      return .taken(taken, event)
+    }
+  }
+
+  /// Waits until it is durable. What the session is told of it.
+  func settled(_ intake: Intake) -> SessionEvent {
+    switch intake.stage {
+    case .sealed, .opened: preconditionFailure("a batch is opened and appended before it is made durable")
+    case .failed(let event): return event
+    case .taken(let taken, let event):
+      do {
+        try store.settle(taken)
+        if let close = intake.close { try closed(close) }
+        return event
+      } catch {
+        return self.event(of: error)
+      }
+    }
+  }
+
+  private func step(_ intake: Intake, _ body: () throws -> Intake.Stage) -> Intake {
+    var intake = intake
+    do { intake.stage = try body() } catch { intake.stage = .failed(event(of: error)) }
+    return intake
+  }
+}

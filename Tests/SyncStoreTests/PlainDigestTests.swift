@@ -1,0 +1,53 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// The digest is added up from the bytes of the journal where it can be; what counts is what `StateDigest` makes of records.
+@Suite("The digest, from the journal's bytes")
+struct PlainDigestTests {
+  /// Of all that is held, record by record.
+  func expected(_ store: Store) throws -> StateDigest {
+    let now = store.environment.now()
+    return try store.reading { engine throws(StoreError) in
+      var digest = StateDigest()
+      for place in try engine.locations() {
+        let record = try engine.record(at: place)
+        if !record.isReserved, record.isLive(at: now) { digest.add(record) }
+      }
+      return digest
+    }
+  }
+
+  @Test(
+    "is that of the records, kept running as they are written and received and computed anew",
+    arguments: 1...12 as ClosedRange<UInt64>)
+  func isThatOfTheRecords(seed: UInt64) throws {
+    var random = SplitMix64(seed: seed)
+    let (host, other) = (SimulatedHost(seed: seed), SimulatedHost(seed: seed + 100))
+    // Large enough for values that need a larger buffer than the first one.
+    let configuration = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 1 << 20)
+    let store = try Store.create(on: host, id: StoreID(high: 1, low: seed), configuration: configuration)
+    let peer = try Store.create(on: other, id: store.id, configuration: configuration)
+    for round in 0..<4 {
+      for side in [store, peer] {
+        for _ in 0..<40 {
+          let isLong = random.chance(10)
+          let key = try Key(isLong ? String(repeating: "k", count: 300) : "key \(random.next() % 60)")
+          switch random.next() % 10 {
+          case 0: _ = try side.delete(key)
+          case 1: try side.put(key, [], expires: random.chance(50) ? host.time + 1_000_000 : 1)
+          case 2: try side.put(key, random.bytes(Int(random.next() % 18_000)), type: .string)
+          default: try side.put(key, random.bytes(Int(random.next() % 300)))
+          }
+        }
+      }
+      // Kept from the first time on that it is asked for.
+      if round > 0 { #expect(try store.digest() == expected(store)) }
+      try store.receive(from: peer)
+      try peer.receive(from: store)
+      #expect(try store.digest() == expected(store))
+      #expect(try store.digest() == peer.digest())
+    }
+  }
+}
