@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build release test sim model twin scripts check format lint docs api examples example-sensors \
+.PHONY: help deps build release test sim model twin scopes scripts check format lint docs api examples example-sensors \
   example-config example-documents demo acceptance faults bench fuzz memory kills sealed tsan asan install clean
 
 help: ## list these targets
@@ -38,6 +38,9 @@ model: deps ## random histories of the model, and each of its rules switched off
 
 twin: deps ## the store beside the model, step by step (SEEDS=2000 FIRST=0)
 	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) TwinTests
+
+scopes: deps ## copies of some keys among copies of all (SEEDS=2000 FIRST=1)
+	SCOPE_FIRST=$(or $(FIRST),1) SCOPE_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) ScopeSimulationTests
 
 scripts: deps ## the store beside a dictionary (SEEDS=1000 FIRST=0)
 	SCRIPT_FIRST=$(or $(FIRST),0) SCRIPT_SEEDS=$(or $(SEEDS),1000) $(SIMULATE) StoreScriptTests

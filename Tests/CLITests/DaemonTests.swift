@@ -293,9 +293,11 @@ final class Daemon: Sendable {
   }
 
   /// Makes `tool` a member, with everything pulled, under the name of its directory.
-  func join(_ tool: Tool) throws -> Tool {
+  func join(_ tool: Tool, _ more: String...) throws -> Tool {
     let token = try self.tool.succeed("invite").text.trimmingCharacters(in: .newlines)
-    try tool.succeed("join", token, "--name", (tool.store as NSString).lastPathComponent)
+    let name = (tool.store as NSString).lastPathComponent
+    let result = try tool.start(["join", token, "--name", name] + more).finish()
+    #expect(result.code == 0, "\(result.err)")
     return tool
   }
 

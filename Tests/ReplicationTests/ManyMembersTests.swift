@@ -56,7 +56,7 @@ private final class ThinMember {
       let close = RoundClose(
         sender: actor, mark: .random(), position: 0, vector: vector, floor: VersionVector(), horizon: .zero)
       return .roundOpened(records: 0, close: close)
-    case .applyBatch(let sender, let mark, let index, let sealed, _),
+    case .applyBatch(let sender, let mark, let index, let sealed, _, _),
       .applyLast(let sender, let mark, let index, let sealed, _):
       if case .applyLast(_, _, _, _, let close) = action { vector.merge(close.vector) }
       let context = BatchContext.records(store: store.id, sender: sender, mark: mark, index: UInt64(index))

@@ -25,10 +25,10 @@ final class TestCopy: Sendable {
   }
 
   /// A copy that joined by the token, with nothing pulled.
-  static func joined(_ token: String, _ name: String) async throws -> TestCopy {
+  static func joined(_ token: String, _ name: String, scope: KeyScope? = nil) async throws -> TestCopy {
     let directory = TemporaryDirectory()
     let joined = try await Node.join(
-      token, at: directory.path + "/store", name: name, configuration: Self.configuration)
+      token, at: directory.path + "/store", name: name, scope: scope, configuration: Self.configuration)
     return try TestCopy(directory, joined.store)
   }
 

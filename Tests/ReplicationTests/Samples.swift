@@ -105,7 +105,32 @@ enum Samples {
           parts: [BlobPart(offset: 4096, count: 100), BlobPart(offset: 8192, count: 5)]))
     ),
     ("recipeUnavailable", .recipeUnavailable(hash)),
+    ("helloOfSomeKeys", .hello(helloOfSomeKeys)),
+    (
+      "scopeWant",
+      .scopeWant(
+        ScopeWant(
+          keys: LackingKeys(wanted: scope(["a/", "b/"]), held: scope(["a/"])),
+          cursor: Cursor(position: 300, mark: mark, closed: false)))
+    ),
+    (
+      "scopeWantOfAll",
+      .scopeWant(ScopeWant(keys: LackingKeys(wanted: nil, held: scope(["a/"])), cursor: nil))
+    ),
   ]
+
+  static func scope(_ prefixes: [String]) -> KeyScope {
+    guard let scope = try? KeyScope(prefixes: prefixes) else { preconditionFailure("prefixes of a sample") }
+    return scope
+  }
+
+  static let helloOfSomeKeys: Hello = {
+    var summary = Self.summary
+    summary.scope = scope(["boats/", "crew/"])
+    return Hello(
+      incompatibleFeatures: NeededFeature.scope, summary: summary, wallMilliseconds: wall, digest: digest,
+      receives: true, sends: true)
+  }()
 
   static let chunks = [
     BlobChunk(count: 20_000, name: bytes(16, from: 0xC0)), BlobChunk(count: 300, name: bytes(16, from: 0xD0)),

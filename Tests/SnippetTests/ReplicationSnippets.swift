@@ -49,6 +49,14 @@ import Testing
     }
     #expect(try hubStore.contains("reading/2"))
     // snippet
+    let boat = try await Node.join(
+      Node.invite(to: hubStore), at: here + "boat", name: "boat", scope: KeyScope(prefixes: ["reading/"]))
+    let boatNode = try Node(store: boat.store)
+    _ = try await boatNode.synchronize(with: "hub")
+    _ = try await boatNode.widen(to: nil, from: "hub")  // all keys from now on
+    // end
+    #expect(try boat.store.scope == nil && boat.store.contains("reading/2"))
+    // snippet
     await edge.stop()
     await hub.stop()
     // end

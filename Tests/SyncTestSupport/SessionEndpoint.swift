@@ -115,7 +115,7 @@ package final class SessionEndpoint {
         self.round = round
         return .batchSealed(
           RecordCodec.encode(payload), position: payload.position, records: payload.records.count)
-      case .applyBatch(let sender, let mark, _, let sealed, _):
+      case .applyBatch(let sender, let mark, _, let sealed, _, _):
         let payload = try RecordCodec.decode(sealed)
         let missing = try replica.apply(
           IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
@@ -126,7 +126,7 @@ package final class SessionEndpoint {
           IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
         replica.finish(close)
         return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
-      case .openBurst(let cursor, let begin, let covered):
+      case .openBurst(let cursor, let begin, let covered, _):
         seen = replica.closings
         guard var round = try replica.openBurst(since: cursor, behind: begin, covered: covered) else {
           return .burstEmpty(position: replica.position)

@@ -20,23 +20,24 @@ extension Node {
   ///   - token: what `invite` gave.
   ///   - path: a directory that is empty or does not exist.
   ///   - name: what to be called; 1 to `Limits.nameBytes` bytes without blanks or slashes.
+  ///   - scope: which keys the copy is to hold; nil for all. It can hold more later (`widen`).
   ///   - configuration: how the new store is opened.
   /// - Throws: `.invalidInvitation` if the inviter does not know the token, or no longer; `.notAMember` if another device
   ///   answers at the inviter's address; `.network`, `.timeout`; `.store` if the copy cannot be made.
   public static func join(
-    _ token: String, at path: String, name: String,
+    _ token: String, at path: String, name: String, scope: KeyScope? = nil,
     configuration: SyncStore.Configuration = SyncStore.Configuration()
   ) async throws(ReplicationError) -> Joined {
     try await join(
-      token, at: path, name: name, configuration: configuration, environment: .real(),
+      token, at: path, name: name, scope: scope, configuration: configuration, environment: .real(),
       loop: try EventLoop.shared(),
       workers: .shared)
   }
 
   /// `join` with the surroundings given, for tests.
   package static func join(
-    _ token: String, at path: String, name: String, configuration: SyncStore.Configuration,
-    environment: Environment,
+    _ token: String, at path: String, name: String, scope: KeyScope? = nil,
+    configuration: SyncStore.Configuration, environment: Environment,
     loop: EventLoop, workers: WorkerPool
   ) async throws(ReplicationError) -> Joined {
     let invitation = try Invitation(text: token)
@@ -66,7 +67,10 @@ extension Node {
           environment: environment)
       }
       // They were made before the store was, and so in the clear.
-      try ofStore { () throws(StoreError) in try store.rewriteKeyFiles() }
+      try ofStore { () throws(StoreError) in
+        try store.rewriteKeyFiles()
+        if let scope { try store.narrow(to: scope) }
+      }
       try Membership(store).add(
         Peer(name: accept.inviterName, addresses: invitation.addresses, device: invitation.inviter))
       return store

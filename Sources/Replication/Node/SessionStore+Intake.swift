@@ -7,6 +7,7 @@ struct Intake: Sendable {
   fileprivate let mark: RoundMark
   fileprivate let index: UInt32
   fileprivate let isFull: Bool
+  fileprivate let widening: Widening?
   fileprivate let close: RoundClose?
   fileprivate var stage: Stage
 
@@ -20,11 +21,13 @@ struct Intake: Sendable {
   /// Nil unless the action is to apply a batch.
   init?(_ action: SessionAction) {
     switch action {
-    case .applyBatch(let sender, let mark, let index, let sealed, let isFull):
+    case .applyBatch(let sender, let mark, let index, let sealed, let isFull, let widening):
       (self.sender, self.mark, self.index, self.isFull, close) = (sender, mark, index, isFull, nil)
+      self.widening = widening
       stage = .sealed(sealed)
     case .applyLast(let sender, let mark, let index, let sealed, let close):
       (self.sender, self.mark, self.index, isFull, self.close) = (sender, mark, index, false, close)
+      widening = nil
       stage = .sealed(sealed)
     default: return nil
     }
@@ -60,13 +63,16 @@ extension SessionStore {
       if let why = try overtaken(by: intake.sender) { return .failed(.overtaken(why)) }
       let batch = IncomingBatch(
         sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
-        present: payload.present)
+        present: payload.present, widening: intake.widening)
       let taken = try store.take(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.countOfUsers, missing: try needs(taken.missing))
       state.withLock { state in
         state.nextIntake = intake.index + 1
-        state.cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
+        // Keys that were lacking have a cursor of their own.
+        if intake.widening == nil {
+          state.cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
+        }
       }
       return .taken(taken, event)
     }

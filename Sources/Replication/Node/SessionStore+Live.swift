@@ -3,9 +3,9 @@ internal import SyncStore
 /// What live sessions ask of the store.
 extension SessionStore {
   /// Opens a round for the journal's growth, and gives its first batch with it.
-  func openBurst(since cursor: Cursor?, behind begin: UInt64, covered: VersionVector) throws -> SessionEvent {
+  func openBurst(_ receiver: RoundReceiver, behind begin: UInt64) throws -> SessionEvent {
     if let why = try renewed() { return .overtaken(why) }
-    let (round, position) = try store.openBurst(since: cursor, behind: begin, covered: covered)
+    let (round, position) = try store.openBurst(for: receiver, behind: begin)
     guard let round else { return .burstEmpty(position: position) }
     // Rounds follow each other only on the other side's word: its cursor has the mark of the last one, or this one's.
     let passed = state.withLock { state in
@@ -44,7 +44,10 @@ extension SessionStore {
   /// A round was closed: the cursor is known, and group keys that came before it are kept.
   func closed(_ close: RoundClose) throws {
     let given = state.withLock { state in
-      state.cursor = Cursor(position: close.position, mark: close.mark, closed: true)
+      // Keys that were lacking have a cursor of their own.
+      if close.widening == nil {
+        state.cursor = Cursor(position: close.position, mark: close.mark, closed: true)
+      }
       defer { state.givenKeys = nil }
       return state.givenKeys
     }

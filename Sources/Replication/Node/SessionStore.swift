@@ -66,8 +66,8 @@ package final class SessionStore: Sendable {
         state.withLock { $0.full = nil }
         try closed(close)
         return .roundFinished
-      case .openBurst(let cursor, let begin, let covered):
-        return try openBurst(since: cursor, behind: begin, covered: covered)
+      case .openBurst(let cursor, let begin, let covered, let scope):
+        return try openBurst(RoundReceiver(cursor: cursor, covered: covered, scope: scope), behind: begin)
       case .giveGroupKeys(let epochs): return .groupKeys(Array(try ring().only(epochs).text.utf8))
       case .takeGroupKeys(let text):
         try take(GroupKeyRing(text: String(decoding: text, as: UTF8.self)))

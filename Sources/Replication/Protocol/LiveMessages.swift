@@ -16,6 +16,14 @@ package enum SessionFeature {
   package static let isComplete: UInt64 = 64
 }
 
+/// What hellos say that the other side must know, or not go on (`Hello.incompatibleFeatures`).
+package enum NeededFeature {
+  /// The copy holds only some keys, and says which.
+  package static let scope: UInt64 = 1
+  /// All that this program knows.
+  package static let known = scope
+}
+
 /// The beginning of a round of a live session. What the snapshot covers is said first, so that the receiver does not
 /// give back what the sender has; it is merged when the round ends, and never earlier (rule R6).
 package struct Burst: Hashable, Sendable {

@@ -30,6 +30,7 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   case bucketPrints = 0x1A
   case differingRecords = 0x1B
   case repaired = 0x1C
+  case scopeWant = 0x1D
   case recipeWant = 0x20
   case recipe = 0x21
   case partsWant = 0x22
@@ -97,6 +98,8 @@ package enum Message: Hashable, Sendable {
   case differingRecords(DifferingRecords)
   /// Server to client: so many keys were put right here; I am a new actor now, or not.
   case repaired(keys: UInt64, isRenewed: Bool)
+  /// Client to server: please send what is under keys that I did not hold so far (`Exchange+Scope.swift`).
+  case scopeWant(ScopeWant)
   /// Receiver to sender: what is this blob made of, from an offset on?
   case recipeWant(BlobNeed)
   /// Sender to receiver: this, for a while.
@@ -149,8 +152,10 @@ package struct RoundBegin: Hashable, Sendable {
   package enum Kind: UInt8, Sendable {
     /// What changed behind the receiver's cursor.
     case increment = 0
-    /// All that the sender holds (rule R8). Not given by this version.
+    /// All that the sender holds (rule R8).
     case full = 1
+    /// What is under keys that the receiver did not hold so far.
+    case widening = 2
   }
 
   /// The round's name.

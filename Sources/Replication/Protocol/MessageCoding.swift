@@ -99,6 +99,9 @@ extension Message {
     case .groupKeys(let text):
       writer.write(counted: text)
       return .groupKeys
+    case .scopeWant(let want):
+      want.write(to: &writer)
+      return .scopeWant
     case .stateClaim(let claim):
       claim.write(to: &writer)
       return .stateClaim
@@ -188,6 +191,7 @@ extension Message {
     case .bucketPrints: return .bucketPrints(try BucketPrints(from: &reader))
     case .differingRecords: return .differingRecords(try DifferingRecords(from: &reader))
     case .repaired: return .repaired(keys: try reader.readVariable(), isRenewed: try reader.readFlag())
+    case .scopeWant: return .scopeWant(try ScopeWant(from: &reader))
     case .recipeWant: return .recipeWant(try BlobNeed(from: &reader))
     case .recipe:
       return .recipe(
@@ -218,6 +222,7 @@ extension Hello {
     writer.write(UInt8((receives ? 1 : 0) | (sends ? 2 : 0)))
     writer.write(cursor)
     if compatibleFeatures & SessionFeature.groupKeys != 0 { EpochCheck.write(epochs, to: &writer) }
+    summary.scope?.write(to: &writer)
   }
 
   fileprivate static func versions(from reader: inout ByteReader) throws(DecodingFailure) -> ClosedRange<
@@ -249,6 +254,7 @@ extension Hello {
     cursor = try reader.readCursor()
     epochs =
       compatibleFeatures & SessionFeature.groupKeys != 0 ? try EpochCheck.list(from: &reader) : []
+    if incompatibleFeatures & NeededFeature.scope != 0 { summary.scope = try KeyScope(from: &reader) }
   }
 }
 

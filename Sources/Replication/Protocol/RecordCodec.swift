@@ -53,6 +53,7 @@ package enum RecordCodec {
     /// None yet; the bytes of all are expected to be about `capacity`.
     package init(capacity: Int) { body = ByteWriter(capacity: capacity) }
 
+    /// Adds a record.
     package mutating func write(_ positioned: PositionedRecord) {
       let record = positioned.record
       var flags: UInt8 =
@@ -84,6 +85,7 @@ package enum RecordCodec {
       }
     }
 
+    /// Adds a record of the ordinary form.
     package mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>) {
       var flags: UInt8 = heading.isTombstone ? 0 : 1
       if heading.base != nil { flags |= Flag.base }

@@ -63,7 +63,7 @@ extension Exchange {
     guard live.isOn, live.hasGrown, sending?.isGiven ?? false else { return }
     live.hasGrown = false
     let covered = live.covered
-    sending?.openBurst(covered: covered, &port)
+    sending?.openBurst(covered: covered, scope: peer.summary.scope, &port)
   }
 
   mutating func burstOpened(_ burst: BurstOpening, _ port: inout SessionPort) throws(SessionEnd) {

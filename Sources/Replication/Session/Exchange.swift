@@ -18,6 +18,8 @@ struct Exchange {
     case secondPass
     /// Its own state is being judged, to be compared with this receipt.
     case comparing(Receipt)
+    /// All is done but that it is to hold more keys: these come.
+    case widening
     /// The digests differ in step: it is found out where, and put right (`Exchange+Repair.swift`).
     case repairing
     /// All that was wanted is done, and the session stays open.
@@ -44,7 +46,7 @@ struct Exchange {
     repair = Repair(own, peer)
     sending = own.sends ? SendingHalf() : nil
     receiving =
-      own.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: own.cursor) : nil
+      own.receives ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: own.cursor) : nil
     giveGroupKeys(&port)
     if knowsChunks { receiving?.takeRecipes() }
     receiving?.need(missing, &port)
@@ -60,7 +62,7 @@ struct Exchange {
     repair = Repair(own, peer)
     sending = direction.sends ? SendingHalf() : nil
     receiving =
-      direction.receives ? ReceivingHalf(sender: peer.summary.actor, own: own.summary, cursor: nil) : nil
+      direction.receives ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: nil) : nil
     giveGroupKeys(&port)
     if knowsChunks { receiving?.takeRecipes() }
     receiving?.need(missing, &port)
@@ -78,7 +80,7 @@ struct Exchange {
     let receipt = sending?.receipt
     let receiver = RoundReceiver(
       cursor: cursor, covered: receipt?.state.vector ?? peer.summary.vector, floor: peer.summary.floor,
-      standing: receipt == nil ? peer.summary.standing : .settled)
+      standing: receipt == nil ? peer.summary.standing : .settled, scope: peer.summary.scope)
     let isHeld = receivesFirst && receiving?.hasTaken == false
     try sending?.open(for: receiver, isHeld: isHeld, &port)
   }
@@ -164,6 +166,7 @@ struct Exchange {
     case .groupKeys(let text): try takeGroupKeys(text, &port)
     case .stateClaim, .digestGroups, .groupBuckets, .bucketPrints, .differingRecords, .repaired:
       try acceptRepair(message, &port)
+    case .scopeWant(let want): try wanted(want, &port)
     case .hello, .foreignHello, .ping, .pong, .goodbye, .refuse, .joinRequest, .joinAccept:
       throw .violation("a message out of place")
     }
@@ -240,6 +243,9 @@ struct Exchange {
     case .firstPass, .secondPass:
       guard sending?.isGiven ?? true, receiving?.isTaken ?? true, source.isQuiet else { return }
       try passed(&port)
+    case .widening:
+      guard receiving?.isTaken ?? true, source.isQuiet else { return }
+      try widened(&port)
     }
   }
 
@@ -261,7 +267,8 @@ struct Exchange {
   /// Do the hellos say that there is nothing to be done? All that they say is durable, and so they are a receipt, too.
   private var isInStep: Bool {
     let (here, there) = (own.summary, peer.summary)
-    guard !staysOpen, own.epochs == peer.epochs, receiving?.fetch.isComplete ?? true,
+    guard !staysOpen, own.summary.widening == nil, own.epochs == peer.epochs,
+      receiving?.fetch.isComplete ?? true,
       sending == nil || peer.compatibleFeatures & SessionFeature.isComplete != 0,
       !here.needsFullState(of: there), !there.needsFullState(of: here)
     else { return false }
@@ -292,6 +299,18 @@ struct Exchange {
     if progress == .firstPass, isMoved, sending != nil, receiving != nil {
       return try pass(.secondPass, &port)
     }
+    if widen(&port) { return }
+    try compare(&port)
+  }
+
+  /// What was lacking has come. Live sessions go on as one of a copy that holds more.
+  private mutating func widened(_ port: inout SessionPort) throws(SessionEnd) {
+    guard staysOpen else { return try compare(&port) }
+    port.send(.goodbye)
+    throw SessionEnd(outcome: .reconnect("more keys are held here now"))
+  }
+
+  private mutating func compare(_ port: inout SessionPort) throws(SessionEnd) {
     if let receipt = sending?.receipt {
       progress = .comparing(receipt)
       port.actions.append(.judgeState(at: receipt.state.at))
@@ -315,14 +334,15 @@ struct Exchange {
   /// the other's end.
   private func isDifferent(_ state: JudgedState, from receipt: Receipt) -> Bool {
     let cursor = receiving?.cursor ?? ownCursor
-    guard state.vector == receipt.state.vector, receipt.received == state.position,
+    guard areComplete, state.vector == receipt.state.vector, receipt.received == state.position,
       let cursor, cursor.closed, cursor.position == receipt.state.position, state.at == receipt.state.at
     else { return false }
     return state.digest != receipt.state.digest
   }
 
   private var helloesDiffer: Bool {
-    isGiven && isTaken && own.summary.vector == peer.summary.vector && own.digest != peer.digest
+    areComplete && isGiven && isTaken && own.summary.vector == peer.summary.vector
+      && own.digest != peer.digest
   }
 
   private mutating func conclude(_ port: inout SessionPort) throws(SessionEnd) {

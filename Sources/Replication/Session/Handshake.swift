@@ -10,12 +10,17 @@ enum Handshake {
         .otherStore,
         "the two sides are copies of different stores (\(own.summary.store), \(peer.summary.store))")
     }
-    let unknown = peer.incompatibleFeatures & ~own.incompatibleFeatures
+    let unknown = peer.incompatibleFeatures & ~NeededFeature.known
     guard unknown == 0 else {
       return .refused(
         .incompatible, "features unknown to this side are needed (\(String(unknown, radix: 16))): update it")
     }
     if own.summary.actor == peer.summary.actor { return sameActor }
+    guard own.summary.scope == nil || peer.summary.scope == nil else {
+      return .refused(
+        .unavailable,
+        "both copies hold only some of the keys: let each synchronize with a member that holds all of them")
+    }
     if let objection = clocks(own.wallMilliseconds, peer.wallMilliseconds, peerName) { return objection }
     let (knownOfOwn, knownOfPeer) = (
       peer.summary.vector[own.summary.actor], own.summary.vector[peer.summary.actor]

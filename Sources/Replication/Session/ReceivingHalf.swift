@@ -22,6 +22,11 @@ struct ReceivingHalf {
   /// Was any round of the session taken in to its end?
   private(set) var hasTaken = false
   private let sender: ActorID
+  /// Does the sender hold only some keys? Then it is remembered what it has said that it covers.
+  private let isNarrow: Bool
+  private var said = (vector: VersionVector(), floor: VersionVector())
+  /// Of keys that were lacking: what this copy is to hold.
+  private var widening: Widening?
   /// What this copy covered when the session began. It may cover more by now, never less.
   private var own: ReplicaSummary
   private var arrived: [[UInt8]] = []
@@ -41,8 +46,9 @@ struct ReceivingHalf {
   /// How far the sender's journal has been received.
   var cursor: Cursor?
 
-  init(sender: ActorID, own: ReplicaSummary, cursor: Cursor?) {
-    (self.sender, self.own, self.cursor) = (sender, own, cursor)
+  init(sender: ReplicaSummary, own: ReplicaSummary, cursor: Cursor?) {
+    (self.sender, isNarrow) = (sender.actor, sender.scope != nil)
+    (self.own, self.cursor) = (own, cursor)
     fetch = BlobFetch()
   }
 
@@ -60,8 +66,17 @@ struct ReceivingHalf {
   /// Another round will be asked for.
   mutating func expectAnother() { (state, expectsRound) = (.idle, true) }
 
+  /// A round of keys that are lacking will be asked for.
+  mutating func expectAnother(_ widening: Widening) {
+    self.widening = widening
+    expectAnother()
+  }
+
   mutating func begun(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
+    guard (begin.kind == .widening) == (widening != nil) else {
+      throw .violation("another kind of round was wanted")
+    }
     (nextArrival, nextApplied, position, end, burst) = (0, 0, 0, nil, nil)
     state = .receiving(begin)
     port.figures.announcedReceivedRecords += begin.records
@@ -116,14 +131,16 @@ struct ReceivingHalf {
     } else {
       port.actions.append(
         .applyBatch(
-          sender: sender, mark: begin.mark, index: index, sealed: sealed, isFull: begin.kind == .full))
+          sender: sender, mark: begin.mark, index: index, sealed: sealed, isFull: begin.kind == .full,
+          widening: widening))
     }
   }
 
   private mutating func finish(_ end: RoundEnd, isFull: Bool, _ port: inout SessionPort) {
     let reached = Cursor(position: end.position, mark: end.mark, closed: true)
     // A round that brings nothing costs nothing: it is as durable as it was.
-    if !isFull, burst == nil, end.batches == 0, cursor == reached, own.vector.covers(end.vector),
+    if !isFull, burst == nil, widening == nil, end.batches == 0, cursor == reached,
+      own.vector.covers(end.vector),
       own.floor.covers(end.floor),
       own.horizon >= end.horizon
     {
@@ -134,10 +151,17 @@ struct ReceivingHalf {
     port.actions.append(.finishRound(close(end, isFull: isFull)))
   }
 
-  private func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
-    RoundClose(
-      sender: sender, mark: end.mark, position: end.position, vector: end.vector, floor: end.floor,
-      horizon: end.horizon, isFull: isFull)
+  private mutating func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
+    var (vector, floor) = (end.vector, end.floor)
+    if isNarrow {
+      // A live round says only what is new: whether this copy has all that the sender has is told by all of it.
+      said.vector.merge(vector)
+      said.floor.merge(floor)
+      (vector, floor) = said
+    }
+    return RoundClose(
+      sender: sender, mark: end.mark, position: end.position, vector: vector, floor: floor,
+      horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, widening: widening)
   }
 
   mutating func applied(
@@ -152,7 +176,7 @@ struct ReceivingHalf {
     applying -= 1
     nextApplied += 1
     self.position = position
-    cursor = Cursor(position: position, mark: begin.mark, closed: false)
+    if widening == nil { cursor = Cursor(position: position, mark: begin.mark, closed: false) }
     port.figures.receivedRecords += records
     port.figures.batches += 1
     port.send(.batchReceived(position: position))
@@ -168,7 +192,7 @@ struct ReceivingHalf {
 
   mutating func finished(_ port: inout SessionPort) {
     precondition(state == .finishing, "no round was being finished")
-    if let end { cursor = Cursor(position: end.position, mark: end.mark, closed: true) }
+    if let end, widening == nil { cursor = Cursor(position: end.position, mark: end.mark, closed: true) }
     if let burst {
       // What is still to come of blobs keeps no record waiting.
       self.burst = nil

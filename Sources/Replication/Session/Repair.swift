@@ -50,7 +50,9 @@ struct Repair {
   private(set) var isRenewed = false
 
   init(_ own: Hello, _ peer: Hello) {
-    isAgreed = own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.repair != 0
+    isAgreed =
+      own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.repair != 0
+      && own.summary.scope == nil && peer.summary.scope == nil
     position = own.summary.position
   }
 

@@ -19,6 +19,8 @@ struct SendingHalf {
   private var state = State.idle
   /// Is the round one of a live session?
   private var isBurst = false
+  /// Is it one of keys that the receiver was lacking?
+  private var isWidening = false
   private var close: RoundClose?
   private var nextIndex: UInt32 = 0
   private var unacknowledged: [UInt64] = []
@@ -52,6 +54,7 @@ struct SendingHalf {
   {
     guard isQuiet else { throw .violation("a round was wanted while one is under way") }
     (state, nextIndex, isBurst) = (.held(receiver), 0, false)
+    isWidening = receiver.lacking != nil
     if !isHeld { release(&port) }
   }
 
@@ -67,11 +70,10 @@ struct SendingHalf {
     self.close = close
     state = .streaming
     port.figures.announcedSentRecords += records
+    let kind: RoundBegin.Kind = close.isFull ? .full : isWidening ? .widening : .increment
     port.send(
       .roundBegin(
-        RoundBegin(
-          mark: close.mark, kind: close.isFull ? .full : .increment, position: close.position,
-          records: records)))
+        RoundBegin(mark: close.mark, kind: kind, position: close.position, records: records)))
     guard records == 0, !close.isFull else { return }
     state = .sealing
     exhausted(&port)
@@ -143,9 +145,9 @@ struct SendingHalf {
   // MARK: Live
 
   /// Begins a round of a live session, behind the last one.
-  mutating func openBurst(covered: VersionVector, _ port: inout SessionPort) {
+  mutating func openBurst(covered: VersionVector, scope: KeyScope?, _ port: inout SessionPort) {
     precondition(isGiven, "the other side's cursor is not known")
-    port.actions.append(.openBurst(since: cursor, behind: scanned, covered: covered))
+    port.actions.append(.openBurst(since: cursor, behind: scanned, covered: covered, scope: scope))
     (state, nextIndex, isBurst) = (.opening, 0, true)
   }
 

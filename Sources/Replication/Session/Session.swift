@@ -200,7 +200,8 @@ package struct Session: ~Copyable {
     switch phase {
     case .preparing(let direction):
       let own = Hello(
-        compatibleFeatures: features(replica), summary: replica.summary,
+        incompatibleFeatures: needed(replica), compatibleFeatures: features(replica),
+        summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
       phase = .greeting(direction, own: own, replica)
@@ -208,6 +209,7 @@ package struct Session: ~Copyable {
     case .answering:
       guard let peer else { return }
       let own = Hello(
+        incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
           | (replica.missingBlobs.isEmpty ? SessionFeature.isComplete : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
@@ -223,6 +225,10 @@ package struct Session: ~Copyable {
       begin(Exchange(serverOf: peer, own: own, missing: replica.missingBlobs, &port))
     case .unborn, .greeting, .listening, .running, .closed: return
     }
+  }
+
+  private func needed(_ replica: Replica) -> UInt64 {
+    replica.summary.scope == nil ? 0 : NeededFeature.scope
   }
 
   private func features(_ replica: Replica) -> UInt64 {

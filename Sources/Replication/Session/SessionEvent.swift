@@ -103,7 +103,9 @@ package enum SessionAction: Hashable, Sendable {
   /// Seal the next batch of the round opened last.
   case nextBatch(mark: RoundMark, index: UInt32)
   /// Open, decode and apply a batch, of the sender's full state or of an increment; answer when it is durable.
-  case applyBatch(sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8], isFull: Bool)
+  /// It may also be of keys that were lacking.
+  case applyBatch(
+    sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8], isFull: Bool, widening: Widening? = nil)
   /// Merge the sender's vector and close the cursor; answer when it is durable.
   case finishRound(RoundClose)
   /// `applyBatch` and `finishRound` in one durable step: the last batch of a round whose close has come.
@@ -112,7 +114,7 @@ package enum SessionAction: Hashable, Sendable {
   case follow(behind: UInt64)
   /// As `openRound`, and give the first batch at once. What lies up to `behind` was looked at before, and is not for this
   /// receiver.
-  case openBurst(since: Cursor?, behind: UInt64, covered: VersionVector)
+  case openBurst(since: Cursor?, behind: UInt64, covered: VersionVector, scope: KeyScope? = nil)
   /// Give the keys of these epochs.
   case giveGroupKeys([UInt32])
   /// Use these group keys from now on for what comes, and keep them with the next round that is closed. No answer.

@@ -279,6 +279,8 @@ struct RecordView {
   }
 
   func key(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.key) } }
+  /// The key; nil if the record has none, or cannot be read.
+  var keyBytes: [UInt8]? { shape.map { key($0) } }
   func value(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.value) } }
   func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
 

@@ -49,6 +49,13 @@ extension Composer {
 
   private mutating func forgetCursors() throws(StoreError) {
     for sender in state.cursors.keys.sorted() { try setLocal(StateKey.cursor(sender), nil) }
+    try restartWidening()
+  }
+
+  /// What has come of keys that were lacking may be there no more.
+  mutating func restartWidening() throws(StoreError) {
+    guard let widening = state.widening, widening.cursor != nil else { return }
+    try setLocal(StateKey.widening, Widening(to: widening.scope).bytes)
   }
 
   /// An entry that only carries the durable offset.

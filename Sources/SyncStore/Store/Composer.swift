@@ -36,6 +36,23 @@ struct Composer {
     key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: Replaced?,
     names: [Dot] = []
   ) throws(StoreError) {
+    try requireHeld(key)
+    try sign(key, content, type, deadline, held, names)
+  }
+
+  /// What this copy does not hold it would not be told of when others change it.
+  private func requireHeld(_ key: [UInt8]) throws(StoreError) {
+    guard let scope = state.scope, !scope.contains(key) else { return }
+    throw StoreError(
+      .outOfBounds,
+      "this copy holds only what begins with \(scope): write other keys on another copy, or let this one hold more"
+    )
+  }
+
+  private mutating func sign(
+    _ key: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ held: Replaced?,
+    _ names: [Dot]
+  ) throws(StoreError) {
     let past = Resolution.past(replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
     let version = try state.author.sign(wall: wall)
     try append(
@@ -46,9 +63,7 @@ struct Composer {
 
   /// The record issued again as a new write.
   mutating func reissue(_ record: Record, names: [Dot] = []) throws(StoreError) {
-    try issue(
-      key: record.key, content: record.content, type: record.type, deadline: record.deadline,
-      held: record.replaced, names: names)
+    try sign(record.key, record.content, record.type, record.deadline, record.replaced, names)
   }
 
   /// A key and value of this copy alone; nil ends the key.
@@ -63,17 +78,21 @@ struct Composer {
   /// writes that are `kept` already are not kept again.
   ///
   /// One that is no tombstone, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
-  /// have beaten it elsewhere (rule R8).
+  /// have beaten it elsewhere (rule R8). One of keys that were `lacking` is new, whatever this copy covers.
   mutating func receive(
-    _ record: Record, held stored: Record?, parked: [Record], kept: Set<Dot>
+    _ record: Record, held stored: Record?, parked: [Record], kept: Set<Dot>, lacking: LackingKeys? = nil
   ) throws(StoreError) {
+    let isLacking = lacking?.contains(record.key) ?? false
+    guard isLacking || state.scope.holds(record.key) else { return }
     let held = self.record(of: record.key) ?? stored
     let limit = state.mine.contains(record.dot.actor) ? Stamp.maximum : limit
     if isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
       state.author.clock.observe(record.stamp)
       return try reissue(record)
     }
-    switch Resolution.receive(record, held: held, limit: limit, covers: { state.covers($0) }) {
+    let verdict = Resolution.receive(
+      record, held: held, limit: limit, covers: { !isLacking && state.covers($0) })
+    switch verdict {
     case .ignore: return
     case .park:
       if !parked.contains(where: { $0.dot == record.dot }) { try append(.write(record, position: nil)) }
@@ -129,6 +148,7 @@ struct Composer {
   /// A local write of a key of the user's, whose value lies in the journal, without a deadline; nil for the value ends the key.
   /// What it replaces is looked up when all of them are known: many look-ups at once cost less than one after the other.
   mutating func postpone(_ key: [UInt8], _ value: [UInt8]?, _ type: ValueType) throws(StoreError) {
+    try requireHeld(key)
     try count(AppendExtent.bytes(key: key.count, value: value?.count ?? 0))
     let hash = XXH3.hash64(key, seed: hashSeed)
     overlay.reserve()

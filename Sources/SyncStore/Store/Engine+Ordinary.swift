@@ -4,7 +4,9 @@ extension Engine {
   /// whose view has all that was committed.
   @inline(__always)
   mutating func ordinaryWriter() -> OrdinaryWriter? {
-    guard takesShortWay, gaps.isEmpty, !index.ledger.keepsDigest, !isInTrouble, !control.isLost else {
+    guard takesShortWay, state.scope == nil, gaps.isEmpty, !index.ledger.keepsDigest, !isInTrouble,
+      !control.isLost
+    else {
       return nil
     }
     if let writer, writer.segment.number == applied.segment,

@@ -48,14 +48,12 @@ extension Engine {
   /// The rule by which this copy purges at a time, in milliseconds since 1970.
   mutating func purgeRule(at time: UInt64) -> PurgeRule {
     let (own, oldest) = (ownDevice.map { ReservedKey.frontier($0) }, Self.oldestHeard(at: time))
-    var frontiers: [Frontier] = []
+    var (frontiers, retired): ([Frontier], [Frontier]) = ([], [])
     for key in reserved where key != own && key.starts(with: ReservedKey.frontierPrefix) {
-      guard let record = try? held(key), record.stamp >= oldest, let frontier = Frontier(record) else {
-        continue
-      }
-      frontiers.append(frontier)
+      guard let record = try? held(key), let frontier = Frontier(record) else { continue }
+      if record.stamp >= oldest { frontiers.append(frontier) } else { retired.append(frontier) }
     }
-    return PurgeRule(state, frontiers: frontiers, at: time)
+    return PurgeRule(state, frontiers: frontiers, retired: retired, at: time)
   }
 
   /// Has each member that was named within the retirement period said what it covers? What is purged before that costs it

@@ -22,9 +22,10 @@ extension Store {
       guard receiver.covered[actor] <= state.sequence else {
         throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
       }
-      let isFull =
-        !isLive && receiver.standing != .settled
-        || !isLive && !receiver.covered.covers(state.floor)
+      let isBehind =
+        receiver.standing != .settled || state.scope == nil && !receiver.covered.covers(state.floor)
+      let isFull = !isLive && receiver.lacking == nil && isBehind
+      if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
       if isFull { try checkGivesFullState(state, to: receiver) }
       let position = engine.withLock { $0.position }
       let pin = SnapshotPin()
@@ -34,7 +35,7 @@ extension Store {
         engine.hold(pin)
         return isFull
           ? try Self.fullItems(for: receiver, in: engine)
-          : (all: try Self.items(behind: begin, receiver.covered, in: engine), start: 0)
+          : (all: try Self.items(behind: begin, for: receiver, in: engine), start: 0)
       }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.mending ? VersionVector() : state.vector,
@@ -49,6 +50,7 @@ extension Store {
   private func checkGivesFullState(
     _ state: ReplicaState, to receiver: RoundReceiver
   ) throws(StoreError) {
+    guard state.scope == nil else { throw Self.holdsSome }
     let canMend = state.isSettled && state.vector.covers(receiver.floor)
     guard !state.mending, state.vector.covers(state.floor), receiver.standing != .mending || canMend else {
       throw StoreError(
@@ -58,12 +60,23 @@ extension Store {
     }
   }
 
-  /// What lies behind a position, is current and is not covered; at most so many.
+  private static let holdsSome = StoreError(
+    .unsettled, "a peer needs what only a copy of all keys can give: let it synchronize with one")
+
+  /// What lies behind a position, is current, is not covered, and is for the receiver, or else is of the keys that it lacks; at
+  /// most so many.
   static func items(
-    behind position: UInt64, _ covered: VersionVector, in engine: borrowing Engine, limit: Int = .max
+    behind position: UInt64, for receiver: RoundReceiver, in engine: borrowing Engine, limit: Int = .max
   ) throws(StoreError) -> [OutgoingRound.Item] {
-    try items(behind: position, in: engine, limit: limit) { view, dot in
-      view.position > position && !covered.covers(dot) ? false : nil
+    let (covered, scope) = (receiver.covered, receiver.scope)
+    if let lacking = receiver.lacking {
+      return try items(behind: position, in: engine, limit: limit) { view, _ in
+        view.position > position && view.keyBytes.map { lacking.contains($0) } ?? false ? false : nil
+      }
+    }
+    return try items(behind: position, in: engine, limit: limit) { view, dot in
+      guard view.position > position, !covered.covers(dot) else { return nil }
+      return scope == nil || view.keyBytes.map { scope.holds($0) } ?? false ? false : nil
     }
   }
 
@@ -74,8 +87,10 @@ extension Store {
     // A copy in doubt about its own records compares them with all that is held here.
     let start = receiver.standing == .suspect ? 0 : receiver.cursor?.position ?? 0
     let covered = receiver.standing == .settled ? receiver.covered : VersionVector()
+    let scope = receiver.scope
     let items = try items(behind: 0, in: engine, limit: .max) { view, dot in
-      view.position <= start || covered.covers(dot)
+      guard scope == nil || view.keyBytes.map({ scope.holds($0) }) ?? false else { return nil }
+      return view.position <= start || covered.covers(dot)
     }
     return (items, start)
   }

@@ -52,8 +52,8 @@ extension Store {
         try composer.setLocal(StateKey.acknowledged, ReplicaState.encode(position: position))
       }
       try composer.issue(
-        key: key, content: .inline(ReplicaState.encode(state.vector)), type: .bytes, deadline: nil, held: held
-      )
+        key: key, content: .inline(Frontier.bytes(state.vector, isNarrow: state.scope != nil)), type: .bytes,
+        deadline: nil, held: held)
       return true
     }
     try sync(upTo: tail)

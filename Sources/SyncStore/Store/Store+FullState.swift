@@ -90,6 +90,7 @@ extension Store {
   func take(_ full: FullState, _ close: RoundClose) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
       try composer.raise(close.floor, close.horizon)
+      try composer.restartWidening()
     }
     let pin = SnapshotPin()
     let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in

@@ -27,18 +27,17 @@ extension Store {
   ///
   /// - Throws: `.rolledBack` as `openRound`.
   package func openBurst(
-    since cursor: Cursor?, behind begin: UInt64, covered: VersionVector
+    for receiver: RoundReceiver, behind begin: UInt64
   ) throws(StoreError) -> (round: OutgoingRound?, position: UInt64) {
     let (isAny, position) = try reading { engine throws(StoreError) in
       // A write that was beaten before it left is not sent, but covered.
       let isAny =
-        try !Self.items(behind: begin, covered, in: engine, limit: 1).isEmpty
-        || !engine.state.mending && !covered.covers(engine.state.vector)
+        try !Self.items(behind: begin, for: receiver, in: engine, limit: 1).isEmpty
+        || !engine.state.mending && !receiver.covered.covers(engine.state.vector)
       return (isAny, engine.position)
     }
     guard isAny else { return (nil, position) }
-    let round = try openRound(
-      for: RoundReceiver(cursor: cursor, covered: covered), behind: begin, isLive: true)
+    let round = try openRound(for: receiver, behind: begin, isLive: true)
     live.use(round.close.mark)
     return (round, round.close.position)
   }

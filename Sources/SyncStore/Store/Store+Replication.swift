@@ -17,7 +17,8 @@ extension Store {
       }
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
-        horizon: state.horizon, position: engine.position, standing: state.standing)
+        horizon: state.horizon, position: engine.position, standing: state.standing, scope: state.scope,
+        widening: state.widening)
       return (summary, try engine.digest(at: time, keeps: isAlone), engine.applied.packed)
     }
     if isWritable { try sync(upTo: tail) }
@@ -83,7 +84,11 @@ extension Store {
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> TakenBatch {
     let missing = try missing(of: batch)
+    try prepareToTake(batch.widening, in: batch.mark)
     let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
+      let lacking = try batch.widening.map { widening throws(StoreError) in
+        try lackingKeys(widening, composer.state)
+      }
       // Until this is committed nothing that is held here changes.
       let (held, parked, kept) = engine.withLock { engine in
         (engine.held(of: batch.records), engine.parked(of: batch.records), engine.keptLosers)
@@ -98,7 +103,8 @@ extension Store {
         {
           full.note(record, besideDoubtful: earlier)
         }
-        try composer.receive(record, held: held[index], parked: parked[record.key] ?? [], kept: kept)
+        try composer.receive(
+          record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
       }
       for blob in missing {
         var writer = ByteWriter()
@@ -109,6 +115,8 @@ extension Store {
       let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
       if let close {
         try merge(close, &composer)
+      } else if let widening = batch.widening {
+        try note(cursor, of: widening, &composer)
       } else {
         try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
       }
@@ -122,6 +130,7 @@ extension Store {
   /// - Parameter full: what the batches of this round said, if it was the sender's full state.
   package func finish(_ close: RoundClose, _ full: FullState? = nil) throws(StoreError) {
     if close.isFull { try take(full ?? FullState(), close) }
+    try prepareToTake(close.widening, in: close.mark)
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       try merge(close, &composer)
       if close.isFull { try composer.comeToRest() }
@@ -130,9 +139,11 @@ extension Store {
   }
 
   private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+    if close.widening != nil { return try widen(close, &composer) }
+    try requireScope(of: close, composer.state)
     var vector = composer.state.vector
     // A copy that does not know what it covers learns it from a full state only.
-    if close.isFull || !composer.state.mending { vector.merge(close.vector) }
+    if close.isFull || !composer.state.mending { vector.merge(close.covered(by: composer.state)) }
     guard vector.count <= Limits.actors else {
       throw StoreError(
         .outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)

@@ -4,15 +4,25 @@ struct Frontier: Hashable, Sendable {
   var vector: VersionVector
   /// When it said so.
   var stamp: Stamp
+  /// Does it hold only some keys?
+  var isNarrow: Bool
 
-  init(vector: VersionVector, stamp: Stamp) { (self.vector, self.stamp) = (vector, stamp) }
+  init(vector: VersionVector, stamp: Stamp, isNarrow: Bool = false) {
+    (self.vector, self.stamp, self.isNarrow) = (vector, stamp, isNarrow)
+  }
+
+  /// The value of its record.
+  static func bytes(_ vector: VersionVector, isNarrow: Bool) -> [UInt8] {
+    // Programs that know nothing of such copies read the vector and no further.
+    ReplicaState.encode(vector) + (isNarrow ? [1] : [])
+  }
 
   /// What the record of a frontier says; nil if it says nothing: the member left, or a newer program wrote it.
   init?(_ record: Record) {
-    guard case .inline(let value) = record.content, let vector = try? ReplicaState.vector(value) else {
-      return nil
-    }
-    self.init(vector: vector, stamp: record.stamp)
+    guard case .inline(let value) = record.content else { return nil }
+    var reader = ByteReader(value)
+    guard let vector = try? reader.readVector() else { return nil }
+    self.init(vector: vector, stamp: record.stamp, isNarrow: (try? reader.read(UInt8.self)) == 1)
   }
 }
 
@@ -21,14 +31,18 @@ struct PurgeRule: Sendable {
   private let vector: VersionVector
   /// Of the members that are waited for.
   private let frontiers: [Frontier]
+  /// What members have covered that hold all keys, whenever they said so; nil for a copy that does itself.
+  private let complete: [VersionVector]?
   private let time: UInt64
   /// May anything be purged at all?
   let isOpen: Bool
 
-  /// For a copy in this state, at a time in milliseconds since 1970; `frontiers` are those of the other active members.
-  init(_ state: ReplicaState, frontiers: [Frontier], at time: UInt64) {
+  /// For a copy in this state, at a time in milliseconds since 1970; `frontiers` are those of the other active members, `retired` those
+  /// of members that are not waited for.
+  init(_ state: ReplicaState, frontiers: [Frontier], retired: [Frontier] = [], at time: UInt64) {
     let vector = state.vector
     (self.vector, self.frontiers, self.time) = (vector, frontiers, time)
+    complete = state.scope == nil ? nil : (frontiers + retired).filter { !$0.isNarrow }.map(\.vector)
     // What a member covers and this copy does not may be a record that one purged here was to beat.
     isOpen =
       state.isSettled && vector.covers(state.floor) && frontiers.allSatisfy { vector.covers($0.vector) }
@@ -40,6 +54,8 @@ struct PurgeRule: Sendable {
     guard isOpen, isTombstone || Self.isExpired(deadline, at: time), vector.covers(version.dot),
       open.allSatisfy({ vector.covers($0) })
     else { return false }
+    // Nobody takes over from a copy of some keys what it has purged: somebody who has all must know of the delete.
+    if let complete, !complete.contains(where: { $0.covers(version.dot) }) { return false }
     return frontiers.allSatisfy { $0.vector.covers(version.dot) && $0.stamp > version.stamp }
   }
 

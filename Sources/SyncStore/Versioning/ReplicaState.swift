@@ -18,6 +18,10 @@ struct ReplicaState: Sendable {
   var horizon = Stamp.zero
   /// The last position of a delete that was purged; nil if none was. Who purges raises it, as it does the floor.
   var purged: UInt64?
+  /// Which keys this copy holds; nil for all.
+  var scope: KeyScope?
+  /// More of them that it is to hold.
+  var widening: Widening?
   /// Up to here all deletes were covered by what this copy last said as a member; nil if it said nothing.
   var acknowledged: UInt64?
   var cursors: [ActorID: Cursor] = [:]
@@ -86,6 +90,8 @@ enum StateKey {
   static let mending = Array("replica/mending".utf8)
   static let member = Array("replica/member".utf8)
   static let acknowledged = Array("replica/acknowledged".utf8)
+  static let scope = Array("replica/scope".utf8)
+  static let widening = Array("replica/widening".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
   static let markPrefix = Array("mark/".utf8)
@@ -109,7 +115,7 @@ extension ReplicaState {
   mutating func absorb(local key: [UInt8], _ value: [UInt8]?) {
     if key.starts(with: StateKey.cursorPrefix) {
       guard let sender = ActorID(bytes: key.dropFirst(StateKey.cursorPrefix.count)) else { return }
-      cursors[sender] = value.flatMap { try? Self.cursor($0) }
+      cursors[sender] = value.flatMap { try? Self.cursor($0[...]) }
     } else if key.starts(with: StateKey.markPrefix) {
       guard let mark = RoundMark(bytes: key.dropFirst(StateKey.markPrefix.count)) else { return }
       marks[mark] = value.flatMap { try? Self.mark($0) }
@@ -148,6 +154,11 @@ extension ReplicaState {
       purged = Self.position(value)
     } else if key == StateKey.acknowledged {
       acknowledged = Self.position(value)
+    } else if key == StateKey.scope {
+      var reader = ByteReader(value ?? [])
+      scope = value == nil ? nil : (try? KeyScope(from: &reader)) ?? scope
+    } else if key == StateKey.widening {
+      widening = value.flatMap { try? Widening(bytes: $0) }
     } else if key == StateKey.mending {
       mending = value != nil
     }
@@ -178,7 +189,7 @@ extension ReplicaState {
     return writer.bytes
   }
 
-  private static func cursor(_ bytes: [UInt8]) throws(DecodingFailure) -> Cursor {
+  static func cursor(_ bytes: ArraySlice<UInt8>) throws(DecodingFailure) -> Cursor {
     var reader = ByteReader(bytes)
     let position = try reader.read(UInt64.self)
     guard let mark = RoundMark(bytes: try reader.read(raw: 16)) else { throw DecodingFailure("mark") }

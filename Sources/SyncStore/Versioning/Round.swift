@@ -41,24 +41,31 @@ package struct ReplicaSummary: Hashable, Sendable {
   package var position: UInt64
   /// What it thinks of its own state.
   package var standing: ReplicaStanding
+  /// Which keys it holds; nil for all.
+  package var scope: KeyScope?
+  /// More of them that it is to hold. Its own affair: it is not said at the handshake.
+  package var widening: Widening?
 
   /// All fields.
   package init(
     store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
-    horizon: Stamp, position: UInt64, standing: ReplicaStanding = .settled
+    horizon: Stamp, position: UInt64, standing: ReplicaStanding = .settled, scope: KeyScope? = nil,
+    widening: Widening? = nil
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
     (self.floor, self.horizon, self.position, self.standing) = (floor, horizon, position, standing)
+    (self.scope, self.widening) = (scope, widening)
   }
 
-  /// Must it be given all that `sender` holds, rather than what changed (rule R8)?
+  /// Must it be given all that `sender` holds, rather than what changed (rule R8)? Of a sender that holds only some keys nobody takes
+  /// over what it covers, and so needs nothing of what that purged.
   package func needsFullState(of sender: ReplicaSummary) -> Bool {
-    standing != .settled || !vector.covers(sender.floor)
+    standing != .settled || sender.scope == nil && !vector.covers(sender.floor)
   }
 
   /// Can it give `receiver` all that it holds, with the truth about what it does not hold?
   package func canGiveFullState(to receiver: ReplicaSummary) -> Bool {
-    guard standing != .mending, vector.covers(floor) else { return false }
+    guard scope == nil, standing != .mending, vector.covers(floor) else { return false }
     return receiver.standing != .mending || standing == .settled && vector.covers(receiver.floor)
   }
 }
@@ -73,13 +80,18 @@ package struct RoundReceiver: Hashable, Sendable {
   package var floor: VersionVector
   /// What it thinks of its own state.
   package var standing: ReplicaStanding
+  /// Which keys it holds; nil for all.
+  package var scope: KeyScope?
+  /// It asks for these keys only, of which it has nothing behind the cursor; nil in an ordinary round.
+  package var lacking: LackingKeys?
 
   /// All fields.
   package init(
     cursor: Cursor?, covered: VersionVector, floor: VersionVector = VersionVector(),
-    standing: ReplicaStanding = .settled
+    standing: ReplicaStanding = .settled, scope: KeyScope? = nil, lacking: LackingKeys? = nil
   ) {
     (self.cursor, self.covered, self.floor, self.standing) = (cursor, covered, floor, standing)
+    (self.scope, self.lacking) = (scope, lacking)
   }
 }
 
@@ -106,13 +118,16 @@ package struct IncomingBatch: Hashable, Sendable {
   package var records: [PositionedRecord]
   /// Of a full state: what else the sender holds up to this position, which the receiver has already.
   package var present: [Dot]
+  /// Of a round of keys that were lacking: what the receiver will hold.
+  package var widening: Widening?
 
   /// All fields.
   package init(
-    sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord], present: [Dot] = []
+    sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord], present: [Dot] = [],
+    widening: Widening? = nil
   ) {
     (self.sender, self.mark, self.position) = (sender, mark, position)
-    (self.records, self.present) = (records, present)
+    (self.records, self.present, self.widening) = (records, present, widening)
   }
 }
 
@@ -132,13 +147,21 @@ package struct RoundClose: Hashable, Sendable {
   package var horizon: Stamp
   /// Was it all that the sender holds, rather than what changed (rule R8)?
   package var isFull: Bool
+  /// Does the sender hold only some keys?
+  package var isNarrow: Bool
+  /// The keys that the sender took the receiver to hold; nil for all.
+  package var scope: KeyScope?
+  /// Of a round of keys that were lacking: what the receiver will hold.
+  package var widening: Widening?
 
   /// All fields.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
-    horizon: Stamp, isFull: Bool = false
+    horizon: Stamp, isFull: Bool = false, isNarrow: Bool = false, scope: KeyScope? = nil,
+    widening: Widening? = nil
   ) {
     (self.sender, self.mark, self.position, self.vector) = (sender, mark, position, vector)
     (self.floor, self.horizon, self.isFull) = (floor, horizon, isFull)
+    (self.isNarrow, self.scope, self.widening) = (isNarrow, scope, widening)
   }
 }

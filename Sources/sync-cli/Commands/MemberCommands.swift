@@ -45,6 +45,9 @@ enum MemberCommands {
     options: [
       Option("name", value: "NAME", "what this copy is called among the members (default: the host's name)"),
       Option("no-pull", "only join"),
+      Option(
+        "prefix", value: "P", repeats: true,
+        "hold only keys that begin with P (\"pull --prefix\" adds more later)"),
     ],
     notes:
       "TOKEN is what \"sync-cli invite\" printed there, or \"-\" for standard input. The inviter is a peer from then on."
@@ -53,9 +56,10 @@ enum MemberCommands {
     let name = invocation.value("name")?.text ?? InitCommand.defaultName
     let token = try token(invocation)
     let configuration = invocation.configuration(.shared)
+    let scope = try SyncCommands.scope(invocation)
     try InitCommand.makeParent(of: path)
     let joined = try blocking {
-      try await Node.join(token, at: path, name: name, configuration: configuration)
+      try await Node.join(token, at: path, name: name, scope: scope, configuration: configuration)
     }
     var report: SessionReport?
     if !invocation.has("no-pull") {

@@ -7,9 +7,15 @@ enum StatusCommand {
     try invocation.withStore(toWrite: false) { store in
       let (status, actor) = (try store.status(), try store.actor)
       if invocation.wantsJSON {
-        try output.line(json(store, actor, status))
+        let prefixes = try store.scope.map { JSON.array($0.prefixes.map { .string(Text.printable($0)) }) }
+        try output.line(json(store, actor, status).with("prefixes", prefixes))
       } else {
         for line in lines(store, actor, status) { try output.line(line) }
+        if let scope = try store.scope {
+          let more = try store.isWidening ? "; more are still to come: see \"sync-cli pull\"" : ""
+          try output.line(
+            "holds      only keys that begin with \(Text.printable(scope.description.utf8))\(more)")
+        }
       }
       return .done
     }

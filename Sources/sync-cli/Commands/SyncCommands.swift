@@ -4,12 +4,21 @@ import SyncStore
 /// `push`, `pull` and `sync`: one session with a peer, to its receipt.
 enum SyncCommands {
   static let push = command("push", "give a peer all that it lacks", .push)
-  static let pull = command("pull", "get from a peer all that is lacking here", .pull)
+  static let pull = command(
+    "pull", "get from a peer all that is lacking here", .pull,
+    options: [
+      Option(
+        "prefix", value: "P", repeats: true,
+        "in a copy that holds only some keys, also hold those that begin with P from now on; \"\" for all keys"
+      )
+    ])
   static let sync = command("sync", "bring this copy and a peer into step, both ways at once", .both)
 
-  private static func command(_ name: String, _ summary: String, _ direction: SyncDirection) -> Command {
+  private static func command(
+    _ name: String, _ summary: String, _ direction: SyncDirection, options: [Option] = []
+  ) -> Command {
     Command(
-      name, summary, operands: [Operand("PEER")],
+      name, summary, operands: [Operand("PEER")], options: options,
       notes: """
         PEER is the name of a peer or a member, or host:port of any member. Ends with 0 only when everything is durable
         where it belongs. If it breaks, run it again: it goes on where it was. Ends with 1 when the two copies held different
@@ -22,6 +31,25 @@ enum SyncCommands {
         return report.repairedKeys > 0 ? .notFound : .done
       }
     }
+  }
+
+  /// The keys that `--prefix` names; nil if it was not given.
+  static func scope(_ invocation: Invocation) throws -> KeyScope? {
+    guard let prefixes = invocation.values["prefix"], !prefixes.isEmpty else { return nil }
+    do throws(StoreError) { return try KeyScope(prefixes: prefixes.map(\.bytes)) } catch {
+      throw invocation.usage(
+        "--prefix", "\(error.message)", "give the first bytes of the keys that this copy is to hold")
+    }
+  }
+
+  /// What `pull --prefix` asks for: all that is held, and more. Nil if it was not given.
+  private static func widened(_ invocation: Invocation, _ store: Store) throws -> KeyScope?? {
+    guard let prefixes = invocation.values["prefix"], !prefixes.isEmpty else { return .none }
+    guard let held = try store.scope else {
+      throw invocation.usage("--prefix", "this copy holds all keys already", "leave it out")
+    }
+    if prefixes.contains(where: { $0.bytes.isEmpty }) { return .some(nil) }
+    return .some(try scope(invocation).map { try held.union($0) })
   }
 
   /// One session, with a progress bar if somebody looks on.
@@ -37,12 +65,14 @@ enum SyncCommands {
         if log || level <= .warning { Diagnostics.report(line) }
       })
     let shows = invocation.showsProgress
-    return try blocking {
-      try await node.synchronize(with: peer, direction: direction) { progress in
-        guard shows else { return }
-        bar.withLock { $0.show { Self.line(progress, seconds: $0) } }
-      }
+    let show: @Sendable (SessionProgress) -> Void = { progress in
+      guard shows else { return }
+      bar.withLock { $0.show { Self.line(progress, seconds: $0) } }
     }
+    if invocation.command.name == "pull", let scope = try widened(invocation, store) {
+      return try blocking { try await node.widen(to: scope, from: peer, progress: show) }
+    }
+    return try blocking { try await node.synchronize(with: peer, direction: direction, progress: show) }
   }
 
   /// What the bar tells: the share is one of records, since the bytes still to come are not known.

@@ -13,7 +13,8 @@ enum WhyCommand {
     let key = try Key(bytes: invocation.operands[0].bytes)
     return try invocation.withStore(toWrite: false) { store in
       guard let explanation = try store.explain(key) else {
-        throw Failure(.notFound, "why \(invocation.operands[0].shown): \(try absence(store)): check the key")
+        throw Failure(
+          .notFound, "why \(invocation.operands[0].shown): \(try absence(store, key)): check the key")
       }
       let origin = try store.origin(of: explanation.winner)
       let names = try Names(store)
@@ -36,7 +37,11 @@ enum WhyCommand {
   }
 
   /// What can be said of a key of which there is no record.
-  private static func absence(_ store: Store) throws -> String {
+  private static func absence(_ store: Store, _ key: Key) throws -> String {
+    if let scope = try store.scope, !scope.contains(key.bytes) {
+      return
+        "this copy holds only keys that begin with \(Text.printable(scope.description.utf8)); another one may have it"
+    }
     let horizon = try store.replicaSummary().horizon
     guard horizon > .zero else { return "nothing was ever written under it here" }
     return "no write of it is kept: it was never written here, or deleted before "

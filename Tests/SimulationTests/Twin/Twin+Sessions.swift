@@ -32,7 +32,7 @@ extension Twin {
       }
       capture(copy)
       settle(copy)
-    case .applyBatch(_, _, _, _, isFull: true):
+    case .applyBatch(_, _, _, _, isFull: true, _):
       // Taken in at the close, as one step.
       break
     case .applyLast:

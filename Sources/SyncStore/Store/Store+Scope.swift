@@ -1,0 +1,160 @@
+/// Copies of some of the keys: what they hold, and how they come to hold more. docs/replication.md, Selective copies.
+extension Store {
+  /// Which keys this copy holds; nil for all.
+  public var scope: KeyScope? {
+    get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.scope } }
+  }
+
+  /// Is it to hold more than it holds, and has not got all of that yet?
+  public var isWidening: Bool {
+    get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.widening != nil } }
+  }
+
+  /// Lets a new copy, which has received nothing yet and written nothing, hold some of the keys only. Durable on return.
+  ///
+  /// - Throws: `.outOfBounds` if there is something in it already: to hold less, a copy joins anew.
+  package func narrow(to scope: KeyScope) throws(StoreError) {
+    let (_, tail) = try append { composer throws(StoreError) in
+      guard composer.state.vector.isEmpty, composer.state.sequence == 0, composer.state.cursors.isEmpty else {
+        throw StoreError(
+          .outOfBounds, "a copy that holds something already cannot hold less: join anew", path: path)
+      }
+      try composer.setLocal(StateKey.scope, scope.bytes)
+    }
+    try sync(upTo: tail)
+  }
+
+  /// Has this copy hold more keys, nil for all of them, once they have come. Durable on return. What it holds already is not
+  /// sent again. False if it holds them already, and is to hold no more than that.
+  @discardableResult
+  package func widen(to wanted: KeyScope?) throws(StoreError) -> Bool {
+    let before = try reading { engine throws(StoreError) in engine.state.widening }
+    if let before, before.scope != wanted { try giveUpWhatCame() }
+    let (isWider, tail) = try append { composer throws(StoreError) in
+      let state = composer.state
+      guard wanted.covers(state.scope) else {
+        throw StoreError(
+          .outOfBounds, "a copy cannot give up keys that it holds: it is to hold all that it has, and more",
+          path: path)
+      }
+      let isWider = wanted != state.scope
+      if isWider, state.widening?.scope != wanted || state.widening == nil {
+        try composer.setLocal(StateKey.widening, Widening(to: wanted).bytes)
+      } else if !isWider, state.widening != nil {
+        try composer.setLocal(StateKey.widening, nil)
+      }
+      return isWider
+    }
+    try sync(upTo: tail)
+    return isWider
+  }
+
+  // MARK: Rounds
+
+  /// The keys that a round brings, if this copy still is to hold them.
+  func lackingKeys(_ widening: Widening, _ state: ReplicaState) throws(StoreError) -> LackingKeys {
+    guard let held = state.scope, let present = state.widening, present.scope == widening.scope else {
+      throw changed
+    }
+    return LackingKeys(wanted: widening.scope, held: held)
+  }
+
+  /// Notes how far the keys that were lacking have come.
+  func note(_ cursor: Cursor, of widening: Widening, _ composer: inout Composer) throws(StoreError) {
+    var widening = widening
+    widening.cursor = cursor
+    try composer.setLocal(StateKey.widening, widening.bytes)
+  }
+
+  /// A round of keys that were lacking goes on where an earlier one was left, or begins from nothing: what has come of them is
+  /// given up then. Some of it may have been deleted since, and the deletes be purged.
+  func prepareToTake(_ widening: Widening?, in mark: RoundMark) throws(StoreError) {
+    guard let widening, widening.cursor == nil else { return }
+    let isUnderWay = try reading { engine throws(StoreError) in engine.state.widening?.cursor?.mark == mark }
+    if !isUnderWay { try giveUpWhatCame() }
+  }
+
+  /// Gives up what has come of keys that this copy does not hold yet. Should that be broken off, the next round does it again.
+  private func giveUpWhatCame() throws(StoreError) {
+    try append { composer throws(StoreError) in try composer.restartWidening() }
+    let pin = SnapshotPin()
+    let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
+      engine.hold(pin)
+      return (try engine.locations(isExclusive: isAlone), engine.due(upTo: .maximum))
+    }
+    try giveUp(places, isParked: false, pin)
+    try giveUp(parked, isParked: true, pin)
+  }
+
+  private static let givenUpAtOnce = 256
+
+  /// Gives up what is held, or waits, there under keys that this copy does not hold.
+  private func giveUp(_ places: [Location], isParked: Bool, _ pin: SnapshotPin) throws(StoreError) {
+    for start in stride(from: 0, to: places.count, by: Self.givenUpAtOnce) {
+      let (doomed, position) = try reading { engine throws(StoreError) in
+        try pin.check(path)
+        var doomed: [Composer.Doomed] = []
+        for place in places[start..<min(start + Self.givenUpAtOnce, places.count)] {
+          guard let record = try? engine.record(at: place), !engine.state.scope.holds(record.key) else {
+            continue
+          }
+          doomed.append(
+            Composer.Doomed(
+              key: record.key, version: record.version, isParked: isParked, hadValue: !record.isTombstone,
+              held: isParked ? try engine.held(record.key) : nil))
+        }
+        return (doomed, engine.position)
+      }
+      guard !doomed.isEmpty else { continue }
+      try append(limit: .max) { composer throws(StoreError) in try composer.drop(doomed, position: position) }
+    }
+  }
+
+  /// Closes a round of keys that were lacking. The copy holds them from now on, if whoever sent them covers all that this copy does:
+  /// of what it does not cover there may be something under those keys, which somebody else must bring. Not this copy's own writes:
+  /// there are none under keys that it does not hold.
+  func widen(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+    guard let closing = close.widening else { return }
+    _ = try lackingKeys(closing, composer.state)
+    let state = composer.state
+    var others = state.vector
+    if let actor = state.actor { others[actor] = 0 }
+    guard state.isSettled, close.vector.covers(others), state.vector.covers(close.floor) else {
+      return try note(
+        Cursor(position: close.position, mark: close.mark, closed: true), of: closing, &composer)
+    }
+    // What was purged there under those keys is purged here (rule R8).
+    try composer.raise(close.floor, close.horizon)
+    try composer.setLocal(StateKey.scope, closing.scope?.bytes)
+    try composer.setLocal(StateKey.widening, nil)
+  }
+
+  /// What a round closes is what the sender took this copy to hold: with other keys now it would seem to have what nobody sent.
+  func requireScope(of close: RoundClose, _ state: ReplicaState) throws(StoreError) {
+    guard close.scope == state.scope else { throw changed }
+  }
+
+  private var changed: StoreError {
+    StoreError(.busy, "this copy holds other keys than when the session began: begin another one", path: path)
+  }
+}
+
+extension RoundClose {
+  /// What a receiver in this state covers once the round is closed, beyond what it covered. Of a sender that holds only some keys only its
+  /// own writes count, and these only if the receiver has all else that it has.
+  func covered(by state: ReplicaState) -> VersionVector {
+    guard isNarrow else { return vector }
+    var rest = vector
+    rest[sender] = 0
+    guard state.vector.covers(rest), state.vector.covers(floor) else { return VersionVector() }
+    return VersionVector([sender: vector[sender]])
+  }
+}
+
+extension KeyScope {
+  fileprivate var bytes: [UInt8] {
+    var writer = ByteWriter()
+    write(to: &writer)
+    return writer.bytes
+  }
+}

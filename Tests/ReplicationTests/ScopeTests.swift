@@ -1,0 +1,90 @@
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+@testable import SyncStore
+
+/// What a copy of some of the keys does in a network; `ScopeSimulationTests` has its rules under every fault.
+@Suite("Copies of some of the keys, over the network")
+struct ScopeTests {
+  /// A copy of all keys that listens, and one of those that begin with "a/".
+  private func fleet() async throws -> (all: TestCopy, some: TestCopy) {
+    let all = try TestCopy.first()
+    _ = try await all.listen()
+    for number in 0..<300 {
+      try all.put("a/\(number)", "value of a \(number)")
+      try all.put("b/\(number)", "value of b \(number)")
+    }
+    try all.store.put(Key("b/large"), noise(5000, seed: 1))
+    let token = try Node.invite(to: all.store)
+    let some = try await TestCopy.joined(token, "some", scope: KeyScope(prefixes: ["a/"]))
+    return (all, some)
+  }
+
+  @Test("are sent theirs and no more, and send what was written there")
+  func theirs() async throws {
+    let (all, some) = try await fleet()
+    let report = try await some.node.synchronize(with: "first")
+    #expect(report.receivedRecords == 300 && report.receivedBlobs == 0)
+    #expect(try some.get("a/7") == "value of a 7" && some.get("b/7") == nil)
+    try some.put("a/7", "changed")
+    let error = #expect(throws: StoreError.self) { try some.put("b/7", "changed") }
+    #expect(error?.code == .outOfBounds && error?.message.contains("a/") == true)
+    let pushed = try await some.node.synchronize(with: "first", direction: .push)
+    #expect(pushed.sentRecords == 1)
+    #expect(try all.get("a/7") == "changed")
+    // Nothing changed costs as little as between any two copies.
+    let again = try await some.node.synchronize(with: "first")
+    #expect(again.sentRecords == 0 && again.receivedRecords == 0 && again.roundTrips <= 2)
+  }
+
+  @Test("come to hold more, and all, without being sent again what they have")
+  func widen() async throws {
+    let (all, some) = try await fleet()
+    _ = try await some.node.synchronize(with: "first")
+    let scope = try KeyScope(prefixes: ["a/", "b/"])
+    let report = try await some.node.widen(to: scope, from: "first")
+    #expect(report.receivedRecords == 301 && report.receivedBlobs == 1)
+    #expect(try some.store.scope == scope && !some.store.isWidening)
+    #expect(try some.store.get(Key("b/large"))?.bytes == noise(5000, seed: 1))
+    try some.put("b/7", "written at last")
+    try all.put("c", "for the last one")
+    let rest = try await some.node.widen(to: nil, from: "first")
+    #expect(try rest.receivedRecords == 1 && some.store.scope == nil)
+    _ = try await some.node.synchronize(with: "first")
+    #expect(try all.digest() == some.digest() && all.get("b/7") == "written at last")
+  }
+
+  @Test("follow live what is theirs, and go on as copies of more keys")
+  func live() async throws {
+    let (all, some) = try await fleet()
+    some.node.keepInStep()
+    for await state in some.node.states(of: "first") where state.phase == .live { break }
+    try all.put("b/new", "not for you")
+    try all.put("a/new", "for you")
+    while try some.get("a/new") == nil { try await Task.sleep(for: .milliseconds(5)) }
+    #expect(try some.get("b/new") == nil)
+    _ = try await some.node.widen(to: nil, from: "first")
+    try all.put("b/newer", "for you, too")
+    while try some.get("b/newer") == nil { try await Task.sleep(for: .milliseconds(5)) }
+    #expect(try some.get("b/new") == "not for you")
+    await some.node.stop()
+  }
+
+  @Test("do not meet each other, and do not give up what they hold")
+  func refused() async throws {
+    let (all, some) = try await fleet()
+    let token = try Node.invite(to: all.store)
+    let other = try await TestCopy.joined(token, "other", scope: KeyScope(prefixes: ["b/"]))
+    _ = try await other.node.synchronize(with: "first")
+    _ = try await some.node.synchronize(with: "first")
+    let address = try await other.listen()
+    let error = await #expect(throws: ReplicationError.self) {
+      _ = try await some.node.synchronize(with: address.description)
+    }
+    #expect(error?.code == .unavailable && error?.message.contains("some of the keys") == true)
+    await #expect(throws: ReplicationError.self) {
+      _ = try await some.node.widen(to: try KeyScope(prefixes: ["b/"]), from: "first")
+    }
+  }
+}
