@@ -32,6 +32,11 @@ public enum Limits {
   /// Positions of the journal by which whoever reads changes may lag without missing a delete: compaction purges none of the
   /// last ones. A purge takes a position, too.
   public static let changesKept: UInt64 = 65_536
+  /// How long the beaten value of a conflict is kept at least, in milliseconds: 30 days from when it was beaten. The next compaction gives
+  /// it up.
+  public static let conflictMilliseconds: UInt64 = 30 * 86_400_000
+  /// Bytes of beaten values that a compaction keeps: the newest.
+  public static let conflictBytes = 64 << 20
   /// A clock that stands before the beginning of 2025 was never set, in milliseconds since 1970 (F48).
   public static let earliestClockMilliseconds: UInt64 = 1_735_689_600_000
 

@@ -52,7 +52,7 @@ struct CompactionRun: Sendable {
     let before = engine.journal.segments[..<places.lowerBound].map(\.header.tidiedAt).min()
     toldPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
     keys = engine.index.keys
-    kept = Set(engine.losers).union(engine.localPlaces.values)
+    kept = Set(engine.keptConflicts()).union(engine.localPlaces.values)
     parked = Set(engine.parked.values.joined())
     locals = Set(engine.localPlaces.keys)
   }

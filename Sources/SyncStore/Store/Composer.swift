@@ -15,6 +15,8 @@ struct Composer {
   private var released: [Record] = []
   /// Milliseconds since 1970.
   let wall: UInt64
+  /// The journal's last position before the append.
+  private let position: UInt64
   private var bytes = 0
 
   /// Bytes that the append may take up.
@@ -22,8 +24,9 @@ struct Composer {
   private let hashSeed: UInt64
 
   /// `hashSeed` is not to be guessed by who chooses the keys.
-  init(state: ReplicaState, wall: UInt64, limit: Int, hashSeed: UInt64) {
+  init(state: ReplicaState, wall: UInt64, position: UInt64, limit: Int, hashSeed: UInt64) {
     (self.state, self.wall, largest, self.hashSeed) = (state, wall, limit, hashSeed)
+    self.position = position
   }
 
   /// Stamps above this are parked.
@@ -135,9 +138,16 @@ struct Composer {
     case .ignore, .park: return
     }
     guard let loser else { return }
-    if isConflict, !kept.contains(loser.dot) { try append(.loser(loser)) }
+    if isConflict, !kept.contains(loser.dot) { try keep(loser) }
     let names = Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) })
     if !names.isEmpty { try reissue(winner, names: names) }
+  }
+
+  /// Keeps a beaten value for a while (`ConflictRetention`).
+  mutating func keep(_ loser: Record) throws(StoreError) {
+    var conflicts = state.conflicts
+    if conflicts.note(at: wall, behind: position) { try setLocal(StateKey.conflicts, conflicts.bytes) }
+    try append(.loser(loser))
   }
 
   // MARK: Postponed writes

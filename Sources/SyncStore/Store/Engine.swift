@@ -373,7 +373,7 @@ struct Engine {
 
   /// Composes an append that is made at `wall`, in milliseconds since 1970, of `limit` bytes at most.
   func composer(wall: UInt64, limit: Int) -> Composer {
-    Composer(state: state, wall: wall, limit: limit, hashSeed: index.keys.seed)
+    Composer(state: state, wall: wall, position: position, limit: limit, hashSeed: index.keys.seed)
   }
 
   // MARK: Keys

@@ -155,7 +155,7 @@ extension Store {
         case .keep: continue
         case .reissue: again.append(record)
         case .setAside, .drop:
-          if verdict == .setAside { try composer.append(.loser(record)) }
+          if verdict == .setAside { try composer.keep(record) }
           doomed.append(Composer.Doomed(key: key, version: version, hadValue: isLive))
         }
       }

@@ -99,7 +99,7 @@ extension Store {
           guard let own = difference.mine, own.isLive(at: scope.time), !kept.contains(own.dot) else {
             continue
           }
-          try composer.append(.loser(own))
+          try composer.keep(own)
         }
       }
       guard steps.contains(.issue) else { return outcome }

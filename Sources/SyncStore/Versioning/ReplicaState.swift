@@ -18,6 +18,8 @@ struct ReplicaState: Sendable {
   var horizon = Stamp.zero
   /// The last position of a delete that was purged; nil if none was. Who purges raises it, as it does the floor.
   var purged: UInt64?
+  /// When conflicts came up.
+  var conflicts = ConflictRetention()
   /// Which keys this copy holds; nil for all.
   var scope: KeyScope?
   /// More of them that it is to hold.
@@ -90,6 +92,7 @@ enum StateKey {
   static let mending = Array("replica/mending".utf8)
   static let member = Array("replica/member".utf8)
   static let acknowledged = Array("replica/acknowledged".utf8)
+  static let conflicts = Array("replica/conflicts".utf8)
   static let scope = Array("replica/scope".utf8)
   static let widening = Array("replica/widening".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
@@ -154,6 +157,8 @@ extension ReplicaState {
       purged = Self.position(value)
     } else if key == StateKey.acknowledged {
       acknowledged = Self.position(value)
+    } else if key == StateKey.conflicts {
+      conflicts = value.flatMap { try? ConflictRetention(bytes: $0) } ?? ConflictRetention()
     } else if key == StateKey.scope {
       var reader = ByteReader(value ?? [])
       scope = value == nil ? nil : (try? KeyScope(from: &reader)) ?? scope

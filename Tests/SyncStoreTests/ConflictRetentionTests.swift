@@ -1,0 +1,66 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Beaten values are kept for a while, and only so many of them.
+@Suite("Beaten values of conflicts")
+struct ConflictRetentionTests {
+  private static let day: UInt64 = 86_400_000
+  private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
+
+  @Test("are kept for 30 days from when they were beaten, however old they were then")
+  func age() throws {
+    let (host, absent) = (SimulatedHost(seed: 1), SimulatedHost(seed: 2))
+    let store = try Store.create(on: host, configuration: Self.configuration)
+    let other = try Store.create(on: absent, id: store.id, configuration: Self.configuration)
+    func pass(_ days: UInt64) {
+      host.time += days * Self.day
+      absent.time += days * Self.day
+    }
+    try other.put("first", [1])
+    try other.put("second", [2])
+    // Nobody hears of that for two months.
+    pass(60)
+    try store.put("first", [10])
+    try store.put("second", [20])
+    try store.receive(from: other)
+    #expect(try store.conflicts().count == 2)
+    for number in 0..<100 { try store.put("fill", [UInt8](repeating: 1, count: 1000 + number)) }
+    pass(29)
+    try other.put("third", [3])
+    pass(0)
+    try store.put("third", [30])
+    try store.receive(from: other)
+    try store.compact()
+    #expect(try Set(store.conflicts().map(\.key?.description)) == ["first", "second", "third"])
+    pass(2)
+    for number in 0..<100 { try store.put("fill", [UInt8](repeating: 2, count: 1000 + number)) }
+    try store.compact()
+    #expect(try store.conflicts().map(\.key?.description) == ["third"])
+    try store.close()
+    #expect(try Store.open(on: host, configuration: Self.configuration).conflicts().count == 1)
+  }
+
+  @Test("are kept, the newest, up to so many bytes; where nothing was noted, whatever their age")
+  func bounds() {
+    var retention = ConflictRetention()
+    let beaten: [(position: UInt64, bytes: Int)] = [(5, 100), (20, 100), (30, 100)]
+    #expect(retention.kept(of: beaten, at: 100 * Self.day, bytes: 1000) == [0, 1, 2])
+    #expect(retention.kept(of: beaten, at: 100 * Self.day, bytes: 250) == [1, 2])
+    #expect(retention.kept(of: beaten, at: 100 * Self.day, bytes: 99) == [])
+    // The third is of a clock that was put back, and is right again a moment later.
+    let times = [100 * Self.day, 100 * Self.day + 5, 3 * Self.day, 110 * Self.day]
+    var noted: [Bool] = []
+    for (time, position) in zip(times, [10, 12, 13, 25]) {
+      noted.append(retention.note(at: time, behind: UInt64(position)))
+    }
+    #expect(noted == [true, false, false, true])
+    #expect(retention.kept(of: beaten, at: 130 * Self.day, bytes: 1000) == [1, 2])
+    #expect(retention.kept(of: beaten, at: 135 * Self.day, bytes: 1000) == [2])
+    #expect(retention.kept(of: beaten, at: 200 * Self.day, bytes: 1000) == [])
+    #expect((try? ConflictRetention(bytes: retention.bytes)) == retention)
+    _ = retention.note(at: 141 * Self.day, behind: 40)
+    #expect(retention.days.map(\.number) == [141])
+  }
+}
