@@ -32,6 +32,23 @@ struct CompactionTests {
     }
   }
 
+  @Test("relies on nothing that a copy of the directory would not have: that is cut where the journal vouches (F55)")
+  func copiedBehind() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<30 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 3000)) }
+    try store.sync()
+    // All of the first segments dies by what stands behind them, and nothing follows that.
+    try store.transaction { transaction in
+      for number in 0..<30 { try transaction.put(Key("\(number)"), "again") }
+    }
+    try store.compact()
+    try host.storage.copyTree(from: "/store", to: "/copy")
+    let copy = try Store.open("/copy", on: host, configuration: Self.small)
+    #expect(try copy.actor != store.actor)
+    for number in 0..<30 { #expect(try copy.text(Key("\(number)")) == "again") }
+    #expect(try copy.versionVector().covers(store.versionVector()))
+  }
+
   /// The same beside a member that has seen nothing yet: no delete may be purged.
   static func churnUnpurged(
     _ store: Store, keys: UInt64 = 40, writes: Int = 400, seed: UInt64 = 1, bytes: UInt64 = 3000
