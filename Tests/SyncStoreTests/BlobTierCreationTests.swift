@@ -36,7 +36,9 @@ struct BlobTierCreationTests {
     #expect(try Store.open(on: host, configuration: Self.configuration).get("large")?.bytes == Self.large)
   }
 
-  @Test("broken off by a kill at any call, leaves no directory that a later durable value relies on in vain (F10)")
+  @Test(
+    "broken off by a kill at any call, leaves no directory that a later durable value relies on in vain (F10)"
+  )
   func killed() throws {
     var call = 1
     var isDone = false
