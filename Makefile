@@ -9,7 +9,8 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build release test sim model twin scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory kills sealed tsan asan install clean
+  example-config example-documents demo acceptance faults bench fuzz memory kills damage soak mutants sealed tsan asan \
+  install clean
 
 help: ## list these targets
 	@sed -nE 's/^([a-z-]+):.*## (.*)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -95,6 +96,17 @@ memory: deps ## what members that stay connected cost of memory, in a process of
 kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) steps
+
+damage: deps ## every bit and every length of every file of a small store
+	DAMAGE_ALL=1 $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel \
+	  --filter 'EveryFileDamageTests'
+
+soak: release ## a hub and MEMBERS=20 processes that write, meet, are killed and cut off for MINUTES=5 (SEED=)
+	$(SWIFT) run -c release --package-path Fuzz Soak "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" \
+	  $(or $(MINUTES),5) $(or $(MEMBERS),20) $(SEED)
+
+mutants: deps ## plant faults in a copy of the sources: do the tests notice each? (ONLY='purge-open …', BUILT=1)
+	@SWIFT="$(SWIFT)" $(if $(BUILT),BUILT=1) scripts/mutants.sh $(ONLY)
 
 sealed: deps ## the tests of the journal once more, on encrypted stores
 	SYNC_TEST_SEALED=1 $(SWIFT) test --filter 'SyncStoreTests|SimulationTests'

@@ -10,6 +10,8 @@ let package = Package(
     .executableTarget(
       name: "Recovery", dependencies: [.product(name: "SyncStore", package: "sync-store")],
       swiftSettings: [.swiftLanguageMode(.v6)]),
+    // A hub and many members as processes of sync-cli, under load and faults.
+    .executableTarget(name: "Soak", swiftSettings: [.swiftLanguageMode(.v6)]),
     // Kills a process that writes, again and again.
     .executableTarget(
       name: "Kills", dependencies: [.product(name: "SyncStore", package: "sync-store")],

@@ -7,6 +7,7 @@ public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> Int32 {
   if first & 1 == 0 {
     if let json = try? JSONParser.parse(Array(bytes.dropFirst()), comments: first & 2 != 0) {
       precondition((try? JSONParser.parse(json.encoded)) == json, "JSON does not come back")
+      if first & 2 != 0 { _ = try? ServeConfiguration(json: json) }
     }
   } else {
     let parser = ArgumentParser(commands: Program.commands, globals: Help.globals, absent: Program.planned)

@@ -32,6 +32,25 @@ struct CompactionTests {
     }
   }
 
+  @Test(
+    "relies on nothing that a copy of the directory would not have: that is cut where the journal vouches (F55)"
+  )
+  func copiedBehind() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    for number in 0..<30 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 3000)) }
+    try store.sync()
+    // All of the first segments dies by what stands behind them, and nothing follows that.
+    try store.transaction { transaction in
+      for number in 0..<30 { try transaction.put(Key("\(number)"), "again") }
+    }
+    try store.compact()
+    try host.storage.copyTree(from: "/store", to: "/copy")
+    let copy = try Store.open("/copy", on: host, configuration: Self.small)
+    #expect(try copy.actor != store.actor)
+    for number in 0..<30 { #expect(try copy.text(Key("\(number)")) == "again") }
+    #expect(try copy.versionVector().covers(store.versionVector()))
+  }
+
   /// The same beside a member that has seen nothing yet: no delete may be purged.
   static func churnUnpurged(
     _ store: Store, keys: UInt64 = 40, writes: Int = 400, seed: UInt64 = 1, bytes: UInt64 = 3000
@@ -268,9 +287,30 @@ struct CompactionTests {
     for _ in 0..<60 { try store.put("churned", [UInt8](repeating: 2, count: 3000)) }
     #expect(try store.compact() > 0)
     try store.close()
+    // The journal is read, not what the index notes.
+    for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
     let again = try Store.open(on: host, configuration: Self.small)
     #expect(try again.local(Array("old".utf8)) == nil)
     #expect(try again.status().keys == 31)
+  }
+
+  @Test("keeps what waits for its time (F50)", arguments: [false, true])
+  func parked(rebuilds: Bool) throws {
+    var store = try Store.create(on: host, configuration: Self.small)
+    let ahead = SimulatedHost(seed: 2, time: host.time + 600_000, machine: "ahead")
+    let other = try Store.create(on: ahead, id: store.id)
+    try other.put("key", "of tomorrow")
+    try store.receive(from: other)
+    #expect(try store.get("key") == nil)
+    for _ in 0..<60 { try store.put("churned", [UInt8](repeating: 2, count: 3000)) }
+    #expect(try store.compact() > 0)
+    try store.close()
+    if rebuilds { for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) } }
+    store = try Store.open(on: host, configuration: Self.small)
+    #expect(try store.get("key") == nil)
+    host.time += 600_000
+    try store.put("another", "write")
+    #expect(try store.text("key") == "of tomorrow")
   }
 
   @Test("goes on beside readers and writers, on a real disk")

@@ -8,7 +8,7 @@ package enum ForeignBytes {
   /// The readers by the names of their targets.
   package static let readers: [String: @Sendable ([UInt8]) -> Void] = [
     "Frames": frames, "Records": records, "Tokens": tokens, "Values": values, "PropertyLists": propertyLists,
-    "MMKVFiles": mmkvFiles, "Backups": backups,
+    "MMKVFiles": mmkvFiles, "Backups": backups, "Stores": stores, "Vectors": vectors,
   ]
 
   /// Cut into frames in pieces as a connection gives them, each frame decoded. The first byte says how.

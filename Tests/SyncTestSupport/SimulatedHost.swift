@@ -90,6 +90,19 @@ package final class SimulatedHost: Sendable {
   /// Power is lost and comes back: of what was not synced, a part chosen by `seed` survives.
   package func losePower(seed: UInt64) {
     storage.crash(seed: seed)
+    boot()
+  }
+
+  /// Power is lost and comes back: of what was not synced, that survives which `pages`, `sizes` and `entries` say.
+  package func losePower(
+    keeping pages: (_ path: String, _ page: Int) -> PageFate, sizes: (_ path: String) -> Bool,
+    entries: (_ path: String) -> Bool = { _ in true }
+  ) {
+    storage.crash(keeping: pages, sizes: sizes, entries: entries)
+    boot()
+  }
+
+  private func boot() {
     state.withLock { state in
       state.boots += 1
       state.processes += 1

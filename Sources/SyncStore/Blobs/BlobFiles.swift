@@ -37,14 +37,24 @@ struct BlobFiles: Sendable {
     try check()
   }
 
-  /// Refuses directories that are not directories.
+  /// Makes the directories durable that are there: who made them may have died before it did.
+  func syncDirectories() throws(StoreError) {
+    try storage.syncDirectory(directory)
+    try storage.syncDirectory(Self.parent(of: directory))
+  }
+
+  /// Refuses directories that are not directories. Any of them may be missing for who only reads: a tier of the first
+  /// version has no packs, and who made this one may have died, or the power may have failed, in the middle of it.
   func check() throws(StoreError) {
     try requireDirectory(directory)
-    for name in Self.subdirectories {
-      // A tier of the first version has no packs, and who only reads makes none.
-      if name == "packs", try storage.status(path(name)) == nil { continue }
+    for name in Self.subdirectories where try storage.status(path(name)) != nil {
       try requireDirectory(path(name))
     }
+  }
+
+  /// The names in one of the subdirectories; none if it is missing.
+  private func list(_ name: String) throws(StoreError) -> [String] {
+    try storage.status(path(name)) == nil ? [] : storage.list(path(name))
   }
 
   private func requireDirectory(_ path: String) throws(StoreError) {
@@ -130,7 +140,7 @@ struct BlobFiles: Sendable {
   /// Names, relative to the directory, of what lies among the objects and is none.
   func strangers() throws(StoreError) -> [String] {
     let shards = try shards()
-    var found = try storage.list(path("objects")).map { "objects/" + $0 }.filter { !shards.contains($0) }
+    var found = try list("objects").map { "objects/" + $0 }.filter { !shards.contains($0) }
     for shard in shards {
       for name in try storage.list(path(shard)) {
         if let hash = BlobHash(name), Self.object(hash) == shard + "/" + name,
@@ -146,7 +156,7 @@ struct BlobFiles: Sendable {
 
   private func shards() throws(StoreError) -> [String] {
     var shards: [String] = []
-    for name in try storage.list(path("objects")) {
+    for name in try list("objects") {
       guard name.utf8.count == 2, Hex.bytes(of: name) != nil, name == name.lowercased(),
         try storage.status(path("objects/" + name))?.kind == .directory
       else { continue }
@@ -175,12 +185,12 @@ struct BlobFiles: Sendable {
 
   /// Names under `partial/` that `begin` made, in whatever process.
   func temporaries() throws(StoreError) -> [String] {
-    try storage.list(path("partial")).filter { $0.hasPrefix("new-") }.map { "partial/" + $0 }
+    try list("partial").filter { $0.hasPrefix("new-") }.map { "partial/" + $0 }
   }
 
   /// Transfers that have begun.
   func partials() throws(StoreError) -> [BlobHash] {
-    try storage.list(path("partial")).compactMap { BlobHash($0) }
+    try list("partial").compactMap { BlobHash($0) }
   }
 
   /// Makes the directory of an object. True if it was not there.

@@ -127,6 +127,7 @@ extension BlobStore {
     // Another process may have made it and not synced it: only what was there before a sync of ours is durable.
     let there = try files.storage.list(files.path("objects")).compactMap { Hex.bytes(of: $0)?.first }
     try files.storage.syncDirectory(files.path("objects"))
+    if memory.withLock({ $0.durableShards.isEmpty }) { try files.syncDirectories() }
     memory.withLock { $0.durableShards.formUnion(there) }
   }
 

@@ -71,7 +71,9 @@ package final class ControlPage: Sendable {
       unsafe pthread_mutex_init(mutex, &attributes)
       unsafe pthread_mutexattr_destroy(&attributes)
     }
-    self[Field.boot] = boot
+    // After a loss of power a reader may come first: until a writer has recovered, nobody may take this for a life in which
+    // what is there was put there.
+    self[Field.boot] = last == nil ? ~boot : boot
     self[Field.magic] = Self.magic
     return last
   }
@@ -99,9 +101,12 @@ package final class ControlPage: Sendable {
     set { self[Field.position] = newValue }
   }
   /// Has a writer recovered the journal in this life?
-  package var recovered: Bool {
-    get { self[Field.recovered] != 0 }
-    set { self[Field.recovered] = newValue ? 1 : 0 }
+  package var recovered: Bool { self[Field.recovered] != 0 }
+
+  /// A writer has recovered the journal, in the present boot.
+  package func setRecovered(boot: UInt64) {
+    self[Field.boot] = boot
+    self[Field.recovered] = 1
   }
   /// How many compactions took place in this life.
   package var compactions: UInt64 {

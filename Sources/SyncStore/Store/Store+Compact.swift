@@ -177,6 +177,13 @@ extension Store {
     try remove(left)
   }
 
+  /// Has the journal itself say that all of it is durable. A copy of the directory is cut at the place up to which it does
+  /// (rule R9): there must be nothing behind that of which a compaction has dropped what came before.
+  private func vouch() throws(StoreError) {
+    let (_, tail) = try append(pacing: false) { composer throws(StoreError) in try composer.checkpoint() }
+    try sync(upTo: tail)
+  }
+
   /// Writes the copy and gives it its name; nil if the run cannot be copied, because it is damaged.
   private func copy(
     _ run: CompactionRun, _ progress: inout CompactionProgress
@@ -204,6 +211,7 @@ extension Store {
     try keepSequence()
     // What replaces the records that were left out is durable before they go (rule R7).
     try sync(upTo: control.tail)
+    try vouch()
     header.sealedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)
     let temporary = run.temporaryPath

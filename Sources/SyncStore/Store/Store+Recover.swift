@@ -33,7 +33,7 @@ extension Store {
     if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
-    control.recovered = true
+    control.setRecovered(boot: environment.bootWord)
     if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard let renewal else { return }
     note(renewal)

@@ -32,7 +32,8 @@ struct ServeConfiguration: Equatable {
     }
   }
 
-  private init(json: JSON) throws(Reason) {
+  /// Reads what a file holds.
+  init(json: JSON) throws(Reason) {
     guard case .object(let members) = json else { throw Reason("it does not hold an object") }
     for member in members {
       let text = member.value.text ?? ""

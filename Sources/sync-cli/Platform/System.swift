@@ -71,7 +71,10 @@ enum System {
   }
 
   /// Ends the process.
-  static func exit(_ code: ExitCode) -> Never { Glibc.exit(code.rawValue) }
+  ///
+  /// At once: what libraries do at the end of a program (OpenSSL frees its tables) would pull the ground from under workers
+  /// that are still at it. All output was written by then.
+  static func exit(_ code: ExitCode) -> Never { Glibc._exit(code.rawValue) }
 
   /// What `nextSignal` tells.
   enum Signal { case end, reload, none }

@@ -109,7 +109,8 @@ struct Oracle {
     let vector = try store.versionVector()
     for key in byKey.keys {
       guard let top = winner(of: key, where: { vector.covers($0) }) else { continue }
-      if greatest[key] == nil, top.mayBePurged { continue }
+      // Where a delete was purged, an older one that comes later is taken for the latest: it is one all the same.
+      if top.mayBePurged, greatest[key].map({ writes[$0.dot]?.mayBePurged ?? false }) ?? true { continue }
       guard let held = greatest[key], held >= top.version else {
         throw Violation(
           "\(name) covers \(top.version.dot) of key \(key) and holds less: \(String(describing: greatest[key]))"

@@ -27,11 +27,21 @@ final class SessionSide {
   /// Told of each action of the store just before it is done.
   var onWork: (SessionAction) throws -> Void = { _ in }
 
+  /// Does it speak the protocol as its first version did: without group keys, repair and chunks?
+  private let isOld: Bool
+
   /// A session that begins.
-  init(_ role: Session.Role, _ store: Store, peerName: String, staysOpen: Bool = false) {
+  init(
+    _ role: Session.Role, _ store: Store, peerName: String, staysOpen: Bool = false,
+    knowsChunks: Bool = false,
+    isOld: Bool = false
+  ) {
     self.store = store
+    self.isOld = isOld
     answers = SessionStore(store)
-    session = Session(role: role, peerName: peerName, peerRight: .readWrite, staysOpen: staysOpen)
+    session = Session(
+      role: role, peerName: peerName, peerRight: .readWrite, staysOpen: staysOpen && !isOld,
+      knowsChunks: knowsChunks && !isOld)
     perform(session.start())
   }
 
@@ -70,7 +80,12 @@ final class SessionSide {
     guard hasWork(lane) else { return }
     let action = work[lane.rawValue].removeFirst()
     try onWork(action)
-    if let event = answers.answer(action, peer: session.peer?.summary.actor) { handle(event) }
+    guard var event = answers.answer(action, peer: session.peer?.summary.actor) else { return }
+    if isOld, case .replica(var replica) = event {
+      (replica.epochs, replica.repairs) = ([], false)
+      event = .replica(replica)
+    }
+    handle(event)
   }
 
   private func perform(_ actions: [SessionAction]) {

@@ -7,7 +7,7 @@ extension Simulation {
   func strike() throws {
     let machine = random.pick(machines)
     wake(machine)
-    switch random.below(options.rollsBack ? 15 : 14) {
+    switch random.below(options.rollsBack ? 19 : 18) {
     case 0...2: try crash(machine)
     case 3:
       counts.fullDisks += 1
@@ -24,6 +24,9 @@ extension Simulation {
     case 10: try compact(machine)
     case 11: machine.awayUntil = now + below(3_600_000)
     case 12, 13: if let link = links.keys.sorted().randomElement(using: &random) { cut(link) }
+    case 14, 15: try purge(machine)
+    case 16: try revoke(machine)
+    case 17: try changeProgram(machine)
     default: try rollBack(machine)
     }
   }
@@ -141,6 +144,7 @@ extension Simulation {
     }
     let copy = Machine(machines.count, host, "/store", store)
     copy.neighbours = original.neighbours.isEmpty ? [original.number] : original.neighbours
+    (copy.device, copy.isOld) = (original.device, original.isOld)
     machines.append(copy)
     try look(copy)
     try check(copy)
@@ -196,7 +200,8 @@ extension Simulation {
     links = [:]
     now += 2 * 3_600_000
     for machine in machines {
-      (machine.skew, machine.awayUntil, machine.host.storage.free) = (0, 0, nil)
+      (machine.skew, machine.awayUntil, machine.revokedUntil) = (0, 0, 0)
+      machine.host.storage.free = nil
       wake(machine)
       try restart(machine)
       // A sync that is still to fail fails now.
@@ -209,6 +214,7 @@ extension Simulation {
         }
       }
     }
+    try shareKeys(machines)
     for pass in 0..<12 {
       for one in machines {
         for other in machines where one.number < other.number { try meet(one, other, isLast: pass == 11) }
@@ -219,8 +225,9 @@ extension Simulation {
   }
 
   private func meet(_ one: Machine, _ other: Machine, isLast: Bool) throws {
-    let client = SessionSide(.client(.sync), one.store, peerName: other.name)
-    let server = SessionSide(.server, other.store, peerName: one.name)
+    let client = SessionSide(
+      .client(.sync), one.store, peerName: other.name, knowsChunks: true, isOld: one.isOld)
+    let server = SessionSide(.server, other.store, peerName: one.name, knowsChunks: true, isOld: other.isOld)
     try SessionPair.run(client, server, &random)
     for (side, machine) in [(client, one), (server, other)] {
       count(side)
@@ -267,7 +274,7 @@ extension Simulation {
   private func checkWinner(of key: Key, _ vector: VersionVector, _ machine: Machine) throws {
     let held = try machine.store.explain(key)?.winner
     guard let top = oracle.winner(of: key, where: { vector.covers($0) }) else { return }
-    if held == nil, top.mayBePurged { return }
+    if top.mayBePurged, held?.isTombstone ?? true { return }
     guard let held, held.dot == top.version.dot else {
       throw Oracle.Violation(
         "\(machine.name) holds \(held.map { "\($0.dot)" } ?? "nothing") of \(key); the greatest write is \(top.version.dot)"

@@ -30,9 +30,9 @@ extension Simulation {
     }
   }
 
-  func dial(_ machine: Machine) {
-    guard let other = machine.neighbours.randomElement(using: &random), machine.awayUntil <= now,
-      machines[other].awayUntil <= now
+  func dial(_ machine: Machine) throws {
+    guard let other = machine.neighbours.randomElement(using: &random),
+      [machine, machines[other]].allSatisfy({ $0.awayUntil <= now && $0.revokedUntil <= now })
     else { return }
     // One connection of a pair at a time (F62, F70).
     for (number, link) in links where Set([link.client, link.server]) == [machine.number, other] {
@@ -42,19 +42,40 @@ extension Simulation {
     }
     wake(machine)
     wake(machines[other])
+    if machine.isOld || machines[other].isOld { try shareKeys([machine, machines[other]]) }
     counts.sessions += 1
     let link = Link(machine.number, other, latency: 1 + random.below(random.chance(10) ? 5000 : 100))
     nextLink += 1
     links[nextLink] = link
     let direction = random.chance(80) ? SessionDirection.sync : random.pick([.push, .pull])
-    link.clientSide = SessionSide(.client(direction), machine.store, peerName: machines[other].name)
-    link.serverSide = SessionSide(.server, machines[other].store, peerName: machine.name)
+    let staysOpen = random.chance(30)
+    link.clientSide = SessionSide(
+      .client(direction), machine.store, peerName: machines[other].name, staysOpen: staysOpen,
+      knowsChunks: true,
+      isOld: machine.isOld)
+    link.serverSide = SessionSide(
+      .server, machines[other].store, peerName: machine.name, staysOpen: staysOpen, knowsChunks: true,
+      isOld: machines[other].isOld)
+    if machine.isOld || machines[other].isOld { counts.old += 1 }
+    if staysOpen { queue.schedule(.cut(link: nextLink), at: now + below(1_200_000)) }
     // What goes wrong goes wrong most often in the middle of something.
     if random.chance(15) { queue.schedule(.cut(link: nextLink), at: now + below(20 * link.latency + 200)) }
     if random.chance(8) {
       queue.schedule(.crash(random.pick([machine.number, other])), at: now + below(20 * link.latency + 200))
     }
     pump(nextLink)
+  }
+
+  /// The journal of a machine has grown: its live sessions hear of it.
+  func grow(_ machine: Machine) {
+    for number in links.keys.sorted() {
+      guard let link = links[number], link.client == machine.number || link.server == machine.number else {
+        continue
+      }
+      guard let side = link.side(link.client == machine.number), side.grow() else { continue }
+      counts.live += 1
+      pump(number)
+    }
   }
 
   /// Asks for what is to happen next on a link.
@@ -112,6 +133,8 @@ extension Simulation {
     if links[number] != nil, link.side(isClient) != nil, lane == .receiving {
       try look(machine)
       if random.chance(side.outcome != nil ? 30 : 2) { try check(machine) }
+      if side.outcome == .done, random.chance(30) { try acknowledge(machine) }
+      grow(machine)
     }
     pump(number)
   }

@@ -35,9 +35,16 @@ final class Simulation {
     var neighbours: [Int] = []
     /// Until then it cannot be reached.
     var awayUntil: UInt64 = 0
+    /// Until then it is no member.
+    var revokedUntil: UInt64 = 0
+    /// Does its program speak the protocol as the first version did?
+    var isOld = false
+    /// As which member it speaks: the key is part of the directory, also of a copied one.
+    var device: DeviceID
 
     init(_ number: Int, _ host: SimulatedHost, _ path: String, _ store: Store) {
       (self.number, self.host, self.path, self.store) = (number, host, path, store)
+      device = Simulation.device(number)
     }
 
     var name: String { "copy \(number)" }
@@ -61,7 +68,7 @@ final class Simulation {
   struct Counts {
     var events = 0, writes = 0, sessions = 0, finished = 0, cuts = 0, crashes = 0, kills = 0, fullDisks = 0
     var failedSyncs = 0, clones = 0, restores = 0, rollbacks = 0, compactions = 0, clockJumps = 0, checks = 0
-    var rebirths = 0, refused = 0, records = 0, blobs = 0
+    var rebirths = 0, refused = 0, records = 0, blobs = 0, revocations = 0, purged = 0, live = 0, old = 0
     /// Operations of any kind.
     var operations: Int { events + writes }
   }
@@ -89,6 +96,7 @@ final class Simulation {
     keys = try (0..<[2, 5, 20][random.below(3)]).map { try Key("key/\($0)") }
     for _ in 0..<(options.copies ?? 2 + random.below(3)) { try addMachine() }
     connect()
+    if random.chance(40) { for machine in machines { machine.isOld = random.chance(40) } }
     for machine in machines { begin(machine.number) }
     queue.schedule(.fault, at: now + below(600_000))
   }
@@ -145,7 +153,7 @@ final class Simulation {
       try write(machines[number])
       queue.schedule(event, at: now + 1000 + below(240_000))
     case .dial(let number):
-      dial(machines[number])
+      try dial(machines[number])
       queue.schedule(event, at: now + 1000 + below(300_000))
     case .fault:
       try strike()
@@ -182,6 +190,7 @@ final class Simulation {
       try endure(error, machine)
     }
     try look(machine)
+    grow(machine)
   }
 
   private func writeOnce(_ machine: Machine, _ durability: Durability) throws {

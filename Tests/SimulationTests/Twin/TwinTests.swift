@@ -26,7 +26,12 @@ struct TwinTests {
   /// Histories in which the store was wrong once: copies, keys, operations, and the seed of what the machines do.
   private static let kept: [(copies: Int, keys: Int, seed: UInt64, operations: String)] = [
     // A former incarnation's write, stamped ahead, was parked when it was read behind a compaction.
-    (2, 3, 189, "p 1 1 0;f 1 0 0;s 1;d 1 1;n 1 0;m 1 2;x 2;d 2 0")
+    (2, 3, 189, "p 1 1 0;f 1 0 0;s 1;d 1 1;n 1 0;m 1 2;x 2;d 2 0"),
+    // A copied directory was cut behind its journal's own word, though a compaction had dropped what came before.
+    (
+      2, 4, 50,
+      "p 0 3 0;o 1 0;b 1;c 1 0;n 0 0;f 0 1 0;o 0 2;v 0 2 1;m 1 2;n 1 1;d 2 1;m 2 1;n 1 0;n 4 0"
+    ),
   ]
 
   @Test("is right where it was wrong once")

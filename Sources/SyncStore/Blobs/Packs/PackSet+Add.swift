@@ -158,6 +158,7 @@ extension PackSet {
     let unnamed = open.filter { !$0.0.isNamed.load(ordering: .acquiring) }
     if !unnamed.isEmpty {
       try files.storage.syncDirectory(files.path("packs"))
+      try files.syncDirectories()
       for (pack, _) in unnamed { pack.isNamed.store(true, ordering: .releasing) }
     }
     settled.store(target, ordering: .releasing)

@@ -11,6 +11,7 @@ extension PackSet {
     }
     guard !ours.isEmpty else { return [] }
     try files.storage.syncDirectory(files.path("packs"))
+    try files.syncDirectories()
     var writer = Writer()
     for (pack, ordinal) in ours where !pack.hasFailed {
       pack.isNamed.store(true, ordering: .releasing)

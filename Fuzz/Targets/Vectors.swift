@@ -1,0 +1,6 @@
+/// Foreign bytes as a version vector. See `ForeignBytes`, which is built into the target.
+@_cdecl("LLVMFuzzerTestOneInput")
+public func fuzz(_ start: UnsafePointer<UInt8>, _ count: Int) -> Int32 {
+  ForeignBytes.vectors([UInt8](UnsafeBufferPointer(start: start, count: count)))
+  return 0
+}

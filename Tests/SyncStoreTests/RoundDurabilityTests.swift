@@ -1,0 +1,90 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// What one copy has told another must be on its disk (rules R3, R7 and R9): all that was not synced is lost here.
+@Suite("What was told to a peer")
+struct RoundDurabilityTests {
+  let left = SimulatedHost(seed: 1, machine: "left")
+  let right = SimulatedHost(seed: 2, machine: "right")
+
+  /// Only what was synced is left.
+  private func losePower(_ host: SimulatedHost) throws -> Store {
+    host.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
+    return try Store.open(on: host)
+  }
+
+  @Test("a batch that was acknowledged is there, with its cursor (F72)")
+  func batch() throws {
+    let a = try Store.create(on: left)
+    let receiver = try Store.create(on: right, id: a.id)
+    try a.put("key", "value")
+    let round = try a.openRound(since: nil, covered: VersionVector())
+    let batch = try #require(try round.next(maximumBytes: 1000))
+    _ = try receiver.apply(batch)
+    let again = try losePower(right)
+    #expect(try again.text("key") == "value")
+    #expect(try again.cursor(for: a.actor)?.position == batch.position)
+  }
+
+  @Test("a round's mark is known before anything of the round leaves, and all of it is there (F59)")
+  func mark() throws {
+    let a = try Store.create(on: left)
+    let b = try Store.create(on: right, id: a.id)
+    for number in 0..<5 { try a.put(Key("\(number)"), "value", durability: .relaxed) }
+    try b.receive(from: a)
+    let actor = try a.actor
+    let again = try losePower(left)
+    let cursor = try #require(try b.cursor(for: actor))
+    let round = try again.openRound(since: cursor, covered: b.versionVector())
+    #expect(round.count == 0)
+    for number in 0..<5 { #expect(try again.text(Key("\(number)")) == "value") }
+  }
+
+  @Test("a cursor of a round that this copy knows nothing of shows that it was put back (F57)")
+  func unknownMark() throws {
+    let a = try Store.create(on: left)
+    try a.put("key", "value")
+    let foreign = Cursor(position: 1, mark: RoundMark(bytes: [UInt8](repeating: 9, count: 16))!, closed: true)
+    let error = #expect(throws: StoreError.self) {
+      _ = try a.openRound(for: RoundReceiver(cursor: foreign, covered: VersionVector()))
+    }
+    #expect(error?.code == .rolledBack)
+  }
+
+  @Test("a copied directory does not have what may yet get another content under the same name (F55)")
+  func copied() throws {
+    let a = try Store.create(on: left)
+    try a.put("vouched for", "1")
+    try a.put("last", "2", durability: .relaxed)
+    try left.storage.copyTree(from: "/store", to: "/copy")
+    let copy = try Store.open("/copy", on: left)
+    #expect(try copy.text("vouched for") == "1")
+    #expect(try copy.get("last") == nil)
+    // The original goes on under the name that it has.
+    try copy.synchronize(with: a)
+    try copy.synchronize(with: a)
+    #expect(try copy.text("last") == "2")
+    #expect(try copy.digest() == a.digest())
+  }
+
+  @Test("a copy that finds damage below its watermark goes on under another name and covers nothing (F17)")
+  func damaged() throws {
+    let a = try Store.create(on: left)
+    for number in 0..<20 { try a.put(Key("\(number)"), [UInt8](repeating: 0x5A, count: 100)) }
+    let actor = try a.actor
+    try a.close()
+    let path = "/store/journal/0000000000000001.segment"
+    let bytes = try left.storage.open(path, .readOnly).read(20_000, at: 0)
+    let place = try #require(bytes.firstIndex(of: 0x5A))
+    try left.storage.flipBit(of: path, at: place, bit: 1)
+    // The journal is read from its beginning.
+    for name in ["index", "ledger"] { _ = try left.storage.remove("/store/" + name) }
+    left.killProcesses()
+    let again = try Store.open(on: left)
+    #expect(try again.actor != actor)
+    #expect(try again.versionVector()[actor] == 0)
+    #expect(try again.replicaSummary().standing == .mending)
+  }
+}
