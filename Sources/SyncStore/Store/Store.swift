@@ -50,6 +50,8 @@ public final class Store: Sendable {
   let transactionThread = Atomic<UInt>(0)
   /// What sessions that stay open have in common.
   let live = LiveSessions()
+  /// Fetches blobs that are read and are not here.
+  let blobFetching = Locked<BlobFetching?>(nil)
   /// Writes of those who do not wait themselves.
   let asyncWriter = AsyncWriter()
 
