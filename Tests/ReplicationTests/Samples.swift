@@ -105,6 +105,19 @@ enum Samples {
           parts: [BlobPart(offset: 4096, count: 100), BlobPart(offset: 8192, count: 5)]))
     ),
     ("recipeUnavailable", .recipeUnavailable(hash)),
+    (
+      "holdingsWant",
+      .holdingsWant(
+        HoldingsWanted(
+          number: 7, blobs: [BlobReference(hash: hash, size: 1 << 20), BlobReference(hash: hash, size: 5)]))
+    ),
+    (
+      "holdings",
+      .holdings(
+        HoldingsStated(
+          number: 7, statement: .init(covered: VersionVector([left: 6]), held: [true, false])))
+    ),
+    ("holdingsUnsaid", .holdings(HoldingsStated(number: 8, statement: nil))),
   ]
 
   static let chunks = [

@@ -1,0 +1,383 @@
+internal import SyncStore
+
+/// Fetches large values that somebody waits for, from whichever member has them, and asks members what they hold. Belongs to its
+/// loop's thread.
+///
+/// It uses the sessions that are live; where they do not help it dials, on an errand: a session that moves no records. Such
+/// a one stays open for a while, for what is read next.
+///
+/// Invariants: each value is asked of one member at a time, and of each member once for a request; every request ends, with the
+/// value or with what each member said.
+final class BlobDesk {
+  typealias Completion = (Result<Void, ReplicationError>) -> Void
+
+  private struct Request {
+    let blob: BlobReference
+    var completions: [Completion] = []
+    var progress: [(UInt64, UInt64) -> Void] = []
+    /// Members that were asked, and the one that is being asked.
+    var tried: Set<DeviceID> = []
+    var current: DeviceID?
+    /// Those seen to hold it, to be asked first.
+    var holders: [[UInt8]] = []
+    /// What stood in the way, for people.
+    var failures: [String] = []
+    /// Members that are not connected, and were not dialled yet for this.
+    var routes: [Route.Known]?
+    /// Is it being looked what of it is here?
+    var isLooking = false
+  }
+
+  /// Milliseconds for which a session on an errand waits for another one.
+  private static let lingerMilliseconds = 5_000
+  /// Milliseconds that members have to say what they hold: they read it all.
+  private static let answerMilliseconds = 60_000
+
+  private unowned let core: NodeCore
+  private var context: NodeContext { core.context }
+  private var loop: EventLoop { core.loop }
+  private var requests: [BlobHash: Request] = [:]
+  private var errands: [DeviceID: SessionDriver] = [:]
+  /// Who is being dialled, and who waits for it.
+  private var dialling: [String: [(ReplicationError?) -> Void]] = [:]
+  private var questions: [UInt64: Question] = [:]
+  private var lastQuestion: UInt64 = 0
+  private var lingering: UInt64?
+  /// Trims that want sessions to stay.
+  private var holds = 0
+  private var isStopped = false
+
+  private struct Question {
+    var waiting: Set<DeviceID>
+    var answers: [DeviceID: HoldingsStated.Statement] = [:]
+    var timer: UInt64?
+    let completion: ([DeviceID: HoldingsStated.Statement]) -> Void
+  }
+
+  init(_ core: NodeCore) { self.core = core }
+
+  /// Takes part in what a session brings.
+  func attach(_ driver: SessionDriver, _ device: DeviceID) {
+    driver.onNews = { [weak self, weak driver] news in
+      guard let driver else { return }
+      for item in news { self?.heard(item, from: device, driver) }
+    }
+    driver.onOver = { [weak self, weak driver] in
+      guard let driver else { return }
+      self?.ended(driver, device)
+    }
+  }
+
+  /// Ends all requests.
+  func stop() {
+    isStopped = true
+    for hash in Array(requests.keys) {
+      finish(hash, .failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
+    }
+    for number in Array(questions.keys) { conclude(number) }
+    for driver in Array(errands.values) { driver.stop() }
+  }
+
+  // MARK: Fetching
+
+  /// Fetches a value, unless it is here. `completion` is told once, on the loop.
+  func fetch(
+    _ blob: BlobReference, progress: ((UInt64, UInt64) -> Void)? = nil, completion: @escaping Completion
+  ) {
+    guard !isStopped else {
+      return completion(.failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
+    }
+    let isNew = requests[blob.hash] == nil
+    requests[blob.hash, default: Request(blob: blob)].completions.append(completion)
+    if let progress { requests[blob.hash]?.progress.append(progress) }
+    guard isNew else { return }
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
+    context.workers.later {
+      let holders = (try? context.store.blobs.holders(of: blob.hash)) ?? []
+      loop.execute {
+        this.value.requests[blob.hash]?.holders = holders
+        this.value.advance(blob.hash)
+      }
+    }
+  }
+
+  /// Asks the next member.
+  private func advance(_ hash: BlobHash) {
+    guard let request = requests[hash], request.current == nil, !request.isLooking else { return }
+    let open = fetching().filter { !request.tried.contains($0.device) }
+    let chosen = open.min { one, other in
+      let (first, second) = (rank(one.device, request), rank(other.device, request))
+      return first == second ? load(one.device) < load(other.device) : first < second
+    }
+    guard let chosen else { return dialNext(hash) }
+    requests[hash]?.isLooking = true
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
+    let (blob, device, driver) = (request.blob, chosen.device, LoopBound(chosen.driver, to: loop))
+    context.workers.later {
+      let need = Result { () throws(StoreError) in try SessionStore.need(blob, in: context.store) }
+      loop.execute { this.value.looked(hash, need, device, driver.value) }
+    }
+  }
+
+  private func rank(_ device: DeviceID, _ request: Request) -> Int {
+    request.holders.firstIndex(of: device.bytes) ?? .max
+  }
+
+  private func load(_ device: DeviceID) -> Int { requests.values.count { $0.current == device } }
+
+  private func looked(
+    _ hash: BlobHash, _ need: Result<BlobNeed?, StoreError>, _ device: DeviceID, _ driver: SessionDriver
+  ) {
+    requests[hash]?.isLooking = false
+    guard requests[hash] != nil else { return }
+    switch need {
+    case .failure(let error): finish(hash, .failure(ReplicationError(error)))
+    case .success(nil): arrived(hash, from: nil)
+    case .success(let need?):
+      guard driver.canFetch else { return advance(hash) }
+      requests[hash]?.current = device
+      requests[hash]?.tried.insert(device)
+      driver.want([need])
+    }
+  }
+
+  private func heard(_ news: SessionNews, from device: DeviceID, _ driver: SessionDriver) {
+    switch news {
+    case .progress(let hash, let held, let size):
+      for progress in requests[hash]?.progress ?? [] { progress(held, size) }
+    case .arrived(let hash): arrived(hash, from: device)
+    case .lacking(let hash):
+      guard requests[hash]?.current == device else { return }
+      failed(hash, "\(driver.peerName) does not have it")
+      let context = context
+      context.workers.later { try? context.store.blobs.noteHolder(hash, member: device.bytes, holds: false) }
+    case .holdings(let stated): answered(stated, by: device)
+    }
+  }
+
+  private func failed(_ hash: BlobHash, _ why: String) {
+    requests[hash]?.current = nil
+    requests[hash]?.failures.append(why)
+    advance(hash)
+  }
+
+  private func arrived(_ hash: BlobHash, from device: DeviceID?) {
+    guard requests[hash] != nil else { return }
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
+    context.workers.later {
+      let result = Result { () throws(StoreError) in
+        try context.store.noteArrived([hash])
+        if let device { try context.store.blobs.noteHolder(hash, member: device.bytes, holds: true) }
+      }
+      loop.execute { this.value.finish(hash, result.mapError { ReplicationError($0) }) }
+    }
+  }
+
+  private func finish(_ hash: BlobHash, _ result: Result<Void, ReplicationError>) {
+    guard let request = requests.removeValue(forKey: hash) else { return }
+    for completion in request.completions { completion(result) }
+    lingerIfIdle()
+  }
+
+  // MARK: Members that are not connected
+
+  private func dialNext(_ hash: BlobHash) {
+    guard let request = requests[hash] else { return }
+    guard var routes = request.routes else { return findRoutes(hash) }
+    guard !routes.isEmpty else {
+      let said = request.failures.joined(separator: "; ")
+      let why = said.isEmpty ? "no member is connected, and no address of one is known" : said
+      return finish(hash, .failure(ReplicationError(.unavailable, why)))
+    }
+    let route = routes.removeFirst()
+    requests[hash]?.routes = routes
+    if let device = route.target.device, request.tried.contains(device) { return dialNext(hash) }
+    connect(route) { [weak self] error in
+      if let error { self?.requests[hash]?.failures.append(error.message) }
+      self?.advance(hash)
+    }
+  }
+
+  private func findRoutes(_ hash: BlobHash) {
+    requests[hash]?.isLooking = true
+    routes { [weak self] result in
+      self?.requests[hash]?.isLooking = false
+      switch result {
+      case .failure(let error): self?.finish(hash, .failure(error))
+      case .success(let known):
+        let holders = self?.requests[hash]?.holders ?? []
+        let ranked = known.enumerated().sorted { one, other in
+          let ranks = [one, other].map { place in
+            place.element.target.device.flatMap { holders.firstIndex(of: $0.bytes) } ?? .max
+          }
+          return ranks[0] == ranks[1] ? one.offset < other.offset : ranks[0] < ranks[1]
+        }
+        self?.requests[hash]?.routes = ranked.map(\.element)
+        self?.advance(hash)
+      }
+    }
+  }
+
+  private func routes(_ completion: @escaping (Result<[Route.Known], ReplicationError>) -> Void) {
+    let (context, loop) = (context, loop)
+    let then = LoopBound(Box(completion), to: loop)
+    context.workers.later {
+      let known = Result { () throws(ReplicationError) in
+        try Route.all(in: context.store, own: context.identity.id).known
+      }
+      loop.execute { then.value.content(known) }
+    }
+  }
+
+  /// Dials a member on an errand, at each of its addresses until one answers. `completion` is told when it can be asked, or
+  /// cannot be.
+  private func connect(_ route: Route.Known, _ completion: @escaping (ReplicationError?) -> Void) {
+    if dialling[route.name] != nil {
+      dialling[route.name]?.append(completion)
+      return
+    }
+    dialling[route.name] = [completion]
+    connect(
+      route, route.endpoints[...],
+      ReplicationError(.network, "\(route.name) has no address here: name it with `peer add`"))
+  }
+
+  private func connect(_ route: Route.Known, _ endpoints: ArraySlice<Endpoint>, _ failure: ReplicationError) {
+    guard let endpoint = endpoints.first, !isStopped else { return connected(route.name, failure) }
+    core.dial(route.target, endpoint, direction: .pull, isErrand: true) { [weak self] driver in
+      driver.onOpen = { [weak self, weak driver] in
+        guard let self, let driver else { return }
+        if let device = core.outgoing.values.first(where: { $0.driver === driver })?.device {
+          errands[device] = driver
+        }
+        connected(route.name, nil)
+      }
+    } progress: { _ in
+    } completion: { [weak self] result in
+      // Once it was open, its end is told to those who wait by the driver.
+      guard self?.dialling[route.name] != nil else { return }
+      let error =
+        switch result {
+        case .failure(let error): error
+        case .success(let end): Self.error(of: end)
+        }
+      self?.connect(route, endpoints.dropFirst(), error)
+    }
+  }
+
+  private static func error(of end: DialEnd) -> ReplicationError {
+    switch end.end.outcome {
+    case .done: ReplicationError(.network, "\(end.peer) ended the session")
+    case .reconnect(let why): ReplicationError(.unavailable, "\(end.peer): \(why)")
+    case .failed(let code, let why): ReplicationError(code, why)
+    }
+  }
+
+  private func connected(_ name: String, _ error: ReplicationError?) {
+    for completion in dialling.removeValue(forKey: name) ?? [] { completion(error) }
+    lingerIfIdle()
+  }
+
+  private func ended(_ driver: SessionDriver, _ device: DeviceID) {
+    if errands[device] === driver { errands[device] = nil }
+    for (hash, request) in requests where request.current == device && !isOpen(device, but: driver) {
+      failed(hash, "\(driver.peerName) broke the connection")
+    }
+    for (number, question) in questions where question.waiting.contains(device) {
+      questions[number]?.waiting.remove(device)
+      if questions[number]?.waiting.isEmpty == true { conclude(number) }
+    }
+  }
+
+  private func isOpen(_ device: DeviceID, but ended: SessionDriver) -> Bool {
+    fetching().contains { $0.device == device && $0.driver !== ended }
+  }
+
+  /// Sessions of errands end once nobody has anything to ask for.
+  private func lingerIfIdle() {
+    guard requests.isEmpty, holds == 0, !errands.isEmpty, lingering == nil, !isStopped else { return }
+    lingering = loop.schedule(after: Self.lingerMilliseconds) { [weak self] in
+      guard let self else { return }
+      lingering = nil
+      guard requests.isEmpty, holds == 0 else { return }
+      for driver in Array(errands.values) { driver.stop() }
+    }
+  }
+
+  private func fetching() -> [(device: DeviceID, driver: SessionDriver)] {
+    core.devices.filter { $0.driver.canFetch }
+  }
+
+  // MARK: Who holds what
+
+  /// Connects to every member that has an address and is not connected. `completion` is told when all were tried; sessions stay until
+  /// `release`.
+  func gather(_ completion: @escaping () -> Void) {
+    holds += 1
+    routes { [weak self] result in
+      guard let self, case .success(let known) = result else { return completion() }
+      let asked = Set(core.devices.filter { $0.driver.canAsk }.map(\.device))
+      let others = known.filter { route in route.target.device.map { !asked.contains($0) } ?? true }
+      var left = others.count
+      guard left > 0 else { return completion() }
+      for route in others {
+        connect(route) { _ in
+          left -= 1
+          if left == 0 { completion() }
+        }
+      }
+    }
+  }
+
+  /// Sessions of errands may end.
+  func release() {
+    holds -= 1
+    lingerIfIdle()
+  }
+
+  /// Asks every member that can be asked what it holds. `completion` gets what was answered, in time.
+  func ask(
+    _ blobs: [BlobReference], _ completion: @escaping ([DeviceID: HoldingsStated.Statement]) -> Void
+  ) {
+    var drivers: [DeviceID: SessionDriver] = [:]
+    for (device, driver) in core.devices where driver.canAsk { drivers[device] = driver }
+    guard !drivers.isEmpty, !isStopped else { return completion([:]) }
+    lastQuestion += 1
+    let number = lastQuestion
+    questions[number] = Question(waiting: Set(drivers.keys), completion: completion)
+    questions[number]?.timer = loop.schedule(after: Self.answerMilliseconds) { [weak self] in
+      self?.questions[number]?.timer = nil
+      self?.conclude(number)
+    }
+    for driver in drivers.values { driver.ask(HoldingsWanted(number: number, blobs: blobs)) }
+  }
+
+  private func answered(_ stated: HoldingsStated, by device: DeviceID) {
+    guard questions[stated.number]?.waiting.remove(device) != nil else { return }
+    questions[stated.number]?.answers[device] = stated.statement
+    if questions[stated.number]?.waiting.isEmpty == true { conclude(stated.number) }
+  }
+
+  private func conclude(_ number: UInt64) {
+    guard let question = questions.removeValue(forKey: number) else { return }
+    if let timer = question.timer { loop.cancel(timer) }
+    question.completion(question.answers)
+  }
+}
+
+/// Something that is no class, as one.
+private final class Box<Content> {
+  let content: Content
+  init(_ content: Content) { self.content = content }
+}
+
+extension NodeCore {
+  /// The sessions of this node, and with whom they are.
+  var devices: [(device: DeviceID, driver: SessionDriver)] {
+    let all = incoming.values.map { ($0.device, $0.driver) } + outgoing.values.map { ($0.device, $0.driver) }
+    return all.compactMap { device, driver in
+      guard let device, let driver else { return nil }
+      return (device, driver)
+    }
+  }
+}
