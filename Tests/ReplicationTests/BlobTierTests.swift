@@ -153,4 +153,83 @@ struct BlobTierTests {
     await client.node.stop()
     await server.node.stop()
   }
+
+  // MARK: From several members at once
+
+  /// A first copy with a very large value, a second one that has it, too, and listens, and a third one that has left it out and
+  /// knows both.
+  private static func three(_ bytes: [UInt8]) async throws -> (
+    first: TestCopy, second: TestCopy, third: TestCopy
+  ) {
+    let (first, second, _) = try await pair()
+    try first.store.put("huge", bytes)
+    _ = try await second.node.synchronize(with: "first", direction: .pull)
+    let address = try await second.listen()
+    let third = try await TestCopy.joined(try Node.invite(to: first.store), "third")
+    try third.store.setBlobPolicy(.lazy)
+    // It must know the new member to let it in.
+    _ = try await second.node.synchronize(with: "first", direction: .pull)
+    _ = try await third.node.synchronize(with: "first", direction: .pull)
+    try Membership(third.store).add(Peer(name: "second", addresses: ["\(address)"]))
+    return (first, second, third)
+  }
+
+  /// Did it send anything of a large value to the third copy?
+  private static func gave(_ copy: TestCopy) -> Bool {
+    copy.log.lines.contains { $0.contains("third: received 0 records") && !$0.hasSuffix("and 0") }
+  }
+
+  @Test("A very large value comes from several members at once, and goes on where it broke")
+  func swarms() async throws {
+    let bytes = noise(30 << 20, seed: 5)
+    let (first, second, third) = try await Self.three(bytes)
+    // An earlier attempt has brought some of it.
+    let blob = try #require(try third.store.entry("huge")?.blob)
+    try third.store.blobs.append(Array(bytes[..<100_000]), to: blob.hash, at: 0)
+    let seen = Locked<[UInt64]>([])
+    try await third.node.fetch("huge") { progress in seen.withLock { $0.append(progress.bytes) } }
+    #expect(try third.store.get("huge")?.bytes == bytes)
+    let progress = seen.withLock { $0 }
+    #expect(progress.first ?? 0 > 100_000 && progress.last == blob.size && progress == progress.sorted())
+    await third.node.stop()
+    try await Self.until { Self.gave(first) && Self.gave(second) }
+    await second.node.stop()
+    await first.node.stop()
+  }
+
+  @Test("Where one of them goes away meanwhile the other gives the rest; where its copy is another one, too")
+  func swarmBreaks() async throws {
+    let bytes = noise(30 << 20, seed: 6)
+    let (first, second, third) = try await Self.three(bytes)
+    let isStopping = Locked(false)
+    try await third.node.fetch("huge") { progress in
+      guard progress.bytes > 8 << 20, !isStopping.withLock({ stopping in exchange(&stopping, with: true) })
+      else {
+        return
+      }
+      Task { await second.node.stop() }
+    }
+    #expect(try third.store.get("huge")?.bytes == bytes)
+    await third.node.stop()
+    await second.node.stop()
+    await first.node.stop()
+  }
+
+  @Test("What does not match its hash in the end is fetched again from one that has it (F85)")
+  func swarmOfLies() async throws {
+    let bytes = noise(20 << 20, seed: 7)
+    let (first, second, third) = try await Self.three(bytes)
+    // The second copy's disk gives other bytes.
+    let blob = try #require(try second.store.entry("huge")?.blob)
+    let name =
+      second.store.path + "/blobs/objects/" + String(blob.hash.description.prefix(2)) + "/"
+      + blob.hash.description
+    let file = try DiskStorage().open(name, .readWrite)
+    for offset in stride(from: 0, to: 20 << 20, by: 1 << 20) { try file.write([1, 2, 3, 4], at: offset) }
+    try await third.node.fetch("huge")
+    #expect(try third.store.get("huge")?.bytes == bytes)
+    await third.node.stop()
+    await second.node.stop()
+    await first.node.stop()
+  }
 }

@@ -24,12 +24,16 @@ final class BlobDesk {
     var failures: [String] = []
     /// Members that are not connected, and were not dialled yet for this.
     var routes: [Route.Known]?
+    /// Was it tried to have it from several members at once?
+    var hasSwarmed = false
     /// Is it being looked what of it is here?
     var isLooking = false
   }
 
   /// Milliseconds for which a session on an errand waits for another one.
   private static let lingerMilliseconds = 5_000
+  /// Milliseconds in which members are connected to for a large value, before it is looked how many there are.
+  private static let gatherMilliseconds = 1_000
   /// Milliseconds that members have to say what they hold: they read it all.
   private static let answerMilliseconds = 60_000
 
@@ -37,6 +41,7 @@ final class BlobDesk {
   private var context: NodeContext { core.context }
   private var loop: EventLoop { core.loop }
   private var requests: [BlobHash: Request] = [:]
+  private var swarms: [BlobHash: BlobSwarm] = [:]
   private var errands: [DeviceID: SessionDriver] = [:]
   /// Who is being dialled, and who waits for it.
   private var dialling: [String: [(ReplicationError?) -> Void]] = [:]
@@ -103,7 +108,10 @@ final class BlobDesk {
 
   /// Asks the next member.
   private func advance(_ hash: BlobHash) {
-    guard let request = requests[hash], request.current == nil, !request.isLooking else { return }
+    guard let request = requests[hash], request.current == nil, !request.isLooking, swarms[hash] == nil else {
+      return
+    }
+    if !request.hasSwarmed, request.blob.size >= BlobSwarm.leastBytes { return swarm(request.blob) }
     let open = fetching().filter { !request.tried.contains($0.device) }
     let chosen = open.min { one, other in
       let (first, second) = (rank(one.device, request), rank(other.device, request))
@@ -116,6 +124,52 @@ final class BlobDesk {
     context.workers.later {
       let need = Result { () throws(StoreError) in try SessionStore.need(blob, in: context.store) }
       loop.execute { this.value.looked(hash, need, device, driver.value) }
+    }
+  }
+
+  // MARK: From several members at once
+
+  /// A value that is large comes from several members at once, if there are. Those that take long to connect to come in later.
+  private func swarm(_ blob: BlobReference) {
+    requests[blob.hash]?.hasSwarmed = true
+    requests[blob.hash]?.isLooking = true
+    var isDecided = false
+    let decide: (Bool) -> Void = { [weak self] isComplete in
+      guard let self, !isDecided, isComplete || !fetching().isEmpty else { return }
+      isDecided = true
+      decideSwarm(blob)
+    }
+    if fetching().count > 1 {
+      decide(false)
+    } else {
+      _ = loop.schedule(after: Self.gatherMilliseconds) { decide(false) }
+    }
+    gather { [weak self] in
+      decide(true)
+      self?.release()
+    }
+  }
+
+  private func decideSwarm(_ blob: BlobReference) {
+    requests[blob.hash]?.isLooking = false
+    guard requests[blob.hash] != nil, fetching().count > 1 else { return advance(blob.hash) }
+    let swarm = BlobSwarm(blob, context, loop)
+    swarm.onProgress = { [weak self] held in
+      for progress in self?.requests[blob.hash]?.progress ?? [] { progress(held, blob.size) }
+    }
+    swarm.onEnd = { [weak self] isHere in
+      self?.swarms[blob.hash] = nil
+      if isHere { self?.arrived(blob.hash, from: nil) } else { self?.advance(blob.hash) }
+    }
+    swarms[blob.hash] = swarm
+    joinSwarms()
+    swarm.start()
+  }
+
+  /// Members that can be asked now are.
+  private func joinSwarms() {
+    for swarm in Array(swarms.values) {
+      for (device, driver) in fetching() { swarm.join(device, driver) }
     }
   }
 
@@ -151,6 +205,8 @@ final class BlobDesk {
       failed(hash, "\(driver.peerName) does not have it")
       let context = context
       context.workers.later { try? context.store.blobs.noteHolder(hash, member: device.bytes, holds: false) }
+    case .part(let hash, let offset, let bytes): swarms[hash]?.arrived(offset, bytes, from: device)
+    case .partsLacking(let hash): swarms[hash]?.lost(device)
     case .holdings(let stated): answered(stated, by: device)
     }
   }
@@ -250,6 +306,7 @@ final class BlobDesk {
         if let device = core.outgoing.values.first(where: { $0.driver === driver })?.device {
           errands[device] = driver
         }
+        joinSwarms()
         connected(route.name, nil)
       }
     } progress: { _ in
@@ -280,6 +337,7 @@ final class BlobDesk {
 
   private func ended(_ driver: SessionDriver, _ device: DeviceID) {
     if errands[device] === driver { errands[device] = nil }
+    for swarm in Array(swarms.values) where swarm.uses(driver) { swarm.lost(device) }
     for (hash, request) in requests where request.current == device && !isOpen(device, but: driver) {
       failed(hash, "\(driver.peerName) broke the connection")
     }

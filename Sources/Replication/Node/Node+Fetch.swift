@@ -49,8 +49,12 @@ extension Node {
 
   /// Has what is read and is not here fetched while the reader waits.
   func fetchOnRead() {
-    let (core, loop) = (core, context.loop)
-    store.setBlobFetching { blob throws(StoreError) in
+    // The store outlives the node, and must not keep it.
+    store.setBlobFetching { [weak self] blob throws(StoreError) in
+      guard let self else {
+        throw StoreError(.blobUnavailable, "the node that would fetch it is no more")
+      }
+      let (core, loop) = (core, context.loop)
       guard !loop.isCurrent else {
         throw StoreError(.blobUnavailable, "the thread of the network cannot wait for it: read it on another")
       }

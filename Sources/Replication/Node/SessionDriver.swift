@@ -82,6 +82,9 @@ final class SessionDriver {
   /// Fetches blobs: of each, `onNews` tells what becomes of it.
   func want(_ needs: [BlobNeed]) { if outcome == nil { handle(.wanted(needs)) } }
 
+  /// Asks for parts of a blob: `onNews` gets them.
+  func want(_ parts: BlobPartsWanted) { if outcome == nil { handle(.wantedParts(parts)) } }
+
   /// Asks what the other side holds: `onNews` gets the answer.
   func ask(_ wanted: HoldingsWanted) { if outcome == nil { handle(.asked(wanted)) } }
 
@@ -217,7 +220,7 @@ final class SessionDriver {
         work(action, on: sendingWorker)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .storeBlobRange, .matchRecipe,
         .assembleBlob, .judgeState, .takeGroupKeys, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
-        .stateHoldings:
+        .stateHoldings, .openBlobRange:
         work(action, on: receivingWorker)
       case .becomeNewActor:
         isRenewing = true

@@ -95,6 +95,9 @@ package final class SessionStore: Sendable {
       case .repair(let hashes, let theirs, let scope, let index):
         return try repair(hashes, theirs, from: peer, scope, index)
       case .stateHoldings(let wanted): return try stateHoldings(wanted)
+      case .openBlobRange(let range):
+        guard let peer else { return nil }
+        return try open(range, from: peer)
       case .becomeNewActor:
         try store.becomeNewActor()
         return nil

@@ -58,6 +58,9 @@ struct BlobFetch {
     }
   }
 
+  /// Is the blob asked for, or about to be?
+  func isFetching(_ hash: BlobHash) -> Bool { wanted.contains(hash) || transfers[hash] != nil }
+
   /// These are wanted now, also if they could not be had before.
   mutating func want(_ blobs: [BlobNeed]) {
     for need in blobs {

@@ -124,9 +124,11 @@ struct Exchange {
       try receiving?.closed(end, &port)
     case .blobRange(let range):
       try requireReceiving()
+      if try tookPart(range, &port) { return }
       try receiving?.arrived(range, &port)
     case .blobUnavailable(let hash):
       try requireReceiving()
+      if lacksParts(hash, &port) { return }
       try receiving?.lacking(hash, &port)
     case .batchReceived(let position):
       try requireSending()
@@ -176,7 +178,7 @@ struct Exchange {
   }
 
   /// Are blobs put together of chunks?
-  private var knowsChunks: Bool {
+  var knowsChunks: Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.chunks != 0
   }
 
@@ -230,9 +232,10 @@ struct Exchange {
     case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))
     case .holdingsStated(let stated): state(stated, &port)
+    case .blobRangeOpened(let hash, let offset, let bytes): opened(hash, offset, bytes, &port)
     case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
     case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed, .overtaken, .wanted,
-      .asked:
+      .asked, .wantedParts:
       preconditionFailure("not an answer: \(event)")
     }
   }

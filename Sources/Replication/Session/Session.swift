@@ -138,6 +138,7 @@ package struct Session: ~Copyable {
     case .disconnected: throw disconnection
     case .wanted(let needs): try exchange?.want(needs, &port)
     case .asked(let wanted): try exchange?.ask(wanted, &port)
+    case .wantedParts(let wanted): exchange?.want(wanted, &port)
     case .stop:
       if case .client = role, isAtRest {
         port.send(.goodbye)
@@ -152,7 +153,7 @@ package struct Session: ~Copyable {
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
       .blobUnavailable, .blobStored, .blobRejected, .recipeMade, .recipeUnavailable, .recipeMatched,
       .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested, .fingerprinted,
-      .recordsExchanged, .repaired, .holdingsStated:
+      .recordsExchanged, .repaired, .holdingsStated, .blobRangeOpened:
       try exchange?.answered(event, &port)
     }
   }

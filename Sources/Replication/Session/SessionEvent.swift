@@ -67,8 +67,12 @@ package enum SessionEvent: Hashable, Sendable {
   case repaired(RepairOutcome)
   /// The own side wants these blobs now, whatever its policy. What becomes of it is among `Session.takeNews`.
   case wanted([BlobNeed])
+  /// The own side wants parts of a blob, which are not stored but given to it; likewise.
+  case wantedParts(BlobPartsWanted)
   /// The own side asks what the other one holds; likewise.
   case asked(HoldingsWanted)
+  /// Answers `openBlobRange`.
+  case blobRangeOpened(BlobHash, offset: UInt64, [UInt8])
   /// Answers `stateHoldings`.
   case holdingsStated(HoldingsStated)
   /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back
@@ -144,6 +148,8 @@ package enum SessionAction: Hashable, Sendable {
   case exchangeRecords(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
   /// Put the keys with these hashes right. Without `theirs` the other side's records are those given with `exchangeRecords`.
   case repair(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
+  /// Open bytes of a blob, for who asked for them.
+  case openBlobRange(BlobRange)
   /// Say which of these blobs are here, durable and in good order, and what is covered; nothing while blobs leave.
   case stateHoldings(HoldingsWanted)
   /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
