@@ -223,6 +223,24 @@ struct EvictionTests {
     #expect(try store.absentValues().evicted == 1 && store.verify().isClean)
   }
 
+  @Test(
+    "A value that has left between being stored and being named is not named: nobody else would keep it for that key"
+  )
+  func namedTooLate() throws {
+    let members = try Self.members(2)
+    let store = members.stores[0]
+    let content = try store.content(of: Self.value(0))
+    try members.trim(0, to: Self.limits(count: 0))
+    #expect(try !Self.holds(store, 0))
+    let error = #expect(throws: StoreError.self) {
+      try store.write("late", content, .bytes, nil, nil)
+    }
+    #expect(error?.code == .blobUnavailable)
+    #expect(try store.get("late") == nil)
+    try store.put("late", Self.value(0))
+    #expect(try store.get("late")?.bytes == Self.value(0) && store.verify().isClean)
+  }
+
   @Test("Reading what has left says why, and who had it; it comes with the next session")
   func unavailable() throws {
     let members = try Self.members(2)

@@ -45,6 +45,17 @@ extension Store {
     return movable
   }
 
+  /// For the holder of the writers' mutex, who is about to name the blob in a new record: it has been put before, and may have been made
+  /// to leave since, because the same content was here under another key that others hold. From here on it stays: who makes it leave
+  /// looks whether it was counted on.
+  func countOnBlob(of content: Record.Content) throws(StoreError) {
+    guard case .blob(let blob) = content, try !blobs.counts(on: blob.hash) else { return }
+    throw StoreError(
+      .blobUnavailable,
+      "the content of blob \(blob.hash) has left to keep the limits before its key was written: put it again",
+      path: path)
+  }
+
   /// Notes durably that these are about to leave.
   func noteAbsent(_ absent: [AbsentBlob]) throws(StoreError) {
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
