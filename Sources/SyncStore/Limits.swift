@@ -53,6 +53,8 @@ public enum Limits {
   public static let blobRangeBytes = 256 << 10
   /// Blobs asked for and not yet received in one session.
   public static let blobsInFlight = 64
+  /// Copies of a large value that other members must hold before it leaves, at most.
+  public static let blobCopies = 64
   /// Seconds from accepting a connection to a finished handshake (F88).
   public static let handshakeSeconds = 10
   /// Seconds without a byte before a connection is closed (F68).

@@ -18,6 +18,24 @@ import Testing
     #expect(try Message.decode(message.frame) == message)
   }
 
+  @Test("Questions about what is held, and answers, are bounded (F78)")
+  func holdings() throws {
+    func refuses(_ type: MessageType, _ payload: [UInt8]) {
+      #expect(throws: DecodingFailure.self) {
+        try Message.decode(Frame(type: type.rawValue, payload: payload))
+      }
+    }
+    refuses(.holdingsWant, [7, 0])
+    refuses(.holdingsWant, [7, 0x81, 0x08] + [UInt8](repeating: 0, count: 40))
+    refuses(.holdings, [7, 2])
+    refuses(.holdings, [7, 1, 0, 2, 0x04])
+    refuses(.holdings, [7, 1, 0, 0x81, 0x08, 0])
+    let held = (0..<WireLimits.holdings).map { $0 % 3 == 0 }
+    let message = Message.holdings(
+      HoldingsStated(number: .max, statement: .init(covered: VersionVector(), held: held)))
+    #expect(try Message.decode(message.frame) == message)
+  }
+
   @Test("Chunks that are none of their blob, and parts that are none of theirs, are refused (F78)")
   func chunksAndParts() throws {
     let payload = RecipeCodec.encode(Samples.chunks)

@@ -117,6 +117,19 @@ enum Samples {
       "scopeWantOfAll",
       .scopeWant(ScopeWant(keys: LackingKeys(wanted: nil, held: scope(["a/"])), cursor: nil))
     ),
+    (
+      "holdingsWant",
+      .holdingsWant(
+        HoldingsWanted(
+          number: 7, blobs: [BlobReference(hash: hash, size: 1 << 20), BlobReference(hash: hash, size: 5)]))
+    ),
+    (
+      "holdings",
+      .holdings(
+        HoldingsStated(
+          number: 7, statement: .init(covered: VersionVector([left: 6]), held: [true, false])))
+    ),
+    ("holdingsUnsaid", .holdings(HoldingsStated(number: 8, statement: nil))),
   ]
 
   static func scope(_ prefixes: [String]) -> KeyScope {

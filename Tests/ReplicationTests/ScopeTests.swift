@@ -45,6 +45,8 @@ struct ScopeTests {
     let scope = try KeyScope(prefixes: ["a/", "b/"])
     let report = try await some.node.widen(to: scope, from: "first")
     #expect(report.receivedRecords == 301 && report.receivedBlobs == 1)
+    // It covers writes that it does not hold: nobody is to make a large value leave on its word.
+    #expect(try some.store.holdings(of: []) == nil && all.store.holdings(of: []) != nil)
     #expect(try some.store.scope == scope && !some.store.isWidening)
     #expect(try some.store.get(Key("b/large"))?.bytes == noise(5000, seed: 1))
     try some.put("b/7", "written at last")

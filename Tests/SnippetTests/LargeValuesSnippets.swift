@@ -1,3 +1,4 @@
+import Replication
 import SyncStore
 import Testing
 
@@ -30,5 +31,38 @@ import Testing
     #expect(try store.entry("report/june")?.blob?.hash == store.entry("report/may")?.blob?.hash)
     #expect(try store.entry("report/june")?.blob != nil)
     try store.close()
+  }
+
+  @Test("what the page says of values that are elsewhere happens")
+  func elsewhere() async throws {
+    let hubStore = try Store.create(at: here + "hub")
+    try Node.prepare(hubStore, name: "hub")
+    let hub = try Node(store: hubStore)
+    _ = try await hub.start(listen: Endpoint(host: "127.0.0.1", port: 0))
+    for key in ["film", "another"] as [Key] {
+      try hubStore.put(key, [UInt8](repeating: UInt8(key.bytes.count), count: 2 << 20))
+    }
+    // snippet
+    let joined = try await Node.join(Node.invite(to: hubStore), at: here + "laptop", name: "laptop")
+    let store = joined.store
+    try store.setBlobPolicy(.eager(upTo: 1 << 20))  // larger ones when they are read
+    var limits = BlobLimits()
+    limits.bytes = 20 << 30
+    try store.setBlobLimits(limits)
+
+    let node = try Node(store: store)
+    node.keepInStep()
+    _ = try await node.synchronize(with: joined.inviterName)
+    let film = try store.get("film")  // waits until it is here
+    try await node.fetch("another") { print($0.bytes, "of", $0.total) }
+    let report = try await node.trimBlobs()
+    print(report.evicted, report.tooFewHolders)
+    // end
+    #expect(film?.bytes.count == 2 << 20 && report.holds)
+    #expect(try store.absentValues() == AbsentValues())
+    await node.stop()
+    await hub.stop()
+    try store.close()
+    try hubStore.close()
   }
 }

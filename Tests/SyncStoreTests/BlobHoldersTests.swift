@@ -5,26 +5,21 @@ import Testing
 
 @Suite("Who holds a blob, and what keeps it")
 struct BlobHoldersTests {
-  @Test("Only what enough members are known to hold is evicted", arguments: StorageUnderTest.Kind.allCases)
-  func evicts(_ kind: StorageUnderTest.Kind) throws {
+  @Test(
+    "Who was seen to hold an object is remembered, the last one first",
+    arguments: StorageUnderTest.Kind.allCases)
+  func holders(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)
     let blobs = try test.open(packing: .small)
     let reference = try blobs.put(bytes: pattern(5000), durable: true)
-    #expect(try !blobs.evict(reference.hash, ifHeldBy: 1))
+    #expect(blobs.holders(of: reference.hash) == [])
     for (member, time) in [([1], 100), ([2], 200), ([1], 50)] as [([UInt8], UInt64)] {
-      try blobs.catalogue.noteHolder(reference.hash, member: member, at: time)
+      try blobs.catalogue.noteHolders([(reference.hash, member)], at: time)
     }
-    #expect(try blobs.catalogue.holders(of: reference.hash) == [[1], [2]])
-    #expect(try blobs.catalogue.holders(of: reference.hash, since: 150) == [[2]])
-    #expect(
-      try !blobs.evict(reference.hash, ifHeldBy: 3) && !blobs.evict(reference.hash, ifHeldBy: 2, since: 150))
-    try blobs.catalogue.forgetHolder(reference.hash, member: [2])
-    #expect(try !blobs.evict(reference.hash, ifHeldBy: 2) && blobs.has(reference))
-    // Nobody holds it is never enough.
-    try blobs.catalogue.forgetHolder(reference.hash, member: [1])
-    #expect(try !blobs.evict(reference.hash, ifHeldBy: 0))
-    try blobs.catalogue.noteHolder(reference.hash, member: [2], at: 300)
-    #expect(try blobs.evict(reference.hash, ifHeldBy: 1) && !blobs.has(reference))
+    #expect(blobs.holders(of: reference.hash) == [[2], [1]])
+    blobs.noteHolder(reference.hash, member: [2], holds: false)
+    blobs.noteHolder(reference.hash, member: [3], holds: true)
+    #expect(blobs.holders(of: reference.hash) == [[3], [1]])
   }
 
   @Test("A catalogue of the first version is taken over with all it knows")
@@ -42,7 +37,7 @@ struct BlobHoldersTests {
     }
     blobs = try test.open()
     #expect(try blobs.catalogue.row(reference.hash)?.accessed == 7)
-    try blobs.catalogue.noteHolder(reference.hash, member: [1], at: 1)
+    try blobs.catalogue.noteHolders([(reference.hash, [1])], at: 1)
     blobs.close()
     #expect(
       try SQLiteConnection(path: path).run("PRAGMA user_version") == [[.integer(BlobCatalogue.version)]])

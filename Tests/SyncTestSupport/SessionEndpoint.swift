@@ -89,7 +89,7 @@ package final class SessionEndpoint {
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
         .readBlob, .storeBlobRange, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState, .giveGroupKeys,
-        .digestBuckets, .fingerprint, .exchangeRecords, .repair:
+        .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateHoldings, .openBlobRange:
         pending.append(action)
       }
     }

@@ -32,6 +32,7 @@ extension Node {
     precondition(policy.retry.lowerBound >= 1, "a pause has at least a millisecond")
     let keeper = keeper
     context.loop.execute { keeper.value.start(policy) }
+    keepBlobLimits()
   }
 
   /// Keeps nobody in step any more. Sessions that this node has dialled end, those that others dialled go on.

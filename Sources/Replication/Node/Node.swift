@@ -11,8 +11,16 @@ public final class Node: Sendable {
     /// Where lines for the log go. Called on any thread; it must not block.
     public var log: @Sendable (LogLevel, String) -> Void
 
+    /// Is a large value that is read and is not here fetched, while the reader waits? Otherwise reading it is
+    /// `.blobUnavailable`, and the next session brings it.
+    public var fetchesOnRead: Bool
+
     /// By default nothing is logged.
-    public init(log: @escaping @Sendable (LogLevel, String) -> Void = { _, _ in }) { self.log = log }
+    public init(
+      fetchesOnRead: Bool = true, log: @escaping @Sendable (LogLevel, String) -> Void = { _, _ in }
+    ) {
+      (self.fetchesOnRead, self.log) = (fetchesOnRead, log)
+    }
   }
 
   /// Milliseconds that `stop` gives to sessions before it ends them.
@@ -31,6 +39,8 @@ public final class Node: Sendable {
   let keeper: LoopBound<PeerKeeper>
   let board = StateBoard()
   private let isStopped = Locked(false)
+  /// Looks at the limits of large values from time to time.
+  let upkeep = Locked<Task<Void, Never>?>(nil)
 
   /// A node for a store that was prepared (`prepare`) or joined.
   ///
@@ -50,6 +60,7 @@ public final class Node: Sendable {
     let core = NodeCore(context)
     self.core = LoopBound(core, to: loop)
     keeper = LoopBound(PeerKeeper(core, board), to: loop)
+    if configuration.fetchesOnRead { fetchOnRead() }
   }
 
   /// Makes a new store one that can have members: its device key, its group key, and the record of its first member,
@@ -88,6 +99,7 @@ public final class Node: Sendable {
       }
     }
     board.change { $0.listening = bound }
+    keepBlobLimits()
     return bound
   }
 
@@ -95,6 +107,8 @@ public final class Node: Sendable {
   /// durable. What an ended session moved is kept. The store stays open.
   public func stop() async {
     guard isStopped.withLock({ stopped in !exchange(&stopped, with: true) }) else { return }
+    upkeep.withLock { $0?.cancel() }
+    store.setBlobFetching(nil)
     let (core, keeper) = (core, keeper)
     await withCheckedContinuation { continuation in
       context.loop.execute {
@@ -221,10 +235,12 @@ public final class Node: Sendable {
         }
       }
     }
-    return SessionReport(
+    var report = SessionReport(
       peer: dialled.peer, sentRecords: figures.sentRecords, receivedRecords: figures.receivedRecords,
       sentBlobs: figures.sentBlobs, receivedBlobs: figures.receivedBlobs, sentBytes: end.sentBytes,
       receivedBytes: end.receivedBytes, roundTrips: figures.roundTrips,
       seconds: Double(MonotonicClock.milliseconds() - begin) / 1000, position: position, digest: digest)
+    report.leavesBlobsOut = direction != .pull && end.peerLeavesOut
+    return report
   }
 }

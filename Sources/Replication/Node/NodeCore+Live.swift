@@ -37,6 +37,7 @@ extension NodeCore {
       self?.watch.follow(number, behind: position) { driver?.grown() }
     }
     driver.onLive = { [weak self] in self?.wentLive(number, device) }
+    desk.attach(driver, device)
     driver.onRepaired = { [context, name = driver.peerName] in
       context.log.own(.warning, Self.repaired($0, $1, name))
     }

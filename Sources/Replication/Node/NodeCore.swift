@@ -38,6 +38,8 @@ final class NodeCore {
   let watch: JournalWatch
   /// The epoch of the group key when rights were last reviewed.
   var epoch: UInt32?
+  /// Fetches blobs that somebody waits for, and asks who holds them.
+  private(set) lazy var desk = BlobDesk(self)
   /// Called when a session with a device has gone live, or has ended.
   var onChange: (DeviceID) -> Void = { _ in }
 
@@ -224,7 +226,7 @@ final class NodeCore {
   /// Connects to a peer, checks who it is, and runs one session. `completion` is told once.
   func dial(
     _ target: DialTarget, _ endpoint: Endpoint, direction: SessionDirection, staysOpen: Bool = false,
-    begun: @escaping (SessionDriver) -> Void = { _ in },
+    isErrand: Bool = false, begun: @escaping (SessionDriver) -> Void = { _ in },
     progress: @escaping (SessionFigures) -> Void,
     completion: @escaping (Result<DialEnd, ReplicationError>) -> Void
   ) {
@@ -246,8 +248,8 @@ final class NodeCore {
       case .success(let connection):
         do throws(ReplicationError) {
           try run(
-            number, target, over: connection, direction: direction, staysOpen: staysOpen, begun: begun,
-            progress: progress, finish: finish)
+            number, target, over: connection, direction: direction, staysOpen: staysOpen, isErrand: isErrand,
+            begun: begun, progress: progress, finish: finish)
         } catch {
           connection.close()
           finish(.failure(error))
@@ -258,7 +260,7 @@ final class NodeCore {
 
   private func run(
     _ number: UInt64, _ target: DialTarget, over connection: TCPConnection, direction: SessionDirection,
-    staysOpen: Bool, begun: @escaping (SessionDriver) -> Void,
+    staysOpen: Bool, isErrand: Bool, begun: @escaping (SessionDriver) -> Void,
     progress: @escaping (SessionFigures) -> Void,
     finish: @escaping (Result<DialEnd, ReplicationError>) -> Void
   ) throws(ReplicationError) {
@@ -280,7 +282,7 @@ final class NodeCore {
       }
       let driver = SessionDriver(
         role: .client(direction), peerName: member.name, peerRight: right, staysOpen: staysOpen, link: link,
-        store: context.store, workers: context.workers, loop: loop
+        store: context.store, workers: context.workers, loop: loop, isErrand: isErrand
       ) { end in
         finish(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }
@@ -300,6 +302,7 @@ final class NodeCore {
   /// none is left.
   func stop(drain: Int, completion: @escaping () -> Void) {
     isStopping = true
+    desk.stop()
     listener?.close()
     listener = nil
     for (number, connection) in incoming where connection.driver == nil {

@@ -18,6 +18,8 @@ final class SessionDriver {
     var receivedBytes: UInt64
     /// Who is at the other end, and what it told of itself.
     var contact: Contact?
+    /// Does the other side leave large values out of what it takes?
+    var peerLeavesOut = false
     /// Had it gone live?
     var wasLive = false
   }
@@ -55,10 +57,11 @@ final class SessionDriver {
   init(
     role: Session.Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, link: PeerLink,
     store: Store, workers: WorkerPool,
-    loop: EventLoop, onEnd: @escaping (End) -> Void
+    loop: EventLoop, isErrand: Bool = false, onEnd: @escaping (End) -> Void
   ) {
     session = Session(
-      role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen, knowsChunks: true)
+      role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen, knowsChunks: true,
+      knowsTier: true, isErrand: isErrand)
     (self.peerName, self.peerRight) = (peerName, peerRight)
     (self.link, self.loop, self.onEnd) = (link, loop, onEnd)
     self.store = SessionStore(store)
@@ -72,6 +75,23 @@ final class SessionDriver {
   var onRepaired: (Int, ArraySlice<[UInt8]>) -> Void = { _, _ in }
   /// Called once, when the session has caught up and stays open.
   var onLive: () -> Void = {}
+  /// Called with what became of what was asked for beside the session's plan.
+  var onNews: ([SessionNews]) -> Void = { _ in }
+  /// Called once, when blobs can be asked for; and when the session is over.
+  var onOpen: () -> Void = {}, onOver: () -> Void = {}
+  private var wasOpen = false
+  /// Can blobs be had here, and can it be asked who holds them?
+  var canFetch: Bool { outcome == nil && session.canFetch }
+  var canAsk: Bool { outcome == nil && session.canAsk }
+
+  /// Fetches blobs: of each, `onNews` tells what becomes of it.
+  func want(_ needs: [BlobNeed]) { if outcome == nil { handle(.wanted(needs)) } }
+
+  /// Asks for parts of a blob: `onNews` gets them.
+  func want(_ parts: BlobPartsWanted) { if outcome == nil { handle(.wantedParts(parts)) } }
+
+  /// Asks what the other side holds: `onNews` gets the answer.
+  func ask(_ wanted: HoldingsWanted) { if outcome == nil { handle(.asked(wanted)) } }
 
   /// Begins. The link keeps the driver alive until the session has ended.
   func start() {
@@ -165,6 +185,12 @@ final class SessionDriver {
       onLive()
     }
     if session.figures.repairedKeys > repaired.count { noteRepair() }
+    if !wasOpen, canFetch || canAsk {
+      wasOpen = true
+      onOpen()
+    }
+    let news = session.takeNews()
+    if !news.isEmpty { onNews(news) }
     if outcome == nil { onProgress(session.figures) }
   }
 
@@ -203,7 +229,8 @@ final class SessionDriver {
         intakes += 1
         work(action, on: openingWorker)
       case .loadReplica, .loadCursor, .finishRound, .storeBlobRange, .matchRecipe,
-        .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair:
+        .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
+        .stateHoldings, .openBlobRange:
         work(action, on: receivingWorker)
       case .becomeNewActor:
         isRenewing = true
@@ -291,10 +318,14 @@ final class SessionDriver {
     hasEnded = true
     onProgress(session.figures)
     (onProgress, onFollow) = ({ _ in }, { _ in })
-    (onLive, onClosed) = ({}, {})
+    (onLive, onClosed, onOpen, onNews) = ({}, {}, {}, { _ in })
+    let over = onOver
+    onOver = {}
+    defer { over() }
     onEnd(
       End(
         outcome: outcome, figures: session.figures, failure: store.failure, sentBytes: link.sentBytes,
-        receivedBytes: link.receivedBytes, contact: contact, wasLive: wasLive))
+        receivedBytes: link.receivedBytes, contact: contact, peerLeavesOut: session.peerLeavesOut,
+        wasLive: wasLive))
   }
 }

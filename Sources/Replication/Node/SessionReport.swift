@@ -60,6 +60,9 @@ public struct SessionReport: Hashable, Sendable {
   public internal(set) var position: UInt64
   /// When this copy sent: the digest of the peer's live records, as its receipt states it. Otherwise this copy's own.
   public internal(set) var digest: StateDigest
+  /// Does the peer leave large values out of what it takes? Then all records are durable there, and who sent them does not take it
+  /// for one that holds their large values.
+  public internal(set) var leavesBlobsOut = false
   /// Keys of which the two copies had different contents though they covered the same writes: a machine was cloned or put back, and
   /// no check could see it. Both values are kept, the beaten ones as conflicts; the greater ones were issued again.
   public internal(set) var repairedKeys = 0

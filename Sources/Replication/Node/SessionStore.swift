@@ -91,6 +91,10 @@ package final class SessionStore: Sendable {
         return try exchangeRecords(hashes, theirs, from: peer, scope, index)
       case .repair(let hashes, let theirs, let scope, let index):
         return try repair(hashes, theirs, from: peer, scope, index)
+      case .stateHoldings(let wanted): return try stateHoldings(wanted)
+      case .openBlobRange(let range):
+        guard let peer else { return nil }
+        return try open(range, from: peer)
       case .becomeNewActor:
         try store.becomeNewActor()
         return nil
@@ -127,19 +131,24 @@ package final class SessionStore: Sendable {
     let (summary, digest) = try store.replicaSummary(digestAt: time ?? wall)
     let cursor = try sender.flatMap { try store.cursor(for: $0) }
     state.withLock { ($0.actor, $0.cursor) = (summary.actor, cursor) }
-    return Replica(
+    var replica = Replica(
       summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
       missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks, repairs: store.isWritable)
+    replica.leavesOut = try !store.blobPolicy.takesAll
+    return replica
   }
 
-  func needs(_ blobs: [BlobReference]) throws -> [BlobNeed] {
-    try blobs.compactMap { blob in
+  func needs(_ blobs: [BlobReference]) throws(StoreError) -> [BlobNeed] {
+    var needs: [BlobNeed] = []
+    for blob in blobs {
       let offset = try store.blobs.partialSize(blob.hash)
-      if offset >= blob.size, offset > 0, try completes(blob) { return nil }
-      return BlobNeed(
-        hash: blob.hash, size: blob.size, offset: try store.blobs.partialSize(blob.hash),
-        hasKin: try store.blobs.mayHaveKin(blob.size))
+      if offset >= blob.size, offset > 0, try completes(blob) { continue }
+      needs.append(
+        BlobNeed(
+          hash: blob.hash, size: blob.size, offset: try store.blobs.partialSize(blob.hash),
+          hasKin: try store.blobs.mayHaveKin(blob.size)))
     }
+    return needs
   }
 
   /// All bytes of the blob have come, but an earlier session ended before they were put in their place. False if they

@@ -14,6 +14,10 @@ package enum SessionFeature {
   package static let chunks: UInt64 = 16
   /// In the server's hello: it lacks no large value that its records refer to.
   package static let isComplete: UInt64 = 64
+  /// It is said which large values a side holds, when it is asked.
+  package static let holdings: UInt64 = 256
+  /// The side leaves large values out of what it takes: its receipts do not say that it holds them.
+  package static let leavesOut: UInt64 = 512
 }
 
 /// What hellos say that the other side must know, or not go on (`Hello.incompatibleFeatures`).

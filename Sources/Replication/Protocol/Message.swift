@@ -35,6 +35,8 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   case recipe = 0x21
   case partsWant = 0x22
   case recipeUnavailable = 0x23
+  case holdingsWant = 0x28
+  case holdings = 0x29
 
   /// The first number of the extensions.
   package static let firstExtension: UInt8 = 0x80
@@ -108,6 +110,10 @@ package enum Message: Hashable, Sendable {
   case partsWant(BlobPartsWanted)
   /// Sender to receiver: what the blob is made of cannot be said.
   case recipeUnavailable(BlobHash)
+  /// Do you hold these large values (`HoldingMessages.swift`)?
+  case holdingsWant(HoldingsWanted)
+  /// These I do.
+  case holdings(HoldingsStated)
 }
 
 /// Who a copy is and what it has.

@@ -136,6 +136,12 @@ extension Message {
     case .recipeUnavailable(let hash):
       writer.write(raw: hash.bytes)
       return .recipeUnavailable
+    case .holdingsWant(let wanted):
+      wanted.write(to: &writer)
+      return .holdingsWant
+    case .holdings(let stated):
+      stated.write(to: &writer)
+      return .holdings
     }
   }
 
@@ -199,6 +205,8 @@ extension Message {
           hash: try reader.readBlobHash(), offset: try reader.readVariable(), sealed: try reader.readRest()))
     case .partsWant: return .partsWant(try BlobPartsWanted(from: &reader))
     case .recipeUnavailable: return .recipeUnavailable(try reader.readBlobHash())
+    case .holdingsWant: return .holdingsWant(try HoldingsWanted(from: &reader))
+    case .holdings: return .holdings(try HoldingsStated(from: &reader))
     }
   }
 }

@@ -54,6 +54,10 @@ package enum WireLimits {
   package static let chunkBytes = 1 << 20
   /// Parts of a blob asked for at once; at least 1.
   package static let blobParts = 1 << 14
+  /// Blobs that one question about what is held names; at least 1.
+  package static let holdings = 1024
+  /// Bytes that those have together, unless it is one: who is asked reads them.
+  package static let holdingsBytes: UInt64 = EvictionTurn.bytesAtOnce
   /// Blob ranges asked of the own store and not yet given.
   package static let blobReadsInFlight = 8
   /// Bytes queued in the transport above which no further blob range is read, so that records overtake blobs.

@@ -35,7 +35,16 @@ struct BlobFetch {
   private var assembly: BlobAssembly?
   private var kin: [BlobNeed] = []
   /// Blobs that the other side does not have, or not in good order.
-  private(set) var unavailable: Set<BlobHash> = []
+  private(set) var unavailable: Set<BlobHash> = [] {
+    didSet {
+      guard !explicit.isEmpty else { return }
+      for hash in unavailable.subtracting(oldValue) { settle(hash, false) }
+    }
+  }
+  /// Wanted beside the plan, by whoever is to be told of each: with their sizes.
+  private(set) var explicit: [BlobHash: UInt64] = [:]
+  /// What became of those.
+  var settled: [(hash: BlobHash, isHere: Bool)] = []
 
   /// How many are waited for.
   var count: Int { wanted.count }
@@ -49,6 +58,23 @@ struct BlobFetch {
     }
   }
 
+  /// Is the blob asked for, or about to be?
+  func isFetching(_ hash: BlobHash) -> Bool { wanted.contains(hash) || transfers[hash] != nil }
+
+  /// These are wanted now, also if they could not be had before.
+  mutating func want(_ blobs: [BlobNeed]) {
+    for need in blobs {
+      explicit[need.hash] = need.size
+      unavailable.remove(need.hash)
+      retried.remove(need.hash)
+    }
+    need(blobs)
+  }
+
+  private mutating func settle(_ hash: BlobHash, _ isHere: Bool) {
+    if explicit.removeValue(forKey: hash) != nil { settled.append((hash, isHere)) }
+  }
+
   // MARK: Of chunks
 
   private mutating func pumpAssembly(_ port: inout SessionPort) {
@@ -56,7 +82,11 @@ struct BlobFetch {
       let hash = assembly?.hash
       assembly = nil
       switch result {
-      case .complete: if let hash { wanted.remove(hash) }
+      case .complete:
+        if let hash {
+          wanted.remove(hash)
+          settle(hash, true)
+        }
       case .plainly(let need): waiting.append(need)
       case .lacking:
         if let hash {
@@ -170,13 +200,19 @@ struct BlobFetch {
     if isComplete { port.figures.receivedBlobs += 1 }
     guard var transfer = transfers[hash] else {
       // The other side gave up half-way, but the bytes that were here sufficed.
-      if isComplete { unavailable.remove(hash) }
+      if isComplete {
+        unavailable.remove(hash)
+        settle(hash, true)
+      }
       return
     }
     let progressed = held > transfer.need.offset
     transfer.need.offset = held
     transfer.isComplete = isComplete
-    if isComplete { wanted.remove(hash) }
+    if isComplete {
+      wanted.remove(hash)
+      settle(hash, true)
+    }
     transfer.isSkipped = isComplete || !progressed
     transfers[hash] = transfer
     if range.isLast { end(transfer) }

@@ -24,6 +24,8 @@ struct Exchange {
     case repairing
     /// All that was wanted is done, and the session stays open.
     case live
+    /// No records are moved: what the own side asks for now and then is done (`Exchange+Tier.swift`).
+    case errand
   }
 
   var own: Hello
@@ -36,12 +38,14 @@ struct Exchange {
   let staysOpen: Bool
   var live = LiveState()
   var repair: Repair
+  var tier = TierState()
+  private let isErrand: Bool
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
   /// The server's side, once it has sent its hello.
   init(serverOf peer: Hello, own: Hello, missing: [BlobNeed], _ port: inout SessionPort) {
-    (self.own, self.peer, progress) = (own, peer, .answering)
+    (self.own, self.peer, progress, isErrand) = (own, peer, .answering, false)
     staysOpen = Self.agrees(own, peer)
     repair = Repair(own, peer)
     sending = own.sends ? SendingHalf() : nil
@@ -54,10 +58,10 @@ struct Exchange {
 
   /// The client's side, once the server's hello has come.
   init(
-    client direction: SessionDirection, own: Hello, peer: Hello, missing: [BlobNeed],
+    client direction: SessionDirection, own: Hello, peer: Hello, missing: [BlobNeed], isErrand: Bool = false,
     _ port: inout SessionPort
   ) {
-    (self.own, self.peer, progress) = (own, peer, .loadingCursor)
+    (self.own, self.peer, progress, self.isErrand) = (own, peer, .loadingCursor, isErrand)
     staysOpen = Self.agrees(own, peer)
     repair = Repair(own, peer)
     sending = direction.sends ? SendingHalf() : nil
@@ -94,7 +98,7 @@ struct Exchange {
   /// Is nothing under way, of records or of blobs?
   var isAtRest: Bool {
     source.isQuiet && (sending?.isQuiet ?? true) && (receiving?.isQuiet ?? true)
-      && (receiving?.fetch.isComplete ?? true) && repair.isQuiet
+      && (receiving?.fetch.isComplete ?? true) && repair.isQuiet && tier.isQuiet
   }
 
   /// Bytes that have come and are not stored.
@@ -122,9 +126,11 @@ struct Exchange {
       try receiving?.closed(end, &port)
     case .blobRange(let range):
       try requireReceiving()
+      if try tookPart(range, &port) { return }
       try receiving?.arrived(range, &port)
     case .blobUnavailable(let hash):
       try requireReceiving()
+      if lacksParts(hash, &port) { return }
       try receiving?.lacking(hash, &port)
     case .batchReceived(let position):
       try requireSending()
@@ -164,6 +170,8 @@ struct Exchange {
       try requireSending()
       try burstReceived(position, &port)
     case .groupKeys(let text): try takeGroupKeys(text, &port)
+    case .holdingsWant(let wanted): try wasAsked(wanted, &port)
+    case .holdings(let stated): try heard(stated, &port)
     case .stateClaim, .digestGroups, .groupBuckets, .bucketPrints, .differingRecords, .repaired:
       try acceptRepair(message, &port)
     case .scopeWant(let want): try wanted(want, &port)
@@ -173,7 +181,7 @@ struct Exchange {
   }
 
   /// Are blobs put together of chunks?
-  private var knowsChunks: Bool {
+  var knowsChunks: Bool {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.chunks != 0
   }
 
@@ -204,6 +212,7 @@ struct Exchange {
     case .blobRead(let hash, let offset, let sealed): source.read(hash, offset: offset, sealed: sealed, &port)
     case .blobUnavailable(let hash): source.lacks(hash, &port)
     case .blobStored(let hash, let held, let isComplete):
+      noteProgress(hash, held: held, &port)
       receiving?.stored(hash, held: held, isComplete: isComplete, &port)
     case .blobRejected(let hash): receiving?.rejected(hash, &port)
     case .recipeMade(let recipe): source.made(recipe, &port)
@@ -225,8 +234,11 @@ struct Exchange {
     case .burstOpened(let burst): try burstOpened(burst, &port)
     case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))
+    case .holdingsStated(let stated): state(stated, &port)
+    case .blobRangeOpened(let hash, let offset, let bytes): opened(hash, offset, bytes, &port)
     case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
-    case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed, .overtaken:
+    case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed, .overtaken, .wanted,
+      .asked, .wantedParts:
       preconditionFailure("not an answer: \(event)")
     }
   }
@@ -234,12 +246,13 @@ struct Exchange {
   /// Gives what there is room for, and takes the client's next step if the last is done.
   mutating func pump(_ port: inout SessionPort) throws(SessionEnd) {
     receiving?.pump(&port)
+    tellFetched(&port)
     if receiving?.hasTaken ?? true { sending?.release(&port) }
     openBurst(&port)
     sending?.pump(&port)
     source.pump(&port)
     switch progress {
-    case .answering, .loadingCursor, .comparing, .repairing, .live: return
+    case .answering, .loadingCursor, .comparing, .repairing, .live, .errand: return
     case .firstPass, .secondPass:
       guard sending?.isGiven ?? true, receiving?.isTaken ?? true, source.isQuiet else { return }
       try passed(&port)
@@ -256,6 +269,10 @@ struct Exchange {
     progress = .firstPass
     ownCursor = cursor
     receiving?.cursor = cursor
+    if isErrand {
+      progress = .errand
+      return
+    }
     if isInStep {
       noteReceipt(&port)
       return try conclude(&port)

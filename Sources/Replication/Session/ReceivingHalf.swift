@@ -258,6 +258,16 @@ struct ReceivingHalf {
     fetch.matched(hash, end: end, missing: missing, &port)
   }
 
+  mutating func want(_ blobs: [BlobNeed], _ port: inout SessionPort) {
+    fetch.want(blobs)
+    pump(&port)
+  }
+
+  mutating func takeSettled() -> [(hash: BlobHash, isHere: Bool)] {
+    defer { fetch.settled = [] }
+    return fetch.settled
+  }
+
   mutating func arrived(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) {
     try fetch.arrived(range)
   }

@@ -39,6 +39,8 @@ package struct Session: ~Copyable {
   private let peerRight: MemberRight
   private let staysOpen: Bool
   private let knowsChunks: Bool
+  private let knowsTier: Bool
+  private let isErrand: Bool
   private var phase = Phase.unborn
   private var decoder = FrameDecoder(stage: .handshake)
   private var port: SessionPort
@@ -50,12 +52,15 @@ package struct Session: ~Copyable {
 
   /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own
   /// store's member record has them. A session that `staysOpen` goes on live, if the other side does so too; one that
-  /// `knowsChunks` puts large blobs together of what others have in common with them, likewise.
+  /// `knowsChunks` puts large blobs together of what others have in common with them, likewise. One that `knowsTier` says which
+  /// blobs are here. A client on an *errand* moves no records: it stays open, does what `wanted` and `asked` bring, and ends with
+  /// `stop`.
   package init(
-    role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, knowsChunks: Bool = false
+    role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, knowsChunks: Bool = false,
+    knowsTier: Bool = false, isErrand: Bool = false
   ) {
     (self.role, self.peerRight, self.staysOpen) = (role, peerRight, staysOpen)
-    self.knowsChunks = knowsChunks
+    (self.knowsChunks, self.knowsTier, self.isErrand) = (knowsChunks, knowsTier, isErrand)
     port = SessionPort(peerName: peerName)
   }
 
@@ -65,8 +70,21 @@ package struct Session: ~Copyable {
   package var acknowledgedBatches: Int { exchange?.sending?.acknowledgedBatches ?? 0 }
   /// Has it caught up, and stays open?
   package var isLive: Bool { exchange?.live.isOn ?? false }
-  /// Is it live, with nothing under way?
-  package var isAtRest: Bool { isLive && exchange?.isAtRest ?? false }
+  /// Is it live, or on an errand, with nothing under way?
+  package var isAtRest: Bool { (isLive || exchange?.progress == .errand) && exchange?.isAtRest ?? false }
+  /// Can `wanted` bring anything?
+  package var canFetch: Bool { isOpen && exchange?.receiving != nil }
+  /// Can `asked` bring anything that counts? Who may only read sends nothing, and is no holder.
+  package var canAsk: Bool { isOpen && peerRight == .readWrite && exchange?.knowsHoldings ?? false }
+  private var isOpen: Bool { isLive || exchange?.progress == .errand }
+  /// Does the other side leave large values out of what it takes?
+  package var peerLeavesOut: Bool { (peer?.compatibleFeatures ?? 0) & SessionFeature.leavesOut != 0 }
+
+  /// What became of what the own side asked for beside its plan, since it was last taken.
+  package mutating func takeNews() -> [SessionNews] {
+    defer { port.news = [] }
+    return port.news
+  }
 
   /// Begins. Call it once, when the TLS handshake is done.
   package mutating func start() -> [SessionAction] {
@@ -118,6 +136,9 @@ package struct Session: ~Copyable {
     case .timer(.ping): try tick()
     case .timer(.comparison): exchange?.compareAtRest(&port)
     case .disconnected: throw disconnection
+    case .wanted(let needs): try exchange?.want(needs, &port)
+    case .asked(let wanted): try exchange?.ask(wanted, &port)
+    case .wantedParts(let wanted): exchange?.want(wanted, &port)
     case .stop:
       if case .client = role, isAtRest {
         port.send(.goodbye)
@@ -132,7 +153,7 @@ package struct Session: ~Copyable {
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
       .blobUnavailable, .blobStored, .blobRejected, .recipeMade, .recipeUnavailable, .recipeMatched,
       .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested, .fingerprinted,
-      .recordsExchanged, .repaired:
+      .recordsExchanged, .repaired, .holdingsStated, .blobRangeOpened:
       try exchange?.answered(event, &port)
     }
   }
@@ -191,7 +212,10 @@ package struct Session: ~Copyable {
       guard hello.sends == own.receives, hello.receives == own.sends else {
         throw .refused(.unavailable, "\(port.peerName) does not do what was asked")
       }
-      begin(Exchange(client: direction, own: own, peer: hello, missing: replica.missingBlobs, &port))
+      begin(
+        Exchange(
+          client: direction, own: own, peer: hello, missing: isErrand ? [] : replica.missingBlobs,
+          isErrand: isErrand, &port))
     case .unborn, .preparing, .answering, .running, .closed: throw .violation("a second hello")
     }
   }
@@ -200,7 +224,8 @@ package struct Session: ~Copyable {
     switch phase {
     case .preparing(let direction):
       let own = Hello(
-        incompatibleFeatures: needed(replica), compatibleFeatures: features(replica),
+        incompatibleFeatures: needed(replica),
+        compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0),
         summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
@@ -211,7 +236,8 @@ package struct Session: ~Copyable {
       let own = Hello(
         incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
-          | (replica.missingBlobs.isEmpty ? SessionFeature.isComplete : 0),
+          | (replica.missingBlobs.isEmpty ? SessionFeature.isComplete : 0)
+          | (replica.leavesOut ? SessionFeature.leavesOut : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {
@@ -233,6 +259,7 @@ package struct Session: ~Copyable {
 
   private func features(_ replica: Replica) -> UInt64 {
     (knowsChunks ? SessionFeature.chunks : 0) | (staysOpen ? SessionFeature.live : 0)
+      | (knowsTier ? SessionFeature.holdings : 0)
       | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
       // What a member that may only read has is not taken over, and it does not issue anything again.
       | (replica.repairs && peerRight == .readWrite ? SessionFeature.repair : 0)

@@ -65,6 +65,16 @@ package enum SessionEvent: Hashable, Sendable {
   case recordsExchanged(DifferingRecords, keys: [[UInt8]])
   /// Answers `repair`: these keys were put right, durably.
   case repaired(RepairOutcome)
+  /// The own side wants these blobs now, whatever its policy. What becomes of it is among `Session.takeNews`.
+  case wanted([BlobNeed])
+  /// The own side wants parts of a blob, which are not stored but given to it; likewise.
+  case wantedParts(BlobPartsWanted)
+  /// The own side asks what the other one holds; likewise.
+  case asked(HoldingsWanted)
+  /// Answers `openBlobRange`.
+  case blobRangeOpened(BlobHash, offset: UInt64, [UInt8])
+  /// Answers `stateHoldings`.
+  case holdingsStated(HoldingsStated)
   /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back
   /// (R9).
   case rolledBack(String)
@@ -141,6 +151,10 @@ package enum SessionAction: Hashable, Sendable {
   case exchangeRecords(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
   /// Put the keys with these hashes right. Without `theirs` the other side's records are those given with `exchangeRecords`.
   case repair(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
+  /// Open bytes of a blob, for who asked for them.
+  case openBlobRange(BlobRange)
+  /// Say which of these blobs are here, durable and in good order, and what is covered; nothing while blobs leave.
+  case stateHoldings(HoldingsWanted)
   /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
   case becomeNewActor(reason: String)
 }
@@ -196,6 +210,8 @@ package struct Replica: Hashable, Sendable {
   package var epochs: [EpochCheck]
   /// Can it put right what two copies have differently?
   package var repairs: Bool
+  /// Does it leave large values out of what it takes?
+  package var leavesOut = false
 
   /// All fields.
   package init(

@@ -9,6 +9,8 @@ struct SessionPort {
   /// Bytes given to the transport that it has not yet handed on.
   var queued = 0
   var figures = SessionFigures()
+  /// What became of what the own side asked for beside its plan.
+  var news: [SessionNews] = []
   /// Something was said that waits for an answer.
   private var spoke = false
   /// A round was asked for: what is sent of an own one meanwhile costs no time of its own.
@@ -24,7 +26,7 @@ struct SessionPort {
     switch message {
     case .want: (spoke, hasAsked) = (true, true)
     case .hello, .foreignHello, .blobWant, .joinRequest, .burst, .digestGroups, .bucketPrints,
-      .differingRecords, .recipeWant, .partsWant:
+      .differingRecords, .recipeWant, .partsWant, .holdingsWant:
       spoke = true
     case .roundBegin where !hasAsked: spoke = true
     default: break

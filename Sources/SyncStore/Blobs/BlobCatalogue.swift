@@ -386,7 +386,7 @@ package final class BlobCatalogue: Sendable {
   }
 
   /// Runs `body` so that its commit is on the disk when it returns.
-  private static func synced(_ database: SQLiteConnection, _ body: () throws(StoreError) -> Void)
+  static func synced(_ database: SQLiteConnection, _ body: () throws(StoreError) -> Void)
     throws(StoreError)
   {
     try database.run("PRAGMA synchronous = FULL")

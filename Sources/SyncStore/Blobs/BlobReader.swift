@@ -15,9 +15,9 @@ package final class BlobReader: Sendable {
   }
 
   private let store: BlobStore
-  private let source: Source
+  let source: Source
   /// What it is called on the disk.
-  private let name: BlobHash
+  let name: BlobHash
   /// What opens it; nil if it lies as it is.
   private let sealed: SealedBlob?
   /// Was it sealed?

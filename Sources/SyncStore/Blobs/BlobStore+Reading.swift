@@ -49,11 +49,15 @@ extension BlobStore {
   }
 
   /// Bytes that all objects here take.
-  package func totalBytes() throws(StoreError) -> UInt64 {
-    guard try files.storage.status(files.directory) != nil else { return 0 }
-    var total: UInt64 = 0
-    try files.eachObject { _, size in total += size }
-    return total + UInt64(try packs.totals().bytes)
+  package func totalBytes() throws(StoreError) -> UInt64 { try totals().bytes }
+
+  /// How many objects are here, and the bytes that they take.
+  package func totals() throws(StoreError) -> (count: UInt64, bytes: UInt64) {
+    guard try files.storage.status(files.directory) != nil else { return (0, 0) }
+    var (count, bytes): (UInt64, UInt64) = (0, 0)
+    try files.eachObject { (count, bytes) = (count + 1, bytes + $1) }
+    let packed = try packs.totals()
+    return (count + UInt64(packed.count), bytes + UInt64(packed.bytes))
   }
 
   // MARK: Reading
@@ -159,11 +163,7 @@ extension BlobStore {
 }
 
 extension PackSet {
-  /// Reads lift the stamp of an object once a minute: more would make each read a write.
-  static let noticedAfter: UInt64 = 60_000 << 16
-
-  func noteUse(_ pack: Pack, _ slot: Int) {
-    let now = clock() << 16
-    if now > pack.word(slot).stamp &+ Self.noticedAfter { pack.claim(slot, stamp: stamp()) }
-  }
+  /// Reads lift the stamp of an object: the order of last use is exact. It costs a word in a mapped table, which the kernel
+  /// writes back when it likes.
+  func noteUse(_ pack: Pack, _ slot: Int) { pack.claim(slot, stamp: stamp()) }
 }

@@ -68,7 +68,9 @@ extension Store {
     let before = try blobs.totalBytes()
     // The grace begins before the moment at which the references are looked at.
     let now = environment.now()
-    let referenced = try referencedBlobs().union(pinnedBlobs()).union(awaitedBlobs())
+    let named = Set(try referencesToBlobs().keys)
+    try forgetAbsent(except: named)
+    let referenced = try named.union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
     // What an earlier version left as it is, of a store that is encrypted.
     if seal.isEncrypted { _ = try renewBlobs() }
@@ -78,8 +80,8 @@ extension Store {
     return journal + (before > after ? before - after : 0)
   }
 
-  /// Blobs that records of this copy refer to, beaten ones included.
-  private func referencedBlobs() throws(StoreError) -> Set<BlobHash> {
+  /// Blobs that records of this copy refer to, beaten ones included, and how many do.
+  func referencesToBlobs() throws(StoreError) -> [BlobHash: Int] {
     try checkWritable()
     try lockWriters()
     let moment: BackupMoment
@@ -89,17 +91,17 @@ extension Store {
     }
     // What was overwritten counts again after a loss of power, unless what replaced it is durable (rule R7).
     try sync(upTo: moment.tail)
-    var hashes: Set<BlobHash> = []
+    var counts: [BlobHash: Int] = [:]
     var walk = BackupWalk(moment, after: 0)
     while let steps = try walk.next(in: self) {
       for case .keep(let view) in steps where view.kind == .blob {
         guard let shape = view.shape, let blob = view.blob(shape) else {
           throw BackupMoment.damaged(view.segment, view.offset)
         }
-        hashes.insert(blob.hash)
+        counts[blob.hash, default: 0] += 1
       }
     }
-    return hashes
+    return counts
   }
 
   /// Drops memory that is only there for speed: the order of keys that scans go by, what is remembered of blobs. The next

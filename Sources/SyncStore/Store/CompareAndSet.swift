@@ -131,6 +131,7 @@ extension Store {
   private func issue(
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ composer: inout Composer
   ) throws(StoreError) -> Dot? {
+    try countOnBlob(of: content)
     let held = try heldForWriting(key.bytes, composer)
     try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     return composer.record(of: key.bytes)?.dot

@@ -56,6 +56,11 @@ public struct Configuration: Sendable {
   /// Is asked once when a store that is opened has damage below what was known durable; by default the rest is served. It is
   /// called by the thread that opens, and must not use the store.
   public var onCorruption: (@Sendable (CorruptionReport) -> CorruptionChoice)?
+  /// Which large values this copy takes with the records that name them. What is given is kept in the store, for all that open it;
+  /// nil, as it is by default, leaves what is kept: at first, all are taken.
+  public var blobPolicy: BlobPolicy?
+  /// How much of the large values this copy keeps; likewise. At first there are no limits.
+  public var blobLimits: BlobLimits?
   /// What a guess at the passphrase of a new store is to cost.
   package var passphraseCost = Scrypt.Parameters.standard
 

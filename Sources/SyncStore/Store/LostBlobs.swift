@@ -58,8 +58,8 @@ extension RecordView {
   fileprivate func wanted(_ shape: Shape) -> BlobHash? {
     guard kind == .local else { return nil }
     let key = key(shape)
-    guard key.starts(with: Store.wantedPrefix) else { return nil }
-    return BlobHash(bytes: key.dropFirst(Store.wantedPrefix.count))
+    guard key.starts(with: AbsentBlob.prefix) else { return nil }
+    return BlobHash(bytes: key.dropFirst(AbsentBlob.prefix.count))
   }
 }
 

@@ -76,12 +76,15 @@ extension Store {
       report.damage.append("blobs/\(problem.name): \(problem.problem)")
     }
     let wanted = Set(try missingBlobsWithoutForgetting())
+    let left = Set(try (absentBlobs(.leftOut) + absentBlobs(.evicted)).map(\.hash))
     let damaged = Set(problems.compactMap(\.hash))
     for blob in blobs.values.sorted(by: { $0.hash < $1.hash }) {
       if !damaged.contains(blob.hash), try self.blobs.has(blob) {
         report.blobs += 1
       } else if wanted.contains(blob.hash), !damaged.contains(blob.hash) {
         report.missingBlobs.append(blob)
+      } else if left.contains(blob.hash), !damaged.contains(blob.hash) {
+        report.absentBlobs += 1
       } else {
         if !damaged.contains(blob.hash) { report.damage.append("blob \(blob.hash) is gone") }
         report.damagedBlobs.append(blob)
@@ -120,9 +123,7 @@ extension Store {
   private func missingBlobsWithoutForgetting() throws(StoreError) -> [BlobHash] {
     isWritable
       ? try missingBlobs().map(\.hash)
-      : try locals(prefix: Self.wantedPrefix).compactMap { pair in
-        BlobHash(bytes: pair.key.dropFirst(Self.wantedPrefix.count))
-      }
+      : try absentBlobs(.awaited).map(\.hash)
   }
 }
 
@@ -187,6 +188,8 @@ public struct VerificationReport: Hashable, Sendable {
   public var damagedBlobs: [BlobReference] = []
   /// Blobs that have not arrived from a peer yet: not damage.
   public var missingBlobs: [BlobReference] = []
+  /// Blobs that are not here on purpose: left out by the policy, or left to keep the limits. Other members hold them.
+  public var absentBlobs = 0
   /// Is everything whole?
   public var isClean: Bool { damage.isEmpty }
 }

@@ -174,6 +174,7 @@ extension Store {
     let store = try Opening(path, identity, configuration, environment, seal).run()
     if let status = try storage.status(path) { StoreRegistry.shared.remember(store, status) }
     try store.judgeDamage()
+    try store.takeBlobSettings(from: configuration)
     // What fails here is tried again at the next opening, and by `finishRekeying`.
     try? store.settleKeys()
     if store.isWritable, store.isRekeying, environment.compacting == .beside {

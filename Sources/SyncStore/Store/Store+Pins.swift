@@ -34,9 +34,10 @@ extension Store {
 
   /// Blobs that are on their way here: their transfers must not be swept.
   func awaitedBlobs() throws(StoreError) -> Set<BlobHash> {
-    Set(
-      try locals(prefix: Self.wantedPrefix).compactMap { pair in
-        BlobHash(bytes: pair.key.dropFirst(Self.wantedPrefix.count))
+    let locals = try reading { engine throws(StoreError) in engine.locals }
+    return Set(
+      locals.keys.compactMap { key in
+        key.starts(with: AbsentBlob.prefix) ? BlobHash(bytes: key.dropFirst(AbsentBlob.prefix.count)) : nil
       })
   }
 }

@@ -199,19 +199,6 @@ extension Store {
       return Value(bytes: bytes, type: record.type, deadline: record.deadline)
     }
   }
-
-  /// Works on a blob; one that turns out rotten or gone is noted, to be fetched again with the next session (F44).
-  func fetching<Result>(
-    _ blob: BlobReference, _ body: (BlobStore) throws(StoreError) -> Result
-  ) throws(StoreError) -> Result {
-    do throws(StoreError) { return try body(try blobs) } catch {
-      if isWritable, error.code == .damaged || error.code == .blobUnavailable {
-        // Within a transaction, or on a full disk, it cannot be noted now: the next reader does.
-        _ = try? want(blob)
-      }
-      throw error
-    }
-  }
 }
 
 extension Entry {

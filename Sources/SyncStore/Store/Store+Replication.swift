@@ -55,7 +55,7 @@ extension Store {
   private static let keptMarks = 1 << 16
 
   /// Takes in a batch and moves the cursor, in one atomic append that is durable when this returns. Returns the blobs
-  /// that its records refer to and that are not here.
+  /// that its records refer to, that are not here, and that are to be asked for.
   ///
   /// - Parameters:
   ///   - full: of a full state, takes notice of what the sender holds.
@@ -71,7 +71,7 @@ extension Store {
 
   /// A batch that was appended.
   package struct TakenBatch: Sendable {
-    /// The blobs that its records refer to and that are not here.
+    /// The blobs that its records refer to, that are not here, and that are to come.
     package var missing: [BlobReference]
     fileprivate var tail: UInt64
   }
@@ -83,7 +83,7 @@ extension Store {
   package func take(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> TakenBatch {
-    let missing = try missing(of: batch)
+    let absent = try absent(of: batch)
     try prepareToTake(batch.widening, in: batch.mark)
     let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
       let lacking = try batch.widening.map { widening throws(StoreError) in
@@ -106,12 +106,7 @@ extension Store {
         try composer.receive(
           record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
       }
-      for blob in missing {
-        var writer = ByteWriter()
-        writer.write(blob.size)
-        writer.write(counted: blob.metadata)
-        try composer.setLocal(Self.wantedKey(blob.hash), writer.bytes)
-      }
+      for absent in absent { try composer.setLocal(absent.key, absent.value) }
       let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
       if let close {
         try merge(close, &composer)
@@ -122,7 +117,7 @@ extension Store {
       }
     }
     full?.note(batch)
-    return TakenBatch(missing: missing, tail: tail)
+    return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), tail: tail)
   }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
@@ -173,52 +168,21 @@ extension Store {
 
   // MARK: Blobs that have not arrived
 
-  static let wantedPrefix = Array("want/".utf8)
-  private static func wantedKey(_ hash: BlobHash) -> [UInt8] { wantedPrefix + hash.bytes }
-
-  private func missing(of batch: IncomingBatch) throws(StoreError) -> [BlobReference] {
-    var seen: Set<BlobHash> = []
-    var missing: [BlobReference] = []
-    for item in batch.records {
-      guard case .blob(let blob) = item.record.content, seen.insert(blob.hash).inserted,
-        try !blobs.has(blob.hash)
-      else { continue }
-      missing.append(blob)
-    }
-    return missing
-  }
-
-  /// Blobs that records here refer to and whose bytes have not arrived. Forgets those that have.
+  /// Blobs that records here refer to, whose bytes have not arrived, and that sessions are to ask for. Forgets those that have.
   package func missingBlobs() throws(StoreError) -> [BlobReference] {
     var missing: [BlobReference] = []
-    var arrived: [[UInt8]] = []
-    for (key, value) in try locals(prefix: Self.wantedPrefix) {
-      var reader = ByteReader(value)
-      guard let hash = BlobHash(bytes: key.dropFirst(Self.wantedPrefix.count)),
-        let size = try? reader.read(UInt64.self),
-        let metadata = try? reader.readCounted(limit: Limits.blobMetadataBytes)
-      else { continue }
-      if try blobs.has(hash) {
-        arrived.append(key)
-      } else {
-        missing.append(BlobReference(hash: hash, size: size, metadata: metadata))
-      }
+    var arrived: [BlobHash] = []
+    for blob in try absentBlobs(.awaited) {
+      if try blobs.has(blob.hash) { arrived.append(blob.hash) } else { missing.append(blob) }
     }
-    if !arrived.isEmpty {
-      let arrived = arrived
-      try append(limit: .max) { composer throws(StoreError) in
-        for key in arrived { try composer.setLocal(key, nil) }
-      }
-    }
+    if !arrived.isEmpty { try noteArrived(arrived) }
     return missing.sorted { $0.hash < $1.hash }
   }
 
   /// Notes that a blob is to be fetched again (it was found rotten or gone).
   package func want(_ blob: BlobReference) throws(StoreError) {
-    var writer = ByteWriter()
-    writer.write(blob.size)
-    writer.write(counted: blob.metadata)
-    try setLocal(Self.wantedKey(blob.hash), writer.bytes)
+    let absent = AbsentBlob(blob, .awaited)
+    try setLocal(absent.key, absent.value)
   }
 
   // MARK: Keys of the store's own

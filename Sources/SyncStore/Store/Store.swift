@@ -25,7 +25,7 @@ public final class Store: Sendable {
   let journalDirectory: String
   let controlFile: any StorageFile
   /// The syncs made by this instance.
-  private let syncs = SharedWork()
+  let syncs = SharedWork()
   let lifecycle = Locked(Lifecycle())
   let closed = Atomic(false)
   /// Was anything appended by this instance?
@@ -50,6 +50,8 @@ public final class Store: Sendable {
   let transactionThread = Atomic<UInt>(0)
   /// What sessions that stay open have in common.
   let live = LiveSessions()
+  /// Fetches blobs that are read and are not here.
+  let blobFetching = Locked<BlobFetching?>(nil)
   /// Writes of those who do not wait themselves.
   let asyncWriter = AsyncWriter()
 
@@ -188,113 +190,8 @@ public final class Store: Sendable {
       path: path)
   }
 
-  // MARK: Durability
-
   /// Syncs of the journal made by this instance: fewer than durable writes when writers share them.
   package var syncCount: Int { syncs.count }
-
-  /// Makes everything committed so far durable.
-  public func sync() throws(StoreError) {
-    try checkUsable()
-    guard isWritable else { return }
-    try sync(upTo: control.tail)
-  }
-
-  /// Waits until `target` is durable. Who comes while a sync runs shares the next one.
-  func sync(upTo target: UInt64) throws(StoreError) {
-    if control.durable >= target, !control.poisoned { return }
-    try syncs.wait { () throws(StoreError) in
-      guard !control.poisoned else { throw poisonedError }
-      return control.durable >= target
-    } work: { () throws(StoreError) in
-      try syncNow()
-    }
-  }
-
-  /// Bytes of which it is worth while to let the pages go before they are written back.
-  private static let leastLetGo = 1 << 18
-
-  private func syncNow() throws(StoreError) {
-    let first = Location(packed: control.durable)
-    let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
-      try catchUp(&engine)
-      let place = engine.journal.place(of: first.segment) ?? 0
-      return (engine.applied.packed, Array(engine.journal.segments[place...]))
-    }
-    do throws(StoreError) { try syncBlobs() } catch {
-      control.setPoisoned()
-      StoreLog.note(.error, path, "\(error.description); \(poisonedError.message)")
-      throw StoreError(
-        .poisoned, "\(error.message); \(poisonedError.message)", path: error.path, errno: error.errno)
-    }
-    // What compaction wrote is durable from the beginning.
-    for segment in segments where segment.header.compaction == 0 {
-      let file = segment.file
-      do throws(StoreError) {
-        let end =
-          segment.number == Location(packed: tail).segment
-          ? Location(packed: tail).offset : segment.mapping.count
-        let start = segment.number == first.segment ? first.offset & ~4095 : 0
-        // A few pages are written back sooner than let go and found again.
-        if end - start >= Self.leastLetGo {
-          try file.sync(unchanged: start..<end, of: segment.mapping)
-        } else {
-          try file.sync()
-        }
-        let status = try file.status()
-        // What others have made durable and then compacted may be gone.
-        let durable = control.durable
-        guard status.links > 0 || durable >= tail || Location(packed: durable).segment > segment.number else {
-          throw StoreError(
-            .inputOutput, "was removed while in use: restore it from a backup", path: file.path)
-        }
-        // Bytes that were cut off were not synced, though the sync succeeded.
-        guard status.size >= segment.mapping.count else {
-          throw StoreError(
-            .damaged,
-            "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes are left: "
-              + "restore it from a backup", path: file.path)
-        }
-        if let error = segment.faultError { throw error }
-      } catch {
-        control.setPoisoned()
-        StoreLog.note(.error, path, "\(error.description); \(poisonedError.message)")
-        throw StoreError(
-          .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
-      }
-    }
-    // The last ones may have been begun without their names being durable.
-    if let last = segments.last?.number, control.begun < UInt64(last) {
-      do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
-        control.setPoisoned()
-        throw error
-      }
-      control.raiseBegun(to: last)
-    }
-    // Another process may have met the failure in the same pages meanwhile.
-    guard !control.poisoned else { throw poisonedError }
-    control.raiseDurable(to: tail)
-  }
-
-  /// Sees to it that `target` becomes durable as the mode promises.
-  func settle(_ target: UInt64, _ durability: Durability?) throws(StoreError) {
-    switch durability ?? configuration.durability {
-    case .full: try sync(upTo: live.isAwaited ? marked(target) : target)
-    case .relaxed: break
-    case .interval(let milliseconds):
-      let schedules = lifecycle.withLock { lifecycle in
-        defer { lifecycle.syncScheduled = true }
-        return !lifecycle.syncScheduled
-      }
-      guard schedules else { return }
-      Background.run(after: milliseconds) { [weak self] in
-        guard let self else { return }
-        self.lifecycle.withLock { $0.syncScheduled = false }
-        // A failure poisons the store: whoever writes next is told.
-        try? self.sync()
-      }
-    }
-  }
 
   func noteWrite() {
     if !wrote.load(ordering: .relaxed) { wrote.store(true, ordering: .relaxed) }

@@ -1,6 +1,6 @@
 import SyncStore
 
-/// `backup`, `restore`, `trim`, `destroy`: the store as a whole.
+/// `backup`, `restore`, `destroy`: the store as a whole.
 enum BackupCommands {
   static let backup = Command(
     "backup", "back the store up into a file", operands: [Operand("FILE")],
@@ -64,21 +64,6 @@ enum BackupCommands {
         "missing_blobs": .integer(missing),
       ], output)
     return .done
-  }
-
-  static let trim = Command(
-    "trim", "give all space back that can be had",
-    notes: """
-      Compacts the journal, and removes blobs that nothing has referred to for an hour. Others go on reading and writing \
-      meanwhile.
-      """
-  ) { invocation, output in
-    try invocation.withStore { store in
-      let gained = try store.trim()
-      try invocation.tell(
-        "\(Text.size(gained)) given back", json: ["gained_bytes": .integer(gained)], output)
-      return .done
-    }
   }
 
   static let destroy = Command(

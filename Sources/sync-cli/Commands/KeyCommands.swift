@@ -58,10 +58,15 @@ enum KeyCommands {
     "get", "give the value of a key, its bytes unchanged",
     operands: [Operand("KEY")],
     options: [Option("output", value: "F", "write into a file, which is replaced at once or not at all")],
-    notes: "Ends with 1 if the key is absent."
+    notes:
+      "Ends with 1 if the key is absent. A large value that is not here is fetched from a peer that has it."
   ) { invocation, output in
     let key = try Key(bytes: invocation.operands[0].bytes)
-    return try invocation.withStore(toWrite: false) { store in
+    return try TierCommands.fetching(key, invocation) { try get(key, invocation, output) }
+  }
+
+  private static func get(_ key: Key, _ invocation: Invocation, _ output: Output) throws -> ExitCode {
+    try invocation.withStore(toWrite: false) { store in
       let absent = Failure(
         .notFound,
         "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")

@@ -57,6 +57,7 @@ enum ServeCommand {
   ) throws -> ExitCode {
     let log = DaemonLog(configuration)
     let manager = ServiceManager()
+    try configuration.blobs?.keep(in: store)
     let node = try Node(store: store, configuration: Node.Configuration { log.write($0, $1) })
     let address = try blocking { [listen = configuration.listen] in try await node.start(listen: listen) }
     // Whoever started the daemon may have gone: that is no reason for it to go, too.
@@ -69,7 +70,7 @@ enum ServeCommand {
     while true {
       switch System.nextSignal(within: manager.watchdogSeconds ?? 3600) {
       case .none: signOfLife(store, manager, log)
-      case .reload: reload(&current, node, invocation, manager, log)
+      case .reload: reload(&current, store, node, invocation, manager, log)
       case .end:
         manager.tell("STOPPING=1")
         log.write(.notice, "ending: letting sessions come to their end")
@@ -100,7 +101,8 @@ enum ServeCommand {
   }
 
   private static func reload(
-    _ current: inout ServeConfiguration, _ node: Node, _ invocation: Invocation, _ manager: ServiceManager,
+    _ current: inout ServeConfiguration, _ store: Store, _ node: Node, _ invocation: Invocation,
+    _ manager: ServiceManager,
     _ log: DaemonLog
   ) {
     manager.tell("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
@@ -111,6 +113,8 @@ enum ServeCommand {
         log.write(.warning, "still listening on \(current.listen): another address needs a restart")
       }
       if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
+      if configuration.blobs != current.blobs { try configuration.blobs?.keep(in: store) }
+      current.blobs = configuration.blobs
       current.keeping = configuration.keeping
       current.logFormat = configuration.logFormat
       current.logLevel = configuration.logLevel

@@ -6,11 +6,15 @@ enum StatusCommand {
     invocation, output in
     try invocation.withStore(toWrite: false) { store in
       let (status, actor) = (try store.status(), try store.actor)
+      let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
       if invocation.wantsJSON {
         let prefixes = try store.scope.map { JSON.array($0.prefixes.map { .string(Text.printable($0)) }) }
-        try output.line(json(store, actor, status).with("prefixes", prefixes))
+        try output.line(
+          json(store, actor, status, absent, trim?.report, trim?.time).with("prefixes", prefixes))
       } else {
-        for line in lines(store, actor, status) { try output.line(line) }
+        for line in lines(store, actor, status) + lines(absent, trim?.report, trim?.time) {
+          try output.line(line)
+        }
         if let scope = try store.scope {
           let more = try store.isWidening ? "; more are still to come: see \"sync-cli pull\"" : ""
           try output.line(
@@ -41,15 +45,36 @@ enum StatusCommand {
     return lines
   }
 
-  private static func json(_ store: Store, _ actor: ActorID, _ status: StoreStatus) -> JSON {
-    [
+  private static func lines(_ absent: AbsentValues, _ trim: BlobTrimReport?, _ time: UInt64?) -> [String] {
+    var lines: [String] = []
+    let elsewhere = [
+      (absent.leftOut, absent.leftOutBytes, "left out by the policy"),
+      (absent.evicted, absent.evictedBytes, "left to keep the limits"),
+      (absent.awaited, absent.awaitedBytes, "still to come"),
+    ].filter { $0.0 > 0 }.map { "\($0.0) \($0.2) (\(Text.size($0.1)))" }
+    if !elsewhere.isEmpty { lines.append("elsewhere  " + elsewhere.joined(separator: ", ")) }
+    if let trim, let time {
+      lines.append("trimmed    \(Text.date(milliseconds: time)): \(TierCommands.text(trim))")
+    }
+    return lines
+  }
+
+  private static func json(
+    _ store: Store, _ actor: ActorID, _ status: StoreStatus, _ absent: AbsentValues, _ trim: BlobTrimReport?,
+    _ time: UInt64?
+  ) -> JSON {
+    let lastTrim = trim.map { TierCommands.json($0).with("time_ms", .integer(time ?? 0)) } ?? .null
+    return [
       "name": .string(store.name), "path": .string(store.path), "store": .string("\(store.id)"),
       "actor": .string("\(actor)"), "keys": .integer(status.keys), "bytes": .integer(status.liveBytes),
       "tombstones": .integer(status.tombstones), "blob_keys": .integer(status.blobKeys),
       "blob_bytes": .integer(status.blobBytes), "segments": .integer(status.segments),
       "journal_bytes": .integer(status.journalBytes), "position": .integer(status.position),
       "conflicts": .integer(status.conflicts), "parked": .integer(status.parked),
-      "damaged_places": .integer(status.damagedPlaces),
+      "damaged_places": .integer(status.damagedPlaces), "left_out_blobs": .integer(absent.leftOut),
+      "left_out_bytes": .integer(absent.leftOutBytes), "evicted_blobs": .integer(absent.evicted),
+      "evicted_bytes": .integer(absent.evictedBytes), "awaited_blobs": .integer(absent.awaited),
+      "awaited_bytes": .integer(absent.awaitedBytes), "last_trim": lastTrim,
     ]
   }
 }

@@ -95,11 +95,12 @@ enum SyncCommands {
       + " received \(moved(report.receivedRecords, report.receivedBlobs, report.receivedBytes));"
       + " \(Text.count(report.roundTrips, "round trip")) in \(Text.decimal(report.seconds)) s;"
       + " position \(report.position), digest \(report.digest)"
+      + (report.leavesBlobsOut ? "; it leaves large values out" : "")
   }
 
   /// The same for programs; the names are kept.
   static func json(_ report: SessionReport) -> JSON {
-    let figures: JSON = [
+    var figures: JSON = [
       "peer": .string(report.peer), "sent_records": .integer(report.sentRecords),
       "received_records": .integer(report.receivedRecords), "sent_blobs": .integer(report.sentBlobs),
       "received_blobs": .integer(report.receivedBlobs), "sent_bytes": .integer(report.sentBytes),
@@ -107,6 +108,7 @@ enum SyncCommands {
       "seconds": .real(report.seconds), "position": .integer(report.position),
       "digest": .string("\(report.digest)"),
     ]
+    if report.leavesBlobsOut { figures = figures.with("leaves_blobs_out", .bool(true)) }
     guard report.repairedKeys > 0 else { return figures }
     return figures.with("repaired_keys", .integer(report.repairedKeys))
       .with("repaired", .array(report.repaired.map { JSON.object([KeyLine.member($0.bytes)]) }))

@@ -61,9 +61,11 @@ enum VerifyCommand {
   private static func summary(_ report: VerificationReport) -> String {
     let missing =
       report.missingBlobs.isEmpty ? "" : ", \(Text.count(report.missingBlobs.count, "blob")) still to come"
+    let elsewhere =
+      report.absentBlobs == 0 ? "" : ", \(Text.count(report.absentBlobs, "blob")) elsewhere on purpose"
     let verdict = report.isClean ? "all whole" : "\(report.damage.count) damaged"
     return
-      "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing): \(verdict)"
+      "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing)\(elsewhere): \(verdict)"
   }
 
   private static func json(_ report: VerificationReport) -> JSON {
@@ -72,6 +74,7 @@ enum VerifyCommand {
       "damage": .array(report.damage.map { .string($0) }),
       "damaged_blobs": .array(report.damagedBlobs.map { .string("\($0.hash)") }),
       "missing_blobs": .array(report.missingBlobs.map { .string("\($0.hash)") }),
+      "absent_blobs": .integer(report.absentBlobs),
     ]
   }
 }

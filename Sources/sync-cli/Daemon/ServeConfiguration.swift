@@ -11,6 +11,8 @@ struct ServeConfiguration: Equatable {
   var logLevel = LogLevel.info
   /// Whom to keep in step, and how.
   var keeping = KeepPolicy()
+  /// Which large values the copy takes and keeps; nil for what the store has.
+  var blobs: BlobConfiguration?
 
   static let fileBytes = 1 << 20
 
@@ -56,6 +58,7 @@ struct ServeConfiguration: Equatable {
         logLevel = level
       case "peers":
         keeping.peers = try Self.peers(member.value)
+      case "blobs": blobs = try BlobConfiguration(member.value)
       case "schedule":
         keeping.schedule = try Self.schedule(member.value)
       case "retry_seconds":

@@ -65,6 +65,16 @@ enum Text {
     return overflow || product > 100 * 366 * 86_400_000 ? nil : product
   }
 
+  /// `4096`, `500K`, `20M`, `3G`, `1T`: bytes, in powers of 1024; nil if it is none.
+  static func bytes(_ text: String) -> UInt64? {
+    let units: [(String, UInt64)] = [("", 1), ("K", 1 << 10), ("M", 1 << 20), ("G", 1 << 30), ("T", 1 << 40)]
+    let digits = text.prefix { $0.isASCII && $0.isNumber }
+    guard let amount = UInt64(digits), let unit = units.first(where: { $0.0 == text.dropFirst(digits.count) })
+    else { return nil }
+    let (product, overflow) = amount.multipliedReportingOverflow(by: unit.1)
+    return overflow ? nil : product
+  }
+
   /// `2026-11-21T10:15:30.123Z`. The calendar is Howard Hinnant's `civil_from_days`
   /// (https://howardhinnant.github.io/date_algorithms.html).
   static func date(milliseconds: UInt64) -> String {

@@ -108,6 +108,7 @@ final class SessionSide {
         work[Lane.sending.rawValue].append(action)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRange,
         .matchRecipe, .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
+        .stateHoldings, .openBlobRange,
         .becomeNewActor:
         work[Lane.receiving.rawValue].append(action)
       }

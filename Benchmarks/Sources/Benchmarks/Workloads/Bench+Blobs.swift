@@ -10,6 +10,7 @@ extension Bench {
       for _ in 0..<options.rounds { try blobs(suffix, size, count) }
     }
     try trimCache()
+    try trimTier()
   }
 
   /// The value of that number: all have one length and differ in their first bytes.

@@ -109,7 +109,7 @@ extension PackSet {
   /// Removed while others wait.
   private static let removedAtOnce = 256
 
-  private func forget(_ pack: Pack, _ slot: Int, _ place: UInt32, _ state: inout State) {
+  func forget(_ pack: Pack, _ slot: Int, _ place: UInt32, _ state: inout State) {
     if state.places[pack.prefix(slot)] == place {
       state.places[pack.prefix(slot)] = nil
     } else if let name = pack.entry(slot)?.name, state.others[name] == place {

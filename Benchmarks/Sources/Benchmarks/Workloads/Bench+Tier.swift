@@ -1,0 +1,79 @@
+import Foundation
+import Replication
+import SyncStore
+import Synchronization
+
+/// Large values that leave one of two copies while a thread reads, and come back. Both copies are in this process, over TLS.
+extension Bench {
+  private static let tierValues = 100_000
+
+  func trimTier() throws {
+    note("\(Self.tierValues) replicated values of 1 KiB are trimmed to half, then read again")
+    for _ in 0..<min(options.rounds, 2) { try trimTierOnce() }
+    report.add("tier-trim", "target", 50_000, "values/s")
+    report.add("tier-trim-stall", "target", 5000, "us")
+  }
+
+  private func trimTierOnce() throws {
+    let folders = try ["holder", "trimmer"].map { try folder($0, "tier") }
+    defer { folders.forEach(remove) }
+    let configuration = Configuration(durability: .relaxed, blobThreshold: 512)
+    let holder = try Store.create(at: folders[0], configuration: configuration)
+    try Node.prepare(holder, name: "holder")
+    let server = try Node(store: holder)
+    _ = try SyncServer.wait { try await server.start(listen: Endpoint(host: "127.0.0.1", port: 0)) }
+    let token = try Node.invite(to: holder)
+    let store = try SyncServer.wait {
+      try await Node.join(token, at: folders[1], name: "trimmer", configuration: configuration).store
+    }
+    let node = try Node(store: store)
+    var value = [UInt8](repeating: 7, count: 1024)
+    for number in 0..<Self.tierValues {
+      for byte in 0..<8 { value[byte] = UInt8(truncatingIfNeeded: number >> (8 * byte)) }
+      try store.put(Key("\(number)"), value)
+    }
+    var start = Machine.now()
+    _ = try SyncServer.wait { try await node.synchronize(with: "holder", direction: .both) }
+    report.add(
+      "tier-copy", SyncStorePeer.title, Double(Self.tierValues) / (Double(Machine.now() - start) / 1e9),
+      "values/s")
+    // What it reads was used last, and stays.
+    let last = try (Self.tierValues - 5_000..<Self.tierValues).map { try Key("\($0)") }
+    for key in last { _ = try store.get(key) }
+    let isOver = Atomic(false)
+    let longest = Atomic<UInt64>(0)
+    let reader = Thread {
+      var index = 0
+      while !isOver.load(ordering: .relaxed) {
+        let start = Machine.now()
+        _ = try? store.withValue(last[index]) { $0.byteCount }
+        let time = Machine.now() - start
+        if time > longest.load(ordering: .relaxed) { longest.store(time, ordering: .relaxed) }
+        index = (index + 1) % last.count
+      }
+    }
+    reader.start()
+    var limits = BlobLimits()
+    limits.count = UInt64(Self.tierValues / 2)
+    let wanted = limits
+    start = Machine.now()
+    let trimmed = try SyncServer.wait { try await node.trimBlobs(to: wanted) }
+    let seconds = Double(Machine.now() - start) / 1e9
+    isOver.store(true, ordering: .relaxed)
+    while !reader.isFinished { usleep(1000) }
+    try expect(trimmed.evicted, Self.tierValues / 2, "trim")
+    report.add("tier-trim", SyncStorePeer.title, Double(trimmed.evicted) / seconds, "values/s")
+    report.add("tier-trim-stall", SyncStorePeer.title, Double(longest.load(ordering: .relaxed)) / 1000, "us")
+    let fetched = 1000
+    let time = try Machine.nanoseconds(each: fetched) {
+      for number in 0..<fetched { _ = try store.get(Key("\(number)")) }
+    }
+    report.add("tier-fetch", SyncStorePeer.title, time / 1000, "us")
+    try SyncServer.wait {
+      await node.stop()
+      await server.stop()
+    }
+    try store.close()
+    try holder.close()
+  }
+}

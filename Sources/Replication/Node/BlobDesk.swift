@@ -1,0 +1,385 @@
+internal import SyncStore
+
+/// Fetches large values that somebody waits for, from whichever member has them, and asks members what they hold. Belongs to its
+/// loop's thread.
+///
+/// It uses the sessions that are live; where they do not help it dials, on an errand: a session that moves no records. Such
+/// a one stays open for a while, for what is read next.
+///
+/// Invariants: each value is asked of one member at a time, and of each member once for a request; every request ends, with the
+/// value or with what each member said.
+final class BlobDesk {
+  typealias Completion = (Result<Void, ReplicationError>) -> Void
+
+  private struct Request {
+    let blob: BlobReference
+    var completions: [Completion] = []
+    var progress: [(UInt64, UInt64) -> Void] = []
+    /// Members that were asked, and the one that is being asked.
+    var tried: Set<DeviceID> = []
+    var current: DeviceID?
+    /// Those seen to hold it, to be asked first.
+    var holders: [[UInt8]] = []
+    /// What stood in the way, for people.
+    var failures: [String] = []
+    /// Members that are not connected, and were not dialled yet for this.
+    var routes: [Route.Known]?
+    /// Was it tried to have it from several members at once?
+    var hasSwarmed = false
+    /// Is it being looked what of it is here?
+    var isLooking = false
+  }
+
+  /// Milliseconds for which a session on an errand waits for another one.
+  private static let lingerMilliseconds = 5_000
+  /// Milliseconds in which members are connected to for a large value, before it is looked how many there are.
+  private static let gatherMilliseconds = 1_000
+  /// Milliseconds that members have to say what they hold: they read it all.
+  static let answerMilliseconds = 60_000
+
+  unowned let core: NodeCore
+  private var context: NodeContext { core.context }
+  var loop: EventLoop { core.loop }
+  private var requests: [BlobHash: Request] = [:]
+  private var swarms: [BlobHash: BlobSwarm] = [:]
+  private var errands: [DeviceID: SessionDriver] = [:]
+  /// Who is being dialled, and who waits for it.
+  private var dialling: [String: [(ReplicationError?) -> Void]] = [:]
+  var questions: [UInt64: Question] = [:]
+  var lastQuestion: UInt64 = 0
+  private var lingering: UInt64?
+  /// Trims that want sessions to stay.
+  var holds = 0
+  var isStopped = false
+
+  struct Question {
+    var waiting: Set<DeviceID>
+    var answers: [DeviceID: HoldingsStated.Statement] = [:]
+    var timer: UInt64?
+    let completion: ([DeviceID: HoldingsStated.Statement]) -> Void
+  }
+
+  init(_ core: NodeCore) { self.core = core }
+
+  /// Takes part in what a session brings.
+  func attach(_ driver: SessionDriver, _ device: DeviceID) {
+    driver.onNews = { [weak self, weak driver] news in
+      guard let driver else { return }
+      for item in news { self?.heard(item, from: device, driver) }
+    }
+    driver.onOver = { [weak self, weak driver] in
+      guard let driver else { return }
+      self?.ended(driver, device)
+    }
+  }
+
+  /// Ends all requests.
+  func stop() {
+    isStopped = true
+    for hash in Array(requests.keys) {
+      finish(hash, .failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
+    }
+    for number in Array(questions.keys) { conclude(number) }
+    for driver in Array(errands.values) { driver.stop() }
+  }
+
+  // MARK: Fetching
+
+  /// Fetches a value, unless it is here. `completion` is told once, on the loop.
+  func fetch(
+    _ blob: BlobReference, progress: ((UInt64, UInt64) -> Void)? = nil, completion: @escaping Completion
+  ) {
+    guard !isStopped else {
+      return completion(.failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
+    }
+    let isNew = requests[blob.hash] == nil
+    requests[blob.hash, default: Request(blob: blob)].completions.append(completion)
+    if let progress { requests[blob.hash]?.progress.append(progress) }
+    guard isNew else { return }
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
+    context.workers.later {
+      let holders = (try? context.store.blobs.holders(of: blob.hash)) ?? []
+      loop.execute {
+        this.value.requests[blob.hash]?.holders = holders
+        this.value.advance(blob.hash)
+      }
+    }
+  }
+
+  /// Asks the next member.
+  private func advance(_ hash: BlobHash) {
+    guard let request = requests[hash], request.current == nil, !request.isLooking, swarms[hash] == nil else {
+      return
+    }
+    if !request.hasSwarmed, request.blob.size >= BlobSwarm.leastBytes { return swarm(request.blob) }
+    let open = fetching().filter { !request.tried.contains($0.device) }
+    let chosen = open.min { one, other in
+      let (first, second) = (rank(one.device, request), rank(other.device, request))
+      return first == second ? load(one.device) < load(other.device) : first < second
+    }
+    guard let chosen else { return dialNext(hash) }
+    requests[hash]?.isLooking = true
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
+    let (blob, device, driver) = (request.blob, chosen.device, LoopBound(chosen.driver, to: loop))
+    context.workers.later {
+      let need = Result { () throws(StoreError) in try SessionStore.need(blob, in: context.store) }
+      loop.execute { this.value.looked(hash, need, device, driver.value) }
+    }
+  }
+
+  // MARK: From several members at once
+
+  /// A value that is large comes from several members at once, if there are. Those that take long to connect to come in later.
+  private func swarm(_ blob: BlobReference) {
+    requests[blob.hash]?.hasSwarmed = true
+    requests[blob.hash]?.isLooking = true
+    var isDecided = false
+    let decide: (Bool) -> Void = { [weak self] isComplete in
+      guard let self, !isDecided, isComplete || !fetching().isEmpty else { return }
+      isDecided = true
+      decideSwarm(blob)
+    }
+    if fetching().count > 1 {
+      decide(false)
+    } else {
+      _ = loop.schedule(after: Self.gatherMilliseconds) { decide(false) }
+    }
+    gather { [weak self] in
+      decide(true)
+      self?.release()
+    }
+  }
+
+  private func decideSwarm(_ blob: BlobReference) {
+    requests[blob.hash]?.isLooking = false
+    guard requests[blob.hash] != nil, fetching().count > 1 else { return advance(blob.hash) }
+    let swarm = BlobSwarm(blob, context, loop)
+    swarm.onProgress = { [weak self] held in
+      for progress in self?.requests[blob.hash]?.progress ?? [] { progress(held, blob.size) }
+    }
+    swarm.onEnd = { [weak self] isHere in
+      self?.swarms[blob.hash] = nil
+      if isHere { self?.arrived(blob.hash, from: nil) } else { self?.advance(blob.hash) }
+    }
+    swarms[blob.hash] = swarm
+    joinSwarms()
+    swarm.start()
+  }
+
+  /// Members that can be asked now are.
+  private func joinSwarms() {
+    for swarm in Array(swarms.values) {
+      for (device, driver) in fetching() { swarm.join(device, driver) }
+    }
+  }
+
+  private func rank(_ device: DeviceID, _ request: Request) -> Int {
+    request.holders.firstIndex(of: device.bytes) ?? .max
+  }
+
+  private func load(_ device: DeviceID) -> Int { requests.values.count { $0.current == device } }
+
+  private func looked(
+    _ hash: BlobHash, _ need: Result<BlobNeed?, StoreError>, _ device: DeviceID, _ driver: SessionDriver
+  ) {
+    requests[hash]?.isLooking = false
+    guard requests[hash] != nil else { return }
+    switch need {
+    case .failure(let error): finish(hash, .failure(ReplicationError(error)))
+    case .success(nil): arrived(hash, from: nil)
+    case .success(let need?):
+      guard driver.canFetch else { return advance(hash) }
+      requests[hash]?.current = device
+      requests[hash]?.tried.insert(device)
+      driver.want([need])
+    }
+  }
+
+  private func heard(_ news: SessionNews, from device: DeviceID, _ driver: SessionDriver) {
+    switch news {
+    case .progress(let hash, let held, let size):
+      for progress in requests[hash]?.progress ?? [] { progress(held, size) }
+    case .arrived(let hash): arrived(hash, from: device)
+    case .lacking(let hash):
+      guard requests[hash]?.current == device else { return }
+      failed(hash, "\(driver.peerName) does not have it")
+      let context = context
+      context.workers.later { try? context.store.blobs.noteHolder(hash, member: device.bytes, holds: false) }
+    case .part(let hash, let offset, let bytes): swarms[hash]?.arrived(offset, bytes, from: device)
+    case .partsLacking(let hash): swarms[hash]?.lost(device)
+    case .holdings(let stated): answered(stated, by: device)
+    }
+  }
+
+  private func failed(_ hash: BlobHash, _ why: String) {
+    requests[hash]?.current = nil
+    requests[hash]?.failures.append(why)
+    advance(hash)
+  }
+
+  private func arrived(_ hash: BlobHash, from device: DeviceID?) {
+    guard requests[hash] != nil else { return }
+    let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
+    context.workers.later {
+      let result = Result { () throws(StoreError) in
+        try context.store.noteArrived([hash])
+        if let device { try context.store.blobs.noteHolder(hash, member: device.bytes, holds: true) }
+      }
+      loop.execute { this.value.finish(hash, result.mapError { ReplicationError($0) }) }
+    }
+  }
+
+  private func finish(_ hash: BlobHash, _ result: Result<Void, ReplicationError>) {
+    guard let request = requests.removeValue(forKey: hash) else { return }
+    for completion in request.completions { completion(result) }
+    lingerIfIdle()
+  }
+
+  // MARK: Members that are not connected
+
+  private func dialNext(_ hash: BlobHash) {
+    guard let request = requests[hash] else { return }
+    guard var routes = request.routes else { return findRoutes(hash) }
+    guard !routes.isEmpty else {
+      let said = request.failures.joined(separator: "; ")
+      let why = said.isEmpty ? "no member is connected, and no address of one is known" : said
+      return finish(hash, .failure(ReplicationError(.unavailable, why)))
+    }
+    let route = routes.removeFirst()
+    requests[hash]?.routes = routes
+    if let device = route.target.device, request.tried.contains(device) { return dialNext(hash) }
+    connect(route) { [weak self] error in
+      if let error { self?.requests[hash]?.failures.append(error.message) }
+      self?.advance(hash)
+    }
+  }
+
+  private func findRoutes(_ hash: BlobHash) {
+    requests[hash]?.isLooking = true
+    routes { [weak self] result in
+      self?.requests[hash]?.isLooking = false
+      switch result {
+      case .failure(let error): self?.finish(hash, .failure(error))
+      case .success(let known):
+        let holders = self?.requests[hash]?.holders ?? []
+        let ranked = known.enumerated().sorted { one, other in
+          let ranks = [one, other].map { place in
+            place.element.target.device.flatMap { holders.firstIndex(of: $0.bytes) } ?? .max
+          }
+          return ranks[0] == ranks[1] ? one.offset < other.offset : ranks[0] < ranks[1]
+        }
+        self?.requests[hash]?.routes = ranked.map(\.element)
+        self?.advance(hash)
+      }
+    }
+  }
+
+  func routes(_ completion: @escaping (Result<[Route.Known], ReplicationError>) -> Void) {
+    let (context, loop) = (context, loop)
+    let then = LoopBound(Box(completion), to: loop)
+    context.workers.later {
+      let known = Result { () throws(ReplicationError) in
+        try Route.all(in: context.store, own: context.identity.id).known
+      }
+      loop.execute { then.value.content(known) }
+    }
+  }
+
+  /// Dials a member on an errand, at each of its addresses until one answers. `completion` is told when it can be asked, or
+  /// cannot be.
+  func connect(_ route: Route.Known, _ completion: @escaping (ReplicationError?) -> Void) {
+    if dialling[route.name] != nil {
+      dialling[route.name]?.append(completion)
+      return
+    }
+    dialling[route.name] = [completion]
+    connect(
+      route, route.endpoints[...],
+      ReplicationError(.network, "\(route.name) has no address here: name it with `peer add`"))
+  }
+
+  func connect(_ route: Route.Known, _ endpoints: ArraySlice<Endpoint>, _ failure: ReplicationError) {
+    guard let endpoint = endpoints.first, !isStopped else { return connected(route.name, failure) }
+    core.dial(route.target, endpoint, direction: .pull, isErrand: true) { [weak self] driver in
+      driver.onOpen = { [weak self, weak driver] in
+        guard let self, let driver else { return }
+        if let device = core.outgoing.values.first(where: { $0.driver === driver })?.device {
+          errands[device] = driver
+        }
+        joinSwarms()
+        connected(route.name, nil)
+      }
+    } progress: { _ in
+    } completion: { [weak self] result in
+      // Once it was open, its end is told to those who wait by the driver.
+      guard self?.dialling[route.name] != nil else { return }
+      let error =
+        switch result {
+        case .failure(let error): error
+        case .success(let end): Self.error(of: end)
+        }
+      self?.connect(route, endpoints.dropFirst(), error)
+    }
+  }
+
+  private static func error(of end: DialEnd) -> ReplicationError {
+    switch end.end.outcome {
+    case .done: ReplicationError(.network, "\(end.peer) ended the session")
+    case .reconnect(let why): ReplicationError(.unavailable, "\(end.peer): \(why)")
+    case .failed(let code, let why): ReplicationError(code, why)
+    }
+  }
+
+  private func connected(_ name: String, _ error: ReplicationError?) {
+    for completion in dialling.removeValue(forKey: name) ?? [] { completion(error) }
+    lingerIfIdle()
+  }
+
+  private func ended(_ driver: SessionDriver, _ device: DeviceID) {
+    if errands[device] === driver { errands[device] = nil }
+    for swarm in Array(swarms.values) where swarm.uses(driver) { swarm.lost(device) }
+    for (hash, request) in requests where request.current == device && !isOpen(device, but: driver) {
+      failed(hash, "\(driver.peerName) broke the connection")
+    }
+    for (number, question) in questions where question.waiting.contains(device) {
+      questions[number]?.waiting.remove(device)
+      if questions[number]?.waiting.isEmpty == true { conclude(number) }
+    }
+  }
+
+  private func isOpen(_ device: DeviceID, but ended: SessionDriver) -> Bool {
+    fetching().contains { $0.device == device && $0.driver !== ended }
+  }
+
+  /// Sessions of errands end once nobody has anything to ask for.
+  func lingerIfIdle() {
+    guard requests.isEmpty, holds == 0, !errands.isEmpty, lingering == nil, !isStopped else { return }
+    lingering = loop.schedule(after: Self.lingerMilliseconds) { [weak self] in
+      guard let self else { return }
+      lingering = nil
+      guard requests.isEmpty, holds == 0 else { return }
+      for driver in Array(errands.values) { driver.stop() }
+    }
+  }
+
+  private func fetching() -> [(device: DeviceID, driver: SessionDriver)] {
+    core.devices.filter { $0.driver.canFetch }
+  }
+}
+
+/// Something that is no class, as one.
+private final class Box<Content> {
+  let content: Content
+  init(_ content: Content) { self.content = content }
+}
+
+extension NodeCore {
+  /// The sessions of this node, and with whom they are.
+  var devices: [(device: DeviceID, driver: SessionDriver)] {
+    let all = incoming.values.map { ($0.device, $0.driver) } + outgoing.values.map { ($0.device, $0.driver) }
+    return all.compactMap { device, driver in
+      guard let device, let driver else { return nil }
+      return (device, driver)
+    }
+  }
+}

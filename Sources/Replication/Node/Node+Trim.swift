@@ -1,0 +1,146 @@
+public import SyncStore
+
+/// How far an attempt to keep the limits of large values has come.
+public struct BlobTrimProgress: Hashable, Sendable {
+  /// Objects that were looked at, and how many there are.
+  public let done: Int, total: Int
+  /// What has left so far.
+  public let evicted: Int, evictedBytes: UInt64
+}
+
+// Making large values leave that others hold.
+extension Node {
+  /// Makes the least recently used large values leave until limits hold, but only those that enough other members confirm to hold, now
+  /// and in good order. What has left is fetched again when it is read. Members that are not connected are dialled.
+  ///
+  /// Nobody who reads or writes waits for it. A copy that is making values leave confirms nothing to others meanwhile: so no two
+  /// copies make the last ones leave.
+  ///
+  /// - Parameters:
+  ///   - limits: what is to hold; nil for those of the store (`Store.blobLimits`).
+  ///   - progress: told after each group of values, on any thread.
+  /// - Throws: `.unavailable` if another attempt is under way; `.store`.
+  public func trimBlobs(
+    to limits: BlobLimits? = nil, progress: @escaping @Sendable (BlobTrimProgress) -> Void = { _ in }
+  ) async throws(ReplicationError) -> BlobTrimReport {
+    try await trim(limits, dialling: true, progress)
+  }
+
+  /// Attempts to get the turn, and milliseconds between two: others have it, or are just being told something.
+  private static let attemptsForTurn = 50, pauseForTurn = 100
+
+  func trim(
+    _ limits: BlobLimits?, dialling: Bool, _ progress: @escaping @Sendable (BlobTrimProgress) -> Void
+  ) async throws(ReplicationError) -> BlobTrimReport {
+    let core = core
+    // Before the turn: while it lasts this copy confirms nothing.
+    if dialling {
+      await withCheckedContinuation { continuation in
+        context.loop.execute { core.value.desk.gather { continuation.resume() } }
+      }
+    }
+    defer {
+      if dialling { context.loop.execute { core.value.desk.release() } }
+    }
+    let turn = try await turn(limits)
+    defer { turn.end() }
+    var done = 0
+    var someoneAnswers = true
+    while true {
+      let batch = try await ofWorker { () throws(StoreError) in try turn.next() }
+      if batch.isEmpty { break }
+      var answers: [DeviceID: HoldingsStated.Statement] = [:]
+      if someoneAnswers {
+        answers = await withCheckedContinuation { continuation in
+          context.loop.execute {
+            core.value.desk.ask(batch.map(\.blob)) { continuation.resume(returning: $0) }
+          }
+        }
+        // The rest is counted, and stays.
+        someoneAnswers = !answers.isEmpty
+      }
+      let statements = answers
+      try await ofWorker { () throws(StoreError) in
+        var holders = batch.map { _ in [[UInt8]]() }
+        for (device, statement) in statements {
+          for (index, isHeld) in statement.confirms(batch).enumerated() where isHeld {
+            holders[index].append(device.bytes)
+          }
+        }
+        try turn.evict(batch, heldBy: holders)
+      }
+      done += batch.count
+      let report = turn.report
+      progress(
+        BlobTrimProgress(
+          done: done + report.kept, total: turn.total, evicted: report.evicted,
+          evictedBytes: report.evictedBytes))
+    }
+    let store = store
+    return try await ofWorker { () throws(StoreError) in
+      let report = turn.end()
+      try store.noteBlobTrim(report)
+      return report
+    }
+  }
+
+  private func turn(_ limits: BlobLimits?) async throws(ReplicationError) -> EvictionTurn {
+    let store = store
+    for _ in 0..<Self.attemptsForTurn {
+      let turn = try await ofWorker { () throws(StoreError) in
+        if let limits { return try store.beginEviction(limits) }
+        return try store.beginEviction(try store.blobLimits)
+      }
+      if let turn { return turn }
+      try? await Task.sleep(for: .milliseconds(Self.pauseForTurn))
+      if Task.isCancelled { break }
+    }
+    throw ReplicationError(.unavailable, "large values are being made to leave already: try again later")
+  }
+
+  private func ofWorker<Answer: Sendable>(
+    _ body: @escaping @Sendable () throws(StoreError) -> Answer
+  ) async throws(ReplicationError) -> Answer {
+    try await context.workers.run { () throws(ReplicationError) in try ofStore(body) }
+  }
+
+  /// Keeps the limits of the store in the background from now on, with the members that are connected.
+  func keepBlobLimits() {
+    upkeep.withLock { task in
+      guard task == nil else { return }
+      task = Task { [weak self] in
+        while !Task.isCancelled {
+          guard let seconds = await self?.secondsToUpkeep() else { return }
+          try? await Task.sleep(for: .seconds(seconds))
+          guard !Task.isCancelled else { return }
+          await self?.keepLimitsOnce()
+        }
+      }
+    }
+  }
+
+  private func secondsToUpkeep() async -> UInt32 {
+    let store = store
+    let limits = try? await ofWorker { () throws(StoreError) in try store.blobLimits }
+    return limits.map { $0.trimSeconds == 0 ? 60 : $0.trimSeconds } ?? 60
+  }
+
+  /// Looks once whether limits are exceeded, and does what can be done about it.
+  func keepLimitsOnce() async {
+    let store = store
+    do throws(ReplicationError) {
+      let isDue = try await ofWorker { () throws(StoreError) in
+        guard try store.blobLimits.trimSeconds > 0 else { return false }
+        return try store.exceedsBlobLimits()
+      }
+      guard isDue else { return }
+      let report = try await trim(nil, dialling: false) { _ in }
+      guard report.evicted > 0 else { return }
+      context.log.own(
+        .info, "\(report.evicted) large values have left to keep the limits: \(report.evictedBytes) bytes")
+    } catch {
+      guard error.store?.code != .closed else { return }
+      context.log.own(.warning, "the limits of large values cannot be kept: \(error.message)")
+    }
+  }
+}

@@ -1,0 +1,144 @@
+package import SyncStore
+
+/// What a session tells the own side of what that asked for beside the session's plan.
+package enum SessionNews: Hashable, Sendable {
+  /// So many bytes of a blob that was wanted are here.
+  case progress(BlobHash, held: UInt64, size: UInt64)
+  /// A blob that was wanted has come, verified and durable.
+  case arrived(BlobHash)
+  /// The other side does not have it.
+  case lacking(BlobHash)
+  /// Bytes of a part of a blob that was wanted.
+  case part(BlobHash, offset: UInt64, [UInt8])
+  /// Parts of it that were wanted do not come, or not any more.
+  case partsLacking(BlobHash)
+  /// What the other side holds.
+  case holdings(HoldingsStated)
+}
+
+/// What is under way beside a session's plan.
+struct TierState {
+  /// The number of the own question that is not answered.
+  var asked: UInt64?
+  /// The number of the other side's.
+  var stating: UInt64?
+  /// Parts of blobs that come, and are given to who asked; and how many ranges of them are being opened.
+  var parts: [BlobHash: [BlobPart]] = [:]
+  var sealed: [BlobRange] = []
+  var isOpening = false
+
+  var isQuiet: Bool { asked == nil && stating == nil && parts.isEmpty && sealed.isEmpty && !isOpening }
+}
+
+// Blobs that somebody waits for, and who holds what: in live sessions, and in those that are begun for nothing else.
+extension Exchange {
+  /// Do both sides say what they hold?
+  var knowsHoldings: Bool { own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.holdings != 0 }
+
+  /// Fetches blobs, whatever the policy.
+  mutating func want(_ needs: [BlobNeed], _ port: inout SessionPort) throws(SessionEnd) {
+    guard receiving != nil else {
+      port.news += needs.map { .lacking($0.hash) }
+      return
+    }
+    receiving?.want(needs, &port)
+  }
+
+  // MARK: Parts
+
+  /// Asks for parts of a blob. While it comes from here as a whole, they do not.
+  mutating func want(_ wanted: BlobPartsWanted, _ port: inout SessionPort) {
+    guard receiving?.fetch.isFetching(wanted.hash) == false, knowsChunks, tier.parts[wanted.hash] == nil
+    else {
+      return port.news.append(.partsLacking(wanted.hash))
+    }
+    tier.parts[wanted.hash] = wanted.parts
+    port.send(.partsWant(wanted))
+  }
+
+  /// Takes a range if it is of such a part.
+  mutating func tookPart(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) -> Bool {
+    guard var expected = tier.parts[range.hash] else { return false }
+    guard var part = expected.first, range.offset == part.offset else {
+      throw .violation("a part of a blob came that was not asked for")
+    }
+    let count = min(part.count, UInt64(Limits.blobRangeBytes))
+    (part.offset, part.count) = (part.offset + count, part.count - count)
+    if part.count == 0 { expected.removeFirst() } else { expected[0] = part }
+    guard range.isLast == expected.isEmpty else {
+      throw .violation("parts of a blob end where they must not")
+    }
+    tier.parts[range.hash] = expected.isEmpty ? nil : expected
+    tier.sealed.append(range)
+    openNext(&port)
+    return true
+  }
+
+  private mutating func openNext(_ port: inout SessionPort) {
+    guard !tier.isOpening, !tier.sealed.isEmpty else { return }
+    tier.isOpening = true
+    port.actions.append(.openBlobRange(tier.sealed.removeFirst()))
+  }
+
+  mutating func lacksParts(_ hash: BlobHash, _ port: inout SessionPort) -> Bool {
+    guard tier.parts.removeValue(forKey: hash) != nil else { return false }
+    port.news.append(.partsLacking(hash))
+    return true
+  }
+
+  mutating func opened(_ hash: BlobHash, _ offset: UInt64, _ bytes: [UInt8], _ port: inout SessionPort) {
+    precondition(tier.isOpening, "no range was being opened")
+    tier.isOpening = false
+    port.news.append(.part(hash, offset: offset, bytes))
+    openNext(&port)
+  }
+
+  func noteProgress(_ hash: BlobHash, held: UInt64, _ port: inout SessionPort) {
+    if let size = receiving?.fetch.explicit[hash] {
+      port.news.append(.progress(hash, held: held, size: size))
+    }
+  }
+
+  mutating func tellFetched(_ port: inout SessionPort) {
+    guard receiving?.fetch.settled.isEmpty == false else { return }
+    for (hash, isHere) in receiving?.takeSettled() ?? [] {
+      port.news.append(isHere ? .arrived(hash) : .lacking(hash))
+    }
+  }
+
+  /// Asks what the other side holds; one question at a time.
+  mutating func ask(_ wanted: HoldingsWanted, _ port: inout SessionPort) throws(SessionEnd) {
+    guard knowsHoldings, tier.asked == nil else {
+      port.news.append(.holdings(HoldingsStated(number: wanted.number, statement: nil)))
+      return
+    }
+    tier.asked = wanted.number
+    port.send(.holdingsWant(wanted))
+  }
+
+  mutating func wasAsked(_ wanted: HoldingsWanted, _ port: inout SessionPort) throws(SessionEnd) {
+    guard knowsHoldings else { throw .violation("what is held was asked, but not agreed") }
+    guard tier.stating == nil else { throw .violation("what is held was asked twice at once") }
+    var left = WireLimits.holdingsBytes
+    for blob in wanted.blobs where wanted.blobs.count > 1 {
+      guard blob.size <= left else { throw .violation("it was asked for more than can be read at once") }
+      left -= blob.size
+    }
+    tier.stating = wanted.number
+    port.actions.append(.stateHoldings(wanted))
+  }
+
+  mutating func state(_ stated: HoldingsStated, _ port: inout SessionPort) {
+    precondition(tier.stating == stated.number, "another question was being answered")
+    tier.stating = nil
+    port.send(.holdings(stated))
+  }
+
+  mutating func heard(_ stated: HoldingsStated, _ port: inout SessionPort) throws(SessionEnd) {
+    guard let asked = tier.asked, asked == stated.number else {
+      throw .violation("what is held was said unasked")
+    }
+    tier.asked = nil
+    port.news.append(.holdings(stated))
+  }
+}

@@ -1,0 +1,178 @@
+/// A large value that records of this copy name and whose bytes are not here, and why.
+package struct AbsentBlob: Hashable, Sendable {
+  /// Why it is not here.
+  package enum Reason: UInt8, Sendable {
+    /// It is on its way, or was found rotten or gone: sessions ask for it.
+    case awaited = 0
+    /// The policy leaves it out: it is fetched when it is read.
+    case leftOut = 1
+    /// It has left: likewise.
+    case evicted = 2
+  }
+
+  /// Which.
+  package var blob: BlobReference
+  /// Why.
+  package var reason: Reason
+
+  /// Both fields.
+  package init(_ blob: BlobReference, _ reason: Reason) { (self.blob, self.reason) = (blob, reason) }
+
+  static let prefix = Array("want/".utf8)
+  static func key(_ hash: BlobHash) -> [UInt8] { prefix + hash.bytes }
+
+  /// The local key.
+  var key: [UInt8] { Self.key(blob.hash) }
+
+  /// Its value (`schemas/blobs.md`). Without the last byte, which earlier versions neither write nor look at, it is awaited.
+  var value: [UInt8] {
+    var writer = ByteWriter()
+    writer.write(blob.size)
+    writer.write(counted: blob.metadata)
+    if reason != .awaited { writer.write(reason.rawValue) }
+    return writer.bytes
+  }
+
+  init?(key: [UInt8], _ value: [UInt8]) {
+    guard key.starts(with: Self.prefix), let hash = BlobHash(bytes: key.dropFirst(Self.prefix.count)) else {
+      return nil
+    }
+    var reader = ByteReader(value)
+    guard let size = try? reader.read(UInt64.self),
+      let metadata = try? reader.readCounted(limit: Limits.blobMetadataBytes)
+    else { return nil }
+    let reason = (try? reader.read(UInt8.self)).flatMap { Reason(rawValue: $0) } ?? .awaited
+    self.init(BlobReference(hash: hash, size: size, metadata: metadata), reason)
+  }
+
+  /// Why it is not here, by the value alone; the sizes before the last byte are looked at without a copy of anything.
+  static func reason(_ value: [UInt8]) -> Reason {
+    guard value.count > 8, let reason = Reason(rawValue: value.last ?? 0) else { return .awaited }
+    // A count of up to 255 bytes takes one byte or two.
+    var reader = ByteReader(Array(value[8...]))
+    guard (try? reader.readCounted(limit: Limits.blobMetadataBytes)) != nil,
+      (try? reader.read(UInt8.self)) != nil
+    else { return .awaited }
+    return reason
+  }
+}
+
+// What is not here, and why.
+extension Store {
+  /// What is noted of blobs that are not here, in no order. Others need not wait for the look at it.
+  private func allAbsent() throws(StoreError) -> [[UInt8]: [UInt8]] {
+    try reading { engine throws(StoreError) in engine.locals }
+  }
+
+  /// Blobs that are not here and have this reason, in no order.
+  package func absentBlobs(_ reason: AbsentBlob.Reason) throws(StoreError) -> [BlobReference] {
+    try allAbsent().compactMap { key, value in
+      guard key.starts(with: AbsentBlob.prefix), AbsentBlob.reason(value) == reason else { return nil }
+      return AbsentBlob(key: key, value)?.blob
+    }
+  }
+
+  /// What is known of a blob that is not here; nil if nothing is noted of it.
+  package func absence(of hash: BlobHash) throws(StoreError) -> AbsentBlob? {
+    let key = AbsentBlob.key(hash)
+    return try local(key).flatMap { AbsentBlob(key: key, $0) }
+  }
+
+  /// Blobs of a batch that are not here, each once, and whether they are taken now. Those that are here are counted on, so that
+  /// no sweep that has begun takes them away.
+  func absent(of batch: IncomingBatch) throws(StoreError) -> [AbsentBlob] {
+    var absent: [AbsentBlob] = []
+    var places: [BlobHash: Int] = [:]
+    var policy: BlobPolicy?
+    for item in batch.records {
+      guard case .blob(let blob) = item.record.content else { continue }
+      if policy == nil { policy = try blobPolicy }
+      let takes = policy?.takes(item.record.key, bytes: blob.size) ?? true
+      if let place = places[blob.hash] {
+        if takes, place >= 0 { absent[place].reason = .awaited }
+        continue
+      }
+      guard try !blobs.counts(on: blob.hash) else {
+        places[blob.hash] = -1
+        continue
+      }
+      places[blob.hash] = absent.count
+      absent.append(AbsentBlob(blob, takes ? .awaited : .leftOut))
+    }
+    for index in absent.indices where absent[index].reason == .leftOut {
+      // What is known of it already counts: it may be on its way for another key.
+      if let known = try absence(of: absent[index].blob.hash) { absent[index].reason = known.reason }
+    }
+    return absent
+  }
+
+  /// Notes that blobs have come that were not here.
+  package func noteArrived(_ hashes: [BlobHash]) throws(StoreError) {
+    let keys = try reading { engine throws(StoreError) in
+      hashes.map { AbsentBlob.key($0) }.filter { engine.locals[$0] != nil }
+    }
+    guard !keys.isEmpty else { return }
+    // Nothing waits for it: what is noted and is here is passed over everywhere.
+    try append(limit: .max) { composer throws(StoreError) in
+      for key in keys { try composer.setLocal(key, nil) }
+    }
+  }
+
+  /// Forgets what is noted of blobs that no record refers to, and of those that are here.
+  func forgetAbsent(except referenced: Set<BlobHash>) throws(StoreError) {
+    let all = try allAbsent().compactMap { AbsentBlob(key: $0.key, $0.value)?.blob }
+    try blobs.follow()
+    var gone: [BlobHash] = []
+    for blob in all {
+      if !referenced.contains(blob.hash) {
+        gone.append(blob.hash)
+      } else if try blobs.isKnown(blob.hash) {
+        gone.append(blob.hash)
+      }
+    }
+    try noteArrived(gone)
+  }
+
+  /// Which large values are not here, and why.
+  public func absentValues() throws(StoreError) -> AbsentValues {
+    let all = try allAbsent().compactMap { AbsentBlob(key: $0.key, $0.value) }
+    guard !all.isEmpty else { return AbsentValues() }
+    var found = AbsentValues()
+    try blobs.follow()
+    // What has come is forgotten by the next session, or the next trim.
+    for absent in all {
+      if try blobs.isKnown(absent.blob.hash) { continue }
+      switch absent.reason {
+      case .awaited:
+        found.awaited += 1
+        found.awaitedBytes += absent.blob.size
+      case .leftOut:
+        found.leftOut += 1
+        found.leftOutBytes += absent.blob.size
+      case .evicted:
+        found.evicted += 1
+        found.evictedBytes += absent.blob.size
+      }
+    }
+    return found
+  }
+}
+
+/// Large values that records of a copy name and whose bytes are not there, and why.
+public struct AbsentValues: Hashable, Sendable {
+  /// On their way: the next session asks for them.
+  public var awaited = 0
+  /// Bytes of them.
+  public var awaitedBytes: UInt64 = 0
+  /// Left out by the policy: fetched when they are read.
+  public var leftOut = 0
+  /// Bytes of them.
+  public var leftOutBytes: UInt64 = 0
+  /// Left, to keep the limits: fetched when they are read.
+  public var evicted = 0
+  /// Bytes of them.
+  public var evictedBytes: UInt64 = 0
+
+  /// None.
+  public init() {}
+}

@@ -1,0 +1,197 @@
+// The order in which objects were last used, and making them leave that nobody has used since.
+
+/// When an object was last counted on.
+struct BlobUse: Sendable {
+  /// Where it lies in a pack; nil for one in a file of its own.
+  var place: UInt32?
+  /// What it is called on the disk; nil for one in a pack, where the table says so.
+  var name: BlobHash?
+  /// Milliseconds since 1970, and 16 bits that order those within one.
+  var stamp: UInt64
+  /// Bytes that it takes.
+  var size: UInt64
+
+  var milliseconds: UInt64 { stamp >> 16 }
+}
+
+extension BlobStore {
+  /// All objects here, the least recently used first. Nobody waits for long meanwhile.
+  func uses() throws(StoreError) -> [BlobUse] {
+    checkpoint()
+    if packs.isShared { try packs.follow() }
+    var uses = try packs.uses().map {
+      BlobUse(place: $0.place, name: nil, stamp: $0.stamp, size: UInt64($0.size))
+    }
+    for row in try catalogue.rows() where row.state == .present {
+      guard let size = try files.size(of: row.hash) else { continue }
+      uses.append(BlobUse(place: nil, name: row.hash, stamp: row.accessed << 16, size: size))
+    }
+    uses.sort { $0.stamp < $1.stamp }
+    return uses
+  }
+
+  /// What objects are called on the disk; nil for those that have gone.
+  func names(of uses: ArraySlice<BlobUse>) throws(StoreError) -> [BlobHash?] {
+    let packed = try packs.names(of: uses.compactMap(\.place))
+    var next = 0
+    return uses.map { use in
+      guard use.place != nil else { return use.name }
+      next += 1
+      return packed[next - 1]
+    }
+  }
+
+  /// Makes objects leave, but for those that were counted on since they were listed; which have left. Others that count on one
+  /// either keep it, or find that it has gone and put it anew.
+  func evict(_ uses: [(name: BlobHash, use: BlobUse)]) throws(StoreError) -> [Bool] {
+    try requireWritable()
+    var gone = [Bool](repeating: false, count: uses.count)
+    let packed = uses.indices.filter { uses[$0].use.place != nil }
+    let removed = try packs.removeEach(packed.map { (uses[$0].use.place ?? 0, uses[$0].use.stamp + 1) })
+    for (index, isGone) in zip(packed, removed) { gone[index] = isGone }
+    let inFiles = uses.indices.filter { uses[$0].use.place == nil }
+    if !inFiles.isEmpty {
+      let left = try catalogue.evict(inFiles.map { (uses[$0].name, uses[$0].use.milliseconds) }) {
+        (name) throws(StoreError) in _ = try files.remove(BlobFiles.object(name))
+      }
+      for index in inFiles { gone[index] = left.contains(uses[index].name) }
+    }
+    let names = zip(uses, gone).filter(\.1).map(\.0.name)
+    memory.withLock { $0.whole.subtract(names) }
+    return gone
+  }
+
+  /// Gives the space back of what has left.
+  func reclaim() throws(StoreError) { try packs.reclaim() }
+
+  /// Takes notice of what other processes have added to packs.
+  func follow() throws(StoreError) { if packs.isShared { try packs.follow() } }
+
+  /// Is the object here, as far as this process knows?
+  func isKnown(_ hash: BlobHash) throws(StoreError) -> Bool {
+    for (name, _) in names(of: hash) {
+      if try packs.find(name, following: false) != nil { return true }
+      if try files.size(of: name) != nil { return true }
+    }
+    return false
+  }
+
+  /// Counts on an object if it is here: nothing that was begun before takes it away.
+  package func counts(on hash: BlobHash) throws(StoreError) -> Bool {
+    let names = names(of: hash)
+    for following in [false, true] {
+      for (name, _) in names {
+        if try packs.claim(name, following: following) { return true }
+        guard !following, try files.size(of: name) != nil else { continue }
+        noting { (catalogue) throws(StoreError) in _ = try catalogue.claim(name) }
+        // Only a look after the claim counts.
+        if try files.size(of: name) != nil { return true }
+      }
+    }
+    return false
+  }
+
+  /// What a reading found of an object.
+  enum Possession: Sendable { case whole, absent, rotten }
+
+  /// Counts on an object and reads all of it. What is not what it was is set aside.
+  func possession(of reference: BlobReference) throws(StoreError) -> Possession {
+    // Another size is another's mistake, and nothing to set aside for.
+    guard try counts(on: reference.hash), try has(reference) else { return .absent }
+    do throws(StoreError) {
+      let reader = try reader(reference)
+      // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
+      if case .packed(let pack, let entry) = reader.source {
+        guard try pack.isWhole(entry) else { throw reader.setAside() }
+      } else if !memory.withLock({ $0.whole.contains(reader.name) }) {
+        try reader.verify { _, _ in }
+        remember(reader.name)
+      }
+      return .whole
+    } catch {
+      switch error.code {
+      case .blobUnavailable: return .absent
+      case .damaged: return .rotten
+      default: throw error
+      }
+    }
+  }
+}
+
+extension BlobCatalogue {
+  /// Makes objects in files leave that nobody has counted on behind a time in milliseconds since 1970: `remove` takes the file
+  /// away. Which have left.
+  func evict(
+    _ objects: [(name: BlobHash, accessed: UInt64)], _ remove: (BlobHash) throws(StoreError) -> Void
+  ) throws(StoreError) -> Set<BlobHash> {
+    try perform { (database) throws(StoreError) in
+      var left: Set<BlobHash> = []
+      try Self.synced(database) { () throws(StoreError) in
+        try database.transaction { () throws(StoreError) in
+          for (name, accessed) in objects {
+            try database.run(
+              "UPDATE object SET state = 3, durable = 0 WHERE hash = ? AND accessed <= ? AND state = 0",
+              [.bytes(name.bytes), .integer(Int64(clamping: accessed))])
+            if database.changes == 1 { left.insert(name) }
+          }
+        }
+      }
+      let marked = left
+      try database.transaction { () throws(StoreError) in
+        for name in marked {
+          try database.run(
+            "DELETE FROM object WHERE hash = ? AND state = 3", [.bytes(name.bytes)])
+          guard database.changes == 1 else {
+            left.remove(name)
+            continue
+          }
+          try Self.forgetChunks(of: name, database)
+          try remove(name)
+        }
+      }
+      return left
+    }
+  }
+}
+
+extension PackSet {
+  /// What objects are called; nil for those that have gone. Nobody waits for long meanwhile.
+  func names(of places: [UInt32]) throws(StoreError) -> [BlobHash?] {
+    var names: [BlobHash?] = []
+    names.reserveCapacity(places.count)
+    for start in stride(from: 0, to: places.count, by: 256) {
+      names += try state.withLock { state throws(StoreError) in
+        var some: [BlobHash?] = []
+        for place in places[start..<min(start + 256, places.count)] {
+          some.append(try pack(Self.ordinal(place), &state)?.entry(Self.slot(place))?.name)
+        }
+        return some
+      }
+    }
+    return names
+  }
+
+  /// Removes objects whose stamps are below a limit of their own still; which have gone.
+  func removeEach(_ places: [(place: UInt32, limit: UInt64)]) throws(StoreError) -> [Bool] {
+    var gone: [Bool] = []
+    gone.reserveCapacity(places.count)
+    for start in stride(from: 0, to: places.count, by: 256) {
+      gone += try state.withLock { state throws(StoreError) in
+        var some: [Bool] = []
+        for (place, limit) in places[start..<min(start + 256, places.count)] {
+          guard let pack = try pack(Self.ordinal(place), &state),
+            pack.remove(Self.slot(place), below: limit)
+          else {
+            some.append(false)
+            continue
+          }
+          discount(pack, Self.slot(place), Self.ordinal(place), &state)
+          forget(pack, Self.slot(place), place, &state)
+          some.append(true)
+        }
+        return some
+      }
+    }
+    return gone
+  }
+}

@@ -1,0 +1,111 @@
+// What a copy keeps of itself about its large values.
+extension Store {
+  private static let settingsKey = Array("blobs/settings".utf8)
+  private static let trimmedKey = Array("blobs/trimmed".utf8)
+
+  /// Which large values this copy takes with the records that name them: by all processes that use the store.
+  public var blobPolicy: BlobPolicy { get throws(StoreError) { try blobSettings().policy } }
+
+  /// How much of the large values this copy keeps.
+  public var blobLimits: BlobLimits { get throws(StoreError) { try blobSettings().limits } }
+
+  func blobSettings() throws(StoreError) -> BlobSettings {
+    guard let bytes = try local(Self.settingsKey) else { return BlobSettings() }
+    do throws(DecodingFailure) { return try BlobSettings(bytes) } catch {
+      throw StoreError(
+        .newerFormat,
+        "what is kept about large values cannot be read (\(error.description)): update this program",
+        path: path)
+    }
+  }
+
+  /// Changes the policy, durably. What it takes and is not here is asked for by the next session, also what has left.
+  public func setBlobPolicy(_ policy: BlobPolicy) throws(StoreError) {
+    var settings = try blobSettings()
+    guard settings.policy != policy else { return }
+    settings.policy = policy
+    try set(settings)
+    try awaitWhatPolicyTakes(policy)
+  }
+
+  /// Changes the limits, durably. They hold again soon, if a `Node` runs and enough members can be asked.
+  public func setBlobLimits(_ limits: BlobLimits) throws(StoreError) {
+    var settings = try blobSettings()
+    guard settings.limits != limits else { return }
+    settings.limits = limits
+    try set(settings)
+  }
+
+  private func set(_ settings: BlobSettings) throws(StoreError) {
+    try setLocal(Self.settingsKey, try settings.checked().encoded)
+  }
+
+  /// What was given at the opening is kept from now on.
+  func takeBlobSettings(from configuration: Configuration) throws(StoreError) {
+    guard isWritable else { return }
+    if let limits = configuration.blobLimits { try setBlobLimits(limits) }
+    if let policy = configuration.blobPolicy { try setBlobPolicy(policy) }
+  }
+
+  private func awaitWhatPolicyTakes(_ policy: BlobPolicy) throws(StoreError) {
+    let left = try absentBlobs(.leftOut) + absentBlobs(.evicted)
+    guard !left.isEmpty else { return }
+    var wanted = Set<BlobHash>()
+    if policy.takesAll {
+      wanted = Set(left.map(\.hash))
+    } else {
+      let snapshot = try snapshot()
+      defer { snapshot.close() }
+      try StoreError.only {
+        _ = try snapshot.scanEntries { entry in
+          if let blob = entry.blob, policy.takes(entry.key.bytes, bytes: blob.size) {
+            wanted.insert(blob.hash)
+          }
+        }
+      }
+    }
+    let absent = left.filter { wanted.contains($0.hash) }.map { AbsentBlob($0, .awaited) }
+    if !absent.isEmpty { try noteAbsent(absent) }
+  }
+
+  // MARK: The last trim
+
+  /// What the last attempt to keep the limits came to, and when, in milliseconds since 1970; nil if there was none.
+  public func lastBlobTrim() throws(StoreError) -> (time: UInt64, report: BlobTrimReport)? {
+    guard let bytes = try local(Self.trimmedKey) else { return nil }
+    var reader = ByteReader(bytes)
+    var report = BlobTrimReport()
+    do throws(DecodingFailure) {
+      guard try reader.read(UInt8.self) >= 1 else { return nil }
+      let time = try reader.read(UInt64.self)
+      report.holds = try reader.read(UInt8.self) == 1
+      report.evicted = Int(clamping: try reader.readVariable())
+      report.evictedBytes = try reader.readVariable()
+      report.tooFewHolders = Int(clamping: try reader.readVariable())
+      report.tooFewHoldersBytes = try reader.readVariable()
+      report.kept = Int(clamping: try reader.readVariable())
+      report.keptBytes = try reader.readVariable()
+      report.used = Int(clamping: try reader.readVariable())
+      return (time, report)
+    } catch {
+      return nil
+    }
+  }
+
+  /// Keeps what an attempt to keep the limits came to, for `status`.
+  package func noteBlobTrim(_ report: BlobTrimReport) throws(StoreError) {
+    var writer = ByteWriter()
+    writer.write(UInt8(1))
+    writer.write(environment.now())
+    writer.write(UInt8(report.holds ? 1 : 0))
+    for count in [
+      UInt64(report.evicted), report.evictedBytes, UInt64(report.tooFewHolders), report.tooFewHoldersBytes,
+      UInt64(report.kept), report.keptBytes, UInt64(report.used),
+    ] {
+      writer.writeVariable(count)
+    }
+    // The same again says nothing new.
+    if let last = try local(Self.trimmedKey), last.dropFirst(9) == writer.bytes.dropFirst(9) { return }
+    try setLocal(Self.trimmedKey, writer.bytes)
+  }
+}

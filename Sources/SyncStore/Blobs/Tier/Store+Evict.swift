@@ -1,0 +1,87 @@
+// What eviction asks of the store; and what a member that is asked answers.
+extension Store {
+  /// Begins a turn in which objects may leave until `limits` hold; nil while another has it. End it.
+  ///
+  /// - Throws: `.damaged` if records were lost: who knows which values they name.
+  package func beginEviction(_ limits: BlobLimits) throws(StoreError) -> EvictionTurn? {
+    try checkWritable()
+    return try EvictionTurn(self, limits)
+  }
+
+  /// Do the limits that are kept call for a turn?
+  package func exceedsBlobLimits() throws(StoreError) -> Bool {
+    let limits = try blobLimits
+    guard isWritable, limits.areAny else { return false }
+    // An age is exceeded by whatever lies here long enough: a look at all is how that is found.
+    if limits.ageMilliseconds != .max { return true }
+    let blobs = try blobs
+    if limits.freeDiskBytes > 0, try blobs.freeBytes() < limits.freeDiskBytes { return true }
+    guard limits.count != .max || limits.bytes != .max else { return false }
+    let (count, bytes) = try blobs.totals()
+    return count > limits.count || bytes > limits.bytes
+  }
+
+  /// By their names on the disk: what only current values of keys name, with the writes that do.
+  func movableBlobs() throws(StoreError) -> [BlobHash: (blob: BlobReference, dots: [Dot])] {
+    var named: [BlobHash: (blob: BlobReference, dots: [Dot])] = [:]
+    let snapshot = try snapshot()
+    defer { snapshot.close() }
+    try StoreError.only {
+      _ = try snapshot.scanEntries { entry in
+        guard let blob = entry.blob else { return }
+        named[blob.hash, default: (blob, [])].dots.append(entry.dot)
+      }
+    }
+    // All records that count, those that were beaten, have expired or wait for their time among them. They are durable when this
+    // returns, so that none of them is cut off with the object gone (`LostBlobs`).
+    let references = try referencesToBlobs()
+    let (pinned, awaited) = (try pinnedBlobs(), Set(try absentBlobs(.awaited).map(\.hash)))
+    var movable: [BlobHash: (blob: BlobReference, dots: [Dot])] = [:]
+    let blobs = try blobs
+    for (hash, known) in named
+    where references[hash] == known.dots.count && !pinned.contains(hash) && !awaited.contains(hash) {
+      for (name, _) in blobs.names(of: hash) { movable[name] = known }
+    }
+    return movable
+  }
+
+  /// For the holder of the writers' mutex, who is about to name the blob in a new record: it has been put before, and may have been made
+  /// to leave since, because the same content was here under another key that others hold. From here on it stays: who makes it leave
+  /// looks whether it was counted on.
+  func countOnBlob(of content: Record.Content) throws(StoreError) {
+    guard case .blob(let blob) = content, try !blobs.counts(on: blob.hash) else { return }
+    throw StoreError(
+      .blobUnavailable,
+      "the content of blob \(blob.hash) has left to keep the limits before its key was written: put it again",
+      path: path)
+  }
+
+  /// Notes durably that these are about to leave.
+  func noteAbsent(_ absent: [AbsentBlob]) throws(StoreError) {
+    let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
+      for absent in absent { try composer.setLocal(absent.key, absent.value) }
+    }
+    try sync(upTo: tail)
+  }
+
+  /// What this copy says to one that wants objects to leave: what it covers, and which of them it holds, durably and in good
+  /// order, read just now. Nil while it makes objects leave itself, may not write, or holds only some keys, and so covers writes that
+  /// name an object without keeping it for them: then it says nothing.
+  package func holdings(
+    of blobs: [BlobReference]
+  ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
+    guard isWritable, try scope == nil else { return nil }
+    let tier = try self.blobs
+    return try tier.whileNothingLeaves { () throws(StoreError) in
+      var held: [Bool] = []
+      for blob in blobs {
+        let possession = try tier.possession(of: blob)
+        if possession == .rotten { try want(blob) }
+        held.append(possession == .whole)
+      }
+      try tier.settle(zip(blobs, held).filter(\.1).map(\.0))
+      // Durable on return, and behind what was counted on: a sweep that begins from now on sees the records it covers.
+      return (try replicaSummary().vector, held)
+    }
+  }
+}
