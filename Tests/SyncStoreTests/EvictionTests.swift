@@ -300,7 +300,7 @@ struct EvictionTests {
     try receiver.delete("0")
     members.hosts[1].time += 7_200_000
     // What the sweep went by: nothing names it.
-    let referenced = Set(try receiver.referencesToBlobs().keys)
+    let referenced = Set(try receiver.referencesToBlobs().all.keys)
     #expect(!referenced.contains(blob.hash))
     try members.stores[0].put("again", Self.value(0))
     try receiver.receive(from: members.stores[0])

@@ -133,9 +133,16 @@ package final class SessionStore: Sendable {
     state.withLock { ($0.actor, $0.cursor) = (summary.actor, cursor) }
     var replica = Replica(
       summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
-      missingBlobs: try needs(store.missingBlobs()), epochs: try ring().checks, repairs: store.isWritable)
+      missingBlobs: try missingBlobs(), epochs: try ring().checks, repairs: store.isWritable)
     replica.leavesOut = try !store.blobPolicy.takesAll
     return replica
+  }
+
+  private func missingBlobs() throws(StoreError) -> [BlobNeed] {
+    let missing = try store.blobsToFetch()
+    var needs = try needs(missing.blobs)
+    for index in needs.indices { needs[index].isSpare = missing.spare.contains(needs[index].hash) }
+    return needs
   }
 
   func needs(_ blobs: [BlobReference]) throws(StoreError) -> [BlobNeed] {

@@ -247,8 +247,10 @@ package struct BlobNeed: Hashable, Sendable {
   package var offset: UInt64
   /// May other blobs here have something in common with it? Not on the wire.
   package var hasKin = false
+  /// Do only beaten values refer to it? Then nothing fails if nobody has it any more. Not on the wire.
+  package var isSpare = false
 
-  /// All fields.
+  /// All fields of the wire, and `hasKin`.
   package init(hash: BlobHash, size: UInt64, offset: UInt64 = 0, hasKin: Bool = false) {
     (self.hash, self.size, self.offset, self.hasKin) = (hash, size, offset, hasKin)
   }

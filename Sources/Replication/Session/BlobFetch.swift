@@ -41,6 +41,10 @@ struct BlobFetch {
       for hash in unavailable.subtracting(oldValue) { settle(hash, false) }
     }
   }
+  /// Those that only beaten values refer to.
+  private var spare: Set<BlobHash> = []
+  /// How many cannot be had that somebody misses.
+  var lacking: Int { unavailable.count { !spare.contains($0) } }
   /// Wanted beside the plan, by whoever is to be told of each: with their sizes.
   private(set) var explicit: [BlobHash: UInt64] = [:]
   /// What became of those.
@@ -53,6 +57,7 @@ struct BlobFetch {
 
   /// These blobs are needed.
   mutating func need(_ blobs: [BlobNeed]) {
+    spare.formUnion(blobs.lazy.filter(\.isSpare).map(\.hash))
     for need in blobs where !unavailable.contains(need.hash) && wanted.insert(need.hash).inserted {
       if takesRecipes, need.hasKin { kin.append(need) } else { waiting.append(need) }
     }

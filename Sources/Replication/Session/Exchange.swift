@@ -369,7 +369,7 @@ struct Exchange {
       return beginLive(&port)
     }
     port.send(.goodbye)
-    let lacking = receiving?.fetch.unavailable.count ?? 0
+    let lacking = receiving?.fetch.lacking ?? 0
     let lackingThere = sending?.receipt?.missingBlobs ?? 0
     guard lacking == 0, lackingThere == 0 else {
       let text =

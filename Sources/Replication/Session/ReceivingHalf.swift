@@ -198,7 +198,7 @@ struct ReceivingHalf {
       self.burst = nil
       state = expectsRound ? .idle : .taken
       fetch.pump(&port)
-      let missing = UInt64(fetch.unavailable.count + fetch.count)
+      let missing = UInt64(fetch.lacking + fetch.count)
       return port.send(.burstReceived(position: burst.position, missingBlobs: missing))
     }
     state = .fetching
@@ -210,7 +210,7 @@ struct ReceivingHalf {
     (state, expectsRound) = (.taken, false)
     port.send(
       .receipt(
-        Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.unavailable.count))))
+        Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.lacking))))
   }
 
   // MARK: Live

@@ -236,7 +236,7 @@ package struct Session: ~Copyable {
       let own = Hello(
         incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
-          | (replica.missingBlobs.isEmpty ? SessionFeature.isComplete : 0)
+          | (replica.missingBlobs.allSatisfy(\.isSpare) ? SessionFeature.isComplete : 0)
           | (replica.leavesOut ? SessionFeature.leavesOut : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)

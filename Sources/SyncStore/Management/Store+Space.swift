@@ -68,8 +68,7 @@ extension Store {
     let before = try blobs.totalBytes()
     // The grace begins before the moment at which the references are looked at.
     let now = environment.now()
-    let named = Set(try referencesToBlobs().keys)
-    try forgetAbsent(except: named)
+    let named = Set(try forgetAbsent().all.keys)
     let referenced = try named.union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
     // What an earlier version left as it is, of a store that is encrypted.
@@ -81,7 +80,7 @@ extension Store {
   }
 
   /// Blobs that records of this copy refer to, beaten ones included, and how many do.
-  func referencesToBlobs() throws(StoreError) -> [BlobHash: Int] {
+  func referencesToBlobs() throws(StoreError) -> BlobReferences {
     try checkWritable()
     try lockWriters()
     let moment: BackupMoment
@@ -91,17 +90,18 @@ extension Store {
     }
     // What was overwritten counts again after a loss of power, unless what replaced it is durable (rule R7).
     try sync(upTo: moment.tail)
-    var counts: [BlobHash: Int] = [:]
+    var references = BlobReferences()
     var walk = BackupWalk(moment, after: 0)
     while let steps = try walk.next(in: self) {
       for case .keep(let view) in steps where view.kind == .blob {
         guard let shape = view.shape, let blob = view.blob(shape) else {
           throw BackupMoment.damaged(view.segment, view.offset)
         }
-        counts[blob.hash, default: 0] += 1
+        references.all[blob.hash, default: 0] += 1
+        if view.flags.contains(.loser) { references.beaten[blob.hash, default: 0] += 1 }
       }
     }
-    return counts
+    return references
   }
 
   /// Drops memory that is only there for speed: the order of keys that scans go by, what is remembered of blobs. The next
@@ -111,6 +111,14 @@ extension Store {
     seal.opened?.removeAll()
     if let blobs = try? blobs { blobs.forget() }
   }
+}
+
+/// How many records refer to a blob.
+struct BlobReferences {
+  /// All of them.
+  var all: [BlobHash: Int] = [:]
+  /// Those of beaten values.
+  var beaten: [BlobHash: Int] = [:]
 }
 
 extension BlobStore {

@@ -168,15 +168,26 @@ extension Store {
 
   // MARK: Blobs that have not arrived
 
+  private static let fewMissing = 1000
+
   /// Blobs that records here refer to, whose bytes have not arrived, and that sessions are to ask for. Forgets those that have.
-  package func missingBlobs() throws(StoreError) -> [BlobReference] {
+  package func missingBlobs() throws(StoreError) -> [BlobReference] { try blobsToFetch().blobs }
+
+  /// The same, and those among them that only beaten values refer to: they are fetched as long as somebody has them.
+  package func blobsToFetch() throws(StoreError) -> (blobs: [BlobReference], spare: Set<BlobHash>) {
     var missing: [BlobReference] = []
     var arrived: [BlobHash] = []
     for blob in try absentBlobs(.awaited) {
       if try blobs.has(blob.hash) { arrived.append(blob.hash) } else { missing.append(blob) }
     }
     if !arrived.isEmpty { try noteArrived(arrived) }
-    return missing.sorted { $0.hash < $1.hash }
+    missing.sort { $0.hash < $1.hash }
+    // A few that do not come may be those of values that were overwritten everywhere since: nobody has them any more.
+    guard isWritable, !missing.isEmpty, missing.count <= Self.fewMissing else { return (missing, []) }
+    let references = try forgetAbsent()
+    missing.removeAll { references.all[$0.hash] == nil }
+    let spare = missing.map(\.hash).filter { references.all[$0] == references.beaten[$0] }
+    return (missing, Set(spare))
   }
 
   /// Notes that a blob is to be fetched again (it was found rotten or gone).

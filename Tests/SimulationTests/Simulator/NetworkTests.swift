@@ -37,6 +37,14 @@ struct NetworkTests {
     guard !seeds.isEmpty else { return }
     if Setting.given("SIM_SEEDS") != nil || Setting.given("SIM_SEED") != nil { print(total.text) }
   }
+
+  /// 964: a large value that only a beaten record refers to, and that nobody has any more, kept a copy from ever coming into step.
+  @Test("keeps them in histories in which it once did not", arguments: [964])
+  func kept(seed: UInt64) throws {
+    var options = Simulation.Options(seed: seed, copies: nil, rollsBack: false)
+    options.hours = 1
+    try Simulation(options).run()
+  }
 }
 
 extension Simulation.Counts {

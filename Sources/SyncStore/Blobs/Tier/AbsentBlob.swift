@@ -118,19 +118,27 @@ extension Store {
     }
   }
 
-  /// Forgets what is noted of blobs that no record refers to, and of those that are here.
-  func forgetAbsent(except referenced: Set<BlobHash>) throws(StoreError) {
-    let all = try allAbsent().compactMap { AbsentBlob(key: $0.key, $0.value)?.blob }
-    try blobs.follow()
-    var gone: [BlobHash] = []
-    for blob in all {
-      if !referenced.contains(blob.hash) {
-        gone.append(blob.hash)
-      } else if try blobs.isKnown(blob.hash) {
-        gone.append(blob.hash)
-      }
+  /// Forgets what is noted of blobs that no record refers to any more, and of those that are here. Returns what records refer to.
+  func forgetAbsent() throws(StoreError) -> BlobReferences {
+    // First what is noted, then what is referred to: what is noted anew meanwhile, for a record that has just come, lies elsewhere.
+    let noted = try reading { engine throws(StoreError) in
+      engine.localPlaces.filter { $0.key.starts(with: AbsentBlob.prefix) }
     }
-    try noteArrived(gone)
+    let referenced = try referencesToBlobs()
+    guard !noted.isEmpty else { return referenced }
+    try blobs.follow()
+    var gone: [[UInt8]] = []
+    for absent in try allAbsent().compactMap({ AbsentBlob(key: $0.key, $0.value) }) {
+      let hash = absent.blob.hash
+      let isHere = try blobs.isKnown(hash)
+      if isHere || referenced.all[hash] == nil { gone.append(absent.key) }
+    }
+    guard !gone.isEmpty else { return referenced }
+    try append(limit: .max) { composer throws(StoreError) in
+      let places = engine.withLock { $0.localPlaces }
+      for key in gone where noted[key] != nil && places[key] == noted[key] { try composer.setLocal(key, nil) }
+    }
+    return referenced
   }
 
   /// Which large values are not here, and why.

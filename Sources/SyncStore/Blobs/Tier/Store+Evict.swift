@@ -39,7 +39,7 @@ extension Store {
     var movable: [BlobHash: (blob: BlobReference, dots: [Dot])] = [:]
     let blobs = try blobs
     for (hash, known) in named
-    where references[hash] == known.dots.count && !pinned.contains(hash) && !awaited.contains(hash) {
+    where references.all[hash] == known.dots.count && !pinned.contains(hash) && !awaited.contains(hash) {
       for (name, _) in blobs.names(of: hash) { movable[name] = known }
     }
     return movable
