@@ -184,7 +184,12 @@ extension Store {
     missing.sort { $0.hash < $1.hash }
     // A few that do not come may be those of values that were overwritten everywhere since: nobody has them any more.
     guard isWritable, !missing.isEmpty, missing.count <= Self.fewMissing else { return (missing, []) }
-    let references = try forgetAbsent()
+    let references: BlobReferences
+    do throws(StoreError) { references = try forgetAbsent() } catch {
+      // Of damaged records it cannot be told to what they refer: all is asked for.
+      guard error.code == .damaged else { throw error }
+      return (missing, [])
+    }
     missing.removeAll { references.all[$0.hash] == nil }
     let spare = missing.map(\.hash).filter { references.all[$0] == references.beaten[$0] }
     return (missing, Set(spare))
