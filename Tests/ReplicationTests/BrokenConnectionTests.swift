@@ -12,7 +12,7 @@ import Testing
     for number in 0..<400 { try client.put("key \(number)", String(repeating: "v", count: 700)) }
     let blob = noise(6_000_000, seed: 11)
     try client.store.put(Key("large"), blob)
-    let relay = try await CuttingRelay(to: address, allowance: 1_500_000)
+    let relay = try await Relay.cutting(to: address, allowance: 1_500_000)
     var cuts = 0
     var sentBytes: UInt64 = 0
     while true {
@@ -55,7 +55,7 @@ import Testing
   @Test func `F69 a pull that is cut loses nothing that came`() async throws {
     let (server, client, address) = try await pair()
     for number in 0..<3000 { try server.store.put(Key("key \(number)"), noise(900, seed: UInt64(number))) }
-    let relay = try await CuttingRelay(to: address, allowance: 1_300_000)
+    let relay = try await Relay.cutting(to: address, allowance: 1_300_000)
     var reached = 0
     var cuts = 0
     while true {
@@ -73,55 +73,5 @@ import Testing
     #expect(cuts >= 1)
     #expect(try client.digest() == server.digest())
     await server.node.stop()
-  }
-}
-
-/// Hands bytes on between a client and a server, and cuts the connection after so many in all, both ways together.
-final class CuttingRelay: Sendable {
-  let address: Endpoint
-  private let listener: LoopBound<TCPListener>
-
-  init(to target: Endpoint, allowance: Int) async throws {
-    let loop = try EventLoop.shared()
-    listener = try await on(loop) {
-      let address = try SocketAddress.resolve(Endpoint(host: "127.0.0.1", port: 0), listening: true)[0]
-      let listener = try TCPListener(at: address, loop: loop, log: { _, _ in }) { socket, remote in
-        Relayed(TCPConnection(socket, remote: remote, loop: loop), allowance).connect(to: target, loop)
-      }
-      return LoopBound(listener, to: loop)
-    }
-    let listener = listener
-    address = try await on(loop) { Endpoint(host: "127.0.0.1", port: listener.value.address.port) }
-  }
-
-  /// One connection through the relay; its closures keep it alive.
-  private final class Relayed {
-    let client: TCPConnection
-    var allowance: Int
-
-    init(_ client: TCPConnection, _ allowance: Int) { (self.client, self.allowance) = (client, allowance) }
-
-    func connect(to target: Endpoint, _ loop: EventLoop) {
-      TCPConnector.connect(to: target, loop: loop) { [self] result in
-        guard let server = try? result.get() else { return client.close() }
-        couple(client, server)
-        couple(server, client)
-        _ = server.start()
-        _ = client.start()
-      }
-    }
-
-    private func couple(_ from: TCPConnection, _ to: TCPConnection) {
-      from.onBytes = { [self] bytes in
-        allowance -= bytes.count
-        guard allowance > 0 else {
-          from.close()
-          to.close()
-          return
-        }
-        to.send(bytes)
-      }
-      from.onEnd = { _ in to.finish() }
-    }
   }
 }

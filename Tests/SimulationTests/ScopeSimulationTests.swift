@@ -76,14 +76,10 @@ struct ScopeSimulationTests {
       }
     }
 
+    /// One session; broken off after some steps, it may be of any direction.
     func session(_ client: Int, _ server: Int, steps: Int = .max) throws -> SessionOutcome? {
-      let direction = SessionDirection.allCases[Int(random.next() % 3)]
-      return try session(client, server, steps == .max ? .sync : direction, steps: steps)
-    }
-
-    private func session(
-      _ client: Int, _ server: Int, _ direction: SessionDirection, steps: Int
-    ) throws -> SessionOutcome? {
+      let drawn = SessionDirection.allCases[Int(random.next() % 3)]
+      let direction = steps == .max ? .sync : drawn
       let one = SessionSide(.client(direction), stores[client], peerName: "machine \(server)")
       let other = SessionSide(.server, stores[server], peerName: "machine \(client)")
       try SessionPair.run(one, other, &random, steps: min(steps, 20_000))

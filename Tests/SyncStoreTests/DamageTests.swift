@@ -17,6 +17,13 @@ struct DamageTests {
       values[key] = Array("value \(number) of the first round".utf8)
       try store.put(key, values[key] ?? [])
     }
+    try overwriteSome(of: &values, in: store)
+    try store.close()
+    return (host, try host.storage.files(below: "/store"), values)
+  }
+
+  /// Puts some of twelve keys once more, and deletes the last one.
+  static func overwriteSome(of values: inout [Key: [UInt8]], in store: Store) throws {
     for number in 0..<4 {
       let key = try Key("key \(number)")
       values[key] = Array("value \(number) again".utf8)
@@ -24,8 +31,6 @@ struct DamageTests {
     }
     try store.delete("key 11")
     values["key 11"] = nil
-    try store.close()
-    return (host, try host.storage.files(below: "/store"), values)
   }
 
   @Test(

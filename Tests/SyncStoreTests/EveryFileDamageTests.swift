@@ -26,13 +26,7 @@ struct EveryFileDamageTests {
         values[key] = Array("value \(number), first".utf8) + [UInt8](repeating: 1, count: number * 30)
         try store.put(key, values[key] ?? [])
       }
-      for number in 0..<4 {
-        let key = try Key("key \(number)")
-        values[key] = Array("value \(number) again".utf8)
-        try store.put(key, values[key] ?? [])
-      }
-      try store.delete("key 11")
-      values["key 11"] = nil
+      try DamageTests.overwriteSome(of: &values, in: store)
       let large = [UInt8](repeating: 0xB7, count: 3000)
       for number in 0..<2 {
         values[try Key("large \(number)")] = [UInt8(number)] + large

@@ -32,3 +32,41 @@ extension Store {
     try other.receive(from: self)
   }
 }
+
+extension Store {
+  /// Takes in a batch, durably. Returns the blobs that its records refer to, that are not here, and that are to come.
+  package func apply(
+    _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
+  ) throws(StoreError) -> [BlobReference] {
+    let taken = try take(batch, full, closing: close)
+    try settle(taken)
+    return taken.missing
+  }
+}
+
+extension OutgoingRound {
+  /// The next batch with its records as they are; nil at the end.
+  package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
+    var collector = BatchCollector()
+    guard let batch = try next(maximumBytes: maximumBytes, into: &collector) else { return nil }
+    return IncomingBatch(
+      sender: close.sender, mark: close.mark, position: batch.position, records: collector.records,
+      present: batch.present)
+  }
+}
+
+/// Collects the records as they are.
+private struct BatchCollector: BatchWriter {
+  var records: [PositionedRecord] = []
+
+  mutating func write(_ record: PositionedRecord) { records.append(record) }
+
+  mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>) {
+    let record = Record(
+      dot: heading.version.dot, stamp: heading.version.stamp, base: heading.base, open: [], deadline: nil,
+      type: heading.type, key: Array(copying: key),
+      content: heading.isTombstone ? .tombstone : .inline(Array(copying: value)),
+      continues: heading.continues)
+    write(PositionedRecord(position: heading.position, record: record))
+  }
+}

@@ -261,15 +261,13 @@ final class BlobDesk {
       switch result {
       case .failure(let error): self?.finish(hash, .failure(error))
       case .success(let known):
-        let holders = self?.requests[hash]?.holders ?? []
+        guard let self, let request = requests[hash] else { return }
         let ranked = known.enumerated().sorted { one, other in
-          let ranks = [one, other].map { place in
-            place.element.target.device.flatMap { holders.firstIndex(of: $0.bytes) } ?? .max
-          }
+          let ranks = [one, other].map { $0.element.target.device.map { rank($0, request) } ?? .max }
           return ranks[0] == ranks[1] ? one.offset < other.offset : ranks[0] < ranks[1]
         }
-        self?.requests[hash]?.routes = ranked.map(\.element)
-        self?.advance(hash)
+        requests[hash]?.routes = ranked.map(\.element)
+        advance(hash)
       }
     }
   }
@@ -367,8 +365,8 @@ final class BlobDesk {
   }
 }
 
-/// Something that is no class, as one.
-private final class Box<Content> {
+/// Something that is no class, as one: for `LoopBound`.
+final class Box<Content> {
   let content: Content
   init(_ content: Content) { self.content = content }
 }

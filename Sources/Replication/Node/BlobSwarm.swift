@@ -137,24 +137,19 @@ final class BlobSwarm {
   ) {
     let (context, blob, loop) = (context, blob, loop)
     let this = LoopBound(self, to: loop)
-    let next = LoopBound(Then(then), to: loop)
+    let next = LoopBound(Box(then), to: loop)
     context.workers.later {
       let result = Result { () throws(StoreError) in try body(context, blob) }
       loop.execute {
         guard !this.value.isOver else { return }
         switch result {
-        case .success(let answer): next.value.body(this.value, answer)
+        case .success(let answer): next.value.content(this.value, answer)
         case .failure(let error):
           context.log.own(.warning, "a large value from several members: \(error.message)")
           this.value.end(isHere: false)
         }
       }
     }
-  }
-
-  private final class Then<Answer> {
-    let body: (BlobSwarm, Answer) -> Void
-    init(_ body: @escaping (BlobSwarm, Answer) -> Void) { self.body = body }
   }
 
   private func end(isHere: Bool) {

@@ -40,6 +40,64 @@ extension Engine {
     return digest
   }
 
+  /// How many records are fetched before the first of them is looked at.
+  private static let fetchedAhead = 24
+
+  /// The part of the digest that does not depend on the time, and the keys whose part does, from all keys.
+  func computeDigest(isExclusive: Bool) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
+    let places = try places(isExclusive: isExclusive)
+    // Where pages cannot be had, each record is looked at closely.
+    if parked.isEmpty, let found = try computeQuickly(places),
+      !journal.segments.contains(where: { $0.mapping.fault != nil })
+    {
+      return found
+    }
+    var digest = StateDigest()
+    var expiring: Set<[UInt8]> = []
+    for place in places {
+      let record = try record(atPlace: place)
+      if parked[record.key] == nil { Self.take(record, &digest, &expiring) }
+    }
+    for key in parked.keys { if let record = greatest(key) { Self.take(record, &digest, &expiring) } }
+    return (digest, expiring)
+  }
+
+  private func computeQuickly(
+    _ places: [UInt64]
+  ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>)? {
+    var digest = StateDigest()
+    var expiring: Set<[UInt8]> = []
+    let segments = IndexedSegments(journal.table)
+    var hasher = PlainDigest()
+    for index in places.indices {
+      if index + Self.fetchedAhead < places.count {
+        segments.prefetch(atPlace: places[index + Self.fetchedAhead])
+      }
+      let place = places[index]
+      guard let plain = segments.record(atPlace: place), plain.isWhole, !plain.flags.contains(.deadline),
+        let actor = journal.table.segment(ofPlace: place)?.actor(numbered: plain.actorNumber)
+      else {
+        Self.take(try record(atPlace: place), &digest, &expiring)
+        continue
+      }
+      if PlainDigest.counts(plain) { digest.add(hasher.part(of: plain, by: actor)) }
+    }
+    return (digest, expiring)
+  }
+
+  private func record(atPlace place: UInt64) throws(StoreError) -> Record {
+    guard let segment = journal.table.segment(ofPlace: place) else {
+      throw StoreError(.damaged, "names a segment that is not there: it is to be built anew")
+    }
+    return try record(
+      at: Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
+  }
+
+  private static func take(_ record: Record, _ digest: inout StateDigest, _ expiring: inout Set<[UInt8]>) {
+    if counts(record) { digest.add(record) }
+    if record.deadline != nil { expiring.insert(record.key) }
+  }
+
   // MARK: Parked records
 
   /// Parked records whose time has come by `limit`, in the order of their versions.

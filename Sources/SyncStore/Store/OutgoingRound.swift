@@ -174,18 +174,8 @@ package final class OutgoingRound: Sendable {
   /// Writes that a batch of a full state names beside its records.
   private static let mostPresent = 1 << 15
 
-  /// The next batch of whole transactions, of about `maximumBytes` bytes of records unless one transaction has more; nil at the
-  /// end.
-  package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
-    var collector = BatchCollector()
-    guard let batch = try next(maximumBytes: maximumBytes, into: &collector) else { return nil }
-    return IncomingBatch(
-      sender: close.sender, mark: close.mark, position: batch.position, records: collector.records,
-      present: batch.present)
-  }
-
-  /// The same: its records go into `writer`, one after the other. Nil at the end; what `writer` was given before an error does
-  /// not count.
+  /// Gives `writer` the records of the next batch of whole transactions, of about `maximumBytes` bytes of records unless one
+  /// transaction has more; nil at the end. What `writer` was given before an error does not count.
   package func next(
     maximumBytes: Int, into writer: inout some BatchWriter
   ) throws(StoreError) -> OutgoingBatch? {
@@ -268,22 +258,6 @@ package struct OutgoingHeading: Sendable {
   package var isTombstone: Bool
   /// Do more records of its transaction follow in the batch?
   package var continues: Bool
-}
-
-/// Collects the records as they are.
-private struct BatchCollector: BatchWriter {
-  var records: [PositionedRecord] = []
-
-  mutating func write(_ record: PositionedRecord) { records.append(record) }
-
-  mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>) {
-    let record = Record(
-      dot: heading.version.dot, stamp: heading.version.stamp, base: heading.base, open: [], deadline: nil,
-      type: heading.type, key: Array(copying: key),
-      content: heading.isTombstone ? .tombstone : .inline(Array(copying: value)),
-      continues: heading.continues)
-    write(PositionedRecord(position: heading.position, record: record))
-  }
 }
 
 extension Store {

@@ -54,21 +54,6 @@ extension Store {
   /// A peer whose cursor bears an older mark makes this copy a new actor: tiresome, not wrong.
   private static let keptMarks = 1 << 16
 
-  /// Takes in a batch and moves the cursor, in one atomic append that is durable when this returns. Returns the blobs
-  /// that its records refer to, that are not here, and that are to be asked for.
-  ///
-  /// - Parameters:
-  ///   - full: of a full state, takes notice of what the sender holds.
-  ///   - close: closes the round, if it is an increment and this its last batch, in the same step (`finish`).
-  /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote.
-  package func apply(
-    _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
-  ) throws(StoreError) -> [BlobReference] {
-    let taken = try take(batch, full, closing: close)
-    try settle(taken)
-    return taken.missing
-  }
-
   /// A batch that was appended.
   package struct TakenBatch: Sendable {
     /// The blobs that its records refer to, that are not here, and that are to come.
@@ -76,10 +61,12 @@ extension Store {
     fileprivate var tail: UInt64
   }
 
-  /// Waits until a batch is durable that `take` appended.
-  package func settle(_ taken: TakenBatch) throws(StoreError) { try sync(upTo: taken.tail) }
-
-  /// The first part of `apply`: nothing may be said of the batch before `settle` has returned.
+  /// Takes in a batch and moves the cursor, in one atomic append. Nothing may be said of it before `settle` has returned.
+  ///
+  /// - Parameters:
+  ///   - full: of a full state, takes notice of what the sender holds.
+  ///   - close: closes the round, if it is an increment and this its last batch, in the same step (`finish`).
+  /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote.
   package func take(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> TakenBatch {
@@ -119,6 +106,9 @@ extension Store {
     full?.note(batch)
     return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), tail: tail)
   }
+
+  /// Waits until a batch is durable that `take` appended.
+  package func settle(_ taken: TakenBatch) throws(StoreError) { try sync(upTo: taken.tail) }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
   ///

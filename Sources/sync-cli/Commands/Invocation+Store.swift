@@ -1,3 +1,4 @@
+import Replication
 import SyncStore
 
 /// What most commands need: the store they are about, and what the global options ask for.
@@ -6,6 +7,14 @@ extension Invocation {
   var isQuiet: Bool { has("quiet") }
   /// Is there somebody to look at a progress bar?
   var showsProgress: Bool { !isQuiet && !has("no-progress") && System.isTerminal(2) }
+
+  /// How a node of one command logs: its warnings, and with `--verbose` all it says.
+  var nodeConfiguration: Node.Configuration {
+    let isVerbose = has("verbose")
+    return Node.Configuration { level, line in
+      if isVerbose || level <= .warning { Diagnostics.report(line) }
+    }
+  }
 
   /// The directory of the store.
   func storePath() throws -> String {

@@ -26,7 +26,9 @@ enum SyncCommands {
         """
     ) { invocation, output in
       try invocation.withStore { store in
-        let report = try run(invocation, store, with: invocation.operands[0].text, direction)
+        let report = try run(
+          invocation, store, with: invocation.operands[0].text, direction,
+          widening: try widened(invocation, store))
         try invocation.tell(text(report), json: json(report), output)
         return report.repairedKeys > 0 ? .notFound : .done
       }
@@ -52,24 +54,20 @@ enum SyncCommands {
     return .some(try scope(invocation).map { try held.union($0) })
   }
 
-  /// One session, with a progress bar if somebody looks on.
+  /// One session, with a progress bar if somebody looks on; `widening` to these keys, if it is given.
   static func run(
-    _ invocation: Invocation, _ store: Store, with peer: String, _ direction: SyncDirection
+    _ invocation: Invocation, _ store: Store, with peer: String, _ direction: SyncDirection,
+    widening: KeyScope?? = .none
   ) throws -> SessionReport {
     let bar = Locked(Progress(invocation.command.name, totalBytes: 0, enabled: invocation.showsProgress))
     defer { bar.withLock { $0.finish() } }
-    let log = invocation.has("verbose")
-    let node = try Node(
-      store: store,
-      configuration: Node.Configuration { level, line in
-        if log || level <= .warning { Diagnostics.report(line) }
-      })
+    let node = try Node(store: store, configuration: invocation.nodeConfiguration)
     let shows = invocation.showsProgress
     let show: @Sendable (SessionProgress) -> Void = { progress in
       guard shows else { return }
       bar.withLock { $0.show { Self.line(progress, seconds: $0) } }
     }
-    if invocation.command.name == "pull", let scope = try widened(invocation, store) {
+    if let scope = widening {
       return try blocking { try await node.widen(to: scope, from: peer, progress: show) }
     }
     return try blocking { try await node.synchronize(with: peer, direction: direction, progress: show) }

@@ -155,7 +155,7 @@ enum TierCommands {
   ) throws -> BlobTrimReport {
     let bar = Locked(Progress("trim", totalBytes: 0, enabled: invocation.showsProgress))
     defer { bar.withLock { $0.finish() } }
-    let node = try Node(store: store, configuration: configuration(invocation))
+    let node = try Node(store: store, configuration: invocation.nodeConfiguration)
     defer { try? blocking { await node.stop() } }
     return try blocking {
       try await node.trimBlobs(to: limits) { progress in
@@ -165,13 +165,6 @@ enum TierCommands {
           }
         }
       }
-    }
-  }
-
-  private static func configuration(_ invocation: Invocation) -> Node.Configuration {
-    let isVerbose = invocation.has("verbose")
-    return Node.Configuration { level, line in
-      if isVerbose || level <= .warning { Diagnostics.report(line) }
     }
   }
 
@@ -218,7 +211,7 @@ enum TierCommands {
     defer { bar.withLock { $0.finish() } }
     try invocation.withStore { store in
       do {
-        let node = try Node(store: store, configuration: configuration(invocation))
+        let node = try Node(store: store, configuration: invocation.nodeConfiguration)
         defer { try? blocking { await node.stop() } }
         _ = try blocking {
           try await node.fetch(key) { progress in

@@ -44,32 +44,19 @@ package struct AbsentBlob: Hashable, Sendable {
     let reason = (try? reader.read(UInt8.self)).flatMap { Reason(rawValue: $0) } ?? .awaited
     self.init(BlobReference(hash: hash, size: size, metadata: metadata), reason)
   }
-
-  /// Why it is not here, by the value alone; the sizes before the last byte are looked at without a copy of anything.
-  static func reason(_ value: [UInt8]) -> Reason {
-    guard value.count > 8, let reason = Reason(rawValue: value.last ?? 0) else { return .awaited }
-    // A count of up to 255 bytes takes one byte or two.
-    var reader = ByteReader(Array(value[8...]))
-    guard (try? reader.readCounted(limit: Limits.blobMetadataBytes)) != nil,
-      (try? reader.read(UInt8.self)) != nil
-    else { return .awaited }
-    return reason
-  }
 }
 
 // What is not here, and why.
 extension Store {
   /// What is noted of blobs that are not here, in no order. Others need not wait for the look at it.
-  private func allAbsent() throws(StoreError) -> [[UInt8]: [UInt8]] {
-    try reading { engine throws(StoreError) in engine.locals }
+  private func allAbsent() throws(StoreError) -> [AbsentBlob] {
+    let locals = try reading { engine throws(StoreError) in engine.locals }
+    return locals.compactMap { AbsentBlob(key: $0.key, $0.value) }
   }
 
   /// Blobs that are not here and have this reason, in no order.
   package func absentBlobs(_ reason: AbsentBlob.Reason) throws(StoreError) -> [BlobReference] {
-    try allAbsent().compactMap { key, value in
-      guard key.starts(with: AbsentBlob.prefix), AbsentBlob.reason(value) == reason else { return nil }
-      return AbsentBlob(key: key, value)?.blob
-    }
+    try allAbsent().filter { $0.reason == reason }.map(\.blob)
   }
 
   /// What is known of a blob that is not here; nil if nothing is noted of it.
@@ -128,7 +115,7 @@ extension Store {
     guard !noted.isEmpty else { return referenced }
     try blobs.follow()
     var gone: [[UInt8]] = []
-    for absent in try allAbsent().compactMap({ AbsentBlob(key: $0.key, $0.value) }) {
+    for absent in try allAbsent() {
       let hash = absent.blob.hash
       let isHere = try blobs.isKnown(hash)
       if isHere || referenced.all[hash] == nil { gone.append(absent.key) }
@@ -143,7 +130,7 @@ extension Store {
 
   /// Which large values are not here, and why.
   public func absentValues() throws(StoreError) -> AbsentValues {
-    let all = try allAbsent().compactMap { AbsentBlob(key: $0.key, $0.value) }
+    let all = try allAbsent()
     guard !all.isEmpty else { return AbsentValues() }
     var found = AbsentValues()
     try blobs.follow()
