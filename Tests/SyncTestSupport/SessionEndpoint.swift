@@ -88,7 +88,8 @@ package final class SessionEndpoint {
       case .follow(let position): followed = position
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
-        .readBlob, .storeBlobRange, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState, .giveGroupKeys,
+        .readBlob, .storeBlobRange, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState,
+        .giveGroupKeys,
         .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateHoldings, .openBlobRange:
         pending.append(action)
       }
@@ -150,6 +151,11 @@ package final class SessionEndpoint {
           return .blobRejected(range.hash)
         }
         return .blobStored(hash: range.hash, held: stored.held, isComplete: stored.isComplete)
+      case .storeBlobs(let ranges, let sizes):
+        return .blobsStored(
+          zip(ranges, sizes).map { range, size in
+            replica.store(range.sealed, of: range.hash, size: size)?.isComplete == true
+          })
       case .makeRecipe(let hash, let size, let offset):
         guard let chunks = replica.recipe(of: hash, size: size, from: offset) else {
           return .recipeUnavailable(hash)

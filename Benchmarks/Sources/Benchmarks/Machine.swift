@@ -56,10 +56,64 @@ enum Machine {
   /// Writes out what others have left dirty, so that nobody pays for the one who went before.
   static func settle() { Glibc.sync() }
 
+  /// The same, and touches so much memory: a virtual machine gives what is free back to its host, and whoever needs it next waits
+  /// for it, up to 8 us a page.
+  static func settle(touching bytes: Int) {
+    settle()
+    guard let memory = unsafe mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+      unsafe memory != MAP_FAILED
+    else { return }
+    for page in stride(from: 0, to: bytes, by: 4096) {
+      unsafe memory.storeBytes(of: 1, toByteOffset: page, as: UInt8.self)
+    }
+    unsafe munmap(memory, bytes)
+  }
+
   /// Results go here, so that the optimiser cannot drop the work that made them.
   static func keep(_ result: Int) { sink.wrappingAdd(result, ordering: .relaxed) }
 
   private static let sink = Atomic<Int>(0)
+}
+
+/// How long the thread that made it is kept waiting by others: for locks and disks, not for a core.
+struct BlockedTime {
+  private let file: Int32
+  private var start: UInt64 = 0
+  private var ran: UInt64 = 0
+
+  init() throws {
+    file = unsafe open("/proc/thread-self/schedstat", O_RDONLY)
+    guard file >= 0 else {
+      throw BenchmarkError("waiting cannot be measured: there is no /proc/thread-self/schedstat")
+    }
+  }
+
+  /// Nanoseconds that the thread was running, or ready to.
+  private var runnable: UInt64 {
+    var text = [UInt8](repeating: 0, count: 64)
+    let count = unsafe pread(file, &text, text.count, 0)
+    let fields = text.prefix(max(count, 0)).split(separator: 0x20)
+    let delay = fields.count > 1 ? UInt64(String(decoding: fields[1], as: UTF8.self)) ?? 0 : 0
+    // The kernel's file is behind with this one.
+    var ran = timespec()
+    unsafe clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ran)
+    return delay + UInt64(ran.tv_sec) * 1_000_000_000 + UInt64(ran.tv_nsec)
+  }
+
+  mutating func begin() {
+    // In this order: time in which it waits for a core between the two must not count.
+    ran = runnable
+    start = Machine.now()
+  }
+
+  /// Nanoseconds since `begin`.
+  var nanoseconds: UInt64 {
+    let time = Machine.now() - start
+    let running = runnable - ran
+    return time - min(running, time)
+  }
+
+  func end() { close(file) }
 }
 
 /// Threads that begin at the same moment.

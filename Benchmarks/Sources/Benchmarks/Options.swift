@@ -12,7 +12,8 @@ struct Options {
   /// Their names are stable: what reads the results may rely on them.
   static let workloads = [
     "put", "get", "get-in-place", "miss", "get-2-threads", "scan", "overwrite", "transaction", "durable-put",
-    "open", "put-latency", "memory", "typed", "caches", "sync", "blobs",
+    "open", "put-latency", "memory", "typed", "caches", "sync", "blobs", "cache-trim",
+    "tier",
   ]
 
   var keys = 1_000_000

@@ -44,43 +44,91 @@ extension Node {
     }
     let turn = try await turn(limits)
     defer { turn.end() }
-    var done = 0
-    var someoneAnswers = true
-    while true {
-      let batch = try await ofWorker { () throws(StoreError) in try turn.next() }
-      if batch.isEmpty { break }
-      var answers: [DeviceID: HoldingsStated.Statement] = [:]
-      if someoneAnswers {
-        answers = await withCheckedContinuation { continuation in
-          context.loop.execute {
-            core.value.desk.ask(batch.map(\.blob)) { continuation.resume(returning: $0) }
-          }
+    var leaving = Leaving()
+    do throws(ReplicationError) {
+      var someoneAnswers = true
+      while true {
+        let batch = try await ofWorker { () throws(StoreError) in try turn.next() }
+        if batch.isEmpty {
+          // What is leaving just now may have to stay: then others are next.
+          guard try await leaving.end() else { break }
+          continue
         }
-        // The rest is counted, and stays.
-        someoneAnswers = !answers.isEmpty
-      }
-      let statements = answers
-      try await ofWorker { () throws(StoreError) in
-        var holders = batch.map { _ in [[UInt8]]() }
-        for (device, statement) in statements {
-          for (index, isHeld) in statement.confirms(batch).enumerated() where isHeld {
-            holders[index].append(device.bytes)
+        var answers: [DeviceID: HoldingsStated.Statement] = [:]
+        if someoneAnswers {
+          answers = await withCheckedContinuation { continuation in
+            context.loop.execute {
+              core.value.desk.ask(batch.map(\.blob)) { continuation.resume(returning: $0) }
+            }
           }
+          // The rest is counted, and stays.
+          someoneAnswers = !answers.isEmpty
         }
-        try turn.evict(batch, heldBy: holders)
+        let statements = answers
+        try await leaving.end()
+        // Meanwhile the next ones are asked about.
+        leaving.begin(count: batch.count) { [self] () throws(ReplicationError) in
+          try await evict(batch, statements, turn)
+        } progress: { done in
+          let report = turn.report
+          progress(
+            BlobTrimProgress(
+              done: done + report.kept, total: turn.total, evicted: report.evicted,
+              evictedBytes: report.evictedBytes))
+        }
       }
-      done += batch.count
-      let report = turn.report
-      progress(
-        BlobTrimProgress(
-          done: done + report.kept, total: turn.total, evicted: report.evicted,
-          evictedBytes: report.evictedBytes))
+    } catch {
+      // The turn ends behind it.
+      _ = try? await leaving.end()
+      throw error
     }
     let store = store
     return try await ofWorker { () throws(StoreError) in
       let report = turn.end()
       try store.noteBlobTrim(report)
       return report
+    }
+  }
+
+  /// A group that leaves while the next one is asked about.
+  private struct Leaving {
+    private var done = 0
+    private var task: Task<Result<Void, ReplicationError>, Never>?
+
+    mutating func begin(
+      count: Int, _ body: @escaping @Sendable () async throws(ReplicationError) -> Void,
+      progress: @escaping @Sendable (Int) -> Void
+    ) {
+      done += count
+      let done = done
+      task = Task {
+        do throws(ReplicationError) { try await body() } catch { return .failure(error) }
+        progress(done)
+        return .success(())
+      }
+    }
+
+    /// Waits for it. False if there is none.
+    @discardableResult
+    mutating func end() async throws(ReplicationError) -> Bool {
+      guard let task else { return false }
+      self.task = nil
+      try await task.value.get()
+      return true
+    }
+  }
+
+  private func evict(
+    _ batch: [EvictionCandidate], _ statements: [DeviceID: HoldingsStated.Statement], _ turn: EvictionTurn
+  ) async throws(ReplicationError) {
+    try await ofWorker { () throws(StoreError) in
+      var holders = batch.map { _ in [[UInt8]]() }
+      for (device, statement) in statements {
+        for (index, isHeld) in statement.confirms(batch).enumerated() where isHeld {
+          holders[index].append(device.bytes)
+        }
+      }
+      try turn.evict(batch, heldBy: holders)
     }
   }
 

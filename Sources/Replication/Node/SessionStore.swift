@@ -77,6 +77,9 @@ package final class SessionStore: Sendable {
       case .storeBlobRange(let range, let size):
         guard let peer else { return nil }
         return try storeBlob(range, BlobReference(hash: range.hash, size: size), from: peer)
+      case .storeBlobs(let ranges, let sizes):
+        guard let peer else { return nil }
+        return try storeBlobs(ranges, sizes, from: peer)
       case .makeRecipe(let hash, let size, let offset):
         return try makeRecipe(BlobReference(hash: hash, size: size), offset: offset)
       case .matchRecipe(let recipe, let size):
@@ -243,53 +246,6 @@ package final class SessionStore: Sendable {
       state.full = (mark, full)
       return full
     }
-  }
-
-  // MARK: Blobs
-
-  private func readBlob(_ blob: BlobReference, offset: UInt64, count: Int) throws -> SessionEvent {
-    guard let actor = state.withLock({ $0.actor }), try store.blobs.has(blob) else {
-      return .blobUnavailable(blob.hash)
-    }
-    let bytes = try store.blobs.read(blob.hash, offset: offset, count: count)
-    guard bytes.count == count else { return .blobUnavailable(blob.hash) }
-    let context = BatchContext.blobRange(store: store.id, sender: actor, offset: offset)
-    let sealed = try BatchCodec.seal(
-      bytes, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
-    return .blobRead(hash: blob.hash, offset: offset, sealed: sealed)
-  }
-
-  private func storeBlob(_ range: BlobRange, _ blob: BlobReference, from sender: ActorID) throws
-    -> SessionEvent
-  {
-    let context = BatchContext.blobRange(store: store.id, sender: sender, offset: range.offset)
-    let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
-    guard !bytes.isEmpty || blob.size == 0, range.offset + UInt64(bytes.count) <= blob.size else {
-      throw DecodingFailure("a range of blob \(blob.hash) is empty, or goes beyond its end")
-    }
-    let blobs = try store.blobs
-    // Another session may have been faster, here or in another process.
-    if try blobs.has(blob) { return .blobStored(hash: blob.hash, held: blob.size, isComplete: true) }
-    do throws(StoreError) {
-      try blobs.append(bytes, to: blob.hash, at: range.offset)
-    } catch {
-      guard error.code == .outOfBounds else { throw error }
-      return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)
-    }
-    let held = range.offset + UInt64(bytes.count)
-    return try complete(blob, held: held)
-  }
-
-  func complete(_ blob: BlobReference, held: UInt64) throws -> SessionEvent {
-    let blobs = try store.blobs
-    guard held == blob.size else { return .blobStored(hash: blob.hash, held: held, isComplete: false) }
-    do throws(StoreError) {
-      try blobs.complete(blob, durable: true)
-    } catch {
-      guard error.code == .damaged else { throw error }
-      return .blobRejected(blob.hash)
-    }
-    return .blobStored(hash: blob.hash, held: held, isComplete: true)
   }
 }
 

@@ -2,9 +2,9 @@ internal import SyncStore
 
 /// Fetches missing blobs from the other side.
 ///
-/// Invariants: each blob is asked for once at a time, at most `Limits.blobsInFlight` are; ranges are stored
-/// one at a time, each where the one before it ended; a blob that cannot be had is counted, and keeps nothing
-/// else from coming.
+/// Invariants: each blob is asked for once at a time, at most `Limits.blobsInFlight` have not come to their end; ranges are stored
+/// one at a time, each where the one before it ended, but blobs that came in one range each all that are there at once; a blob
+/// that cannot be had is counted, and keeps nothing else from coming.
 struct BlobFetch {
   private struct Transfer {
     var need: BlobNeed
@@ -12,7 +12,12 @@ struct BlobFetch {
     /// again.
     var isSkipped = false
     var isComplete = false
+    /// Has the last of it come? It may still have to be stored.
+    var hasArrived = false
   }
+
+  /// Blobs that have come, and are not stored, at most.
+  private static let unstoredBlobs = 4096
 
   /// Not yet asked for, in order. Those before `next` have been.
   private var waiting: [BlobNeed] = []
@@ -20,11 +25,15 @@ struct BlobFetch {
   /// Waiting or under way.
   private var wanted: Set<BlobHash> = []
   private var transfers: [BlobHash: Transfer] = [:]
+  /// Asked for, and not come to their end.
+  private var underway = 0
   private var retried: Set<BlobHash> = []
   /// Ranges that have come and are not stored. Those before `nextRange` are.
   private var ranges: [BlobRange] = []
   private var nextRange = 0
   private var storing: BlobRange?
+  /// Blobs that came in one range each.
+  private var storingWhole: [BlobRange] = []
   /// Bytes of those ranges.
   private var unstoredPlain = 0
   /// Bytes that have come and are not stored.
@@ -53,7 +62,8 @@ struct BlobFetch {
   /// How many are waited for.
   var count: Int { wanted.count }
   /// Has everything come that will?
-  var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && storing == nil && assembly == nil }
+  var isComplete: Bool { wanted.isEmpty && transfers.isEmpty && !isStoring && assembly == nil }
+  private var isStoring: Bool { storing != nil || !storingWhole.isEmpty }
 
   /// These blobs are needed.
   mutating func need(_ blobs: [BlobNeed]) {
@@ -124,12 +134,13 @@ struct BlobFetch {
     pumpAssembly(&port)
     storeNext(&port)
     var wants: [BlobNeed] = []
-    while next < waiting.count, transfers.count < Limits.blobsInFlight {
+    while next < waiting.count, underway < Limits.blobsInFlight, transfers.count < Self.unstoredBlobs {
       let need = waiting[next]
       // A blob that is being thrown away ends first.
       guard transfers[need.hash] == nil else { break }
       next += 1
       transfers[need.hash] = Transfer(need: need)
+      underway += 1
       wants.append(need)
     }
     if next > 1024, next * 2 > waiting.count {
@@ -140,26 +151,43 @@ struct BlobFetch {
   }
 
   private mutating func storeNext(_ port: inout SessionPort) {
-    while storing == nil, nextRange < ranges.count {
+    guard !isStoring else { return }
+    var sizes: [UInt64] = []
+    while nextRange < ranges.count {
       let range = ranges[nextRange]
-      nextRange += 1
-      if nextRange == ranges.count {
-        ranges.removeAll(keepingCapacity: true)
-        nextRange = 0
+      guard var transfer = transfers[range.hash] else {
+        takeRange()
+        continue
       }
-      unstoredPlain -= range.sealed.count
-      guard var transfer = transfers[range.hash] else { continue }
       if !transfer.isSkipped && range.offset != transfer.need.offset {
         // Another session stored some of it meanwhile, or the other side skips.
         transfer.isSkipped = true
         transfers[range.hash] = transfer
       }
       if transfer.isSkipped {
+        takeRange()
         if range.isLast { end(transfer) }
+      } else if range.isLast, range.offset == 0, transfer.need.size <= UInt64(Limits.blobRangeBytes) {
+        takeRange()
+        storingWhole.append(range)
+        sizes.append(transfer.need.size)
       } else {
+        guard storingWhole.isEmpty else { break }
+        takeRange()
         storing = range
-        port.actions.append(.storeBlobRange(range, size: transfer.need.size))
+        return port.actions.append(.storeBlobRange(range, size: transfer.need.size))
       }
+    }
+    if !storingWhole.isEmpty { port.actions.append(.storeBlobs(storingWhole, sizes: sizes)) }
+  }
+
+  /// The next range is about to be stored, or is not needed.
+  private mutating func takeRange() {
+    unstoredPlain -= ranges[nextRange].sealed.count
+    nextRange += 1
+    if nextRange == ranges.count {
+      ranges.removeAll(keepingCapacity: true)
+      nextRange = 0
     }
   }
 
@@ -168,7 +196,13 @@ struct BlobFetch {
       try assembly?.arrived(range)
       return
     }
-    guard transfers[range.hash] != nil else { throw .violation("a blob came that was not asked for") }
+    guard transfers[range.hash]?.hasArrived == false else {
+      throw .violation("a blob came that was not asked for")
+    }
+    if range.isLast {
+      transfers[range.hash]?.hasArrived = true
+      underway -= 1
+    }
     ranges.append(range)
     unstoredPlain += range.sealed.count
   }
@@ -178,9 +212,11 @@ struct BlobFetch {
       try assembly?.lacking()
       return
     }
-    guard let transfer = transfers.removeValue(forKey: hash) else {
+    guard let transfer = transfers[hash], !transfer.hasArrived else {
       throw .violation("a blob is not there that was not asked for")
     }
+    transfers[hash] = nil
+    underway -= 1
     dropRanges(of: hash)
     wanted.remove(hash)
     if !transfer.isComplete { unavailable.insert(hash) }
@@ -202,6 +238,27 @@ struct BlobFetch {
       preconditionFailure("that range was not being stored")
     }
     storing = nil
+    stored(range, held: held, isComplete: isComplete, &port)
+  }
+
+  /// What became of the blobs that were being stored together.
+  mutating func stored(whole outcomes: [Bool], _ port: inout SessionPort) {
+    precondition(outcomes.count == storingWhole.count, "other blobs were being stored")
+    let ranges = storingWhole
+    storingWhole = []
+    for (range, isComplete) in zip(ranges, outcomes) {
+      if isComplete {
+        stored(range, held: transfers[range.hash]?.need.size ?? 0, isComplete: true, &port)
+      } else {
+        rejected(range)
+      }
+    }
+  }
+
+  private mutating func stored(
+    _ range: BlobRange, held: UInt64, isComplete: Bool, _ port: inout SessionPort
+  ) {
+    let hash = range.hash
     if isComplete { port.figures.receivedBlobs += 1 }
     guard var transfer = transfers[hash] else {
       // The other side gave up half-way, but the bytes that were here sufficed.
@@ -232,10 +289,14 @@ struct BlobFetch {
       preconditionFailure("that range was not being stored")
     }
     storing = nil
-    guard var transfer = transfers[hash] else { return }
+    rejected(range)
+  }
+
+  private mutating func rejected(_ range: BlobRange) {
+    guard var transfer = transfers[range.hash] else { return }
     transfer.need.offset = 0
     transfer.isSkipped = true
-    transfers[hash] = transfer
+    transfers[range.hash] = transfer
     if range.isLast { end(transfer) }
   }
 

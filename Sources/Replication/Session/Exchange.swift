@@ -215,6 +215,7 @@ struct Exchange {
       noteProgress(hash, held: held, &port)
       receiving?.stored(hash, held: held, isComplete: isComplete, &port)
     case .blobRejected(let hash): receiving?.rejected(hash, &port)
+    case .blobsStored(let outcomes): receiving?.stored(whole: outcomes, &port)
     case .recipeMade(let recipe): source.made(recipe, &port)
     case .recipeUnavailable(let hash): source.cannotMake(hash, &port)
     case .recipeMatched(let hash, let end, let missing):

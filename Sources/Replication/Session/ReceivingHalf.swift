@@ -284,6 +284,11 @@ struct ReceivingHalf {
     pump(&port)
   }
 
+  mutating func stored(whole outcomes: [Bool], _ port: inout SessionPort) {
+    fetch.stored(whole: outcomes, &port)
+    pump(&port)
+  }
+
   mutating func rejected(_ hash: BlobHash, _ port: inout SessionPort) {
     fetch.rejected(hash)
     pump(&port)

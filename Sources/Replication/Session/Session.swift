@@ -151,7 +151,8 @@ package struct Session: ~Copyable {
     case .overtaken(let text):
       throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
-      .blobUnavailable, .blobStored, .blobRejected, .recipeMade, .recipeUnavailable, .recipeMatched,
+      .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
+      .recipeMatched,
       .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested, .fingerprinted,
       .recordsExchanged, .repaired, .holdingsStated, .blobRangeOpened:
       try exchange?.answered(event, &port)

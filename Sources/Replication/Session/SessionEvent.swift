@@ -48,6 +48,9 @@ package enum SessionEvent: Hashable, Sendable {
   case blobStored(hash: BlobHash, held: UInt64, isComplete: Bool)
   /// Answers `storeBlobRange` and `assembleBlob`: the whole blob does not match its hash, and was thrown away (F85).
   case blobRejected(BlobHash)
+  /// Answers `storeBlobs`, in its order: is the blob complete (verified, durable), or was it thrown away because it is not what its
+  /// hash says (F85)?
+  case blobsStored([Bool])
   /// Answers `makeRecipe`: the sealed bytes.
   case recipeMade(SealedRecipe)
   /// Answers `makeRecipe`: the blob is not here.
@@ -133,6 +136,8 @@ package enum SessionAction: Hashable, Sendable {
   case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
   /// Open and store bytes of a blob of `size` bytes; with the last ones, verify it and make it durable.
   case storeBlobRange(BlobRange, size: UInt64)
+  /// Open, verify and store blobs that came in one range each, and make them durable together.
+  case storeBlobs([BlobRange], sizes: [UInt64])
   /// Say what a blob of `size` bytes is made of, from `offset` on, sealed.
   case makeRecipe(hash: BlobHash, size: UInt64, offset: UInt64)
   /// Open a recipe for a blob of `size` bytes and look what of it is in other blobs here.

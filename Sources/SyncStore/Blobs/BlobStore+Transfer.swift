@@ -159,6 +159,16 @@ extension BlobStore {
     }
   }
 
+  /// Makes an object of bytes that came at once. False if they are not its content. Nothing is synced: `settle`.
+  package func put(_ bytes: [UInt8], arrivedAs reference: BlobReference) throws(StoreError) -> Bool {
+    try requireWritable()
+    guard UInt64(bytes.count) == reference.size, Self.hash(SHA256.hash(bytes)) == reference.hash else {
+      return false
+    }
+    _ = try put(bytes, reference, durable: false)
+    return true
+  }
+
   /// Throws an unfinished transfer away.
   package func discardPartial(_ hash: BlobHash) throws(StoreError) {
     try requireWritable()

@@ -1,4 +1,4 @@
-/// A record of the ordinary form: a value or a tombstone that names no open dots. What it says is to be believed once its
+/// A record of the ordinary form: a value or a tombstone that names no open dots; where they are asked for, a large value, too. What it says is to be believed once its
 /// checksum was seen. Whoever uses it keeps the segment mapped.
 struct PlainRecord {
   let bytes: MappedBytes
@@ -12,7 +12,7 @@ struct PlainRecord {
 
   /// Nil if it is of another form, or does not lie within `bytes`, which go on to the end of the segment.
   @inline(__always)
-  init?(_ bytes: MappedBytes, seed: UInt64?) {
+  init?(_ bytes: MappedBytes, seed: UInt64?, orBlob: Bool = false) {
     guard bytes.count >= RecordLayout.fixedLength else { return nil }
     let length = Int(bytes.load(RecordLayout.length, as: UInt32.self))
     kinds = bytes.load(RecordLayout.kind)
@@ -21,6 +21,7 @@ struct PlainRecord {
     let kind = UInt8(truncatingIfNeeded: kinds)
     guard length <= bytes.count, !flags.contains(.open),
       kind == RecordLayout.Kind.value.rawValue || kind == RecordLayout.Kind.tombstone.rawValue
+        || orBlob && kind == RecordLayout.Kind.blob.rawValue
     else { return nil }
     key = RecordLayout.fixedLength &+ flags.bytesBeforeKey
     value = key &+ Int(named >> 16)
@@ -35,6 +36,17 @@ struct PlainRecord {
   @inline(__always)
   var isTombstone: Bool {
     UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.tombstone.rawValue
+  }
+
+  /// What the record of a large value refers to; nil for another.
+  var blob: BlobReference? {
+    guard UInt8(truncatingIfNeeded: kinds) == RecordLayout.Kind.blob.rawValue,
+      bytes.count - value >= RecordLayout.blobLength,
+      let hash = BlobHash(bytes: bytes.bytes(value..<value + 32))
+    else { return nil }
+    return BlobReference(
+      hash: hash, size: bytes.load(value + 32),
+      metadata: bytes.bytes(value + RecordLayout.blobLength..<bytes.count))
   }
 
   var type: ValueType { ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)) }
@@ -100,12 +112,12 @@ final class IndexedSegments: Sendable {
   /// The record at a place of the index; nil if its segment is sealed, or not mapped, or it is not of the ordinary form. The
   /// lines behind its first are being fetched then.
   @inline(__always)
-  func record(atPlace place: UInt64) -> PlainRecord? {
+  func record(atPlace place: UInt64, orBlob: Bool = false) -> PlainRecord? {
     let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
     let rest = bytes.rest(slot, offset)
     guard rest.count > 0 else { return nil }
     rest.prefetch()
-    return PlainRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset))
+    return PlainRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset), orBlob: orBlob)
   }
 
   /// Has the first lines of the record at a place fetched: it is looked at soon.
@@ -115,14 +127,16 @@ final class IndexedSegments: Sendable {
   }
 
   /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
-  func record(atPlace place: UInt64, opened: inout Mapping?) -> PlainRecord? {
+  func record(atPlace place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> PlainRecord? {
     let slot = SegmentTable.slot(ofPlace: place)
-    guard slot < sealed.count, let segment = sealed[slot] else { return record(atPlace: place) }
+    guard slot < sealed.count, let segment = sealed[slot] else {
+      return record(atPlace: place, orBlob: orBlob)
+    }
     guard
       let view = segment.record(
         at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count, keeps: true)
     else { return nil }
     opened = view.bytes
-    return PlainRecord(MappedBytes(view.bytes), seed: nil)
+    return PlainRecord(MappedBytes(view.bytes), seed: nil, orBlob: orBlob)
   }
 }

@@ -234,6 +234,9 @@ package import Synchronization
     if start < end { unsafe madvise(base + start, end - start, MADV_DONTNEED) }
   }
 
+  /// Pages will be needed one here, one there: no others are to be read with them.
+  func expectRandomAccess() { _ = unsafe madvise(base, count, MADV_RANDOM) }
+
   /// Finds memory for `range` now, rather than at the first store to each page.
   package func populate(_ range: Range<Int>) {
     check(range)

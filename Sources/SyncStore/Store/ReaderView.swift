@@ -35,6 +35,19 @@ final class ReaderView: Sendable {
     return withExtendedLifetime(opened) { body(found) }
   }
 
+  /// What a key refers to whose value is a large one; nil if it has another value, or that is not plain to see.
+  @inline(never)
+  func findBlob(_ key: Span<UInt8>) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
+    var opened: Mapping?
+    let found = find(key) { segments.record(atPlace: $0, opened: &opened, orBlob: true) }
+    return withExtendedLifetime(opened) {
+      guard case .record(let record) = found, let blob = record.blob,
+        !Mapping.hasAnyFaulted || record.isWhole
+      else { return nil }
+      return (blob, record.type, record.deadline)
+    }
+  }
+
   @inline(__always)
   private func find(_ key: Span<UInt8>, record: (_ place: UInt64) -> PlainRecord?) -> Found {
     let hash = keys.hash(key)

@@ -1,5 +1,5 @@
 /// How a get works: the index names a place, the record there is verified. Without a lock wherever that is plain;
-/// otherwise, with what is damaged, parked or in the blob tier, under the engine's lock, its view brought up to date first.
+/// otherwise, with what is damaged or parked, under the engine's lock, its view brought up to date first.
 extension Store {
   /// The value of a key; nil if it has none.
   ///
@@ -12,6 +12,10 @@ extension Store {
     case .value(let value)?: return value
     case .nothing?: return nil
     case nil:
+      if let found = plainBlob(key) {
+        let bytes = try fetching(found.blob) { blobs throws(StoreError) in try blobs.read(found.blob) }
+        return Value(bytes: bytes, type: found.type, deadline: found.deadline)
+      }
       guard let record = try current(key.bytes) else { return nil }
       return try value(of: record)
     }
@@ -53,6 +57,7 @@ extension Store {
     case .value(let refusal)?: if let refusal { throw refusal }
     case .nothing?: return
     case nil:
+      if let found = plainBlob(key) { return try readBlob(found.blob, found.type, body) }
       guard let record = try current(key.bytes) else { return }
       if case .blob(let blob) = record.content, record.isLive(at: environment.now()) {
         return try readBlob(blob, record.type, body)
@@ -68,6 +73,15 @@ extension Store {
     case .nothing?: false
     case nil: try current(key.bytes)?.isLive(at: environment.now()) ?? false
     }
+  }
+
+  /// What a key refers to that has a large value, found without a lock; nil if it has none, or that is not plain to see.
+  private func plainBlob(_ key: Key) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
+    guard SystemCall.forksSeen == forkGeneration else { return nil }
+    guard let found = readers.read({ view in view.findBlob(key.bytes.span) }),
+      found.deadline.map({ $0 > environment.now() }) ?? true
+    else { return nil }
+    return found
   }
 
   /// What was found without a lock.

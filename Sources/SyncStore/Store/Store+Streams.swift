@@ -122,6 +122,19 @@ public struct ValueReader: Sendable {
     }
   }
 
+  /// Works on all of it in place, mapped, as it lies on the disk: nothing is read but what `body` reads. Large values are not verified,
+  /// unless they are encrypted: damage is found by `Store.get`, `withBytes` and `Store.verify`.
+  ///
+  /// - Throws: `.damaged`, `.inputOutput` if they cannot be read.
+  public func withUnverifiedBytes<Result>(
+    _ body: (RawSpan) throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    switch source {
+    case .bytes: return try withBytes(body)
+    case .blob(let reader): return try reader.withBytes(body)
+    }
+  }
+
   /// Works on all of it in place, mapped, after it was verified.
   ///
   /// - Throws: `.damaged` if it is not what was put.

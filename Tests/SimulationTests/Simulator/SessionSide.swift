@@ -107,6 +107,7 @@ final class SessionSide {
       case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .giveGroupKeys:
         work[Lane.sending.rawValue].append(action)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRange,
+        .storeBlobs,
         .matchRecipe, .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
         .stateHoldings, .openBlobRange,
         .becomeNewActor:

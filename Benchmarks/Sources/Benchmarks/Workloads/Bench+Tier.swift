@@ -34,20 +34,20 @@ extension Bench {
     }
     var start = Machine.now()
     _ = try SyncServer.wait { try await node.synchronize(with: "holder", direction: .both) }
-    report.add(
-      "tier-copy", SyncStorePeer.title, Double(Self.tierValues) / (Double(Machine.now() - start) / 1e9),
-      "values/s")
+    note("  the first copy: \(rate(Self.tierValues, since: start)) values/s")
     // What it reads was used last, and stays.
     let last = try (Self.tierValues - 5_000..<Self.tierValues).map { try Key("\($0)") }
     for key in last { _ = try store.get(key) }
     let isOver = Atomic(false)
     let longest = Atomic<UInt64>(0)
     let reader = Thread {
+      guard var blocked = try? BlockedTime() else { return }
+      defer { blocked.end() }
       var index = 0
       while !isOver.load(ordering: .relaxed) {
-        let start = Machine.now()
+        blocked.begin()
         _ = try? store.withValue(last[index]) { $0.byteCount }
-        let time = Machine.now() - start
+        let time = blocked.nanoseconds
         if time > longest.load(ordering: .relaxed) { longest.store(time, ordering: .relaxed) }
         index = (index + 1) % last.count
       }
@@ -65,15 +65,17 @@ extension Bench {
     report.add("tier-trim", SyncStorePeer.title, Double(trimmed.evicted) / seconds, "values/s")
     report.add("tier-trim-stall", SyncStorePeer.title, Double(longest.load(ordering: .relaxed)) / 1000, "us")
     let fetched = 1000
-    let time = try Machine.nanoseconds(each: fetched) {
-      for number in 0..<fetched { _ = try store.get(Key("\(number)")) }
-    }
-    report.add("tier-fetch", SyncStorePeer.title, time / 1000, "us")
+    start = Machine.now()
+    for number in 0..<fetched { _ = try store.get(Key("\(number)")) }
+    note("  fetched when read, one after the other: \(rate(fetched, since: start)) values/s")
     try SyncServer.wait {
       await node.stop()
       await server.stop()
     }
     try store.close()
     try holder.close()
+  }
+  private func rate(_ count: Int, since start: UInt64) -> Int {
+    Int(Double(count) / (Double(Machine.now() - start) / 1e9))
   }
 }

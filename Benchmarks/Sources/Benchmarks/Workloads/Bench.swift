@@ -44,7 +44,7 @@ final class Bench {
         break
       }
       let order = (0..<contestants.count).map { contestants[($0 + round) % contestants.count] }
-      if options.only != ["sync"] { try fillAndRead(order) }
+      try fillAndRead(order)
       if options.wants("transaction") { try transactions(order) }
       if options.wants("typed") { try typedValues() }
       if options.wants("caches") { try caches() }
@@ -60,6 +60,8 @@ final class Bench {
     if options.wants("put-latency"), options.tenMillion { try putLatency(10_000_000, suffix: "-10m") }
     if options.wants("memory") { try sizes() }
     if options.wants("blobs") { try blobs() }
+    if options.wants("cache-trim") { try trimCache() }
+    if options.wants("tier") { try trimTier() }
     FileHandle.standardOutput.write(Data("\(report.table)\n".utf8))
     try manager.createDirectory(atPath: options.results, withIntermediateDirectories: true)
     let file = "\(options.results)/\(options.name).jsonl"

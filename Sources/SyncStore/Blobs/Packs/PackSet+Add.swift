@@ -114,6 +114,8 @@ extension PackSet {
         try file.allocate(to: size)
         let header = PackHeader(number: number, size: size, salt: random())
         let pack = try Pack(header, name: name, file: file, isWritable: true)
+        // It is filled from its start, and all of it reads as zeros until then.
+        pack.table.expectRandomAccess()
         pack.boot = boot
         for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }
         return pack

@@ -155,14 +155,17 @@ extension BlobCatalogue {
 }
 
 extension PackSet {
+  /// Objects that are looked at while others wait.
+  private static let atOnce = 64
+
   /// What objects are called; nil for those that have gone. Nobody waits for long meanwhile.
   func names(of places: [UInt32]) throws(StoreError) -> [BlobHash?] {
     var names: [BlobHash?] = []
     names.reserveCapacity(places.count)
-    for start in stride(from: 0, to: places.count, by: 256) {
+    for start in stride(from: 0, to: places.count, by: Self.atOnce) {
       names += try state.withLock { state throws(StoreError) in
         var some: [BlobHash?] = []
-        for place in places[start..<min(start + 256, places.count)] {
+        for place in places[start..<min(start + Self.atOnce, places.count)] {
           some.append(try pack(Self.ordinal(place), &state)?.entry(Self.slot(place))?.name)
         }
         return some
@@ -175,10 +178,10 @@ extension PackSet {
   func removeEach(_ places: [(place: UInt32, limit: UInt64)]) throws(StoreError) -> [Bool] {
     var gone: [Bool] = []
     gone.reserveCapacity(places.count)
-    for start in stride(from: 0, to: places.count, by: 256) {
+    for start in stride(from: 0, to: places.count, by: Self.atOnce) {
       gone += try state.withLock { state throws(StoreError) in
         var some: [Bool] = []
-        for (place, limit) in places[start..<min(start + 256, places.count)] {
+        for (place, limit) in places[start..<min(start + Self.atOnce, places.count)] {
           guard let pack = try pack(Self.ordinal(place), &state),
             pack.remove(Self.slot(place), below: limit)
           else {

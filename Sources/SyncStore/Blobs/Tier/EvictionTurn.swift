@@ -48,6 +48,8 @@ package final class EvictionTurn: Sendable {
     var count: UInt64
     var bytes: UInt64
     var freeBytes: UInt64
+    /// Chosen, and not decided.
+    var chosenCount: UInt64 = 0, chosenBytes: UInt64 = 0
     var report = BlobTrimReport()
     var isOver = false
   }
@@ -80,8 +82,8 @@ package final class EvictionTurn: Sendable {
   /// How many objects there were at the beginning.
   package var total: Int { uses.count }
 
-  /// The next objects to ask about, the least recently used first: as many as must leave if all of them may, up to
-  /// `objectsAtOnce`. Empty if the limits hold, or nothing else may leave.
+  /// The next objects to ask about, the least recently used first: as many as must leave if all of them may, and those that were
+  /// chosen before, up to `objectsAtOnce`. Empty if the limits hold then, or nothing else may leave.
   package func next() throws(StoreError) -> [EvictionCandidate] {
     var chosen: [EvictionCandidate] = []
     var bytes: UInt64 = 0
@@ -89,9 +91,10 @@ package final class EvictionTurn: Sendable {
       let range = state.withLock { state -> Range<Int> in
         // Together with what is chosen already.
         var projected = state
-        projected.count -= UInt64(chosen.count)
-        projected.bytes -= min(bytes, projected.bytes)
-        projected.freeBytes = Self.sum(projected.freeBytes, bytes)
+        let chosenBytes = Self.sum(state.chosenBytes, bytes)
+        projected.count -= min(state.chosenCount + UInt64(chosen.count), projected.count)
+        projected.bytes -= min(chosenBytes, projected.bytes)
+        projected.freeBytes = Self.sum(projected.freeBytes, chosenBytes)
         let end = min(uses.count, state.next + Self.objectsAtOnce - chosen.count)
         var place = state.next
         var room = bytes
@@ -121,6 +124,10 @@ package final class EvictionTurn: Sendable {
         }
       }
     }
+    state.withLock { state in
+      state.chosenCount += UInt64(chosen.count)
+      state.chosenBytes = Self.sum(state.chosenBytes, bytes)
+    }
     return chosen
   }
 
@@ -134,12 +141,18 @@ package final class EvictionTurn: Sendable {
       || state.freeBytes < limits.freeDiskBytes
   }
 
-  /// Makes those leave that enough members have confirmed to hold, in this turn. `holders` are their `DeviceID`s, of each
+  /// Makes those leave of what was chosen that enough members have confirmed to hold, in this turn. `holders` are their `DeviceID`s, of each
   /// candidate; only those count that cover all the writes that name it.
   package func evict(
     _ candidates: [EvictionCandidate], heldBy holders: [[[UInt8]]]
   ) throws(StoreError) {
     precondition(candidates.count == holders.count && !state.withLock { $0.isOver }, "no turn, no eviction")
+    defer {
+      state.withLock { state in
+        state.chosenCount -= UInt64(candidates.count)
+        state.chosenBytes -= min(candidates.reduce(0) { $0 + $1.use.size }, state.chosenBytes)
+      }
+    }
     var chosen: [Int] = []
     for index in candidates.indices {
       if Set(holders[index]).count >= max(limits.copies, 1) {

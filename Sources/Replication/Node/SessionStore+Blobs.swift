@@ -1,0 +1,65 @@
+internal import SyncStore
+
+// Large values, read and stored.
+extension SessionStore {
+  func readBlob(_ blob: BlobReference, offset: UInt64, count: Int) throws -> SessionEvent {
+    guard let actor = state.withLock({ $0.actor }), try store.blobs.has(blob) else {
+      return .blobUnavailable(blob.hash)
+    }
+    let bytes = try store.blobs.read(blob.hash, offset: offset, count: count)
+    guard bytes.count == count else { return .blobUnavailable(blob.hash) }
+    let context = BatchContext.blobRange(store: store.id, sender: actor, offset: offset)
+    let sealed = try BatchCodec.seal(
+      bytes, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    return .blobRead(hash: blob.hash, offset: offset, sealed: sealed)
+  }
+
+  func storeBlob(_ range: BlobRange, _ blob: BlobReference, from sender: ActorID) throws
+    -> SessionEvent
+  {
+    let context = BatchContext.blobRange(store: store.id, sender: sender, offset: range.offset)
+    let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
+    guard !bytes.isEmpty || blob.size == 0, range.offset + UInt64(bytes.count) <= blob.size else {
+      throw DecodingFailure("a range of blob \(blob.hash) is empty, or goes beyond its end")
+    }
+    let blobs = try store.blobs
+    // Another session may have been faster, here or in another process.
+    if try blobs.has(blob) { return .blobStored(hash: blob.hash, held: blob.size, isComplete: true) }
+    do throws(StoreError) {
+      try blobs.append(bytes, to: blob.hash, at: range.offset)
+    } catch {
+      guard error.code == .outOfBounds else { throw error }
+      return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)
+    }
+    let held = range.offset + UInt64(bytes.count)
+    return try complete(blob, held: held)
+  }
+
+  /// Blobs that came in one range each: what is durable together costs one sync.
+  func storeBlobs(_ ranges: [BlobRange], _ sizes: [UInt64], from sender: ActorID) throws -> SessionEvent {
+    let blobs = try store.blobs
+    var arrived: [BlobReference] = []
+    var outcomes: [Bool] = []
+    for (range, size) in zip(ranges, sizes) {
+      let context = BatchContext.blobRange(store: store.id, sender: sender, offset: 0)
+      let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
+      let blob = BlobReference(hash: range.hash, size: size)
+      outcomes.append(try blobs.put(bytes, arrivedAs: blob))
+      if outcomes.last == true { arrived.append(blob) }
+    }
+    try blobs.settle(arrived)
+    return .blobsStored(outcomes)
+  }
+
+  func complete(_ blob: BlobReference, held: UInt64) throws -> SessionEvent {
+    let blobs = try store.blobs
+    guard held == blob.size else { return .blobStored(hash: blob.hash, held: held, isComplete: false) }
+    do throws(StoreError) {
+      try blobs.complete(blob, durable: true)
+    } catch {
+      guard error.code == .damaged else { throw error }
+      return .blobRejected(blob.hash)
+    }
+    return .blobStored(hash: blob.hash, held: held, isComplete: true)
+  }
+}

@@ -1,0 +1,80 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+/// What is asked for and stored of large values, step by step: `BlobFetch` alone.
+@Suite("Fetching large values") struct BlobFetchTests {
+  private static func need(_ number: UInt8) -> BlobNeed {
+    BlobNeed(hash: BlobHash(bytes: Samples.bytes(32, from: number))!, size: 5)
+  }
+
+  private static func whole(_ number: UInt8) -> BlobRange {
+    BlobRange(hash: need(number).hash, offset: 0, isLast: true, sealed: [number])
+  }
+
+  /// A fetch of so many values, and what it has asked its surroundings for since this was looked at last.
+  private struct Probe {
+    var fetch = BlobFetch()
+    var port = SessionPort(peerName: "peer")
+
+    init(_ count: UInt8) { fetch.need((1...count).map(need)) }
+
+    mutating func actions() -> [SessionAction] {
+      fetch.pump(&port)
+      defer { port.actions = [] }
+      return port.actions
+    }
+  }
+
+  private static func wanting(_ numbers: ClosedRange<UInt8>) -> SessionAction {
+    .send(Message.blobWant(numbers.map(need)).frame.bytes)
+  }
+
+  @Test func `All that came in one piece each while others were being stored is stored together`() throws {
+    var probe = Probe(4)
+    #expect(probe.actions() == [Self.wanting(1...4)])
+    try probe.fetch.arrived(Self.whole(1))
+    #expect(probe.actions() == [.storeBlobs([Self.whole(1)], sizes: [5])])
+    for number in 2...4 as ClosedRange<UInt8> { try probe.fetch.arrived(Self.whole(number)) }
+    #expect(probe.actions() == [])
+    probe.fetch.stored(whole: [true], &probe.port)
+    #expect(probe.actions() == [.storeBlobs((2...4).map(Self.whole), sizes: [5, 5, 5])])
+    #expect(!probe.fetch.isComplete && probe.fetch.unstoredBytes == 0)
+    probe.fetch.stored(whole: [true, true, true], &probe.port)
+    #expect(probe.fetch.isComplete && probe.port.figures.receivedBlobs == 4)
+  }
+
+  @Test func `What has come makes room for more to be asked for, before it is stored`() throws {
+    let limit = UInt8(Limits.blobsInFlight)
+    var probe = Probe(limit + 3)
+    #expect(probe.actions() == [Self.wanting(1...limit)])
+    try probe.fetch.arrived(Self.whole(1))
+    try probe.fetch.arrived(Self.whole(2))
+    #expect(
+      probe.actions() == [
+        .storeBlobs([Self.whole(1), Self.whole(2)], sizes: [5, 5]), Self.wanting(limit + 1...limit + 2),
+      ])
+    #expect(throws: SessionEnd.self) { try probe.fetch.arrived(Self.whole(1)) }
+    #expect(throws: SessionEnd.self) { try probe.fetch.lacking(Self.need(2).hash) }
+    try probe.fetch.lacking(Self.need(3).hash)
+    #expect(probe.actions() == [Self.wanting(limit + 3...limit + 3)])
+  }
+
+  @Test func `Of several stored together one that is not what it should be is asked for once more (F85)`()
+    throws
+  {
+    var probe = Probe(3)
+    _ = probe.actions()
+    for number in 1...3 as ClosedRange<UInt8> { try probe.fetch.arrived(Self.whole(number)) }
+    _ = probe.actions()
+    probe.fetch.stored(whole: [true, false, true], &probe.port)
+    #expect(probe.actions() == [Self.wanting(2...2)])
+    try probe.fetch.arrived(Self.whole(2))
+    _ = probe.actions()
+    probe.fetch.stored(whole: [false], &probe.port)
+    #expect(probe.actions() == [])
+    #expect(probe.fetch.isComplete && probe.fetch.unavailable == [Self.need(2).hash])
+  }
+}
