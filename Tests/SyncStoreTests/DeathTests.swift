@@ -70,6 +70,38 @@ struct DeathTests {
     try expectWhole([first, second], keys: missing == 0 ? 5 : 3)
   }
 
+  @Test(
+    "what it had stored in part is no torn end to who opens after a loss of power (F2, F15)",
+    arguments: [false, true])
+  func leftover(isAlone: Bool) throws {
+    let first = try Store.create(on: host, configuration: isAlone ? Configuration() : SharedModeTests.shared)
+    try first.put("before", "x")
+    let actor = try first.actor
+    Self.dies(first) { engine in
+      let tail = Location(packed: first.control.tail)
+      let segment = try #require(engine.journal.segment(tail.segment))
+      var encoder = RecordEncoder(
+        segment: segment, start: tail.offset, durable: 0, position: engine.position)
+      let entries = try Self.entries(first, engine, String(repeating: "a long key", count: 40))
+      let limit = tail.offset + RecordEncoder.bound(entries)
+      first.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
+      encoder.encode(entries)
+      segment.mapping.clear(encoder.end - 8..<encoder.end)
+    }
+    if isAlone { host.killProcesses() }
+    let second =
+      isAlone
+      ? try Store.open(on: host)
+      : try Store.open(
+        at: "/store", configuration: host.configured(SharedModeTests.shared), environment: host.otherProcess)
+    try second.put("after", "x")
+    host.losePower(keeping: { _, _ in .survives }, sizes: { _ in true })
+    let again = try Store.open(on: host)
+    #expect(try again.text("after") == "x" && again.status().keys == 2)
+    #expect(try again.actor == actor)
+    #expect(!(try host.storage.list(RotationTests.journal).contains { $0.hasPrefix("torn") }))
+  }
+
   @Test("a segment it had begun is gone on with, and its name made durable (F5, F13)")
   func begun() throws {
     let (first, second) = try processes()

@@ -15,6 +15,24 @@ struct PackCrashTests {
   }
 
   @Test(
+    "A write whose large value was lost with the power is lost with it, and all that was written behind (F10, F15)"
+  )
+  func writeWithoutItsValue() throws {
+    let host = SimulatedHost()
+    let store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, blobThreshold: 512))
+    try store.put("durable", [UInt8](repeating: 1, count: 1000), durability: .full)
+    try store.put("large", [UInt8](repeating: 2, count: 1000))
+    try store.put("behind", "x")
+    host.losePower(
+      keeping: { path, _ in path.contains("/blobs/") ? .lost : .survives }, sizes: { _ in true })
+    let again = try Store.open(on: host)
+    #expect(try again.get("durable")?.bytes.count == 1000)
+    #expect(try !again.contains("large") && !again.contains("behind"))
+    #expect(try again.verify().isClean)
+  }
+
+  @Test(
     "What was put durably survives a loss of power, and nothing half put is ever served (F10, F15, F18, F19, F20)",
     arguments: 0..<40 as Range<UInt64>)
   func powerLoss(_ seed: UInt64) throws {

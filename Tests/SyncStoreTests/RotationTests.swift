@@ -75,6 +75,27 @@ struct RotationTests {
     #expect(try again.verify().isClean)
   }
 
+  @Test(
+    "makes what comes before it known durable once anything behind it is: damage there cuts nothing off (F16, F17)"
+  )
+  func damageBeforeIt() throws {
+    let store = try Store.create(on: host, configuration: Self.relaxed)
+    try Self.fill(store, 100)
+    try store.sync()
+    try store.put("synced again", "x", durability: .full)
+    try store.close()
+    let path = Self.journal + "/0000000000000001.segment"
+    let bytes = try host.storage.open(path, .readOnly).read(1 << 20, at: 0)
+    let last = try #require(bytes.lastIndex(of: 7))
+    try host.storage.flipBit(of: path, at: last, bit: 1)
+    for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
+    host.losePower(keeping: { _, _ in .survives }, sizes: { _ in true })
+    let again = try Store.open(on: host)
+    #expect(try again.text("synced again") == "x")
+    #expect(try again.status().keys == 100)
+    #expect(try again.status().damagedPlaces == 1)
+  }
+
   @Test("does not hide an earlier segment from the sync that follows a kill (F4, F24)")
   func syncAfterKill() throws {
     let store = try Store.create(on: host, configuration: Self.relaxed)

@@ -231,7 +231,7 @@ struct Opening {
     engine.compactions = control.compactions
     let finding = Finding(
       tail: end, endsEmpty: false, isInOrder: true,
-      isNamed: wasApplied.segment == end.segment, isUnfinished: isUnfinished)
+      isUnfinished: isUnfinished)
     return (store(file, control, engine), finding)
   }
 
@@ -318,7 +318,7 @@ struct Opening {
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))
     let finding = Finding(
       tail: tail, endsEmpty: plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length,
-      isInOrder: !plan.cuts && blank == nil, isNamed: false, isUnfinished: false)
+      isInOrder: !plan.cuts && blank == nil, isUnfinished: false)
     return (store(file, control, engine), finding)
   }
 
@@ -338,8 +338,6 @@ struct Opening {
     var endsEmpty: Bool
     /// Is there nothing to be cut off?
     var isInOrder: Bool
-    /// Has the segment at the tail been in use: is its name known to be durable?
-    var isNamed: Bool
     /// Is the index to be moved over to what a compaction has left?
     var isUnfinished: Bool
   }

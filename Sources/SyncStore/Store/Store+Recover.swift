@@ -26,8 +26,6 @@ extension Store {
         try installIndex(&engine)
       }
     }
-    // A process that was killed may have named a segment and not come to this.
-    if finding.map({ !$0.isNamed }) ?? true { try environment.storage.syncDirectory(journalDirectory) }
     let damage = engine.withLock { $0.newDamage }
     if !damage.isEmpty { renewal = .damaged(damage) }
     if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
