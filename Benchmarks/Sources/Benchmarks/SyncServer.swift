@@ -7,7 +7,7 @@ enum SyncServer {
   static let command = "sync-server"
 
   /// The side of the child: `FOLDER KEYS`. Says `ADDRESS TOKEN`, then answers each line with `done`: `change N` writes N of
-  /// the keys anew.
+  /// the keys anew, `values COUNT BYTES` writes others, `value BYTES` one.
   static func run(_ arguments: [String]) throws {
     guard arguments.count == 2, let keys = Int(arguments[1]) else {
       throw BenchmarkError("a sync server takes FOLDER KEYS")
@@ -21,7 +21,12 @@ enum SyncServer {
     var salt: UInt64 = 0
     while let line = readLine() {
       let words = line.split(separator: " ")
-      if words.first == "change", words.count == 2, let count = Int(words[1]) {
+      if words.first == "value", words.count == 2, let size = Int(words[1]) {
+        try putLarge(store, size)
+      } else if words.first == "values", words.count == 3, let count = Int(words[1]), let size = Int(words[2])
+      {
+        try putValues(store, count, size)
+      } else if words.first == "change", words.count == 2, let count = Int(words[1]) {
         salt += 1
         try change(store, keys, count, salt)
       }
@@ -50,6 +55,36 @@ enum SyncServer {
       for index in 0..<count {
         let number = index * (keys / count)
         try transaction.put(key(number), value(number, salt))
+      }
+    }
+  }
+
+  /// Nothing in them can be compressed.
+  static func noise(_ count: Int, seed: UInt64) -> [UInt8] {
+    var random = seed &* 0x9E37_79B9_7F4A_7C15 | 1
+    return unsafe [UInt8](unsafeUninitializedCapacity: count + 8) { buffer, initialized in
+      for offset in stride(from: 0, to: count, by: 8) {
+        random ^= random << 13
+        random ^= random >> 7
+        random ^= random << 17
+        unsafe UnsafeMutableRawBufferPointer(buffer).storeBytes(
+          of: random, toByteOffset: offset, as: UInt64.self)
+      }
+      initialized = count
+    }
+  }
+
+  private static func putValues(_ store: Store, _ count: Int, _ size: Int) throws {
+    for number in 0..<count {
+      try store.put(Key("value \(number)"), noise(size, seed: UInt64(number + 1)), durability: .relaxed)
+    }
+    try store.sync()
+  }
+
+  private static func putLarge(_ store: Store, _ size: Int) throws {
+    try store.put(Key("large")) { writer in
+      for start in stride(from: 0, to: size, by: 8 << 20) {
+        try writer.append(noise(min(8 << 20, size - start), seed: UInt64(start + 1)))
       }
     }
   }

@@ -8,10 +8,12 @@ struct RedisReplica {
 
   let folder: String
   let keys: Int
+  /// Of each value.
+  let bytes: Int
 
-  init(folder: String, keys: Int) {
+  init(folder: String, keys: Int, bytes: Int = 100) {
     // Redis looks for its files after it has changed its directory.
-    (self.folder, self.keys) = (URL(fileURLWithPath: folder).path, keys)
+    (self.folder, self.keys, self.bytes) = (URL(fileURLWithPath: folder).path, keys, bytes)
   }
 
   /// Milliseconds from the order to copy until the link is up and the replica has loaded everything; nil if Redis is not
@@ -19,15 +21,10 @@ struct RedisReplica {
   func fullSynchronization() throws -> Double? {
     guard FileManager.default.isExecutableFile(atPath: "/usr/bin/redis-server") else { return nil }
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
-    _ = try Self.output(
-      "openssl",
-      [
-        "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout",
-        "\(folder)/key.pem", "-out", "\(folder)/cert.pem",
-      ])
+    try Self.makeCertificate(in: folder)
     let primary = try start(Self.ports.primary, "primary", [])
     defer { end(primary) }
-    _ = try Self.cli(folder, Self.ports.primary, ["debug", "populate", "\(keys)", "k", "100"])
+    _ = try Self.cli(folder, Self.ports.primary, ["debug", "populate", "\(keys)", "k", "\(bytes)"])
     let replica = try start(Self.ports.replica, "replica", [])
     defer { end(replica) }
     let begin = Machine.now()
@@ -70,6 +67,16 @@ struct RedisReplica {
   private func end(_ process: Process) {
     process.terminate()
     process.waitUntilExit()
+  }
+
+  /// `key.pem` and `cert.pem`.
+  static func makeCertificate(in folder: String) throws {
+    _ = try output(
+      "openssl",
+      [
+        "req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-keyout",
+        "\(folder)/key.pem", "-out", "\(folder)/cert.pem",
+      ])
   }
 
   private static func cli(_ folder: String, _ port: Int, _ words: [String]) throws -> String {

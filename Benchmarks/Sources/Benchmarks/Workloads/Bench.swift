@@ -53,6 +53,7 @@ final class Bench {
       note("round \(round + 1) of \(options.rounds) done after \((Machine.now() - start) / 1_000_000_000) s")
     }
     if options.wants("sync") { try synchronization() }
+    if options.wants("sync-large") { try synchronizationOfLargeValues() }
     if options.wants("scan") { try buildViewOfSharedPrefixes() }
     if options.wants("open") { try open(options.keys, suffix: "") }
     if options.wants("open"), options.tenMillion { try open(10_000_000, suffix: "-10m") }
