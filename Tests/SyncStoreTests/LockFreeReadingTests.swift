@@ -59,6 +59,32 @@ struct LockFreeReadingTests {
     #expect(try store.verify().isClean && other.verify().isClean)
   }
 
+  @Test(
+    "find large values, too, while the engine is locked: plain and encrypted", .timeLimit(.minutes(1)),
+    arguments: [false, true])
+  func largeValues(isEncrypted: Bool) throws {
+    let host = SimulatedHost()
+    let configuration = SealedStoreTests.with(
+      isEncrypted ? Passphrase("a passphrase") : nil, Configuration(blobThreshold: 100))
+    let store = try Store.create(on: host, configuration: configuration)
+    let value = [UInt8](repeating: 7, count: 1000)
+    try store.put("large", value, expires: host.time + 1000)
+    try store.put("small", "x")
+    try store.engine.withLock { _ in
+      let answers = Locked<[[UInt8]?]>([])
+      try Threaded.run(1) { _ in
+        let copied = try store.get("large")?.bytes
+        let inPlace = try store.withValue("large") { [UInt8](copying: $0) }
+        let mapped = try store.reader(of: "large")?.withUnverifiedBytes { [UInt8](copying: $0) }
+        answers.withLock { $0 = [copied, inPlace, mapped] }
+      }
+      #expect(answers.withLock { $0 } == [value, value, value])
+    }
+    host.time += 1000
+    #expect(try store.get("large") == nil && store.reader(of: "large") == nil)
+    #expect(try store.reader(of: "small")?.withUnverifiedBytes { $0.byteCount } == 1)
+  }
+
   /// The number of a round, many times over: a value mixed of two would be noticed.
   private static func bytes(_ round: Int) -> [UInt8] {
     (0..<100).map { UInt8(truncatingIfNeeded: $0 % 2 == 0 ? round : round >> 8) }

@@ -76,7 +76,7 @@ extension Store {
   }
 
   /// What a key refers to that has a large value, found without a lock; nil if it has none, or that is not plain to see.
-  private func plainBlob(_ key: Key) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
+  func plainBlob(_ key: Key) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
     guard let found = readers.read({ view in view.findBlob(key.bytes.span) }),
       found.deadline.map({ $0 > environment.now() }) ?? true

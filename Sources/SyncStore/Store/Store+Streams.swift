@@ -27,6 +27,10 @@ extension Store {
   ///
   /// - Throws: as `get`.
   public func reader(of key: Key) throws(StoreError) -> ValueReader? {
+    if let found = plainBlob(key) {
+      let reader = try fetching(found.blob) { blobs throws(StoreError) in try blobs.reader(found.blob) }
+      return ValueReader(.blob(reader), type: found.type)
+    }
     guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return nil }
     switch record.content {
     case .tombstone: return nil
