@@ -1,0 +1,33 @@
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+@testable import SyncStore
+
+@Suite("Large values that came") struct BlobArrivalTests {
+  @Test
+  func
+    `are durable when the session hears of it, those that were something else are not kept (F10, F72, F85)`()
+    throws
+  {
+    let host = SimulatedHost()
+    let store = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
+    let ring = try StoreKeys(store).makeGroupKeys()
+    let sender = try store.actor
+    let values = (1...3 as ClosedRange<UInt8>).map { [UInt8](repeating: $0, count: 3000) }
+    let hashes = values.map { BlobHash(bytes: SHA256.hash($0))! }
+    let ranges = try zip(hashes, [values[0], values[1], values[0]]).map { hash, bytes in
+      BlobRange(
+        hash: hash, offset: 0, isLast: true,
+        sealed: try BatchCodec.seal(
+          bytes, as: .blobRange(store: store.id, sender: sender, offset: 0), keys: ring,
+          randomness: SecureRandom.bytes(BatchCodec.randomnessBytes)))
+    }
+    let answer = SessionStore(store).answer(.storeBlobs(ranges, sizes: [3000, 3000, 3000]), peer: sender)
+    #expect(answer == .blobsStored([true, true, false]))
+    host.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
+    let again = try Store.open(on: host)
+    #expect(try hashes.map { try again.blobs.has($0) } == [true, true, false])
+    #expect(try again.blobs.read(BlobReference(hash: hashes[1], size: 3000)) == values[1])
+  }
+}
