@@ -177,3 +177,22 @@ import Testing
     #expect("größer 船".printable == "größer 船")
   }
 }
+
+@Suite("Large messages") struct LargeMessageTests {
+  @Test(
+    "are the same bytes in pieces, and are read as they were said, whatever stands before what is sealed",
+    arguments: [0, 1, 63, 64, 65, Frame.pieceBytes - 1, Frame.pieceBytes, 200_000], [UInt64(0), 300, 1 << 32])
+  func pieces(count: Int, offset: UInt64) throws {
+    let sealed = (0..<count).map { UInt8(truncatingIfNeeded: $0) }
+    let messages: [Message] = [
+      .batch(index: UInt32(truncatingIfNeeded: offset), sealed: sealed),
+      .blobRange(
+        BlobRange(hash: Samples.hash, offset: offset, isLast: count.isMultiple(of: 2), sealed: sealed)),
+    ]
+    for message in messages {
+      #expect(Array(message.pieces.joined()) == message.frame.bytes)
+      #expect(message.pieces.count == (count >= Frame.pieceBytes ? 2 : 1))
+      #expect(try Message.decode(message.frame) == message)
+    }
+  }
+}

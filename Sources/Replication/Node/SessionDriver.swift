@@ -206,7 +206,14 @@ final class SessionDriver {
       // What is said at once goes in one piece.
       if case .send(let bytes) = action {
         if saidHello == nil, greeted == nil, session.peer == nil { saidHello = MonotonicClock.milliseconds() }
-        if unsent.isEmpty { unsent = bytes } else { unsent += bytes }
+        if unsent.isEmpty {
+          unsent = bytes
+        } else if max(unsent.count, bytes.count) < Frame.pieceBytes {
+          unsent += bytes
+        } else {
+          link.send(unsent)
+          unsent = bytes
+        }
         continue
       }
       if !unsent.isEmpty { link.send(unsent) }

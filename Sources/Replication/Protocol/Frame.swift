@@ -14,9 +14,20 @@ package struct Frame: Hashable, Sendable {
   package static let headerBytes = 5
 
   /// The frame's bytes on the wire.
-  package var bytes: [UInt8] {
+  package var bytes: [UInt8] { bytes(before: 0) }
+
+  /// The frame's bytes on the wire if its payload ends with `tail`, too: in one piece if that is small.
+  func bytes(with tail: [UInt8]) -> [[UInt8]] {
+    let head = bytes(before: tail.count)
+    return tail.count < Self.pieceBytes ? [head + tail] : [head, tail]
+  }
+
+  /// What is as large as this is not copied.
+  package static let pieceBytes = 64 << 10
+
+  private func bytes(before tail: Int) -> [UInt8] {
     var writer = ByteWriter(capacity: Self.headerBytes + payload.count)
-    writer.write(UInt32(payload.count + 1))
+    writer.write(UInt32(payload.count + tail + 1))
     writer.write(type)
     writer.write(raw: payload)
     return writer.bytes

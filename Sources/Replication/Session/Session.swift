@@ -175,7 +175,7 @@ package struct Session: ~Copyable {
     do throws(DecodingFailure) {
       while let frame = try decoder.next() {
         liveness.frames += 1
-        if let message = try Message.decode(frame) { return message }
+        if let message = try Message.decode(consume frame) { return message }
       }
       return nil
     } catch {

@@ -20,9 +20,11 @@ struct SessionPort {
 
   /// Sends a message.
   mutating func send(_ message: Message) {
-    let bytes = message.frame.bytes
-    queued += bytes.count
-    figures.sentBytes += bytes.count
+    for piece in message.pieces {
+      queued += piece.count
+      figures.sentBytes += piece.count
+      actions.append(.send(piece))
+    }
     switch message {
     case .want: (spoke, hasAsked) = (true, true)
     case .hello, .foreignHello, .blobWant, .joinRequest, .burst, .digestGroups, .bucketPrints,
@@ -31,7 +33,6 @@ struct SessionPort {
     case .roundBegin where !hasAsked: spoke = true
     default: break
     }
-    actions.append(.send(bytes))
   }
 
   /// Takes notice of a message that came.
