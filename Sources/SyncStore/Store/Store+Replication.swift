@@ -85,10 +85,12 @@ extension Store {
         if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
           throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
         }
-        if let full, let earlier = composer.record(of: record.key) ?? held[index],
-          composer.state.isSuspect(earlier.dot)
-        {
-          full.note(record, besideDoubtful: earlier)
+        if let full {
+          let earlier = composer.record(of: record.key) ?? held[index]
+          if composer.state.isSuspect(record.dot) || earlier.map({ composer.state.isSuspect($0.dot) }) ?? false {
+            let waits = record.stamp > composer.limit && !composer.state.isMine(record.dot)
+            full.note(doubtful: record, beside: earlier, waits: waits)
+          }
         }
         try composer.receive(
           record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
