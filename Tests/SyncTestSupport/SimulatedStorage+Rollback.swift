@@ -59,7 +59,9 @@ extension SimulatedStorage {
     let image = try locked { state throws(StoreError) in Image(state) }
     try clone.locked { state throws(StoreError) in
       state.root = image.root
-      (state.lastInode, state.type, state.free, state.lies) = (image.lastInode, image.type, image.free, image.lies)
+      (state.lastInode, state.type, state.free, state.lies) = (
+        image.lastInode, image.type, image.free, image.lies
+      )
       state.pending = image.pending
       state.countLinks()
     }
@@ -99,7 +101,10 @@ private struct Image: @unchecked Sendable {
     pending = state.pending.map { operation in
       SimulatedStorage.Operation(
         effects: operation.effects.map { effect in
-          (directory: copies[effect.directory.inode] ?? same, name: effect.name, node: effect.node.flatMap { copies[$0.inode] })
+          (
+            directory: copies[effect.directory.inode] ?? same, name: effect.name,
+            node: effect.node.flatMap { copies[$0.inode] }
+          )
         })
     }
     (lastInode, type, free, lies) = (state.lastInode, state.type, state.free, state.lies)

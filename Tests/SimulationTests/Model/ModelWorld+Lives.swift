@@ -41,12 +41,14 @@ extension Model.World {
   /// I1, of a copy that found itself put back and is at rest: what it wrote in that life has come to whoever it has given a
   /// round, and what others had of its lost life has come to it.
   func checkClosed(_ sender: Int, _ receiver: Int, _ snapshot: Model.State) throws(Model.Violation) {
-    guard forks, count(of: .duplicate) == 0, snapshot.suspects.isEmpty, copies[receiver].live.suspects.isEmpty else { return }
+    guard forks, count(of: .duplicate) == 0, snapshot.suspects.isEmpty, copies[receiver].live.suspects.isEmpty
+    else { return }
     let doubted = lives[sender]?.doubted ?? []
     let left = lives[receiver]?.left ?? []
     guard !doubted.isEmpty || !left.isEmpty else { return }
     let live = copies[receiver].live
-    for record in snapshot.held where !record.isReserved && !record.isDead(at: now) && record.stamp > live.horizon {
+    for record in snapshot.held
+    where !record.isReserved && !record.isDead(at: now) && record.stamp > live.horizon {
       let isLost = left.contains { $0.actor == record.actor && record.sequence > $0.above }
       guard isLost || doubted.contains(record.number) else { continue }
       guard copies[receiver].wants(record.key) else { continue }

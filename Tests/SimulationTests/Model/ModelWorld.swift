@@ -181,7 +181,9 @@ extension Model {
       if copies[copy].live.isCurrent(record) { return }
       if isLikeStore, let held = copies[copy].live.held(record.key), held.dot == record.dot {
         // The other content of the name stays beside it: what is held is issued again, or the digests tell.
-        if copies[copy].live.isSuspect(held), !record.isDead, !record.isReserved { copies[copy].live.lose(record) }
+        if copies[copy].live.isSuspect(held), !record.isDead, !record.isReserved {
+          copies[copy].live.lose(record)
+        }
         return
       }
       let old = copies[copy].live.held(record.key)

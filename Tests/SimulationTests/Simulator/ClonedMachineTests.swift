@@ -95,7 +95,9 @@ struct ClonedMachineTests {
     func lost() throws -> [String] {
       var named = replaced
       for store in stores {
-        for entry in try store.conflicts() { named.insert(String(decoding: entry.value ?? [], as: UTF8.self)) }
+        for entry in try store.conflicts() {
+          named.insert(String(decoding: entry.value ?? [], as: UTF8.self))
+        }
         for (key, _) in acknowledged { if let value = try store.text(key) { named.insert(value) } }
       }
       return acknowledged.map(\.value).filter { !named.contains($0) }

@@ -192,7 +192,9 @@ final class Twin {
     try wake(copy)
     // A copied directory that has said nothing yet does not know whose frontier is its own, and waits for it, too.
     let own = Model.member + model.copies[copy].member
-    if model.copies[copy].live.held(own) != nil, try machines[copy].store.local(Array("replica/member".utf8)) == nil {
+    if model.copies[copy].live.held(own) != nil,
+      try machines[copy].store.local(Array("replica/member".utf8)) == nil
+    {
       return
     }
     try model.step(.purge(copy))

@@ -65,7 +65,8 @@ extension Twin {
         return Record(
           key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
           stamp: Int(entry.stamp.rawValue),
-          value: entry.isTombstone ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
+          value: entry.isTombstone
+            ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
           isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
           isWaiting: winner != entry.dot)
       }.sorted()

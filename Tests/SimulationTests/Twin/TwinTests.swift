@@ -25,7 +25,9 @@ struct TwinTests {
 
   @Test("shows them after records were damaged below the watermark (F37)")
   func damages() throws {
-    for seed in Self.first..<Self.first + Self.seeds / 2 { try Self.play(seed: seed, steps: 60, damages: true) }
+    for seed in Self.first..<Self.first + Self.seeds / 2 {
+      try Self.play(seed: seed, steps: 60, damages: true)
+    }
   }
 
   @Test("shows them after whole sessions, too, in any order of their events (F65, F66)")
