@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build release test sim model twin scopes scripts check format lint docs api examples example-sensors \
+.PHONY: help deps build release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
   example-config example-documents demo acceptance faults bench fuzz memory kills damage soak mutants sealed tsan asan \
   install clean
 
@@ -39,6 +39,9 @@ model: deps ## random histories of the model, and each of its rules switched off
 
 twin: deps ## the store beside the model, step by step (SEEDS=2000 FIRST=0)
 	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) TwinTests
+
+clones: deps ## running machines cloned with their memory (SEEDS=2000 FIRST=0)
+	CLONE_FIRST=$(or $(FIRST),0) CLONE_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) ClonedMachineTests
 
 scopes: deps ## copies of some keys among copies of all (SEEDS=2000 FIRST=1)
 	SCOPE_FIRST=$(or $(FIRST),1) SCOPE_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) ScopeSimulationTests

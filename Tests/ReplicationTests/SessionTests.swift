@@ -283,7 +283,7 @@ import Testing
     let session = Self.client(.push, cursor: Samples.cursor)
     _ = session.handle(.cursor(nil))
     let actions = session.handle(.rolledBack("unknown mark"))
-    #expect(actions.first == .becomeNewActor(reason: "unknown mark"))
+    #expect(actions.first == .becomeNewActor(reason: "unknown mark", side: 0))
     guard case .close(.reconnect)? = actions.last else {
       Issue.record("\(actions)")
       return

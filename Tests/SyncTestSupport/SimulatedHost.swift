@@ -33,6 +33,19 @@ package final class SimulatedHost: Sendable {
     state = Locked(State(time: time, random: SplitMix64(seed: seed), machine: machine))
   }
 
+  private init(cloneOf other: SimulatedHost, _ state: State, _ storage: SimulatedStorage) {
+    (self.storage, compacting, sealed, actors) = (storage, other.compacting, other.sealed, other.actors)
+    self.state = Locked(state)
+  }
+
+  /// A second machine that goes on from where this one is: the same name, boot, clock and disk, and the same numbers from the
+  /// generator, unless the kernel of the clone draws others (`reseeded`). Its processes have to open the stores again.
+  package func cloned(reseeded: UInt64? = nil) throws(StoreError) -> SimulatedHost {
+    var state = self.state.withLock { $0 }
+    if let reseeded { state.random = SplitMix64(seed: reseeded) }
+    return SimulatedHost(cloneOf: self, state, try storage.cloned())
+  }
+
   /// `SYNC_TEST_SEALED=1` runs every test that does not say otherwise on encrypted stores.
   package static let sealsByDefault = unsafe getenv("SYNC_TEST_SEALED") != nil
 

@@ -58,6 +58,19 @@ final class SimulatedNode {
     durable.copy(0..<size, from: other.live)
   }
 
+  /// The same file on the disk of a machine that is cloned: both images, the same inode. No process has it open.
+  init(imageOf other: SimulatedNode) {
+    (kind, inode, links) = (other.kind, other.inode, other.links)
+    live = SimulatedMemory(capacity: other.live.capacity)
+    durable = SimulatedMemory(capacity: other.durable.capacity)
+    (size, durableSize, allocated) = (other.size, other.durableSize, other.allocated)
+    (dirty, abandoned) = (Set(other.changedPages()), other.abandoned)
+    guard kind == .file else { return }
+    let end = SimulatedMemory.rounded(max(size, durableSize))
+    live.copy(0..<min(end, live.capacity), from: other.live)
+    durable.copy(0..<min(end, durable.capacity), from: other.durable)
+  }
+
   func read(_ count: Int, at offset: Int) -> [UInt8] {
     let end = min(size, offset + count)
     return offset < end ? live.read(offset..<end) : []

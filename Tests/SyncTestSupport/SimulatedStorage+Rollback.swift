@@ -50,4 +50,63 @@ extension SimulatedStorage {
     for directory in made.sorted() { try syncDirectory(directory) }
     try syncDirectory("/")
   }
+
+  /// The disk of a machine that is cloned: what the kernel and the disk hold at this moment, under the same inodes. No process
+  /// of the clone has anything open.
+  package func cloned() throws(StoreError) -> SimulatedStorage {
+    let clone = SimulatedStorage()
+    // One lock after the other: the nodes that pass between them are the clone's alone.
+    let image = try locked { state throws(StoreError) in Image(state) }
+    try clone.locked { state throws(StoreError) in
+      state.root = image.root
+      (state.lastInode, state.type, state.free, state.lies) = (
+        image.lastInode, image.type, image.free, image.lies
+      )
+      state.pending = image.pending
+      state.countLinks()
+    }
+    return clone
+  }
+}
+
+/// A copy of everything that a storage holds.
+private struct Image: @unchecked Sendable {
+  // Its nodes are known to nobody else.
+  let root: SimulatedNode
+  let pending: [SimulatedStorage.Operation]
+  let lastInode: UInt64
+  let type: UInt64
+  let free: Int?
+  let lies: Bool
+
+  init(_ state: SimulatedStorage.State) {
+    var copies: [UInt64: SimulatedNode] = [:]
+    for (_, node) in state.allNodes() { copies[node.inode] = SimulatedNode(imageOf: node) }
+    for operation in state.pending {
+      for effect in operation.effects {
+        for node in [effect.directory, effect.node].compactMap({ $0 }) where copies[node.inode] == nil {
+          copies[node.inode] = SimulatedNode(imageOf: node)
+        }
+      }
+    }
+    func map(_ entries: [String: SimulatedNode]) -> [String: SimulatedNode] {
+      entries.compactMapValues { copies[$0.inode] }
+    }
+    for (_, node) in state.allNodes() {
+      copies[node.inode]?.entries = map(node.entries)
+      copies[node.inode]?.durableEntries = map(node.durableEntries)
+    }
+    root = copies[state.root.inode]!
+    let same = root
+    pending = state.pending.map { operation in
+      SimulatedStorage.Operation(
+        effects: operation.effects.map { effect in
+          (
+            directory: copies[effect.directory.inode] ?? same, name: effect.name,
+            node: effect.node.flatMap { copies[$0.inode] }
+          )
+        })
+    }
+    (lastInode, type, free, lies) = (state.lastInode, state.type, state.free, state.lies)
+  }
 }

@@ -10,7 +10,7 @@ package import SyncStore
 /// - It does not model holes: a byte has room on the disk if it lies before the greatest one written or allocated.
 package final class SimulatedStorage: Storage {
   struct State {
-    let root = SimulatedNode(.directory, inode: 1)
+    var root = SimulatedNode(.directory, inode: 1)
     var lastInode: UInt64 = 1
     var lastHandle: UInt64 = 0
     var life = 1

@@ -98,8 +98,8 @@ package final class SessionStore: Sendable {
       case .openBlobRange(let range):
         guard let peer else { return nil }
         return try open(range, from: peer)
-      case .becomeNewActor:
-        try store.becomeNewActor()
+      case .becomeNewActor(_, let side):
+        try store.becomeNewActor(side: side)
         return nil
       case .send, .pauseReading, .resumeReading, .setTimer, .cancelTimer, .close, .follow: return nil
       }

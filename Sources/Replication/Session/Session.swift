@@ -119,7 +119,8 @@ package struct Session: ~Copyable {
   private mutating func end(_ end: SessionEnd) {
     phase = .closed
     exchange = nil
-    if let reason = end.newActor { port.actions.append(.becomeNewActor(reason: reason)) }
+    let side: UInt8 = role == .server ? 1 : 0
+    if let reason = end.newActor { port.actions.append(.becomeNewActor(reason: reason, side: side)) }
     if let refusal = end.refusal { port.send(.refuse(refusal)) }
     port.actions.append(.close(end.outcome))
   }

@@ -161,7 +161,8 @@ package enum SessionAction: Hashable, Sendable {
   /// Say which of these blobs are here, durable and in good order, and what is covered; nothing while blobs leave.
   case stateHoldings(HoldingsWanted)
   /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
-  case becomeNewActor(reason: String)
+  /// `side` is 0 for a client, 1 for a server.
+  case becomeNewActor(reason: String, side: UInt8)
 }
 
 /// The timers of a session.

@@ -72,6 +72,14 @@ extension Environment {
     return actor
   }
 
+  /// The same where the generator may repeat itself, since a running machine was cloned: what is known to differ between the two
+  /// goes into the name.
+  func newActor(besides known: [UInt8]) -> ActorID {
+    if let actors { return actors() }
+    let name = XXH3.hash128(random(16) + known)
+    return ActorID(high: name.high, low: name.low)
+  }
+
   /// A name for a new round.
   func newMark() -> RoundMark {
     guard let mark = RoundMark(bytes: random(16)) else { preconditionFailure("16 bytes were asked for") }

@@ -96,7 +96,10 @@ struct Composer {
     let verdict = Resolution.receive(
       record, held: held, limit: limit, covers: { !isLacking && state.covers($0) })
     switch verdict {
-    case .ignore: return
+    case .ignore:
+      guard let held, isOtherContent(record, of: held), !kept.contains(record.dot) else { return }
+      // What is held is issued again, and nobody could tell that this was beaten by it.
+      try keep(record)
     case .park:
       if !parked.contains(where: { $0.dot == record.dot }) { try append(.write(record, position: nil)) }
       return
@@ -138,9 +141,24 @@ struct Composer {
     case .ignore, .park: return
     }
     guard let loser else { return }
-    if isConflict, !kept.contains(loser.dot) { try keep(loser) }
+    if isConflict || isDoubtful(loser, besides: winner), !kept.contains(loser.dot) { try keep(loser) }
     let names = Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) })
     if !names.isEmpty { try reissue(winner, names: names) }
+  }
+
+  /// Does the record bear the name of what is held in doubt here, and is a value of another life?
+  private func isOtherContent(_ record: Record, of held: Record) -> Bool {
+    guard held.dot == record.dot, state.isSuspect(held.dot), !record.isTombstone, !record.isReserved else {
+      return false
+    }
+    var (other, held) = (record, held)
+    (other.continues, held.continues) = (false, false)
+    return other != held
+  }
+
+  /// Of two lives of this copy neither knew what the other one wrote, whatever their names and bases say.
+  private func isDoubtful(_ loser: Record, besides winner: Record) -> Bool {
+    (state.isSuspect(loser.dot) || state.isSuspect(winner.dot)) && !loser.isTombstone && !loser.isReserved
   }
 
   /// Keeps a beaten value for a while (`ConflictRetention`).

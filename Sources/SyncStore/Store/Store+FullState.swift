@@ -2,7 +2,7 @@
 package final class FullState: Sendable {
   private struct Known {
     var present = DotSet()
-    /// Keys of which this copy holds a record in doubt, and the sender holds one too: is it the same?
+    /// Keys of which the sender holds a record, and it or the one held here is in doubt: is what this copy holds then the same?
     var doubtful: [[UInt8]: Bool] = [:]
   }
 
@@ -19,12 +19,16 @@ package final class FullState: Sendable {
     }
   }
 
-  /// The sender holds `record`; the one held here, of the same key, is in doubt: its dot may have been given twice.
-  func note(_ record: Record, besideDoubtful held: Record) {
+  /// The sender holds `record`, and `held` is held here of its key; the dot of one of them may have been given twice.
+  /// `waits` if the sender's is stamped too far ahead to be held yet.
+  func note(doubtful record: Record, beside held: Record?, waits: Bool) {
     var (record, held) = (record, held)
-    (record.continues, held.continues) = (false, false)
-    let isSame = record == held
-    known.withLock { $0.doubtful[held.key] = isSame }
+    record.continues = false
+    held?.continues = false
+    // What wins is held from now on, and then it is the sender's. One of two that bear the same name stays where it is.
+    let wins = !waits && held.map { $0.dot != record.dot && $0.version < record.version } ?? true
+    let isSame = wins || record == held
+    known.withLock { $0.doubtful[record.key] = isSame }
   }
 
   /// Does the sender hold a write of this name?

@@ -85,10 +85,14 @@ extension Store {
         if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
           throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
         }
-        if let full, let earlier = composer.record(of: record.key) ?? held[index],
-          composer.state.isSuspect(earlier.dot)
-        {
-          full.note(record, besideDoubtful: earlier)
+        if let full {
+          let earlier = composer.record(of: record.key) ?? held[index]
+          if composer.state.isSuspect(record.dot)
+            || earlier.map({ composer.state.isSuspect($0.dot) }) ?? false
+          {
+            let waits = record.stamp > composer.limit && !composer.state.isMine(record.dot)
+            full.note(doubtful: record, beside: earlier, waits: waits)
+          }
         }
         try composer.receive(
           record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
@@ -142,9 +146,16 @@ extension Store {
     }
   }
 
-  /// Becomes a new actor, because a peer knows more of this copy than it does itself (rule R9).
-  package func becomeNewActor() throws(StoreError) {
-    let actor = environment.newActor()
+  /// Becomes a new actor, because a peer knows more of this copy than it does itself (rule R9), or bears the same name.
+  ///
+  /// - Parameter side: which side of the connection this copy is on. A clone that draws the same random numbers at the same time is
+  ///   on the other one.
+  package func becomeNewActor(side: UInt8 = 0) throws(StoreError) {
+    var known = ByteWriter()
+    known.write(side)
+    known.write(environment.now())
+    known.write(control.tail)
+    let actor = environment.newActor(besides: known.bytes)
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       try composer.renew(.rolledBack, as: actor)
     }

@@ -29,9 +29,17 @@ extension Model {
       World(rules, copies: copies, keys: keys, forks: kind == .rollbacks)
     }
 
+    /// The same, where members that are all active are held to it.
+    private func begun(_ rules: Rules) -> World {
+      var world = world(rules)
+      world.isActive = kind == .active
+      if world.isActive { world.retirement = 1_000 }
+      return world
+    }
+
     /// Plays it, and heals. The violation that was met, and after how many operations.
     func play(_ rules: Rules = Rules()) -> (violation: Violation, steps: Int)? {
-      var world = world(rules)
+      var world = begun(rules)
       var steps = 0
       do throws(Violation) {
         for operation in operations {
@@ -62,7 +70,7 @@ extension Model {
       let copies = [2, 3, 3, 4, 5][random.below(5)]
       var history = History(copies: copies, keys: 1 + random.below(4), kind: kind)
       var chooser = Chooser(kind, damages: damages, &random)
-      var world = history.world(rules)
+      var world = history.begun(rules)
       world.isStrict = isStrict
       world.scopedPercent = kind == .selective ? 60 : 0
       if kind == .active {
@@ -70,6 +78,7 @@ extension Model {
         for _ in 0..<2 {
           for one in 0..<copies { for other in 0..<one { history.operations.append(.meet(one, other)) } }
         }
+        history.operations += (0..<copies).map { .sync($0) }
       }
       do throws(Violation) {
         for operation in history.operations {
@@ -146,7 +155,7 @@ extension Model {
     private static func weight(_ choice: Choice, _ kind: History.Kind, _ damages: Bool) -> Double {
       switch (kind, choice) {
       case (.selective, .lose), (.selective, .restore), (.rollbacks, .future): return 0
-      case (.active, .future), (.active, .leap), (.active, .away), (.active, .restore), (.active, .clone),
+      case (.active, .leap), (.active, .away), (.active, .restore), (.active, .clone),
         (.active, .join), (.active, .lose):
         return 0
       case (.clocks, .crash), (.clocks, .clone), (.clocks, .restore), (.clocks, .backup), (.clocks, .compact):
@@ -169,7 +178,7 @@ extension Model {
       case .sync: return 4
       case .mortal, .cut, .back, .backup: return 3
       case .crash, .compact, .away: return 2
-      case .skew: return kind == .active ? 0.2 : 2
+      case .skew: return 2
       case .lose: return 0.4
       default: return 1
       }

@@ -29,6 +29,29 @@ struct ModelRuleTests {
       "parked-kept",
       "anything 3 3;p 2 2 0;p 2 1 0;w 2 2;d 2 2;o 2 0;n 2 0;p 2 1 0;o 2 1;d 3 1;v 2 1 3;w 3 -1;o 1 3;c 1 3;g 3"
     ),
+    (
+      "parked-risk",
+      "anything 4 1;f 3 0 0;o 3 0;c 3 0;p 2 0 0;f 2 0 1;t 27;w 2 2;w 0 -1;o 2 1;c 2 1;g 2;s 2;o 2 0;c 2 0"
+    ),
+    // M knows of the delete and has it parked; what it then writes lies below the horizon of who has purged.
+    (
+      "frontier-stamped",
+      "active 2 1;p 0 0 0;w 0 2;w 1 -1;p 0 0 0;d 0 0;o 0 1;c 0 1;a 1;o 1 0;c 1 0;g 0;p 1 0 0;o 1 0;c 1 0"
+    ),
+    // The member that lets the delete be purged has an older value from 3, which 2 brings to who has purged.
+    (
+      "frontier-contained",
+      "anything 4 1;p 3 0 0;o 3 2;c 3 2;o 3 1;c 3 1;t 1;p 0 0 0;d 0 0;o 0 1;c 0 1;a 1;o 1 0;v 1 0 9;g 0;o 2 0;c 2 0"
+    ),
+    (
+      "open-passed",
+      "anything 4 1;p 1 0 0;o 1 0;v 1 0 1;p 0 0 0;t 1;p 2 0 0;d 2 0;o 2 0;c 2 0;g 0;k 1 0;o 1 3;c 1 3;o 3 0;c 3 0"
+    ),
+    ("winners-only", "anything 3 3;p 2 1 0;p 1 0 0;d 1 0;g 1"),
+    ("cursor-mark", "rollbacks 2 2;p 1 1 0;b 0;o 1 0;c 1 0;o 0 1;c 0 1;t 1;q 0 0;p 0 1 0"),
+    ("echo", "rollbacks 5 4;u 3;a 5"),
+    ("suspects", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
+    ("forgets", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
     ("reissues-expired", "clocks 3 1;p 2 0 0;o 2 1;c 2 1;w 0 -2;p 0 0 6;o 0 1;d 1 0;w 1 9;g 1;c 0 1"),
     (
       "forgets-damaged",

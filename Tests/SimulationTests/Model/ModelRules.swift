@@ -65,6 +65,8 @@ extension Model {
     var reissuesExpired = true
     /// A damaged copy's vector is forgotten at once (off: when it is mended; until then it names what may be lost).
     var forgetsDamaged = true
+    /// What two lives of one copy wrote to one key is a conflict, whatever names and bases say.
+    var keepsDoubtful = true
     /// Own writes are parked like others. The store does not do so: decision 5.
     var parksOwn = true
 
@@ -96,17 +98,17 @@ extension Model {
         Switch(name: "open-bases", path: \.openBases, kind: .anything),
         Switch(name: "open-passed", path: \.openPassed, kind: .anything, isFoundByChance: false),
         Switch(name: "snapshot", path: \.snapshot, kind: .anything),
-        Switch(name: "winners-only", path: \.winnersOnly, kind: .anything, isFoundByChance: false),
+        Switch(name: "winners-only", path: \.winnersOnly, kind: .anything),
         Switch(name: "purges-older", path: \.purgesOlder, kind: .anything),
         Switch(name: "durable-first", path: \.durableFirst, kind: .anything),
         Switch(name: "ships-durable", path: \.shipsDurable, kind: .anything),
         Switch(name: "cuts-clones", path: \.cutsClones, kind: .anything),
         Switch(name: "ignores-covered", path: \.ignoresCovered, kind: .anything),
         Switch(name: "whole-round", path: \.wholeRound, kind: .anything),
-        Switch(name: "cursor-mark", path: \.cursorMark, kind: .rollbacks, isFoundByChance: false),
-        Switch(name: "echo", path: \.echo, kind: .rollbacks, isFoundByChance: false),
-        Switch(name: "suspects", path: \.suspects, kind: .rollbacks, isFoundByChance: false),
-        Switch(name: "forgets", path: \.forgets, kind: .rollbacks, isFoundByChance: false),
+        Switch(name: "cursor-mark", path: \.cursorMark, kind: .rollbacks),
+        Switch(name: "echo", path: \.echo, kind: .rollbacks),
+        Switch(name: "suspects", path: \.suspects, kind: .rollbacks),
+        Switch(name: "forgets", path: \.forgets, kind: .rollbacks),
         Switch(name: "repairs", path: \.repairs, kind: .rollbacks),
         Switch(name: "narrow", path: \.narrow, kind: .selective),
         Switch(name: "digest-parked", path: \.digestParked, kind: .anything),

@@ -38,12 +38,19 @@ extension Model.World {
       throw Model.Violation(name: "I4", text: "in step, but the digests differ: \(here) \(there)")
     }
     count(.alarm)
+    try checkAlarm()
     if rules.repairs { try repair(one, other) }
   }
 
   /// The digests differ in step, so a dot has two contents: every differing key is issued again (F61).
   private mutating func repair(_ one: Int, _ other: Int) throws(Model.Violation) {
     touched.formUnion([one, other])
+    let forks = (0..<keys).compactMap { key -> Model.Actor? in
+      let (left, right) = (copies[one].live.greatest(key), copies[other].live.greatest(key))
+      guard let left, let right, left != right, left.dot == right.dot else { return nil }
+      return left.isDead && right.isDead ? nil : left.actor
+    }
+    if isLikeStore { renew(one, other, forks) }
     for key in 0..<keys {
       let (left, right) = (copies[one].live.greatest(key), copies[other].live.greatest(key))
       if left == right { continue }
@@ -53,7 +60,7 @@ extension Model.World {
       loud += alive
       let isLeft =
         if let left, let right {
-          left.isGreater(than: right) || left.hasOrder(of: right) && left.value > right.value
+          left.isGreater(than: right) || left.hasOrder(of: right) && isContentGreater(left, right)
         } else { right == nil }
       let (holder, loserCopy) = isLeft ? (one, other) : (other, one)
       guard let winner = isLeft ? left : right else { continue }
@@ -61,12 +68,24 @@ extension Model.World {
       try issue(
         holder, key: key, value: winner.value, isDead: winner.isDead, deadline: winner.deadline,
         source: winner)
-      guard let left, let right, left.dot == right.dot else { continue }
-      for copy in [one, other] where copies[copy].live.actor == left.actor {
-        copies[copy].live.mint(newActor())
-        dropRounds(of: copy)
-        count(.rebornAfterFork)
-      }
+      guard !isLikeStore, let left, let right, left.dot == right.dot else { continue }
+      renew(one, other, [left.actor])
     }
+  }
+
+  /// Those of the two that bear one of the names become new actors.
+  private mutating func renew(_ one: Int, _ other: Int, _ actors: [Model.Actor]) {
+    for copy in [one, other] where actors.contains(copies[copy].live.actor) {
+      copies[copy].live.mint(newActor())
+      dropRounds(of: copy)
+      count(.rebornAfterFork)
+    }
+  }
+
+  /// Which of two contents of one dot wins. The store compares deadlines before values.
+  private func isContentGreater(_ left: Model.Record, _ right: Model.Record) -> Bool {
+    guard isLikeStore else { return left.value > right.value }
+    func deadline(_ record: Model.Record) -> Int { record.deadline == Model.never ? 0 : record.deadline }
+    return (deadline(left), left.value) > (deadline(right), right.value)
   }
 }

@@ -74,6 +74,7 @@ extension Model.World {
   private mutating func crash(_ copy: Int) throws(Model.Violation) {
     guard try wake(copy) else { return }
     forgetTail(copy)
+    lives[copy]?.agreed = Model.Vector()
     copies[copy].live = copies[copy].durable
     dropRounds(of: copy)
     count(.crash)
@@ -103,6 +104,7 @@ extension Model.World {
     guard copies[copy].isAlive, !copies[copy].backups.isEmpty else { return }
     copies[copy].live = copies[copy].backups[which % copies[copy].backups.count]
     copies[copy].live.mint(newActor())
+    lives[copy] = nil
     sync(copy)
     dropRounds(of: copy)
     touched.insert(copy)
@@ -146,6 +148,7 @@ extension Model.World {
       return
     }
     dropRounds(of: copy)
+    lives[copy] = nil
     copies[copy].live.drop(key)
     copies[copy].live.strip(key)
     if rules.mends {
@@ -171,6 +174,7 @@ extension Model.World {
   private mutating func rollback(_ copy: Int, _ which: Int) {
     guard copies[copy].isAlive, !copies[copy].backups.isEmpty else { return }
     copies[copy].live = copies[copy].backups[which % copies[copy].backups.count]
+    lives[copy] = nil
     sync(copy)
     dropRounds(of: copy)
     touched.insert(copy)

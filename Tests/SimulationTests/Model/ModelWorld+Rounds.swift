@@ -22,6 +22,7 @@ extension Model.World {
     }
     let old = copies[copy].live.actor
     let marked = copies[copy].live.markedSequence
+    leave(old, copy, above: marked)
     if rules.suspects { copies[copy].live.suspects.append(Model.State.Suspect(actor: old, above: marked)) }
     if rules.forgets {
       copies[copy].live.vector[old] = max(marked, copies[copy].live.floor[old])
@@ -44,6 +45,7 @@ extension Model.World {
     }
     if knowsMore(of: sender, receiver) { try rolledBack(sender) }
     if knowsMore(of: receiver, sender) { try rolledBack(receiver) }
+    if forks { show(sender, receiver) }
     return true
   }
 
@@ -58,6 +60,19 @@ extension Model.World {
     rounds.firstIndex { $0.sender == sender && $0.receiver == receiver }
   }
 
+  /// Makes a mark, if anything was written since the last one.
+  private mutating func makeMark(_ sender: Int) {
+    guard
+      copies[sender].live.position > copies[sender].live.markedPosition || copies[sender].live.mark == nil
+    else { return }
+    markCount += 1
+    copies[sender].live.mark = markCount
+    copies[sender].live.marks.append(markCount)
+    copies[sender].live.markedPosition = copies[sender].live.position
+    copies[sender].live.markedSequence = copies[sender].live.sequence
+    if rules.shipsDurable { sync(sender) }
+  }
+
   /// Opens a round. False if there is nothing to open, or it is refused.
   mutating func open(_ sender: Int, _ receiver: Int) throws(Violation) -> Bool {
     guard sender != receiver, max(sender, receiver) < copies.count, round(sender, receiver) == nil,
@@ -69,14 +84,7 @@ extension Model.World {
     let isNarrow = copies[sender].scope != nil
     // Selective copies are leaves: they talk to full copies only.
     if isNarrow, copies[receiver].scope != nil { return false }
-    if copies[sender].live.position > copies[sender].live.markedPosition || copies[sender].live.mark == nil {
-      markCount += 1
-      copies[sender].live.mark = markCount
-      copies[sender].live.marks.append(markCount)
-      copies[sender].live.markedPosition = copies[sender].live.position
-      copies[sender].live.markedSequence = copies[sender].live.sequence
-      if rules.shipsDurable { sync(sender) }
-    }
+    if !isLikeStore { makeMark(sender) }
     let snapshot = rules.shipsDurable ? copies[sender].durable : copies[sender].live
     let state = copies[receiver].live
     // Nobody takes over a narrower sender's vector.
@@ -91,6 +99,7 @@ extension Model.World {
       count(.refusedFullState)
       return false
     }
+    if isLikeStore { makeMark(sender) }
     let start = isFull ? 0 : state.cursors[snapshot.actor]?.position ?? 0
     let wanted = copies[receiver]
     let items = snapshot.log.filter { entry in
@@ -118,7 +127,11 @@ extension Model.World {
       rounds[index].next += 1
       // Compacted or purged meanwhile, where the sender reads its live journal.
       if !rules.snapshot, !copies[sender].live.isCurrent(entry.record) { continue }
+      let reissued = self.count(of: .reissueAtReceiver)
       try receive(receiver, entry.record)
+      if self.count(of: .reissueAtReceiver) > reissued, !round.snapshot.isCurrent(entry.record) {
+        throw Violation(name: "I5", text: "\(entry.record) issued again, though its sender had replaced it")
+      }
       if !round.isFull {
         copies[receiver].live.cursors[round.snapshot.actor] = Model.State.Cursor(
           position: entry.position, mark: round.mark, isClosed: false)
@@ -149,6 +162,7 @@ extension Model.World {
     }
     copies[receiver].live.cursors[snapshot.actor] = Model.State.Cursor(
       position: snapshot.position, mark: round.mark, isClosed: true)
+    try checkClosed(sender, receiver, snapshot)
   }
 
   /// The receiver does not cover what the sender has purged: it drops what is dead there, and issues again what is at risk.
@@ -176,7 +190,7 @@ extension Model.World {
       }
     }
     var parked = judgeParked(receiver, snapshot)
-    if reissuesInOrder {
+    if isLikeStore {
       again.sort { $1.isGreater(than: $0) }
       parked.sort { $1.isGreater(than: $0) }
     }
@@ -209,7 +223,7 @@ extension Model.World {
     if !snapshot.covers(record.dot) || theirs == nil && record.stamp > snapshot.horizon {
       again.append(record)
     } else if let theirs {
-      if record.isGreater(than: theirs) { again.append(record) }
+      if isLikeStore || record.isGreater(than: theirs) { again.append(record) }
     } else {
       // It cannot be told from a deleted one: set aside, loudly.
       dropped.append(record.key)

@@ -17,14 +17,17 @@ extension Model {
     let tick: Int
     /// One dot may get two contents.
     let forks: Bool
+    /// Do all members say often enough what they cover? Then nobody has purged what another one still needs.
+    var isActive = false
     /// Is a silent loss after a roll-back a violation?
     var isStrict = false
     /// How likely a member that joins is selective, in percent.
     var scopedPercent = 0
 
     var now: Int
-    /// Are records issued again in the order of their versions, as the store does it?
-    var reissuesInOrder = false
+    /// Is it done in the order in which the store does it? Records are issued again in the order of their versions, a mark is
+    /// made for a round that is opened only, and who gave a dot twice becomes a new actor before anything is issued again.
+    var isLikeStore = false
     /// The retirement period.
     var retirement = Model.retirement
     var copies: [Copy] = []
@@ -39,6 +42,8 @@ extension Model {
     var ghosts: [Int: [Record]] = [:]
     /// By key: all records ever written.
     private(set) var written: [Int: [Record]] = [:]
+    /// What happened to copies since they last lost anything.
+    var lives: [Int: Lives] = [:]
     /// The last sequence that each actor ever wrote.
     var lastSequences = Vector()
     private(set) var counts = [Int](repeating: 0, count: Event.allCases.count)
@@ -133,6 +138,7 @@ extension Model {
         isDead: isDead,
         deadline: deadline)
       copies[copy].live.vector[actor] = sequence
+      try checkName(copy, actor, sequence)
       if !forks, isKnown(record.dot, but: copy) {
         throw Violation(name: "I3", text: "\(record) reuses a dot that another copy covers or holds")
       }
@@ -148,6 +154,9 @@ extension Model {
 
     mutating func reissue(_ copy: Int, _ record: Record, as event: Event) throws(Violation) {
       count(event)
+      if isActive {
+        throw Violation(name: "I7", text: "\(record) issued again, though all members are active")
+      }
       try checkReissue(copy, record)
       try issue(
         copy, key: record.key, value: record.value, isDead: record.isDead, deadline: record.deadline,
@@ -170,12 +179,20 @@ extension Model {
     mutating func receive(_ copy: Int, _ record: Record) throws(Violation) {
       if rules.ignoresCovered, copies[copy].live.covers(record.dot), !copies[copy].live.isMending { return }
       if copies[copy].live.isCurrent(record) { return }
+      if isLikeStore, let held = copies[copy].live.held(record.key), held.dot == record.dot {
+        // The other content of the name stays beside it: what is held is issued again, or the digests tell.
+        if copies[copy].live.isSuspect(held), !record.isDead, !record.isReserved {
+          copies[copy].live.lose(record)
+        }
+        return
+      }
       let old = copies[copy].live.held(record.key)
       let wins = old.map { beats(record, $0) } ?? true
       if rules.horizon, !copies[copy].live.isMending, !record.isReserved,
         record.stamp <= copies[copy].live.horizon,
         !isOver(record, copy), old == nil || (rules.horizonOfAny && wins)
       {
+        try checkAgreed(copy, record)
         return try reissue(copy, record, as: .reissueAtReceiver)
       }
       if record.stamp > limit(copy), rules.parksOwn || !copies[copy].live.mine.contains(record.actor) {
@@ -216,7 +233,9 @@ extension Model {
       guard let old, !record.isReserved else { return }
       let (winner, loser) = wins ? (record, old) : (old, record)
       let past = pasts[winner.number]
-      if !loser.isDead, past.base != loser.dot, winner.actor != loser.actor {
+      let live = copies[copy].live
+      let isDoubtful = rules.keepsDoubtful && (live.isSuspect(loser) || live.isSuspect(winner))
+      if !loser.isDead, past.base != loser.dot && winner.actor != loser.actor || isDoubtful {
         copies[copy].live.lose(loser)
         count(.conflict)
       }

@@ -40,10 +40,12 @@ final class Twin {
 
   var model: Model.World
   var machines: [Machine] = []
-  private let names = ActorNames()
+  let names = ActorNames()
   var rounds: [[Int]: (round: OutgoingRound, full: FullState?)] = [:]
   /// What each backup may turn out to be.
   var backups: [Int: [[Model.State]]] = [:]
+  /// May one dot get two contents?
+  let forks: Bool
   /// Do copies meet by whole sessions?
   private let usesSessions: Bool
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
@@ -52,12 +54,13 @@ final class Twin {
   /// Records of a round in one batch are as many as fit: this few bytes let each be its own.
   private let batchBytes = 1
 
-  init(copies: Int, keys: Int, seed: UInt64, usesSessions: Bool = false) throws {
+  init(copies: Int, keys: Int, seed: UInt64, usesSessions: Bool = false, forks: Bool = false) throws {
     var rules = Model.Rules()
     // Decision 5.
     rules.parksOwn = false
-    model = Model.World(rules, copies: 0, keys: keys, now: Self.start, tick: Self.tick)
-    model.reissuesInOrder = true
+    self.forks = forks
+    model = Model.World(rules, copies: 0, keys: keys, forks: forks, now: Self.start, tick: Self.tick)
+    model.isLikeStore = true
     model.retirement = Int(Limits.retirementMilliseconds) / Self.unit
     (self.seed, self.usesSessions) = (seed, usesSessions)
     random = SplitMix64(seed: seed)
@@ -172,7 +175,9 @@ final class Twin {
       guard machines.count < Model.mostCopies else { return }
       try add()
       try meet(copy, machines.count - 1)
-    case .damage, .rollback, .duplicate: break
+    case .damage(let copy, let key): try damage(copy, key)
+    case .rollback(let copy, let which): try rollBack(copy, which)
+    case .duplicate(let copy): try duplicate(copy)
     }
   }
 
@@ -185,6 +190,13 @@ final class Twin {
     // A copy whose clock is wrong takes values for expired that are not: the model does not.
     guard abs(model.copies[copy].skew) <= Model.drift else { return }
     try wake(copy)
+    // A copied directory that has said nothing yet does not know whose frontier is its own, and waits for it, too.
+    let own = Model.member + model.copies[copy].member
+    if model.copies[copy].live.held(own) != nil,
+      try machines[copy].store.local(Array("replica/member".utf8)) == nil
+    {
+      return
+    }
     try model.step(.purge(copy))
     try body(machines[copy].store)
     capture(copy)
@@ -196,6 +208,9 @@ final class Twin {
 
   // MARK: Writes
 
+  /// Texts in the order of the numbers: which of two contents is greater depends on it.
+  static func value(_ number: Int) -> [UInt8] { Array("\(10_000_000 + number)".utf8) }
+
   static func key(_ number: Int) throws -> Key { try Key("\(number)") }
 
   private func put(_ copy: Int, _ key: Int, _ life: Int, _ operation: Model.Operation) throws {
@@ -203,7 +218,7 @@ final class Twin {
     try model.step(operation)
     let deadline = life == 0 ? nil : UInt64((model.wall(copy) + life) * Self.unit)
     try machines[copy].store.put(
-      Self.key(key), Array("\(model.values)".utf8), expires: deadline, durability: .relaxed)
+      Self.key(key), Self.value(model.values), expires: deadline, durability: .relaxed)
     capture(copy)
   }
 
@@ -233,25 +248,37 @@ final class Twin {
     // Who says what it covers has made it durable.
     try sync(sender)
     try sync(receiver)
+    try shakeHands(sender, receiver)
+    let refused = model.count(of: .refusedFullState) + model.count(of: .refusedMending)
     let isOpen = try model.open(sender, receiver)
-    capture(sender)
-    settle(sender)
+    for copy in forks ? [sender, receiver] : [sender] {
+      capture(copy)
+      settle(copy)
+    }
+    if model.count(of: .refusedFullState) + model.count(of: .refusedMending) > refused {
+      try expectRefusal(sender, receiver)
+    }
     guard isOpen, let round = model.rounds.last else { return }
     let (from, to) = (machines[sender].store, machines[receiver].store)
-    let summary = try to.replicaSummary()
-    let opened = try from.openRound(
-      for: RoundReceiver(
-        cursor: try to.cursor(for: from.actor), covered: summary.vector, floor: summary.floor,
-        standing: summary.standing))
+    let opened = try from.openRound(for: try self.receiver(to, of: from))
     let isFull = opened.close.isFull
     guard isFull == round.isFull else {
       throw Mismatch("a round \(sender) to \(receiver) is \(isFull ? "" : "not ")a full state")
     }
     rounds[[sender, receiver]] = (opened, isFull ? FullState() : nil)
-    // A full state that goes on where one broke sends less.
-    guard isFull ? opened.count <= round.items.count : opened.count == round.items.count else {
+    // A full state that goes on where one broke sends less; one for a copy in doubt sends all.
+    let isInDoubt = !model.copies[receiver].live.suspects.isEmpty
+    guard isFull ? isInDoubt || opened.count <= round.items.count : opened.count == round.items.count else {
       throw Mismatch("a round \(sender) to \(receiver) of \(opened.count), not \(round.items.count) records")
     }
+  }
+
+  /// What a copy says when it is to receive from another one.
+  func receiver(_ receiver: Store, of sender: Store) throws -> RoundReceiver {
+    let summary = try receiver.replicaSummary()
+    return RoundReceiver(
+      cursor: try receiver.cursor(for: sender.actor), covered: summary.vector, floor: summary.floor,
+      standing: summary.standing)
   }
 
   private func deliver(_ sender: Int, _ receiver: Int, _ count: Int) throws {
@@ -308,6 +335,7 @@ final class Twin {
   }
 
   func compareDigests(_ one: Int, _ other: Int) throws {
+    if forks { return try compareAndRepair(one, other) }
     try model.compare(one, other)
     let (left, right) = (machines[one].store, machines[other].store)
     let time = UInt64(min(model.wall(one), model.wall(other)) * Self.unit)
@@ -338,6 +366,9 @@ final class Twin {
   func compare(_ copy: Int, _ operation: Model.Operation) throws {
     try wake(copy)
     let (real, ideal) = (try Facts(of: machines[copy].store), Facts(of: model.copies[copy].live, model))
+    guard try machines[copy].store.actor.low == model.copies[copy].live.actor.number else {
+      throw Mismatch("after \(operation) copy \(copy) is not the same actor")
+    }
     guard real != ideal else { return }
     throw Mismatch("after \(operation) copy \(copy) has\n\(real)\nand in the model\n\(ideal)")
   }
@@ -356,6 +387,8 @@ final class Twin {
     for _ in 0..<3 {
       for one in alive { for other in alive where one < other { try step(.meet(one, other)) } }
     }
+    // Nobody covers what it had purged: it is to be joined anew.
+    if alive.contains(where: { model.copies[$0].live.isMending }) { return }
     try model.checkHealed()
     try step(.time(Model.retirement + 5))
     for _ in 0..<3 {

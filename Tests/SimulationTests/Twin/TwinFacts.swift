@@ -43,11 +43,13 @@ extension Twin {
     var floor: [Dot]
     var horizon: Int
     var conflicts: [Dot]
+    /// Is anything in doubt, or to be mended?
+    var standing: ReplicaStanding
 
     var description: String {
       func list(_ dots: [Dot]) -> String { dots.map { "\($0.actor):\($0.sequence)" }.joined(separator: " ") }
       return
-        "  frontiers \(list(reserved)); vector \(list(vector)); floor \(list(floor)); horizon \(horizon); conflicts \(list(conflicts))\n"
+        "  \(standing); frontiers \(list(reserved)); vector \(list(vector)); floor \(list(floor)); horizon \(horizon); conflicts \(list(conflicts))\n"
         + records.map { "  \($0)" }.joined(separator: "\n")
     }
 
@@ -56,13 +58,15 @@ extension Twin {
       reserved = log.filter { $0.isCurrent && $0.key == nil }.map {
         Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
       }.sorted()
-      records = try log.compactMap { entry in
+      records = log.compactMap { entry in
         guard entry.isCurrent, let key = entry.key else { return nil }
-        let winner = try store.explain(key)?.winner.dot
+        // A key of which a record is damaged has no winner that can be told.
+        let winner = (try? store.explain(key)).map { $0?.winner.dot } ?? entry.dot
         return Record(
           key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
           stamp: Int(entry.stamp.rawValue),
-          value: entry.isTombstone ? 0 : Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1,
+          value: entry.isTombstone
+            ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
           isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
           isWaiting: winner != entry.dot)
       }.sorted()
@@ -71,6 +75,7 @@ extension Twin {
       let summary = try store.replicaSummary()
       floor = summary.floor.actors.map { Dot(actor: Int($0.low), sequence: Int(summary.floor[$0])) }.sorted()
       horizon = Int(summary.horizon.rawValue)
+      standing = summary.standing
       conflicts = try store.conflicts().map {
         Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
       }.sorted()
@@ -93,6 +98,7 @@ extension Twin {
       vector = state.vector.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       floor = state.floor.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       horizon = state.horizon
+      standing = state.isMending ? .mending : state.suspects.isEmpty ? .settled : .suspect
       conflicts = state.losers.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
     }
   }

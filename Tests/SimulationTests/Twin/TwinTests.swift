@@ -16,6 +16,20 @@ struct TwinTests {
     for seed in Self.first..<Self.first + Self.seeds { try Self.play(seed: seed, steps: 80) }
   }
 
+  @Test(
+    "shows them after machines were put back in place or cloned while they ran, where one write may have two contents (F57, F58, F60, F61)"
+  )
+  func rollBacks() throws {
+    for seed in Self.first..<Self.first + Self.seeds / 2 { try Self.play(seed: seed, steps: 60, .rollbacks) }
+  }
+
+  @Test("shows them after records were damaged below the watermark (F37)")
+  func damages() throws {
+    for seed in Self.first..<Self.first + Self.seeds / 2 {
+      try Self.play(seed: seed, steps: 60, damages: true)
+    }
+  }
+
   @Test("shows them after whole sessions, too, in any order of their events (F65, F66)")
   func sessions() throws {
     for seed in Self.first..<Self.first + Self.seeds {
@@ -44,13 +58,18 @@ struct TwinTests {
   }
 
   /// Plays the history of a seed; if the two disagree, the shortest one found in which they do.
-  static func play(seed: UInt64, steps: Int, usesSessions: Bool = false) throws {
+  static func play(
+    seed: UInt64, steps: Int, _ kind: Model.History.Kind = .anything, damages: Bool = false,
+    usesSessions: Bool = false
+  ) throws {
+    let forks = kind == .rollbacks
     var random = SplitMix64(seed: seed)
     let (copies, keys) = (2 + random.below(3), 1 + random.below(4))
-    var chooser = Model.Chooser(.anything, damages: false, &random)
+    var chooser = Model.Chooser(kind, damages: damages, &random)
     var operations: [Model.Operation] = []
     do {
-      let twin = try Twin(copies: copies, keys: keys, seed: seed, usesSessions: usesSessions)
+      let twin = try Twin(
+        copies: copies, keys: keys, seed: seed, usesSessions: usesSessions, forks: forks)
       for _ in 0..<steps {
         let operation = chooser.choose(twin.model, &random)
         operations.append(operation)
@@ -59,21 +78,23 @@ struct TwinTests {
       try twin.heal()
     } catch {
       let short = Shrinking.shrink(operations) { candidate in
-        failure(candidate, copies, keys, seed, usesSessions).map(\.steps)
+        failure(candidate, copies, keys, seed, usesSessions, forks).map(\.steps)
       }
       let text = short.map(\.description).joined(separator: ";")
       Issue.record(
-        "seed \(seed), \(copies) copies, \(keys) keys: \(text)\n\(failure(short, copies, keys, seed, usesSessions)?.text ?? "\(error)")"
+        "seed \(seed), \(copies) copies, \(keys) keys: \(text)\n\(failure(short, copies, keys, seed, usesSessions, forks)?.text ?? "\(error)")"
       )
     }
   }
 
   static func failure(
-    _ operations: [Model.Operation], _ copies: Int, _ keys: Int, _ seed: UInt64, _ usesSessions: Bool
+    _ operations: [Model.Operation], _ copies: Int, _ keys: Int, _ seed: UInt64, _ usesSessions: Bool,
+    _ forks: Bool = false
   ) -> (text: String, steps: Int)? {
     var steps = 0
     do {
-      let twin = try Twin(copies: copies, keys: keys, seed: seed, usesSessions: usesSessions)
+      let twin = try Twin(
+        copies: copies, keys: keys, seed: seed, usesSessions: usesSessions, forks: forks)
       for operation in operations {
         steps += 1
         try twin.step(operation)

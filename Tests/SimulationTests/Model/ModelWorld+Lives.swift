@@ -1,0 +1,75 @@
+/// What an oracle knows of machines that were put back, and what must hold for them although one dot may have two contents.
+extension Model {
+  /// What happened to one copy since it last lost anything.
+  struct Lives {
+    /// The greatest sequences of its present actor that peers have shown it.
+    var shown = Vector()
+    /// Actors that it gave up because it found that it was put back: what they wrote above a mark may have two contents.
+    var left: [State.Suspect] = []
+    /// What the members covered, by their frontiers, when it purged.
+    var agreed = Vector()
+    /// Numbers of records that it held then, above the last mark of the actor that it gave up.
+    var doubted: Set<Int> = []
+  }
+}
+
+extension Model.World {
+  /// Two copies meet: each sees what the other one knows of it.
+  mutating func show(_ one: Int, _ other: Int) {
+    for (copy, peer) in [(one, other), (other, one)] {
+      let actor = copies[copy].live.actor
+      var seen = copies[peer].live.vector[actor]
+      for record in copies[peer].live.held where record.actor == actor { seen = max(seen, record.sequence) }
+      lives[copy, default: Model.Lives()].shown[actor] = max(lives[copy]?.shown[actor] ?? 0, seen)
+    }
+  }
+
+  /// The copy gives up an actor whose marks reach up to a sequence.
+  mutating func leave(_ actor: Model.Actor, _ copy: Int, above marked: Int) {
+    let doubted = copies[copy].live.held.filter { $0.actor == actor && $0.sequence > marked }
+    lives[copy, default: Model.Lives()].left.append(Model.State.Suspect(actor: actor, above: marked))
+    lives[copy]?.doubted.formUnion(doubted.map(\.number))
+  }
+
+  /// I3: no name is given that a peer has shown to be given.
+  func checkName(_ copy: Int, _ actor: Model.Actor, _ sequence: Int) throws(Model.Violation) {
+    guard forks, let shown = lives[copy]?.shown[actor], shown >= sequence else { return }
+    throw Model.Violation(
+      name: "I3", text: "copy \(copy) gives \(actor):\(sequence), which a peer has shown it before")
+  }
+
+  /// I1, of a copy that found itself put back and is at rest: what it wrote in that life has come to whoever it has given a
+  /// round, and what others had of its lost life has come to it.
+  func checkClosed(_ sender: Int, _ receiver: Int, _ snapshot: Model.State) throws(Model.Violation) {
+    guard forks, count(of: .duplicate) == 0, snapshot.suspects.isEmpty, copies[receiver].live.suspects.isEmpty
+    else { return }
+    let doubted = lives[sender]?.doubted ?? []
+    let left = lives[receiver]?.left ?? []
+    guard !doubted.isEmpty || !left.isEmpty else { return }
+    let live = copies[receiver].live
+    for record in snapshot.held
+    where !record.isReserved && !record.isDead(at: now) && record.stamp > live.horizon {
+      let isLost = left.contains { $0.actor == record.actor && record.sequence > $0.above }
+      guard isLost || doubted.contains(record.number) else { continue }
+      guard copies[receiver].wants(record.key) else { continue }
+      let held = live.greatest(record.key)
+      if let held, held.hasOrder(of: record) || held.isGreater(than: record) { continue }
+      throw Model.Violation(
+        name: "I1", text: "copy \(receiver) was given all that copy \(sender) holds, but not \(record)")
+    }
+  }
+
+  /// I5: nothing is issued again that those members covered who let this copy purge. They knew that it was dead.
+  func checkAgreed(_ copy: Int, _ record: Model.Record) throws(Model.Violation) {
+    guard let agreed = lives[copy]?.agreed, agreed.covers(record.dot) else { return }
+    throw Model.Violation(
+      name: "I5", text: "\(record) issued again, though a member covered it when copy \(copy) purged")
+  }
+
+  /// I9: digests differ in step only where one dot has two contents. Whatever else a roll-back does is found at a handshake.
+  func checkAlarm() throws(Model.Violation) {
+    let dots = written.values.flatMap { $0.map(\.dot) }
+    if Set(dots).count < dots.count { return }
+    throw Model.Violation(name: "I9", text: "digests differ in step, though no dot has two contents")
+  }
+}
