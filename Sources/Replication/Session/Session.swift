@@ -225,7 +225,8 @@ package struct Session: ~Copyable {
     case .preparing(let direction):
       let own = Hello(
         incompatibleFeatures: needed(replica),
-        compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0),
+        compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0)
+          | (direction.sends && !isErrand && replica.summary.scope == nil ? SessionFeature.widens : 0),
         summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
@@ -237,7 +238,8 @@ package struct Session: ~Copyable {
         incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
           | (replica.missingBlobs.allSatisfy(\.isSpare) ? SessionFeature.isComplete : 0)
-          | (replica.leavesOut ? SessionFeature.leavesOut : 0),
+          | (replica.leavesOut ? SessionFeature.leavesOut : 0)
+          | (Exchange.asksForKeys(replica.summary, of: peer) ? SessionFeature.widens : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {
