@@ -73,6 +73,9 @@ struct ReplicaState: Sendable {
     set { received = newValue }
   }
 
+  /// Lets what is covered be one in memory with what is given away of it, where own writes have come since it was set.
+  mutating func foldOwnWrites() { received = vector }
+
   /// Does `vector` cover the write?
   func covers(_ dot: Dot) -> Bool {
     dot.actor == actor && dot.sequence <= sequence || received.covers(dot)
