@@ -49,6 +49,9 @@ public enum Limits {
   public static let batchBytes = 8 << 20
   /// Bytes queued for one connection before its peer must read (F90).
   public static let connectionBytes = 32 << 20
+  /// Bytes that all sessions of a node hold, queued for peers or not yet stored, before each of them goes on with one batch at a
+  /// time.
+  public static let nodeBytes = 256 << 20
   /// Bytes of one blob range in a frame.
   public static let blobRangeBytes = 256 << 10
   /// Blobs asked for and not yet received in one session.

@@ -42,7 +42,7 @@ public struct StoreError: Error, Sendable {
     public static let duplicateIdentifier = Code("duplicate-identifier")
     /// The value is in the blob tier and its bytes have not arrived here yet.
     public static let blobUnavailable = Code("blob-unavailable")
-    /// The clock stands where no stamp can follow.
+    /// The clock stands where no stamp can follow, or what was stamped ahead of it cannot be taken back.
     public static let clock = Code("clock")
     /// A peer, or a cursor, knows more of this copy than it does itself: it was rolled back (rule R9).
     public static let rolledBack = Code("rolled-back")

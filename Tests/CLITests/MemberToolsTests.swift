@@ -39,6 +39,7 @@ import Testing
     try beta.succeed("pull", alpha)
     #expect(try beta.succeed("why", "theirs").text.contains("from   \(alpha)"))
     #expect(try beta.succeed("clock").text.contains("\(alpha)  "))
+    #expect(try beta.succeed("clock", "--restamp").text.contains("nothing is stamped ahead"))
     let absent = try beta.run("why", "nothing")
     #expect(absent.code == 1)
     try daemon.end()

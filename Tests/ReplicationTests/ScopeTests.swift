@@ -57,6 +57,29 @@ struct ScopeTests {
     #expect(try all.digest() == some.digest() && all.get("b/7") == "written at last")
   }
 
+  @Test("come to hold more when the other side dials, also where nothing else is to be done")
+  func widenedByTheOther() async throws {
+    let (all, some) = try await fleet()
+    _ = try await some.node.synchronize(with: "first")
+    _ = try await some.node.synchronize(with: "first")
+    let address = try await some.listen()
+    try some.store.widen(to: KeyScope(prefixes: ["a/", "b/"]))
+    // One that does not send cannot give them.
+    _ = try await all.node.synchronize(with: address.description, direction: .pull)
+    #expect(try some.store.isWidening && some.get("b/7") == nil)
+    let report = try await all.node.synchronize(with: address.description)
+    #expect(report.sentRecords == 301)
+    #expect(try !some.store.isWidening && some.get("b/7") == "value of b 7")
+    #expect(try some.store.get(Key("b/large"))?.bytes == noise(5000, seed: 1))
+    try some.store.widen(to: nil)
+    try all.put("c", "for the last one")
+    _ = try await all.node.synchronize(with: address.description, direction: .push)
+    #expect(try some.store.scope == nil && some.get("c") == "for the last one")
+    _ = try await all.node.synchronize(with: address.description)
+    #expect(try all.digest() == some.digest())
+    await some.node.stop()
+  }
+
   @Test("follow live what is theirs, and go on as copies of more keys")
   func live() async throws {
     let (all, some) = try await fleet()

@@ -91,7 +91,8 @@ import Testing
       session.start() == [
         .setTimer(.handshake, seconds: Limits.handshakeSeconds), .loadReplica(peer: nil, at: nil),
       ])
-    let own = Self.hello(Samples.left, receives: false, sends: true)
+    var own = Self.hello(Samples.left, receives: false, sends: true)
+    own.compatibleFeatures = SessionFeature.widens
     #expect(session.handle(.replica(Self.replica(Samples.left))) == [.message(.hello(own))])
     let theirs = Self.hello(Samples.right, receives: true, sends: false, cursor: Samples.cursor)
     #expect(

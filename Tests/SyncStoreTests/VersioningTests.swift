@@ -187,6 +187,43 @@ struct VersionVectorTests {
     for actor in ResolutionTests.actors { #expect(merged(a, b)[actor] == max(a[actor], b[actor])) }
   }
 
+  @Test("of many actors says what a dictionary says", arguments: 0..<30 as Range<UInt64>)
+  func dictionary(seed: UInt64) {
+    var random = SplitMix64(seed: seed)
+    let actors = (0..<Int(1 + random.next() % 200)).map { _ in
+      ActorID(high: random.next() % 8, low: random.next())
+    }
+    func drawn(_ share: UInt64) -> [ActorID: UInt64] {
+      var entries: [ActorID: UInt64] = [:]
+      for actor in actors where random.next() % 100 < share { entries[actor] = random.next() % 3 }
+      return entries
+    }
+    // Few among many, too.
+    let (one, other) = (drawn(90), drawn(seed % 2 == 0 ? 4 : 80))
+    let (left, right) = (VersionVector(one), VersionVector(other))
+    var merged = left
+    merged.merge(right)
+    var turned = right
+    turned.merge(left)
+    #expect(merged == turned && merged.hashValue == turned.hashValue)
+    var set = VersionVector()
+    for actor in actors.shuffled(using: &random) { set[actor] = max(one[actor] ?? 0, other[actor] ?? 0) }
+    #expect(set == merged)
+    for actor in actors {
+      #expect(left[actor] == one[actor] ?? 0)
+      #expect(merged[actor] == max(one[actor] ?? 0, other[actor] ?? 0))
+    }
+    #expect(merged.actors == merged.actors.sorted() && merged.count == merged.actors.count)
+    #expect(left.covers(right) == actors.allSatisfy { one[$0] ?? 0 >= other[$0] ?? 0 })
+    #expect(merged.covers(left) && merged.covers(right))
+    let beyond = left.beyond(right)
+    for actor in actors {
+      #expect(beyond[actor] == ((one[actor] ?? 0) > (other[actor] ?? 0) ? one[actor] ?? 0 : 0))
+    }
+    for actor in actors { set[actor] = 0 }
+    #expect(set.isEmpty && set == VersionVector())
+  }
+
   @Test("reads back as it was written, and refuses what is not in order")
   func coding() throws {
     let vector = VersionVector([ResolutionTests.actors[0]: 1, ResolutionTests.actors[2]: 1 << 40])

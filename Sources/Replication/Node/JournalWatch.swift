@@ -11,6 +11,7 @@ final class JournalWatch {
   private let context: NodeContext
   private var waiting: [UInt64: Waiting] = [:]
   private var isArmed = false
+  private var isLookDue = false
   private var reviewTimer: UInt64?
   /// Called soon after the journal has grown, once a second at most.
   var onGrowth: () -> Void = {}
@@ -22,7 +23,9 @@ final class JournalWatch {
   /// same number.
   func follow(_ number: UInt64, behind position: UInt64, _ body: @escaping () -> Void) {
     waiting[number] = Waiting(position: position, body: body)
-    // Not from within: whoever asks is in the middle of something.
+    // Not from within: whoever asks is in the middle of something. And once for all who ask meanwhile: they are many.
+    guard !isLookDue else { return }
+    isLookDue = true
     context.loop.execute { [this = LoopBound(self, to: context.loop)] in this.value.look() }
   }
 
@@ -30,6 +33,7 @@ final class JournalWatch {
   func forget(_ number: UInt64) { waiting[number] = nil }
 
   private func look() {
+    isLookDue = false
     let position = context.store.journalPosition
     let due = waiting.filter { $0.value.position < position }
     for number in due.keys.sorted() { waiting[number] = nil }
@@ -40,7 +44,7 @@ final class JournalWatch {
     isArmed = true
     let (store, loop) = (context.store, context.loop)
     let this = LoopBound(self, to: loop)
-    context.workers.later {
+    context.workers.later(.prompt) {
       store.whenGrown(behind: position) { loop.execute { this.value.woken() } }
     }
   }

@@ -36,6 +36,7 @@ final class NodeCore {
   private(set) var outgoing: [UInt64: Outgoing] = [:]
   private(set) var isStopping = false
   let watch: JournalWatch
+  let budget = FlowBudget()
   /// The epoch of the group key when rights were last reviewed.
   var epoch: UInt32?
   /// Fetches blobs that somebody waits for, and asks who holds them.
@@ -180,7 +181,7 @@ final class NodeCore {
     }
     let driver = SessionDriver(
       role: .server, peerName: member.name, peerRight: right, staysOpen: grantsLive(to: device), link: link,
-      store: context.store, workers: context.workers, loop: loop
+      store: context.store, workers: context.workers, budget: budget, loop: loop
     ) { [weak self, context] end in
       context.report(end, of: member.name)
       if case .done = end.outcome { context.workers.later { context.acknowledge() } }
@@ -282,7 +283,7 @@ final class NodeCore {
       }
       let driver = SessionDriver(
         role: .client(direction), peerName: member.name, peerRight: right, staysOpen: staysOpen, link: link,
-        store: context.store, workers: context.workers, loop: loop, isErrand: isErrand
+        store: context.store, workers: context.workers, budget: budget, loop: loop, isErrand: isErrand
       ) { end in
         finish(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }

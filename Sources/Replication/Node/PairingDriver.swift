@@ -1,4 +1,3 @@
-internal import Dispatch
 internal import SyncStore
 
 /// Does what the inviter's side of a pairing asks for. Belongs to its loop's thread.
@@ -7,13 +6,13 @@ final class InviterDriver {
   private let link: PeerLink
   private let desk: InvitationDesk
   private let loop: EventLoop
-  private let worker: DispatchQueue
+  private let worker: WorkerQueue
   private let onEnd: (PairingOutcome) -> Void
   private var timer: UInt64?
 
   /// A pairing over a link whose handshake is done.
   init(
-    proof: PairingProof, link: PeerLink, desk: InvitationDesk, worker: DispatchQueue, loop: EventLoop,
+    proof: PairingProof, link: PeerLink, desk: InvitationDesk, worker: WorkerQueue, loop: EventLoop,
     onEnd: @escaping (PairingOutcome) -> Void
   ) {
     inviter = Inviter(proof: proof)

@@ -1,4 +1,3 @@
-internal import Dispatch
 internal import SyncStore
 
 /// TLS over a TCP connection: plaintext in, plaintext out. Belongs to its loop's thread.
@@ -33,7 +32,7 @@ final class PeerLink {
   private let connection: TCPConnection
   private let loop: EventLoop
   private let engine: HandshakeEngine
-  private let worker: DispatchQueue
+  private let worker: WorkerQueue
   private var isEstablished = false
   private var isOver = false
   /// Pieces of ciphertext that a worker has and has not answered.
@@ -44,7 +43,7 @@ final class PeerLink {
   private var ciphertextBytes: UInt64 = 0
 
   /// A link over `connection`, which is not started yet.
-  init(_ connection: TCPConnection, engine: HandshakeEngine, worker: DispatchQueue, loop: EventLoop) {
+  init(_ connection: TCPConnection, engine: HandshakeEngine, worker: WorkerQueue, loop: EventLoop) {
     (self.connection, self.engine, self.worker, self.loop) = (connection, engine, worker, loop)
   }
 

@@ -1,4 +1,3 @@
-internal import Dispatch
 internal import SyncStore
 
 /// Does what a session asks for: sends, keeps its timers, hands the store's work to workers and their answers back.
@@ -38,12 +37,15 @@ final class SessionDriver {
   private let loop: EventLoop
   private let onEnd: (End) -> Void
   // Each half of the session waits for its own work alone.
-  private let sendingWorker: DispatchQueue
-  private let receivingWorker: DispatchQueue
+  private let sendingWorker: WorkerQueue
+  private let receivingWorker: WorkerQueue
   // What comes in is opened, appended and made durable, three batches at once.
-  private let openingWorker: DispatchQueue
-  private let settlingWorker: DispatchQueue
+  private let openingWorker: WorkerQueue
+  private let settlingWorker: WorkerQueue
   private var intakes = 0
+  /// What all sessions of the node hold, and what of that is this one's.
+  private let budget: FlowBudget
+  private var held = 0
   private var events: [SessionEvent] = []
   private var isTaking = false
   private var timers: [SessionTimer: UInt64] = [:]
@@ -56,14 +58,14 @@ final class SessionDriver {
   /// A session over a link whose handshake is done.
   init(
     role: Session.Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, link: PeerLink,
-    store: Store, workers: WorkerPool,
+    store: Store, workers: WorkerPool, budget: FlowBudget,
     loop: EventLoop, isErrand: Bool = false, onEnd: @escaping (End) -> Void
   ) {
     session = Session(
       role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen, knowsChunks: true,
       knowsTier: true, isErrand: isErrand)
     (self.peerName, self.peerRight) = (peerName, peerRight)
-    (self.link, self.loop, self.onEnd) = (link, loop, onEnd)
+    (self.link, self.loop, self.onEnd, self.budget) = (link, loop, onEnd, budget)
     self.store = SessionStore(store)
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
     (openingWorker, settlingWorker) = (workers.queue(), workers.queue())
@@ -171,8 +173,10 @@ final class SessionDriver {
     while next < events.count {
       let event = events[next]
       next += 1
+      session.isCrowded = budget.isCrowded
       perform(session.handle(event))
     }
+    if !hasEnded { count(session.heldBytes) }
     events.removeAll(keepingCapacity: next < 16)
     isTaking = false
     if greeted == nil, session.peer != nil { noteGreeting() }
@@ -192,6 +196,11 @@ final class SessionDriver {
     let news = session.takeNews()
     if !news.isEmpty { onNews(news) }
     if outcome == nil { onProgress(session.figures) }
+  }
+
+  private func count(_ bytes: Int) {
+    budget.held += bytes - held
+    held = bytes
   }
 
   private func noteRepair() {
@@ -257,14 +266,27 @@ final class SessionDriver {
     clockOffset = Int64(peer.wallMilliseconds) - Int64(now - min(now, begun / 2))
   }
 
-  private func work(_ action: SessionAction, on worker: DispatchQueue) {
+  private func work(_ action: SessionAction, on worker: WorkerQueue) {
     let this = LoopBound(self, to: loop)
     let (store, loop, peer) = (store, loop, session.peer?.summary.actor)
-    worker.async {
+    worker.async(turn(of: action)) {
       let event = store.answer(action, peer: peer)
       loop.execute { this.value.worked(action, event) }
     }
   }
+
+  /// The few records of a live session are waited for; whoever catches up, or moves much, takes its turn.
+  private func turn(of action: SessionAction) -> WorkerPool.Turn {
+    guard wasLive else { return .ordinary }
+    return switch action {
+    case .openBurst: .prompt
+    case .applyLast(_, _, _, let sealed, _): sealed.count <= Self.promptBytes ? .prompt : .ordinary
+    default: .ordinary
+    }
+  }
+
+  /// Bytes of a sealed batch that is taken in before what others are sent.
+  private static let promptBytes = 64 << 10
 
   /// One batch alone takes the shortest way; of several the steps overlap.
   private func takeIn(_ action: SessionAction) {
@@ -323,6 +345,7 @@ final class SessionDriver {
   private func endIfOver() {
     guard let outcome, !isRenewing, !hasEnded else { return }
     hasEnded = true
+    count(0)
     onProgress(session.figures)
     (onProgress, onFollow) = ({ _ in }, { _ in })
     (onLive, onClosed, onOpen, onNews) = ({}, {}, {}, { _ in })

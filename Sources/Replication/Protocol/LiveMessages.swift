@@ -16,6 +16,9 @@ package enum SessionFeature {
   package static let isComplete: UInt64 = 64
   /// It is said which large values a side holds, when it is asked.
   package static let holdings: UInt64 = 256
+  /// In the client's hello: it gives a server the keys that it lacks, if that asks. In the server's: it will ask, with *scope want*,
+  /// right behind its hello.
+  package static let widens: UInt64 = 1024
   /// The side leaves large values out of what it takes: its receipts do not say that it holds them.
   package static let leavesOut: UInt64 = 512
 }

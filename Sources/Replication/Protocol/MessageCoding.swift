@@ -9,19 +9,6 @@ extension Message {
     return Frame(type: type.rawValue, payload: writer.bytes)
   }
 
-  /// The bytes of its frame, in order. What is large is a piece of its own, and not copied.
-  package var pieces: [[UInt8]] {
-    switch self {
-    case .batch(let index, let sealed):
-      return Message.batch(index: index, sealed: []).frame.bytes(with: sealed)
-    case .blobRange(var range):
-      let sealed = range.sealed
-      range.sealed = []
-      return Message.blobRange(range).frame.bytes(with: sealed)
-    default: return [frame.bytes]
-    }
-  }
-
   private func write(to writer: inout ByteWriter) -> MessageType {
     switch self {
     case .hello(let hello):
@@ -175,29 +162,7 @@ extension Message {
     return message
   }
 
-  /// A message that ends with what is sealed, which stays in the memory that it has.
-  private static func readLarge(_ type: MessageType, _ payload: inout [UInt8]) throws(DecodingFailure)
-    -> Message
-  {
-    // More than any of them has before that.
-    let head = Array(payload.prefix(64))
-    var reader = ByteReader(head)
-    let message = try read(type, from: &reader)
-    var sealed: [UInt8] = []
-    swap(&sealed, &payload)
-    switch message {
-    case .batch(let index, let start):
-      sealed.removeFirst(head.count - start.count)
-      return .batch(index: index, sealed: sealed)
-    case .blobRange(var range):
-      sealed.removeFirst(head.count - range.sealed.count)
-      range.sealed = sealed
-      return .blobRange(range)
-    default: preconditionFailure("no other message ends with what is sealed")
-    }
-  }
-
-  private static func read(_ type: MessageType, from reader: inout ByteReader) throws(DecodingFailure)
+  static func read(_ type: MessageType, from reader: inout ByteReader) throws(DecodingFailure)
     -> Message
   {
     switch type {

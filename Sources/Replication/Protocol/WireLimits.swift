@@ -64,6 +64,9 @@ package enum WireLimits {
   package static let blobQueueBytes = 8 * Limits.blobRangeBytes
   /// Bytes received and not yet stored above which nothing more is read from the connection.
   package static let unstoredBytes = 8 << 20
+  /// Bytes queued for a peer above which no further batch is sealed for it, and bytes received and not yet stored above which nothing
+  /// more is read from it, while all sessions of a node hold more than `Limits.nodeBytes`.
+  package static let crowdedBytes = 512 << 10
   /// Bytes that must come within `Limits.pingSeconds` if no whole frame does: a minimum rate (F88).
   package static let minimumBytesPerPing = 16 << 10
 }

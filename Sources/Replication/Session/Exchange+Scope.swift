@@ -27,8 +27,8 @@ extension ScopeWant {
 }
 
 /// Copies of some of the keys (`docs/replication.md`, Selective copies). They meet copies of all keys only, are sent what is for
-/// them, and are believed what they wrote themselves. The client may come to hold more: when it has all else, it asks for what it
-/// lacks, in a round of its own.
+/// them, and are believed what they wrote themselves. Either side may come to hold more: when all else is done, it gets what it
+/// lacks in a round of its own. A client asks then; a server asks at once, and the client answers when its plan is done.
 extension Exchange {
   /// Do both sides hold all keys? Only then can their digests be compared.
   var areComplete: Bool { own.summary.scope == nil && peer.summary.scope == nil }
@@ -46,15 +46,61 @@ extension Exchange {
     return true
   }
 
-  /// The other side asks for more keys than it has held.
-  mutating func wanted(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
-    guard progress == .answering, !live.isOn, own.summary.scope == nil, peer.summary.scope == want.keys.held,
-      sending?.isGiven ?? false
-    else { throw .violation("keys were wanted that are not to be had, or too early") }
+  /// Will a server that says this of itself ask a client for keys?
+  static func asksForKeys(_ own: ReplicaSummary, of client: Hello) -> Bool {
+    client.compatibleFeatures & SessionFeature.widens != 0 && own.widening != nil && own.scope != nil
+      && client.summary.scope == nil && own.standing == .settled
+  }
+
+  /// Has the server said that it asks for keys?
+  var isAskedForKeys: Bool {
+    own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.widens != 0
+  }
+
+  /// The server's part: asks for the keys that it is to hold, if it has said so.
+  mutating func askForKeys(_ port: inout SessionPort) {
+    guard isAskedForKeys, let widening = own.summary.widening, let held = own.summary.scope,
+      receiving != nil
+    else { return }
+    let next = widening.next(from: peer.summary)
+    receiving?.expectMore(next)
+    port.send(
+      .scopeWant(ScopeWant(keys: LackingKeys(wanted: next.scope, held: held), cursor: next.cursor)))
+  }
+
+  /// The client's part: its plan is done, and it gives the keys that the server has asked for. False if there are none.
+  mutating func giveKeys(_ port: inout SessionPort) throws(SessionEnd) -> Bool {
+    guard let want = keysWanted else { return false }
+    keysWanted = nil
+    progress = .widening
+    try give(want, &port)
+    return true
+  }
+
+  private mutating func give(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
     peer.summary.scope = want.keys.wanted
     try sending?.open(
       for: RoundReceiver(
         cursor: want.cursor, covered: VersionVector(), scope: want.keys.wanted, lacking: want.keys),
       isHeld: false, &port)
+  }
+
+  /// The other side asks for more keys than it has held.
+  mutating func wanted(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
+    guard !live.isOn, own.summary.scope == nil, peer.summary.scope == want.keys.held else {
+      throw .violation("keys were wanted that are not to be had")
+    }
+    switch progress {
+    case .answering:
+      guard sending?.isGiven ?? false else { throw .violation("keys were wanted too early") }
+      try give(want, &port)
+    case .loadingCursor, .firstPass, .secondPass:
+      guard isAskedForKeys, sending != nil, keysWanted == nil else {
+        throw .violation("keys were wanted, but that was not agreed")
+      }
+      keysWanted = want
+    case .comparing, .widening, .repairing, .live, .errand:
+      throw .violation("keys were wanted too late")
+    }
   }
 }

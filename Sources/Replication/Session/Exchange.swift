@@ -40,6 +40,8 @@ struct Exchange {
   var repair: Repair
   var tier = TierState()
   private let isErrand: Bool
+  /// At the client: keys that the server has asked for, and that are still to be given.
+  var keysWanted: ScopeWant?
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
@@ -54,6 +56,7 @@ struct Exchange {
     giveGroupKeys(&port)
     if knowsChunks { receiving?.takeRecipes() }
     receiving?.need(missing, &port)
+    askForKeys(&port)
   }
 
   /// The client's side, once the server's hello has come.
@@ -258,7 +261,7 @@ struct Exchange {
       guard sending?.isGiven ?? true, receiving?.isTaken ?? true, source.isQuiet else { return }
       try passed(&port)
     case .widening:
-      guard receiving?.isTaken ?? true, source.isQuiet else { return }
+      guard receiving?.isTaken ?? true, sending?.isGiven ?? true, source.isQuiet else { return }
       try widened(&port)
     }
   }
@@ -285,7 +288,7 @@ struct Exchange {
   /// Do the hellos say that there is nothing to be done? All that they say is durable, and so they are a receipt, too.
   private var isInStep: Bool {
     let (here, there) = (own.summary, peer.summary)
-    guard !staysOpen, own.summary.widening == nil, own.epochs == peer.epochs,
+    guard !staysOpen, own.summary.widening == nil, !isAskedForKeys, own.epochs == peer.epochs,
       receiving?.fetch.isComplete ?? true,
       sending == nil || peer.compatibleFeatures & SessionFeature.isComplete != 0,
       !here.needsFullState(of: there), !there.needsFullState(of: here)
@@ -318,6 +321,7 @@ struct Exchange {
       return try pass(.secondPass, &port)
     }
     if widen(&port) { return }
+    if try giveKeys(&port) { return }
     try compare(&port)
   }
 
@@ -325,7 +329,7 @@ struct Exchange {
   private mutating func widened(_ port: inout SessionPort) throws(SessionEnd) {
     guard staysOpen else { return try compare(&port) }
     port.send(.goodbye)
-    throw SessionEnd(outcome: .reconnect("more keys are held here now"))
+    throw SessionEnd(outcome: .reconnect("more keys are held by one side now"))
   }
 
   private mutating func compare(_ port: inout SessionPort) throws(SessionEnd) {

@@ -27,6 +27,8 @@ struct ReceivingHalf {
   private var said = (vector: VersionVector(), floor: VersionVector())
   /// Of keys that were lacking: what this copy is to hold.
   private var widening: Widening?
+  /// The same, of a round that comes behind the others.
+  private var next: Widening?
   /// What this copy covered when the session began. It may cover more by now, never less.
   private var own: ReplicaSummary
   private var arrived: [[UInt8]] = []
@@ -72,8 +74,15 @@ struct ReceivingHalf {
     expectAnother()
   }
 
+  /// A round of keys that are lacking was asked for, and comes when the other side has given all else.
+  mutating func expectMore(_ widening: Widening) { next = widening }
+
   mutating func begun(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
+    if begin.kind == .widening, widening == nil, let next, hasTaken {
+      widening = next
+      self.next = nil
+    }
     guard (begin.kind == .widening) == (widening != nil) else {
       throw .violation("another kind of round was wanted")
     }

@@ -82,7 +82,9 @@ struct SendingHalf {
   /// Asks for the next batch if there is room for one.
   mutating func pump(_ port: inout SessionPort) {
     guard state == .streaming, let close, unacknowledged.count < WireLimits.batchesInFlight,
-      port.queued <= Limits.connectionBytes - WireLimits.sealedBatchBytes
+      port.queued
+        <= (port.isCrowded
+          ? WireLimits.crowdedBytes : Limits.connectionBytes - WireLimits.sealedBatchBytes)
     else { return }
     state = .sealing
     port.actions.append(.nextBatch(mark: close.mark, index: nextIndex))

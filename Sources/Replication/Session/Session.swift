@@ -66,6 +66,13 @@ package struct Session: ~Copyable {
 
   /// What was moved so far.
   package var figures: SessionFigures { port.figures }
+  /// Bytes that it holds: queued for the other side, or come and not yet stored.
+  package var heldBytes: Int { port.queued + (exchange?.unstoredBytes ?? 0) }
+  /// Do all sessions together hold more than the node is to hold? Then this one goes on with one batch at a time.
+  package var isCrowded: Bool {
+    get { port.isCrowded }
+    set { port.isCrowded = newValue }
+  }
   /// Batches that the other side has reported durable.
   package var acknowledgedBatches: Int { exchange?.sending?.acknowledgedBatches ?? 0 }
   /// Has it caught up, and stays open?
@@ -227,7 +234,8 @@ package struct Session: ~Copyable {
     case .preparing(let direction):
       let own = Hello(
         incompatibleFeatures: needed(replica),
-        compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0),
+        compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0)
+          | (direction.sends && !isErrand && replica.summary.scope == nil ? SessionFeature.widens : 0),
         summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
@@ -239,7 +247,8 @@ package struct Session: ~Copyable {
         incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
           | (replica.missingBlobs.allSatisfy(\.isSpare) ? SessionFeature.isComplete : 0)
-          | (replica.leavesOut ? SessionFeature.leavesOut : 0),
+          | (replica.leavesOut ? SessionFeature.leavesOut : 0)
+          | (Exchange.asksForKeys(replica.summary, of: peer) ? SessionFeature.widens : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {
@@ -298,10 +307,11 @@ package struct Session: ~Copyable {
       throw SessionEnd(outcome: .failed(.timeout, text))
     }
     let unstored = exchange?.unstoredBytes ?? 0
-    if !isPaused, unstored > WireLimits.unstoredBytes {
+    let limit = port.isCrowded ? WireLimits.crowdedBytes : WireLimits.unstoredBytes
+    if !isPaused, unstored > limit {
       isPaused = true
       port.actions.append(.pauseReading)
-    } else if isPaused, unstored <= WireLimits.unstoredBytes / 2 {
+    } else if isPaused, unstored <= limit / 2 {
       isPaused = false
       port.actions.append(.resumeReading)
     }

@@ -8,6 +8,8 @@ struct SessionPort {
   var actions: [SessionAction] = []
   /// Bytes given to the transport that it has not yet handed on.
   var queued = 0
+  /// Does the node hold more than it is to hold, for all sessions together?
+  var isCrowded = false
   var figures = SessionFigures()
   /// What became of what the own side asked for beside its plan.
   var news: [SessionNews] = []

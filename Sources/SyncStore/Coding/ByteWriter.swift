@@ -59,6 +59,6 @@ package struct ByteWriter {
   /// Appends the number of actors (LEB128), then each as a dot, in the order of actors.
   package mutating func write(_ vector: VersionVector) {
     writeVariable(UInt64(vector.count))
-    for actor in vector.actors { write(Dot(actor: actor, sequence: vector[actor])) }
+    vector.forEach { write($0) }
   }
 }

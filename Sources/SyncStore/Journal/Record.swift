@@ -118,6 +118,8 @@ package enum ReservedKey {
   package static func frontier(_ device: DeviceID) -> [UInt8] { [0] + Array("frontier/".utf8) + device.bytes }
   /// Before all frontiers.
   static let frontierPrefix: [UInt8] = [0] + Array("frontier/".utf8)
+  /// Deleted by who has taken back writes of which all are gone: a write that nobody else has.
+  static let restamped: [UInt8] = [0] + Array("restamped".utf8)
   /// Before all member records.
   package static let memberPrefix: [UInt8] = [0] + Array("member/".utf8)
 }

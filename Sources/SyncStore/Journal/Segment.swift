@@ -85,6 +85,8 @@ final class Segment: @unchecked Sendable {
   }
 
   private static let samplingInterval: UInt64 = 128
+  /// Local records take no position, and may be large: where there are many members, each write of one is followed by a vector.
+  private static let samplingBytes = 16 << 10
 
   /// An offset at or before which the record of `position` lies, or the end of the records, which is at `limit`.
   func start(of position: UInt64, limit: Int) -> Int {
@@ -92,7 +94,8 @@ final class Segment: @unchecked Sendable {
     var (low, high) = (0, samples.count)
     while low < high {
       let middle = (low + high) / 2
-      if samples[middle].position <= position { low = middle + 1 } else { high = middle }
+      // Not the one of that very position: beaten writes bear the position of the record before them.
+      if samples[middle].position < position { low = middle + 1 } else { high = middle }
     }
     return low > 0 ? samples[low - 1].offset : SegmentHeader.length
   }
@@ -101,7 +104,9 @@ final class Segment: @unchecked Sendable {
     var walker = SegmentWalker(self, from: samples.last?.offset ?? SegmentHeader.length, limit: limit)
     while let step = walker.next() {
       guard case .record(let view) = step, view.isOfActor else { continue }
-      if view.position >= (samples.last?.position ?? header.basePosition) + Self.samplingInterval {
+      if view.position >= (samples.last?.position ?? header.basePosition) + Self.samplingInterval
+        || view.offset >= (samples.last?.offset ?? SegmentHeader.length) + Self.samplingBytes
+      {
         samples.append((view.position, view.offset))
       }
       if view.position >= position { return }

@@ -88,7 +88,7 @@ struct Composer {
     let isLacking = lacking?.contains(record.key) ?? false
     guard isLacking || state.scope.holds(record.key) else { return }
     let held = self.record(of: record.key) ?? stored
-    let limit = state.mine.contains(record.dot.actor) ? Stamp.maximum : limit
+    let limit = state.isMine(record.dot) ? Stamp.maximum : limit
     if isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
       state.author.clock.observe(record.stamp)
       return try reissue(record)

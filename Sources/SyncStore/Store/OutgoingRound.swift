@@ -101,9 +101,9 @@ extension Store {
     _ isPresent: (RecordView, Dot) -> Bool?
   ) throws(StoreError) -> [OutgoingRound.Item] {
     var items: [OutgoingRound.Item] = []
-    if engine.position > position {
-      items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
-    }
+    // Local records take no position: thousands of sessions are told in vain that the journal has grown.
+    guard engine.position > position else { return items }
+    items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
     var group: UInt32 = 0
     // The index is asked for several at once: the cache misses of all then overlap.
     var waiting: [(view: RecordView, item: OutgoingRound.Item)] = []

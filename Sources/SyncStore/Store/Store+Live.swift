@@ -30,6 +30,8 @@ extension Store {
     for receiver: RoundReceiver, behind begin: UInt64
   ) throws(StoreError) -> (round: OutgoingRound?, position: UInt64) {
     let (isAny, position) = try reading { engine throws(StoreError) in
+      // Thousands of sessions keep it.
+      engine.state.foldOwnWrites()
       // A write that was beaten before it left is not sent, but covered.
       let isAny =
         try !Self.items(behind: begin, for: receiver, in: engine, limit: 1).isEmpty

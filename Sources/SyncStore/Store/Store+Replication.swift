@@ -45,7 +45,9 @@ extension Store {
       try composer.setLocal(StateKey.mark(oldest.key), nil)
     }
     let mark = environment.newMark()
-    let made = ReplicaState.Mark(position: position, sequence: composer.state.sequence, isLive: isLive)
+    let made = ReplicaState.Mark(
+      position: position, sequence: composer.state.sequence, isLive: isLive,
+      clock: composer.state.author.clock.last)
     try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
     if isLive { live.made(mark) }
     return mark

@@ -307,7 +307,7 @@ extension Store {
   }
 
   /// Sees to it that the beginning and the name of a segment are durable. The caller holds the writers' mutex.
-  private func settleBeginning(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
+  func settleBeginning(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
     guard control.begun < UInt64(number), let segment = engine.journal.segment(number) else { return }
     try settleBeginning(of: segment)
   }

@@ -34,6 +34,9 @@ struct ReplicaState: Sendable {
   /// Damaged: the vector was forgotten until a whole round has come in.
   var mending = false
 
+  /// Of former lives: what was taken back of their writes.
+  var forsaken: [ActorID: Forsaken] = [:]
+
   /// Places of damage that this copy has acted upon: it became a new actor and forgot its vector.
   var noted: Set<Location> = []
   /// Those among them whose records have come again from a peer.
@@ -44,6 +47,8 @@ struct ReplicaState: Sendable {
     var sequence: UInt64
     /// Was it made for the sessions of one process that stay open? No other one may use it: it goes when they are past it.
     var isLive = false
+    /// The greatest stamp that had been given or seen then; nil if an older program made it.
+    var clock: Stamp?
   }
 
   /// Can it be believed what this copy covers, and is nothing of its own in doubt?
@@ -68,13 +73,20 @@ struct ReplicaState: Sendable {
     set { received = newValue }
   }
 
+  /// Lets what is covered be one in memory with what is given away of it, where own writes have come since it was set.
+  mutating func foldOwnWrites() { received = vector }
+
   /// Does `vector` cover the write?
   func covers(_ dot: Dot) -> Bool {
     dot.actor == actor && dot.sequence <= sequence || received.covers(dot)
   }
 
-  /// Was the write made by this copy, in this or an earlier incarnation?
-  func isMine(_ dot: Dot) -> Bool { dot.actor == actor || mine.contains(dot.actor) }
+  /// Was the write made by this copy, in this or an earlier incarnation? Not one that it has taken back, should a copy that was
+  /// made of the directory bring it.
+  func isMine(_ dot: Dot) -> Bool {
+    dot.actor == actor
+      || mine.contains(dot.actor) && (forsaken.isEmpty || dot.sequence <= forsaken[dot.actor]?.above ?? .max)
+  }
 
   /// Is the record one of a lost life, not to be passed on?
   func isSuspect(_ dot: Dot) -> Bool {
@@ -95,6 +107,8 @@ enum StateKey {
   static let conflicts = Array("replica/conflicts".utf8)
   static let scope = Array("replica/scope".utf8)
   static let widening = Array("replica/widening".utf8)
+  static let clock = Array("replica/clock".utf8)
+  static let forsakenPrefix = Array("replica/forsaken/".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
   static let markPrefix = Array("mark/".utf8)
@@ -106,6 +120,7 @@ enum StateKey {
     writer.write(place.packed)
     return writer.bytes
   }
+  static func forsaken(_ actor: ActorID) -> [UInt8] { forsakenPrefix + actor.bytes }
   static func mark(_ mark: RoundMark) -> [UInt8] { markPrefix + mark.bytes }
   /// Keys that only the store itself writes.
   static func isInternal(_ key: [UInt8]) -> Bool {
@@ -164,6 +179,11 @@ extension ReplicaState {
       scope = value == nil ? nil : (try? KeyScope(from: &reader)) ?? scope
     } else if key == StateKey.widening {
       widening = value.flatMap { try? Widening(bytes: $0) }
+    } else if key == StateKey.clock, let stamp = Self.position(value) {
+      author.clock = HybridClock(last: Stamp(rawValue: stamp))
+    } else if key.starts(with: StateKey.forsakenPrefix) {
+      guard let former = ActorID(bytes: key.dropFirst(StateKey.forsakenPrefix.count)) else { return }
+      forsaken[former] = Self.position(value).map { Forsaken(above: $0) }
     } else if key == StateKey.mending {
       mending = value != nil
     }
@@ -205,7 +225,8 @@ extension ReplicaState {
     var writer = ByteWriter()
     writer.write(mark.position)
     writer.write(mark.sequence)
-    if mark.isLive { writer.write(UInt8(1)) }
+    if mark.isLive || mark.clock != nil { writer.write(UInt8(mark.isLive ? 1 : 0)) }
+    if let clock = mark.clock { writer.write(clock.rawValue) }
     return writer.bytes
   }
 
@@ -213,7 +234,8 @@ extension ReplicaState {
     var reader = ByteReader(bytes)
     return Mark(
       position: try reader.read(), sequence: try reader.read(),
-      isLive: reader.remaining > 0 ? try reader.read(UInt8.self) == 1 : false)
+      isLive: reader.remaining > 0 ? try reader.read(UInt8.self) == 1 : false,
+      clock: reader.remaining > 0 ? Stamp(rawValue: try reader.read()) : nil)
   }
 
   static func encode(_ vector: VersionVector) -> [UInt8] {

@@ -55,6 +55,7 @@ enum ServeCommand {
   private static func serve(
     _ store: Store, _ configuration: ServeConfiguration, _ invocation: Invocation, _ output: Output
   ) throws -> ExitCode {
+    System.raiseDescriptorLimit()
     let log = DaemonLog(configuration)
     let manager = ServiceManager()
     try configuration.blobs?.keep(in: store)

@@ -26,6 +26,16 @@ enum System {
     }
   }
 
+  /// Takes as many descriptors as the process may have: the usual 1024 are fewer than the members that a hub can serve.
+  static func raiseDescriptorLimit() {
+    var limit = rlimit()
+    guard unsafe getrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit) == 0,
+      limit.rlim_cur < limit.rlim_max
+    else { return }
+    limit.rlim_cur = limit.rlim_max
+    _ = unsafe setrlimit(__rlimit_resource_t(RLIMIT_NOFILE.rawValue), &limit)
+  }
+
   /// Is the standard stream a terminal?
   static func isTerminal(_ number: Int32) -> Bool { isatty(number) == 1 }
 

@@ -348,21 +348,6 @@ final class Twin {
 
   // MARK: Comparing
 
-  /// Which of `states` the store has come back to.
-  func findPast(
-    of store: Store, in copy: Int, _ states: ArraySlice<Model.State>
-  ) throws -> (state: Model.State, index: Int) {
-    let facts = try Facts(of: store)
-    for index in states.indices.reversed() {
-      var state = states[index]
-      state.reread(limit: model.limit(copy))
-      if Facts(of: state, model) == facts { return (state, index) }
-    }
-    throw Mismatch(
-      "the store of copy \(copy) is nothing it ever was:\n\(facts)\nthe last was\n\(states.last.map { Facts(of: $0, model).description } ?? "")"
-    )
-  }
-
   func compare(_ copy: Int, _ operation: Model.Operation) throws {
     try wake(copy)
     let (real, ideal) = (try Facts(of: machines[copy].store), Facts(of: model.copies[copy].live, model))
@@ -399,17 +384,5 @@ final class Twin {
     }
     for one in alive { for other in alive where one < other { try step(.meet(one, other)) } }
     try model.checkHealed()
-  }
-}
-
-/// Gives the actors of the stores the names of the model's.
-final class ActorNames: @unchecked Sendable {
-  // A twin is driven by one thread.
-  var next = 1
-
-  func take() -> ActorID {
-    defer { next += 1 }
-    let actor = Model.Actor(number: next)
-    return ActorID(high: UInt64(actor.name), low: UInt64(next))
   }
 }

@@ -1,0 +1,160 @@
+import SyncStore
+import Testing
+
+@testable import Replication
+
+/// A member that says what a member says, over a real connection, with a store that is but an actor and what it has just written. Belongs
+/// to its loop's thread.
+final class ThinMember {
+  private var session = Session(role: .client(.sync), peerName: "hub", peerRight: .readWrite, staysOpen: true)
+  private let link: PeerLink
+  private let store: StoreID
+  private let keys: GroupKeyRing
+  private let actor = ActorID.random()
+  private var vector = VersionVector()
+  /// What was written and has not left.
+  private var unsent: [PositionedRecord] = []
+  private var position: UInt64 = 0
+  private let onLive: () -> Void
+  /// Called with the records of a batch.
+  var onRecords: ([PositionedRecord]) -> Void = { _ in }
+  /// Called when the session has ended.
+  var onClosed: (SessionOutcome) -> Void = { _ in }
+  private(set) var received = 0
+
+  init(_ link: PeerLink, _ store: StoreID, _ keys: GroupKeyRing, onLive: @escaping () -> Void) {
+    (self.link, self.store, self.keys, self.onLive) = (link, store, keys, onLive)
+  }
+
+  /// Connects as `identity`, and returns when the session is live.
+  static func connect(
+    _ identity: DeviceIdentity, to address: Endpoint, _ store: StoreID, _ keys: GroupKeyRing,
+    _ members: LoopBound<ThinMembers>
+  ) async throws {
+    let loop = try EventLoop.shared()
+    let context = try TLSContext(role: .client, identity: identity)
+    let connection = try await ReplicationTests.connect(loop, to: address)
+    let live = Awaited<Bool>()
+    loop.execute {
+      guard
+        let engine = try? HandshakeEngine(
+          context, protocols: [WireLimits.sessionProtocol], accept: { _, _ in true })
+      else { return live.put(false) }
+      let link = PeerLink(connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+      link.onEnd = { _ in
+        withExtendedLifetime(link) {}
+        live.put(false)
+      }
+      link.onEstablished = { _ in
+        let member = ThinMember(link, store, keys) { live.put(true) }
+        members.value.list.append(member)
+        member.start()
+      }
+      link.start()
+    }
+    #expect(await live.take())
+  }
+
+  func start() {
+    link.onPlaintext = { [self] in handle(.received($0)) }
+    link.onSent = { [self] in handle(.sent($0)) }
+    link.onEnd = { [self] _ in handle(.disconnected) }
+    perform(session.start())
+  }
+
+  /// Writes a key, as somebody at this member does.
+  func write(_ key: [UInt8], _ value: [UInt8]) {
+    position += 1
+    let record = Record(
+      dot: Dot(actor: actor, sequence: position),
+      stamp: Stamp(milliseconds: Environment.real().now()), key: key, content: .inline(value))
+    unsent.append(PositionedRecord(position: position, record: record))
+    handle(.grown)
+  }
+
+  private func handle(_ event: SessionEvent) {
+    let wasLive = session.isLive
+    perform(session.handle(event))
+    if session.isLive, !wasLive { onLive() }
+  }
+
+  private func perform(_ actions: [SessionAction]) {
+    for action in actions {
+      switch action {
+      case .send(let bytes): link.send(bytes)
+      case .close(let outcome): onClosed(outcome)
+      default: if let answer = answer(action) { handle(answer) }
+      }
+    }
+  }
+
+  private func answer(_ action: SessionAction) -> SessionEvent? {
+    let wall = Environment.real().now()
+    switch action {
+    case .loadReplica:
+      let summary = ReplicaSummary(
+        store: store, actor: actor, sequence: 0, vector: vector, floor: VersionVector(), horizon: .zero,
+        position: 0)
+      return .replica(Replica(summary: summary, digest: StateDigest(), wallMilliseconds: wall))
+    case .loadCursor: return .cursor(nil)
+    case .openRound: return .roundOpened(records: 0, close: close)
+    case .applyBatch(let sender, let mark, let index, let sealed, _, _),
+      .applyLast(let sender, let mark, let index, let sealed, _):
+      if case .applyLast(_, _, _, _, let close) = action { vector.merge(close.vector) }
+      let context = BatchContext.records(store: store, sender: sender, mark: mark, index: UInt64(index))
+      guard let payload = try? BatchCodec.open(sealed, expecting: context, keys: keys),
+        let batch = try? RecordCodec.decode(payload)
+      else { return .failed(.protocolViolation, "a batch that does not open") }
+      received += batch.records.count
+      onRecords(batch.records)
+      return .batchApplied(position: batch.position, records: batch.records.count, missing: [])
+    case .finishRound(let close):
+      vector.merge(close.vector)
+      return .roundFinished
+    case .judgeState(let time):
+      // Not in step, by its position: there is no digest to compare.
+      return .stateJudged(
+        JudgedState(position: .max, vector: vector, digest: StateDigest(), at: time ?? wall))
+    case .openBurst: return burst()
+    default: return nil
+    }
+  }
+
+  private var close: RoundClose {
+    var vector = vector
+    vector[actor] = position
+    return RoundClose(
+      sender: actor, mark: .random(), position: position, vector: vector, floor: VersionVector(),
+      horizon: .zero)
+  }
+
+  private func burst() -> SessionEvent {
+    guard !unsent.isEmpty else { return .burstEmpty(position: position) }
+    let close = close
+    var encoder = RecordCodec.Encoder(capacity: 4096)
+    for record in unsent { encoder.write(record) }
+    let context = BatchContext.records(store: store, sender: actor, mark: close.mark, index: 0)
+    guard
+      let sealed = try? BatchCodec.seal(
+        encoder.finish(position: position, present: []), as: context, keys: keys,
+        randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+    else { return .failed(.cryptography, "a batch that does not seal") }
+    let count = unsent.count
+    unsent = []
+    return .burstOpened(
+      BurstOpening(
+        records: UInt64(count), close: close,
+        first: BurstOpening.Batch(sealed: sealed, position: position, records: count), isWhole: true))
+  }
+}
+
+/// Some of them, on one loop.
+final class ThinMembers {
+  var list: [ThinMember] = []
+}
+
+extension RoundMark {
+  fileprivate static func random() -> RoundMark {
+    RoundMark(high: .random(in: 0 ... .max), low: .random(in: 0 ... .max))
+  }
+}

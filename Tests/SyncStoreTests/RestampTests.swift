@@ -1,0 +1,302 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// The clock stood years ahead, and is right again: what was written meanwhile, and left for nowhere, is given the present time (F49).
+@Suite("What was written while the clock ran ahead")
+struct RestampTests {
+  static let present: UInt64 = 1_800_000_000_000
+  static let ahead: UInt64 = 3 * 365 * 86_400_000
+
+  let host = SimulatedHost(seed: 1, time: present, machine: "ahead")
+  let other = SimulatedHost(seed: 2, time: present, machine: "other")
+
+  /// Two copies in step, each with a write of the other.
+  func copies() throws -> (Store, Store) {
+    let first = try Store.create(on: host, configuration: Configuration(blobThreshold: 2000))
+    let second = try Store.create(on: other, id: first.id)
+    try first.put("before", "by one")
+    try first.put("shared", "by one")
+    try first.put("gone", "by one")
+    try second.put("theirs", "by two")
+    try first.synchronize(with: second)
+    try first.synchronize(with: second)
+    return (first, second)
+  }
+
+  /// `body` under the clock that runs ahead.
+  func ahead(_ body: () throws -> Void) rethrows {
+    host.time += Self.ahead
+    try body()
+    host.time -= Self.ahead - 1000
+    other.time = host.time
+  }
+
+  @Test("is taken in by peers at once after it was restamped, in its order, and says what it said (F49)")
+  func restamping() throws {
+    let (a, b) = try copies()
+    let deadline = Self.present + 10 * Self.ahead
+    try ahead {
+      try a.put("shared", "ahead 1")
+      try a.put("shared", "ahead 2")
+      try a.put("large", [UInt8](repeating: 7, count: 5000))
+      try a.put("typed", [1], type: .bool, expires: deadline)
+      try a.delete("gone")
+      try a.transaction { transaction in
+        try transaction.put("pair/1", Array("1".utf8))
+        try transaction.put("pair/2", Array("2".utf8))
+      }
+    }
+    #expect(try a.clockLead() > Limits.clockDriftMilliseconds)
+    let former = try a.actor
+    let report = try a.restampUnsent()
+    #expect(report.writes == 6)
+    #expect(report.aheadMilliseconds == Self.ahead - 1000)
+    #expect(try a.actor != former)
+    #expect(try a.clockLead() <= Limits.clockDriftMilliseconds)
+    let actor = try a.actor
+    let mine = try a.log(from: 0, limit: .max).filter { $0.isCurrent && $0.dot.actor == actor }
+    #expect(
+      mine.map { $0.key.map { String(decoding: $0.bytes, as: UTF8.self) } } == [
+        "shared", "large", "typed", "gone", "pair/1", "pair/2",
+      ])
+    #expect(mine.map(\.dot.sequence) == [1, 2, 3, 4, 5, 6])
+
+    try a.synchronize(with: b)
+    for store in [a, b] {
+      #expect(try store.text("shared") == "ahead 2")
+      #expect(try store.text("before") == "by one")
+      #expect(try store.get("gone") == nil)
+      #expect(try store.get("typed")?.type == .bool)
+      #expect(try store.deadline(of: "typed") == deadline)
+      #expect(try store.text("pair/1") == "1" && store.text("pair/2") == "2")
+      #expect(try store.conflicts().isEmpty)
+    }
+    #expect(try a.get("large")?.bytes.count == 5000)
+    #expect(try b.missingBlobs().count == 1)
+    #expect(try a.digest(at: host.time) == b.digest(at: host.time))
+    #expect(try a.versionVector() == b.versionVector())
+    // The peer overwrites what was ahead, and that counts.
+    other.time += 10
+    try b.put("shared", "by two")
+    host.time += 20
+    try a.synchronize(with: b)
+    try a.put("before", "again")
+    #expect(try a.text("shared") == "by two")
+    try b.synchronize(with: a)
+    #expect(try b.text("before") == "again")
+    #expect(try a.digest(at: host.time) == b.digest(at: host.time))
+  }
+
+  @Test("is the same after the store is opened again, and after its index was lost and its journal compacted")
+  func reopening() throws {
+    let (a, b) = try copies()
+    try ahead {
+      try a.put("shared", "ahead")
+      for number in 0..<50 { try a.put(Key("many \(number % 20)"), "\(number)") }
+    }
+    try a.restampUnsent()
+    let (actor, vector) = (try a.actor, try a.versionVector())
+    try a.close()
+    for step in 0..<3 {
+      if step == 1 { try JournalIndexFiles.remove(host) }
+      if step == 2 { host.losePower(seed: 3) }
+      let again = try Store.open(on: host)
+      #expect(try again.actor == actor && again.versionVector() == vector)
+      #expect(try again.text("shared") == "ahead" && again.text("many 9") == "49")
+      #expect(try again.clockLead() <= Limits.clockDriftMilliseconds)
+      try again.compact()
+      try again.close()
+    }
+    let again = try Store.open(on: host)
+    try again.synchronize(with: b)
+    #expect(try b.text("shared") == "ahead" && b.text("many 9") == "49")
+    #expect(try again.digest(at: host.time) == b.digest(at: host.time))
+  }
+
+  @Test("that may have reached a member or a backup stays as it is, and it is said how many writes that are")
+  func refusal() throws {
+    let (a, b) = try copies()
+    try ahead {
+      try a.put("1", "ahead")
+      try a.put("2", "ahead")
+      // Begun, and broken off: what it carried may have arrived.
+      _ = try a.openRound(since: nil, covered: VersionVector())
+      try a.put("3", "ahead")
+    }
+    let (actor, position) = (try a.actor, try a.status().position)
+    let error = try #require(throws: StoreError.self) { try a.restampUnsent() }
+    #expect(error.code == .clock)
+    #expect(error.description.contains("2 writes"), "\(error)")
+    #expect(try a.actor == actor && a.status().position == position)
+    #expect(try a.text("3") == "ahead")
+    try a.synchronize(with: b)
+    #expect(try b.text("3") == nil)
+
+    // One that was sent and overwritten waits elsewhere, though nothing of it is here.
+    let (c, d) = (SimulatedHost(seed: 5, time: Self.present), SimulatedHost(seed: 6, time: Self.present))
+    let one = try Store.create(on: c)
+    let two = try Store.create(on: d, id: one.id)
+    c.time += Self.ahead
+    try one.put("k", "sent")
+    try two.receive(from: one)
+    try one.put("k", "not sent")
+    for number in 0..<200 { try one.put("fill", "\(number)") }
+    try one.compact()
+    c.time -= Self.ahead
+    #expect(throws: StoreError.self) { try one.restampUnsent() }
+    // And what is in a backup.
+    let e = SimulatedHost(seed: 7, time: Self.present + Self.ahead)
+    let kept = try Store.create(on: e)
+    try kept.put("k", "backed up")
+    _ = try kept.backUp(to: "/backup")
+    e.time -= Self.ahead
+    #expect(throws: StoreError.self) { try kept.restampUnsent() }
+  }
+
+  @Test("is not restamped by a clock that was never set, nor where nothing is ahead")
+  func nothingToDo() throws {
+    let (a, _) = try copies()
+    let actor = try a.actor
+    #expect(try a.restampUnsent() == Store.RestampReport())
+    #expect(try a.actor == actor)
+    host.time = 5000
+    let error = try #require(throws: StoreError.self) { try a.restampUnsent() }
+    #expect(error.code == .clock)
+  }
+
+  @Test("and purged, since all members seemed to have retired, does not lift the clocks of others")
+  func purgedDeletes() throws {
+    let (a, b) = try copies()
+    try ahead {
+      try a.put("more", "ahead")
+      try a.delete("more")
+      try a.delete("gone")
+      #expect(try a.purge() == 2)
+    }
+    #expect(try a.restampUnsent().writes == 0)
+    // A second member was away all the time: it is told of the deletes by the full state.
+    try b.receive(from: a)
+    #expect(try b.get("gone") == nil)
+    try a.receive(from: b)
+    #expect(try b.clockLead() <= Limits.clockDriftMilliseconds)
+    #expect(try a.clockLead() <= Limits.clockDriftMilliseconds)
+    try b.put("after", "x")
+    try a.synchronize(with: b)
+    #expect(try a.digest(at: host.time) == b.digest(at: host.time))
+    #expect(try a.versionVector() == b.versionVector())
+    #expect(try a.text("after") == "x")
+  }
+
+  @Test("and comes back from a copy of the directory that was made then waits there and here alike (R9)")
+  func copiedDirectory() throws {
+    let (a, b) = try copies()
+    try ahead {
+      try a.put("shared", "ahead")
+      try a.sync()
+      try a.put("last", "ahead")
+      try a.sync()
+    }
+    try host.storage.copyTree(from: "/store", to: "/clone")
+    try a.restampUnsent()
+    let clone = try Store.open("/clone", on: host)
+    #expect(throws: StoreError.self) { try clone.restampUnsent() }
+    try b.receive(from: clone)
+    try a.synchronize(with: b)
+    try a.synchronize(with: b)
+    #expect(try a.text("shared") == "ahead" && b.text("shared") == "ahead")
+    other.time += 10
+    host.time += 10
+    try b.put("shared", "newer")
+    try a.synchronize(with: b)
+    #expect(try a.text("shared") == "newer")
+    #expect(try a.clockLead() <= Limits.clockDriftMilliseconds)
+    #expect(try a.digest(at: host.time) == b.digest(at: host.time))
+    // The same from the journal alone.
+    try a.close()
+    try JournalIndexFiles.remove(host)
+    let again = try Store.open(on: host)
+    #expect(try again.text("shared") == "newer")
+    #expect(try again.clockLead() <= Limits.clockDriftMilliseconds)
+  }
+
+  @Test("is restamped beside another process, which goes on under the same name")
+  func shared() throws {
+    let shared = Configuration(mode: .shared)
+    let first = try Store.create(on: host, configuration: shared)
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    try ahead {
+      try first.put("1", "ahead")
+      try second.put("2", "ahead")
+    }
+    #expect(try second.restampUnsent().writes == 2)
+    #expect(try first.actor == second.actor)
+    #expect(try first.text("2") == "ahead")
+    try first.put("3", "now")
+    let entry = try #require(try second.explain("3"))
+    #expect(entry.winner.stamp.milliseconds <= host.time + 1)
+    #expect(try first.versionVector() == second.versionVector())
+  }
+
+  @Test(
+    "is stamped as it was or anew, all of it, whichever call fails or is the last before power is lost (F49, F15)",
+    arguments: [false, true])
+  func failing(sealed: Bool) throws {
+    var call = 1
+    var outcomes: Set<Bool> = []
+    while true {
+      let host = SimulatedHost(seed: UInt64(call), time: Self.present, sealed: sealed)
+      let created = try Store.create(on: host, configuration: Configuration(blobThreshold: 2000))
+      try created.put("kept", "before")
+      try created.put("twice", "before")
+      host.time += Self.ahead
+      try created.transaction { transaction in
+        try transaction.put("pair/1", Array("1".utf8))
+        try transaction.put("pair/2", Array("2".utf8))
+      }
+      try created.put("twice", "ahead")
+      try created.put("large", [UInt8](repeating: 7, count: 3000))
+      try created.close()
+      host.time -= Self.ahead
+      let plan = FaultPlan()
+      let store = try Store.open(
+        at: "/store", configuration: host.configured(),
+        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      let before = plan.calls
+      plan.fail(number: call, forever: true)
+      let report = try? store.restampUnsent()
+      let isDone = plan.calls - before < call
+      host.losePower(seed: UInt64(call))
+      let again = try Store.open(on: host)
+      #expect(try again.text("kept") == "before" && again.text("twice") == "ahead")
+      #expect(try again.text("pair/1") == "1" && again.text("pair/2") == "2")
+      #expect(try again.get("large")?.bytes.count == 3000)
+      let isRight = try again.clockLead() <= Limits.clockDriftMilliseconds
+      #expect(isRight || report == nil, "call \(call)")
+      outcomes.insert(isRight)
+      let stamps = try again.log(from: 0, limit: .max).filter(\.isCurrent).map(\.stamp.milliseconds)
+      #expect(
+        stamps.allSatisfy { ($0 <= host.time + 1000) == isRight || $0 < Self.present + 1000 }, "call \(call)")
+      // Whatever was left, it can be done now, and a peer takes all of it in.
+      try again.restampUnsent()
+      let peer = try Store.create("/peer", on: host, id: again.id)
+      try peer.synchronize(with: again)
+      #expect(try peer.text("pair/2") == "2" && peer.text("twice") == "ahead")
+      #expect(try peer.digest(at: host.time) == again.digest(at: host.time))
+      try again.close()
+      if isDone { break }
+      call += 1
+    }
+    #expect(call > 5)
+    #expect(outcomes == [false, true])
+  }
+}
+
+/// The index of a simulated store.
+private enum JournalIndexFiles {
+  static func remove(_ host: SimulatedHost) throws {
+    for name in ["/store/index", "/store/ledger"] { _ = try host.storage.remove(name) }
+  }
+}
