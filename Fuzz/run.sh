@@ -32,7 +32,9 @@ for target in "${targets[@]}"; do
     Arguments) mapfile -t sources < <(find Sources/sync-cli -name '*.swift' ! -name main.swift | sort) ;;
     *) sources=(Tests/SyncTestSupport/*.swift) ;;
   esac
+  # Imports mean what they mean in the package.
   swiftc -O -parse-as-library -sanitize=fuzzer,address -package-name "$package" -swift-version 6 \
+    -enable-upcoming-feature InternalImportsByDefault -enable-upcoming-feature MemberImportVisibility \
     -I "$modules/Modules" -Xcc "-fmodule-map-file=$modules/CLinux.build/module.modulemap" \
     $(for system in COpenSSL CSQLite CXXHash CDeflate; do printf -- '-Xcc -fmodule-map-file=%s ' "$PWD/Sources/$system/module.modulemap"; done) \
     "Fuzz/Targets/$target.swift" "${sources[@]}" "$modules"/{Replication,SyncStore,CLinux}.build/*.o "${libraries[@]}" \

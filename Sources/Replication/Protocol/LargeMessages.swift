@@ -1,4 +1,4 @@
-package import SyncStore
+internal import SyncStore
 
 // Messages that end with much that is sealed: it is not copied on its way.
 extension Message {

@@ -52,13 +52,9 @@ extension Store {
   @inline(never)
   func marked(_ target: UInt64) -> UInt64 {
     guard live.takeAwaited() else { return target }
-    let retired = live.takeRetired()
     let appended = try? append(pacing: false) { composer throws(StoreError) in
       let position = engine.withLock { $0.position }
       _ = try mark(&composer, position: position, isLive: true)
-      for mark in retired where mark != composer.state.lastMark {
-        try composer.setLocal(StateKey.mark(mark), nil)
-      }
     }
     // Without it the session makes the mark itself.
     return appended?.1 ?? target

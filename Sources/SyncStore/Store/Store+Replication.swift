@@ -49,7 +49,13 @@ extension Store {
       position: position, sequence: composer.state.sequence, isLive: isLive,
       clock: composer.state.author.clock.last)
     try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
-    if isLive { live.made(mark) }
+    if isLive {
+      live.made(mark)
+      // No peer's cursor bears these any more.
+      for retired in live.takeRetired() where retired != mark {
+        try composer.setLocal(StateKey.mark(retired), nil)
+      }
+    }
     return mark
   }
 
