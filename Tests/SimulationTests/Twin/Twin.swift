@@ -24,6 +24,8 @@ final class Twin {
     /// The last of them that is durable.
     var durable = 0
     var backups: [(files: [String: [UInt8]], path: String, known: Int)] = []
+    /// When the values that were beaten here came up, in units.
+    var beaten: [Model.Dot: Int] = [:]
 
     init(_ host: SimulatedHost, _ path: String, _ store: Store) {
       (self.host, self.path, self.store) = (host, path, store)
@@ -202,6 +204,18 @@ final class Twin {
     capture(copy)
   }
 
+  /// Beaten values are kept for some time only: a compaction drops them after that. The model knows no age.
+  private func forgetAged(_ copy: Int) throws {
+    let kept = Set(try machines[copy].store.conflicts().map(\.dot))
+    let oldest = model.wall(copy) - Int(Limits.conflictMilliseconds) / Self.unit
+    let before = model.copies[copy].live.losers.count
+    model.copies[copy].live.losers.removeAll { loser in
+      guard let since = machines[copy].beaten[loser.dot], since <= oldest + Model.ahead else { return false }
+      return !kept.contains { $0.actor.low == loser.actor.number && $0.sequence == loser.sequence }
+    }
+    if model.copies[copy].live.losers.count < before { capture(copy) }
+  }
+
   func dropRounds(of copy: Int) {
     rounds = rounds.filter { !$0.key.contains(copy) }
   }
@@ -365,6 +379,10 @@ final class Twin {
 
   func compare(_ copy: Int, _ operation: Model.Operation) throws {
     try wake(copy)
+    for loser in model.copies[copy].live.losers where machines[copy].beaten[loser.dot] == nil {
+      machines[copy].beaten[loser.dot] = model.now
+    }
+    try forgetAged(copy)
     let (real, ideal) = (try Facts(of: machines[copy].store), Facts(of: model.copies[copy].live, model))
     guard try machines[copy].store.actor.low == model.copies[copy].live.actor.number else {
       throw Mismatch("after \(operation) copy \(copy) is not the same actor")
