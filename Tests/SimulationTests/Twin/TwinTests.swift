@@ -6,7 +6,7 @@ import Testing
 @Suite("The store beside the model")
 struct TwinTests {
   /// `make twin` sets these; without them the tests look at a slice.
-  private static let seeds = UInt64(Setting.number("TWIN_SEEDS", 25))
+  private static let seeds = UInt64(Setting.number("TWIN_SEEDS", 10))
   private static let first = UInt64(Setting.number("TWIN_FIRST", 0))
 
   @Test(
