@@ -76,13 +76,16 @@ extension Environment {
   /// goes into the name.
   func newActor(besides known: [UInt8]) -> ActorID {
     if let actors { return actors() }
-    let name = XXH3.hash128(random(16) + known)
+    let name = hedged(known)
     return ActorID(high: name.high, low: name.low)
   }
 
-  /// A name for a new round.
-  func newMark() -> RoundMark {
-    guard let mark = RoundMark(bytes: random(16)) else { preconditionFailure("16 bytes were asked for") }
-    return mark
+  /// A name for a new round. `known` is what this copy holds by now: two lives with the same random numbers must not come to one name,
+  /// unless they hold the same (rule R9).
+  func newMark(besides known: [UInt8]) -> RoundMark {
+    let name = hedged(known)
+    return RoundMark(high: name.high, low: name.low)
   }
+
+  private func hedged(_ known: [UInt8]) -> (high: UInt64, low: UInt64) { XXH3.hash128(random(16) + known) }
 }

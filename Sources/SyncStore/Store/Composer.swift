@@ -158,7 +158,7 @@ struct Composer {
 
   /// Of two lives of this copy neither knew what the other one wrote, whatever their names and bases say.
   private func isDoubtful(_ loser: Record, besides winner: Record) -> Bool {
-    (state.isSuspect(loser.dot) || state.isSuspect(winner.dot)) && !loser.isTombstone && !loser.isReserved
+    (state.isAmbiguous(loser.dot) || state.isSuspect(winner.dot)) && !loser.isTombstone && !loser.isReserved
   }
 
   /// Keeps a beaten value for a while (`ConflictRetention`).

@@ -65,7 +65,8 @@ enum FullStateVerdict: Equatable {
         self = record.isGone(at: time) ? .drop : .setAside
       }
     } else if isCovered {
-      self = .drop
+      // What the sender covers may be the other content of the name.
+      self = state.isAmbiguous(record.dot) && !record.isGone(at: time) ? .setAside : .drop
     } else if state.mending, state.isMine(record.dot) {
       self = .reissue
     } else {

@@ -84,7 +84,7 @@ extension Store {
     _ steps: RepairSteps
   ) throws(StoreError) -> RepairOutcome {
     let keys = Set(keys).sorted { $0.lexicographicallyPrecedes($1) }
-    let newActor = environment.newActor()
+    let newActor = anotherActor()
     let (outcome, tail) = try append(limit: .max) { composer throws(StoreError) in
       let (mine, kept) = engine.withLock { engine in
         (keys.map { engine.greatestPlaced($0) }, engine.keptLosers)

@@ -44,7 +44,7 @@ extension Store {
     {
       try composer.setLocal(StateKey.mark(oldest.key), nil)
     }
-    let mark = environment.newMark()
+    let mark = environment.newMark(besides: contents(composer.state))
     let made = ReplicaState.Mark(
       position: position, sequence: composer.state.sequence, isLive: isLive,
       clock: composer.state.author.clock.last)
@@ -57,6 +57,19 @@ extension Store {
       }
     }
     return mark
+  }
+
+  /// What tells this copy from another life of it: when, how far, and what it has written. The digest is kept running once a session has
+  /// asked for it; without it the ends tell.
+  private func contents(_ state: ReplicaState) -> [UInt8] {
+    var known = ByteWriter()
+    known.write(environment.now())
+    known.write(control.tail)
+    known.write(state.sequence)
+    known.write(state.author.clock.last.rawValue)
+    let digest = engine.withLock { $0.index.ledger.digest(at: $0.applied.packed) }
+    known.write(raw: digest?.bytes ?? [])
+    return known.bytes
   }
 
   /// A peer whose cursor bears an older mark makes this copy a new actor: tiresome, not wrong.
@@ -159,15 +172,20 @@ extension Store {
   /// - Parameter side: which side of the connection this copy is on. A clone that draws the same random numbers at the same time is
   ///   on the other one.
   package func becomeNewActor(side: UInt8 = 0) throws(StoreError) {
-    var known = ByteWriter()
-    known.write(side)
-    known.write(environment.now())
-    known.write(control.tail)
-    let actor = environment.newActor(besides: known.bytes)
+    let actor = anotherActor(side: side)
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       try composer.renew(.rolledBack, as: actor)
     }
     try sync(upTo: tail)
+  }
+
+  /// A new name, for a copy whose present one is borne by another one, too: a clone may draw the same random numbers.
+  func anotherActor(side: UInt8 = 0) -> ActorID {
+    var known = ByteWriter()
+    known.write(side)
+    known.write(environment.now())
+    known.write(control.tail)
+    return environment.newActor(besides: known.bytes)
   }
 
   /// The digest of what is live at a time, in milliseconds since 1970.

@@ -94,6 +94,12 @@ struct ReplicaState: Sendable {
   }
 }
 
+extension ReplicaState {
+  /// May the name have two contents, one of each life of this copy? Also below the last mark: that one peer was given a round says nothing
+  /// of what the other life wrote under these names, nor which of the two a base means.
+  func isAmbiguous(_ dot: Dot) -> Bool { suspects.contains { $0.actor == dot.actor } }
+}
+
 /// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
 enum StateKey {
   static let actor = Array("replica/actor".utf8)

@@ -97,6 +97,11 @@ extension Model {
       held(record.key) == record || (!parked.isEmpty && parked(record.key).contains(record))
     }
 
+    /// Is a record of this name among those that count, and not in doubt? Of one with two contents either will do.
+    func names(_ dot: Dot) -> Bool {
+      (held + parked.flatMap(\.records)).contains { $0.dot == dot && !isSuspect($0) }
+    }
+
     /// The greatest record of a key, parked or not.
     func greatest(_ key: Int) -> Record? {
       var best = held(key)
@@ -110,6 +115,9 @@ extension Model {
     func isSuspect(_ record: Record) -> Bool {
       suspects.contains { $0.actor == record.actor && record.sequence > $0.above }
     }
+
+    /// May the name have two contents, one of each life of this copy?
+    func isAmbiguous(_ record: Record) -> Bool { suspects.contains { $0.actor == record.actor } }
 
     mutating func lose(_ record: Record) {
       if !losers.contains(record) { losers.append(record) }

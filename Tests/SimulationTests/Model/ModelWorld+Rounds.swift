@@ -172,12 +172,20 @@ extension Model.World {
     var dropped: [Int] = []
     for record in live.held {
       if record.isReserved || snapshot.isCurrent(record) && !snapshot.isSuspect(record) { continue }
+      // What is covered is not sent but named, and a name may have two contents. Digests tell, and nothing is dropped for it.
+      if isLikeStore, !live.isSuspect(record), snapshot.names(record.dot) { continue }
       var theirs = snapshot.greatest(record.key)
       if let known = theirs, snapshot.isSuspect(known) { theirs = nil }
       if live.isSuspect(record) {
         judge(suspect: record, theirs, receiver, snapshot, &again, &dropped)
       } else if snapshot.covers(record.dot) {
-        if theirs == nil || rules.horizonOfAny { dropped.append(record.key) }
+        if theirs == nil || rules.horizonOfAny {
+          dropped.append(record.key)
+          if rules.keepsDoubtful, live.isAmbiguous(record), !record.isGone(at: wall(receiver)) {
+            copies[receiver].live.lose(record)
+            loud.append(record)
+          }
+        }
       } else if live.isMending, live.mine.contains(record.actor) {
         // So that its dots can be covered again.
         again.append(record)
@@ -241,7 +249,7 @@ extension Model.World {
       var left: [Model.Record] = []
       for record in group.records {
         let isCovered = snapshot.covers(record.dot)
-        if isCovered, !snapshot.isCurrent(record) {
+        if isCovered, !snapshot.isCurrent(record), !(isLikeStore && snapshot.names(record.dot)) {
           copies[receiver].live.removeBytes(of: record)
         } else if !isCovered, record.stamp <= snapshot.horizon, !record.isDead, rules.parkedRisk {
           again.append(record)

@@ -234,7 +234,7 @@ extension Model {
       let (winner, loser) = wins ? (record, old) : (old, record)
       let past = pasts[winner.number]
       let live = copies[copy].live
-      let isDoubtful = rules.keepsDoubtful && (live.isSuspect(loser) || live.isSuspect(winner))
+      let isDoubtful = rules.keepsDoubtful && (live.isAmbiguous(loser) || live.isSuspect(winner))
       if !loser.isDead, past.base != loser.dot && winner.actor != loser.actor || isDoubtful {
         copies[copy].live.lose(loser)
         count(.conflict)

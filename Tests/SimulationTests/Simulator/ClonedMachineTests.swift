@@ -13,10 +13,12 @@ struct ClonedMachineTests {
   private static let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   private static let configuration = Configuration(segmentBytes: 64 << 10)
   /// Which seeds: `make clones` sets these.
-  private static let seeds: Range<Int> = {
+  private static let seeds: [Int] = {
     let first = Setting.number("CLONE_FIRST", 0)
-    return first..<first + Setting.number("CLONE_SEEDS", 40)
+    return Array(first..<first + Setting.number("CLONE_SEEDS", 12)) + kept
   }()
+  /// Histories in which a value was lost: its name had another content, which somebody replaced who had never seen this one.
+  private static let kept = [109, 139]
 
   /// Machines with a copy each; nothing but its seed decides what happens.
   private final class Machines {

@@ -24,6 +24,8 @@ final class Twin {
     /// The last of them that is durable.
     var durable = 0
     var backups: [(files: [String: [UInt8]], path: String, known: Int)] = []
+    /// When the values that were beaten here came up, in units.
+    var beaten: [Model.Dot: Int] = [:]
 
     init(_ host: SimulatedHost, _ path: String, _ store: Store) {
       (self.host, self.path, self.store) = (host, path, store)
@@ -350,6 +352,10 @@ final class Twin {
 
   func compare(_ copy: Int, _ operation: Model.Operation) throws {
     try wake(copy)
+    for loser in model.copies[copy].live.losers where machines[copy].beaten[loser.dot] == nil {
+      machines[copy].beaten[loser.dot] = model.now
+    }
+    try forgetAged(copy)
     let (real, ideal) = (try Facts(of: machines[copy].store), Facts(of: model.copies[copy].live, model))
     guard try machines[copy].store.actor.low == model.copies[copy].live.actor.number else {
       throw Mismatch("after \(operation) copy \(copy) is not the same actor")

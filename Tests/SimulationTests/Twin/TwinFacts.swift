@@ -1,6 +1,18 @@
 import SyncStore
 
 extension Twin {
+  /// Beaten values are kept for some time only: a compaction drops them after that. The model knows no age.
+  func forgetAged(_ copy: Int) throws {
+    let kept = Set(try machines[copy].store.conflicts().map(\.dot))
+    let oldest = model.wall(copy) - Int(Limits.conflictMilliseconds) / Self.unit
+    let before = model.copies[copy].live.losers.count
+    model.copies[copy].live.losers.removeAll { loser in
+      guard let since = machines[copy].beaten[loser.dot], since <= oldest + Model.ahead else { return false }
+      return !kept.contains { $0.actor.low == loser.actor.number && $0.sequence == loser.sequence }
+    }
+    if model.copies[copy].live.losers.count < before { capture(copy) }
+  }
+
   /// What a copy shows: the records that count, what it covers, which values it set aside.
   struct Facts: Equatable, CustomStringConvertible {
     /// A record that is held, or waits for its time.
