@@ -182,7 +182,7 @@ extension Store {
             .damaged, "the journal names no actor: restore the store from a backup", path: path)
         }
         var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
-        _ = try mark(&composer, position: engine.position)
+        _ = try mark(&composer, position: engine.position, digest: engine.runningDigest)
         let vector = ReplicaState.encode(composer.state.vector)
         if engine.locals[StateKey.vector] != vector { try composer.setLocal(StateKey.vector, vector) }
         for key in Self.tokensToForget(engine.locals, keeping: token) { try composer.setLocal(key, nil) }

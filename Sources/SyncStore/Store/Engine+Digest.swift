@@ -40,6 +40,9 @@ extension Engine {
     return digest
   }
 
+  /// The running part of the digest, where somebody keeps it.
+  var runningDigest: StateDigest? { index.ledger.digest(at: applied.packed) }
+
   /// How many records are fetched before the first of them is looked at.
   private static let fetchedAhead = 24
 

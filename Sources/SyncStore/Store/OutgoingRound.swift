@@ -27,9 +27,9 @@ extension Store {
       let isFull = !isLive && receiver.lacking == nil && isBehind
       if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
       if isFull { try checkGivesFullState(state, to: receiver) }
-      let position = engine.withLock { $0.position }
+      let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
       let pin = SnapshotPin()
-      let mark = try self.mark(&composer, position: position, isLive: isLive)
+      let mark = try self.mark(&composer, position: position, digest: digest, isLive: isLive)
       let items: (all: [OutgoingRound.Item], start: UInt64) = try engine.withLock {
         engine throws(StoreError) in
         engine.hold(pin)

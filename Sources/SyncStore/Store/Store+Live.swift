@@ -53,8 +53,8 @@ extension Store {
   func marked(_ target: UInt64) -> UInt64 {
     guard live.takeAwaited() else { return target }
     let appended = try? append(pacing: false) { composer throws(StoreError) in
-      let position = engine.withLock { $0.position }
-      _ = try mark(&composer, position: position, isLive: true)
+      let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
+      _ = try mark(&composer, position: position, digest: digest, isLive: true)
     }
     // Without it the session makes the mark itself.
     return appended?.1 ?? target

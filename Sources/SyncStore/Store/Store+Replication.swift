@@ -30,9 +30,9 @@ extension Store {
     try reading { engine throws(StoreError) in engine.state.cursors[sender] }
   }
 
-  /// The present mark, or a new one if anything was written since it was made.
+  /// The present mark, or a new one if anything was written since it was made. `digest` is `Engine.runningDigest`.
   func mark(
-    _ composer: inout Composer, position: UInt64, isLive: Bool = false
+    _ composer: inout Composer, position: UInt64, digest: StateDigest?, isLive: Bool = false
   ) throws(StoreError) -> RoundMark {
     if let last = composer.state.lastMark, let made = composer.state.marks[last], made.position == position,
       made.isLive ? isLive && live.isOwn(last) : !isLive
@@ -44,7 +44,7 @@ extension Store {
     {
       try composer.setLocal(StateKey.mark(oldest.key), nil)
     }
-    let mark = environment.newMark(besides: contents(composer.state))
+    let mark = environment.newMark(besides: contents(composer.state, digest))
     let made = ReplicaState.Mark(
       position: position, sequence: composer.state.sequence, isLive: isLive,
       clock: composer.state.author.clock.last)
@@ -61,13 +61,12 @@ extension Store {
 
   /// What tells this copy from another life of it: when, how far, and what it has written. The digest is kept running once a session has
   /// asked for it; without it the ends tell.
-  private func contents(_ state: ReplicaState) -> [UInt8] {
+  private func contents(_ state: ReplicaState, _ digest: StateDigest?) -> [UInt8] {
     var known = ByteWriter()
     known.write(environment.now())
     known.write(control.tail)
     known.write(state.sequence)
     known.write(state.author.clock.last.rawValue)
-    let digest = engine.withLock { $0.index.ledger.digest(at: $0.applied.packed) }
     known.write(raw: digest?.bytes ?? [])
     return known.bytes
   }
