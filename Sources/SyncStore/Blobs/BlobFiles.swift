@@ -131,7 +131,7 @@ struct BlobFiles: Sendable {
     var prefixes: Set<UInt64> = []
     for shard in try shards() {
       for name in try storage.list(path(shard)) {
-        if let hash = BlobHash(name) { prefixes.insert(PackSet.prefix(hash)) }
+        if let hash = BlobHash(name) { prefixes.insert(hash.prefix) }
       }
     }
     return prefixes

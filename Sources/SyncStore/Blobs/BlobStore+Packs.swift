@@ -15,7 +15,7 @@ extension BlobStore {
   /// May the object lie in a file? What others have put into files since this process first looked is put once more: that
   /// costs space, and a look at the directory would cost each put time.
   private func liesInFile(_ name: BlobHash) throws(StoreError) -> Bool {
-    let prefix = PackSet.prefix(name)
+    let prefix = name.prefix
     if let known = memory.withLock({ $0.filePrefixes }) { return known.contains(prefix) }
     let found = try files.objectPrefixes()
     memory.withLock { $0.filePrefixes = found }

@@ -1,5 +1,5 @@
-/// A record of the ordinary form: a value or a tombstone that names no open dots; where they are asked for, a large value, too. What it says is to be believed once its
-/// checksum was seen. Whoever uses it keeps the segment mapped.
+/// A record of the ordinary form: a value or a tombstone that names no open dots; where they are asked for, a large value, too.
+/// What it says is to be believed once its checksum was seen. Whoever uses it keeps the segment mapped.
 struct PlainRecord {
   let bytes: MappedBytes
   /// Of its checksum; nil for the plain form of a sealed record: what could be opened is what was sealed.

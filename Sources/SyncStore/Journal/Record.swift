@@ -91,12 +91,15 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
   /// The 64 lower-case hex digits.
   public var description: String { Hex.string(of: bytes) }
 
-  /// Eight of the bytes: they are as good as random already.
-  public func hash(into hasher: inout Hasher) {
-    var word: UInt64 = 0
-    for index in 0..<8 { word = word << 8 | UInt64(bytes[index]) }
-    hasher.combine(word)
+  /// The first eight bytes, lowest first.
+  var prefix: UInt64 {
+    var prefix: UInt64 = 0
+    for index in 0..<8 { prefix |= UInt64(bytes[index]) << UInt64(8 * index) }
+    return prefix
   }
+
+  /// Eight of the bytes: they are as good as random already.
+  public func hash(into hasher: inout Hasher) { hasher.combine(prefix) }
 
   /// The order of the bytes.
   public static func < (left: BlobHash, right: BlobHash) -> Bool {

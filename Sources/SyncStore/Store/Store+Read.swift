@@ -12,10 +12,7 @@ extension Store {
     case .value(let value)?: return value
     case .nothing?: return nil
     case nil:
-      if let found = plainBlob(key) {
-        let bytes = try fetching(found.blob) { blobs throws(StoreError) in try blobs.read(found.blob) }
-        return Value(bytes: bytes, type: found.type, deadline: found.deadline)
-      }
+      if let found = plainBlob(key) { return try value(of: found.blob, found.type, found.deadline) }
       guard let record = try current(key.bytes) else { return nil }
       return try value(of: record)
     }
@@ -208,10 +205,15 @@ extension Store {
     switch record.content {
     case .tombstone: return nil
     case .inline(let bytes): return Value(bytes: bytes, type: record.type, deadline: record.deadline)
-    case .blob(let blob):
-      let bytes = try fetching(blob) { blobs throws(StoreError) in try blobs.read(blob) }
-      return Value(bytes: bytes, type: record.type, deadline: record.deadline)
+    case .blob(let blob): return try value(of: blob, record.type, record.deadline)
     }
+  }
+
+  private func value(
+    of blob: BlobReference, _ type: ValueType, _ deadline: UInt64?
+  ) throws(StoreError) -> Value {
+    let bytes = try fetching(blob) { blobs throws(StoreError) in try blobs.read(blob) }
+    return Value(bytes: bytes, type: type, deadline: deadline)
   }
 }
 

@@ -27,18 +27,18 @@ extension Store {
   ///
   /// - Throws: as `get`.
   public func reader(of key: Key) throws(StoreError) -> ValueReader? {
-    if let found = plainBlob(key) {
-      let reader = try fetching(found.blob) { blobs throws(StoreError) in try blobs.reader(found.blob) }
-      return ValueReader(.blob(reader), type: found.type)
-    }
+    if let found = plainBlob(key) { return try reader(of: found.blob, found.type) }
     guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return nil }
     switch record.content {
     case .tombstone: return nil
     case .inline(let bytes): return ValueReader(.bytes(bytes), type: record.type)
-    case .blob(let blob):
-      let reader = try fetching(blob) { blobs throws(StoreError) in try blobs.reader(blob) }
-      return ValueReader(.blob(reader), type: record.type)
+    case .blob(let blob): return try reader(of: blob, record.type)
     }
+  }
+
+  private func reader(of blob: BlobReference, _ type: ValueType) throws(StoreError) -> ValueReader {
+    let reader = try fetching(blob) { blobs throws(StoreError) in try blobs.reader(blob) }
+    return ValueReader(.blob(reader), type: type)
   }
 
   /// Works on a blob in place, verified.

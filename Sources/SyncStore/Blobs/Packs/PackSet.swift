@@ -127,7 +127,7 @@ package final class PackSet: Sendable {
   }
 
   func find(_ name: BlobHash, _ state: inout State) throws(StoreError) -> (pack: Pack, slot: Int)? {
-    let prefix = Self.prefix(name)
+    let prefix = name.prefix
     if let place = state.places[prefix], let pack = try pack(Self.ordinal(place), &state),
       pack.isNamed(name, Self.slot(place))
     {
@@ -170,11 +170,6 @@ package final class PackSet: Sendable {
     }
   }
 
-  static func prefix(_ name: BlobHash) -> UInt64 {
-    var prefix: UInt64 = 0
-    for index in 0..<8 { prefix |= UInt64(name.bytes[index]) << UInt64(8 * index) }
-    return prefix
-  }
   static func place(_ ordinal: Int, _ slot: Int) -> UInt32 { UInt32(ordinal) << 12 | UInt32(slot) }
   static func ordinal(_ place: UInt32) -> Int { Int(place >> 12) }
   static func slot(_ place: UInt32) -> Int { Int(place & 0xFFF) }

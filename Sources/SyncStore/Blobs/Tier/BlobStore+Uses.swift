@@ -160,41 +160,36 @@ extension PackSet {
 
   /// What objects are called; nil for those that have gone. Nobody waits for long meanwhile.
   func names(of places: [UInt32]) throws(StoreError) -> [BlobHash?] {
-    var names: [BlobHash?] = []
-    names.reserveCapacity(places.count)
-    for start in stride(from: 0, to: places.count, by: Self.atOnce) {
-      names += try state.withLock { state throws(StoreError) in
-        var some: [BlobHash?] = []
-        for place in places[start..<min(start + Self.atOnce, places.count)] {
-          some.append(try pack(Self.ordinal(place), &state)?.entry(Self.slot(place))?.name)
-        }
-        return some
-      }
+    try inGroups(places) { place, state throws(StoreError) in
+      try pack(Self.ordinal(place), &state)?.entry(Self.slot(place))?.name
     }
-    return names
   }
 
   /// Removes objects whose stamps are below a limit of their own still; which have gone.
   func removeEach(_ places: [(place: UInt32, limit: UInt64)]) throws(StoreError) -> [Bool] {
-    var gone: [Bool] = []
-    gone.reserveCapacity(places.count)
-    for start in stride(from: 0, to: places.count, by: Self.atOnce) {
-      gone += try state.withLock { state throws(StoreError) in
-        var some: [Bool] = []
-        for (place, limit) in places[start..<min(start + Self.atOnce, places.count)] {
-          guard let pack = try pack(Self.ordinal(place), &state),
-            pack.remove(Self.slot(place), below: limit)
-          else {
-            some.append(false)
-            continue
-          }
-          discount(pack, Self.slot(place), Self.ordinal(place), &state)
-          forget(pack, Self.slot(place), place, &state)
-          some.append(true)
+    try inGroups(places) { (object, state) throws(StoreError) in
+      let (place, limit) = object
+      guard let pack = try pack(Self.ordinal(place), &state), pack.remove(Self.slot(place), below: limit)
+      else { return false }
+      discount(pack, Self.slot(place), Self.ordinal(place), &state)
+      forget(pack, Self.slot(place), place, &state)
+      return true
+    }
+  }
+
+  /// What `body` answers for each, some of them at a time: between those, others have their turn.
+  private func inGroups<Item, Answer>(
+    _ items: [Item], _ body: (Item, inout State) throws(StoreError) -> Answer
+  ) throws(StoreError) -> [Answer] {
+    var answers: [Answer] = []
+    answers.reserveCapacity(items.count)
+    for start in stride(from: 0, to: items.count, by: Self.atOnce) {
+      try state.withLock { state throws(StoreError) in
+        for item in items[start..<min(start + Self.atOnce, items.count)] {
+          answers.append(try body(item, &state))
         }
-        return some
       }
     }
-    return gone
+    return answers
   }
 }
