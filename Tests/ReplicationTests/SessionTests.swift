@@ -279,6 +279,28 @@ import Testing
     #expect(refusal.code == .tryAgain)
   }
 
+  @Test("F58 who goes on under a name that this side gave up is told to take a new one, and connects again")
+  func otherLife() {
+    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = session.start()
+    _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    var replica = Self.replica(Samples.right)
+    replica.summary.parted = [Samples.left]
+    let actions = session.handle(.replica(replica))
+    guard case .refuse(let refusal)? = actions.first?.message, case .close(.reconnect)? = actions.last else {
+      Issue.record("\(actions)")
+      return
+    }
+    #expect(refusal.code == .sameActor)
+
+    let client = Self.client(.push)
+    let refused = client.handle(.message(.refuse(refusal)))
+    guard case .becomeNewActor? = refused.first, case .close(.reconnect)? = refused.last else {
+      Issue.record("\(refused)")
+      return
+    }
+  }
+
   @Test("F57 a cursor that the store does not know makes it a new actor, and the client connect again")
   func unknownMark() {
     let session = Self.client(.push, cursor: Samples.cursor)

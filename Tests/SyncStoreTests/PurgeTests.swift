@@ -285,6 +285,29 @@ struct PurgeTests {
     #expect(changes.count == 1)
   }
 
+  @Test("what had waited for its time, and was beaten by a delete that was purged since, is not there after a loss of power (R8)")
+  func beatenBeforeItsTime() throws {
+    let first = try Store.create(on: left)
+    let second = try Store.create(on: right, id: first.id)
+    left.time += 3_600_000
+    try first.put("k", "ahead")
+    left.time -= 3_600_000
+    try second.receive(from: first)
+    #expect(try second.text("k") == nil)
+    // Its own clock runs ahead as well: the value's time has come, and it is deleted.
+    right.time += 3_700_000
+    #expect(try second.text("k") == "ahead")
+    try second.delete("k")
+    right.time -= 3_700_000
+    #expect(try second.purge() == 1)
+    try second.sync()
+    right.losePower(seed: 1)
+    let again = try Store.open(second.path, on: right)
+    #expect(try again.explain("k") == nil)
+    right.time += 7_200_000
+    #expect(try again.text("k") == nil)
+  }
+
   @Test("a copy that waits for its full state gives none, and purges nothing")
   func unsettled() throws {
     let copies = try copies()

@@ -16,6 +16,7 @@ enum Handshake {
         .incompatible, "features unknown to this side are needed (\(String(unknown, radix: 16))): update it")
     }
     if own.summary.actor == peer.summary.actor { return sameActor }
+    if own.summary.parted.contains(peer.summary.actor) { return otherLife }
     guard own.summary.scope == nil || peer.summary.scope == nil else {
       return .refused(
         .unavailable,
@@ -46,6 +47,12 @@ enum Handshake {
     return SessionEnd(
       refusal: Refusal(.sameActor, text), outcome: .reconnect("\(text): this one has taken a new actor"),
       newActor: text)
+  }
+
+  /// The other side goes on as what this one was before it found that it had a clone (F58).
+  private static var otherLife: SessionEnd {
+    let text = "the two sides were one copy once, and one of them bears its name still"
+    return SessionEnd(refusal: Refusal(.sameActor, text), outcome: .reconnect(text))
   }
 
   private static func clocks(_ own: UInt64, _ peer: UInt64, _ peerName: String) -> SessionEnd? {

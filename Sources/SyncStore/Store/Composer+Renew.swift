@@ -8,6 +8,8 @@ extension Composer {
     case cut
     /// A peer knows more of this copy than it does itself.
     case rolledBack
+    /// One of its writes has another content elsewhere: another life bears the old actor.
+    case forked
     /// Records below a watermark are damaged, at these places: everything is to be offered again.
     case damaged([Location])
   }
@@ -17,11 +19,14 @@ extension Composer {
     var vector = state.vector
     switch renewal {
     case .copied, .cut: break
+    case .forked:
+      if let old = state.actor { try setLocal(StateKey.parted(old), [1]) }
     case .rolledBack:
       if let old = state.actor {
         let marked = state.lastMark.flatMap { state.marks[$0]?.sequence } ?? 0
         let suspects = state.suspects + [ReplicaState.Suspect(actor: old, above: marked)]
         try setLocal(StateKey.suspects, ReplicaState.encode(suspects))
+        try setLocal(StateKey.parted(old), [1])
         vector[old] = max(marked, state.floor[old])
       }
       try forgetCursors()

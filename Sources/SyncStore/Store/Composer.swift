@@ -56,7 +56,11 @@ struct Composer {
     _ key: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ held: Replaced?,
     _ names: [Dot]
   ) throws(StoreError) {
-    let past = Resolution.past(replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
+    var past = Resolution.past(replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
+    // A name of a life in doubt may be that of another value elsewhere, which was not known here.
+    if let base = past.base, state.isOfLifeInDoubt(base) {
+      past.base = held?.base.flatMap { state.isOfLifeInDoubt($0) ? nil : $0 }
+    }
     let version = try state.author.sign(wall: wall)
     try append(
       write: Record(

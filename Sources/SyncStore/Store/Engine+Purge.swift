@@ -3,8 +3,9 @@ extension Engine {
   /// Takes in a purge, as far as it concerns more than the index.
   mutating func take(_ purge: Purge) {
     if purge.hadValue { ordered = nil }
-    guard purge.isParked, let places = parked[purge.key] else { return }
-    let left = places.filter { (try? journal.record(at: $0).version) != purge.version }
+    let gone = parkedPlaces(of: purge)
+    guard !gone.isEmpty, let places = parked[purge.key] else { return }
+    let left = places.filter { !gone.contains($0) }
     parked[purge.key] = left.isEmpty ? nil : left
     if parked.isEmpty { publish() }
   }
@@ -12,10 +13,10 @@ extension Engine {
   /// Takes in a purge, and takes what it names out of the index.
   mutating func enter(_ purge: Purge) throws(StoreError) {
     let before = index.ledger.keepsDigest ? greatest(purge.key) : nil
-    let gone = purge.isParked ? parkedPlace(of: purge) : nil
+    let gone = parkedPlaces(of: purge)
     take(purge)
-    if let gone {
-      supersede(gone)
+    if !gone.isEmpty {
+      for place in gone { supersede(place) }
       // The notes name it, and a parked record is known from them alone.
       try renewNotes()
     }
@@ -31,8 +32,14 @@ extension Engine {
     noteChange(of: purge.key, from: before)
   }
 
-  private func parkedPlace(of purge: Purge) -> Location? {
-    parked[purge.key]?.first { (try? journal.record(at: $0).version) == purge.version }
+  /// What waits for its time and goes with a purge: the record that it names, or those that what it names had beaten. The latter were
+  /// applied before, and wait once more since the journal was read again.
+  private func parkedPlaces(of purge: Purge) -> [Location] {
+    guard let places = parked[purge.key] else { return [] }
+    return places.filter { place in
+      guard let version = try? journal.record(at: place).version else { return false }
+      return purge.isParked ? version == purge.version : version <= purge.version
+    }
   }
 
   // MARK: What may be purged

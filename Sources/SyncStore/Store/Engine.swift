@@ -100,8 +100,8 @@ struct Engine {
       let changes = index.ledger.changes
       let found = Self.search(key, index, journal.table)?.found?.location
       if isEntering || isInTrouble { return found }
-      if changes & 1 != 0 { return newest(of: key, found) }
-      if changes == index.ledger.changes { return found }
+      let newest = changes & 1 == 0 ? found : newest(of: key, found)
+      if changes == index.ledger.changes { return newest }
     }
   }
 
@@ -140,7 +140,10 @@ struct Engine {
       guard changes & 1 != 0 else { continue }
       // Whoever is at it may be stopped, or dead: nobody waits for that.
       if isBehind { do throws(StoreError) { try follow() } catch { index.failure = error } }
-      if let newest = newest(of: key, search.found?.location) {
+      let newest = newest(of: key, search.found?.location)
+      // Once it has come to its end, what was found before may be older than what another key has shown.
+      guard changes == index.ledger.changes else { continue }
+      if let newest {
         // Only who may change the index needs the place, and does not come here.
         search.found = Search.Found(place: 0, location: newest)
       }

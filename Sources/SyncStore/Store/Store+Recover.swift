@@ -49,7 +49,7 @@ extension Store {
       StoreLog.note(
         .warning, path,
         "the journal lost its end: this copy goes on under a new name of its own, and converges")
-    case .rolledBack:
+    case .rolledBack, .forked:
       StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
     case .damaged(let places):
       StoreLog.note(.error, path, "\(places.count) places are newly damaged: all is asked of the peers again")

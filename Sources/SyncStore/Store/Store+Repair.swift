@@ -84,14 +84,17 @@ extension Store {
     _ steps: RepairSteps
   ) throws(StoreError) -> RepairOutcome {
     let keys = Set(keys).sorted { $0.lexicographicallyPrecedes($1) }
+    if steps.contains(.issue) {
+      let isForked = try reading { engine throws(StoreError) in
+        let differences = Self.differences(keys, theirs, scope, engine)
+        return engine.state.actor.map { actor in differences.contains { $0.isFork(of: actor) } } ?? false
+      }
+      if isForked { try keepReplacedByName() }
+    }
     let newActor = anotherActor()
     let (outcome, tail) = try append(limit: .max) { composer throws(StoreError) in
-      let (mine, kept) = engine.withLock { engine in
-        (keys.map { engine.greatestPlaced($0) }, engine.keptLosers)
-      }
-      let differences = zip(keys, mine).compactMap { key, placed -> Difference? in
-        guard placed?.position ?? 0 <= scope.position, !ReservedKey.isReserved(key) else { return nil }
-        return Difference(key, mine: placed?.record, theirs: theirs[key], at: scope.time)
+      let (differences, kept) = engine.withLock { engine in
+        (Self.differences(keys, theirs, scope, engine), engine.keptLosers)
       }
       var outcome = RepairOutcome(keys: differences.map(\.key))
       if steps.contains(.keep) {
@@ -105,7 +108,7 @@ extension Store {
       guard steps.contains(.issue) else { return outcome }
       if let actor = composer.state.actor, differences.contains(where: { $0.isFork(of: actor) }) {
         // Before anything is issued: the other bearer of the name may give the next sequences, too.
-        try composer.renew(.copied, as: newActor)
+        try composer.renew(.forked, as: newActor)
         outcome.isRenewed = true
       }
       for difference in differences where difference.isMineGreater {
@@ -115,6 +118,20 @@ extension Store {
     }
     try sync(upTo: tail)
     return outcome
+  }
+
+  private static func differences(
+    _ keys: [[UInt8]], _ theirs: [[UInt8]: Record], _ scope: RepairScope, _ engine: borrowing Engine
+  ) -> [Difference] {
+    var differences: [Difference] = []
+    for key in keys where !ReservedKey.isReserved(key) {
+      let placed = engine.greatestPlaced(key)
+      guard placed?.position ?? 0 <= scope.position,
+        let difference = Difference(key, mine: placed?.record, theirs: theirs[key], at: scope.time)
+      else { continue }
+      differences.append(difference)
+    }
+    return differences
   }
 
   /// Visits the greatest record of each of the user's keys whose hash is wanted, parked or not, and its position, a part at a time.

@@ -18,7 +18,7 @@ extension Store {
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
         horizon: state.horizon, position: engine.position, standing: state.standing, scope: state.scope,
-        widening: state.widening)
+        widening: state.widening, parted: state.parted)
       return (summary, try engine.digest(at: time, keeps: isAlone), engine.applied.packed)
     }
     if isWritable { try sync(upTo: tail) }
@@ -171,6 +171,7 @@ extension Store {
   /// - Parameter side: which side of the connection this copy is on. A clone that draws the same random numbers at the same time is
   ///   on the other one.
   package func becomeNewActor(side: UInt8 = 0) throws(StoreError) {
+    try keepReplacedByName()
     let actor = anotherActor(side: side)
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       try composer.renew(.rolledBack, as: actor)

@@ -31,6 +31,8 @@ struct ReplicaState: Sendable {
   var marks: [RoundMark: Mark] = [:]
   var lastMark: RoundMark?
   var suspects: [Suspect] = []
+  /// Former incarnations that this copy gave up because it found itself put back, or cloned: another life may bear them still.
+  var parted: Set<ActorID> = []
   /// Damaged: the vector was forgotten until a whole round has come in.
   var mending = false
 
@@ -95,9 +97,12 @@ struct ReplicaState: Sendable {
 }
 
 extension ReplicaState {
-  /// May the name have two contents, one of each life of this copy? Also below the last mark: that one peer was given a round says nothing
-  /// of what the other life wrote under these names, nor which of the two a base means.
-  func isAmbiguous(_ dot: Dot) -> Bool { suspects.contains { $0.actor == dot.actor } }
+  /// May the name have two contents, one of each life of this copy? Also below the last mark, and for ever: that one peer was given a
+  /// round says nothing of what the other life wrote under these names, nor which of the two a base means.
+  func isAmbiguous(_ dot: Dot) -> Bool { parted.contains(dot.actor) || isOfLifeInDoubt(dot) }
+
+  /// Was it written in a life of which no full state has told yet what others hold of it?
+  func isOfLifeInDoubt(_ dot: Dot) -> Bool { suspects.contains { $0.actor == dot.actor } }
 }
 
 /// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
@@ -114,6 +119,7 @@ enum StateKey {
   static let scope = Array("replica/scope".utf8)
   static let widening = Array("replica/widening".utf8)
   static let clock = Array("replica/clock".utf8)
+  static let partedPrefix = Array("replica/parted/".utf8)
   static let forsakenPrefix = Array("replica/forsaken/".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
@@ -126,6 +132,7 @@ enum StateKey {
     writer.write(place.packed)
     return writer.bytes
   }
+  static func parted(_ actor: ActorID) -> [UInt8] { partedPrefix + actor.bytes }
   static func forsaken(_ actor: ActorID) -> [UInt8] { forsakenPrefix + actor.bytes }
   static func mark(_ mark: RoundMark) -> [UInt8] { markPrefix + mark.bytes }
   /// Keys that only the store itself writes.
@@ -187,6 +194,9 @@ extension ReplicaState {
       widening = value.flatMap { try? Widening(bytes: $0) }
     } else if key == StateKey.clock, let stamp = Self.position(value) {
       author.clock = HybridClock(last: Stamp(rawValue: stamp))
+    } else if key.starts(with: StateKey.partedPrefix), value != nil {
+      guard let former = ActorID(bytes: key.dropFirst(StateKey.partedPrefix.count)) else { return }
+      parted.insert(former)
     } else if key.starts(with: StateKey.forsakenPrefix) {
       guard let former = ActorID(bytes: key.dropFirst(StateKey.forsakenPrefix.count)) else { return }
       forsaken[former] = Self.position(value).map { Forsaken(above: $0) }

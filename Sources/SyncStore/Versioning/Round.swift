@@ -45,16 +45,18 @@ package struct ReplicaSummary: Hashable, Sendable {
   package var scope: KeyScope?
   /// More of them that it is to hold. Its own affair: it is not said at the handshake.
   package var widening: Widening?
+  /// Former incarnations that it gave up because it found itself put back, or cloned. Its own affair, too.
+  package var parted: Set<ActorID> = []
 
   /// All fields.
   package init(
     store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
     horizon: Stamp, position: UInt64, standing: ReplicaStanding = .settled, scope: KeyScope? = nil,
-    widening: Widening? = nil
+    widening: Widening? = nil, parted: Set<ActorID> = []
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
     (self.floor, self.horizon, self.position, self.standing) = (floor, horizon, position, standing)
-    (self.scope, self.widening) = (scope, widening)
+    (self.scope, self.widening, self.parted) = (scope, widening, parted)
   }
 
   /// Must it be given all that `sender` holds, rather than what changed (rule R8)? Of a sender that holds only some keys nobody takes

@@ -49,7 +49,7 @@ struct ModelRuleTests {
     ),
     ("winners-only", "anything 3 3;p 2 1 0;p 1 0 0;d 1 0;g 1"),
     ("cursor-mark", "rollbacks 2 2;p 1 1 0;b 0;o 1 0;c 1 0;o 0 1;c 0 1;t 1;q 0 0;p 0 1 0"),
-    ("echo", "rollbacks 5 4;u 3;a 5"),
+    ("echo", "rollbacks 3 3;p 1 0 0;d 1 0;b 1;o 1 2;c 1 2;o 2 0;q 1 2;p 1 1 0;c 2 0"),
     ("suspects", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
     ("forgets", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
     ("reissues-expired", "clocks 3 1;p 2 0 0;o 2 1;c 2 1;w 0 -2;p 0 0 6;o 0 1;d 1 0;w 1 9;g 1;c 0 1"),

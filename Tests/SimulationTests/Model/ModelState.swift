@@ -48,6 +48,8 @@ extension Model {
     /// All own incarnations.
     var mine: [Actor]
     var suspects: [Suspect] = []
+    /// Own incarnations that were given up because another life may bear them.
+    var parted: [Actor] = []
     /// Damaged: the vector is below what was once covered, even below the floor.
     var isMending = false
 
@@ -117,7 +119,10 @@ extension Model {
     }
 
     /// May the name have two contents, one of each life of this copy?
-    func isAmbiguous(_ record: Record) -> Bool { suspects.contains { $0.actor == record.actor } }
+    func isAmbiguous(_ actor: Actor) -> Bool { parted.contains(actor) || isOfLifeInDoubt(actor) }
+
+    /// Was it a life of which no full state has told yet what others hold of it?
+    func isOfLifeInDoubt(_ actor: Actor) -> Bool { suspects.contains { $0.actor == actor } }
 
     mutating func lose(_ record: Record) {
       if !losers.contains(record) { losers.append(record) }

@@ -76,6 +76,7 @@ extension Model.World {
   /// Those of the two that bear one of the names become new actors.
   private mutating func renew(_ one: Int, _ other: Int, _ actors: [Model.Actor]) {
     for copy in [one, other] where actors.contains(copies[copy].live.actor) {
+      if rules.keepsDoubtful { copies[copy].live.parted.append(copies[copy].live.actor) }
       copies[copy].live.mint(newActor())
       dropRounds(of: copy)
       count(.rebornAfterFork)

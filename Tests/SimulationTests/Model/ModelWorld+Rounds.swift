@@ -24,6 +24,7 @@ extension Model.World {
     let marked = copies[copy].live.markedSequence
     leave(old, copy, above: marked)
     if rules.suspects { copies[copy].live.suspects.append(Model.State.Suspect(actor: old, above: marked)) }
+    if rules.keepsDoubtful { copies[copy].live.parted.append(old) }
     if rules.forgets {
       copies[copy].live.vector[old] = max(marked, copies[copy].live.floor[old])
       copies[copy].live.cursors = Model.Table()
@@ -42,6 +43,10 @@ extension Model.World {
     if copies[sender].live.actor == copies[receiver].live.actor {
       count(.sameActor)
       try rolledBack(receiver)
+    }
+    for (copy, other) in [(sender, receiver), (receiver, sender)]
+    where copies[other].live.parted.contains(copies[copy].live.actor) {
+      try rolledBack(copy)
     }
     if knowsMore(of: sender, receiver) { try rolledBack(sender) }
     if knowsMore(of: receiver, sender) { try rolledBack(receiver) }
@@ -100,7 +105,9 @@ extension Model.World {
       return false
     }
     if isLikeStore { makeMark(sender) }
-    let start = isFull ? 0 : state.cursors[snapshot.actor]?.position ?? 0
+    // The store names what a full state has before the cursor, and sends it only to who is in doubt about its own records.
+    let isFromStart = isFull && (!isLikeStore || !state.suspects.isEmpty)
+    let start = isFromStart ? 0 : state.cursors[snapshot.actor]?.position ?? 0
     let wanted = copies[receiver]
     let items = snapshot.log.filter { entry in
       let record = entry.record
@@ -181,7 +188,7 @@ extension Model.World {
       } else if snapshot.covers(record.dot) {
         if theirs == nil || rules.horizonOfAny {
           dropped.append(record.key)
-          if rules.keepsDoubtful, live.isAmbiguous(record), !record.isGone(at: wall(receiver)) {
+          if rules.keepsDoubtful, live.isAmbiguous(record.actor), !record.isGone(at: wall(receiver)) {
             copies[receiver].live.lose(record)
             loud.append(record)
           }
@@ -213,14 +220,17 @@ extension Model.World {
       copies[receiver].live.horizon = max(copies[receiver].live.horizon, snapshot.horizon)
     }
     if rules.mergesClock { copies[receiver].live.clock = max(copies[receiver].live.clock, snapshot.horizon) }
-    copies[receiver].live.suspects = []
     if copies[receiver].live.isMending {
-      copies[receiver].live.vector = Model.Vector()
-      copies[receiver].live.vector[copies[receiver].live.actor] = copies[receiver].live.sequence
+      // It was forgotten with the damage: what it names since was written after that.
+      if !isLikeStore {
+        copies[receiver].live.vector = Model.Vector()
+        copies[receiver].live.vector[copies[receiver].live.actor] = copies[receiver].live.sequence
+      }
       copies[receiver].live.isMending = false
     }
     copies[receiver].live.vector.merge(snapshot.vector)
     for record in again { try reissue(receiver, record, as: .reissueByReturning) }
+    copies[receiver].live.suspects = []
   }
 
   /// A record that may bear a dot which a lost life of the receiver gave away.

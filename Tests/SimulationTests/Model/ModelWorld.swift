@@ -130,6 +130,11 @@ extension Model {
       if let old = source ?? copies[copy].live.held(key) {
         let before = pasts[old.number]
         past.base = old.actor == actor ? before.base : old.dot
+        // A name of a life in doubt may be that of another value elsewhere.
+        let live = copies[copy].live
+        if rules.keepsDoubtful, let base = past.base, live.isOfLifeInDoubt(base.actor) {
+          past.base = before.base.flatMap { live.isOfLifeInDoubt($0.actor) ? nil : $0 }
+        }
         past.open = ([old.dot] + before.open + names).filter { !copies[copy].live.covers($0) }
         past.replaced = before.replaced + [old.dot]
       }
@@ -234,7 +239,7 @@ extension Model {
       let (winner, loser) = wins ? (record, old) : (old, record)
       let past = pasts[winner.number]
       let live = copies[copy].live
-      let isDoubtful = rules.keepsDoubtful && (live.isAmbiguous(loser) || live.isSuspect(winner))
+      let isDoubtful = rules.keepsDoubtful && (live.isAmbiguous(loser.actor) || live.isSuspect(winner))
       if !loser.isDead, past.base != loser.dot && winner.actor != loser.actor || isDoubtful {
         copies[copy].live.lose(loser)
         count(.conflict)

@@ -40,6 +40,7 @@ extension Twin {
     let store = try Store.open(machine.path, on: host, configuration: Self.configuration)
     try model.step(.duplicate(copy))
     let clone = Machine(host, machine.path, store)
+    clone.beaten = machine.beaten
     // Without a new boot the index is believed, which keeps the clock rounded up.
     let clock = model.copies[copy].live.clock
     model.copies[machines.count].live.clock = clock + clock % 2
@@ -114,6 +115,10 @@ extension Twin {
     guard forks, abs(model.copies[sender].skew - model.copies[receiver].skew) <= Model.drift else { return }
     names.next = model.actorCount + 1
     if try machines[sender].store.actor == machines[receiver].store.actor { try renew(receiver) }
+    for (copy, other) in [(sender, receiver), (receiver, sender)]
+    where try machines[other].store.replicaSummary().parted.contains(machines[copy].store.actor) {
+      try renew(copy)
+    }
     if try knowsMore(of: sender, receiver) { try renew(sender) }
     if try knowsMore(of: receiver, sender) { try renew(receiver) }
   }

@@ -65,6 +65,7 @@ extension Twin {
     }
     machines.append(Machine(host, "/store", store))
     machines[machines.count - 1].past = Array(pasts[...index])
+    machines[machines.count - 1].beaten = machine.beaten
     capture(machines.count - 1)
     settle(machines.count - 1)
     try compare(machines.count - 1, .clone(copy, ofBackup: ofBackup))

@@ -36,9 +36,7 @@ extension Twin {
       // Taken in at the close, as one step.
       break
     case .applyLast:
-      try model.deliver(peer, copy, .max)
-      try model.close(peer, copy)
-      capture(copy)
+      try closeInSteps(peer, copy)
       settle(copy)
     case .applyBatch:
       // All records of these small rounds fit in one batch.
@@ -46,8 +44,7 @@ extension Twin {
       capture(copy)
       settle(copy)
     case .finishRound:
-      try model.close(peer, copy)
-      capture(copy)
+      try closeInSteps(peer, copy)
       settle(copy)
     default: break
     }

@@ -306,8 +306,7 @@ final class Twin {
     guard model.round(sender, receiver) != nil, let (round, full) = rounds[[sender, receiver]] else { return }
     try deliver(sender, receiver, .max)
     try wake(receiver)
-    try model.close(sender, receiver)
-    capture(receiver)
+    try closeInSteps(sender, receiver)
     // What a full state brings is taken in at once: the model delivers again what this store has had before.
     if full != nil {
       while let batch = try round.next(maximumBytes: batchBytes) {
@@ -318,6 +317,18 @@ final class Twin {
     try machines[receiver].store.finish(round.close, full)
     settle(receiver)
     rounds[[sender, receiver]] = nil
+  }
+
+  /// The model takes in the rest of a round record by record: a copy of the directory may be cut behind any of them.
+  func closeInSteps(_ sender: Int, _ receiver: Int) throws {
+    while let index = model.round(sender, receiver),
+      model.rounds[index].next < model.rounds[index].items.count
+    {
+      try model.deliver(sender, receiver, 1)
+      capture(receiver)
+    }
+    try model.close(sender, receiver)
+    capture(receiver)
   }
 
   func cut(_ sender: Int, _ receiver: Int) throws {
@@ -356,7 +367,9 @@ final class Twin {
       machines[copy].beaten[loser.dot] = model.now
     }
     try forgetAged(copy)
-    let (real, ideal) = (try Facts(of: machines[copy].store), Facts(of: model.copies[copy].live, model))
+    try adoptLookedBack(copy)
+    let real = try Facts(of: machines[copy].store, wall: model.wall(copy))
+    let ideal = Facts(of: model.copies[copy].live, model)
     guard try machines[copy].store.actor.low == model.copies[copy].live.actor.number else {
       throw Mismatch("after \(operation) copy \(copy) is not the same actor")
     }

@@ -3,14 +3,43 @@ import SyncStore
 extension Twin {
   /// Beaten values are kept for some time only: a compaction drops them after that. The model knows no age.
   func forgetAged(_ copy: Int) throws {
-    let kept = Set(try machines[copy].store.conflicts().map(\.dot))
+    let kept = try machines[copy].store.conflicts()
+    var state = model.copies[copy].live
+    forgetAged(of: &state, copy, kept: kept)
+    guard state.losers.count < model.copies[copy].live.losers.count else { return }
+    model.copies[copy].live = state
+    capture(copy)
+  }
+
+  /// Takes out of a state of a copy, present or past, what its store may have dropped for its age, and has.
+  private func forgetAged(of state: inout Model.State, _ copy: Int, kept: [LogEntry]) {
     let oldest = model.wall(copy) - Int(Limits.conflictMilliseconds) / Self.unit
-    let before = model.copies[copy].live.losers.count
-    model.copies[copy].live.losers.removeAll { loser in
+    let dots = Set(kept.map(\.dot))
+    state.losers.removeAll { loser in
       guard let since = machines[copy].beaten[loser.dot], since <= oldest + Model.ahead else { return false }
-      return !kept.contains { $0.actor.low == loser.actor.number && $0.sequence == loser.sequence }
+      return !dots.contains { $0.actor.low == loser.actor.number && $0.sequence == loser.sequence }
     }
-    if model.copies[copy].live.losers.count < before { capture(copy) }
+  }
+
+  /// A copy that takes a new actor keeps own values that others have replaced, as far as its journal has them still. The model knows no
+  /// compaction: it takes over what the store has found.
+  func adoptLookedBack(_ copy: Int) throws {
+    let parted = model.copies[copy].live.parted
+    guard !parted.isEmpty else { return }
+    let known = Set(model.copies[copy].live.losers.map(\.dot))
+    var isNew = false
+    for kept in try machines[copy].store.conflicts() {
+      guard let actor = parted.first(where: { $0.number == kept.dot.actor.low }) else { continue }
+      let dot = Model.Dot(actor: actor, sequence: Int(kept.dot.sequence))
+      guard !known.contains(dot),
+        let record = model.written.values.joined().first(where: {
+          $0.dot == dot && !$0.isDead && $0.stamp == Int(kept.stamp.rawValue)
+        })
+      else { continue }
+      model.copies[copy].live.lose(record)
+      isNew = true
+    }
+    if isNew { capture(copy) }
   }
 
   /// What a copy shows: the records that count, what it covers, which values it set aside.
@@ -65,23 +94,26 @@ extension Twin {
         + records.map { "  \($0)" }.joined(separator: "\n")
     }
 
-    init(of store: Store) throws {
+    /// What a store shows whose clock says `wall`, in units.
+    init(of store: Store, wall: Int) throws {
       let log = try store.log(from: 1, limit: .max)
       reserved = log.filter { $0.isCurrent && $0.key == nil }.map {
         Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
       }.sorted()
-      records = log.compactMap { entry in
-        guard entry.isCurrent, let key = entry.key else { return nil }
-        // A key of which a record is damaged has no winner that can be told.
-        let winner = (try? store.explain(key)).map { $0?.winner.dot } ?? entry.dot
-        return Record(
-          key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
-          stamp: Int(entry.stamp.rawValue),
-          value: entry.isTombstone
-            ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
-          isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
-          isWaiting: winner != entry.dot)
-      }.sorted()
+      records = Self.sorted(
+        log.compactMap { entry in
+          guard entry.isCurrent, let key = entry.key else { return nil }
+          // A key of which a record is damaged has no winner that can be told: then the clock says what waits.
+          let winner = (try? store.explain(key)).map { $0?.winner.dot }
+          let isWaiting = winner.map { $0 != entry.dot } ?? (entry.stamp.rawValue > Self.limit(wall))
+          return Record(
+            key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
+            stamp: Int(entry.stamp.rawValue),
+            value: entry.isTombstone
+              ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
+            isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
+            isWaiting: isWaiting)
+        })
       let covered = try store.versionVector()
       vector = covered.actors.map { Dot(actor: Int($0.low), sequence: Int(covered[$0])) }.sorted()
       let summary = try store.replicaSummary()
@@ -93,6 +125,18 @@ extension Twin {
       }.sorted()
     }
 
+    private static func limit(_ wall: Int) -> UInt64 {
+      UInt64(wall * Twin.unit) << 16 + Limits.clockDriftMilliseconds << 16
+    }
+
+    /// What waits, and is beaten already, may wait once more after the journal was read again. It changes nothing.
+    private static func sorted(_ records: [Record]) -> [Record] {
+      let held = records.filter { !$0.isWaiting }
+      return records.filter { record in
+        !record.isWaiting || !held.contains { $0.key == record.key && record < $0 }
+      }.sorted()
+    }
+
     init(of state: Model.State, _ model: Model.World) {
       func facts(_ records: [Model.Record], isWaiting: Bool) -> [Record] {
         records.filter { !$0.isReserved }.map { record in
@@ -101,9 +145,8 @@ extension Twin {
             value: record.value, isDead: record.isDead, deadline: record.deadline, isWaiting: isWaiting)
         }
       }
-      records =
-        (facts(state.held, isWaiting: false) + facts(state.parked.flatMap(\.records), isWaiting: true))
-        .sorted()
+      records = Self.sorted(
+        facts(state.held, isWaiting: false) + facts(state.parked.flatMap(\.records), isWaiting: true))
       reserved = (state.held + state.parked.flatMap(\.records)).filter(\.isReserved).map {
         Dot(actor: $0.actor.number, sequence: $0.sequence)
       }.sorted()
@@ -121,10 +164,12 @@ extension Twin {
   func findPast(
     of store: Store, in copy: Int, _ states: ArraySlice<Model.State>
   ) throws -> (state: Model.State, index: Int) {
-    let facts = try Facts(of: store)
+    let kept = try store.conflicts()
+    let facts = try Facts(of: store, wall: model.wall(copy))
     for index in states.indices.reversed() {
       var state = states[index]
       state.reread(limit: model.limit(copy))
+      forgetAged(of: &state, copy, kept: kept)
       if Facts(of: state, model) == facts { return (state, index) }
     }
     throw Mismatch(

@@ -46,6 +46,8 @@ struct TwinTests {
       2, 4, 50,
       "p 0 3 0;o 1 0;b 1;c 1 0;n 0 0;f 0 1 0;o 0 2;v 0 2 1;m 1 2;n 1 1;d 2 1;m 2 1;n 1 0;n 4 0"
     ),
+    // What had waited, and was beaten by a delete that was purged, waited once more after a loss of power.
+    (2, 3, 1887, "f 0 1 0;m 1 0;f 1 1 1;z 1;x 1"),
   ]
 
   /// The same, with machines cloned while they ran.

@@ -1,0 +1,59 @@
+/// What a copy looks for in its own past when it finds that another life bears its name.
+extension Store {
+  private static let recordsBetweenTurns = 4096
+
+  /// Keeps as conflicts the values of the present actor that others have replaced, as far as the journal has them still. A write that names
+  /// the dot of one as what it replaced may mean the other life's content of that dot: nobody can tell any more. Where a key was written
+  /// again by this copy, its last value counts.
+  ///
+  /// Costs a pass over the journal, in parts, so that nobody waits for long. Called before the copy becomes a new actor: who dies in
+  /// between does it again.
+  func keepReplacedByName() throws(StoreError) {
+    let last = try lastOwnWrites()
+    let oldest = environment.now() - min(environment.now(), Limits.conflictMilliseconds)
+    try append(limit: .max) { composer throws(StoreError) in
+      for (key, version) in last where version.version.stamp.milliseconds >= oldest {
+        let (held, record, isKept) = try engine.withLock { engine throws(StoreError) in
+          (
+            try engine.held(key), try? engine.record(at: version.place),
+            engine.keptLosers.contains(version.version.dot)
+          )
+        }
+        guard let held, !composer.state.isMine(held.dot), !isKept, let record,
+          record.version == version.version, record.key == key,
+          !record.isTombstone, !record.isReserved
+        else { continue }
+        try composer.keep(record)
+      }
+    }
+  }
+
+  private struct Placed {
+    var version: Version
+    var place: Location
+  }
+
+  /// The last write of the present actor to each key, if the key holds another one by now.
+  private func lastOwnWrites() throws(StoreError) -> [[UInt8]: Placed] {
+    var last: [[UInt8]: Placed] = [:]
+    var position: UInt64 = 1
+    var isAtEnd = false
+    while !isAtEnd {
+      isAtEnd = try reading { engine throws(StoreError) in
+        var visited = 0
+        try engine.visit(from: engine.start(of: position)) { view throws(StoreError) in
+          guard view.position >= position else { return true }
+          position = view.position + 1
+          visited += 1
+          if view.isWrite, let dot = view.dot, dot.actor == engine.state.actor, let record = view.decoded() {
+            last[record.key] =
+              engine.isCurrent(view) ? nil : Placed(version: record.version, place: view.location)
+          }
+          return visited < Self.recordsBetweenTurns
+        }
+        return visited < Self.recordsBetweenTurns
+      }
+    }
+    return last
+  }
+}

@@ -1,0 +1,102 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// What a copy does that finds another life bearing its name (rule R9; decision 32).
+@Suite("A copy that gives up a name because another life may bear it")
+struct PartedLivesTests {
+  private let hosts = (0..<3).map { SimulatedHost(seed: UInt64($0), machine: "host \($0)") }
+
+  private func copies() throws -> [Store] {
+    let first = try Store.create(on: hosts[0])
+    return [first] + (try hosts.dropFirst().map { try Store.create(on: $0, id: first.id) })
+  }
+
+  private static func kept(_ store: Store) throws -> Set<String> {
+    Set(try store.conflicts().map { String(decoding: $0.value ?? [], as: UTF8.self) })
+  }
+
+  @Test("keeps its last values that others replaced by name, and nothing that it replaced or deleted itself")
+  func looksBack() throws {
+    let copies = try copies()
+    for (key, value) in [("a", "first"), ("a", "second"), ("b", "own"), ("c", "gone"), ("d", "stays")] {
+      try copies[0].put(try Key(key), value)
+    }
+    try copies[1].receive(from: copies[0])
+    try copies[0].delete("c")
+    try copies[0].put("b", "own, again")
+    try copies[1].put("a", "third")
+    try copies[0].receive(from: copies[1])
+    #expect(try Self.kept(copies[0]) == [])
+    try copies[0].becomeNewActor()
+    #expect(try Self.kept(copies[0]) == ["second"])
+    // Once is enough.
+    try copies[0].becomeNewActor()
+    #expect(try copies[0].conflicts().count == 1)
+    #expect(try copies[0].text("a") == "third")
+  }
+
+  @Test("does not look further back than conflicts are kept")
+  func forgets() throws {
+    let copies = try copies()
+    try copies[0].put("a", "old")
+    try copies[1].receive(from: copies[0])
+    try copies[1].put("a", "new")
+    try copies[0].receive(from: copies[1])
+    for host in hosts { host.time += Limits.conflictMilliseconds + 1000 }
+    try copies[0].becomeNewActor()
+    #expect(try Self.kept(copies[0]) == [])
+  }
+
+  @Test("names what came before a write in doubt when it issues that again, not the name in doubt")
+  func basesOfWhatIsIssuedAgain() throws {
+    let copies = try copies()
+    try copies[1].put("k", "of another")
+    try copies[0].receive(from: copies[1])
+    let base = try #require(try copies[0].explain("k")).winner.dot
+    try copies[0].put("k", "in doubt")
+    try copies[0].put("new", "in doubt, too")
+    try copies[0].becomeNewActor()
+    try copies[0].receive(from: copies[1])
+    for (key, base) in [("k", base), ("new", nil)] as [(Key, Dot?)] {
+      let winner = try #require(try copies[0].explain(key)).winner
+      #expect(try winner.dot.actor == copies[0].actor)
+      #expect(winner.base == base)
+    }
+  }
+
+  @Test("keeps what another life's later write under that name beats, also long after")
+  func laterWrites() throws {
+    let copies = try copies()
+    try copies[0].put("k", "before")
+    let former = try copies[0].actor
+    try copies[1].receive(from: copies[0])
+    try copies[0].becomeNewActor()
+    try copies[0].receive(from: copies[1])
+    #expect(try copies[0].replicaSummary().standing == .settled)
+    let held = try #require(try copies[0].explain("k")).winner
+    #expect(held.dot.actor == former)
+    // The next write of the former name: the other life's.
+    let record = Record(
+      dot: Dot(actor: former, sequence: held.dot.sequence + 1),
+      stamp: Stamp(milliseconds: held.stamp.milliseconds + 1), key: Array("k".utf8),
+      content: .inline(Array("of the other life".utf8)))
+    let batch = IncomingBatch(
+      sender: try copies[1].actor, mark: RoundMark(high: 0, low: 1), position: 100,
+      records: [PositionedRecord(position: 100, record: record)])
+    _ = try copies[0].apply(batch)
+    #expect(try copies[0].text("k") == "of the other life")
+    #expect(try Self.kept(copies[0]) == ["before"])
+  }
+
+  @Test("says so to a program that is started anew")
+  func survives() throws {
+    let store = try copies()[0]
+    let former = try store.actor
+    try store.becomeNewActor()
+    try store.close()
+    let again = try Store.open(store.path, on: hosts[0])
+    #expect(try again.replicaSummary().parted == [former])
+  }
+}
