@@ -33,6 +33,42 @@ struct TypedWaysTests {
     #expect(error?.code == .notAStore)
   }
 
+  @Test("makes one store, in which all find what each has written, however many want it at the same time")
+  func openOrCreateAtOnce() throws {
+    for _ in 0..<20 {
+      let scratch = TemporaryDirectory()
+      let path = scratch.path + "/store"
+      try Threaded.run(6) { number in
+        let store = try Store.openOrCreate(at: path, configuration: Configuration(mode: .shared, durability: .relaxed))
+        try store.put(Key("thread/\(number)"), number)
+      }
+      let store = try Store.open(at: path, configuration: Configuration(mode: .shared))
+      #expect(try store.values(of: Int.self, prefix: "thread/").map(\.value) == Array(0..<6))
+      try store.close()
+    }
+  }
+
+  @Test("makes one store and tells all others that there is one, however many create it at the same time")
+  func createAtOnce() throws {
+    for _ in 0..<20 {
+      let scratch = TemporaryDirectory()
+      let path = scratch.path + "/store"
+      let outcomes = Locked<[StoreError.Code?]>([])
+      try Threaded.run(6) { _ in
+        do throws(StoreError) {
+          let store = try Store.create(at: path, configuration: Configuration(durability: .relaxed))
+          try store.put("made", true)
+          outcomes.withLock { $0.append(nil) }
+        } catch {
+          outcomes.withLock { $0.append(error.code) }
+        }
+      }
+      #expect(outcomes.withLock { $0.filter { $0 == nil }.count } == 1)
+      #expect(outcomes.withLock { $0.filter { $0 == .alreadyExists }.count } == 5)
+      #expect(try Store.open(at: path).get("made", default: false))
+    }
+  }
+
   @Test("lists values of one type in order, page by page, and names the key of another type")
   func values() throws {
     let store = try Store.create(on: host)
