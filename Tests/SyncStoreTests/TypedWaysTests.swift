@@ -39,7 +39,8 @@ struct TypedWaysTests {
       let scratch = TemporaryDirectory()
       let path = scratch.path + "/store"
       try Threaded.run(6) { number in
-        let store = try Store.openOrCreate(at: path, configuration: Configuration(mode: .shared, durability: .relaxed))
+        let store = try Store.openOrCreate(
+          at: path, configuration: Configuration(mode: .shared, durability: .relaxed))
         try store.put(Key("thread/\(number)"), number)
       }
       let store = try Store.open(at: path, configuration: Configuration(mode: .shared))
@@ -156,6 +157,32 @@ struct TypedWaysTests {
     #expect(try store.deadline(of: "in, typed") == host.time + 3_600_000)
     #expect(Expiry(.seconds(-5)).milliseconds == 1 && Expiry(.nanoseconds(1)).milliseconds == 1)
     #expect(Expiry(.seconds(Int64.max)).milliseconds == 1 << 47)
+  }
+
+  @Test("claims a key for a span of time, if it is what is expected, and gives it free again by itself")
+  func leases() async throws {
+    let store = try Store.create(on: host)
+    #expect(try store.put("lease", "a", expecting: .absent, lasting: .seconds(2)) != nil)
+    #expect(try store.put("lease", "b", expecting: .absent, lasting: .seconds(2)) == nil)
+    #expect(try store.get("lease", as: String.self) == "a" && store.deadline(of: "lease") == host.time + 2000)
+    #expect(try store.put("bytes", [1], expecting: .absent, lasting: .seconds(2)) != nil)
+    host.time += 2000
+    try store.transaction { transaction throws in
+      #expect(try transaction.put("lease", "b", expecting: .absent, lasting: .seconds(3)) != nil)
+      #expect(try transaction.put("bytes", [2], expecting: .value([1]), lasting: .seconds(3)) == nil)
+      #expect(try transaction.put("bytes", [2], expecting: .absent, lasting: .seconds(3)) != nil)
+    }
+    #expect(
+      try store.deadline(of: "lease") == host.time + 3000 && store.deadline(of: "bytes") == host.time + 3000)
+    let asynchronous = AsyncStore(store)
+    let seen = try store.versioned("lease", as: String.self)
+    #expect(try await asynchronous.put("lease", "c", expecting: .absent, lasting: .minute) == nil)
+    #expect(
+      try await asynchronous.put("lease", "c", expecting: .unchanged(since: seen), lasting: .minute) != nil)
+    #expect(
+      try store.get("lease", as: String.self) == "c" && store.deadline(of: "lease") == host.time + 60_000)
+    #expect(try await asynchronous.put("lease", "d", expecting: .equal(to: "c")) != nil)
+    #expect(try store.deadline(of: "lease") == nil)
   }
 
   @Test("deletes many keys, all or none")
