@@ -38,6 +38,37 @@ import Testing
     await server.node.stop()
   }
 
+  @Test func `a node that only listens shows who is connected, and keeps what it has learned of them`()
+    async throws
+  {
+    let (server, client, _) = try await pair()
+    #expect(server.node.state.connected.isEmpty)
+    #expect(try Membership(server.store).contact(of: server.node.device) == nil)
+    client.node.keepInStep(Self.policy)
+    for await state in server.node.states where !state.connected.isEmpty {
+      #expect(state.connected == [client.node.device] && state.peers.isEmpty)
+      break
+    }
+    #expect(server.log.lines.contains { $0.contains("second stays connected") })
+    try await Self.until { client.node.state.connected == [server.node.device] }
+    await client.node.stop()
+    for await state in server.node.states where state.connected.isEmpty { break }
+    try await Self.until { try Membership(server.store).contact(of: client.node.device) != nil }
+    #expect(try Membership(server.store).contact(of: client.node.device)?.actor == client.store.actor)
+    await server.node.stop()
+  }
+
+  @Test func `who is left by a node that stops is told so by name`() async throws {
+    let (server, client, _) = try await pair()
+    client.node.keepInStep(Self.policy)
+    try await Self.live(client.node, "first")
+    await server.node.stop()
+    try await Self.until {
+      client.log.lines.contains { $0.hasSuffix("first refused: it shuts down: try again later") }
+    }
+    await client.node.stop()
+  }
+
   @Test func `writes of many threads flow while they are made, and both copies end equal`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(Self.policy)

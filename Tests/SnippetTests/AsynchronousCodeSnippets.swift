@@ -35,6 +35,17 @@ import Testing
     // end
     #expect(apples == 50)
     // snippet
+    struct Visit: Codable, Identifiable, Sendable {
+      let id: Int
+      var page: String
+    }
+
+    let visits = try await store.withStore { try $0.collection("visits", of: Visit.self) }
+    try await store.transaction { try visits.insert(Visit(id: 1, page: "/"), in: &$0) }
+    let first = try visits.get(1)
+    // end
+    #expect(first?.page == "/")
+    // snippet
     try await store.close()
     // end
   }

@@ -33,6 +33,10 @@ import Testing
     #expect(try restored.contains("order/1"))
     #expect(try !restored.contains("order/2"))
     try restored.close()
+    // snippet
+    try Store.move(from: here + "restored", to: here + "moved")
+    // end
+    #expect(try Store.exists(at: here + "moved") && !Store.exists(at: here + "restored"))
     try store.close()
   }
 

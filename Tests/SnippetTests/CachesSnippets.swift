@@ -28,6 +28,22 @@ import Testing
     #expect(thumbnails.count == 0)
   }
 
+  @Test("a cache on two levels")
+  func disk() throws {
+    // snippet
+    var limits = DiskCache.Limits()
+    limits.bytes = 1 << 30
+    let previews = try Cache<[UInt8]>(
+      at: here + "previews", memory: MemoryCache(name: "previews", costLimit: 64 << 20), limits: limits)
+    try previews.set("a.png", [1, 2, 3])
+    let preview = try previews.get("a.png")  // from memory, or from the disk
+    // end
+    #expect(preview == [1, 2, 3])
+    previews.memory.removeAll()
+    #expect(try previews.get("a.png") == [1, 2, 3])
+    previews.disk.close()
+  }
+
   @Test("what follows from a stored value is forgotten with it")
   func forget() async throws {
     let store = try Store.openOrCreate(at: here + "store")

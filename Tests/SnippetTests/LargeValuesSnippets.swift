@@ -33,6 +33,38 @@ import Testing
     try store.close()
   }
 
+  private func frame(_ number: Int) -> [UInt8] { [UInt8](repeating: UInt8(number), count: 100_000) }
+
+  private func send(_ piece: [UInt8]) async throws { #expect(!piece.isEmpty) }
+
+  @Test("what the page says of pieces and ranges happens")
+  func pieces() async throws {
+    let store = try Store.create(at: here + "store")
+    // snippet
+    try store.put("film") { writer in
+      for number in 0..<100 { try writer.append(frame(number)) }
+    }
+    if let film = try store.reader(of: "film") {
+      let part = try film.read(4096, at: film.size / 2)  // stays readable, whatever is put meanwhile
+      print(part.count)
+    }
+    // end
+    #expect(try store.reader(of: "film")?.read(1, at: 5_000_000) == [50])
+    let upload = AsyncStream<[UInt8]> { continuation in
+      for number in 0..<50 { continuation.yield(frame(number)) }
+      continuation.finish()
+    }
+    // snippet
+    let asynchronous = AsyncStore(store)
+    try await asynchronous.put("upload", from: upload)
+    if let reader = try await asynchronous.reader(of: "upload") {
+      for try await piece in reader { try await send(piece) }
+    }
+    // end
+    #expect(try store.entry("upload")?.size == 5_000_000)
+    try store.close()
+  }
+
   @Test("what the page says of values that are elsewhere happens")
   func elsewhere() async throws {
     let hubStore = try Store.create(at: here + "hub")

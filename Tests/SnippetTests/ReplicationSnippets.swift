@@ -39,7 +39,7 @@ import Testing
     #expect(isInStep)
     #expect(try hubStore.get("reading/1", default: 0.0) == 21.5)
     // snippet
-    edge.keepInStep()  // every peer and every member with an address, live
+    edge.keepInStep()  // every peer that it knows an address of, live
     for await state in edge.states(of: "hub") where state.phase == .live { break }
     try edgeStore.put("reading/2", 22.5)  // a moment later the hub has it, durably
     // end
@@ -48,6 +48,13 @@ import Testing
       try await Task.sleep(for: .milliseconds(20))
     }
     #expect(try hubStore.contains("reading/2"))
+    #expect(hub.state.connected.count == 1)
+    // snippet
+    for device in hub.state.connected {
+      let name = try Membership(hubStore).member(device)?.name
+      print(name ?? "?", "is connected")
+    }
+    // end
     // snippet
     let boat = try await Node.join(
       Node.invite(to: hubStore), at: here + "boat", name: "boat", scope: KeyScope(prefixes: ["reading/"]))
@@ -67,11 +74,54 @@ import Testing
     // end
     #expect(try hubStore.conflicts().isEmpty)
     // snippet
-    let membership = Membership(hubStore)
-    for member in try membership.members() { print(member.name, member.right) }
-    try membership.revoke("edge")  // on every copy that hears of it
+    let membership = Membership(edgeStore)
+    try membership.add(Peer(name: "office", addresses: ["office.example:7420"]))
     // end
-    #expect(try membership.member(named: "edge") == nil)
+    #expect(try membership.peers().contains { $0.name == "office" })
+    // snippet
+    let members = Membership(hubStore)
+    for member in try members.members() { print(member.name, member.right) }
+    try members.revoke("edge")  // on every copy that hears of it
+    // end
+    #expect(try members.member(named: "edge") == nil)
+    try edgeStore.close()
+    try hubStore.close()
+  }
+
+  @Test("two values that were written apart become one, once, for both copies")
+  func conflicts() async throws {
+    let hubStore = try Store.create(at: here + "hub")
+    try Node.prepare(hubStore, name: "hub")
+    let hub = try Node(store: hubStore)
+    _ = try await hub.start(listen: Endpoint(host: "127.0.0.1", port: 0))
+    let edgeStore = try await Node.join(Node.invite(to: hubStore), at: here + "edge", name: "edge").store
+    let edge = try Node(store: edgeStore)
+    try hubStore.put("limit/cpu", 7)
+    try edgeStore.put("limit/cpu", 9)
+    _ = try await edge.synchronize(with: "hub")
+    func settle() throws {
+      // snippet
+      for lost in try hubStore.conflicts() {
+        guard let key = lost.key, KeyRange(prefix: "limit/").contains(key),
+          let other = try lost.decoded(as: Int.self)
+        else { continue }
+        try hubStore.transaction { transaction in
+          let mark = try Key("settled/\(lost.dot)")
+          guard try transaction.put(mark, true, expecting: .absent, lasting: .days(31)) != nil else { return }
+          try transaction.update(key, default: other) { limit in limit = min(limit, other) }
+        }
+      }
+      // end
+    }
+    #expect(try edgeStore.conflicts().count == 1)
+    try settle()
+    _ = try await edge.synchronize(with: "hub")
+    #expect(try hubStore.get("limit/cpu", default: 0) == 7 && edgeStore.get("limit/cpu", default: 0) == 7)
+    try hubStore.put("limit/cpu", 20)
+    try settle()
+    #expect(try hubStore.get("limit/cpu", default: 0) == 20)
+    await edge.stop()
+    await hub.stop()
     try edgeStore.close()
     try hubStore.close()
   }

@@ -20,8 +20,7 @@ private struct Embedded2 {
   // snippet
   struct Logger {
     static func main() throws {
-      let isThere = try Store.exists(at: here + "readings")
-      let store = isThere ? try Store.open(at: here + "readings") : try Store.create(at: here + "readings")
+      let store = try Store.openOrCreate(at: here + "readings")
       try store.put("temperature", 21.5)
       print(try store.get("temperature", default: 0.0))
       try store.close()
@@ -45,8 +44,7 @@ private struct Embedded3 {
     }
 
     static func main() throws {
-      let isThere = try Store.exists(at: here + "readings")
-      let store = isThere ? try Store.open(at: here + "readings") : try Store.create(at: here + "readings")
+      let store = try Store.openOrCreate(at: here + "readings")
       try store.put(key("cellar", 1), Reading(celsius: 12.5, humidity: 0.7))
       if let reading = try store.get(key("cellar", 1), as: Reading.self) { print(reading) }
       try store.close()
@@ -82,8 +80,7 @@ private struct Embedded4 {
     }
 
     static func main() throws {
-      let isThere = try Store.exists(at: here + "readings")
-      let store = isThere ? try Store.open(at: here + "readings") : try Store.create(at: here + "readings")
+      let store = try Store.openOrCreate(at: here + "readings")
       try log((0..<100).map { Reading(celsius: 12 + Double($0) / 100) }, of: "cellar", in: store)
       print(try store.get("last/cellar", default: 0))
       try store.close()
@@ -108,12 +105,11 @@ private struct Embedded5 {
 
     /// Adds readings behind the last one, all or none. They stay for a week.
     static func log(_ readings: [Reading], of sensor: String, in store: Store) throws {
-      let deadline = UInt64(Date().timeIntervalSince1970 * 1000) + 7 * 86_400_000
       try store.transaction { transaction in
         var last = try transaction.get(Key("last/" + sensor), default: 0)
         for reading in readings {
           last += 1
-          try transaction.put(key(sensor, last), reading, expires: deadline)
+          try transaction.put(key(sensor, last), reading, lasting: .week)
         }
         try transaction.put(Key("last/" + sensor), last)
       }
@@ -127,8 +123,7 @@ private struct Embedded5 {
     }
 
     static func main() throws {
-      let isThere = try Store.exists(at: here + "readings")
-      let store = isThere ? try Store.open(at: here + "readings") : try Store.create(at: here + "readings")
+      let store = try Store.openOrCreate(at: here + "readings")
       try log((0..<100).map { Reading(celsius: 12 + Double($0) / 100) }, of: "cellar", in: store)
       print(try store.get("last/cellar", default: 0), try mean(of: "cellar", last: 10, in: store))
       try store.close()

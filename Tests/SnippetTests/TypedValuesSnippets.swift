@@ -41,7 +41,7 @@ import Testing
   }
 
   @Test("collections")
-  func collections() throws {
+  func collections() async throws {
     let store = try Store.create(at: here + "store")
     // snippet
     struct Order: Codable, Identifiable, Sendable {
@@ -93,6 +93,44 @@ import Testing
     // end
     #expect(try orders.count == 3)
     #expect(try store.get("last-order", default: 0) == 10)
+    // snippet
+    try orders.insert(Order(id: 11, customer: "Di", total: 3), lasting: .days(30))
+    try orders.expire(8, .lasting(.week))
+    // end
+    #expect(try orders.deadline(of: 11) != nil && orders.deadline(of: 8) != nil)
+    // snippet
+    struct Rank: KeyComponent, Comparable {
+      var customer: String
+      var total: Double
+
+      static func < (left: Rank, right: Rank) -> Bool {
+        (left.customer, left.total) < (right.customer, right.total)
+      }
+
+      func appendKeyBytes(to key: inout [UInt8]) {
+        customer.appendKeyBytes(to: &key)
+        total.appendKeyBytes(to: &key)
+      }
+    }
+
+    let byRank = CollectionIndex("rank") { (order: Order) in
+      Rank(customer: order.customer, total: order.total)
+    }
+    let ranked = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer, byRank])
+    let big = try ranked.all(
+      by: byRank, in: Rank(customer: "Ann", total: 10)...Rank(customer: "Ann", total: .infinity))
+    // end
+    #expect(big.map(\.id) == [7])
+    let following = Task {
+      // snippet
+      for try await change in try orders.changes() {
+        let order = try change.value()?.decoded(as: Order.self)  // nil: it was deleted
+        print(change.key, order?.total ?? 0)
+      }
+      // end
+    }
+    following.cancel()
+    try await following.value
     try store.close()
   }
 }

@@ -35,6 +35,19 @@ import Testing
     #expect(deadline == nil)
     #expect(try store.deadline(of: "offer") == midnight + 1)
     // snippet
+    let isMine = try store.put("lease/7", "worker-a", expecting: .absent, lasting: .seconds(10)) != nil
+    let isStillMine = try store.expire("lease/7", .lasting(.seconds(10)))  // renewed
+    // end
+    #expect(isMine && isStillMine)
+    // snippet
+    try store.transaction { transaction in
+      guard try transaction.get("lease/7", as: String.self) == "worker-a" else { return }
+      try transaction.put("result/7", 42)
+      try transaction.delete("lease/7")
+    }
+    // end
+    #expect(try store.delete("result/7"))
+    // snippet
     let counts = try store.keyCounts()
     print(counts.live, counts.expired, counts.withDeadline, counts.all)
     // end

@@ -33,6 +33,43 @@ struct TypedWaysTests {
     #expect(error?.code == .notAStore)
   }
 
+  @Test("makes one store, in which all find what each has written, however many want it at the same time")
+  func openOrCreateAtOnce() throws {
+    for _ in 0..<20 {
+      let scratch = TemporaryDirectory()
+      let path = scratch.path + "/store"
+      try Threaded.run(6) { number in
+        let store = try Store.openOrCreate(
+          at: path, configuration: Configuration(mode: .shared, durability: .relaxed))
+        try store.put(Key("thread/\(number)"), number)
+      }
+      let store = try Store.open(at: path, configuration: Configuration(mode: .shared))
+      #expect(try store.values(of: Int.self, prefix: "thread/").map(\.value) == Array(0..<6))
+      try store.close()
+    }
+  }
+
+  @Test("makes one store and tells all others that there is one, however many create it at the same time")
+  func createAtOnce() throws {
+    for _ in 0..<20 {
+      let scratch = TemporaryDirectory()
+      let path = scratch.path + "/store"
+      let outcomes = Locked<[StoreError.Code?]>([])
+      try Threaded.run(6) { _ in
+        do throws(StoreError) {
+          let store = try Store.create(at: path, configuration: Configuration(durability: .relaxed))
+          try store.put("made", true)
+          outcomes.withLock { $0.append(nil) }
+        } catch {
+          outcomes.withLock { $0.append(error.code) }
+        }
+      }
+      #expect(outcomes.withLock { $0.filter { $0 == nil }.count } == 1)
+      #expect(outcomes.withLock { $0.filter { $0 == .alreadyExists }.count } == 5)
+      #expect(try Store.open(at: path).get("made", default: false))
+    }
+  }
+
   @Test("lists values of one type in order, page by page, and names the key of another type")
   func values() throws {
     let store = try Store.create(on: host)
@@ -120,6 +157,32 @@ struct TypedWaysTests {
     #expect(try store.deadline(of: "in, typed") == host.time + 3_600_000)
     #expect(Expiry(.seconds(-5)).milliseconds == 1 && Expiry(.nanoseconds(1)).milliseconds == 1)
     #expect(Expiry(.seconds(Int64.max)).milliseconds == 1 << 47)
+  }
+
+  @Test("claims a key for a span of time, if it is what is expected, and gives it free again by itself")
+  func leases() async throws {
+    let store = try Store.create(on: host)
+    #expect(try store.put("lease", "a", expecting: .absent, lasting: .seconds(2)) != nil)
+    #expect(try store.put("lease", "b", expecting: .absent, lasting: .seconds(2)) == nil)
+    #expect(try store.get("lease", as: String.self) == "a" && store.deadline(of: "lease") == host.time + 2000)
+    #expect(try store.put("bytes", [1], expecting: .absent, lasting: .seconds(2)) != nil)
+    host.time += 2000
+    try store.transaction { transaction throws in
+      #expect(try transaction.put("lease", "b", expecting: .absent, lasting: .seconds(3)) != nil)
+      #expect(try transaction.put("bytes", [2], expecting: .value([1]), lasting: .seconds(3)) == nil)
+      #expect(try transaction.put("bytes", [2], expecting: .absent, lasting: .seconds(3)) != nil)
+    }
+    #expect(
+      try store.deadline(of: "lease") == host.time + 3000 && store.deadline(of: "bytes") == host.time + 3000)
+    let asynchronous = AsyncStore(store)
+    let seen = try store.versioned("lease", as: String.self)
+    #expect(try await asynchronous.put("lease", "c", expecting: .absent, lasting: .minute) == nil)
+    #expect(
+      try await asynchronous.put("lease", "c", expecting: .unchanged(since: seen), lasting: .minute) != nil)
+    #expect(
+      try store.get("lease", as: String.self) == "c" && store.deadline(of: "lease") == host.time + 60_000)
+    #expect(try await asynchronous.put("lease", "d", expecting: .equal(to: "c")) != nil)
+    #expect(try store.deadline(of: "lease") == nil)
   }
 
   @Test("deletes many keys, all or none")

@@ -44,7 +44,8 @@ public struct Member: Hashable, Sendable {
   public var name: String
   /// What it may do.
   public var right: Right
-  /// Where it listens, as `host:port`, at most 8; empty if it does not.
+  /// Where it says that it can be reached, as `host:port`, at most 8. The nodes of this version say nothing, so it is empty, unless
+  /// another program has set it: a peer is reached where the invitation said, or where `Membership.add(_:)` says.
   public var addresses: [String]
   /// When it became a member, in milliseconds since 1970.
   public var joined: UInt64

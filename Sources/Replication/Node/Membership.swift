@@ -75,6 +75,12 @@ public struct Membership: Sendable {
     return epoch
   }
 
+  /// What this copy has learned of a member's when they last met; nil if they never did. It is this copy's own knowledge, kept
+  /// through restarts. While a session stays open it is brought up to date at its end.
+  public func contact(of device: DeviceID) throws(ReplicationError) -> Contact? {
+    try Contacts(store).contact(device)
+  }
+
   /// Makes or changes a member's record, durably.
   package func put(_ member: Member) throws(ReplicationError) {
     try ofStore { () throws(StoreError) in

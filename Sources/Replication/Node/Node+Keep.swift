@@ -8,7 +8,8 @@ public struct KeepPolicy: Hashable, Sendable {
     case every(seconds: Int)
   }
 
-  /// The names of those to be kept in step; nil for every peer and every member that has an address.
+  /// The names of those to be kept in step; nil for every one of which an address is known: who invited this copy, and the
+  /// peers that were named (`Membership.add(_:)`).
   public var peers: Set<String>?
   /// When copies meet.
   public var schedule: Schedule

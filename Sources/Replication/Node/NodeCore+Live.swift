@@ -17,6 +17,13 @@ extension NodeCore {
       ?? incoming.values.first { $0.device == device && $0.driver?.isLive == true }?.driver
   }
 
+  /// The devices with which a session is live, in their order.
+  var connectedDevices: [DeviceID] {
+    let sessions =
+      outgoing.values.map { ($0.device, $0.driver) } + incoming.values.map { ($0.device, $0.driver) }
+    return Set(sessions.compactMap { $1?.isLive == true ? $0 : nil }).sorted()
+  }
+
   /// May a session that the device has dialled stay open? There is one for each pair (F70): that of the smaller device if
   /// both have dialled. A silent one is taken for dead.
   func grantsLive(to device: DeviceID) -> Bool {

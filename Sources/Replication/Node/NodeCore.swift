@@ -191,6 +191,7 @@ final class NodeCore {
     incoming[number]?.device = device
     incoming[number]?.driver = driver
     attach(driver, number, device)
+    context.names.withLock { $0[device] = member.name }
     context.log.own(.debug, "\(member.name) connected from \(link.remote)")
     driver.start()
   }

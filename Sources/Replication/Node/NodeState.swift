@@ -52,6 +52,9 @@ public struct NodeState: Hashable, Sendable {
   public internal(set) var listening: Endpoint?
   /// The peers that it keeps in step, in the order of their names.
   public internal(set) var peers: [PeerState] = []
+  /// The devices with which a session is live at present, whoever has dialled, in their order: peers that are kept in step, and
+  /// members that stay connected to this node. `Membership.member(_:)` tells their names.
+  public internal(set) var connected: [DeviceID] = []
   /// Has it been stopped?
   public internal(set) var isStopped = false
 

@@ -172,6 +172,8 @@ final class PeerKeeper {
 
   /// A session with the device has gone live, or has ended.
   private func changed(_ device: DeviceID) {
+    let connected = core.connectedDevices
+    board.change { $0.connected = connected }
     for name in Array(kept.keys) {
       guard let peer = kept[name] else { continue }
       // Who was named by an address alone is known by its key now.

@@ -359,7 +359,8 @@ package struct Session: ~Copyable {
     let text = "this side shuts down"
     let isOver = isAtRest || exchange?.isQuietServer ?? false
     return SessionEnd(
-      refusal: Refusal(.unavailable, text), outcome: isOver ? .done : .failed(.unavailable, text))
+      refusal: Refusal(.unavailable, "it shuts down: try again later"),
+      outcome: isOver ? .done : .failed(.unavailable, text))
   }
 }
 

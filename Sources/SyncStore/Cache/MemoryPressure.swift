@@ -17,8 +17,8 @@ public enum MemoryPressure {
     public static func < (left: Level, right: Level) -> Bool { left.rawValue < right.rawValue }
   }
 
-  /// Tells every cache of the process, and every other listener: for a program that knows by itself. Returns once all
-  /// have been told.
+  /// Tells every cache of the process, with those that encrypted stores have of what they opened: for a program that knows
+  /// by itself. Returns once all have been told.
   public static func announce(_ level: Level) {
     for listener in listeners.withLock({ Array($0.values) }) { listener(level) }
   }

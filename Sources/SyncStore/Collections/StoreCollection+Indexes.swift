@@ -49,7 +49,9 @@ extension StoreCollection {
             guard let bytes = layout.indexes[place].keyBytes(of: element) else { continue }
             let key = try CollectionLayout<Element>.entry(
               layout.indexPrefixes[place], bytes, element.id.keyBytes)
-            if try !transaction.contains(key) { try transaction.put(key, []) }
+            if try !transaction.contains(key) {
+              try transaction.put(key, [], expires: value.deadline ?? .max)
+            }
           }
         }
       }

@@ -35,7 +35,7 @@ extension StoreCollection {
     return true
   }
 
-  /// Changes an element. False if there is none of that identifier.
+  /// Changes an element, which keeps its deadline. False if there is none of that identifier.
   ///
   /// - Throws: what `body` throws, too. `.invalidKey` if it changes the identifier.
   @discardableResult
@@ -43,7 +43,8 @@ extension StoreCollection {
     _ identifier: Element.ID, in transaction: inout Transaction, _ body: (inout Element) throws -> Void
   ) throws -> Bool {
     let key = try layout.key(identifier)
-    guard let old = try transaction.get(key, as: Element.self) else { return false }
+    guard let value = try transaction.get(key) else { return false }
+    let old = try value.decoded(Element.self, of: key)
     var element = old
     try body(&element)
     guard element.id == identifier else {
@@ -52,7 +53,7 @@ extension StoreCollection {
         "the element \(identifier) of the collection \"\(name)\" was given another identifier: delete it and insert a new one"
       )
     }
-    try write(element, key, replacing: old, in: &transaction)
+    try write(element, key, replacing: old, expires: value.deadline, in: &transaction)
     return true
   }
 
@@ -86,23 +87,28 @@ extension StoreCollection {
   }
 
   /// What is to be replaced, if its entries are to go with it. One that cannot be decoded has none.
-  private func held(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
+  func held(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
     guard !layout.indexes.isEmpty, let value = try transaction.get(key) else { return nil }
     return try? value.decoded(as: Element.self)
   }
 
-  private func write(
-    _ element: Element, _ key: Key, replacing old: Element?, in transaction: inout Transaction
+  /// Without a deadline the store's default holds, for the entries as well.
+  func write(
+    _ element: Element, _ key: Key, replacing old: Element?, expires deadline: UInt64? = nil,
+    in transaction: inout Transaction
   ) throws(StoreError) {
     let form = try EncodedValue(element)
-    guard !layout.indexes.isEmpty else { return try transaction.put(key, form.bytes, type: form.type) }
+    guard !layout.indexes.isEmpty else {
+      return try transaction.put(key, form.bytes, type: form.type, expires: deadline)
+    }
     let entries = try layout.entries(of: element)
     if let old {
       for entry in try layout.entries(of: old) where !entries.contains(entry) {
         try transaction.delete(entry)
       }
     }
-    try transaction.put(key, form.bytes, type: form.type)
-    for entry in entries { try transaction.put(entry, []) }
+    let deadline = source.deadline(deadline) ?? .max
+    try transaction.put(key, form.bytes, type: form.type, expires: deadline)
+    for entry in entries { try transaction.put(entry, [], expires: deadline) }
   }
 }

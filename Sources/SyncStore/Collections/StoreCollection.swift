@@ -39,6 +39,17 @@ where Element.ID: KeyComponent {
     try source.contains(try layout.key(identifier))
   }
 
+  /// The keys of its elements, without those of indexes: what `Store.changes(in:from:)` takes.
+  public var keys: KeyRange { layout.range(Unbounded<Element.ID>()) }
+
+  /// What is written to its elements; see `Changes`. Of a put `try change.value()?.decoded(as:)` is the element.
+  ///
+  /// - Parameter position: as `Store.changes(prefix:from:)` has it; by default what is written from now on.
+  /// - Throws: `.closed`.
+  public func changes(from position: ChangePosition? = nil) throws(StoreError) -> Changes {
+    try source.changes(in: keys, from: position)
+  }
+
   /// The key that an element is stored under.
   public func key(of identifier: Element.ID) throws(StoreError) -> Key { try layout.key(identifier) }
 
@@ -82,7 +93,7 @@ where Element.ID: KeyComponent {
     try transaction(durability) { transaction throws(StoreError) in try replace(element, in: &transaction) }
   }
 
-  /// Changes an element while nobody else can. False if there is none of that identifier.
+  /// Changes an element while nobody else can; it keeps its deadline. False if there is none of that identifier.
   ///
   /// - Throws: what `body` throws, too: nothing is changed then. `.invalidKey` if it changes the identifier.
   @discardableResult

@@ -154,6 +154,14 @@ public struct LogEntry: Hashable, Sendable {
   /// Is it the key's latest?
   public let isCurrent: Bool
 
+  /// The value as a type of the program; nil for a delete, and for a value in the blob tier.
+  ///
+  /// - Throws: as `EncodedValue.decoded`.
+  public func decoded<Content: Decodable>(as _: Content.Type = Content.self) throws(StoreError) -> Content? {
+    guard !isTombstone, let value else { return nil }
+    return try EncodedValue(bytes: value, type: type).decoded(as: Content.self)
+  }
+
   init(_ record: Record, position: UInt64, isCurrent: Bool) {
     let entry = Entry(record)
     (self.position, self.isCurrent, dot, stamp, base) = (

@@ -42,19 +42,32 @@ extension Store {
         path: path)
     }
     if try !storage.createDirectory(path) {
-      if try StoreIdentity.read(path, storage) != nil {
-        throw StoreError(
-          .alreadyExists, "there is a store already: open it, or choose another directory", path: path)
-      }
-      try checkLeftovers(path, storage)
+      try checkIsFree(path, storage)
+      try checkNames(path, storage)
     }
     try checkDirectory(path, storage)
     let environment = try Self.environment(environment, for: path, configuration)
+    try make(name, id, at: path, try configuration.checked(), environment)
+    return try open(at: path, configuration: configuration, environment: environment)
+  }
+
+  /// Makes a directory a store, while nobody else does: who comes second waits, and finds one.
+  private static func make(
+    _ name: String, _ id: StoreID?, at path: String, _ configuration: Configuration,
+    _ environment: Environment
+  ) throws(StoreError) {
+    let storage = environment.storage
+    let control = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
+    let moved = StoreError(.busy, "the directory was moved or removed meanwhile: try again", path: path)
+    guard try control.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw moved }
+    defer { _ = try? control.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
+    guard try storage.status(control.path)?.inode == control.status().inode else { throw moved }
+    try checkIsFree(path, storage)
+    try checkLeftovers(path, storage)
     let journalDirectory = path + "/" + StoreLayout.journal
     _ = try storage.createDirectory(journalDirectory)
     // A creation that was killed leaves segments that hold no write (F20).
     for name in try storage.list(journalDirectory) { _ = try storage.remove(journalDirectory + "/" + name) }
-    let configuration = try configuration.checked()
     let id = id ?? StoreID(bytes: environment.random(16))
     guard let id else { preconditionFailure("16 bytes were asked for") }
     let seal = try JournalSeal.create(path, store: id, configuration, environment)
@@ -67,18 +80,32 @@ extension Store {
     // Last: from here on it is a store.
     try StoreIdentity.write(id: id, name: name, path, environment)
     try storage.syncDirectory(type(of: storage).directory(of: path))
-    return try open(at: path, configuration: configuration, environment: environment)
+  }
+
+  private static func checkIsFree(_ path: String, _ storage: any Storage) throws(StoreError) {
+    guard try StoreIdentity.read(path, storage) == nil else {
+      throw StoreError(
+        .alreadyExists, "there is a store already: open it, or choose another directory", path: path)
+    }
+  }
+
+  /// Nothing is made, not even a file to be locked, in a directory that has something else.
+  private static func checkNames(_ path: String, _ storage: any Storage) throws(StoreError) {
+    let own: Set<String> = [
+      StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName, StoreIdentity.fileName + ".new",
+      "keys",
+    ]
+    if let other = try storage.list(path).first(where: { !own.contains($0) }) {
+      // What a store has more than these it has because another one has made it meanwhile.
+      try checkIsFree(path, storage)
+      throw StoreError(
+        .alreadyExists, "the directory is not empty (\(other)): choose another", path: path)
+    }
   }
 
   /// What a killed creation left may be used again; anything else may not.
   private static func checkLeftovers(_ path: String, _ storage: any Storage) throws(StoreError) {
-    let own: Set<String> = [
-      StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName + ".new", "keys",
-    ]
-    if let other = try storage.list(path).first(where: { !own.contains($0) }) {
-      throw StoreError(
-        .alreadyExists, "the directory is not empty (\(other)): choose another", path: path)
-    }
+    try checkNames(path, storage)
     let journal = path + "/" + StoreLayout.journal
     guard try storage.status(journal) != nil else { return }
     let segments = try storage.list(journal).filter { $0.hasSuffix(".segment") }

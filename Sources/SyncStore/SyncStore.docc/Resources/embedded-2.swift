@@ -3,8 +3,7 @@ import SyncStore
 @main
 struct Logger {
   static func main() throws {
-    let isThere = try Store.exists(at: "readings")
-    let store = isThere ? try Store.open(at: "readings") : try Store.create(at: "readings")
+    let store = try Store.openOrCreate(at: "readings")
     try store.put("temperature", 21.5)
     print(try store.get("temperature", default: 0.0))
     try store.close()

@@ -14,8 +14,7 @@ struct Logger {
   }
 
   static func main() throws {
-    let isThere = try Store.exists(at: "readings")
-    let store = isThere ? try Store.open(at: "readings") : try Store.create(at: "readings")
+    let store = try Store.openOrCreate(at: "readings")
     try store.put(key("cellar", 1), Reading(celsius: 12.5, humidity: 0.7))
     if let reading = try store.get(key("cellar", 1), as: Reading.self) { print(reading) }
     try store.close()

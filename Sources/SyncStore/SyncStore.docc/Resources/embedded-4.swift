@@ -26,8 +26,7 @@ struct Logger {
   }
 
   static func main() throws {
-    let isThere = try Store.exists(at: "readings")
-    let store = isThere ? try Store.open(at: "readings") : try Store.create(at: "readings")
+    let store = try Store.openOrCreate(at: "readings")
     try log((0..<100).map { Reading(celsius: 12 + Double($0) / 100) }, of: "cellar", in: store)
     print(try store.get("last/cellar", default: 0))
     try store.close()

@@ -1,4 +1,3 @@
-import FoundationEssentials
 import SyncStore
 
 struct Reading: Codable {
@@ -16,12 +15,11 @@ struct Logger {
 
   /// Adds readings behind the last one, all or none. They stay for a week.
   static func log(_ readings: [Reading], of sensor: String, in store: Store) throws {
-    let deadline = UInt64(Date().timeIntervalSince1970 * 1000) + 7 * 86_400_000
     try store.transaction { transaction in
       var last = try transaction.get(Key("last/" + sensor), default: 0)
       for reading in readings {
         last += 1
-        try transaction.put(key(sensor, last), reading, expires: deadline)
+        try transaction.put(key(sensor, last), reading, lasting: .week)
       }
       try transaction.put(Key("last/" + sensor), last)
     }
@@ -35,8 +33,7 @@ struct Logger {
   }
 
   static func main() throws {
-    let isThere = try Store.exists(at: "readings")
-    let store = isThere ? try Store.open(at: "readings") : try Store.create(at: "readings")
+    let store = try Store.openOrCreate(at: "readings")
     try log((0..<100).map { Reading(celsius: 12 + Double($0) / 100) }, of: "cellar", in: store)
     print(try store.get("last/cellar", default: 0), try mean(of: "cellar", last: 10, in: store))
     try store.close()

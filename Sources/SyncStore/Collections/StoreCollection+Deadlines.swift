@@ -1,0 +1,73 @@
+/// Elements that expire. The entries of an element go when it goes: they have its deadline.
+extension StoreCollection {
+  /// Adds an element that lasts so long. `.duplicateIdentifier` if there is one of its identifier.
+  public func insert(
+    _ element: Element, lasting span: Expiry, durability: Durability? = nil
+  ) throws(StoreError) {
+    try transaction(durability) { transaction throws(StoreError) in
+      try insert(element, lasting: span, in: &transaction)
+    }
+  }
+
+  /// Adds an element that lasts so long. `.duplicateIdentifier` if there is one of its identifier.
+  public func insert(
+    _ element: Element, lasting span: Expiry, in transaction: inout Transaction
+  ) throws(StoreError) {
+    let key = try layout.key(element.id)
+    guard try !transaction.contains(key) else { throw duplicate(element.id) }
+    try write(element, key, replacing: nil, expires: span.after(source.environment.now()), in: &transaction)
+  }
+
+  /// Adds an element that lasts so long, or puts it in the place of the one of its identifier.
+  public func insertOrReplace(
+    _ element: Element, lasting span: Expiry, durability: Durability? = nil
+  ) throws(StoreError) {
+    try transaction(durability) { transaction throws(StoreError) in
+      try insertOrReplace(element, lasting: span, in: &transaction)
+    }
+  }
+
+  /// Adds an element that lasts so long, or puts it in the place of the one of its identifier.
+  public func insertOrReplace(
+    _ element: Element, lasting span: Expiry, in transaction: inout Transaction
+  ) throws(StoreError) {
+    let key = try layout.key(element.id)
+    try write(
+      element, key, replacing: try held(key, transaction), expires: span.after(source.environment.now()),
+      in: &transaction)
+  }
+
+  /// Changes when an element expires, and not the element. False if there is none of that identifier, or it has expired.
+  ///
+  /// `Store.expire` with the element's key is not the same: it leaves the entries of indexes as they are.
+  @discardableResult
+  public func expire(
+    _ identifier: Element.ID, _ change: DeadlineChange, durability: Durability? = nil
+  ) throws(StoreError) -> Bool {
+    try transaction(durability) { transaction throws(StoreError) in
+      try expire(identifier, change, in: &transaction)
+    }
+  }
+
+  /// Changes when an element expires, and not the element. False if there is none of that identifier, or it has expired.
+  @discardableResult
+  public func expire(
+    _ identifier: Element.ID, _ change: DeadlineChange, in transaction: inout Transaction
+  ) throws(StoreError) -> Bool {
+    let key = try layout.key(identifier)
+    let element = try held(key, transaction)
+    guard try transaction.expire(key, change) else { return false }
+    // The very deadline that the element has now; one that has passed has ended it, and ends its entries.
+    let left = try transaction.entry(key)
+    let same = left.map { $0.deadline.map { .set($0) } ?? .clear } ?? change
+    for entry in try element.map({ element throws(StoreError) in try layout.entries(of: element) }) ?? [] {
+      try transaction.expire(entry, same)
+    }
+    return true
+  }
+
+  /// When an element expires, in milliseconds since 1970; nil if there is none of that identifier, or it does not expire.
+  public func deadline(of identifier: Element.ID) throws(StoreError) -> UInt64? {
+    try source.deadline(of: try layout.key(identifier))
+  }
+}
