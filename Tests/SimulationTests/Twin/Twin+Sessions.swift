@@ -49,4 +49,16 @@ extension Twin {
     default: break
     }
   }
+
+  /// The model takes in the rest of a round record by record: a copy of the directory may be cut behind any of them.
+  func closeInSteps(_ sender: Int, _ receiver: Int) throws {
+    while let index = model.round(sender, receiver),
+      model.rounds[index].next < model.rounds[index].items.count
+    {
+      try model.deliver(sender, receiver, 1)
+      capture(receiver)
+    }
+    try model.close(sender, receiver)
+    capture(receiver)
+  }
 }

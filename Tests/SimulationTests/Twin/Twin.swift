@@ -319,18 +319,6 @@ final class Twin {
     rounds[[sender, receiver]] = nil
   }
 
-  /// The model takes in the rest of a round record by record: a copy of the directory may be cut behind any of them.
-  func closeInSteps(_ sender: Int, _ receiver: Int) throws {
-    while let index = model.round(sender, receiver),
-      model.rounds[index].next < model.rounds[index].items.count
-    {
-      try model.deliver(sender, receiver, 1)
-      capture(receiver)
-    }
-    try model.close(sender, receiver)
-    capture(receiver)
-  }
-
   func cut(_ sender: Int, _ receiver: Int) throws {
     try model.step(.cut(sender, receiver))
     rounds[[sender, receiver]] = nil
