@@ -285,7 +285,7 @@ struct PurgeTests {
     #expect(changes.count == 1)
   }
 
-  @Test("what had waited for its time, and was beaten by a delete purged since, is gone after a loss of power (R8)")
+  @Test("what waited, and was beaten by a delete that was purged, stays away after a loss of power")
   func beatenBeforeItsTime() throws {
     let first = try Store.create(on: left)
     let second = try Store.create(on: right, id: first.id)
