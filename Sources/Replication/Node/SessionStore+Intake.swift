@@ -69,6 +69,7 @@ extension SessionStore {
         position: payload.position, records: payload.records.countOfUsers, missing: try needs(taken.missing))
       state.withLock { state in
         state.nextIntake = intake.index + 1
+        state.echo = taken.echo
         // Keys that were lacking have a cursor of their own.
         if intake.widening == nil {
           state.cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)

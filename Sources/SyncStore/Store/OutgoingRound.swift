@@ -5,14 +5,19 @@ extension Store {
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
   ///   `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(for receiver: RoundReceiver) throws(StoreError) -> OutgoingRound {
-    try openRound(for: receiver, behind: receiver.cursor?.position ?? 0, isLive: false)
+    let (round, tail) = try composeRound(
+      for: receiver, behind: receiver.cursor?.position ?? 0, isLive: false)
+    // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
+    try sync(upTo: tail)
+    return round
   }
 
-  /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state.
-  func openRound(
+  /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state. Nothing of
+  /// the round may leave before all up to `tail` is durable.
+  func composeRound(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
-  ) throws(StoreError) -> OutgoingRound {
-    let (round, tail) = try append { composer throws(StoreError) in
+  ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64) {
+    try append { composer throws(StoreError) in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       if let cursor = receiver.cursor, state.marks[cursor.mark] == nil {
@@ -42,9 +47,6 @@ extension Store {
         floor: state.floor, horizon: state.horizon, isFull: isFull)
       return OutgoingRound(store: self, close: close, items: items.all, start: items.start, pin: pin)
     }
-    // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
-    try sync(upTo: tail)
-    return round
   }
 
   private func checkGivesFullState(

@@ -78,6 +78,9 @@ extension Store {
   package struct TakenBatch: Sendable {
     /// The blobs that its records refer to, that are not here, and that are to come.
     package var missing: [BlobReference]
+    /// The positions behind the first, up to the second, hold what the batch brought and nothing else: its sender has it.
+    /// Nil if this copy wrote something of its own with it.
+    package var echo: (behind: UInt64, upTo: UInt64)?
     fileprivate var tail: UInt64
   }
 
@@ -92,13 +95,14 @@ extension Store {
   ) throws(StoreError) -> TakenBatch {
     let absent = try absent(of: batch)
     try prepareToTake(batch.widening, in: batch.mark)
-    let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
+    let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
+      let own = composer.state.sequence
       let lacking = try batch.widening.map { widening throws(StoreError) in
         try lackingKeys(widening, composer.state)
       }
       // Until this is committed nothing that is held here changes.
-      let (held, parked, kept) = engine.withLock { engine in
-        (engine.held(of: batch.records), engine.parked(of: batch.records), engine.keptLosers)
+      let (held, parked, kept, position) = engine.withLock { engine in
+        (engine.held(of: batch.records), engine.parked(of: batch.records), engine.keptLosers, engine.position)
       }
       for (index, item) in batch.records.enumerated() {
         let record = item.record
@@ -126,9 +130,10 @@ extension Store {
       } else {
         try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
       }
+      return composer.state.sequence == own ? (position, position + composer.positions) : nil
     }
     full?.note(batch)
-    return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), tail: tail)
+    return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
   }
 
   /// Waits until a batch is durable that `take` appended.
