@@ -13,7 +13,7 @@ struct Intake: Sendable {
 
   fileprivate enum Stage: Sendable {
     case sealed([UInt8])
-    case opened(RecordCodec.Payload)
+    case opened(RecordCodec.Reading)
     case taken(Store.TakenBatch, SessionEvent)
     case failed(SessionEvent)
   }
@@ -41,7 +41,7 @@ extension SessionStore {
     return step(intake) {
       let context = BatchContext.records(
         store: store.id, sender: intake.sender, mark: intake.mark, index: UInt64(intake.index))
-      return .opened(try RecordCodec.decode(try BatchCodec.open(sealed, expecting: context, keys: ring())))
+      return .opened(try RecordCodec.read(try BatchCodec.open(sealed, expecting: context, keys: ring())))
     }
   }
 

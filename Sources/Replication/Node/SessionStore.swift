@@ -265,8 +265,3 @@ package final class SessionStore: Sendable {
     }
   }
 }
-
-extension [PositionedRecord] {
-  /// Those of users. What the store says of its members goes with them, and is of interest to nobody.
-  var countOfUsers: Int { count { !ReservedKey.isReserved($0.record.key) } }
-}

@@ -95,6 +95,13 @@ extension Store {
   ) throws(StoreError) -> TakenBatch {
     let absent = try absent(of: batch)
     try prepareToTake(batch.widening, in: batch.mark)
+    if full == nil, batch.widening == nil, case .plain(let plain) = batch.records,
+      let taken = try takePlain(
+        plain, { composer throws(StoreError) in try conclude(batch, close, &composer) })
+    {
+      return TakenBatch(missing: [], echo: taken.echo, tail: taken.tail)
+    }
+    let records = batch.records.list
     let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
       let own = composer.state.sequence
       let lacking = try batch.widening.map { widening throws(StoreError) in
@@ -102,9 +109,9 @@ extension Store {
       }
       // Until this is committed nothing that is held here changes.
       let (held, parked, kept, position) = engine.withLock { engine in
-        (engine.held(of: batch.records), engine.parked(of: batch.records), engine.keptLosers, engine.position)
+        (engine.held(of: records), engine.parked(of: records), engine.keptLosers, engine.position)
       }
-      for (index, item) in batch.records.enumerated() {
+      for (index, item) in records.enumerated() {
         let record = item.record
         if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
           throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
@@ -122,18 +129,21 @@ extension Store {
           record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
       }
       for absent in absent { try composer.setLocal(absent.key, absent.value) }
-      let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
-      if let close {
-        try merge(close, &composer)
-      } else if let widening = batch.widening {
-        try note(cursor, of: widening, &composer)
-      } else {
-        try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
-      }
+      try conclude(batch, close, &composer)
       return composer.state.sequence == own ? (position, position + composer.positions) : nil
     }
     full?.note(batch)
     return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
+  }
+
+  /// Moves the cursor behind a batch, or closes its round.
+  private func conclude(
+    _ batch: IncomingBatch, _ close: RoundClose?, _ composer: inout Composer
+  ) throws(StoreError) {
+    if let close { return try merge(close, &composer) }
+    let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
+    if let widening = batch.widening { return try note(cursor, of: widening, &composer) }
+    try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
   }
 
   /// Waits until a batch is durable that `take` appended.
