@@ -108,23 +108,27 @@ extension Store {
     items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
     var group: UInt32 = 0
     // The index is asked for several at once: the cache misses of all then overlap.
-    var waiting: [(view: RecordView, item: OutgoingRound.Item)] = []
+    let keys = engine.index.keys
+    var waiting: [(hash: UInt64, item: OutgoingRound.Item)] = []
     waiting.reserveCapacity(askedAtOnce)
     func ask() {
-      for (view, item) in waiting where items.count < limit && engine.isCurrent(view) { items.append(item) }
+      for (hash, item) in waiting where items.count < limit && engine.isCurrent(at: item.location, hash) {
+        items.append(item)
+      }
       waiting.removeAll(keepingCapacity: true)
     }
     // A record passed over here would be one that the receiver believes it has (rule R6).
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.isWrite, let dot = view.dot, let isPresent = isPresent(view, dot),
-        !engine.state.isSuspect(dot)
+        !engine.state.isSuspect(dot), let shape = view.shape
       else { return true }
-      engine.prefetch(view)
+      let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
+      keys.prefetch(hash)
       let item = OutgoingRound.Item(
         location: view.location, position: view.position, group: group, bytes: UInt32(view.end - view.offset),
         isPresent: isPresent)
-      waiting.append((view, item))
+      waiting.append((hash, item))
       if waiting.count == min(askedAtOnce, limit) { ask() }
       return items.count < limit
     }
