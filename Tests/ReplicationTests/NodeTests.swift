@@ -70,9 +70,9 @@ import Testing
     let round = try copy.store.openRound(since: nil, covered: VersionVector())
     var keys: [String] = []
     while let batch = try round.next(maximumBytes: 1) {
-      let payload = RecordCodec.Payload(position: batch.position, records: batch.records)
+      let payload = RecordCodec.Payload(position: batch.position, records: batch.records.list)
       #expect(try RecordCodec.decode(RecordCodec.encode(payload)) == payload)
-      keys += batch.records.filter { !$0.record.isReserved }.map {
+      keys += batch.records.list.filter { !$0.record.isReserved }.map {
         String(decoding: $0.record.key, as: UTF8.self)
       }
     }

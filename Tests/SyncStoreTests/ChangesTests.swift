@@ -338,4 +338,25 @@ struct ChangesTests {
     try reader.close()
     try writer.close()
   }
+
+  @Test("are not missed by who waits without waiting for another process that is in the middle of a write")
+  func waitingAtOnce() throws {
+    let writer = try Store.create(on: host, configuration: Self.shared)
+    let waiter = try Store.open(
+      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let (before, told) = (waiter.journalPosition, Locked(0))
+    let tell = { @Sendable in told.withLock { $0 += 1 } }
+    #expect(waiter.whenGrownAtOnce(behind: before, tell) && waiter.changeSignal.count == 1)
+    try waiter.put("own", "v")
+    #expect(told.withLock { $0 } == 1)
+    let own = waiter.journalPosition
+    try writer.put("k", "v")
+    // The tail was moved, the position not yet: nothing that is written from now on would wake who waits now.
+    writer.control.position = own
+    #expect(!waiter.whenGrownAtOnce(behind: own, tell) && waiter.changeSignal.count == 0)
+    waiter.whenGrown(behind: own, tell)
+    #expect(told.withLock { $0 } == 2)
+    try waiter.close()
+    try writer.close()
+  }
 }

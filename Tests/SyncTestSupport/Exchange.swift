@@ -49,9 +49,54 @@ extension OutgoingRound {
   package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
     var collector = BatchCollector()
     guard let batch = try next(maximumBytes: maximumBytes, into: &collector) else { return nil }
+    // As they come over a connection, or one by one: what follows is to be the same.
+    let records: BatchRecords =
+      batch.position.isMultiple(of: 2) ? .list(collector.records) : BatchRecords(packing: collector.records)
     return IncomingBatch(
-      sender: close.sender, mark: close.mark, position: batch.position, records: collector.records,
-      present: batch.present)
+      sender: close.sender, mark: close.mark, position: batch.position, records: records,
+      present: batch.present, widening: nil)
+  }
+}
+
+extension BatchRecords {
+  /// The records as they would come over a connection: together, if all have the ordinary form.
+  package init(packing records: [PositionedRecord]) {
+    var bytes: [UInt8] = []
+    var actors: [ActorID] = []
+    func number(_ actor: ActorID) -> Int {
+      if let known = actors.firstIndex(of: actor) { return known }
+      actors.append(actor)
+      return actors.count - 1
+    }
+    func place(_ more: [UInt8]) -> Range<Int> {
+      bytes += more
+      return bytes.count - more.count..<bytes.count
+    }
+    var entries: [PlainBatch.Entry] = []
+    for item in records {
+      let record = item.record
+      var value: [UInt8] = []
+      switch record.content {
+      case .tombstone: break
+      case .inline(let bytes): value = bytes
+      case .blob:
+        self = .list(records)
+        return
+      }
+      guard record.open.isEmpty, record.deadline == nil else {
+        self = .list(records)
+        return
+      }
+      var entry = PlainBatch.Entry(
+        position: item.position, stamp: record.stamp, author: number(record.dot.actor),
+        sequence: record.dot.sequence, isTombstone: record.isTombstone, continues: record.continues,
+        type: record.type, key: place(record.key), value: place(value))
+      if let base = record.base {
+        (entry.baseAuthor, entry.baseSequence, entry.hasBase) = (number(base.actor), base.sequence, true)
+      }
+      entries.append(entry)
+    }
+    self = .plain(PlainBatch(bytes: bytes, actors: actors, entries: entries))
   }
 }
 

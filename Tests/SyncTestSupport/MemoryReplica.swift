@@ -173,7 +173,7 @@ package final class MemoryReplica {
 
   package func apply(_ batch: IncomingBatch) throws(Failure) -> [BlobNeed] {
     var needs: [BlobNeed] = []
-    for positioned in batch.records {
+    for positioned in batch.records.list {
       let record = positioned.record
       guard record.dot.actor != actor || record.dot.sequence <= sequence else {
         throw Failure(isRolledBack: true, description: "a write of this actor that it never made")
@@ -182,7 +182,7 @@ package final class MemoryReplica {
       clock.observe(record.stamp)
       take(record)
     }
-    for positioned in batch.records { if let need = need(positioned.record) { needs.append(need) } }
+    for positioned in batch.records.list { if let need = need(positioned.record) { needs.append(need) } }
     cursors[batch.sender] = Cursor(position: batch.position, mark: batch.mark, closed: false)
     return needs
   }

@@ -44,9 +44,10 @@ final class JournalWatch {
     isArmed = true
     let (store, loop) = (context.store, context.loop)
     let this = LoopBound(self, to: loop)
-    context.workers.later(.prompt) {
-      store.whenGrown(behind: position) { loop.execute { this.value.woken() } }
-    }
+    let wake = { @Sendable in loop.execute { this.value.woken() } }
+    // A worker waits for whoever is at work in the store: the loop does not.
+    if store.whenGrownAtOnce(behind: position, wake) { return }
+    context.workers.later(.prompt) { store.whenGrown(behind: position, wake) }
   }
 
   private func woken() {

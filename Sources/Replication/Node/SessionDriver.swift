@@ -43,6 +43,11 @@ final class SessionDriver {
   private let openingWorker: WorkerQueue
   private let settlingWorker: WorkerQueue
   private var intakes = 0
+  /// The last batch of a live round, a small one, is being taken in: what the journal grows by is looked at behind it.
+  private var isTakingLast = false
+  private var hasGrownMeanwhile = false
+  /// Where the session stood in the journal when it last said so, and the position behind which it is told of its growth since.
+  private var followed: (from: UInt64, behind: UInt64)?
   /// What all sessions of the node hold, and what of that is this one's.
   private let budget: FlowBudget
   private var held = 0
@@ -143,8 +148,32 @@ final class SessionDriver {
       received: session.figures.acknowledged)
   }
 
-  /// The journal has grown, or may have.
-  func grown() { if outcome == nil { handle(.grown) } }
+  /// The journal has grown, or may have. While a batch is taken in, that is most likely it, and the other side waits for the answer.
+  func grown() {
+    guard outcome == nil else { return }
+    if isTakingLast { hasGrownMeanwhile = true } else { handle(.grown) }
+  }
+
+  /// A batch was taken in whose growth was not looked at.
+  private func lookAtGrowth() {
+    isTakingLast = false
+    guard hasGrownMeanwhile else { return }
+    hasGrownMeanwhile = false
+    guard outcome == nil else { return }
+    // What came from the other side it need not be told of. Now and then the session looks all the same: it goes through the
+    // journal from where it stood last.
+    guard let echo = store.takeEcho(), let followed, followed.behind == echo.behind,
+      echo.upTo - followed.from <= Self.mostUnseen
+    else { return handle(.grown) }
+    follow(from: followed.from, behind: echo.upTo)
+  }
+
+  private static let mostUnseen: UInt64 = 256
+
+  private func follow(from start: UInt64, behind position: UInt64) {
+    followed = (start, position)
+    onFollow(position)
+  }
 
   /// Does now what is to be done when this timer runs out: for tests, which cannot wait.
   func expire(_ timer: SessionTimer) { if outcome == nil { handle(.timer(timer)) } }
@@ -231,7 +260,7 @@ final class SessionDriver {
       case .send: break
       case .follow(let position):
         store.goLive()
-        onFollow(position)
+        follow(from: position, behind: position)
       case .pauseReading: link.pause()
       case .resumeReading: link.resume()
       case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
@@ -270,8 +299,7 @@ final class SessionDriver {
     let this = LoopBound(self, to: loop)
     let (store, loop, peer) = (store, loop, session.peer?.summary.actor)
     worker.async(turn(of: action)) {
-      let event = store.answer(action, peer: peer)
-      loop.execute { this.value.worked(action, event) }
+      store.answer(action, peer: peer) { event in loop.execute { this.value.worked(action, event) } }
     }
   }
 
@@ -292,6 +320,7 @@ final class SessionDriver {
   private func takeIn(_ action: SessionAction) {
     guard let intake = Intake(action) else { return }
     intakes += 1
+    if case .applyLast = action, turn(of: action) == .prompt { isTakingLast = true }
     guard intakes > 1 else { return work(action, on: receivingWorker) }
     let this = LoopBound(self, to: loop)
     let (store, loop, receiver, settler) = (store, loop, receivingWorker, settlingWorker)
@@ -319,6 +348,7 @@ final class SessionDriver {
       handle(event)
       if case .roundFinished = event { onClosed() }
     }
+    if case .applyLast = action { lookAtGrowth() }
   }
 
   private func set(_ timer: SessionTimer, seconds: Int) {

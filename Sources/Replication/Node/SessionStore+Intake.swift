@@ -13,7 +13,7 @@ struct Intake: Sendable {
 
   fileprivate enum Stage: Sendable {
     case sealed([UInt8])
-    case opened(RecordCodec.Payload)
+    case opened(RecordCodec.Reading)
     case taken(Store.TakenBatch, SessionEvent)
     case failed(SessionEvent)
   }
@@ -41,7 +41,7 @@ extension SessionStore {
     return step(intake) {
       let context = BatchContext.records(
         store: store.id, sender: intake.sender, mark: intake.mark, index: UInt64(intake.index))
-      return .opened(try RecordCodec.decode(try BatchCodec.open(sealed, expecting: context, keys: ring())))
+      return .opened(try RecordCodec.read(try BatchCodec.open(sealed, expecting: context, keys: ring())))
     }
   }
 
@@ -69,6 +69,7 @@ extension SessionStore {
         position: payload.position, records: payload.records.countOfUsers, missing: try needs(taken.missing))
       state.withLock { state in
         state.nextIntake = intake.index + 1
+        state.echo = taken.echo
         // Keys that were lacking have a cursor of their own.
         if intake.widening == nil {
           state.cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)

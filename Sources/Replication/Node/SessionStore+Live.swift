@@ -2,11 +2,28 @@ internal import SyncStore
 
 /// What live sessions ask of the store.
 extension SessionStore {
-  /// Opens a round for the journal's growth, and gives its first batch with it.
-  func openBurst(_ receiver: RoundReceiver, behind begin: UInt64) throws -> SessionEvent {
-    if let why = try renewed() { return .overtaken(why) }
-    let (round, position) = try store.openBurst(for: receiver, behind: begin)
-    guard let round else { return .burstEmpty(position: position) }
+  /// Opens a round for the journal's growth, and gives its first batch with it. While another thread makes the journal durable,
+  /// the batch is made ready; the answer, with which it leaves, is given when all of the round is durable (rule R7), by
+  /// whoever made it so.
+  func openBurst(
+    _ receiver: RoundReceiver, behind begin: UInt64, then answer: @escaping @Sendable (SessionEvent) -> Void
+  ) {
+    do {
+      let (event, tail) = try composeBurst(receiver, behind: begin)
+      guard let tail else { return answer(event) }
+      store.whenDurable(upTo: tail) { [self] error in answer(error.map { self.event(of: $0) } ?? event) }
+    } catch {
+      answer(event(of: error))
+    }
+  }
+
+  /// What the session is told of a round once the journal is durable up to the tail, if one is given.
+  func composeBurst(
+    _ receiver: RoundReceiver, behind begin: UInt64
+  ) throws -> (event: SessionEvent, tail: UInt64?) {
+    if let why = try renewed() { return (.overtaken(why), nil) }
+    let burst = try store.openBurst(for: receiver, behind: begin)
+    guard let round = burst.round else { return (.burstEmpty(position: burst.position), nil) }
     // Rounds follow each other only on the other side's word: its cursor has the mark of the last one, or this one's.
     let passed = state.withLock { state in
       state.marks.append(round.close.mark)
@@ -19,8 +36,17 @@ extension SessionStore {
     let opening = first.map {
       BurstOpening.Batch(sealed: $0.sealed, position: $0.batch.position, records: $0.batch.users)
     }
-    return .burstOpened(
+    let event = SessionEvent.burstOpened(
       BurstOpening(records: UInt64(round.count), close: round.close, first: opening, isWhole: isWhole))
+    return (event, burst.tail)
+  }
+
+  /// The positions of the own journal that the last batch alone has filled, if they are known and this was not asked before.
+  func takeEcho() -> (behind: UInt64, upTo: UInt64)? {
+    state.withLock { state in
+      defer { state.echo = nil }
+      return state.echo
+    }
   }
 
   /// The session goes on live: from now on it is noticed what others do for the same two copies.

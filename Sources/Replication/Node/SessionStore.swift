@@ -33,6 +33,8 @@ package final class SessionStore: Sendable {
     var cursor: Cursor?
     /// The marks of the live round under way and of the one before it, which the other side has wholly.
     var marks: [RoundMark] = []
+    /// What the last batch brought, of the positions of the own journal.
+    var echo: (behind: UInt64, upTo: UInt64)?
     /// What is being put right.
     var repair = RepairWork()
     /// Where the blob that is put together of chunks finds them here.
@@ -47,6 +49,18 @@ package final class SessionStore: Sendable {
 
   /// The store's own error, if it had one.
   package var failure: StoreError? { state.withLock { $0.failure } }
+
+  /// The same, but where another thread is making the journal durable its answer is given by that thread: `then` is called
+  /// once, before this returns or later.
+  func answer(
+    _ action: SessionAction, peer: ActorID?, then tell: @escaping @Sendable (SessionEvent?) -> Void
+  ) {
+    if case .openBurst(let cursor, let begin, let covered, let scope) = action {
+      openBurst(RoundReceiver(cursor: cursor, covered: covered, scope: scope), behind: begin, then: tell)
+    } else {
+      tell(answer(action, peer: peer))
+    }
+  }
 
   /// Does what the action asks for, and gives the answer; nil for an action that is not the store's. `peer` is the other
   /// side's actor, once it is known.
@@ -67,7 +81,10 @@ package final class SessionStore: Sendable {
         try closed(close)
         return .roundFinished
       case .openBurst(let cursor, let begin, let covered, let scope):
-        return try openBurst(RoundReceiver(cursor: cursor, covered: covered, scope: scope), behind: begin)
+        let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)
+        let (event, tail) = try composeBurst(receiver, behind: begin)
+        if let tail { try store.sync(upTo: tail) }
+        return event
       case .giveGroupKeys(let epochs): return .groupKeys(Array(try ring().only(epochs).text.utf8))
       case .takeGroupKeys(let text):
         try take(GroupKeyRing(text: String(decoding: text, as: UTF8.self)))
@@ -247,9 +264,4 @@ package final class SessionStore: Sendable {
       return full
     }
   }
-}
-
-extension [PositionedRecord] {
-  /// Those of users. What the store says of its members goes with them, and is of interest to nobody.
-  var countOfUsers: Int { count { !ReservedKey.isReserved($0.record.key) } }
 }

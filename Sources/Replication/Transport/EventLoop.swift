@@ -54,7 +54,8 @@ protocol EventHandler: AnyObject {
       shared.tasks.append(task)
       return shared.tasks.count == 1
     }
-    if mustWake { Epoll.wake(wakeDescriptor) }
+    // The loop itself looks before it waits.
+    if mustWake, !isCurrent { Epoll.wake(wakeDescriptor) }
   }
 
   /// Ends the loop once the tasks given so far are done. From any thread.

@@ -14,12 +14,15 @@ final class ChangeSignal: Sendable {
   private let isShared: Bool
   private let state = Locked(State())
   private let watching = Background.Line("syncstore.changes")
+  /// What it is called in the control page: no other one there is likely to be called so.
+  private let name = UInt32.random(in: 1..<UInt32.max)
 
   private struct State {
     var waiters: [UInt64: @Sendable () -> Void] = [:]
     var last: UInt64 = 0
     var isWatching = false
-    /// The tail at which those who waited were last woken because of another process.
+    /// What is behind this tail wakes those who wait: that of the journal when the first of them came, or when all were last
+    /// woken because of another process.
     var tail: UInt64 = 0
   }
 
@@ -32,12 +35,14 @@ final class ChangeSignal: Sendable {
   /// `remove` takes.
   func add(_ body: @escaping @Sendable () -> Void) -> UInt64 {
     let (number, watches) = state.withLock { state -> (UInt64, Bool) in
+      // Who comes looks for itself at what was written before.
+      if state.waiters.isEmpty { state.tail = control.tail }
       state.last += 1
       state.waiters[state.last] = body
       defer { state.isWatching = isShared }
       return (state.last, isShared && !state.isWatching)
     }
-    control.announceWaiting()
+    control.announceWaiting(name)
     if watches { watching.run { self.watch() } }
     return number
   }
@@ -48,7 +53,7 @@ final class ChangeSignal: Sendable {
   /// Wakes all who wait: something was written by this process.
   @inline(never)
   func wake() {
-    control.endWaiting(wakes: isShared)
+    control.endWaiting(wakesAllBut: name)
     wakeOwn()
   }
 
@@ -69,13 +74,17 @@ final class ChangeSignal: Sendable {
         return state.isWatching
       }
       guard isAwaited else { return }
-      control.announceWaiting()
+      let announced = control.announceWaiting(name)
       let tail = control.tail
       let isNew = state.withLock { state in
         defer { state.tail = tail }
         return state.tail != tail
       }
-      if isNew { wakeOwn() } else { control.sleepWhileAwaited(milliseconds: Self.checkedEvery) }
+      if isNew {
+        wakeOwn()
+      } else {
+        control.sleep(whileAwaitedBy: announced, milliseconds: Self.checkedEvery)
+      }
     }
   }
 }

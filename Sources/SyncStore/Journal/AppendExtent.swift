@@ -53,6 +53,15 @@ struct AppendExtent: Sendable {
     return length + own.count * Self.definitions
   }
 
+  /// Adds the records of a batch.
+  mutating func add(_ batch: PlainBatch) {
+    for entry in batch.entries {
+      records += RecordLayout.aligned(Self.length(open: 0, key: entry.key.count, value: entry.value.count))
+    }
+    count += batch.entries.count
+    for actor in batch.used { actors.insert(batch.actors[actor]) }
+  }
+
   /// The most bytes that a write with its value in the journal can take up by itself, if it names nobody but its author.
   static func bytes(key: Int, value: Int) -> Int {
     RecordLayout.aligned(length(open: 0, key: key, value: value))

@@ -149,7 +149,8 @@ extension Journal {
       let mapping = try file.map(size, writable: true)
       if isDurable {
         mapping.populate(0..<size)
-        try file.sync()
+        // Nobody stores to it meanwhile: its pages are let go at once, not one by one (`DiskFile`).
+        try file.sync(unchanged: 0..<size, of: mapping)
       }
       try storage.rename(path + ".preparing", to: path)
       // It may become a part of the journal at once, and goes on being locked by nobody.

@@ -77,6 +77,32 @@ struct RecordEncoder {
     }
   }
 
+  /// Stores the records of a batch; the last one `continues` if more of its append follow.
+  mutating func encode(_ batch: PlainBatch, continues: Bool) {
+    beginSealing()
+    for actor in batch.used { define(batch.actors[actor]) }
+    var numbers = [UInt16](repeating: 0, count: batch.actors.count)
+    for actor in batch.used { numbers[actor] = number(of: batch.actors[actor]) }
+    let bytes = batch.bytes.span
+    for (place, entry) in batch.entries.enumerated() {
+      var flags: RecordLayout.Flags = continues || place < batch.entries.count - 1 ? .continues : []
+      position += 1
+      let (key, value) = (bytes.extracting(entry.key), bytes.extracting(entry.value))
+      var behind: Int?
+      if entry.hasBase {
+        flags.insert(.base)
+        compose(RecordLayout.fixedLength + RecordLayout.dotLength + key.count + value.count)
+        let start = origin + RecordLayout.fixedLength
+        target.store(numbers[entry.baseAuthor], at: start)
+        target.store(entry.baseSequence, at: start + 2)
+        behind = start + RecordLayout.dotLength
+      }
+      store(
+        entry.isTombstone ? .tombstone : .value, flags, type: entry.type, actor: numbers[entry.author],
+        sequence: entry.sequence, stamp: entry.stamp, behind: behind, key: key, value: value)
+    }
+  }
+
   private mutating func encode(_ entry: JournalEntry, continues: Bool) {
     let flags: RecordLayout.Flags = continues ? .continues : []
     switch entry {

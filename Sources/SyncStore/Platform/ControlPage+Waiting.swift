@@ -2,34 +2,51 @@ private import CLinux
 private import Glibc
 private import Synchronization
 
-/// Waiting for the journal to grow. One word of the page says that somebody waits, in whatever process: all
-/// that a writer does for nobody is to load it.
+/// Waiting for the journal to grow. One word of the page says that somebody waits, and who, as long as it is one alone: all
+/// that a writer does for nobody is to load it, and who alone waits for its own writes need not be woken through the page.
 ///
 /// This is one of the few files that use `unsafe`: the kernel wakes those who sleep at an address (futex(2)).
 extension ControlPage {
+  /// More than one waits.
+  private static let many = UInt32.max
+
   /// Both halves are set: whichever the kernel looks at, it is not zero.
-  private static let someone: UInt64 = 1 << 32 | 1
+  private static func word(_ name: UInt32) -> UInt64 { UInt64(name) << 32 | UInt64(name) }
 
   /// Does anybody wait, in any process?
   @inline(__always)
   var isAwaited: Bool { mapping.withAtomic(Field.awaited) { $0.load(ordering: .relaxed) } != 0 }
 
-  /// From now on somebody waits. Who says so looks afterwards whether there is anything new.
-  func announceWaiting() {
-    mapping.withAtomic(Field.awaited) { $0.store(Self.someone, ordering: .sequentiallyConsistent) }
+  /// From now on `name` waits, which is neither zero nor the greatest number. Who says so looks afterwards whether there is
+  /// anything new. Returns what `sleep` takes.
+  @discardableResult
+  func announceWaiting(_ name: UInt32) -> UInt32 {
+    mapping.withAtomic(Field.awaited) { word in
+      var seen = word.load(ordering: .relaxed)
+      while true {
+        let next = seen == 0 || seen == Self.word(name) ? Self.word(name) : Self.word(Self.many)
+        let (exchanged, original) = word.compareExchange(
+          expected: seen, desired: next, ordering: .sequentiallyConsistent)
+        if exchanged { return UInt32(truncatingIfNeeded: next) }
+        seen = original
+      }
+    }
   }
 
-  /// Nobody waits any more: they are all woken, those of this process aside.
-  func endWaiting(wakes: Bool) {
-    mapping.withAtomic(Field.awaited) { $0.store(0, ordering: .sequentiallyConsistent) }
-    guard wakes else { return }
+  /// Nobody waits any more: they are all woken, but for `name`, if it waits alone: who calls it sees to that itself.
+  func endWaiting(wakesAllBut name: UInt32) {
+    let before = mapping.withAtomic(Field.awaited) {
+      $0.exchange(0, ordering: .sequentiallyConsistent)
+    }
+    guard before != Self.word(name) else { return }
     unsafe mapping.withPointer(Field.awaited, to: UInt32.self) { unsafe sync_futex_wake($0) }
   }
 
-  /// Sleeps until those who wait are woken, and at most so long.
-  func sleepWhileAwaited(milliseconds: Int) {
+  /// Sleeps until those who wait are woken, and at most so long; not at all if others wait by now than those that were
+  /// `announced`.
+  func sleep(whileAwaitedBy announced: UInt32, milliseconds: Int) {
     unsafe mapping.withPointer(Field.awaited, to: UInt32.self) {
-      unsafe sync_futex_wait($0, 1, Int32(milliseconds))
+      unsafe sync_futex_wait($0, announced, Int32(milliseconds))
     }
   }
 

@@ -46,7 +46,7 @@ package struct Environment: Sendable {
   package static func real(handlesSignals: Bool = true) -> Environment {
     let storage = DiskStorage(handlesSignals: handlesSignals)
     return Environment(
-      storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SystemCall.randomBytes($0) },
+      storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SecureRandom.bytes($0) },
       machine: line(of: "/etc/machine-id", storage),
       boot: line(of: "/proc/sys/kernel/random/boot_id", storage))
   }

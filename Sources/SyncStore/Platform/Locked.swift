@@ -33,4 +33,11 @@ private import Glibc
     defer { unsafe pthread_mutex_unlock(mutex) }
     return try unsafe body(&state.pointee)
   }
+
+  /// The same, if nobody else works on it at the moment; nil otherwise.
+  package func withLockIfFree<Result>(_ body: (inout State) -> Result) -> Result? {
+    guard unsafe pthread_mutex_trylock(mutex) == 0 else { return nil }
+    defer { unsafe pthread_mutex_unlock(mutex) }
+    return unsafe body(&state.pointee)
+  }
 }

@@ -59,10 +59,6 @@ package enum SystemCall {
   static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
   /// Unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
-  package static func randomBytes(_ count: Int) -> [UInt8] {
-    var generator = SystemRandomNumberGenerator()
-    return (0..<count).map { _ in generator.next() }
-  }
 
   /// Eight unpredictable bytes.
   package static func randomWord() -> UInt64 { UInt64.random(in: 0...UInt64.max) }

@@ -29,6 +29,13 @@ struct Composer {
     self.position = position
   }
 
+  /// How many positions the append takes, nothing being postponed.
+  var positions: UInt64 {
+    entries.reduce(0) { count, entry in
+      if case .write(_, nil) = entry { count + 1 } else { count }
+    }
+  }
+
   /// Stamps above this are parked.
   var limit: Stamp { Stamp(milliseconds: wall + Limits.clockDriftMilliseconds) }
 

@@ -290,24 +290,23 @@ struct Engine {
     return view.key(shape)
   }
 
-  /// Has fetched what `isCurrent` will look at.
-  func prefetch(_ view: RecordView) {
-    guard let shape = view.shape else { return }
-    index.keys.prefetch(view.bytes.withSpan(shape.key) { index.keys.hash($0) })
-  }
-
   /// How many keys the index has; all if that cannot be told.
   var keyCount: UInt64 { (try? index.keys.count).map { UInt64($0) } ?? .max }
+
+  /// Is the record at a place, whose key has this hash, the one that counts for its key, or parked?
+  func isCurrent(at location: Location, _ hash: UInt64) -> Bool {
+    guard let segment = journal.segment(location.segment) else { return false }
+    if let slot = segment.slot {
+      // Mostly the index names this very record: nobody need compare keys then.
+      let place = SegmentTable.place(slot: slot, offset: location.offset)
+      if let found = try? index.keys.find(hash, { $0 == place }), found == place { return true }
+    }
+    return (try? journal.record(at: location)).map { isCurrent($0) } ?? false
+  }
 
   /// Is the record the one that counts for its key, or parked?
   func isCurrent(_ view: RecordView) -> Bool {
     guard let shape = view.shape else { return false }
-    if view.segment.slot != nil {
-      // Mostly the index names this very record: nobody need compare keys then.
-      let place = view.segment.place(at: view.offset)
-      let hash = view.bytes.withSpan(shape.key) { index.keys.hash($0) }
-      if let found = try? index.keys.find(hash, { $0 == place }), found == place { return true }
-    }
     if let place = view.bytes.withSpan(shape.key, { find($0) }), isNamed(view, at: place) { return true }
     guard !parked.isEmpty, let places = parked[view.key(shape)] else { return false }
     for place in places where isNamed(view, at: place) { return true }

@@ -5,14 +5,19 @@ extension Store {
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
   ///   `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(for receiver: RoundReceiver) throws(StoreError) -> OutgoingRound {
-    try openRound(for: receiver, behind: receiver.cursor?.position ?? 0, isLive: false)
+    let (round, tail) = try composeRound(
+      for: receiver, behind: receiver.cursor?.position ?? 0, isLive: false)
+    // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
+    try sync(upTo: tail)
+    return round
   }
 
-  /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state.
-  func openRound(
+  /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state. Nothing of
+  /// the round may leave before all up to `tail` is durable.
+  func composeRound(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
-  ) throws(StoreError) -> OutgoingRound {
-    let (round, tail) = try append { composer throws(StoreError) in
+  ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64) {
+    try append { composer throws(StoreError) in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       if let cursor = receiver.cursor, state.marks[cursor.mark] == nil {
@@ -42,9 +47,6 @@ extension Store {
         floor: state.floor, horizon: state.horizon, isFull: isFull)
       return OutgoingRound(store: self, close: close, items: items.all, start: items.start, pin: pin)
     }
-    // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
-    try sync(upTo: tail)
-    return round
   }
 
   private func checkGivesFullState(
@@ -106,23 +108,27 @@ extension Store {
     items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
     var group: UInt32 = 0
     // The index is asked for several at once: the cache misses of all then overlap.
-    var waiting: [(view: RecordView, item: OutgoingRound.Item)] = []
+    let keys = engine.index.keys
+    var waiting: [(hash: UInt64, item: OutgoingRound.Item)] = []
     waiting.reserveCapacity(askedAtOnce)
     func ask() {
-      for (view, item) in waiting where items.count < limit && engine.isCurrent(view) { items.append(item) }
+      for (hash, item) in waiting where items.count < limit && engine.isCurrent(at: item.location, hash) {
+        items.append(item)
+      }
       waiting.removeAll(keepingCapacity: true)
     }
     // A record passed over here would be one that the receiver believes it has (rule R6).
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.isWrite, let dot = view.dot, let isPresent = isPresent(view, dot),
-        !engine.state.isSuspect(dot)
+        !engine.state.isSuspect(dot), let shape = view.shape
       else { return true }
-      engine.prefetch(view)
+      let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
+      keys.prefetch(hash)
       let item = OutgoingRound.Item(
         location: view.location, position: view.position, group: group, bytes: UInt32(view.end - view.offset),
         isPresent: isPresent)
-      waiting.append((view, item))
+      waiting.append((hash, item))
       if waiting.count == min(askedAtOnce, limit) { ask() }
       return items.count < limit
     }

@@ -14,7 +14,7 @@ package final class FullState: Sendable {
   /// Takes notice of what a batch says.
   func note(_ batch: IncomingBatch) {
     known.withLock { known in
-      for item in batch.records { known.present.insert(item.record.dot) }
+      for item in batch.records.list { known.present.insert(item.record.dot) }
       for dot in batch.present { known.present.insert(dot) }
     }
   }

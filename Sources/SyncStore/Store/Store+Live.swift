@@ -19,16 +19,43 @@ extension Store {
     body()
   }
 
+  /// The same for a caller that must not wait for anybody. False if somebody is at work in the store at this moment: then `body`
+  /// may have been called, or not.
+  package func whenGrownAtOnce(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
+    guard control.position <= position else {
+      body()
+      return true
+    }
+    live.setAwaited()
+    let number = changeSignal.add(body)
+    // What was written before it is seen here, as above. What others have appended and this view has not read has no position yet
+    // that could be believed: a writer moves the tail first.
+    let now = engine.withLockIfFree { engine in engine.isBehind ? nil : engine.position } ?? nil
+    if now == position, !closed.load(ordering: .acquiring) { return true }
+    changeSignal.remove(number)
+    guard let now else { return false }
+    if now > position { body() }
+    return true
+  }
+
   /// The last position of the journal.
   package var journalPosition: UInt64 { control.position }
 
-  /// As `openRound`, for a receiver of which it is known that nothing up to `begin` is for it. Nil if nothing behind it is
-  /// for it either, and it covers all that this copy does: then nothing is written. `position` is where the journal ended.
+  /// A round of a live session that need not be durable yet.
+  package struct Burst: Sendable {
+    /// Nil if nothing is for the receiver, and it covers all that this copy does: then nothing was written.
+    package var round: OutgoingRound?
+    /// Where the journal ended.
+    package var position: UInt64
+    /// The place up to which the journal must be durable before anything of the round leaves (rules R7, R9).
+    package var tail: UInt64
+  }
+
+  /// As `openRound`, for a receiver of which it is known that nothing up to `begin` is for it. It does not wait until the
+  /// round is durable: what is to leave can be made ready meanwhile (`whenDurable`).
   ///
   /// - Throws: `.rolledBack` as `openRound`.
-  package func openBurst(
-    for receiver: RoundReceiver, behind begin: UInt64
-  ) throws(StoreError) -> (round: OutgoingRound?, position: UInt64) {
+  package func openBurst(for receiver: RoundReceiver, behind begin: UInt64) throws(StoreError) -> Burst {
     let (isAny, position) = try reading { engine throws(StoreError) in
       // Thousands of sessions keep it.
       engine.state.foldOwnWrites()
@@ -38,10 +65,10 @@ extension Store {
         || !engine.state.mending && !receiver.covered.covers(engine.state.vector)
       return (isAny, engine.position)
     }
-    guard isAny else { return (nil, position) }
-    let round = try openRound(for: receiver, behind: begin, isLive: true)
+    guard isAny else { return Burst(position: position, tail: 0) }
+    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: true)
     live.use(round.close.mark)
-    return (round, round.close.position)
+    return Burst(round: round, position: round.close.position, tail: tail)
   }
 
   /// A session that used `mark` has its peer's word that it is past it.

@@ -78,6 +78,9 @@ extension Store {
   package struct TakenBatch: Sendable {
     /// The blobs that its records refer to, that are not here, and that are to come.
     package var missing: [BlobReference]
+    /// The positions behind the first, up to the second, hold what the batch brought and nothing else: its sender has it.
+    /// Nil if this copy wrote something of its own with it.
+    package var echo: (behind: UInt64, upTo: UInt64)?
     fileprivate var tail: UInt64
   }
 
@@ -92,15 +95,23 @@ extension Store {
   ) throws(StoreError) -> TakenBatch {
     let absent = try absent(of: batch)
     try prepareToTake(batch.widening, in: batch.mark)
-    let (_, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
+    if full == nil, batch.widening == nil, case .plain(let plain) = batch.records,
+      let taken = try takePlain(
+        plain, { composer throws(StoreError) in try conclude(batch, close, &composer) })
+    {
+      return TakenBatch(missing: [], echo: taken.echo, tail: taken.tail)
+    }
+    let records = batch.records.list
+    let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
+      let own = composer.state.sequence
       let lacking = try batch.widening.map { widening throws(StoreError) in
         try lackingKeys(widening, composer.state)
       }
       // Until this is committed nothing that is held here changes.
-      let (held, parked, kept) = engine.withLock { engine in
-        (engine.held(of: batch.records), engine.parked(of: batch.records), engine.keptLosers)
+      let (held, parked, kept, position) = engine.withLock { engine in
+        (engine.held(of: records), engine.parked(of: records), engine.keptLosers, engine.position)
       }
-      for (index, item) in batch.records.enumerated() {
+      for (index, item) in records.enumerated() {
         let record = item.record
         if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
           throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
@@ -118,17 +129,21 @@ extension Store {
           record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
       }
       for absent in absent { try composer.setLocal(absent.key, absent.value) }
-      let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
-      if let close {
-        try merge(close, &composer)
-      } else if let widening = batch.widening {
-        try note(cursor, of: widening, &composer)
-      } else {
-        try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
-      }
+      try conclude(batch, close, &composer)
+      return composer.state.sequence == own ? (position, position + composer.positions) : nil
     }
     full?.note(batch)
-    return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), tail: tail)
+    return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
+  }
+
+  /// Moves the cursor behind a batch, or closes its round.
+  private func conclude(
+    _ batch: IncomingBatch, _ close: RoundClose?, _ composer: inout Composer
+  ) throws(StoreError) {
+    if let close { return try merge(close, &composer) }
+    let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
+    if let widening = batch.widening { return try note(cursor, of: widening, &composer) }
+    try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
   }
 
   /// Waits until a batch is durable that `take` appended.

@@ -7,14 +7,30 @@ extension Store {
     try sync(upTo: control.tail)
   }
 
-  /// Waits until `target` is durable. Who comes while a sync runs shares the next one.
-  func sync(upTo target: UInt64) throws(StoreError) {
+  /// Waits until `target`, a packed location, is durable. Who comes while a sync runs shares the next one.
+  package func sync(upTo target: UInt64) throws(StoreError) {
     if control.durable >= target, !control.poisoned { return }
     try syncs.wait { () throws(StoreError) in
       guard !control.poisoned else { throw poisonedError }
       return control.durable >= target
     } work: { () throws(StoreError) in
       try syncNow()
+    }
+  }
+
+  /// Calls `body` once when `target` is durable, or with the reason why nothing more becomes durable: before this returns, unless
+  /// another thread is at the sync; then that one calls it, with nobody between them that would have to be woken. `body` must
+  /// return at once.
+  package func whenDurable(
+    upTo target: UInt64, _ body: @escaping @Sendable (StoreError?) -> Void
+  ) {
+    syncs.whenDone { [self] () throws(StoreError) in
+      guard !control.poisoned else { throw poisonedError }
+      return control.durable >= target
+    } work: { [self] () throws(StoreError) in
+      try syncNow()
+    } then: {
+      body($0)
     }
   }
 

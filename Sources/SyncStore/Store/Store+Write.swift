@@ -235,11 +235,14 @@ extension Store {
     try composer.settle { key in engine.withLock { $0.replaced(key.span) } }
   }
 
-  /// Appends entries as one transaction and publishes them. The caller holds the writers' mutex.
+  /// Appends the records of a batch, if one is given, and entries behind them as one transaction, and publishes them. The caller
+  /// holds the writers' mutex.
   func commit(
-    _ entries: [JournalEntry], _ extent: AppendExtent, wall: UInt64, _ engine: inout Engine
+    _ entries: [JournalEntry], _ extent: AppendExtent, behind batch: PlainBatch? = nil, wall: UInt64,
+    _ engine: inout Engine
   ) throws(StoreError) {
-    guard !entries.isEmpty else { return }
+    guard !entries.isEmpty || batch != nil else { return }
+    let mayUseReserve = batch == nil && entries.allSatisfy(\.mayUseReserve)
     let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
     var tail = Location(packed: control.tail)
     let durable = Location(packed: control.durable)
@@ -253,11 +256,10 @@ extension Store {
       if engine.isInTrouble { engine.overcomeTrouble() }
     }
     let actors = segment.nextNumber + extent.actors.count
-    let mayFillUp = segment.header.isReserve && entries.allSatisfy(\.mayUseReserve)
+    let mayFillUp = segment.header.isReserve && mayUseReserve
     let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
     if tail.offset + room > limit || actors > Int(UInt16.max) {
-      segment = try begin(
-        after: tail, room: room, mayUseReserve: entries.allSatisfy(\.mayUseReserve), &engine)
+      segment = try begin(after: tail, room: room, mayUseReserve: mayUseReserve, &engine)
       // One more segment is sealed.
       engine.reviewAt = 0
       if !segment.header.isReserve { restoreReserve() }
@@ -267,6 +269,7 @@ extension Store {
       segment: segment, start: tail.offset, durable: durable.segment == tail.segment ? durable.offset : 0,
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
+    if let batch { encoder.encode(batch, continues: !entries.isEmpty) }
     encoder.encode(entries, actors: extent.actors)
     if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
     try checkStored(in: segment)

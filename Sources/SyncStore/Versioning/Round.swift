@@ -117,7 +117,7 @@ package struct IncomingBatch: Hashable, Sendable {
   /// The sender's position up to which the journal has been received once this batch is applied.
   package var position: UInt64
   /// The records.
-  package var records: [PositionedRecord]
+  package var records: BatchRecords
   /// Of a full state: what else the sender holds up to this position, which the receiver has already.
   package var present: [Dot]
   /// Of a round of keys that were lacking: what the receiver will hold.
@@ -127,6 +127,16 @@ package struct IncomingBatch: Hashable, Sendable {
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord], present: [Dot] = [],
     widening: Widening? = nil
+  ) {
+    self.init(
+      sender: sender, mark: mark, position: position, records: .list(records), present: present,
+      widening: widening)
+  }
+
+  /// The same with records as they came.
+  package init(
+    sender: ActorID, mark: RoundMark, position: UInt64, records: BatchRecords, present: [Dot],
+    widening: Widening?
   ) {
     (self.sender, self.mark, self.position) = (sender, mark, position)
     (self.records, self.present, self.widening) = (records, present, widening)

@@ -71,7 +71,9 @@ extension Store {
     var absent: [AbsentBlob] = []
     var places: [BlobHash: Int] = [:]
     var policy: BlobPolicy?
-    for item in batch.records {
+    // Those that are not of a list have their values with them.
+    guard case .list(let records) = batch.records else { return [] }
+    for item in records {
       guard case .blob(let blob) = item.record.content else { continue }
       if policy == nil { policy = try blobPolicy }
       let takes = policy?.takes(item.record.key, bytes: blob.size) ?? true

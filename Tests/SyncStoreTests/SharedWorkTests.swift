@@ -1,0 +1,96 @@
+import Synchronization
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("Work that one does for all", .timeLimit(.minutes(1)))
+struct SharedWorkTests {
+  /// Counts rounds, each of which waits until it is let on.
+  private final class Rounds: Sendable {
+    let done = Atomic(0)
+    let begun = Atomic(0)
+    let allowed = Atomic(0)
+    let isOver = Atomic(false)
+
+    func run() {
+      let round = begun.add(1, ordering: .sequentiallyConsistent).newValue
+      while allowed.load(ordering: .sequentiallyConsistent) < round { SystemCall.sleep(microseconds: 50) }
+      done.add(1, ordering: .sequentiallyConsistent)
+    }
+  }
+
+  private static func until(_ isSo: () -> Bool) async throws {
+    while !isSo() { try await Task.sleep(for: .milliseconds(1)) }
+  }
+
+  private static func has(_ count: Int, _ number: borrowing Atomic<Int>) -> Bool {
+    number.load(ordering: .sequentiallyConsistent) >= count
+  }
+
+  @Test("is done by who asks to be told, where nobody is at it")
+  func alone() {
+    let (work, rounds, told) = (SharedWork(), Rounds(), Locked<[StoreError?]>([]))
+    rounds.allowed.store(9, ordering: .sequentiallyConsistent)
+    work.whenDone(
+      until: { Self.has(1, rounds.done) }, work: { rounds.run() },
+      then: { error in told.withLock { $0.append(error) } })
+    #expect(told.withLock { $0.map { $0?.code } } == [nil] && work.count == 1)
+    // Nothing is to be done any more.
+    work.whenDone(
+      until: { Self.has(1, rounds.done) }, work: { rounds.run() },
+      then: { error in told.withLock { $0.append(error) } })
+    #expect(told.withLock { $0.map { $0?.code } } == [nil, nil])
+    #expect(rounds.done.load(ordering: .relaxed) == 1)
+  }
+
+  @Test("tells who does not wait once it is done by another thread, and does it again for who came too late")
+  func byAnother() async throws {
+    let (work, rounds, told) = (SharedWork(), Rounds(), Locked<[Int]>([]))
+    // A thread of its own: it waits.
+    Background.block {
+      try? work.wait { () throws(StoreError) in
+        Self.has(1, rounds.done)
+      } work: {
+        rounds.run()
+      }
+      rounds.isOver.store(true, ordering: .releasing)
+    }
+    try await Self.until { Self.has(1, rounds.begun) }
+    for needed in [1, 2] {
+      work.whenDone(
+        until: { Self.has(needed, rounds.done) }, work: { rounds.run() },
+        then: { _ in told.withLock { $0.append(needed) } })
+    }
+    // It did not wait, and it did nothing of it itself.
+    #expect(told.withLock { $0 } == [] && rounds.begun.load(ordering: .relaxed) == 1)
+    rounds.allowed.store(1, ordering: .sequentiallyConsistent)
+    try await Self.until { rounds.isOver.load(ordering: .acquiring) }
+    try await Self.until { Self.has(2, rounds.begun) }
+    #expect(told.withLock { $0 } == [1])
+    rounds.allowed.store(2, ordering: .sequentiallyConsistent)
+    try await Self.until { told.withLock { $0.count == 2 } }
+    #expect(told.withLock { $0 } == [1, 2] && rounds.done.load(ordering: .relaxed) == 2)
+  }
+
+  @Test("tells who does not wait why it will not be done")
+  func failure() async throws {
+    let (work, rounds, told) = (SharedWork(), Rounds(), Locked<[StoreError?]>([]))
+    let error = StoreError(.poisoned, "a sync failed")
+    Background.block {
+      _ = try? work.wait { () throws(StoreError) in
+        false
+      } work: { () throws(StoreError) in
+        rounds.run()
+        throw error
+      }
+    }
+    try await Self.until { Self.has(1, rounds.begun) }
+    work.whenDone(
+      until: { () throws(StoreError) in throw error }, work: {},
+      then: { error in told.withLock { $0.append(error) } })
+    rounds.allowed.store(1, ordering: .sequentiallyConsistent)
+    try await Self.until { told.withLock { !$0.isEmpty } }
+    #expect(told.withLock { $0.first??.code } == .poisoned)
+  }
+}
