@@ -90,6 +90,44 @@ struct PartedLivesTests {
     #expect(try Self.kept(copies[0]) == ["before"])
   }
 
+  @Test("gives others no coverage of what it keeps back, though it has purged later deletes of that life")
+  func coverage() throws {
+    let copies = try copies()
+    try copies[0].put("given", "1")
+    try copies[1].receive(from: copies[0])
+    let former = try copies[0].actor
+    try copies[0].put("in doubt", "2")
+    try copies[0].delete("given")
+    for host in hosts { host.time += Limits.retirementMilliseconds + 1000 }
+    #expect(try copies[0].purge() == 1)
+    try copies[0].becomeNewActor()
+    #expect(try copies[0].replicaSummary().vector[former] == 3)
+    try copies[2].receive(from: copies[0])
+    #expect(try copies[2].versionVector()[former] == 1)
+    #expect(try copies[2].text("in doubt") == nil)
+    // Once it is at rest what was in doubt is news.
+    try copies[0].receive(from: copies[1])
+    try copies[2].receive(from: copies[0])
+    #expect(try copies[2].text("in doubt") == "2")
+    #expect(try copies[2].versionVector()[former] == 3)
+  }
+
+  @Test("forgets its cursors when it is a copied directory: their marks may be forgotten since")
+  func cursors() throws {
+    let copies = try copies()
+    try copies[1].put("k", "v")
+    try copies[0].receive(from: copies[1])
+    let sender = try copies[1].actor
+    #expect(try copies[0].cursor(for: sender) != nil)
+    let host = SimulatedHost(seed: 9, machine: "another")
+    try host.storage.install(
+      try hosts[0].storage.files(below: copies[0].path), from: copies[0].path, at: "/copied")
+    let copied = try Store.open("/copied", on: host)
+    #expect(try copied.text("k") == "v" && copied.cursor(for: sender) == nil)
+    try copied.receive(from: copies[1])
+    #expect(try copied.cursor(for: sender)?.closed == true)
+  }
+
   @Test("says so to a program that is started anew")
   func survives() throws {
     let store = try copies()[0]

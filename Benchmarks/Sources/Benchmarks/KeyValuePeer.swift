@@ -4,6 +4,8 @@ import SyncStore
 struct PeerSettings: Sendable {
   /// Each put is on disk when it returns; otherwise the kernel decides, and only a loss of power can take it away.
   var isDurable = false
+  /// What it stores is encrypted; engines that cannot do so store it as it is.
+  var isEncrypted = false
   /// Keys that it must have room for.
   var capacity: Int
   /// Bytes of the store's journal segments, where they are not its default.

@@ -12,8 +12,8 @@ struct Options {
   /// Their names are stable: what reads the results may rely on them.
   static let workloads = [
     "put", "get", "get-in-place", "miss", "get-2-threads", "scan", "overwrite", "transaction", "durable-put",
-    "open", "put-latency", "memory", "typed", "caches", "sync", "sync-large", "blobs", "cache-trim",
-    "tier",
+    "open", "put-latency", "memory", "encrypted", "typed", "caches", "sync", "sync-large", "blobs",
+    "cache-trim", "tier",
   ]
 
   var keys = 1_000_000

@@ -18,7 +18,10 @@ extension Composer {
   mutating func renew(_ renewal: Renewal, as actor: ActorID) throws(StoreError) {
     var vector = state.vector
     switch renewal {
-    case .copied, .cut: break
+    case .cut: break
+    case .copied:
+      // An old directory's bear marks of live rounds that their senders have forgotten since, and would take for those of a lost life.
+      try forgetCursors()
     case .forked:
       if let old = state.actor { try setLocal(StateKey.parted(old), [1]) }
     case .rolledBack:

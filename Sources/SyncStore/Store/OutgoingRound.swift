@@ -43,7 +43,7 @@ extension Store {
           : (all: try Self.items(behind: begin, for: receiver, in: engine), start: 0)
       }
       let close = RoundClose(
-        sender: actor, mark: mark, position: position, vector: state.mending ? VersionVector() : state.vector,
+        sender: actor, mark: mark, position: position, vector: state.givenVector,
         floor: state.floor, horizon: state.horizon, isFull: isFull)
       return OutgoingRound(store: self, close: close, items: items.all, start: items.start, pin: pin)
     }

@@ -75,6 +75,15 @@ struct ReplicaState: Sendable {
     set { received = newValue }
   }
 
+  /// What a round that this copy gives covers at its close. What is in doubt is not passed on, and so not covered by who has had the
+  /// round, though this copy may have purged later writes of that life, and has to cover these itself.
+  var givenVector: VersionVector {
+    if mending { return VersionVector() }
+    var given = vector
+    for suspect in suspects { given[suspect.actor] = min(given[suspect.actor], suspect.above) }
+    return given
+  }
+
   /// Lets what is covered be one in memory with what is given away of it, where own writes have come since it was set.
   mutating func foldOwnWrites() { received = vector }
 

@@ -45,6 +45,7 @@ extension Model.World {
   /// The digests differ in step, so a dot has two contents: every differing key is issued again (F61).
   private mutating func repair(_ one: Int, _ other: Int) throws(Model.Violation) {
     touched.formUnion([one, other])
+    let time = min(wall(one), wall(other))
     let forks = (0..<keys).compactMap { key -> Model.Actor? in
       let (left, right) = (copies[one].live.greatest(key), copies[other].live.greatest(key))
       guard let left, let right, left != right, left.dot == right.dot else { return nil }
@@ -64,7 +65,9 @@ extension Model.World {
         } else { right == nil }
       let (holder, loserCopy) = isLeft ? (one, other) : (other, one)
       guard let winner = isLeft ? left : right else { continue }
-      if let loser = isLeft ? right : left, !loser.isDead { copies[loserCopy].live.lose(loser) }
+      if let loser = isLeft ? right : left, !loser.isDead, !isLikeStore || loser.isLive(at: time) {
+        copies[loserCopy].live.lose(loser)
+      }
       try issue(
         holder, key: key, value: winner.value, isDead: winner.isDead, deadline: winner.deadline,
         source: winner)

@@ -104,6 +104,7 @@ extension Model.World {
     guard copies[copy].isAlive, !copies[copy].backups.isEmpty else { return }
     copies[copy].live = copies[copy].backups[which % copies[copy].backups.count]
     copies[copy].live.mint(newActor())
+    if isLikeStore { copies[copy].live.cursors = Model.Table() }
     lives[copy] = nil
     sync(copy)
     dropRounds(of: copy)
@@ -118,6 +119,7 @@ extension Model.World {
     var state =
       ofBackup ? copies[copy].backups[0] : rules.cutsClones ? copies[copy].durable : copies[copy].live
     state.mint(newActor())
+    if isLikeStore { state.cursors = Model.Table() }
     addCopy(state, of: copies[copy].member, scope: copies[copy].scope)
     copies[copies.count - 1].skew = copies[copy].skew
     touched.insert(copies.count - 1)

@@ -115,9 +115,16 @@ extension Model.World {
         && wanted.wants(record.key)
         && !snapshot.isSuspect(record) && (!rules.winnersOnly || snapshot.isCurrent(record))
     }
+    var given = snapshot
+    if rules.keepsDoubtful {
+      // What is in doubt is not sent, though later writes of that life may have been purged.
+      for suspect in snapshot.suspects {
+        given.vector[suspect.actor] = min(given.vector[suspect.actor], suspect.above)
+      }
+    }
     rounds.append(
       Model.Round(
-        sender: sender, receiver: receiver, isFull: isFull, snapshot: snapshot, items: items,
+        sender: sender, receiver: receiver, isFull: isFull, snapshot: given, items: items,
         mark: copies[sender].live.mark ?? 0, isNarrow: isNarrow))
     count(isFull ? .fullRound : .round)
     if !rules.wholeRound { copies[receiver].live.vector.merge(snapshot.vector) }

@@ -39,7 +39,8 @@ struct NetworkTests {
   }
 
   /// 964: a large value that only a beaten record refers to, and that nobody has any more, kept a copy from ever coming into step.
-  @Test("keeps them in histories in which it once did not", arguments: [964])
+  /// 591: a member came back from a backup, with the mark of a live round that its sender had forgotten since.
+  @Test("keeps them in histories in which it once did not", arguments: [591, 964])
   func kept(seed: UInt64) throws {
     var options = Simulation.Options(seed: seed, copies: nil, rollsBack: false)
     options.hours = 1

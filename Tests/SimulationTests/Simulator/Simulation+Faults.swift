@@ -73,9 +73,9 @@ extension Simulation {
     machine.store = try openAgain(machine)
     let after = try machine.store.versionVector()
     guard let actor else { return machine.seen = 0 }
-    guard after[actor] >= machine.durable else {
+    if let durable = machine.durable, durable.actor == actor, after[actor] < durable.sequence {
       throw Oracle.Violation(
-        "\(machine.name) has lost acknowledged writes: \(after[actor]) of \(machine.durable) are there")
+        "\(machine.name) has lost acknowledged writes: \(after[actor]) of \(durable.sequence) are there")
     }
     // What was received was made durable before it was said to be.
     var received = before
@@ -86,7 +86,7 @@ extension Simulation {
     let others = machines.filter { $0 !== machine }.map { ($0.name, $0.store) }
     try oracle.lose(actor, above: after[actor], upTo: before[actor], others: others)
     machine.seen = 0
-    if try machine.store.actor != actor { machine.durable = 0 }
+    if try machine.store.actor != actor { machine.durable = nil }
     try look(machine)
     try check(machine)
   }
@@ -172,7 +172,7 @@ extension Simulation {
       throw Oracle.Violation(
         "\(machine.name) goes on under the name it had, though it was restored from a backup")
     }
-    (machine.durable, machine.seen) = (0, 0)
+    (machine.durable, machine.seen) = (nil, 0)
     try look(machine)
     try check(machine)
   }
@@ -190,7 +190,7 @@ extension Simulation {
     }
     try machine.host.storage.restore(backup.files)
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
-    (machine.durable, machine.seen) = (0, 0)
+    (machine.durable, machine.seen) = (nil, 0)
   }
 
   // MARK: Healing

@@ -28,8 +28,9 @@ final class Simulation {
     var skew: Int64 = 0
     /// The journal was looked at up to here.
     var seen: UInt64 = 0
-    /// Own writes up to this sequence were acknowledged as durable.
-    var durable: UInt64 = 0
+    /// Own writes of this actor up to this sequence were acknowledged as durable. It becomes another one in a session, too, where it
+    /// turns out that a clone goes on under the same name.
+    var durable: Dot?
     var backups: [(path: String, files: [String: [UInt8]])] = []
     /// Whom it dials.
     var neighbours: [Int] = []
@@ -184,7 +185,7 @@ final class Simulation {
       }
       if isDurable {
         let own = try machine.store.actor
-        machine.durable = try machine.store.versionVector()[own]
+        machine.durable = Dot(actor: own, sequence: try machine.store.versionVector()[own])
       }
     } catch let error as StoreError {
       try endure(error, machine)

@@ -12,6 +12,7 @@ final class SyncStorePeer: KeyValuePeer {
 
   init(at folder: String, _ settings: PeerSettings) throws {
     var configuration = Configuration(durability: settings.isDurable ? .full : .relaxed)
+    if settings.isEncrypted { configuration.passphrase = Passphrase("benchmark") }
     if let bytes = settings.segmentBytes { configuration.segmentBytes = bytes }
     store =
       FileManager.default.fileExists(atPath: folder)

@@ -46,6 +46,7 @@ final class Bench {
       let order = (0..<contestants.count).map { contestants[($0 + round) % contestants.count] }
       try fillAndRead(order)
       if options.wants("transaction") { try transactions(order) }
+      if options.wants("encrypted") { try encryptedStore(oursFirst: round.isMultiple(of: 2)) }
       if options.wants("typed") { try typedValues() }
       if options.wants("caches") { try caches() }
       if options.wants("durable-put") { try durablePuts(order, oursFirst: round.isMultiple(of: 2)) }
