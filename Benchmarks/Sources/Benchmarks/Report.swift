@@ -33,6 +33,8 @@ enum Target {
     "scan-build": ["target": .atMost(1)],
     "scan-build-shared-prefix": ["target": .atMost(1)],
     "transaction": ["lmdb": .atMost(0.14)],
+    "encrypted-put": ["lmdb": .atMost(0.35)],
+    "encrypted-get": ["lmdb": .atMost(0.55)],
     "typed-struct-put": ["bytes": .atMost(3)],
     "typed-struct-get": ["bytes": .atMost(3)],
     "typed-int-put": ["bytes": .atMost(1.15)],
