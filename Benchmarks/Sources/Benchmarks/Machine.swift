@@ -114,6 +114,32 @@ struct BlockedTime {
   }
 
   func end() { close(file) }
+
+  /// The longest wait, in microseconds, of a thread that does `read` again and again, with the number of the turn, while `work` runs.
+  static func longest(
+    beside work: () throws -> Void, of read: @escaping @Sendable (_ turn: Int) -> Void
+  ) throws -> Double {
+    let isOver = Atomic(false)
+    let longest = Atomic<UInt64>(0)
+    let reader = Thread {
+      guard var blocked = try? BlockedTime() else { return }
+      defer { blocked.end() }
+      var turn = 0
+      while !isOver.load(ordering: .relaxed) {
+        blocked.begin()
+        read(turn)
+        longest.max(blocked.nanoseconds, ordering: .relaxed)
+        turn += 1
+      }
+    }
+    reader.start()
+    defer {
+      isOver.store(true, ordering: .relaxed)
+      while !reader.isFinished { usleep(1000) }
+    }
+    try work()
+    return Double(longest.load(ordering: .relaxed)) / 1000
+  }
 }
 
 /// Threads that begin at the same moment.

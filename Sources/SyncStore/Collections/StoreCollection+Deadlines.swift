@@ -13,9 +13,9 @@ extension StoreCollection {
   public func insert(
     _ element: Element, lasting span: Expiry, in transaction: inout Transaction
   ) throws(StoreError) {
-    let key = try layout.key(element.id)
-    guard try !transaction.contains(key) else { throw duplicate(element.id) }
-    try write(element, key, replacing: nil, expires: span.after(source.environment.now()), in: &transaction)
+    guard try add(element, expires: span.after(source.environment.now()), in: &transaction) else {
+      throw duplicate(element.id)
+    }
   }
 
   /// Adds an element that lasts so long, or puts it in the place of the one of its identifier.

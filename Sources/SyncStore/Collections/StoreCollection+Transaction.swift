@@ -14,10 +14,7 @@ extension StoreCollection {
   public func insertOrIgnore(
     _ element: Element, in transaction: inout Transaction
   ) throws(StoreError) -> Bool {
-    let key = try layout.key(element.id)
-    guard try !transaction.contains(key) else { return false }
-    try write(element, key, replacing: nil, in: &transaction)
-    return true
+    try add(element, expires: nil, in: &transaction)
   }
 
   /// Adds an element, or puts it in the place of the one of its identifier.
@@ -84,6 +81,16 @@ extension StoreCollection {
     _ identifier: Element.ID, in transaction: borrowing Transaction
   ) throws(StoreError) -> Bool {
     try transaction.contains(try layout.key(identifier))
+  }
+
+  /// Adds an element unless there is one of its identifier: false in that case.
+  func add(
+    _ element: Element, expires deadline: UInt64?, in transaction: inout Transaction
+  ) throws(StoreError) -> Bool {
+    let key = try layout.key(element.id)
+    guard try !transaction.contains(key) else { return false }
+    try write(element, key, replacing: nil, expires: deadline, in: &transaction)
+    return true
   }
 
   /// What is to be replaced, if its entries are to go with it. One that cannot be decoded has none.

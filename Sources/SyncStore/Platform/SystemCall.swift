@@ -58,9 +58,7 @@ package enum SystemCall {
   /// Lets the thread sleep for about so long.
   static func sleep(microseconds: UInt32) { usleep(microseconds) }
 
-  /// Unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
-
-  /// Eight unpredictable bytes.
+  /// Eight unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
   package static func randomWord() -> UInt64 { UInt64.random(in: 0...UInt64.max) }
 
   /// Changes in a child process: what was opened before the fork belongs to the parent.

@@ -10,7 +10,8 @@ extension Store {
   /// between does it again.
   func keepReplacedByName() throws(StoreError) {
     let last = try lastOwnWrites()
-    let oldest = environment.now() - min(environment.now(), Limits.conflictMilliseconds)
+    let now = environment.now()
+    let oldest = now - min(now, Limits.conflictMilliseconds)
     try append(limit: .max) { composer throws(StoreError) in
       for (key, version) in last where version.version.stamp.milliseconds >= oldest {
         let (held, record, isKept) = try engine.withLock { engine throws(StoreError) in

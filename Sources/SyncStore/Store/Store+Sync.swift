@@ -11,8 +11,7 @@ extension Store {
   package func sync(upTo target: UInt64) throws(StoreError) {
     if control.durable >= target, !control.poisoned { return }
     try syncs.wait { () throws(StoreError) in
-      guard !control.poisoned else { throw poisonedError }
-      return control.durable >= target
+      try isDurable(upTo: target)
     } work: { () throws(StoreError) in
       try syncNow()
     }
@@ -25,13 +24,17 @@ extension Store {
     upTo target: UInt64, _ body: @escaping @Sendable (StoreError?) -> Void
   ) {
     syncs.whenDone { [self] () throws(StoreError) in
-      guard !control.poisoned else { throw poisonedError }
-      return control.durable >= target
+      try isDurable(upTo: target)
     } work: { [self] () throws(StoreError) in
       try syncNow()
     } then: {
       body($0)
     }
+  }
+
+  private func isDurable(upTo target: UInt64) throws(StoreError) -> Bool {
+    guard !control.poisoned else { throw poisonedError }
+    return control.durable >= target
   }
 
   /// Bytes of which it is worth while to let the pages go before they are written back.

@@ -37,7 +37,8 @@ extension Engine {
     guard state.scope == nil, gaps.isEmpty, parked.isEmpty, !isInTrouble, !batch.entries.isEmpty else {
       return false
     }
-    let covered = batch.actors.map { state.vector[$0] }
+    let vector = state.vector
+    let covered = batch.actors.map { vector[$0] }
     guard !batch.actors.contains(where: { state.isMine(Dot(actor: $0, sequence: 1)) }) else { return false }
     let keys = index.keys
     let bytes = batch.bytes.span

@@ -25,8 +25,8 @@ enum PlainTLSStream {
       server.terminate()
       server.waitUntilExit()
     }
-    usleep(500_000)
-    let client = process(folder, "s_client", ["-quiet", "-connect", "127.0.0.1:\(port)"])
+    try awaitServer(folder)
+    let client = client(folder)
     let input = Pipe()
     client.standardInput = input
     client.standardOutput = FileHandle.nullDevice
@@ -37,6 +37,23 @@ enum PlainTLSStream {
     let time = Double(Machine.now() - begin) / 1e6
     try input.fileHandleForWriting.close()
     return time
+  }
+
+  /// Until a connection succeeds: it ends at once, as nothing is asked.
+  private static func awaitServer(_ folder: String) throws {
+    for _ in 0..<500 {
+      let attempt = client(folder)
+      attempt.standardInput = FileHandle.nullDevice
+      try attempt.run()
+      attempt.waitUntilExit()
+      if attempt.terminationStatus == 0 { return }
+      usleep(10_000)
+    }
+    throw BenchmarkError("openssl s_server does not answer at port \(port): is it taken?")
+  }
+
+  private static func client(_ folder: String) -> Process {
+    process(folder, "s_client", ["-quiet", "-connect", "127.0.0.1:\(port)"])
   }
 
   private static func process(_ folder: String, _ command: String, _ words: [String]) -> Process {

@@ -1,7 +1,6 @@
 import Foundation
 import Replication
 import SyncStore
-import Synchronization
 
 /// Large values that leave one of two copies while a thread reads, and come back. Both copies are in this process, over TLS.
 extension Bench {
@@ -38,32 +37,19 @@ extension Bench {
     // What it reads was used last, and stays.
     let last = try (Self.tierValues - 5_000..<Self.tierValues).map { try Key("\($0)") }
     for key in last { _ = try store.get(key) }
-    let isOver = Atomic(false)
-    let longest = Atomic<UInt64>(0)
-    let reader = Thread {
-      guard var blocked = try? BlockedTime() else { return }
-      defer { blocked.end() }
-      var index = 0
-      while !isOver.load(ordering: .relaxed) {
-        blocked.begin()
-        _ = try? store.withValue(last[index]) { $0.byteCount }
-        let time = blocked.nanoseconds
-        if time > longest.load(ordering: .relaxed) { longest.store(time, ordering: .relaxed) }
-        index = (index + 1) % last.count
-      }
-    }
-    reader.start()
     var limits = BlobLimits()
     limits.count = UInt64(Self.tierValues / 2)
     let wanted = limits
-    start = Machine.now()
-    let trimmed = try SyncServer.wait { try await node.trimBlobs(to: wanted) }
-    let seconds = Double(Machine.now() - start) / 1e9
-    isOver.store(true, ordering: .relaxed)
-    while !reader.isFinished { usleep(1000) }
-    try expect(trimmed.evicted, Self.tierValues / 2, "trim")
-    report.add("tier-trim", SyncStorePeer.title, Double(trimmed.evicted) / seconds, "values/s")
-    report.add("tier-trim-stall", SyncStorePeer.title, Double(longest.load(ordering: .relaxed)) / 1000, "us")
+    let longest = try BlockedTime.longest {
+      start = Machine.now()
+      let trimmed = try SyncServer.wait { try await node.trimBlobs(to: wanted) }
+      let seconds = Double(Machine.now() - start) / 1e9
+      try expect(trimmed.evicted, Self.tierValues / 2, "trim")
+      report.add("tier-trim", SyncStorePeer.title, Double(trimmed.evicted) / seconds, "values/s")
+    } of: { turn in
+      _ = try? store.withValue(last[turn % last.count]) { $0.byteCount }
+    }
+    report.add("tier-trim-stall", SyncStorePeer.title, longest, "us")
     let fetched = 1000
     start = Machine.now()
     for number in 0..<fetched { _ = try store.get(Key("\(number)")) }
