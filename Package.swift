@@ -24,10 +24,11 @@ let package = Package(
     .systemLibrary(name: "COpenSSL", pkgConfig: "openssl", providers: [.apt(["libssl-dev"])]),
     .systemLibrary(name: "CSQLite", pkgConfig: "sqlite3", providers: [.apt(["libsqlite3-dev"])]),
     .systemLibrary(name: "CXXHash", pkgConfig: "libxxhash", providers: [.apt(["libxxhash-dev"])]),
+    .systemLibrary(name: "CNettle", pkgConfig: "nettle", providers: [.apt(["nettle-dev"])]),
     .systemLibrary(name: "CDeflate", pkgConfig: "libdeflate", providers: [.apt(["libdeflate-dev"])]),
 
     .target(
-      name: "SyncStore", dependencies: ["CLinux", "COpenSSL", "CSQLite", "CXXHash"],
+      name: "SyncStore", dependencies: ["CLinux", "COpenSSL", "CNettle", "CSQLite", "CXXHash"],
       swiftSettings: strict),
     .target(name: "SyncStoreFoundation", dependencies: ["SyncStore"], swiftSettings: strict),
     .target(

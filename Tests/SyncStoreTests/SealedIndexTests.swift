@@ -133,10 +133,9 @@ struct SealedIndexTests {
       let key = try Key(name)
       let found = store.readers.read { view -> [UInt8]? in
         guard view.isSealed else { return nil }
-        return view.findOpening(key.bytes.span) { found -> [UInt8]? in
-          guard case .record(let place) = found else { return nil }
-          return place.valueBytes
-        }
+        var opened: Mapping?
+        guard case .record(let record) = view.find(key.bytes.span, opened: &opened) else { return nil }
+        return withExtendedLifetime(opened) { record.valueBytes }
       }
       #expect(found == value)
       #expect(try store.withValue(key) { $0.byteCount } == value.count)

@@ -22,8 +22,6 @@ package enum AES256GCM {
 
   private nonisolated(unsafe) static let algorithm = unsafe fetch("AES-256-GCM")
 
-  /// For contexts that are kept with their keys.
-  static var cipher: OpaquePointer { unsafe algorithm }
   /// The block cipher by itself.
   nonisolated(unsafe) static let block = unsafe fetch("AES-256-ECB")
 

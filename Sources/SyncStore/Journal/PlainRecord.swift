@@ -96,11 +96,21 @@ final class IndexedSegments: Sendable {
   private let bytes: MappingTable
   private let salts: [UInt64]
   /// Those that are sealed; empty if none are.
-  private let sealed: [Segment?]
+  private let sealed: [Sealed?]
+
+  private struct Sealed {
+    let mapping: Mapping
+    let seal: SegmentSeal
+
+    init?(_ segment: Segment?) {
+      guard let segment, let seal = segment.seal else { return nil }
+      (mapping, self.seal) = (segment.mapping, seal)
+    }
+  }
 
   init(_ table: SegmentTable) {
     let isSealed = table.slots.contains { $0?.seal != nil }
-    sealed = isSealed ? table.slots.map { $0?.seal == nil ? nil : $0 } : []
+    sealed = isSealed ? table.slots.map { Sealed($0) } : []
     bytes = MappingTable(table.slots.map { $0?.seal == nil ? $0?.mapping : nil })
     salts = table.slots.map { $0?.header.salt ?? 0 }
   }
@@ -128,15 +138,20 @@ final class IndexedSegments: Sendable {
 
   /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
   func record(atPlace place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> PlainRecord? {
-    let slot = SegmentTable.slot(ofPlace: place)
+    let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
     guard slot < sealed.count, let segment = sealed[slot] else {
       return record(atPlace: place, orBlob: orBlob)
     }
-    guard
-      let view = segment.record(
-        at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count, keeps: true)
+    let all = MappedBytes(segment.mapping)
+    guard offset &+ RecordLayout.fixedLength <= all.count else { return nil }
+    let rest = all.extracting(offset..<all.count)
+    rest.prefetch()
+    let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
+    guard length >= RecordLayout.fixedLength, length <= rest.count,
+      rest.prefix(length).checksumHolds(seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset)),
+      let plain = segment.seal.open(segment.mapping, at: offset, keeps: true)
     else { return nil }
-    opened = view.bytes
-    return PlainRecord(MappedBytes(view.bytes), seed: nil, orBlob: orBlob)
+    opened = plain
+    return PlainRecord(MappedBytes(plain), seed: nil, orBlob: orBlob)
   }
 }

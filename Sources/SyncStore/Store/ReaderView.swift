@@ -10,7 +10,7 @@ final class ReaderView: Sendable {
     segments = IndexedSegments(table)
   }
 
-  /// Is any segment sealed? Then `findOpening` is to be used.
+  /// Is any segment sealed? Then `find` has to open them.
   @inline(__always)
   var isSealed: Bool { segments.isSealed }
 
@@ -26,13 +26,10 @@ final class ReaderView: Sendable {
   @inline(__always)
   func find(_ key: Span<UInt8>) -> Found { find(key) { segments.record(atPlace: $0) } }
 
-  /// The same where records may be sealed: `body` gets the record opened.
+  /// The same where records may be sealed: what is found is there as long as the caller keeps `opened`.
   @inline(never)
-  func findOpening<Result>(_ key: Span<UInt8>, _ body: (Found) -> Result) -> Result {
-    // The memory of the plain form, kept until `body` has returned.
-    var opened: Mapping?
-    let found = find(key) { segments.record(atPlace: $0, opened: &opened) }
-    return withExtendedLifetime(opened) { body(found) }
+  func find(_ key: Span<UInt8>, opened: inout Mapping?) -> Found {
+    find(key) { segments.record(atPlace: $0, opened: &opened) }
   }
 
   /// What a key refers to whose value is a large one; nil if it has another value, or that is not plain to see.

@@ -93,8 +93,11 @@ extension Store {
     _ key: Key, _ view: ReaderView, _ body: (PlainRecord) -> Result
   ) -> Fast<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
-    if view.isSealed { return view.findOpening(key.bytes.span) { judge($0, body) } }
-    return judge(view.find(key.bytes.span), body)
+    guard view.isSealed else { return judge(view.find(key.bytes.span), body) }
+    // The memory of the plain form, kept until `body` has returned.
+    var opened: Mapping?
+    let found = view.find(key.bytes.span, opened: &opened)
+    return withExtendedLifetime(opened) { judge(found, body) }
   }
 
   @inline(__always)
