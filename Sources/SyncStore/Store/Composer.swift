@@ -94,7 +94,8 @@ struct Composer {
   /// One that is no tombstone, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
   /// have beaten it elsewhere (rule R8). One of keys that were `lacking` is new, whatever this copy covers.
   mutating func receive(
-    _ record: Record, held stored: Record?, parked: [Record], kept: Set<Dot>, lacking: LackingKeys? = nil
+    _ record: Record, held stored: Record?, parked: [Record], kept: Set<StateDigest>,
+    lacking: LackingKeys? = nil
   ) throws(StoreError) {
     let isLacking = lacking?.contains(record.key) ?? false
     guard isLacking || state.scope.holds(record.key) else { return }
@@ -108,7 +109,8 @@ struct Composer {
       record, held: held, limit: limit, covers: { !isLacking && state.covers($0) })
     switch verdict {
     case .ignore:
-      guard let held, isOtherContent(record, of: held), !kept.contains(record.dot) else { return }
+      guard let held, isOtherContent(record, of: held), !kept.contains(StateDigest(of: record))
+      else { return }
       // What is held is issued again, and nobody could tell that this was beaten by it.
       try keep(record)
     case .park:
@@ -127,13 +129,13 @@ struct Composer {
   }
 
   /// A record whose time has come, already in the journal.
-  mutating func release(_ record: Record, held stored: Record?, kept: Set<Dot>) throws(StoreError) {
+  mutating func release(_ record: Record, held stored: Record?, kept: Set<StateDigest>) throws(StoreError) {
     state.author.clock.observe(record.stamp)
     try resolve(record, against: self.record(of: record.key) ?? stored, inJournal: true, kept: kept)
   }
 
   private mutating func resolve(
-    _ record: Record, against held: Record?, inJournal: Bool, kept: Set<Dot>
+    _ record: Record, against held: Record?, inJournal: Bool, kept: Set<StateDigest>
   ) throws(StoreError) {
     let verdict = Resolution.apply(record, held: held)
     let (winner, loser, isConflict): (Record, Record?, Bool)
@@ -152,7 +154,9 @@ struct Composer {
     case .ignore, .park: return
     }
     guard let loser else { return }
-    if isConflict || isDoubtful(loser, besides: winner), !kept.contains(loser.dot) { try keep(loser) }
+    if isConflict || isDoubtful(loser, besides: winner), !kept.contains(StateDigest(of: loser)) {
+      try keep(loser)
+    }
     let names = Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) })
     if !names.isEmpty { try reissue(winner, names: names) }
   }

@@ -221,7 +221,7 @@ extension Engine {
 
   mutating func takeLoser(_ view: RecordView) {
     losers.append(view.location)
-    if let dot = view.dot { keptLosers.insert(dot) }
+    if let record = view.decoded() { keptLosers.insert(StateDigest(of: record)) }
   }
 
   /// What is taken in of a write.

@@ -23,8 +23,9 @@ struct Engine {
   var parked: [[UInt8]: [Location]] = [:]
   /// The beaten sides of conflicts.
   var losers: [Location] = []
-  /// Which writes those are: one that is delivered again is not kept again (F66).
-  var keptLosers: Set<Dot> = []
+  /// Which values those are: one that is delivered again is not kept again (F66). By what they are, not by their names: of two lives
+  /// of one machine each may have given a name to another value.
+  var keptLosers: Set<StateDigest> = []
   /// Keys whose greatest record has a deadline, and some that had one: their part of the digest depends on the time. Nil
   /// until somebody asks.
   var expiring: Set<[UInt8]>?

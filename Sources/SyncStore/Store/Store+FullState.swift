@@ -20,13 +20,13 @@ package final class FullState: Sendable {
   }
 
   /// The sender holds `record`, and `held` is held here of its key; the dot of one of them may have been given twice.
-  /// `waits` if the sender's is stamped too far ahead to be held yet.
-  func note(doubtful record: Record, beside held: Record?, waits: Bool) {
+  /// `isTaken` unless the sender's is stamped too far ahead to be held yet, or this copy covers its dot, be it by another content.
+  func note(doubtful record: Record, beside held: Record?, isTaken: Bool) {
     var (record, held) = (record, held)
     record.continues = false
     held?.continues = false
     // What wins is held from now on, and then it is the sender's. One of two that bear the same name stays where it is.
-    let wins = !waits && held.map { $0.dot != record.dot && $0.version < record.version } ?? true
+    let wins = isTaken && held.map { $0.dot != record.dot && $0.version < record.version } ?? true
     let isSame = wins || record == held
     known.withLock { $0.doubtful[record.key] = isSame }
   }
@@ -149,7 +149,7 @@ extension Store {
     try append(limit: .max) { composer throws(StoreError) in
       var doomed: [Composer.Doomed] = []
       var again: [Record] = []
-      let position = engine.withLock { $0.position }
+      let (position, kept) = engine.withLock { ($0.position, $0.keptLosers) }
       for (key, version) in affected {
         guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
           record.version == version
@@ -160,7 +160,7 @@ extension Store {
         case .keep: continue
         case .reissue: again.append(record)
         case .setAside, .drop:
-          if verdict == .setAside { try composer.keep(record) }
+          if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keep(record) }
           doomed.append(Composer.Doomed(key: key, version: version, hadValue: isLive))
         }
       }

@@ -14,15 +14,12 @@ extension Store {
     let oldest = now - min(now, Limits.conflictMilliseconds)
     try append(limit: .max) { composer throws(StoreError) in
       for (key, version) in last where version.version.stamp.milliseconds >= oldest {
-        let (held, record, isKept) = try engine.withLock { engine throws(StoreError) in
-          (
-            try engine.held(key), try? engine.record(at: version.place),
-            engine.keptLosers.contains(version.version.dot)
-          )
+        let (held, record, kept) = try engine.withLock { engine throws(StoreError) in
+          (try engine.held(key), try? engine.record(at: version.place), engine.keptLosers)
         }
-        guard let held, !composer.state.isMine(held.dot), !isKept, let record,
+        guard let held, !composer.state.isMine(held.dot), let record,
           record.version == version.version, record.key == key,
-          !record.isTombstone, !record.isReserved
+          !record.isTombstone, !record.isReserved, !kept.contains(StateDigest(of: record))
         else { continue }
         try composer.keep(record)
       }

@@ -99,9 +99,9 @@ extension Store {
       var outcome = RepairOutcome(keys: differences.map(\.key))
       if steps.contains(.keep) {
         for difference in differences where !difference.isMineGreater {
-          guard let own = difference.mine, own.isLive(at: scope.time), !kept.contains(own.dot) else {
-            continue
-          }
+          guard let own = difference.mine, own.isLive(at: scope.time),
+            !kept.contains(StateDigest(of: own))
+          else { continue }
           try composer.keep(own)
         }
       }

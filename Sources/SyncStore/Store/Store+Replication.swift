@@ -122,7 +122,8 @@ extension Store {
             || earlier.map({ composer.state.isSuspect($0.dot) }) ?? false
           {
             let waits = record.stamp > composer.limit && !composer.state.isMine(record.dot)
-            full.note(doubtful: record, beside: earlier, waits: waits)
+            full.note(
+              doubtful: record, beside: earlier, isTaken: !waits && !composer.state.covers(record.dot))
           }
         }
         try composer.receive(

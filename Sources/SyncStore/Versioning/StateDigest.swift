@@ -7,6 +7,9 @@ public struct StateDigest: Hashable, Sendable, CustomStringConvertible {
   /// The digest of nothing.
   public init() { sum = 0 }
 
+  /// The digest of one record.
+  init(of record: Record) { sum = Self.hash(record) }
+
   /// The digest with these halves.
   init(high: UInt64, low: UInt64) { sum = UInt128(high) << 64 | UInt128(low) }
   /// The upper half.

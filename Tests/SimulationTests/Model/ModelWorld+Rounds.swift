@@ -235,8 +235,10 @@ extension Model.World {
       }
       copies[receiver].live.isMending = false
     }
-    copies[receiver].live.vector.merge(snapshot.vector)
+    // The store does one after the other: what it issues again names what it does not cover before the end.
+    if !isLikeStore { copies[receiver].live.vector.merge(snapshot.vector) }
     for record in again { try reissue(receiver, record, as: .reissueByReturning) }
+    copies[receiver].live.vector.merge(snapshot.vector)
     copies[receiver].live.suspects = []
   }
 

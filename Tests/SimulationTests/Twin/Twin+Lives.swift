@@ -44,8 +44,10 @@ extension Twin {
     // Without a new boot the index is believed, which keeps the clock rounded up.
     let clock = model.copies[copy].live.clock
     model.copies[machines.count].live.clock = clock + clock % 2
-    clone.past = [model.copies[machines.count].live]
+    // Its journal tells the past of both.
+    clone.past = machine.past
     machines.append(clone)
+    capture(machines.count - 1)
     settle(machines.count - 1)
     try compare(machines.count - 1, .duplicate(copy))
   }

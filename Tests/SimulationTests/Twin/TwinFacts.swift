@@ -97,9 +97,10 @@ extension Twin {
     /// What a store shows whose clock says `wall`, in units.
     init(of store: Store, wall: Int) throws {
       let log = try store.log(from: 1, limit: .max)
-      reserved = log.filter { $0.isCurrent && $0.key == nil }.map {
-        Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
-      }.sorted()
+      reserved = Self.last(
+        of: log.filter { $0.isCurrent && $0.key == nil }.map {
+          Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
+        })
       records = Self.sorted(
         log.compactMap { entry in
           guard entry.isCurrent, let key = entry.key else { return nil }
@@ -137,6 +138,11 @@ extension Twin {
       }.sorted()
     }
 
+    /// The last frontier of each actor, for the same reason.
+    private static func last(of frontiers: [Dot]) -> [Dot] {
+      Dictionary(grouping: frontiers, by: \.actor).values.compactMap { $0.max() }.sorted()
+    }
+
     init(of state: Model.State, _ model: Model.World) {
       func facts(_ records: [Model.Record], isWaiting: Bool) -> [Record] {
         records.filter { !$0.isReserved }.map { record in
@@ -147,9 +153,10 @@ extension Twin {
       }
       records = Self.sorted(
         facts(state.held, isWaiting: false) + facts(state.parked.flatMap(\.records), isWaiting: true))
-      reserved = (state.held + state.parked.flatMap(\.records)).filter(\.isReserved).map {
-        Dot(actor: $0.actor.number, sequence: $0.sequence)
-      }.sorted()
+      reserved = Self.last(
+        of: (state.held + state.parked.flatMap(\.records)).filter(\.isReserved).map {
+          Dot(actor: $0.actor.number, sequence: $0.sequence)
+        })
       vector = state.vector.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       floor = state.floor.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       horizon = state.horizon

@@ -53,7 +53,16 @@ struct TwinTests {
   /// The same, with machines cloned while they ran.
   private static let keptForks: [(copies: Int, keys: Int, seed: UInt64, operations: String)] = [
     // One name had two contents, of two keys, and a full state says by names what is held.
-    (3, 2, 1014, "p 2 0 0;u 2;p 3 1 0;d 2 0;m 1 3;m 2 3")
+    (3, 2, 1014, "p 2 0 0;u 2;p 3 1 0;d 2 0;m 1 3;m 2 3"),
+    // Of two beaten values of one name, of two keys, one was kept.
+    (4, 3, 1434, "u 0;p 0 1 0;p 4 0 0;u 1;p 5 1 20;p 0 0 0"),
+    // What a copy in doubt had set aside was set aside once more.
+    (4, 2, 1101, "p 3 1 0;u 3;p 4 1 0;p 3 0 0;m 1 4"),
+    // A copy in doubt took its own value for the sender's, whose delete has a name that it had given to something else.
+    (
+      3, 4, 40,
+      "p 0 3 0;n 1 0;u 3;p 4 0 0;b 2;u 2;n 2 1;m 4 2;p 0 3 0;a 5;o 0 2;o 5 6;v 0 2 1;d 2 0;p 5 0 0"
+    ),
   ]
 
   @Test("is right where it was wrong once")
