@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory hub kills damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory hub rounds kills damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -99,6 +99,10 @@ memory: deps ## what members that stay connected cost of memory, in a process of
 hub: deps ## one hub as a process and MEMBERS=2000 live members, each writing every PAUSE=600 s: memory, processor, latency (SECONDS=30)
 	MEASURE_HUB=$(or $(MEMBERS),2000) MEASURE_SECONDS=$(or $(SECONDS),30) MEASURE_PAUSE=$(or $(PAUSE),600) \
 	  $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --filter HubMeasurement
+
+rounds: deps ## how long the longest put waits while a round for a first copy of KEYS=1000000 is opened
+	MEASURE_ROUNDS=$(or $(KEYS),1000000) \
+	  $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --filter RoundMeasurement
 
 kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)

@@ -32,14 +32,15 @@ struct HubMeasurement {
     // What is made once is not a member's.
     try await ThinMember.connect(identities[0], to: hub.address, id, keys, thin)
     let before = try hub.anonymousBytes()
-    let start = MonotonicClock.milliseconds()
+    let (start, idle) = (MonotonicClock.milliseconds(), try hub.processorSeconds())
     for identity in identities.dropFirst() {
       try await ThinMember.connect(identity, to: hub.address, id, keys, thin)
     }
     let connected = Double(MonotonicClock.milliseconds() - start) / 1000
     let quiet = try hub.anonymousBytes() - before
     say(
-      "\(members) members are live after \(text(connected)) s: \(quiet / (members - 1) / 1024) KiB each at the hub"
+      "\(members) members are live after \(text(connected)) s, \(text(try hub.processorSeconds() - idle)) s of the hub's "
+        + "processor time: \(quiet / (members - 1) / 1024) KiB each at the hub"
     )
     try await on(try EventLoop.shared()) { [members] in
       board.value.wanted = members - 1

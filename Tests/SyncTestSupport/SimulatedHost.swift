@@ -82,6 +82,7 @@ package final class SimulatedHost: Sendable {
       }, machine: machine, boot: boot, process: process)
     environment.compacting = compacting
     environment.preparesAhead = false
+    environment.positionsAtOnce = 2
     environment.actors = actors
     return environment
   }

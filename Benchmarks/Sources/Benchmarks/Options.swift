@@ -48,7 +48,7 @@ struct Options {
       let value = rest.removeFirst()
       let list = value.split(separator: ",").map { String($0) }
       switch option {
-      case "--keys": keys = try number(value, atLeast: 10_000)
+      case "--keys": keys = try number(value, atLeast: 1_000)
       case "--rounds": rounds = try number(value, atLeast: 1)
       case "--name": name = value
       case "--results": results = value

@@ -76,7 +76,7 @@ final class SessionDriver {
     (openingWorker, settlingWorker) = (workers.queue(), workers.queue())
   }
 
-  /// Called when a round was closed that had come in parts: what the own copy covers has grown, the journal has not.
+  /// Called when a round was closed that had come in parts, and what the own copy covers has grown: the journal has not.
   var onClosed: () -> Void = {}
   /// Called when keys were put right that had two contents under one write: how many, and the first of them.
   var onRepaired: (Int, ArraySlice<[UInt8]>) -> Void = { _, _ in }
@@ -346,7 +346,7 @@ final class SessionDriver {
       endIfOver()
     } else if let event {
       handle(event)
-      if case .roundFinished = event { onClosed() }
+      if case .roundFinished = event, store.takeCoversMore() { onClosed() }
     }
     if case .applyLast = action { lookAtGrowth() }
   }

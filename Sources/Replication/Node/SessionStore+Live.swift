@@ -49,6 +49,14 @@ extension SessionStore {
     }
   }
 
+  /// Does this copy cover more since the last round was closed, and was this not asked before?
+  func takeCoversMore() -> Bool {
+    state.withLock { state in
+      defer { state.coversMore = false }
+      return state.coversMore
+    }
+  }
+
   /// The session goes on live: from now on it is noticed what others do for the same two copies.
   package func goLive() { state.withLock { $0.isLive = true } }
 

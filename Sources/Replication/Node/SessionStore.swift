@@ -35,6 +35,8 @@ package final class SessionStore: Sendable {
     var marks: [RoundMark] = []
     /// What the last batch brought, of the positions of the own journal.
     var echo: (behind: UInt64, upTo: UInt64)?
+    /// Does this copy cover more since the last round was closed?
+    var coversMore = false
     /// What is being put right.
     var repair = RepairWork()
     /// Where the blob that is put together of chunks finds them here.
@@ -76,8 +78,10 @@ package final class SessionStore: Sendable {
       case .nextBatch(_, let index): return try nextBatch(index)
       case .applyBatch, .applyLast: return Intake(action).flatMap { settled(taken(opened($0))) }
       case .finishRound(let close):
+        let covered = try store.versionVector()
         try store.finish(close, close.isFull ? full(of: close.mark) : nil)
-        state.withLock { $0.full = nil }
+        let coversMore = try store.versionVector() != covered
+        state.withLock { ($0.full, $0.coversMore) = (nil, coversMore) }
         try closed(close)
         return .roundFinished
       case .openBurst(let cursor, let begin, let covered, let scope):

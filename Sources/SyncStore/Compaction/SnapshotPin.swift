@@ -7,9 +7,12 @@ internal import Synchronization
 final class SnapshotPin: Sendable {
   private let ended = Atomic(false)
 
+  /// May the places not be read any more? To be asked under the engine's lock.
+  var isEnded: Bool { ended.load(ordering: .relaxed) }
+
   /// May the places still be read? To be asked under the engine's lock, before each step.
   func check(_ path: String) throws(StoreError) {
-    guard ended.load(ordering: .relaxed) else { return }
+    guard isEnded else { return }
     throw StoreError(
       .snapshotEnded,
       "what it read was compacted, and the room for that is used up: begin again, and read faster", path: path

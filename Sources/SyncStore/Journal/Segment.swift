@@ -295,6 +295,14 @@ struct RecordView {
     (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength) }
   }
 
+  /// The same, with the actors as they were known at a moment: the segment's own are for the holder of the engine's lock.
+  func open(_ shape: Shape, by actor: (UInt16) -> ActorID?) -> [Dot] {
+    (0..<shape.openCount).compactMap { number in
+      let offset = shape.open + number * RecordLayout.dotLength
+      return actor(bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
+    }
+  }
+
   /// The reference that a record of kind `.blob` holds.
   func blob(_ shape: Shape) -> BlobReference? {
     kind == .blob ? BlobReference(recorded: value(shape)) : nil

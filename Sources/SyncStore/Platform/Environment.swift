@@ -22,6 +22,10 @@ package struct Environment: Sendable {
   package var actors: (@Sendable () -> ActorID)?
   /// Is the tail of the journal written with `pwrite`, because a store to mapped memory may fail (rule R1, F26)?
   package var writesTail = false
+  /// How many positions of the journal are looked through at once, when a round is opened, while writers wait.
+  package var positionsAtOnce: UInt64 = 1024
+  /// Called where a round that is being opened lets others go on. Tests do then what others might.
+  package var betweenTurns: (@Sendable () -> Void)?
 
   /// Who compacts segments.
   package enum Compacting: Sendable {

@@ -14,10 +14,44 @@ extension Store {
 
   /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state. Nothing of
   /// the round may leave before all up to `tail` is durable.
+  ///
+  /// Where much is to be looked through, that is done beforehand (`surveyed`, or else here): writers wait only for what was appended since.
   func composeRound(
-    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
+    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, surveyed: RoundSurvey? = nil
   ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64) {
-    try append { composer throws(StoreError) in
+    var survey = surveyed
+    for _ in 0..<Self.surveys {
+      if survey == nil { survey = try self.survey(for: receiver, behind: begin, isLive: isLive) }
+      guard let found = survey else { break }
+      if let composed = try composeRound(for: receiver, behind: begin, isLive: isLive, beside: found) {
+        return composed
+      }
+      survey = nil
+    }
+    guard let composed = try composeRound(for: receiver, behind: begin, isLive: isLive, beside: nil) else {
+      preconditionFailure("without a survey nothing can make it worthless")
+    }
+    return composed
+  }
+
+  /// After so many surveys that came to nothing, all is looked through while writers wait.
+  private static let surveys = 2
+
+  /// What of a round is fixed under the writers' mutex.
+  private struct Opening {
+    var close: RoundClose
+    /// What lies behind the place up to which was surveyed.
+    var items: [OutgoingRound.Item]
+    var moment: RoundSurvey.Moment?
+  }
+
+  /// Nil if the survey does not tell what is current at this moment.
+  private func composeRound(
+    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: RoundSurvey?
+  ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64)? {
+    let pin = survey?.pin ?? SnapshotPin()
+    var choice = RoundChoice(for: receiver, behind: begin, isFull: false)
+    let (opening, tail) = try append { composer throws(StoreError) -> Opening? in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       if let cursor = receiver.cursor, state.marks[cursor.mark] == nil {
@@ -27,26 +61,41 @@ extension Store {
       guard receiver.covered[actor] <= state.sequence else {
         throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
       }
-      let isBehind =
-        receiver.standing != .settled || state.scope == nil && !receiver.covered.covers(state.floor)
-      let isFull = !isLive && receiver.lacking == nil && isBehind
+      let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
       if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
       if isFull { try checkGivesFullState(state, to: receiver) }
-      let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
-      let pin = SnapshotPin()
-      let mark = try self.mark(&composer, position: position, digest: digest, isLive: isLive)
-      let items: (all: [OutgoingRound.Item], start: UInt64) = try engine.withLock {
-        engine throws(StoreError) in
-        engine.hold(pin)
-        return isFull
-          ? try Self.fullItems(for: receiver, in: engine)
-          : (all: try Self.items(behind: begin, for: receiver, in: engine), start: 0)
+      choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
+      let found = try reading { engine throws(StoreError) -> ([OutgoingRound.Item], RoundSurvey.Moment?)? in
+        guard let survey else {
+          engine.hold(pin)
+          return (try Self.items(choice, in: engine), nil)
+        }
+        guard let moment = survey.moment(isFull: isFull, in: engine) else { return nil }
+        return (try Self.items(choice, behind: survey.reached, in: engine, group: survey.group), moment)
       }
+      guard let (items, moment) = found else { return nil }
+      let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
+      let mark = try self.mark(&composer, position: position, digest: digest, isLive: isLive)
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.givenVector,
         floor: state.floor, horizon: state.horizon, isFull: isFull)
-      return OutgoingRound(store: self, close: close, items: items.all, start: items.start, pin: pin)
+      return Opening(close: close, items: items, moment: moment)
     }
+    guard let opening else { return nil }
+    var items = opening.items
+    if var survey, let moment = opening.moment {
+      guard try survey.settle(at: moment) else { return nil }
+      items = survey.items + items
+    }
+    let round = OutgoingRound(store: self, close: opening.close, items: items, start: choice.start, pin: pin)
+    return (round, tail)
+  }
+
+  /// Does this copy give the receiver full state (rule R8)?
+  static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
+    let isBehind =
+      receiver.standing != .settled || state.scope == nil && !receiver.covered.covers(state.floor)
+    return !isLive && receiver.lacking == nil && isBehind
   }
 
   private func checkGivesFullState(
@@ -65,48 +114,18 @@ extension Store {
   private static let holdsSome = StoreError(
     .unsettled, "a peer needs what only a copy of all keys can give: let it synchronize with one")
 
-  /// What lies behind a position, is current, is not covered, and is for the receiver, or else is of the keys that it lacks; at
-  /// most so many.
+  /// What is current and for the receiver, behind a position if one is given, at most so many. `group` numbers the first transaction.
   static func items(
-    behind position: UInt64, for receiver: RoundReceiver, in engine: borrowing Engine, limit: Int = .max
-  ) throws(StoreError) -> [OutgoingRound.Item] {
-    let (covered, scope) = (receiver.covered, receiver.scope)
-    if let lacking = receiver.lacking {
-      return try items(behind: position, in: engine, limit: limit) { view, _ in
-        view.position > position && view.keyBytes.map { lacking.contains($0) } ?? false ? false : nil
-      }
-    }
-    return try items(behind: position, in: engine, limit: limit) { view, dot in
-      guard view.position > position, !covered.covers(dot) else { return nil }
-      return scope == nil || view.keyBytes.map { scope.holds($0) } ?? false ? false : nil
-    }
-  }
-
-  /// All that is current, and up to where the receiver has had an earlier full state.
-  private static func fullItems(
-    for receiver: RoundReceiver, in engine: borrowing Engine
-  ) throws(StoreError) -> (all: [OutgoingRound.Item], start: UInt64) {
-    // A copy in doubt about its own records compares them with all that is held here.
-    let start = receiver.standing == .suspect ? 0 : receiver.cursor?.position ?? 0
-    let covered = receiver.standing == .settled ? receiver.covered : VersionVector()
-    let scope = receiver.scope
-    let items = try items(behind: 0, in: engine, limit: .max) { view, dot in
-      guard scope == nil || view.keyBytes.map({ scope.holds($0) }) ?? false else { return nil }
-      return view.position <= start || covered.covers(dot)
-    }
-    return (items, start)
-  }
-
-  /// The current records behind a position for which `isPresent` says something: whether the receiver has them already.
-  private static func items(
-    behind position: UInt64, in engine: borrowing Engine, limit: Int,
-    _ isPresent: (RecordView, Dot) -> Bool?
+    _ choice: RoundChoice, behind reached: UInt64? = nil, in engine: borrowing Engine,
+    group first: UInt32 = 0,
+    limit: Int = .max
   ) throws(StoreError) -> [OutgoingRound.Item] {
     var items: [OutgoingRound.Item] = []
+    let position = reached ?? choice.begin
     // Local records take no position: thousands of sessions are told in vain that the journal has grown.
     guard engine.position > position else { return items }
     items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
-    var group: UInt32 = 0
+    var group = first
     // The index is asked for several at once: the cache misses of all then overlap.
     let keys = engine.index.keys
     var waiting: [(hash: UInt64, item: OutgoingRound.Item)] = []
@@ -120,15 +139,12 @@ extension Store {
     // A record passed over here would be one that the receiver believes it has (rule R6).
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
-      guard view.isWrite, let dot = view.dot, let isPresent = isPresent(view, dot),
-        !engine.state.isSuspect(dot), let shape = view.shape
+      guard view.position > position, view.isWrite, let dot = view.dot,
+        let isPresent = choice.isPresent(view, dot), !engine.state.isSuspect(dot), let shape = view.shape
       else { return true }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
       keys.prefetch(hash)
-      let item = OutgoingRound.Item(
-        location: view.location, position: view.position, group: group, bytes: UInt32(view.end - view.offset),
-        isPresent: isPresent)
-      waiting.append((hash, item))
+      waiting.append((hash, OutgoingRound.Item(view, hash: hash, group: group, isPresent: isPresent)))
       if waiting.count == min(askedAtOnce, limit) { ask() }
       return items.count < limit
     }
@@ -149,14 +165,21 @@ package final class OutgoingRound: Sendable {
     var group: UInt32
     /// What the record takes up in the journal.
     var bytes: UInt32
+    /// A part of the hash of its key.
+    var hash: UInt32
     /// Has the receiver got it already, and is only told that it is held here?
     var isPresent: Bool
+
+    init(_ view: RecordView, hash: UInt64, group: UInt32, isPresent: Bool) {
+      (location, position, bytes) = (view.location, view.position, UInt32(view.end - view.offset))
+      (self.hash, self.group, self.isPresent) = (UInt32(truncatingIfNeeded: hash), group, isPresent)
+    }
   }
 
   /// What will close the round.
   package let close: RoundClose
   private let store: Store
-  private let items: [Item]
+  let items: [Item]
   /// Of a full state: up to here the receiver has had an earlier one.
   private let start: UInt64
   private let next = Locked(0)

@@ -56,17 +56,23 @@ extension Store {
   ///
   /// - Throws: `.rolledBack` as `openRound`.
   package func openBurst(for receiver: RoundReceiver, behind begin: UInt64) throws(StoreError) -> Burst {
+    let survey = try survey(for: receiver, behind: begin, isLive: true)
     let (isAny, position) = try reading { engine throws(StoreError) in
       // Thousands of sessions keep it.
       engine.state.foldOwnWrites()
+      let choice = RoundChoice(for: receiver, behind: begin, isFull: false)
+      let isFound =
+        if let survey, !survey.items.isEmpty {
+          true
+        } else {
+          try !Self.items(choice, behind: survey?.reached, in: engine, limit: 1).isEmpty
+        }
       // A write that was beaten before it left is not sent, but covered.
-      let isAny =
-        try !Self.items(behind: begin, for: receiver, in: engine, limit: 1).isEmpty
-        || !engine.state.mending && !receiver.covered.covers(engine.state.vector)
+      let isAny = isFound || !engine.state.mending && !receiver.covered.covers(engine.state.vector)
       return (isAny, engine.position)
     }
     guard isAny else { return Burst(position: position, tail: 0) }
-    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: true)
+    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: true, surveyed: survey)
     live.use(round.close.mark)
     return Burst(round: round, position: round.close.position, tail: tail)
   }

@@ -52,18 +52,7 @@ extension Store {
 
   /// What the journal has that may be dead, behind a position.
   func deadRecords(behind position: UInt64) throws(StoreError) -> DeadRecords {
-    try reading { engine throws(StoreError) in
-      let start = engine.start(of: position + 1)
-      let first = engine.journal.place(of: start.segment) ?? 0
-      let segments = engine.journal.segments.indices[first...].map { place in
-        let segment = engine.journal.segments[place]
-        let end =
-          segment.number == engine.applied.segment
-          ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0
-        return (segment, end)
-      }
-      return DeadRecords(segments, from: max(start.offset, SegmentHeader.length))
-    }
+    try reading { engine throws(StoreError) in DeadRecords(engine.stretch(behind: position)?.sources ?? []) }
   }
 
   /// Gives up those that still count, by the rule as it is now.
@@ -100,38 +89,38 @@ struct PurgeCandidate {
 
 /// Goes through the journal for deletes and records with deadlines, without a lock: what stands there is never changed.
 struct DeadRecords {
-  private let segments: [(segment: Segment, end: Int)]
+  private let sources: [JournalStretch.Source]
   private var index = 0
-  private var offset: Int
+  /// Where the next record is; nil at the beginning of a source.
+  private var offset: Int?
 
   /// Records that are read at once.
   private static let recordsAtOnce = 4096
 
-  /// Those in these segments, from a place in the first.
-  init(_ segments: [(Segment, Int)], from offset: Int) {
-    self.segments = segments.map { (segment: $0.0, end: $0.1) }
-    self.offset = offset
-  }
+  /// Those in these parts of segments.
+  init(_ sources: [JournalStretch.Source]) { self.sources = sources }
 
   /// Those among the next records that are wanted: by version, open dots, whether it is a tombstone, deadline. Nil at the end.
   mutating func next(
     _ isWanted: (Version, [Dot], Bool, UInt64?) -> Bool
   ) throws(StoreError) -> [PurgeCandidate]? {
-    guard index < segments.count else { return nil }
-    let (segment, end) = segments[index]
+    guard index < sources.count else { return nil }
+    let source = sources[index]
+    let (segment, end) = (source.segment, source.bytes.upperBound)
     var found: [PurgeCandidate] = []
-    var reader = RecordReader(segment, from: offset, limit: end, verifies: false)
+    var reader = RecordReader(segment, from: offset ?? source.bytes.lowerBound, limit: end, verifies: false)
     for _ in 0..<Self.recordsAtOnce {
       let start = reader.offset
       guard let record = reader.next() else {
         // At the end, or at damage: what lies behind that stays.
-        (index, offset) = (index + 1, SegmentHeader.length)
+        (index, offset) = (index + 1, nil)
         return found
       }
       guard segment.seal != nil || Self.mayBeDead(record),
-        let view = segment.record(at: start, limit: end), view.isWrite, let shape = view.shape,
-        !view.isReserved(shape), let version = view.version,
-        isWanted(version, view.open(shape), view.kind == .tombstone, view.deadline(shape))
+        let view = segment.record(at: start, limit: end), view.isOfKey, let shape = view.shape,
+        !view.isReserved(shape), let dot = source.dot(of: view),
+        case let version = Version(stamp: view.stamp, dot: dot),
+        isWanted(version, source.open(of: view, shape), view.kind == .tombstone, view.deadline(shape))
       else { continue }
       found.append(PurgeCandidate(key: view.key(shape), version: version, position: view.position))
     }

@@ -1,0 +1,81 @@
+/// A part of the journal as it was mapped at a moment, to be read without the engine's lock: what stands there is never changed. Whatever
+/// compaction replaces stays readable here as long as this lives.
+struct JournalStretch: Sendable {
+  /// A segment, with what is needed of it that others may add to.
+  struct Source: Sendable {
+    let segment: Segment
+    /// Its number in the index, if it has one.
+    let slot: Int?
+    /// The actors that it has defined so far.
+    let actors: [ActorID?]
+    /// Where the part lies in it.
+    let bytes: Range<Int>
+
+    /// The name of a write in it; nil if its author is not known, or it is of no author.
+    @inline(__always)
+    func dot(of view: RecordView) -> Dot? {
+      let number = Int(view.actorNumber)
+      guard number < actors.count, let actor = actors[number] else { return nil }
+      return Dot(actor: actor, sequence: view.sequence)
+    }
+
+    /// The open dots that a write in it names.
+    func open(of view: RecordView, _ shape: RecordView.Shape) -> [Dot] {
+      shape.openCount > 0 ? view.open(shape) { Int($0) < actors.count ? actors[Int($0)] : nil } : []
+    }
+  }
+
+  let sources: [Source]
+  /// The last position in it.
+  let position: UInt64
+
+  /// Visits its records in their order. False if bytes of it are damaged: then it was not gone through to its end.
+  func visit(
+    _ body: (Source, RecordView) throws(StoreError) -> Void
+  ) throws(StoreError) -> Bool {
+    for source in sources {
+      var reader = RecordReader(source.segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound)
+      while true {
+        let offset = reader.offset
+        guard reader.next() != nil else { break }
+        let view = RecordView(segment: source.segment, offset: offset)
+        guard view.isReadable else { return false }
+        try body(source, view)
+      }
+      guard reader.offset >= source.bytes.upperBound, source.segment.mapping.fault == nil else {
+        return false
+      }
+    }
+    return true
+  }
+}
+
+extension Engine {
+  /// What this view has read of the journal, from a place at or before what lies behind a position; nil if it has read nothing.
+  func stretch(behind position: UInt64) -> JournalStretch? {
+    let start = start(of: position + 1)
+    guard let first = journal.place(of: start.segment), let last = journal.place(of: applied.segment),
+      first <= last
+    else { return nil }
+    var sources: [JournalStretch.Source] = []
+    for place in first...last {
+      let segment = journal.segments[place]
+      let from = place == first ? start.offset : SegmentHeader.length
+      let end = place == last ? applied.offset : journal.sealedLength(at: place) ?? SegmentHeader.length
+      sources.append(
+        JournalStretch.Source(
+          segment: segment, slot: segment.slot, actors: segment.actors, bytes: from..<max(from, end)))
+    }
+    return JournalStretch(sources: sources, position: self.position)
+  }
+}
+
+extension RecordView {
+  /// A write of a key, not a beaten one: its author may not be known.
+  var isOfKey: Bool {
+    switch kind {
+    case .value, .blob, .tombstone: !flags.contains(.loser)
+    default: false
+    }
+  }
+}

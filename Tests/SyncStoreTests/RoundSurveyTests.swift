@@ -1,0 +1,185 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A round is looked for beside those who write, and yet has exactly what is current in its snapshot (rule R10).
+@Suite("A round that is opened")
+struct RoundSurveyTests {
+  private static let few: UInt64 = 4
+
+  /// Does something whenever a round lets others go on.
+  private final class Turns: Sendable {
+    let action = Locked<(@Sendable () throws -> Void)?>(nil)
+    let count = Locked(0)
+    let failure = Locked<(any Error)?>(nil)
+
+    func next() {
+      count.withLock { $0 += 1 }
+      guard let action = action.withLock({ $0 }) else { return }
+      do { try action() } catch { failure.withLock { $0 = error } }
+    }
+
+    func run(_ body: @escaping @Sendable () throws -> Void) { action.withLock { $0 = body } }
+
+    func end() throws {
+      action.withLock { $0 = nil }
+      if let failure = failure.withLock({ $0 }) { throw failure }
+    }
+  }
+
+  private static func store(
+    on host: SimulatedHost, id: StoreID? = nil, turns: Turns? = nil,
+    configuration: Configuration = Configuration()
+  ) throws -> Store {
+    var environment = host.environment
+    environment.positionsAtOnce = few
+    if let turns { environment.betweenTurns = { turns.next() } }
+    return try Store.create(
+      at: "/store", name: nil, id: id, configuration: host.configured(configuration), environment: environment
+    )
+  }
+
+  private static func key(_ number: Int) throws -> Key { try Key("key \(number)") }
+
+  @Test("lets others write after every few records, and takes their writes along")
+  func turns() throws {
+    let turns = Turns()
+    let store = try Self.store(on: SimulatedHost(), turns: turns)
+    for number in 0..<400 { try store.put(Self.key(number), [1]) }
+    let before = try store.replicaSummary().position
+    let written = Locked(0)
+    turns.run {
+      let number = written.withLock { count in
+        count += 1
+        return count
+      }
+      // It does not grow without end.
+      if number <= 100 { try store.put(Self.key(number * 3), [2]) }
+    }
+    let round = try store.openRound(since: nil, covered: VersionVector())
+    try turns.end()
+    #expect(turns.count.withLock { $0 } >= 400 / Int(Self.few))
+    #expect(round.close.position == before + 100)
+    #expect(round.close.vector == (try store.versionVector()))
+    #expect(round.count == 400)
+  }
+
+  /// What is current now, found while nobody can write.
+  private static func current(_ store: Store, _ choice: RoundChoice) throws -> [OutgoingRound.Item] {
+    try store.reading { engine throws(StoreError) in try Store.items(choice, in: engine) }
+  }
+
+  private static func expectExact(
+    _ store: Store, _ receiver: RoundReceiver, _ what: Comment
+  ) throws {
+    let round = try store.openRound(for: receiver)
+    let choice = RoundChoice(
+      for: receiver, behind: receiver.cursor?.position ?? 0, isFull: round.close.isFull)
+    let exact = try current(store, choice)
+    #expect(round.items.map(\.position) == exact.map(\.position), what)
+    #expect(round.items.map(\.isPresent) == exact.map(\.isPresent), what)
+    // Whatever was compacted or rewritten, each record can be given.
+    var count = 0
+    while let batch = try round.next(maximumBytes: 2000) { count += batch.records.list.count }
+    #expect(count == round.count, what)
+  }
+
+  @Test(
+    "has what is current at its snapshot, whatever is written, deleted, purged, compacted, received or comes due meanwhile",
+    arguments: 0..<60)
+  func exact(seed: Int) throws {
+    let turns = Turns()
+    let host = SimulatedHost(seed: UInt64(seed), machine: "one")
+    let other = SimulatedHost(seed: UInt64(1000 + seed), machine: "two")
+    let store = try Self.store(
+      on: host, turns: turns, configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
+    let peer = try Self.store(on: other, id: store.id)
+    let random = Locked(SplitMix64(seed: UInt64(seed)))
+    @Sendable func pick(_ count: Int) -> Int { random.withLock { Int.random(in: 0..<count, using: &$0) } }
+    @Sendable func change() throws {
+      let key = try Self.key(pick(60))
+      switch pick(24) {
+      case 0...8: try store.put(key, [UInt8](repeating: UInt8(pick(250)), count: pick(300)))
+      case 9...12: _ = try store.delete(key)
+      case 13: try store.put(key, [3], expires: host.time + UInt64(pick(100_000)))
+      case 14...15:
+        let keys = try (0..<pick(6)).map { _ in try Self.key(pick(60)) }
+        try store.transaction { transaction in for key in keys { try transaction.put(key, [4]) } }
+      case 16...17: try peer.put(key, [UInt8(pick(250))])
+      case 18: _ = try peer.delete(key)
+      case 19: try store.receive(from: peer)
+      case 20: other.time = host.time + UInt64(pick(3) * 100_000)
+      case 21: host.time += UInt64(pick(120_000))
+      case 22: try store.purge()
+      default: if pick(3) == 0 { try store.compact() } else { try store.put(key, [5]) }
+      }
+    }
+    for _ in 0..<150 { try change() }
+    let middle = try store.openRound(since: nil, covered: VersionVector()).close
+    for _ in 0..<80 { try change() }
+    turns.run { for _ in 0..<pick(5) { try change() } }
+    let cursor = Cursor(position: middle.position, mark: middle.mark, closed: true)
+    let scope = try KeyScope(prefixes: ["key 1", "key 3"])
+    let receivers = [
+      RoundReceiver(cursor: nil, covered: VersionVector()),
+      RoundReceiver(cursor: cursor, covered: middle.vector),
+      RoundReceiver(cursor: nil, covered: try peer.versionVector()),
+      RoundReceiver(cursor: nil, covered: VersionVector(), scope: scope),
+      RoundReceiver(cursor: cursor, covered: middle.vector, standing: .suspect),
+    ]
+    for receiver in receivers {
+      let turnsBefore = turns.count.withLock { $0 }
+      try Self.expectExact(store, receiver, "seed \(seed)")
+      #expect(turns.count.withLock { $0 } > turnsBefore)
+    }
+    try turns.end()
+  }
+
+  @Test("beside threads that write has what was current in the journal up to its position")
+  func threads() throws {
+    let directory = TemporaryDirectory()
+    var environment = Environment.real()
+    environment.compacting = .onRequest
+    environment.positionsAtOnce = 64
+    let store = try Store.create(
+      at: directory.path + "/store", name: nil, id: nil,
+      configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20), environment: environment)
+    for number in 0..<3000 { try store.put(Self.key(number % 2000), [UInt8](repeating: 1, count: 100)) }
+    let rounds = Locked<[OutgoingRound]>([])
+    try Threaded.run(3) { thread in
+      var random = SplitMix64(seed: UInt64(thread))
+      if thread == 0 {
+        for _ in 0..<15 {
+          let round = try store.openRound(since: nil, covered: VersionVector())
+          rounds.withLock { $0.append(round) }
+        }
+        return
+      }
+      for _ in 0..<4000 {
+        let key = try Self.key(Int.random(in: 0..<2500, using: &random))
+        if Bool.random(using: &random) { try store.put(key, [2]) } else { try store.delete(key) }
+      }
+    }
+    var writes: [(key: [UInt8], version: Version, position: UInt64)] = []
+    try store.reading { engine throws(StoreError) in
+      writes = []
+      try engine.visit(from: engine.start(of: 1)) { view throws(StoreError) in
+        if view.isWrite, let shape = view.shape, let version = view.version {
+          writes.append((view.key(shape), version, view.position))
+        }
+        return true
+      }
+    }
+    for round in rounds.withLock({ $0 }) {
+      var newest: [[UInt8]: (version: Version, position: UInt64)] = [:]
+      for write in writes where write.position <= round.close.position {
+        if newest[write.key].map({ $0.version < write.version }) ?? true {
+          newest[write.key] = (write.version, write.position)
+        }
+      }
+      #expect(round.items.map(\.position) == newest.values.map(\.position).sorted())
+    }
+    try store.close()
+  }
+}
