@@ -25,11 +25,20 @@ package=$(basename "$PWD" | tr '[:upper:]' '[:lower:]' | sed 's/[^a-z0-9_]/_/g')
 libraries=($(pkg-config --libs openssl nettle sqlite3 libdeflate libxxhash))
 
 export SWIFT_BACKTRACE=enable=no
+# What needs files of the real disk has them in memory, and leaves them there when the fuzzer ends.
+memory=/dev/shm
+[[ -w $memory ]] || memory=${TMPDIR:-/tmp}
+TMPDIR=$(mktemp -d "$memory/fuzz-XXXXXX")
+export TMPDIR
+trap 'rm -rf "$TMPDIR"' EXIT
 for target in "${targets[@]}"; do
   echo "== $target, $seconds s"
   # What a target reads with is in the tests' support, which replays the corpora, or in the program.
   case $target in
-    Arguments) mapfile -t sources < <(find Sources/sync-cli -name '*.swift' ! -name main.swift | sort) ;;
+    Arguments)
+      mapfile -t sources < <(find Sources/sync-cli -name '*.swift' ! -name main.swift | sort)
+      sources+=(-D FUZZING Tests/CLITests/ForeignArguments.swift)
+      ;;
     *) sources=(Tests/SyncTestSupport/*.swift) ;;
   esac
   # Imports mean what they mean in the package.

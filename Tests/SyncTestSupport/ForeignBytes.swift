@@ -9,6 +9,7 @@ package enum ForeignBytes {
   package static let readers: [String: @Sendable ([UInt8]) -> Void] = [
     "Frames": frames, "Records": records, "Tokens": tokens, "Values": values, "PropertyLists": propertyLists,
     "MMKVFiles": mmkvFiles, "Backups": backups, "Stores": stores, "Vectors": vectors,
+    "Catalogues": catalogues, "Forgeries": forgeries,
   ]
 
   /// Cut into frames in pieces as a connection gives them, each frame decoded. The first byte says how.
@@ -30,8 +31,23 @@ package enum ForeignBytes {
     }
   }
 
-  /// The content of a batch, once it is opened and inflated.
-  package static func records(_ bytes: [UInt8]) { _ = try? RecordCodec.decode(bytes) }
+  /// The content of a batch or of a recipe once it is opened, and inflated where it is deflated.
+  package static func records(_ bytes: [UInt8]) {
+    if let payload = try? RecordCodec.decode(bytes) {
+      precondition(
+        (try? RecordCodec.decode(RecordCodec.encode(payload))) == payload, "records do not come back")
+    }
+    if let recipe = try? RecipeCodec.decode(bytes, offset: 0, size: 1 << 40) {
+      precondition(RecipeCodec.encode(recipe.chunks) == bytes, "a recipe does not come back")
+    }
+    // The stream, and how many bytes it says that it holds.
+    guard bytes.count > 2 else { return }
+    let count = Int(bytes[0]) << 8 | Int(bytes[1])
+    if let payload = Compression.inflate(Array(bytes[2...]), count: count) {
+      precondition(payload.count == count, "inflated to \(payload.count) bytes, not \(count)")
+      _ = try? RecordCodec.decode(payload)
+    }
+  }
 
   /// Text as an invitation's token, an address, a file of group keys, or what the store keeps of a member.
   package static func tokens(_ bytes: [UInt8]) {

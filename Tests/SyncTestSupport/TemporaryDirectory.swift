@@ -6,9 +6,10 @@ package final class TemporaryDirectory: Sendable {
   /// Its absolute path, without a slash at the end.
   package let path: String
 
-  /// A new, empty directory below `$TMPDIR` or /tmp.
-  package init() {
-    let parent = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? "/tmp"
+  /// A new, empty directory below `$TMPDIR` or, without that, /tmp; with `inMemory` /dev/shm, where there is one.
+  package init(inMemory: Bool = false) {
+    let usual = unsafe inMemory && access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"
+    let parent = unsafe getenv("TMPDIR").map { unsafe String(cString: $0) } ?? usual
     var template = Array("\(parent)/sync-store-XXXXXX".utf8CString)
     guard unsafe mkdtemp(&template) != nil else { fatalError("no temporary directory in \(parent)") }
     path = String(decoding: template.dropLast().map { UInt8(bitPattern: $0) }, as: UTF8.self)

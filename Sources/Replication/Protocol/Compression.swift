@@ -5,7 +5,7 @@ private import SyncStore
 /// the time of zlib (docs/decisions/0021-libdeflate.md).
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers and counts.
-enum Compression {
+package enum Compression {
   /// Payloads below this many bytes are not worth it.
   static let minimumBytes = 256
   /// Of a payload above this many bytes a sample is tried first.
@@ -27,7 +27,7 @@ enum Compression {
 
   /// The `count` bytes that `stream` holds. Never takes memory for more (F79); nil if it holds fewer or more, or is
   /// followed by anything.
-  static func inflate(_ stream: [UInt8], count: Int) -> [UInt8]? {
+  package static func inflate(_ stream: [UInt8], count: Int) -> [UInt8]? {
     var isExact = false
     let payload = unsafe [UInt8](unsafeUninitializedCapacity: max(count, 1)) { output, initialized in
       unsafe stream.withUnsafeBufferPointer { input in

@@ -36,40 +36,8 @@ package final class BlobCatalogue: Sendable {
     package let accessed: UInt64
   }
 
-  /// The version of the schema, in `user_version`.
-  static let version: Int64 = 3
-  /// "SYNB", in `application_id`.
-  static let applicationID: Int64 = 0x5359_4E42
   /// Pages of 4 KiB in the write-ahead log after which a writer pays for a checkpoint.
   static let logPages = 4096
-
-  static let schema = """
-    PRAGMA application_id = \(applicationID);
-    PRAGMA user_version = \(version);
-    CREATE TABLE object (
-      hash BLOB NOT NULL PRIMARY KEY CHECK (length(hash) = 32),
-      size INTEGER NOT NULL CHECK (size >= 0),
-      place INTEGER NOT NULL CHECK (place IN (0, 1)),
-      state INTEGER NOT NULL CHECK (state IN (0, 1, 2, 3)),
-      durable INTEGER NOT NULL CHECK (durable IN (0, 1)),
-      created INTEGER NOT NULL,
-      accessed INTEGER NOT NULL
-    ) STRICT, WITHOUT ROWID;
-    CREATE INDEX object_by_size ON object (size);
-    CREATE INDEX object_leaving ON object (hash) WHERE state = 3;
-    \(holderTable)
-    \(chunkTables)
-    """
-
-  /// What the second version added.
-  private static let holderTable = """
-    CREATE TABLE holder (
-      hash BLOB NOT NULL CHECK (length(hash) = 32),
-      member BLOB NOT NULL,
-      seen INTEGER NOT NULL,
-      PRIMARY KEY (hash, member)
-    ) STRICT, WITHOUT ROWID;
-    """
 
   private struct Guarded: ~Copyable {
     var connection: SQLiteConnection?
@@ -79,13 +47,14 @@ package final class BlobCatalogue: Sendable {
   private let files: BlobFiles
   private let path: String
   private let onDisk: Bool
+  private let readOnly: Bool
   private let clock: @Sendable () -> UInt64
   private let guarded = Locked(Guarded())
 
   /// The catalogue of `files`. Nothing is opened before it is needed. On a storage that is not the file system it
-  /// lives in memory, for this instance alone.
-  init(_ files: BlobFiles, clock: @escaping @Sendable () -> UInt64) {
-    self.files = files
+  /// lives in memory, for this instance alone. With `readOnly` nothing is made, repaired or changed.
+  init(_ files: BlobFiles, readOnly: Bool, clock: @escaping @Sendable () -> UInt64) {
+    (self.files, self.readOnly) = (files, readOnly)
     path = files.directory + "/catalogue.sqlite"
     onDisk = files.storage.systemPath(path) != nil
     self.clock = clock
@@ -222,7 +191,7 @@ package final class BlobCatalogue: Sendable {
   }
 
   /// What SQLite finds wrong with the database; empty if nothing.
-  func check() throws(StoreError) -> [String] {
+  package func check() throws(StoreError) -> [String] {
     try perform { (database) throws(StoreError) in
       try database.run("PRAGMA integrity_check(10)").map { $0[0].text }.filter { $0 != "ok" }
     }
@@ -242,7 +211,8 @@ package final class BlobCatalogue: Sendable {
   func perform<Result: Sendable>(_ body: (SQLiteConnection) throws(StoreError) -> Result)
     throws(StoreError) -> Result
   {
-    try guarded.withLock { guarded throws(StoreError) in
+    if readOnly, onDisk { return try body(try opened()) }
+    return try guarded.withLock { guarded throws(StoreError) in
       // Somebody removed the file under us, or another process made it anew: what we hold open is nobody's.
       if onDisk, guarded.connection != nil, try files.storage.status(path)?.inode != guarded.inode {
         guarded.connection = nil
@@ -251,7 +221,9 @@ package final class BlobCatalogue: Sendable {
       do throws(StoreError) {
         return try body(try connection(guarded))
       } catch {
-        guard error.code == .damaged else { throw error }
+        // One that may not be written, though the store is open for writing, says so itself in its header; or its owner is
+        // another, and it is in the way.
+        guard error.code == .damaged || error.code == .readOnly else { throw error }
       }
       let damaged = guarded.inode
       guarded.connection = nil
@@ -285,11 +257,26 @@ package final class BlobCatalogue: Sendable {
   private func openOrRebuild(_ guarded: inout Guarded) throws(StoreError) {
     do throws(StoreError) {
       try open(&guarded)
-    } catch  where error.code == .damaged || error.code == .foreignFile {
+    } catch  where [.damaged, .foreignFile, .readOnly].contains(error.code) {
       guarded.connection = nil
       try setAsideDatabase()
       try open(&guarded)
     }
+  }
+
+  /// The database for who only reads, each time anew: what is kept open may be replaced.
+  private func opened() throws(StoreError) -> SQLiteConnection {
+    try refuseForeignFiles()
+    let (log, memory) = (files.directory + "/" + Self.fileNames[1], files.directory + "/" + Self.fileNames[2])
+    let hasLog = try files.storage.status(log) != nil
+    let hasMemory = try files.storage.status(memory) != nil
+    // Of one that was killed there may be a log alone: SQLite would make the rest.
+    guard hasMemory || !hasLog else {
+      throw StoreError(.busy, "was not closed: open the store for writing", path: path)
+    }
+    let database = try SQLiteConnection(reading: path, isAtRest: !hasLog)
+    try Self.checkSchema(database, path)
+    return database
   }
 
   private func open(_ guarded: inout Guarded) throws(StoreError) {
@@ -319,28 +306,15 @@ package final class BlobCatalogue: Sendable {
     if found == 0 {
       if onDisk { try database.run("PRAGMA journal_mode = WAL") }
       try create(database)
-    } else if try database.run("PRAGMA application_id")[0][0].integer != Self.applicationID {
+    }
+    let application = try database.run("PRAGMA application_id")[0][0].integer
+    guard found >= 0, application == Self.applicationID else {
       throw StoreError(.damaged, "is not a blob catalogue: it is made anew from the files", path: path)
     }
-    if found > 0, found < Self.version { try migrate(database) }
-    // Names every column: a table that lacks one is found now, and not on the path of a put.
-    _ = try database.run("SELECT \(Self.columns), place FROM object LIMIT 0")
-    _ = try database.run("SELECT hash, member, seen FROM holder LIMIT 0")
-    _ = try database.run("SELECT key, hash, offset, length FROM chunk LIMIT 0")
-    _ = try database.run("SELECT hash FROM cut LIMIT 0")
+    if found > 0, found < Self.version { try Self.migrate(database) }
+    try Self.checkSchema(database, path)
     guarded.inode = onDisk ? try files.storage.status(path)?.inode ?? 0 : 0
     guarded.connection = database
-  }
-
-  /// Takes a catalogue of an earlier version over: all at once, so that one who is killed leaves either.
-  private func migrate(_ database: SQLiteConnection) throws(StoreError) {
-    try database.transaction { () throws(StoreError) in
-      // Another process may have been faster.
-      let found = try database.run("PRAGMA user_version")[0][0].integer
-      guard found < Self.version else { return }
-      let added = (found < 2 ? Self.holderTable : "") + Self.chunkTables
-      try database.execute(added + "PRAGMA user_version = \(Self.version)")
-    }
   }
 
   private func create(_ database: SQLiteConnection) throws(StoreError) {

@@ -88,6 +88,8 @@ extension BlobStore {
         continue
       }
       let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(form.name) } ?? nil
+      // Only a look after the claim counts, and at the file: the catalogue may say what is not so.
+      guard try files.size(of: form.name) == form.size else { throw Self.unavailable(reference.hash) }
       if row?.durable != true { unsettled.append(form) }
     }
     if arePacked { try packs.sync() }

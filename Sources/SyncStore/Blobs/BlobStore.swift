@@ -57,7 +57,7 @@ package final class BlobStore: Sendable {
   ) {
     (self.files, self.packs, self.readOnly, self.clock) = (files, packs, readOnly, clock)
     (self.keys, self.random) = (keys, random)
-    catalogue = BlobCatalogue(files, clock: clock)
+    catalogue = BlobCatalogue(files, readOnly: readOnly, clock: clock)
   }
 
   /// Opens the blob tier in `directory`, and makes it if it is missing; its parent must exist. With `readOnly` nothing

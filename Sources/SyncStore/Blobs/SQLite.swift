@@ -1,10 +1,14 @@
 private import CSQLite
 
 /// A value bound to a statement, or found in a row of its result.
-enum SQLiteValue: Hashable, Sendable {
+package enum SQLiteValue: Hashable, Sendable {
+  /// NULL.
   case null
+  /// INTEGER.
   case integer(Int64)
+  /// BLOB.
   case bytes([UInt8])
+  /// TEXT.
   case text(String)
 
   /// The integer; 0 for anything else.
@@ -18,7 +22,7 @@ enum SQLiteValue: Hashable, Sendable {
 /// One connection to one SQLite database. Statements are prepared once and kept. Not thread-safe: one owner at a time.
 ///
 /// This is one of the few files that use `unsafe`: the C library takes pointers; none leaves this file.
-@safe final class SQLiteConnection {
+@safe package final class SQLiteConnection {
   /// Milliseconds that a statement waits for another process before it fails as `.busy`.
   static let busyMilliseconds: Int32 = 10_000
 
@@ -27,10 +31,26 @@ enum SQLiteValue: Hashable, Sendable {
   private var statements: [String: OpaquePointer] = unsafe [:]
 
   /// Opens or makes the database at `path`; without a path it lives in memory and ends with the connection.
-  init(path: String?) throws(StoreError) {
+  package convenience init(path: String?) throws(StoreError) {
+    try self.init(
+      path ?? ":memory:", path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX)
+  }
+
+  /// Opens the database at `path` for reading: nothing is made, nor changed. `isAtRest`: nobody has it open, and there is no
+  /// write-ahead log; without that SQLite would make one.
+  convenience init(reading path: String, isAtRest: Bool) throws(StoreError) {
+    var name = "file:"
+    for byte in path.utf8 {
+      let isPlain = byte > 0x20 && byte < 0x7F && !"?#%".utf8.contains(byte)
+      name += isPlain ? String(UnicodeScalar(byte)) : "%" + Hex.string(of: [byte])
+    }
+    name += isAtRest ? "?immutable=1" : ""
+    try self.init(name, path, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX)
+  }
+
+  private init(_ name: String, _ path: String?, _ flags: Int32) throws(StoreError) {
     var opened: OpaquePointer?
-    let flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX
-    let code = unsafe sqlite3_open_v2(path ?? ":memory:", &opened, flags, nil)
+    let code = unsafe sqlite3_open_v2(name, &opened, flags, nil)
     guard code == SQLITE_OK, let handle = unsafe opened else {
       let extended = unsafe opened == nil ? code : sqlite3_extended_errcode(opened)
       unsafe sqlite3_close_v2(opened)
@@ -43,19 +63,20 @@ enum SQLiteValue: Hashable, Sendable {
   }
 
   deinit {
-    while let statement = unsafe sqlite3_next_stmt(handle, nil) { unsafe sqlite3_finalize(statement) }
+    // Not whatever `sqlite3_next_stmt` gives: a table of a module has statements of its own, which closing frees.
+    unsafe statements.values.forEach { unsafe _ = sqlite3_finalize($0) }
     unsafe sqlite3_close_v2(handle)
   }
 
   /// Runs a script that gives no rows worth having.
-  func execute(_ script: String) throws(StoreError) {
+  package func execute(_ script: String) throws(StoreError) {
     let code = unsafe sqlite3_exec(handle, script, nil, nil, nil)
     guard code == SQLITE_OK else { throw failure("cannot run a script") }
   }
 
   /// Runs a statement with `values` in place of its parameters, and gives all rows of its result.
   @discardableResult
-  func run(_ sql: String, _ values: [SQLiteValue] = []) throws(StoreError) -> [[SQLiteValue]] {
+  package func run(_ sql: String, _ values: [SQLiteValue] = []) throws(StoreError) -> [[SQLiteValue]] {
     let statement = try unsafe prepared(sql)
     defer { unsafe sqlite3_reset(statement) }
     for (index, value) in values.enumerated() {
@@ -142,8 +163,10 @@ enum SQLiteValue: Hashable, Sendable {
       switch extended & 0xFF {
       case SQLITE_FULL: (.diskFull, "make room")
       case SQLITE_BUSY, SQLITE_LOCKED: (.busy, "try again when the other process is done")
-      // All statements are fixed: one that is wrong is so because the schema is not the one it was written for.
-      case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR: (.damaged, "it is made anew from the files")
+      // All statements are fixed: one that is wrong, or whose values are, is so because the schema is not the one it was written
+      // for, or what is in the tables breaks it.
+      case SQLITE_CORRUPT, SQLITE_NOTADB, SQLITE_ERROR, SQLITE_CONSTRAINT, SQLITE_MISMATCH:
+        (.damaged, "it is made anew from the files")
       case SQLITE_READONLY, SQLITE_PERM: (.readOnly, "check owner and permissions")
       default: (.inputOutput, "check the disk and the permissions of the directory")
       }

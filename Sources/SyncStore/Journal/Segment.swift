@@ -45,6 +45,10 @@ final class Segment: @unchecked Sendable {
 
   var number: UInt32 { header.number }
 
+  /// Is there room for the numbers of what is appended behind this position? What one transaction or one segment holds is far
+  /// less than what is left then; only a position that somebody forged leaves none.
+  func numbers(behind position: UInt64) -> Bool { position &- header.basePosition < 1 << 31 }
+
   /// Bytes of records that still count; what is left of the file is what compaction would gain.
   var liveBytes: Int {
     get { account?.live ?? 0 }

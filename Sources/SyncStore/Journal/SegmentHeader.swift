@@ -163,7 +163,8 @@ struct SegmentHeader: Hashable, Sendable {
       let created = try reader.read(UInt64.self)
       let first = try reader.read(UInt32.self)
       let last = try reader.read(UInt32.self)
-      guard first <= last else { return .bad }
+      // Positions are counted one by one: no store comes to so many.
+      guard first <= last, basePosition < 1 << 62 else { return .bad }
       var header = SegmentHeader(
         store: store, number: number, salt: salt, basePosition: basePosition, size: size,
         previousSalt: previousSalt, previousLength: previousLength, previousDurable: previousDurable,

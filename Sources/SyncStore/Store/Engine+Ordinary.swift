@@ -19,7 +19,9 @@ extension Engine {
 
   @inline(never)
   private mutating func makeOrdinaryWriter() -> OrdinaryWriter? {
-    guard let actor = state.author.actor, let segment = journal.segment(applied.segment) else { return nil }
+    guard let actor = state.author.actor, let segment = journal.segment(applied.segment),
+      segment.numbers(behind: position)
+    else { return nil }
     writer = OrdinaryWriter(segment, of: actor, index, journal.table)
     return writer
   }

@@ -258,7 +258,8 @@ extension Store {
     let actors = segment.nextNumber + extent.actors.count
     let mayFillUp = segment.header.isReserve && mayUseReserve
     let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
-    if tail.offset + room > limit || actors > Int(UInt16.max) {
+    let isFull = tail.offset + room > limit || actors > Int(UInt16.max)
+    if isFull || !segment.numbers(behind: engine.position) {
       segment = try begin(after: tail, room: room, mayUseReserve: mayUseReserve, &engine)
       // One more segment is sealed.
       engine.reviewAt = 0

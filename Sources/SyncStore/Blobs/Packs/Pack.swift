@@ -28,7 +28,7 @@ final class Pack: Sendable {
   /// The number in a name that `name(_:)` made; nil for any other.
   static func number(_ last: String) -> UInt64? {
     guard last.utf8.count == 21, last.hasSuffix(".pack"), let number = UInt64(last.prefix(16), radix: 16),
-      name(number) == "packs/" + last
+      name(number) == "packs/" + last, number <= PackLayout.greatestNumber
     else { return nil }
     return number
   }

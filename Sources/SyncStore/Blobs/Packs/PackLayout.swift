@@ -13,6 +13,10 @@ enum PackLayout {
   static let alignment = 64
   /// So many entries at most: a place is named in 12 bits.
   static let mostSlots = 4096
+  /// No pack comes to have a greater number; a file that bears one is none of ours.
+  static let greatestNumber: UInt64 = 1 << 62
+  /// No clock comes to give a greater stamp: it lies in the fifth millennium.
+  static let greatestStamp: UInt64 = 1 << 62
 
   // Words of the header page that change while the pack is in use.
   /// Entries that are there.

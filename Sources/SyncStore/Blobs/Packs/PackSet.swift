@@ -347,6 +347,8 @@ package final class PackSet: Sendable {
     state.liveCount += 1
     state.liveBytes += size
     let stamp = pack.word(slot).stamp
+    // A word is guarded by no checksum: one that cannot be true must not make those overflow that are given from now on.
+    guard stamp < PackLayout.greatestStamp else { return }
     if lastStamp.load(ordering: .relaxed) < stamp { lastStamp.store(stamp, ordering: .relaxed) }
   }
 

@@ -1,0 +1,21 @@
+import Foundation
+import Testing
+
+/// The inputs of the fuzzer that is built of the program's own sources.
+@Suite struct ArgumentCorpusTests {
+  @Test("The corpus of command lines and configurations breaks nothing, whatever is cut off")
+  func replay() throws {
+    let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+    let corpus = top.appendingPathComponent("Fuzz/Corpus/Arguments")
+    let names = try FileManager.default.contentsOfDirectory(atPath: corpus.path)
+    #expect(!names.isEmpty)
+    for name in names {
+      let bytes = [UInt8](try Data(contentsOf: corpus.appendingPathComponent(name)))
+      for count in stride(from: 0, to: bytes.count, by: max(1, bytes.count / 40)) {
+        ForeignArguments.read(Array(bytes.prefix(count)))
+      }
+      ForeignArguments.read(bytes)
+    }
+  }
+}

@@ -1,0 +1,24 @@
+import Foundation
+import Replication
+import Testing
+
+/// Fuzzing gets to what a message holds only from one that is well formed.
+@Suite struct MessageCorpusTests {
+  @Test("The corpus of frames has a message of every kind")
+  func complete() throws {
+    let top = URL(fileURLWithPath: #filePath).deletingLastPathComponent().deletingLastPathComponent()
+      .deletingLastPathComponent()
+    let corpus = top.appendingPathComponent("Fuzz/Corpus/Frames")
+    var found: Set<UInt8> = []
+    for name in try FileManager.default.contentsOfDirectory(atPath: corpus.path) {
+      var decoder = FrameDecoder(stage: .session)
+      // Before the frames stands how they come.
+      decoder.append(
+        [UInt8](try Data(contentsOf: corpus.appendingPathComponent(name))).dropFirst().map { $0 })
+      while let frame = try? decoder.next() {
+        if (try? Message.decode(frame)) != nil { found.insert(frame.type) }
+      }
+    }
+    #expect(Set(MessageType.allCases.map(\.rawValue)).subtracting(found) == [])
+  }
+}

@@ -1,0 +1,119 @@
+import Synchronization
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Catalogues that SQLite finds in order, and that no program of ours would have made (F43). What fuzzing found is kept beside
+/// (`Fuzz/Corpus/Catalogues`).
+@Suite struct HostileCatalogueTests {
+  private let test: BlobsUnderTest
+  private let references: [BlobReference]
+  private var path: String { test.directory + "/catalogue.sqlite" }
+
+  init() throws {
+    test = try BlobsUnderTest(.disk)
+    let blobs = try test.open()
+    references = try (0..<5).map { try blobs.put(bytes: pattern(300, seed: $0), durable: true) }
+    blobs.close()
+  }
+
+  /// Everything is served, what nothing refers to goes, and the catalogue is as it must be again.
+  private func expectMended() throws {
+    let blobs = try test.open()
+    for reference in references { #expect(try blobs.read(reference).count == 300) }
+    #expect(try blobs.put(bytes: pattern(300, seed: 0), durable: true) == references[0])
+    test.clock.advance(10_000)
+    let now = test.clock.now.load(ordering: .relaxed)
+    let kept = Set(references.dropFirst().map(\.hash))
+    _ = try blobs.sweepOrphans(referenced: kept, graceSeconds: 1, now: now)
+    #expect(try !blobs.has(references[0]))
+    for reference in references.dropFirst() { #expect(try blobs.read(reference).count == 300) }
+    #expect(try blobs.verify() == [])
+    #expect(Set(try blobs.catalogue.rows().map(\.hash)) == kept)
+    blobs.close()
+  }
+
+  @Test(
+    "A catalogue with another schema is made anew",
+    arguments: [
+      "CREATE TRIGGER t BEFORE INSERT ON object BEGIN SELECT RAISE(ABORT, 'no'); END",
+      "CREATE TRIGGER t AFTER UPDATE ON object BEGIN DELETE FROM object; END",
+      "CREATE UNIQUE INDEX u ON holder (member)",
+      "ALTER TABLE object ADD COLUMN more INTEGER",
+      "DROP INDEX object_leaving",
+      "PRAGMA user_version = -1",
+      // A table of a module has statements of its own.
+      "DROP TABLE holder; CREATE VIRTUAL TABLE holder USING fts5 (hash, member, seen); INSERT INTO holder VALUES (1, 2, 3)",
+      // Without an end.
+      """
+      ALTER TABLE cut RENAME TO was; CREATE VIEW cut AS WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n)
+      SELECT i AS hash FROM n
+      """,
+    ])
+  func schema(script: String) throws {
+    try SQLiteConnection(path: path).execute(script)
+    try expectMended()
+  }
+
+  @Test("A catalogue whose header says that it may not be written is made anew")
+  func unwritable() throws {
+    // The version of the format that who writes must know (the database header, byte 18).
+    try DiskStorage().open(path, .readWrite).write([0x82], at: 18)
+    try expectMended()
+  }
+
+  @Test("An object that is not here is not settled, though the catalogue calls it durable")
+  func absent() throws {
+    let blobs = try test.open()
+    try DiskStorage().open(test.objectPath(references[1]), .readWrite).resize(to: 0)
+    _ = try DiskStorage().remove(test.objectPath(references[0]))
+    for reference in references.prefix(2) {
+      #expect(try blobs.catalogue.row(reference.hash)?.durable == true)
+      let error = #expect(throws: StoreError.self) { try blobs.settle([reference]) }
+      #expect(error?.code == .blobUnavailable)
+    }
+    try blobs.settle(Array(references.dropFirst(2)))
+  }
+
+  enum Left: CaseIterable { case closed, open, killed, damaged, missing }
+
+  @Test("Who only reads learns who holds an object, and changes nothing", arguments: Left.allCases)
+  func reading(_ left: Left) throws {
+    let writer = try test.open()
+    try writer.catalogue.noteHolders([(references[0].hash, [1, 2])], at: 7)
+    let disk = DiskStorage()
+    switch left {
+    case .closed: writer.close()
+    case .open: break
+    case .killed:
+      // Its log is left, and not what goes with that in memory.
+      let log = try disk.open(path + "-wal", .readOnly).read(1 << 20, at: 0)
+      writer.close()
+      try disk.open(path + "-wal", .create).write(log, at: 0)
+    case .damaged:
+      writer.close()
+      try disk.open(path, .readWrite).write(pattern(9000), at: 0)
+    case .missing:
+      writer.close()
+      _ = try disk.remove(path)
+    }
+    let before = try files()
+    let reader = try test.open(readOnly: true)
+    let holders = reader.holders(of: references[0].hash)
+    reader.close()
+    #expect(try files() == before)
+    if left == .closed || left == .open { #expect(holders == [[1, 2]]) }
+  }
+
+  private func files() throws -> [String: [UInt8]] {
+    let disk = DiskStorage()
+    var files: [String: [UInt8]] = [:]
+    // What processes share is not the catalogue.
+    for name in try disk.list(test.directory) where !name.hasSuffix("-shm") {
+      guard try disk.status(test.directory + "/" + name)?.kind == .file else { continue }
+      files[name] = try disk.open(test.directory + "/" + name, .readOnly).read(1 << 20, at: 0)
+    }
+    return files
+  }
+}

@@ -1,0 +1,44 @@
+import Synchronization
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Packs with the right checksums that no program of ours would have made.
+@Suite struct HostilePackTests {
+  @Test("Packs are made beside a file that bears the greatest number of all")
+  func greatestNumber() throws {
+    let test = try BlobsUnderTest(.disk)
+    var blobs = try test.open(packing: .small)
+    let first = try blobs.put(bytes: pattern(300), durable: true)
+    blobs.close()
+    let header = PackHeader(number: .max, size: 64 << 10, salt: 7)
+    let file = try DiskStorage().open(test.directory + "/" + Pack.name(.max), .create)
+    try file.resize(to: header.size)
+    for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }
+    blobs = try test.open(packing: .small)
+    #expect(try blobs.read(first) == pattern(300))
+    // More than one pack holds.
+    let references = try (0..<6).map { try blobs.put(bytes: pattern(90_000, seed: $0), durable: true) }
+    for reference in references { #expect(try blobs.read(reference).count == 90_000) }
+    blobs.close()
+    let again = try test.open(packing: .small)
+    for reference in references { #expect(try again.read(reference).count == 90_000) }
+  }
+
+  @Test("An object that was last used at the end of all time makes none that is put now an old one")
+  func greatestStamp() throws {
+    let test = try BlobsUnderTest(.disk)
+    var blobs = try test.open(packing: .small)
+    let first = try blobs.put(bytes: pattern(300), durable: true)
+    let (pack, slot) = try #require(try blobs.packs.find(first.hash, following: false))
+    pack.setWord(PackWord(bits: .max), slot)
+    blobs.close()
+    blobs = try test.open(packing: .small)
+    #expect(try blobs.read(first) == pattern(300))
+    let new = try blobs.put(bytes: pattern(301), durable: true)
+    let now = test.clock.now.load(ordering: .relaxed)
+    _ = try blobs.sweepOrphans(referenced: [], graceSeconds: 100, now: now)
+    #expect(try blobs.has(new))
+  }
+}
