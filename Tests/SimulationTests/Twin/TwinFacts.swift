@@ -101,20 +101,7 @@ extension Twin {
         of: log.filter { $0.isCurrent && $0.key == nil }.map {
           Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
         })
-      records = Self.sorted(
-        log.compactMap { entry in
-          guard entry.isCurrent, let key = entry.key else { return nil }
-          // A key of which a record is damaged has no winner that can be told: then the clock says what waits.
-          let winner = (try? store.explain(key)).map { $0?.winner.dot }
-          let isWaiting = winner.map { $0 != entry.dot } ?? (entry.stamp.rawValue > Self.limit(wall))
-          return Record(
-            key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
-            stamp: Int(entry.stamp.rawValue),
-            value: entry.isTombstone
-              ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
-            isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
-            isWaiting: isWaiting)
-        })
+      records = Self.sorted(Self.shown(log, by: store, wall: wall))
       let covered = try store.versionVector()
       vector = covered.actors.map { Dot(actor: Int($0.low), sequence: Int(covered[$0])) }.sorted()
       let summary = try store.replicaSummary()
@@ -126,16 +113,40 @@ extension Twin {
       }.sorted()
     }
 
+    /// The records of users' keys that count, or wait for their time.
+    static func shown(_ log: [LogEntry], by store: Store, wall: Int) -> [Record] {
+      log.compactMap { entry in
+        guard entry.isCurrent, let key = entry.key else { return nil }
+        // A key of which a record is damaged has no winner that can be told: then the clock says what waits.
+        let winner = (try? store.explain(key)).map { $0?.winner.dot }
+        let isWaiting = winner.map { $0 != entry.dot } ?? (entry.stamp.rawValue > Self.limit(wall))
+        return Record(
+          key: Int("\(key)") ?? -1, actor: Int(entry.dot.actor.low), sequence: Int(entry.dot.sequence),
+          stamp: Int(entry.stamp.rawValue),
+          value: entry.isTombstone
+            ? 0 : (Int(String(decoding: entry.value ?? [], as: UTF8.self)) ?? -1) - 10_000_000,
+          isDead: entry.isTombstone, deadline: entry.deadline.map { Int($0) / Twin.unit } ?? Model.never,
+          isWaiting: isWaiting)
+      }
+    }
+
     private static func limit(_ wall: Int) -> UInt64 {
       UInt64(wall * Twin.unit) << 16 + Limits.clockDriftMilliseconds << 16
     }
 
-    /// What waits, and is beaten already, may wait once more after the journal was read again. It changes nothing.
+    /// What waits, and is beaten already, may wait once more after the journal was read again. It changes nothing but when the key may be
+    /// purged.
     private static func sorted(_ records: [Record]) -> [Record] {
+      let beaten = Set(beaten(records))
+      return records.filter { !beaten.contains($0) }.sorted()
+    }
+
+    /// Those that wait though what is held beats them.
+    static func beaten(_ records: [Record]) -> [Record] {
       let held = records.filter { !$0.isWaiting }
       return records.filter { record in
-        !record.isWaiting || !held.contains { $0.key == record.key && record < $0 }
-      }.sorted()
+        record.isWaiting && held.contains { $0.key == record.key && record < $0 }
+      }
     }
 
     /// The last frontier of each actor, for the same reason.
@@ -177,11 +188,28 @@ extension Twin {
       var state = states[index]
       state.reread(limit: model.limit(copy))
       forgetAged(of: &state, copy, kept: kept)
-      if Facts(of: state, model) == facts { return (state, index) }
+      guard Facts(of: state, model) == facts else { continue }
+      try parkAgain(in: &state, store, copy)
+      return (state, index)
     }
     throw Mismatch(
       "the store of copy \(copy) is nothing it ever was:\n\(facts)\nthe last was\n\(states.last.map { Facts(of: $0, model).description } ?? "")"
     )
+  }
+}
+
+extension Twin {
+  /// The journal of the store may have what was beaten and is gone from the model's: it waits once more.
+  private func parkAgain(in state: inout Model.State, _ store: Store, _ copy: Int) throws {
+    let shown = Facts.shown(try store.log(from: 1, limit: .max), by: store, wall: model.wall(copy))
+    for record in Facts.beaten(shown) {
+      guard
+        let written = model.written[record.key]?.first(where: {
+          $0.actor.number == record.actor && $0.sequence == record.sequence && $0.stamp == record.stamp
+        }), !state.parked(record.key).contains(written)
+      else { continue }
+      state.park(written)
+    }
   }
 }
 
