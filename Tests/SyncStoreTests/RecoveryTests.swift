@@ -152,6 +152,24 @@ struct RecoveryTests {
     #expect(try Store.open(on: host).actor != actor)
   }
 
+  @Test("gives a copy a new name when its journal, whole as it is, does not say the old one")
+  func nameless() throws {
+    let store = try Store.create(on: host)
+    try store.close()
+    for path in [Self.first, "/store/index", "/store/ledger"] { _ = try host.storage.remove(path) }
+    var journal = Journal(
+      directory: RotationTests.journal, environment: host.environment, store: store.id, writable: true,
+      largestSegment: 1 << 20, seal: store.seal)
+    try journal.begin(after: 0, durable: 0, position: 0)
+    host.killProcesses()
+    let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(#expect(throws: StoreError.self) { try reader.actor }?.code == .damaged)
+    try reader.close()
+    let writer = try Store.open(on: host)
+    try writer.put("a", "1")
+    #expect(try writer.actor == writer.explain("a")?.winner.dot.actor)
+  }
+
   @Test("believes that a sync failed though one bit of the note was flipped", arguments: [0, 17, 63])
   func flippedPoison(bit: Int) throws {
     let store = try Store.create(on: host)

@@ -177,10 +177,7 @@ extension Store {
     do {
       defer { control.unlock() }
       moment = try engine.withLock { engine throws(StoreError) in
-        guard let actor = engine.state.actor else {
-          throw StoreError(
-            .damaged, "the journal names no actor: restore the store from a backup", path: path)
-        }
+        guard let actor = engine.state.actor else { throw nameless }
         var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
         _ = try mark(&composer, position: engine.position, digest: engine.runningDigest)
         let vector = ReplicaState.encode(composer.state.vector)

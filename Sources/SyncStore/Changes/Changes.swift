@@ -124,9 +124,7 @@ extension Store {
   }
 
   func changeActor(_ engine: borrowing Engine) throws(StoreError) -> ActorID {
-    guard let actor = engine.state.actor else {
-      throw StoreError(.damaged, "the journal names no actor: open the store for writing", path: path)
-    }
+    guard let actor = engine.state.actor else { throw nameless }
     return actor
   }
 }

@@ -217,9 +217,8 @@ private import CXXHash
   /// The same, of a key that is at hand.
   @inline(__always)
   private func cipher(_ id: UInt64, _ key: Secret) -> UnsafeMutablePointer<Cipher> {
-    let index = Int(truncatingIfNeeded: (id &* 0x9E37_79B9_7F4A_7C15) >> 57)
-    if unsafe slots[index].id == id, let cipher = unsafe slots[index].cipher { return unsafe cipher }
-    return unsafe makeCipher(id, index, key)
+    guard let cipher = unsafe cipher(id, { key }) else { preconditionFailure("there is a key") }
+    return unsafe cipher
   }
 
   @inline(never)

@@ -293,18 +293,13 @@ struct RecordView {
   func value(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.value) } }
   func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
 
-  func base(_ shape: Shape) -> Dot? { shape.base.flatMap { dot(at: $0) } }
+  func base(_ shape: Shape) -> Dot? { shape.base.flatMap { dot(at: $0, by: actor(numbered:)) } }
 
-  func open(_ shape: Shape) -> [Dot] {
-    (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength) }
-  }
+  func open(_ shape: Shape) -> [Dot] { open(shape, by: actor(numbered:)) }
 
   /// The same, with the actors as they were known at a moment: the segment's own are for the holder of the engine's lock.
   func open(_ shape: Shape, by actor: (UInt16) -> ActorID?) -> [Dot] {
-    (0..<shape.openCount).compactMap { number in
-      let offset = shape.open + number * RecordLayout.dotLength
-      return actor(bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
-    }
+    (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength, by: actor) }
   }
 
   /// The reference that a record of kind `.blob` holds.
@@ -350,8 +345,8 @@ struct RecordView {
       hadValue: flags.contains(.valued))
   }
 
-  private func dot(at offset: Int) -> Dot? {
-    actor(numbered: bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
+  private func dot(at offset: Int, by actor: (UInt16) -> ActorID?) -> Dot? {
+    actor(bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
   }
 
   /// Does it name an author: a write, beaten or not, or the purge of one?

@@ -6,6 +6,8 @@ extension Composer {
     case copied
     /// The journal lost its end, which may be known elsewhere.
     case cut
+    /// The record of the old actor is not there, though nothing is damaged: somebody made it so.
+    case nameless
     /// A peer knows more of this copy than it does itself.
     case rolledBack
     /// One of its writes has another content elsewhere: another life bears the old actor.
@@ -18,7 +20,7 @@ extension Composer {
   mutating func renew(_ renewal: Renewal, as actor: ActorID) throws(StoreError) {
     var vector = state.vector
     switch renewal {
-    case .cut: break
+    case .cut, .nameless: break
     case .copied:
       // An old directory's bear marks of live rounds that their senders have forgotten since, and would take for those of a lost life.
       try forgetCursors()

@@ -112,6 +112,8 @@ struct Opening {
     }
     guard let engine else { throw busy }
     let store = store(file, control, engine)
+    // Who recovers gives it a name.
+    if writable, control.recovered { _ = try store.actor }
     if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity, finding: nil) }
     return store
   }
@@ -150,7 +152,9 @@ struct Opening {
   /// Takes over what the ledger notes. False if it cannot be believed: then the journal is read, as it is for an index of
   /// this process's own.
   private func restore(_ engine: inout Engine) throws(StoreError) -> Bool {
-    do throws(StoreError) { return try engine.restore() && !engine.isInTrouble } catch {
+    do throws(StoreError) {
+      return try engine.restore() && engine.state.actor != nil && !engine.isInTrouble
+    } catch {
       guard error.code == .damaged || error.code == .closed else { throw error }
       return false
     }

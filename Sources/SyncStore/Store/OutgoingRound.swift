@@ -42,6 +42,8 @@ extension Store {
     var close: RoundClose
     /// What lies behind the place up to which was surveyed.
     var items: [OutgoingRound.Item]
+    /// Of a full state: up to here the receiver has had an earlier one.
+    var start: UInt64
     var moment: RoundSurvey.Moment?
   }
 
@@ -50,7 +52,6 @@ extension Store {
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: RoundSurvey?
   ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64)? {
     let pin = survey?.pin ?? SnapshotPin()
-    var choice = RoundChoice(for: receiver, behind: begin, isFull: false)
     let (opening, tail) = try append { composer throws(StoreError) -> Opening? in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
@@ -64,7 +65,7 @@ extension Store {
       let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
       if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
       if isFull { try checkGivesFullState(state, to: receiver) }
-      choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
+      let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
       let found = try reading { engine throws(StoreError) -> ([OutgoingRound.Item], RoundSurvey.Moment?)? in
         guard let survey else {
           engine.hold(pin)
@@ -79,7 +80,7 @@ extension Store {
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.givenVector,
         floor: state.floor, horizon: state.horizon, isFull: isFull)
-      return Opening(close: close, items: items, moment: moment)
+      return Opening(close: close, items: items, start: choice.start, moment: moment)
     }
     guard let opening else { return nil }
     var items = opening.items
@@ -87,7 +88,7 @@ extension Store {
       guard try survey.settle(at: moment) else { return nil }
       items = survey.items + items
     }
-    let round = OutgoingRound(store: self, close: opening.close, items: items, start: choice.start, pin: pin)
+    let round = OutgoingRound(store: self, close: opening.close, items: items, start: opening.start, pin: pin)
     return (round, tail)
   }
 

@@ -94,7 +94,8 @@ struct RoundSurvey {
     let isWhole = try stretch.visit { source, view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.position > reached, view.isOfKey, let dot = source.dot(of: view),
-        let isPresent = choice.isPresent(view, dot), !isSuspect(dot), let shape = view.shape,
+        let isPresent = choice.isPresent(view, dot), !suspects.contains(where: { $0.includes(dot) }),
+        let shape = view.shape,
         let slot = source.slot
       else { return }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
@@ -109,10 +110,6 @@ struct RoundSurvey {
     try ask(store)
     reached = stretch.position
     return !isOver
-  }
-
-  private func isSuspect(_ dot: Dot) -> Bool {
-    suspects.contains { $0.actor == dot.actor && dot.sequence > $0.above }
   }
 
   /// Takes those of the candidates that are current.

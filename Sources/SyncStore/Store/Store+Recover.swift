@@ -27,8 +27,14 @@ extension Store {
       }
     }
     let damage = engine.withLock { $0.newDamage }
-    if !damage.isEmpty { renewal = .damaged(damage) }
-    if let renewal { try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) } }
+    if !damage.isEmpty {
+      renewal = .damaged(damage)
+    } else if renewal == nil, engine.withLock({ $0.state.actor }) == nil {
+      renewal = .nameless
+    }
+    if let renewal {
+      try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) }
+    }
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
@@ -49,6 +55,10 @@ extension Store {
       StoreLog.note(
         .warning, path,
         "the journal lost its end: this copy goes on under a new name of its own, and converges")
+    case .nameless:
+      StoreLog.note(
+        .error, path,
+        "the journal does not say this copy's name: it goes on under a new one, and converges")
     case .rolledBack, .forked:
       StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
     case .damaged(let places):

@@ -12,9 +12,7 @@ extension Store {
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest) {
     let (summary, digest, tail) = try readingAlone { engine, isAlone throws(StoreError) in
       let state = engine.state
-      guard let actor = state.actor else {
-        throw StoreError(.damaged, "the journal names no actor: restore the store from a backup", path: path)
-      }
+      guard let actor = state.actor else { throw nameless }
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
         horizon: state.horizon, position: engine.position, standing: state.standing, scope: state.scope,

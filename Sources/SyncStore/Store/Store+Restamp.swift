@@ -58,9 +58,7 @@ extension Store {
   /// The same for the holder of the writers' mutex.
   private func restamp(_ engine: inout Engine) throws(StoreError) -> RestampReport {
     let wall = environment.now()
-    guard var plan = Restamping(engine.state, wall: wall) else {
-      throw StoreError(.damaged, "the journal names no actor: restore the store from a backup", path: path)
-    }
+    guard var plan = Restamping(engine.state, wall: wall) else { throw nameless }
     guard engine.state.author.clock.last > plan.limit else { return RestampReport() }
     guard !engine.state.mending else {
       throw StoreError(

@@ -93,12 +93,18 @@ public final class Store: Sendable {
   public var actor: ActorID {
     get throws(StoreError) {
       try reading { engine throws(StoreError) in
-        guard let actor = engine.state.actor else {
-          throw StoreError(.damaged, "the journal names no actor: open the store for writing", path: path)
-        }
+        guard let actor = engine.state.actor else { throw nameless }
         return actor
       }
     }
+  }
+
+  /// Why nothing can be asked of a copy whose journal has lost the record of its actor.
+  var nameless: StoreError {
+    StoreError(
+      .damaged,
+      "the journal does not say under which name this copy writes: close it everywhere, then open it for writing",
+      path: path)
   }
 
   /// The blob tier, opened at first use.

@@ -6,6 +6,9 @@ struct ReplicaState: Sendable {
     var actor: ActorID
     /// Those above this sequence.
     var above: UInt64
+
+    /// Is the write one of those?
+    func includes(_ dot: Dot) -> Bool { dot.actor == actor && dot.sequence > above }
   }
 
   /// What own writes are named and stamped with.
@@ -100,9 +103,7 @@ struct ReplicaState: Sendable {
   }
 
   /// Is the record one of a lost life, not to be passed on?
-  func isSuspect(_ dot: Dot) -> Bool {
-    suspects.contains { $0.actor == dot.actor && dot.sequence > $0.above }
-  }
+  func isSuspect(_ dot: Dot) -> Bool { suspects.contains { $0.includes(dot) } }
 }
 
 extension ReplicaState {
