@@ -57,7 +57,7 @@ struct CompactedBytes {
   mutating func keep(_ record: CompactedRecord) { open.append(record) }
 
   /// The transaction under way is complete. False if a record of it cannot be copied: more actors than a segment can
-  /// number, or an author that is not known any more.
+  /// number, an author that is not known any more, or a position that lies outside of what the copy can name.
   @inline(__always)
   mutating func endTransaction(of source: CompactionRun.Source) -> Bool {
     open.isEmpty || copyTransaction(of: source)
@@ -77,7 +77,8 @@ struct CompactedBytes {
       let continues = index < open.count - 1
       if !copyPlain(open[index], of: source, continues: continues) {
         let view = RecordView(segment: source.segment, offset: open[index].offset)
-        note(open[index], of: source, at: copy(view, continues: continues))
+        guard let start = copy(view, continues: continues) else { return false }
+        note(open[index], of: source, at: start)
       }
     }
     return true
@@ -87,7 +88,9 @@ struct CompactedBytes {
   mutating func copy(transaction views: [RecordView]) -> Bool {
     renumberedSegment = nil
     for view in views { guard define(actorsOf: view) else { return false } }
-    for (index, view) in views.enumerated() { _ = copy(view, continues: index < views.count - 1) }
+    for (index, view) in views.enumerated() {
+      guard copy(view, continues: index < views.count - 1) != nil else { return false }
+    }
     return true
   }
 
@@ -96,6 +99,9 @@ struct CompactedBytes {
     _ record: CompactedRecord, of source: CompactionRun.Source, continues: Bool
   ) -> Bool {
     guard let (plain, actor, base) = plain(record, of: source) else { return false }
+    let position =
+      source.segment.header.basePosition + UInt64(plain.bytes.load(RecordLayout.position, as: UInt32.self))
+    guard let here = relative(position) else { return false }
     let start = count
     let length = plain.bytes.count
     let end = start + RecordLayout.aligned(length)
@@ -107,9 +113,7 @@ struct CompactedBytes {
     copy.store(UInt32(0), at: RecordLayout.durable)
     copy.store(actor, at: RecordLayout.actor)
     if let base { copy.store(base, at: RecordLayout.fixedLength) }
-    let position =
-      source.segment.header.basePosition + UInt64(plain.bytes.load(RecordLayout.position, as: UInt32.self))
-    copy.store(UInt32(position - header.basePosition), at: RecordLayout.position)
+    copy.store(here, at: RecordLayout.position)
     count = end
     copy.close(length: length, seed: seed(at: start))
     note(record, of: source, at: start)
@@ -148,15 +152,22 @@ struct CompactedBytes {
     }
   }
 
-  /// Copies a record, and returns where it begins.
-  private mutating func copy(_ view: RecordView, continues: Bool) -> Int {
+  /// A position as a record here bears it; nil if it is before all of them, or too far behind.
+  @inline(__always)
+  private func relative(_ position: UInt64) -> UInt32? {
+    position < header.basePosition ? nil : UInt32(exactly: position - header.basePosition)
+  }
+
+  /// Copies a record, and returns where it begins; nil if its position cannot be said here.
+  private mutating func copy(_ view: RecordView, continues: Bool) -> Int? {
+    guard let position = givesPositions ? relative(view.position) : 0 else { return nil }
     record.removeAll(keepingCapacity: true)
     view.bytes.append(view.start..<(view.start + view.length), to: &record)
     var flags = view.flags
     if continues { flags.insert(.continues) } else { flags.remove(.continues) }
     record[RecordLayout.flags] = flags.rawValue
     put(UInt32(0), at: RecordLayout.durable)
-    put(UInt32(givesPositions ? view.position - header.basePosition : 0), at: RecordLayout.position)
+    put(position, at: RecordLayout.position)
     if view.isOfActor, let shape = view.shape {
       renumber(view, at: RecordLayout.actor)
       if let base = shape.base { renumber(view, at: base - view.start) }
@@ -202,8 +213,8 @@ struct CompactedBytes {
     put(number, at: RecordLayout.actor)
     put(UInt16(actor.bytes.count), at: RecordLayout.keyLength)
     // As everywhere, it bears the last position given: that of the record before.
-    let before = position > header.basePosition ? position - 1 - header.basePosition : 0
-    put(UInt32(before), at: RecordLayout.position)
+    let before = position > header.basePosition ? relative(position - 1) ?? 0 : 0
+    put(before, at: RecordLayout.position)
     record.replaceSubrange(RecordLayout.fixedLength..<record.count, with: actor.bytes)
     others.append(SegmentHeader.length + append())
   }

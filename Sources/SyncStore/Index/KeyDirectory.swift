@@ -133,7 +133,12 @@ package final class KeyDirectory: @unchecked Sendable {
 
   /// How many keys it holds. Exact for the holder of the writers' mutex.
   package var count: Int {
-    get throws(StoreError) { Int(try sealed(IndexLayout.Header.count)) }
+    get throws(StoreError) {
+      let count = Int(try sealed(IndexLayout.Header.count))
+      // Callers set memory aside for as many.
+      guard try count <= fileBytes / MappedPages.pageBytes * IndexLayout.slots else { throw damaged() }
+      return count
+    }
   }
 
   /// Up to where of the journal it holds all keys, as the caller set it: an even number. Atomic.

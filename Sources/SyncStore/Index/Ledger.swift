@@ -291,7 +291,6 @@ final class Ledger: Sendable {
     while true {
       let (count, round) = try notes
       var noted = Notes()
-      noted.places.reserveCapacity(count)
       for index in 0..<count {
         let page = try pages.page(Self.page(ofNote: index, round))
         let note = try sealed(Self.offset(ofNote: index), of: page)

@@ -257,6 +257,7 @@ struct Journal {
     let end = Int(
       previous.header.sealedLength > 0 ? previous.header.sealedLength : segment.header.previousLength)
     guard segment.header.previousSalt == previous.header.chainSalt,
+      segment.header.basePosition >= previous.header.basePosition,
       (SegmentHeader.length...previous.mapping.count).contains(end)
     else {
       throw StoreError(

@@ -291,8 +291,8 @@ struct Engine {
     return view.key(shape)
   }
 
-  /// How many keys the index has; all if that cannot be told.
-  var keyCount: UInt64 { (try? index.keys.count).map { UInt64($0) } ?? .max }
+  /// How many keys the index has, to set memory aside for; 0 if that cannot be told.
+  var keyCount: UInt64 { (try? index.keys.count).map { UInt64($0) } ?? 0 }
 
   /// Is the record at a place, whose key has this hash, the one that counts for its key, or parked?
   func isCurrent(at location: Location, _ hash: UInt64) -> Bool {
