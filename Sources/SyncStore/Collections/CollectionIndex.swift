@@ -66,6 +66,8 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   let indexes: [any CollectionIndexing<Element>]
   /// Before all entries of each index.
   let indexPrefixes: [[UInt8]]
+  /// Asked of what does not depend on the type of the element: to find that of `indexes` takes as long as half a put.
+  var hasIndexes: Bool { !indexPrefixes.isEmpty }
 
   /// What most identifiers take.
   private static var identifierBytes: Int { 40 }

@@ -95,7 +95,7 @@ extension StoreCollection {
 
   /// What is to be replaced, if its entries are to go with it. One that cannot be decoded has none.
   func held(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
-    guard !layout.indexes.isEmpty, let value = try transaction.get(key) else { return nil }
+    guard layout.hasIndexes, let value = try transaction.get(key) else { return nil }
     return try? value.decoded(as: Element.self)
   }
 
@@ -105,7 +105,7 @@ extension StoreCollection {
     in transaction: inout Transaction
   ) throws(StoreError) {
     let form = try EncodedValue(element)
-    guard !layout.indexes.isEmpty else {
+    guard layout.hasIndexes else {
       return try transaction.put(key, form.bytes, type: form.type, expires: deadline)
     }
     let entries = try layout.entries(of: element)

@@ -63,7 +63,7 @@ where Element.ID: KeyComponent {
   /// Adds an element unless there is one of its identifier: false in that case.
   @discardableResult
   public func insertOrIgnore(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
-    guard layout.indexes.isEmpty else {
+    guard !layout.hasIndexes else {
       return try transaction(durability) { transaction throws(StoreError) in
         try insertOrIgnore(element, in: &transaction)
       }
@@ -76,7 +76,7 @@ where Element.ID: KeyComponent {
 
   /// Adds an element, or puts it in the place of the one of its identifier.
   public func insertOrReplace(_ element: Element, durability: Durability? = nil) throws(StoreError) {
-    guard layout.indexes.isEmpty else {
+    guard !layout.hasIndexes else {
       return try transaction(durability) { transaction throws(StoreError) in
         try insertOrReplace(element, in: &transaction)
       }
@@ -106,7 +106,7 @@ where Element.ID: KeyComponent {
   /// Takes an element away. False if there was none.
   @discardableResult
   public func delete(_ identifier: Element.ID, durability: Durability? = nil) throws(StoreError) -> Bool {
-    guard layout.indexes.isEmpty else {
+    guard !layout.hasIndexes else {
       return try transaction(durability) { transaction throws(StoreError) in
         try delete(identifier, in: &transaction)
       }

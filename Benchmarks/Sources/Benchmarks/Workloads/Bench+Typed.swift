@@ -89,19 +89,30 @@ extension Bench {
     try sides.typed.close()
   }
 
+  /// Beside the bytes, and beside the same structure put by a key that is ready: what a collection adds.
   private func collections(_ readings: [Reading]) throws {
+    let forms = try readings.map { try EncodedValue($0) }
+    try collections(readings, beside: "bytes") { store, key, index in
+      try store.put(key, forms[index].bytes, type: forms[index].type)
+    }
+    try collections(readings, beside: "typed put") { store, key, index in try store.put(key, readings[index]) }
+  }
+
+  @inline(__always)
+  private func collections(
+    _ readings: [Reading], beside peer: String, _ put: (Store, Key, Int) throws -> Void
+  ) throws {
     let sides = try sides("collection")
     defer { sides.folders.forEach(remove) }
     let collection = try sides.typed.collection("readings", of: Reading.self)
     let keys = try readings.map { try collection.key(of: $0.id) }
-    let forms = try readings.map { try EncodedValue($0) }
-    let bytes: (Range<Int>) throws -> Void = { range in
-      for index in range { try sides.bytes.put(keys[index], forms[index].bytes, type: forms[index].type) }
+    let puts: (Range<Int>) throws -> Void = { range in
+      for index in range { try put(sides.bytes, keys[index], index) }
     }
-    try turns("collection-insert", readings.count, bytes: bytes) { range in
+    try turns("collection-insert", readings.count, beside: peer, puts) { range in
       for index in range { try collection.insert(readings[index]) }
     }
-    try turns("collection-replace", readings.count, bytes: bytes) { range in
+    try turns("collection-replace", readings.count, beside: peer, puts) { range in
       for index in range { try collection.insertOrReplace(readings[index]) }
     }
     try expect(try collection.count, readings.count, "collection")
@@ -112,7 +123,8 @@ extension Bench {
   /// Lets both sides take turns, and notes the time of one operation of each.
   @inline(__always)
   private func turns(
-    _ workload: String, _ count: Int, bytes: (Range<Int>) throws -> Void, typed: (Range<Int>) throws -> Void
+    _ workload: String, _ count: Int, beside peer: String = "bytes", _ bytes: (Range<Int>) throws -> Void,
+    typed: (Range<Int>) throws -> Void
   ) throws {
     var times = (bytes: 0.0, typed: 0.0)
     for (turn, start) in stride(from: 0, to: count, by: Self.turn).enumerated() {
@@ -123,6 +135,6 @@ extension Bench {
       if !turn.isMultiple(of: 2) { try timeBytes() }
     }
     report.add(workload, SyncStorePeer.title, times.typed / Double(count), "ns")
-    report.add(workload, "bytes", times.bytes / Double(count), "ns")
+    report.add(workload, peer, times.bytes / Double(count), "ns")
   }
 }
