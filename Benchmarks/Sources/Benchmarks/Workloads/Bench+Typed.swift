@@ -95,7 +95,9 @@ extension Bench {
     try collections(readings, beside: "bytes") { store, key, index in
       try store.put(key, forms[index].bytes, type: forms[index].type)
     }
-    try collections(readings, beside: "typed put") { store, key, index in try store.put(key, readings[index]) }
+    try collections(readings, beside: "typed put") { store, key, index in
+      try store.put(key, readings[index])
+    }
   }
 
   @inline(__always)
