@@ -3,7 +3,7 @@
 # More packages may be named as arguments; `bench` as the first one stands for those that only the benchmarks need.
 set -euo pipefail
 
-[[ ${1:-} != bench ]] || set -- liblmdb-dev libleveldb-dev librocksdb-dev redis-server "${@:2}"
+[[ ${1:-} != bench ]] || set -- liblmdb-dev libleveldb-dev librocksdb-dev redis-server rsync "${@:2}"
 
 packages=(libssl-dev nettle-dev libsqlite3-dev libdeflate-dev libxxhash-dev pkg-config "$@")
 

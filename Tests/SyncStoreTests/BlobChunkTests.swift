@@ -52,6 +52,19 @@ struct BlobChunkTests {
     #expect(receiver.catalogueError == nil)
   }
 
+  @Test("are cut by several processors at once, and lack little where one ends and the next begins")
+  func shares() throws {
+    let test = try BlobsUnderTest(.disk)
+    let blobs = try test.open()
+    let bytes = pattern(2 * Int(BlobStore.leastShare) + 5_000_000)
+    let blob = try blobs.put(bytes: bytes, durable: true)
+    let match = try blobs.match(blobs.recipe(of: blob, from: 0, bytes: blob.size))
+    #expect(match.end == blob.size)
+    #expect(match.missing.reduce(0) { $0 + $1.count } < 1 << 20)
+    #expect(match.missing.count < Background.processors + 1)
+    for copy in match.copies { #expect(copy.place == copy.offset) }
+  }
+
   @Test("are looked at again before they count: of one that has gone nothing is taken")
   func gone() throws {
     let test = try BlobsUnderTest(.simulated)

@@ -68,6 +68,8 @@ enum Target {
     "sync-first-copy": ["redis": .atMost(0.5)],
     "sync-values-20k": ["redis": .atMost(0.6)],
     "sync-value-1g": ["tls": .atMost(1.5)],
+    "sync-value-1g-edited": ["rsync": .atMost(1)],
+    "sync-value-1g-edited-bytes": ["target": .atMost(1)],
     "tier-trim": ["target": .atLeast(1)],
     "tier-trim-stall": ["target": .atMost(1)],
     "index-size": ["target": .atMost(1)],

@@ -7,7 +7,7 @@ enum SyncServer {
   static let command = "sync-server"
 
   /// The side of the child: `FOLDER KEYS`. Says `ADDRESS TOKEN`, then answers each line with `done`: `change N` writes N of
-  /// the keys anew, `values COUNT BYTES` writes others, `value BYTES` one.
+  /// the keys anew, `values COUNT BYTES` writes others, `value BYTES` one, `edit BYTES` the same one with a few changes.
   static func run(_ arguments: [String]) throws {
     guard arguments.count == 2, let keys = Int(arguments[1]) else {
       throw BenchmarkError("a sync server takes FOLDER KEYS")
@@ -22,7 +22,9 @@ enum SyncServer {
     while let line = readLine() {
       let words = line.split(separator: " ")
       if words.first == "value", words.count == 2, let size = Int(words[1]) {
-        try putLarge(store, size)
+        try putLarge(store, size, isEdited: false)
+      } else if words.first == "edit", words.count == 2, let size = Int(words[1]) {
+        try putLarge(store, size, isEdited: true)
       } else if words.first == "values", words.count == 3, let count = Int(words[1]), let size = Int(words[2])
       {
         try putValues(store, count, size)
@@ -81,11 +83,23 @@ enum SyncServer {
     try store.sync()
   }
 
-  private static func putLarge(_ store: Store, _ size: Int) throws {
+  private static func putLarge(_ store: Store, _ size: Int, isEdited: Bool) throws {
     try store.put(Key("large")) { writer in
-      for start in stride(from: 0, to: size, by: 8 << 20) {
-        try writer.append(noise(min(8 << 20, size - start), seed: UInt64(start + 1)))
+      try pieces(ofLarge: size, isEdited: isEdited) { try writer.append($0) }
+    }
+  }
+
+  /// A large value, piece by piece. Edited: 1 KiB stands before it, and 1 MiB of its middle is another.
+  static func pieces(ofLarge size: Int, isEdited: Bool, _ body: ([UInt8]) throws -> Void) throws {
+    let step = 8 << 20
+    if isEdited { try body(noise(1 << 10, seed: 1 << 40)) }
+    for start in stride(from: 0, to: size, by: step) {
+      var piece = noise(min(step, size - start), seed: UInt64(start + 1))
+      if isEdited, start == size / 2 / step * step {
+        piece.replaceSubrange(
+          0..<min(1 << 20, piece.count), with: noise(min(1 << 20, piece.count), seed: 1 << 41))
       }
+      try body(piece)
     }
   }
 

@@ -1,4 +1,5 @@
 private import Dispatch
+private import Glibc
 
 /// Work beside the callers.
 enum Background {
@@ -22,6 +23,14 @@ enum Background {
   static func prepare(_ work: @escaping @Sendable () -> Void) { preparingQueue.async(execute: work) }
 
   static func tidy(_ work: @escaping @Sendable () -> Void) { tidyingQueue.async(execute: work) }
+
+  /// Processors that the machine has, at least 1.
+  static var processors: Int { max(1, sysconf(Int32(_SC_NPROCESSORS_ONLN))) }
+
+  /// Does so many pieces of work, as many at once as there are processors, and returns when all are done.
+  static func atOnce(_ count: Int, _ work: @Sendable (Int) -> Void) {
+    DispatchQueue.concurrentPerform(iterations: count, execute: work)
+  }
 
   /// Work that never ends gets a thread that is not of a queue.
   static func runForever(_ work: @escaping @Sendable () -> Void) {

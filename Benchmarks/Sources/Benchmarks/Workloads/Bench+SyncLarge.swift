@@ -2,10 +2,12 @@ import Foundation
 import Replication
 import SyncStore
 
-/// Values of 20 KiB, and one of 1 GiB, that another copy has not, over TLS on this machine, durable on arrival.
+/// Values of 20 KiB, and one of 1 GiB, that another copy has not, over TLS on this machine, durable on arrival; then the large
+/// one once more, with a few changes.
 extension Bench {
   private static let values = (count: 10_000, bytes: 20 << 10)
   private static let largeBytes = 1 << 30
+  private static let edited = "sync-value-1g-edited"
 
   func synchronizationOfLargeValues() throws {
     for round in 0..<options.rounds {
@@ -22,15 +24,20 @@ extension Bench {
       let node = try Node(store: store)
       for (workload, order) in [
         ("sync-values-20k", "values \(Self.values.count) \(Self.values.bytes)"),
-        ("sync-value-1g", "value \(Self.largeBytes)"),
+        ("sync-value-1g", "value \(Self.largeBytes)"), (Self.edited, "edit \(Self.largeBytes)"),
       ] {
         try server.tell(order)
         Machine.settle(touching: 2 << 30)
         let begin = Machine.now()
-        _ = try SyncServer.wait { try await node.synchronize(with: "server", direction: .pull) }
+        let done = try SyncServer.wait { try await node.synchronize(with: "server", direction: .pull) }
         report.add(workload, SyncStorePeer.title, Double(Machine.now() - begin) / 1e6, "ms")
+        guard workload == Self.edited else { continue }
+        report.add(
+          Self.edited + "-bytes", SyncStorePeer.title, Double(done.sentBytes + done.receivedBytes) / 1e6, "MB"
+        )
+        report.add(Self.edited + "-bytes", "target", 2.5 * Double(1 << 20) / 1e6, "MB")
       }
-      try expect(Int(store.reader(of: "large")?.size ?? 0), Self.largeBytes, "sync-value-1g")
+      try expect(Int(store.reader(of: "large")?.size ?? 0), Self.largeBytes + (1 << 10), Self.edited)
       try SyncServer.wait { await node.stop() }
       try store.close()
       try server.end()
@@ -51,6 +58,14 @@ extension Bench {
     defer { remove(plain) }
     if let time = try PlainTLSStream.transfer(Self.largeBytes, in: plain) {
       report.add("sync-value-1g", PlainTLSStream.title, time, "ms")
+    }
+    let files = try folder(Rsync.title, "sync-large")
+    defer { remove(files) }
+    if let done = try Rsync.update(Self.largeBytes, in: files) {
+      report.add(Self.edited, Rsync.title, done.milliseconds, "ms")
+      report.add(Self.edited + "-bytes", Rsync.title, Double(done.bytes) / 1e6, "MB")
+    } else {
+      note("rsync is not installed: nothing is compared with it")
     }
   }
 }

@@ -91,13 +91,35 @@ extension BlobStore {
       guard size <= budget else { return }
       budget -= size
       guard let file = try files.open(name), let reader = try reader(inFile: name, file) else { continue }
-      var chunks: [(key: [UInt8], offset: UInt64, count: Int)] = []
-      try Self.eachChunk(of: reader, from: 0, upTo: reader.size) { chunk, offset in
-        chunks.append((Self.chunkKey(chunk, keys), offset, chunk.count))
-      }
-      try catalogue.note(chunks, of: name)
+      let chunks = try Self.chunks(of: reader)
+      try catalogue.note(chunks.map { (Self.chunkKey($0, keys), $1, $0.count) }, of: name)
     }
   }
+
+  /// What an object is made of, cut by all processors at once: whoever waits for a transfer waits for this first. Where one ends
+  /// and the next one begins a chunk may be there twice, or be none that the content asks for: they are hints.
+  private static func chunks(of reader: BlobReader) throws(StoreError) -> [(BlobChunk, UInt64)] {
+    let share = max(leastShare, reader.size / UInt64(Background.processors) + 1)
+    let count = Int((reader.size + share - 1) / share)
+    let shares = Locked([Result<[(BlobChunk, UInt64)], StoreError>](repeating: .success([]), count: count))
+    Background.atOnce(count) { index in
+      let start = UInt64(index) * share
+      let cut = Result { () throws(StoreError) in
+        var chunks: [(BlobChunk, UInt64)] = []
+        try eachChunk(of: reader, from: start, upTo: min(start + share, reader.size)) {
+          chunks.append(($0, $1))
+        }
+        return chunks
+      }
+      shares.withLock { $0[index] = cut }
+    }
+    var chunks: [(BlobChunk, UInt64)] = []
+    for share in shares.withLock({ $0 }) { chunks += try share.get() }
+    return chunks
+  }
+
+  /// Bytes that are worth another processor.
+  static let leastShare: UInt64 = 16 << 20
 
   /// Goes on with a transfer from objects that are here: from where it ended up to `end`, or up to what is not to be had. Returns
   /// how many bytes of the object are here now.

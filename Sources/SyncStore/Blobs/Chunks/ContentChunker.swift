@@ -31,6 +31,11 @@ package struct ContentChunker: Sendable {
   package mutating func feed(_ bytes: Span<UInt8>) -> [Int] {
     var ends: [Int] = []
     let (least, most) = (average / 4, average * 4)
+    // Looked up once: whether a static table is there would be asked for each byte.
+    let table = Self.gear
+    let gear = table.span
+    var hash = hash
+    defer { self.hash = hash }
     var next = 0
     while next < bytes.count {
       // What is too short for a chunk need not be looked at.
@@ -41,16 +46,17 @@ package struct ContentChunker: Sendable {
       }
       let mask = length < average ? strict : lax
       let stop = min(bytes.count, next + (length < average ? average : most) - length)
+      let first = next
       var found = false
       while next < stop {
-        hash = hash &<< 1 &+ Self.gear[Int(bytes[next])]
-        next += 1
-        length += 1
+        hash = hash &<< 1 &+ gear[Int(bytes[next])]
+        next &+= 1
         if hash & mask == 0 {
           found = true
           break
         }
       }
+      length += next - first
       if found || length >= most {
         ends.append(offset + next)
         (hash, length) = (0, 0)
