@@ -41,4 +41,34 @@ import Testing
     _ = try blobs.sweepOrphans(referenced: [], graceSeconds: 100, now: now)
     #expect(try blobs.has(new))
   }
+
+  @Test("No room is found for a file that says to be longer than any pack: it is set aside")
+  func greatestSize() throws {
+    let test = try BlobsUnderTest(.simulated)
+    var blobs = try test.open(packing: .small)
+    let first = try blobs.put(bytes: pattern(300), durable: true)
+    blobs.close()
+    let header = PackHeader(number: 9, size: 1 << 40, salt: 7)
+    let file = try test.base.storage.open(test.directory + "/" + Pack.name(9), .create)
+    try file.resize(to: header.tableBytes)
+    for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }
+    blobs = try test.open(packing: .small)
+    #expect(try blobs.read(first) == pattern(300))
+    #expect(try test.packs().count == 1 && file.status().size == header.tableBytes)
+  }
+
+  @Test("A pack that was cut short is not added to where the disk is full")
+  func cutOnFullDisk() throws {
+    let test = try BlobsUnderTest(.simulated)
+    let storage = try #require(test.base.storage as? SimulatedStorage)
+    let first = try test.open(packing: .small).put(bytes: pattern(300), durable: true)
+    storage.killProcesses()
+    try storage.open(test.directory + "/" + test.packs()[0], .readWrite).resize(to: 12 << 10)
+    storage.free = 0
+    let blobs = try test.open(packing: .small)
+    #expect(try blobs.read(first) == pattern(300))
+    storage.free = nil
+    let second = try blobs.put(bytes: pattern(5000), durable: true)
+    #expect(try blobs.read(second) == pattern(5000))
+  }
 }

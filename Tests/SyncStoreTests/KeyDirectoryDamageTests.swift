@@ -115,4 +115,15 @@ struct KeyDirectoryDamageTests {
       #expect(start < 8192 || throwsDamage(directory), "\(count) bytes at \(start)")
     }
   }
+
+  @Test("is noticed when it was being doubled into pages behind its end")
+  func doubledBehindEnd() throws {
+    let size = try test.directory.fileBytes
+    try test.write(Sealed.seal(1 << 20), at: IndexLayout.Header.operand)
+    try test.write(Intent.deepen(11).word, at: IndexLayout.Header.intent)
+    let again = try #require(try test.reopen().trusted)
+    try again.beginWriting()
+    #expect(#expect(throws: StoreError.self) { try again.recoverIntent() }?.code == .damaged)
+    #expect(try again.fileBytes == size)
+  }
 }

@@ -58,6 +58,13 @@ struct IndexUnderTest {
     try KeyDirectory.open(at: Self.path, storage, store: Self.store, boot: boot, writable: writable)
   }
 
+  /// Changes a word of the header.
+  func write(_ word: UInt64, at offset: Int) throws {
+    var writer = ByteWriter()
+    writer.write(word)
+    try storage.open(Self.path, .readWrite).write(writer.bytes, at: offset)
+  }
+
   /// The bytes of the file.
   func image() throws -> [UInt8] {
     let file = try storage.open(Self.path, .readOnly)

@@ -130,4 +130,14 @@ struct KeyDirectoryTrustTests {
     #expect(hash == XXH3.hash64(key, seed: 0x0807_0605_0403_0201))
     #expect(hash == memory.withBytes(0..<3) { test.directory.hash($0) })
   }
+
+  @Test(
+    "is not believed if the pages that it would take next lie behind its end",
+    arguments: [
+      (IndexLayout.Header.frontier, 1 << 20), (IndexLayout.Header.spare, 1 << 20 | (1 << 20 + 1) << 24),
+    ] as [(Int, UInt64)])
+  func nextPages(field: Int, pages: UInt64) throws {
+    try test.write(Sealed.seal(pages), at: field)
+    #expect(try test.reopen().reason == "its header is damaged")
+  }
 }

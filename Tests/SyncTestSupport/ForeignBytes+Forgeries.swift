@@ -5,18 +5,19 @@ extension ForeignBytes {
   private static let sealed = Result { try StoreTemplate(sealed: true, isLong: true) }
 
   /// A store of which one file was changed by somebody who knows its format: whatever guards the places that the bytes change
-  /// is made right again, as far as that takes no key. The first byte says which file, and whether the store is encrypted; of
-  /// the others each three change a byte. What a plain store says then may be anything, what an encrypted one says was written.
+  /// is made right again, as far as that takes no key. The first byte says which file, whether the store is encrypted, and
+  /// whether the places are counted among all of its bytes or among those that are no values; of the other bytes each three
+  /// change one. What a plain store says then may be anything, what an encrypted one says was written.
   package static func forgeries(_ bytes: [UInt8]) {
     guard let first = bytes.first else { return }
     guard let template = try? (first & 0x80 == 0 ? plain : sealed).get(), let host = try? template.machine()
     else { preconditionFailure("no store to be forged") }
-    let path = template.names[Int(first & 0x7F) % template.names.count]
+    let path = template.names[Int(first & 0x3F) % template.names.count]
     do {
       if let file = template.files[path], !file.isEmpty {
-        var forgery = Forgery(of: file)
-        forgery.change(Array(bytes[1...]))
-        forgery.guardAgain(String(path.dropFirst("/store/".count)))
+        var forgery = Forgery(of: file, named: String(path.dropFirst("/store/".count)))
+        forgery.change(Array(bytes[1...]), amongFields: first & 0x40 != 0)
+        forgery.guardAgain()
         try host.storage.restore([path: forgery.bytes])
         host.killProcesses()
       }
@@ -27,21 +28,39 @@ extension ForeignBytes {
 
 /// A file of a store that is changed, and its checksums with it. What stands where: `schemas/`.
 private struct Forgery {
+  private let name: String
   private let original: [UInt8]
   private(set) var bytes: [UInt8]
   private var changed: Set<Int> = []
 
-  init(of file: [UInt8]) { (original, bytes) = (file, file) }
+  init(of file: [UInt8], named name: String) { (self.name, original, bytes) = (name, file, file) }
 
-  mutating func change(_ edits: [UInt8]) {
+  mutating func change(_ edits: [UInt8], amongFields: Bool) {
+    let fields = amongFields ? self.fields : []
     for edit in stride(from: 0, to: edits.count - 2, by: 3) {
-      let place = (Int(edits[edit]) << 8 | Int(edits[edit + 1])) % bytes.count
+      let number = Int(edits[edit]) << 8 | Int(edits[edit + 1])
+      let place = fields.isEmpty ? number % bytes.count : fields[number % fields.count]
       bytes[place] ^= edits[edit + 2]
       changed.insert(place)
     }
   }
 
-  mutating func guardAgain(_ name: String) {
+  /// Places of which most mean something: headers, tables, the beginnings of records and of pages.
+  private var fields: [Int] {
+    let parts: [Range<Int>] =
+      if name == "index" || name == "ledger" {
+        [40..<360] + words
+      } else if name.hasPrefix("blobs/packs/") {
+        [0..<48, 1024..<1056, 4096..<4096 + 64 * Int(integer(1024, 4, of: original))]
+      } else if name.hasPrefix("journal/") {
+        [0..<128] + segmentRecords.map { $0.lowerBound..<min($0.lowerBound + 96, $0.upperBound) }
+      } else {
+        [0..<bytes.count]
+      }
+    return parts.flatMap { Array($0.clamped(to: 0..<bytes.count)) }
+  }
+
+  mutating func guardAgain() {
     switch name {
     case "STORE": guardText(dropping: 1) { "checksum " + $0 }
     case "keys/ring": guardText(dropping: 1) { "checksum " + $0 }
@@ -97,22 +116,37 @@ private struct Forgery {
   private mutating func guardSegment() {
     for copy in [0, 2048] { guardRange(copy..<copy + 120, seed: 0) }
     let salt = integer(48, 8, of: bytes)
+    for record in segmentRecords where touches(record) || touches(48..<56) {
+      let place = record.lowerBound
+      let stated = max(8, min(Int(integer(place + 4, 4, of: bytes)), bytes.count - place))
+      let hash = XXH3.hash64(Array(bytes[place + 4..<place + stated]), seed: salt &+ UInt64(place))
+      set(hash & 0xFFFF_FFFF, 4, at: place)
+    }
+  }
+
+  /// The records that there were in a segment.
+  private var segmentRecords: [Range<Int>] {
+    var records: [Range<Int>] = []
     var place = 4096
     while place + 40 <= original.count {
       let length = Int(integer(place + 4, 4, of: original))
       guard length >= 40, place + length <= original.count else { break }
-      let stated = max(8, min(Int(integer(place + 4, 4, of: bytes)), bytes.count - place))
-      if touches(place..<place + length) || touches(48..<56) {
-        let hash = XXH3.hash64(Array(bytes[place + 4..<place + stated]), seed: salt &+ UInt64(place))
-        set(hash & 0xFFFF_FFFF, 4, at: place)
-      }
+      records.append(place..<place + length)
       place += (length + 7) & ~7
     }
+    return records
   }
 
   private func touches(_ range: Range<Int>) -> Bool { changed.contains { range.contains($0) } }
 
   // MARK: Words that guard themselves
+
+  /// Those behind the first page that say something, beside what a free slot of the index is.
+  private var words: [Range<Int>] {
+    stride(from: 4096, to: original.count, by: 8).filter {
+      ![0, 0xE000_FFFF_FFFF_FFFF, 0xD001_FFFF_FFFF_FFFE].contains(integer($0, 8, of: original))
+    }.map { $0..<$0 + 8 }
+  }
 
   /// A word that was one of its kind is one again.
   private mutating func guardWords() {

@@ -43,6 +43,7 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
 
   func resize(to size: Int) throws(StoreError) {
     try changing("cannot change its size") { state, node throws(StoreError) in
+      guard size <= node.limit else { throw failure("cannot change its size", path, EFBIG) }
       node.resize(to: size)
       state.trim(node)
     }

@@ -16,6 +16,8 @@ final class SimulatedNode {
   static let sector = 512
   /// What a file can hold while it is mapped: memory that is mapped cannot move.
   static let mappedCapacity = 64 << 20
+  /// What a file can hold that is not.
+  private static let greatestSize = 1 << 30
 
   let kind: FileStatus.Kind
   let inode: UInt64
@@ -174,12 +176,16 @@ final class SimulatedNode {
     (mapped, mappedForWriting) = (false, false)
   }
 
+  /// The greatest size that it can come to have: the disk is full where a file would be longer.
+  var limit: Int { mapped ? live.capacity : Self.greatestSize }
+
   private func reserve(_ count: Int) {
+    precondition(count <= limit, "simulated storage: \(count) bytes are more than a file can have")
     guard count > live.capacity else { return }
-    precondition(!mapped, "simulated storage: a mapped file cannot grow above \(Self.mappedCapacity) bytes")
+    let used = SimulatedMemory.rounded(max(size, durableSize))
     let larger = [live, durable].map { old in
       let new = SimulatedMemory(capacity: max(count, 2 * old.capacity))
-      new.copy(0..<old.capacity, from: old)
+      new.copy(0..<used, from: old)
       return new
     }
     (live, durable) = (larger[0], larger[1])

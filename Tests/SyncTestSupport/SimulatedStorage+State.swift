@@ -129,7 +129,8 @@ extension SimulatedStorage.State {
   mutating func reserve(_ node: SimulatedNode, upTo end: Int) -> Int {
     let needed = SimulatedMemory.rounded(end) - node.allocated
     guard needed > 0 else { return end }
-    let granted = min(needed, max(free ?? needed, 0) / SimulatedMemory.pageBytes * SimulatedMemory.pageBytes)
+    let available = min(max(free ?? needed, 0), node.limit - node.allocated)
+    let granted = min(needed, available / SimulatedMemory.pageBytes * SimulatedMemory.pageBytes)
     node.allocated += granted
     if let left = free { free = left - granted }
     return min(end, node.allocated)

@@ -132,7 +132,7 @@ extension KeyDirectory {
     let part = MappedPages.part(of: 1 << UInt32(depth - 1))
     if part > 0 {
       let needed = MappedPages.pages(ofPart: part)
-      start = UInt32(try sealed(IndexLayout.Header.frontier))
+      start = try frontier()
       let chunk = MappedPages.chunk(of: start)
       if chunk.upperBound - start < needed { start = chunk.upperBound }
       guard start + needed <= MappedPages.limit else { throw full() }
@@ -148,7 +148,9 @@ extension KeyDirectory {
     let half = UInt32(1) << UInt32(depth - 1)
     let part = MappedPages.part(of: half)
     if part > 0 {
-      let frontier = UInt32(try sealed(IndexLayout.Header.frontier))
+      // Allocated before this was begun.
+      guard try Int(start) < filePages else { throw damaged() }
+      let frontier = try frontier()
       // What it leaves at the end of a chunk is for pages. Less than a part of the directory, it is long used up when the
       // next part comes.
       if frontier < start { write(Self.spare(frontier..<start), to: header, IndexLayout.Header.spare) }
@@ -171,6 +173,13 @@ extension KeyDirectory {
     Sealed.seal(UInt64(pages.lowerBound) | UInt64(pages.upperBound) << 24)
   }
 
+  /// Pages from here on were never used.
+  func frontier() throws(StoreError) -> UInt32 {
+    let frontier = try sealed(IndexLayout.Header.frontier)
+    guard frontier <= MappedPages.limit else { throw damaged() }
+    return UInt32(frontier)
+  }
+
   /// A page that nobody has; it is free until `take`.
   func nextPage() throws(StoreError) -> UInt32 {
     let spare = try sealed(IndexLayout.Header.spare)
@@ -178,7 +187,7 @@ extension KeyDirectory {
       try pages.allocate(UInt32(spare & 0xFF_FFFF))
       return UInt32(spare & 0xFF_FFFF)
     }
-    let next = UInt32(truncatingIfNeeded: try sealed(IndexLayout.Header.frontier))
+    let next = try frontier()
     guard next < MappedPages.limit else { throw full() }
     try pages.allocate(next)
     if next >= populatedEnd {
@@ -193,7 +202,7 @@ extension KeyDirectory {
     let spare = try sealed(IndexLayout.Header.spare)
     if spare & 0xFF_FFFF < spare >> 24, spare & 0xFF_FFFF == page {
       write(Self.spare(page + 1..<UInt32(spare >> 24)), to: header, IndexLayout.Header.spare)
-    } else if try sealed(IndexLayout.Header.frontier) == page {
+    } else if try frontier() == page {
       write(Sealed.seal(UInt64(page) + 1), to: header, IndexLayout.Header.frontier)
     }
   }

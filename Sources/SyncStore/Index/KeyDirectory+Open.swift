@@ -149,9 +149,9 @@ extension KeyDirectory {
   private func checkHeader() throws(StoreError) {
     _ = try (depth(), count, applied)
     _ = try (sealed(IndexLayout.Header.intent), sealed(IndexLayout.Header.operand))
-    let frontier = try sealed(IndexLayout.Header.frontier)
-    let spare = try sealed(IndexLayout.Header.spare)
-    guard frontier <= MappedPages.limit, spare >> 24 <= MappedPages.limit else { throw damaged() }
+    // Pages are allocated before they are named here. The next one is, wherever that is: not far behind the end.
+    let (spare, frontier) = try (sealed(IndexLayout.Header.spare), frontier())
+    guard try max(Int(spare >> 24), Int(frontier)) <= filePages else { throw damaged() }
   }
 
   private func format(expected: Int) throws(StoreError) {

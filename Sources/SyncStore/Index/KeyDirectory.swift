@@ -136,7 +136,7 @@ package final class KeyDirectory: @unchecked Sendable {
     get throws(StoreError) {
       let count = Int(try sealed(IndexLayout.Header.count))
       // Callers set memory aside for as many.
-      guard try count <= fileBytes / MappedPages.pageBytes * IndexLayout.slots else { throw damaged() }
+      guard try count <= filePages * IndexLayout.slots else { throw damaged() }
       return count
     }
   }
@@ -163,6 +163,9 @@ package final class KeyDirectory: @unchecked Sendable {
   package var fileBytes: Int {
     get throws(StoreError) { try file.status().size }
   }
+
+  /// How many pages the file has.
+  var filePages: Int { get throws(StoreError) { try fileBytes / MappedPages.pageBytes } }
 
   /// Visits the place of each key, in no particular order. Only for the holder of the writers' mutex: a page that is
   /// split meanwhile would be visited twice, or in part.

@@ -66,8 +66,10 @@ struct OpenedKeys: KeySource {
   /// Records that could not be opened.
   let damaged: [Location]
 
-  /// Bytes of one piece of memory; it is zeroed at the end.
+  /// Bytes of a piece of memory, which is zeroed at the end. The first ones are smaller, each half of the next: few keys need
+  /// few.
   private static let pieceBytes = 4 << 20
+  private static let smallerPieces = 8
   /// Before each key: where its record is, and how long it is.
   private static let heading = 16
   private static let countOffset = 8
@@ -75,7 +77,7 @@ struct OpenedKeys: KeySource {
   /// Of these records, in the order in which they are to be read.
   init(_ locations: some Sequence<Location>, in segments: FrozenSegments) {
     var pieces: [Mapping] = []
-    var end = Self.pieceBytes
+    var end = 0
     var places: [Location] = []
     var damaged: [Location] = []
     for location in locations {
@@ -86,8 +88,8 @@ struct OpenedKeys: KeySource {
       }
       let isThere: Void? = segments.withKey(location) { key in
         let count = Self.heading + (key.byteCount + 7) & ~7
-        if end + count > Self.pieceBytes {
-          pieces.append(.heap(max(Self.pieceBytes, count)))
+        if end + count > pieces.last?.count ?? 0 {
+          pieces.append(.heap(max(Self.pieceBytes >> max(0, Self.smallerPieces - pieces.count), count)))
           end = 0
         }
         let piece = pieces[pieces.count - 1]

@@ -257,8 +257,14 @@ final class Ledger: Sendable {
     fileprivate let page: PageView
     fileprivate let offset: Int
 
+    /// More or less than this is never true, and would be counted with.
+    private static let bounds: ClosedRange = -1 << 40...1 << 40
+
     var live: Int {
-      get { Int(bitPattern: UInt(page.load(offset))) }
+      get {
+        let live = Int(bitPattern: UInt(page.load(offset)))
+        return min(max(live, Self.bounds.lowerBound), Self.bounds.upperBound)
+      }
       nonmutating set { page.store(UInt64(UInt(bitPattern: newValue)), at: offset) }
     }
   }

@@ -113,11 +113,14 @@ struct SegmentTable {
   /// How often it was changed as far as the index is concerned.
   private(set) var changes = 0
 
-  /// The segment of a place in the index; nil if it is not mapped.
+  /// The segment of a place in the index; nil if it is not mapped, or ends before it.
   @inline(__always)
   func segment(ofPlace place: UInt64) -> Segment? {
     let slot = Self.slot(ofPlace: place)
-    return slot < slots.count ? slots[slot] : nil
+    guard slot < slots.count, let segment = slots[slot],
+      Self.offset(ofPlace: place) + RecordLayout.fixedLength <= segment.mapping.count
+    else { return nil }
+    return segment
   }
 
   /// The number that the index has given to the segment of a place.

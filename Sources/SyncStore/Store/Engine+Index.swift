@@ -159,7 +159,10 @@ extension Engine {
     let end = Location(packed: try index.keys.applied)
     guard journal.place(of: end.segment) != nil, !ledger.isDamageMet else { return false }
     lastPlace = try ledger.last
-    guard isLastRecord(lastPlace, before: end) else { return false }
+    // What is appended bears its position as a difference to others.
+    guard let known = lastPosition(at: lastPlace, before: end), try ledger.position >= known else {
+      return false
+    }
     var views: [RecordView] = []
     let noted = try ledger.noted()
     adopted = noted.adopted
@@ -194,15 +197,16 @@ extension Engine {
     return true
   }
 
-  /// Does the record there end at `end`? Else the journal is not the one that the index is of: somebody put an older one in
-  /// its place.
-  private func isLastRecord(_ place: UInt64, before end: Location) -> Bool {
-    if end.offset == SegmentHeader.length { return true }
-    guard let segment = journal.table.segment(ofPlace: place), segment.number == end.segment else {
-      return false
-    }
-    let offset = SegmentTable.offset(ofPlace: place)
-    return segment.record(at: offset, limit: segment.mapping.count, isSealed: true)?.end == end.offset
+  /// The position that the record there bears, which ends at `end`. Nil if it does not: then the journal is not the one that the
+  /// index is of, somebody put an older one in its place.
+  private func lastPosition(at place: UInt64, before end: Location) -> UInt64? {
+    if end.offset == SegmentHeader.length { return journal.segment(end.segment)?.header.basePosition }
+    guard let segment = journal.table.segment(ofPlace: place), segment.number == end.segment,
+      case let offset = SegmentTable.offset(ofPlace: place),
+      let view = segment.record(at: offset, limit: segment.mapping.count, isSealed: true),
+      view.end == end.offset
+    else { return nil }
+    return view.position
   }
 
   private func define(_ view: RecordView) {

@@ -12,6 +12,9 @@ struct Author: Sendable {
   /// The version of the next write, made at `wall` milliseconds since 1970.
   mutating func sign(wall: UInt64) throws(StoreError) -> Version {
     guard let actor else { preconditionFailure("a writable store has an actor") }
+    guard sequence < .max else {
+      throw StoreError(.damaged, "no number is left for a write: restore from a peer")
+    }
     guard let stamp = clock.tick(wall: wall) else {
       throw StoreError(.clock, "the clock stands at its end: set the system's time and restore from a peer")
     }

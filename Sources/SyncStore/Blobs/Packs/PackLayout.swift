@@ -11,6 +11,8 @@ enum PackLayout {
   static let entryBytes = 64
   /// Objects begin at multiples of it.
   static let alignment = 64
+  /// No file is longer: the greatest object, with its table, is not. Who adds to a pack left over allocates what it says.
+  static let mostBytes: UInt64 = 1 << 29
   /// So many entries at most: a place is named in 12 bits.
   static let mostSlots = 4096
   /// No pack comes to have a greater number; a file that bears one is none of ours.
@@ -99,7 +101,8 @@ struct PackHeader: Equatable, Sendable {
     }
     (self.number, self.salt) = (number, salt)
     // Absurd lengths are bounded before anything is mapped (F46).
-    guard size <= 1 << 40, tableBytes >= 8192, tableBytes.isMultiple(of: 4096), UInt64(tableBytes) < size,
+    guard size <= PackLayout.mostBytes, tableBytes >= 8192, tableBytes.isMultiple(of: 4096),
+      UInt64(tableBytes) < size,
       Int(tableBytes) <= PackLayout.headerBytes + PackLayout.mostSlots * PackLayout.entryBytes
     else { return nil }
     (self.tableBytes, self.size) = (Int(tableBytes), Int(size))

@@ -16,7 +16,9 @@ extension PackSet {
     for (pack, ordinal) in ours where !pack.hasFailed {
       pack.isNamed.store(true, ordering: .releasing)
       let end = pack.end
-      if writer.pack == nil, pack.count < pack.header.slots, end + 4096 <= pack.header.size {
+      // What is added behind the end of the file could not be read in this process.
+      let isWhole = try pack.file.status().size >= pack.header.size
+      if writer.pack == nil, isWhole, pack.count < pack.header.slots, end + 4096 <= pack.header.size {
         writer = Writer(ordinal: ordinal, pack: pack, end: end)
       } else {
         seal(pack)

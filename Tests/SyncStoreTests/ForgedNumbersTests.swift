@@ -1,0 +1,66 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// An index and a ledger whose words fit, but that say what is not so.
+@Suite("Forged numbers")
+struct ForgedNumbersTests {
+  let host = SimulatedHost(sealed: false)
+
+  init() throws {
+    let store = try Store.create(on: host)
+    for number in 0..<8 { try store.put("key", "value \(number)") }
+    try store.close()
+    host.killProcesses()
+  }
+
+  private func forge(_ name: String, at offset: Int, _ change: (UInt64) -> UInt64) throws {
+    let file = try host.storage.open("/store/" + name, .readWrite)
+    var reader = ByteReader(try file.read(8, at: offset))
+    var writer = ByteWriter()
+    writer.write(change(try reader.read(UInt64.self)))
+    try file.write(writer.bytes, at: offset)
+  }
+
+  private func expectUsable(wasRestored: Bool) throws {
+    let store = try Store.open(on: host)
+    #expect(store.engine.withLock { $0.isRestored } == wasRestored)
+    #expect(try store.text("key") == "value 7")
+    try store.put("key", "new")
+    #expect(try store.text("key") == "new")
+    #expect(try store.verify().isClean)
+    try store.close()
+    #expect(try Store.open(on: host).text("key") == "new")
+  }
+
+  @Test("A place behind the end of its segment has the index built anew")
+  func place() throws {
+    let buckets = 2 * MappedPages.pageBytes + IndexLayout.Page.buckets
+    for slot in 0..<IndexLayout.slots {
+      try forge("index", at: buckets + 8 * slot) { word in
+        guard Slot.isTaken(word) else { return word }
+        return Slot.make(tag: Slot.tag(word), place: Slot.place(word) | 1 << 28)
+      }
+    }
+    try expectUsable(wasRestored: true)
+  }
+
+  @Test("A last position before that of the last record is not gone on from")
+  func position() throws {
+    try forge("ledger", at: Ledger.Field.position) { _ in Sealed.seal(0) }
+    try expectUsable(wasRestored: false)
+  }
+
+  @Test("A count of live bytes that is out of all bounds is counted with", arguments: [Int64.min, .max])
+  func liveBytes(_ count: Int64) throws {
+    try forge("ledger", at: MappedPages.pageBytes + 8) { _ in UInt64(bitPattern: count) }
+    try expectUsable(wasRestored: true)
+  }
+
+  @Test("After a write that bears the last of all numbers no other is made")
+  func sequence() throws {
+    var author = Author(actor: ActorID(high: 1, low: 2), sequence: .max)
+    #expect(#expect(throws: StoreError.self) { try author.sign(wall: 1) }?.code == .damaged)
+  }
+}
