@@ -145,17 +145,24 @@ import Testing
     try await Self.live(client.node, "first")
     let (actor, mark) = (ActorID(high: 7, low: 7), RoundMark(high: 1, low: 1))
     let stamp = Stamp(milliseconds: client.store.environment.now())
-    for (copy, text) in [(server, "here"), (client, "there")] {
-      let record = Record(
-        dot: Dot(actor: actor, sequence: 1), stamp: stamp, key: Array("the key".utf8),
-        content: .inline(Array(text.utf8)))
-      _ = try copy.store.apply(
-        IncomingBatch(
-          sender: actor, mark: mark, position: 1, records: [PositionedRecord(position: 1, record: record)]),
-        closing: RoundClose(
-          sender: actor, mark: mark, position: 1, vector: VersionVector([actor: 1]), floor: VersionVector(),
-          horizon: .zero))
+    // What one of them takes in is sent at once: the client hears nothing until both have their own content.
+    let taken = try await client.node.onLoop { () throws(ReplicationError) in
+      Result {
+        for (copy, text) in [(server, "here"), (client, "there")] {
+          let record = Record(
+            dot: Dot(actor: actor, sequence: 1), stamp: stamp, key: Array("the key".utf8),
+            content: .inline(Array(text.utf8)))
+          _ = try copy.store.apply(
+            IncomingBatch(
+              sender: actor, mark: mark, position: 1, records: [PositionedRecord(position: 1, record: record)]
+            ),
+            closing: RoundClose(
+              sender: actor, mark: mark, position: 1, vector: VersionVector([actor: 1]),
+              floor: VersionVector(), horizon: .zero))
+        }
+      }
     }
+    try taken.get()
     #expect(try client.digest() != server.digest())
     let core = client.node.core
     try await Self.until {

@@ -87,7 +87,7 @@ struct RestampSimulationTests {
 
   @Test(
     "what was written meanwhile is everywhere, and counts, as soon as it is restamped and all have met",
-    arguments: Setting.number("RESTAMP_FIRST", 1)...Setting.number("RESTAMP_SEEDS", 8))
+    arguments: Setting.seeds("RESTAMP", first: 1, count: 8))
   func restamp(seed: Int) throws {
     let fleet = try Fleet(seed: UInt64(seed))
     for _ in 0..<30 {

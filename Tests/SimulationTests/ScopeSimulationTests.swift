@@ -170,7 +170,7 @@ struct ScopeSimulationTests {
 
   @Test(
     "hold what copies of all keys hold of theirs, whatever breaks, is purged or grows",
-    arguments: Setting.number("SCOPE_FIRST", 1)...Setting.number("SCOPE_SEEDS", 40))
+    arguments: Setting.seeds("SCOPE", first: 1, count: 40))
   func hold(seed: Int) throws { try run(seed) }
 
   /// In these a round of lacking keys that begins anew must give up what had come before.

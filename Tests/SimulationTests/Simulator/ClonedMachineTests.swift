@@ -13,10 +13,7 @@ struct ClonedMachineTests {
   private static let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   private static let configuration = Configuration(segmentBytes: 64 << 10)
   /// Which seeds: `make clones` sets these.
-  private static let seeds: [Int] = {
-    let first = Setting.number("CLONE_FIRST", 0)
-    return Array(first..<first + Setting.number("CLONE_SEEDS", 12)) + kept
-  }()
+  private static let seeds = Array(Setting.seeds("CLONE", first: 0, count: 12)) + kept
   /// Histories in which a value was lost: its name had another content, which somebody replaced who had never seen this one.
   /// 193: what was issued again named its former dot as replaced. 759, 2184: of two lives' writes under one actor the later one was taken
   /// for the sequel. 3513: one life was not told that the other had found it out. 3628: it was replaced before anything could be found.
