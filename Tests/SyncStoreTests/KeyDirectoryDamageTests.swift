@@ -126,4 +126,40 @@ struct KeyDirectoryDamageTests {
     #expect(#expect(throws: StoreError.self) { try again.recoverIntent() }?.code == .damaged)
     #expect(try again.fileBytes == size)
   }
+
+  @Test("is noticed where a page goes on in itself, or in one before it", arguments: [1, 2])
+  func endlessPage(next: UInt64) throws {
+    // All keys have one page: the hashes' lowest bits do not tell them apart, and it may not be split.
+    var test = try IndexUnderTest(maximumDepth: 1)
+    for number in 0..<2 * IndexLayout.slots + 20 {
+      try test.insert(IndexUnderTest.hash(number) & ~1, UInt64(number) << 20 | 1)
+    }
+    #expect(try test.isAsExpected())
+    let entry = try test.directory.entry(0)
+    let first = try test.directory.page(entry.load())
+    let page = try test.directory.pages.page(first)
+    #expect(try test.directory.overflow(page, first) != nil)
+    page.store(Sealed.seal(next == 1 ? UInt64(first) - 1 : UInt64(first)), at: IndexLayout.Page.overflow)
+    for key in 0..<50 {
+      let (hash, place) = (IndexUnderTest.hash(key) & ~1, UInt64(key) << 20 | 1)
+      // Those of the page itself are found; whoever goes on is told.
+      if let found = try? test.directory.find(hash, { $0 == place }) { #expect(found == place) }
+    }
+    let absent = IndexUnderTest.hash(5000) & ~1
+    let directory = test.directory
+    #expect(#expect(throws: StoreError.self) { try directory.find(absent) { _ in false } }?.code == .damaged)
+    #expect(#expect(throws: StoreError.self) { try directory.insert(absent, 3) }?.code == .damaged)
+    #expect(#expect(throws: StoreError.self) { _ = try directory.remove(absent, 3) }?.code == .damaged)
+    #expect(throwsDamage(directory))
+  }
+
+  @Test("is noticed when a key is taken away from an index that counts none")
+  func noKeys() throws {
+    try test.write(Sealed.seal(0), at: IndexLayout.Header.count)
+    let again = try #require(try test.reopen().trusted)
+    try again.beginWriting()
+    let (hash, place) = try #require(test.expected.first)
+    #expect(#expect(throws: StoreError.self) { _ = try again.remove(hash, place) }?.code == .damaged)
+    #expect(try again.find(hash) { $0 == place } == place)
+  }
 }

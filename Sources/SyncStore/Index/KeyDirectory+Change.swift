@@ -15,7 +15,7 @@ extension KeyDirectory {
       var (count, depth) = try head(of: page)
       if count >= IndexLayout.splitAt, try makesRoom(parts, number, page, count, depth) { continue }
       while count == IndexLayout.slots {
-        if let next = try overflow(page) { number = next } else { number = try addOverflow(to: page, number) }
+        if let next = try overflow(page, number) { number = next } else { number = try addOverflow(to: page, number) }
         page = try pages.page(number)
         (count, depth) = try head(of: page)
       }
@@ -49,8 +49,8 @@ extension KeyDirectory {
     let (count, depth) = try head(of: page)
     let extra = SlotExtra(bits: page.loadShort(Self.extraOffset(found.bucket, found.slot)))
     guard extra.isSound, count > 0 else { throw damaged() }
-    let isLinked = try overflow(page) != nil
-    let total = try beginChange(of: found.page, count)
+    let isLinked = try isLinked(page)
+    let total = try beginChange(of: found.page, count, least: 1)
     write(Slot.removed, to: page, Self.slotOffset(found.bucket, found.slot))
     if isLinked {
       // A page that goes on elsewhere has no empty slots: searches must go there.
@@ -91,7 +91,7 @@ extension KeyDirectory {
         if line.isOpen { return nil }
         bucket = bucket + 1 == IndexLayout.bucketCount ? 0 : bucket + 1
       }
-      guard let next = try overflow(page) else { return nil }
+      guard let next = try overflow(page, number) else { return nil }
       number = next
     }
   }
@@ -114,9 +114,10 @@ extension KeyDirectory {
     throw damaged()
   }
 
-  private func beginChange(of page: UInt32, _ count: Int) throws(StoreError) -> UInt64 {
+  /// The number of keys before the change, which is possible if there are at least so many.
+  private func beginChange(of page: UInt32, _ count: Int, least: UInt64 = 0) throws(StoreError) -> UInt64 {
     let total = try sealed(IndexLayout.Header.count)
-    guard header.load(IndexLayout.Header.intent) == Intent.none else { throw damaged() }
+    guard total >= least, header.load(IndexLayout.Header.intent) == Intent.none else { throw damaged() }
     write(Sealed.seal(total), to: header, IndexLayout.Header.operand)
     write(Intent.change(page, count).word, to: header, IndexLayout.Header.intent)
     return total

@@ -11,7 +11,7 @@ extension KeyDirectory {
     throws(StoreError) -> Bool
   {
     let isFull = count == IndexLayout.slots
-    guard depth < maximumDepth, try overflow(page) == nil,
+    guard depth < maximumDepth, try !isLinked(page),
       isFull || (count - IndexLayout.splitAt).isMultiple(of: Self.retryInterval)
     else { return false }
     do throws(StoreError) {
@@ -254,7 +254,7 @@ extension KeyDirectory {
       return extra.hashBit(bit, of: word)
     }
     var count = 0
-    var passed = try overflow(page) == nil ? 0 : UInt64.max
+    var passed = try isLinked(page) ? UInt64.max : 0
     for bucket in 0..<IndexLayout.bucketCount {
       var last: UInt64 = 0
       guard page.line(Self.slotOffset(bucket, 0)).isSound else { throw damaged() }

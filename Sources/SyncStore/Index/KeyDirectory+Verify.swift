@@ -19,7 +19,7 @@ extension KeyDirectory {
   /// The number of keys in a page that is in order.
   private func verify(_ page: PageView, _ number: UInt32) throws(StoreError) -> Int {
     let (prefix, depth) = try identity(of: page, number)
-    let isLinked = try overflow(page) != nil
+    let isLinked = try isLinked(page)
     var open: UInt64 = 0
     var count = 0
     for bucket in 0..<IndexLayout.bucketCount {

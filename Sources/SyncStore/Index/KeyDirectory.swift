@@ -110,7 +110,7 @@ package final class KeyDirectory: @unchecked Sendable {
           bucket = bucket &+ 1 == IndexLayout.bucketCount ? 0 : bucket &+ 1
         }
         if isOpen { break }
-        guard let next = try overflow(page) else { break }
+        guard let next = try overflow(page, number) else { break }
         number = next
       }
       if header.load(IndexLayout.Header.depth) == depth, entry.load() == used { return nil }
@@ -188,7 +188,7 @@ package final class KeyDirectory: @unchecked Sendable {
       while true {
         let page = try pages.page(number)
         try body(number, page)
-        guard let next = try overflow(page) else { break }
+        guard let next = try overflow(page, number) else { break }
         number = next
       }
     }
@@ -232,12 +232,19 @@ package final class KeyDirectory: @unchecked Sendable {
     return page
   }
 
-  /// The page that goes on where this one is full; nil if there is none.
+  /// The page that goes on where page `number` is full; nil if there is none. It was taken later, so its number is greater:
+  /// who follows one that says otherwise would follow it for ever.
   @inline(never)
-  func overflow(_ page: PageView) throws(StoreError) -> UInt32? {
+  func overflow(_ page: PageView, _ number: UInt32) throws(StoreError) -> UInt32? {
     let next = try sealed(IndexLayout.Page.overflow, of: page)
-    guard next < MappedPages.limit else { throw damaged() }
-    return next == 0 ? nil : UInt32(next)
+    guard next != 0 else { return nil }
+    guard next > number, next < MappedPages.limit else { throw damaged() }
+    return UInt32(next)
+  }
+
+  /// Is there a page that goes on where this one is full?
+  func isLinked(_ page: PageView) throws(StoreError) -> Bool {
+    try sealed(IndexLayout.Page.overflow, of: page) != 0
   }
 
   func depth() throws(StoreError) -> Int {
