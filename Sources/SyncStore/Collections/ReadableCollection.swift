@@ -179,7 +179,7 @@ extension CollectionSnapshot {
       key, value, details throws -> ScanStep in
       let element: Element
       do throws(StoreError) {
-        element = try EncodedValue.decode(Element.self, [UInt8](copying: value), details.type)
+        element = try EncodedValue.decode(Element.self, value, details.type)
       } catch {
         throw error.of(Key(unchecked: [UInt8](copying: key)))
       }

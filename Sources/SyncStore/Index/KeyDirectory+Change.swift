@@ -15,7 +15,11 @@ extension KeyDirectory {
       var (count, depth) = try head(of: page)
       if count >= IndexLayout.splitAt, try makesRoom(parts, number, page, count, depth) { continue }
       while count == IndexLayout.slots {
-        if let next = try overflow(page, number) { number = next } else { number = try addOverflow(to: page, number) }
+        if let next = try overflow(page, number) {
+          number = next
+        } else {
+          number = try addOverflow(to: page, number)
+        }
         page = try pages.page(number)
         (count, depth) = try head(of: page)
       }

@@ -1,6 +1,7 @@
 private import Glibc
 
-/// Bytes that grow at their end, for an encoder: an array in a class would check at each byte that nobody else has it.
+/// Bytes that grow at their end, for an encoder and what reads them again: an array in a class would check at each byte that
+/// nobody else has it.
 ///
 /// This is one of the few files that use `unsafe`: the memory is this object's own, and what is written to it was made
 /// room for.
@@ -72,6 +73,13 @@ private import Glibc
     count &+= bytes.count
   }
 
+  func append(_ bytes: RawSpan) {
+    guard bytes.byteCount > 0 else { return }
+    reserve(bytes.byteCount)
+    _ = unsafe bytes.withUnsafeBytes { unsafe memcpy(base + count, $0.baseAddress!, $0.count) }
+    count &+= bytes.byteCount
+  }
+
   /// The text's UTF-8 bytes, after what `head` writes of their number.
   @inline(__always)
   func append(_ text: String, head: (_ count: Int) -> Void) {
@@ -124,6 +132,35 @@ private import Glibc
 
   /// A copy of some of the bytes.
   func bytes(_ range: Range<Int>) -> [UInt8] { withSpan(range) { [UInt8](copying: $0) } }
+
+  /// The little-endian integer at `place`.
+  @inline(__always)
+  func load<Number: FixedWidthInteger & BitwiseCopyable>(_ place: Int, as _: Number.Type = Number.self)
+    -> Number
+  {
+    precondition(place >= 0 && place <= count &- MemoryLayout<Number>.size)
+    return unsafe Number(littleEndian: UnsafeRawPointer(base + place).loadUnaligned(as: Number.self))
+  }
+
+  /// The text that some of the bytes are in UTF-8; nil if they are none.
+  @inline(__always)
+  func text(_ range: Range<Int>) -> String? {
+    withSpan(range) { bytes in
+      do { return String(copying: try UTF8Span(validating: bytes)) } catch { return nil }
+    }
+  }
+
+  /// Are the bytes from `place` on those of the text, of which there are `length`?
+  @inline(__always)
+  func holds(_ text: String, at place: Int, length: Int) -> Bool {
+    guard place >= 0, length >= 0, length <= count &- place else { return false }
+    let isEqual = unsafe text.utf8.withContiguousStorageIfAvailable { bytes in
+      guard bytes.count == length else { return false }
+      guard length > 0 else { return true }
+      return unsafe memcmp(base + place, bytes.baseAddress!, length) == 0
+    }
+    return isEqual ?? text.utf8.elementsEqual(self.bytes(place..<(place + length)))
+  }
 }
 
 extension RawSpan {
@@ -139,26 +176,6 @@ extension [UInt8] {
     -> Number
   {
     unsafe span.bytes.load(place)
-  }
-
-  /// The text that some of the bytes are in UTF-8; nil if they are none.
-  @inline(__always)
-  func text(_ range: Range<Int>) -> String? {
-    do { return String(copying: try UTF8Span(validating: span.extracting(range))) } catch { return nil }
-  }
-
-  /// Are the bytes from `place` on those of the text, of which there are `count`?
-  @inline(__always)
-  func holds(_ text: String, at place: Int, count: Int) -> Bool {
-    guard place >= 0, count >= 0, count <= self.count &- place else { return false }
-    let isEqual = unsafe text.utf8.withContiguousStorageIfAvailable { bytes in
-      guard bytes.count == count else { return false }
-      guard count > 0 else { return true }
-      return unsafe withUnsafeBufferPointer {
-        unsafe memcmp($0.baseAddress! + place, bytes.baseAddress!, count) == 0
-      }
-    }
-    return isEqual ?? text.utf8.elementsEqual(self[place..<(place + count)])
   }
 }
 

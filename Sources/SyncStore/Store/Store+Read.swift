@@ -63,6 +63,57 @@ extension Store {
     }
   }
 
+  /// Copies the value of a key to where it is decoded from: what a type does to decode itself may wait, or use the store. Its
+  /// type; nil if it has none.
+  @inline(__always)
+  func load(_ key: Key, into source: ValueSource) throws(StoreError) -> ValueType? {
+    let fast = readers.read { view -> Fast<ValueType>? in
+      look(key, view) { record in
+        record.withValue { source.fill($0) }
+        return record.type
+      }
+    }
+    switch fast {
+    case .value(let type)?: return type
+    case .nothing?: return nil
+    case nil:
+      guard let value = try get(key) else { return nil }
+      source.fill(value.bytes.span)
+      return value.type
+    }
+  }
+
+  /// The value of a key as what needs no coding, without a copy of its bytes; nil if it has none. A type of the program is
+  /// made of it by code that is compiled with the program.
+  @usableFromInline
+  func scalar(_ key: Key, of wanted: Any.Type) throws(StoreError) -> Scalar? {
+    let fast = readers.read { view -> Fast<Scalar?>? in
+      look(key, view) { record in record.withValue { try? Scalar($0, record.type) } }
+    }
+    switch fast {
+    case .value(let scalar?)?: return scalar
+    case .nothing?: return nil
+    // What is not plain is told apart below.
+    case .value(nil)?, nil: break
+    }
+    var scalar: Scalar?
+    try StoreError.only {
+      try readTyped(key) { bytes, type in
+        do throws(StoreError) {
+          scalar = try Scalar(bytes, type)
+          guard scalar != nil else {
+            throw StoreError(
+              .wrongType, "the value is of type \(type), not a value of type \(wanted): read it as what it is"
+            )
+          }
+        } catch {
+          throw error.of(key)
+        }
+      }
+    }
+    return scalar
+  }
+
   /// Has the key a value?
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     switch readers.read({ view -> Fast<Void>? in look(key, view) { _ in } }) {

@@ -43,8 +43,8 @@ extension EncodedValue {
   static func with<Content: Encodable, Result>(
     _ value: Content, _ body: (Span<UInt8>, ValueType) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
-    var encoder = SpareEncoder.take()
-    defer { SpareEncoder.give(&encoder) }
+    var encoder = ValueEncoder.spare.take()
+    defer { ValueEncoder.spare.give(&encoder) }
     do { try encoder.write(value) } catch { throw storeError(error, Content.self) }
     let buffer = encoder.buffer
     // Objects and arrays begin so.
@@ -99,17 +99,40 @@ extension EncodedValue {
   static func decode<Content: Decodable>(
     _: Content.Type, _ bytes: [UInt8], _ type: ValueType
   ) throws(StoreError) -> Content {
-    let source = ValueSource(type == .cbor ? bytes : try coded(bytes, type, Content.self))
+    var source = ValueSource.spare.take()
+    defer { ValueSource.spare.give(&source) }
+    source.fill(bytes.span)
+    return try decode(Content.self, from: source, type)
+  }
+
+  @inline(__always)
+  static func decode<Content: Decodable>(
+    _: Content.Type, _ bytes: RawSpan, _ type: ValueType
+  ) throws(StoreError) -> Content {
+    var source = ValueSource.spare.take()
+    defer { ValueSource.spare.give(&source) }
+    source.fill(bytes)
+    return try decode(Content.self, from: source, type)
+  }
+
+  /// The value whose bytes the source was filled with.
+  @inline(__always)
+  static func decode<Content: Decodable>(
+    _: Content.Type, from source: ValueSource, _ type: ValueType
+  ) throws(StoreError) -> Content {
+    if type != .cbor { try code(source, type, Content.self) }
     try source.validate()
     do { return try source.read(Content.self, at: 0) } catch { throw storeError(error, Content.self) }
   }
 
-  /// The item that says the same: types that are not scalars read from that.
+  /// Puts the item there that says the same: types that are not scalars read from that.
   @inline(never)
-  private static func coded<Content>(
-    _ bytes: [UInt8], _ type: ValueType, _: Content.Type
-  ) throws(StoreError) -> [UInt8] {
-    let buffer = ByteBuffer(capacity: bytes.count + 32)
+  private static func code<Content>(
+    _ source: ValueSource, _ type: ValueType, _: Content.Type
+  ) throws(StoreError) {
+    let bytes = source.bytes.bytes(0..<source.bytes.count)
+    let buffer = source.bytes
+    source.reset()
     if let scalar = try StoreError.only({ try bytes.withRawSpan { try Scalar($0, type) } }) {
       switch scalar {
       case .bool(let value): buffer.append(item: value)
@@ -128,7 +151,6 @@ extension EncodedValue {
       }
       buffer.append(item: item)
     }
-    return buffer.bytes(0..<buffer.count)
   }
 
   static func item(_ bytes: [UInt8], _ type: ValueType) throws(StoreError) -> ValueItem? {

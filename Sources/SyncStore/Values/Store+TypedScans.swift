@@ -47,7 +47,7 @@ extension ReadableStore {
       let key = Key(unchecked: [UInt8](copying: bytes))
       let content: Content
       do throws(StoreError) {
-        content = try EncodedValue.decode(Content.self, [UInt8](copying: value), details.type)
+        content = try EncodedValue.decode(Content.self, value, details.type)
       } catch {
         throw error.of(key)
       }

@@ -75,31 +75,22 @@ extension Store {
   /// The value of a key as a number, a text or a truth value; nil if it has none.
   ///
   /// - Throws: as `get`; `.wrongType` if it is of another type, `.outOfBounds` if it does not fit.
+  @inlinable
   public func get<Content: ScalarValue>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
-    var found: Content?
-    try StoreError.only {
-      try readTyped(key) { bytes, type in
-        do throws(StoreError) {
-          guard let scalar = try Scalar(bytes, type) else {
-            throw StoreError(
-              .wrongType,
-              "the value is of type \(type), not a value of type \(Content.self): read it as what it is")
-          }
-          found = try Content(scalar)
-        } catch {
-          throw error.of(key)
-        }
-      }
-    }
-    return found
+    guard let scalar = try scalar(key, of: Content.self) else { return nil }
+    do throws(StoreError) { return try Content(scalar) } catch { throw error.of(key) }
   }
 
   /// The value of a key as a type of the program; nil if it has none.
   ///
   /// - Throws: as `get`, and as `EncodedValue.decoded`.
   public func get<Content: Decodable>(_ key: Key, as _: Content.Type) throws(StoreError) -> Content? {
-    guard let value = try get(key) else { return nil }
-    return try value.decoded(Content.self, of: key)
+    var source = ValueSource.spare.take()
+    defer { ValueSource.spare.give(&source) }
+    guard let type = try load(key, into: source) else { return nil }
+    do throws(StoreError) { return try EncodedValue.decode(Content.self, from: source, type) } catch {
+      throw error.of(key)
+    }
   }
 
   /// The value of a key as a number, a text or a truth value; the default if it has none.
@@ -185,6 +176,6 @@ extension Value {
 
 extension StoreError {
   /// The same of the value of a key.
-  @inline(never)
+  @usableFromInline @inline(never)
   func of(_ key: Key) -> StoreError { StoreError(code, "key \(key): \(message)", path: path, errno: errno) }
 }

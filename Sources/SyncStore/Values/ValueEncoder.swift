@@ -38,6 +38,8 @@ final class ValueEncoder: Encoder {
     (self.buffer, self.depth, self.path) = (buffer, depth, path)
   }
 
+  convenience init() { self.init(buffer: ByteBuffer()) }
+
   var userInfo: [CodingUserInfoKey: Any] { [:] }
 
   /// Makes it as good as new.
@@ -159,11 +161,11 @@ final class ValueEncoder: Encoder {
   private func sortKeys() {
     let body = ValueSource(buffer.bytes(frame.start + 1..<buffer.count))
     var at = 0
-    var entries: [(key: ArraySlice<UInt8>, entry: ArraySlice<UInt8>)] = []
+    var entries: [(key: [UInt8], entry: [UInt8])] = []
     while at < body.bytes.count {
       let value = body.skip(at)
       let end = body.skip(value)
-      entries.append((body.bytes[at..<value], body.bytes[at..<end]))
+      entries.append((body.bytes.bytes(at..<value), body.bytes.bytes(at..<end)))
       at = end
     }
     // The shorter key first, then by bytes: what the order of whole items is (RFC 8949 §4.2.1).

@@ -3,12 +3,35 @@
 /// Nobody vouches for them: `validate` goes through all of them once, before anything else is asked for. What is read
 /// afterwards is known to be whole; each access is checked by the array all the same.
 final class ValueSource {
-  let bytes: [UInt8]
+  let bytes: ByteBuffer
   /// Where to look first for the next key: properties are mostly read in the order in which they were written. The object
   /// that it is good for, the value that was read last, and how many keys there are behind it.
   private var hint = (map: -1, value: 0, left: 0)
 
-  init(_ bytes: [UInt8]) { self.bytes = bytes }
+  init() { bytes = ByteBuffer() }
+
+  convenience init(_ bytes: [UInt8]) {
+    self.init()
+    fill(bytes.span)
+  }
+
+  /// Forgets the bytes, and keeps their memory.
+  func reset() {
+    bytes.truncate(to: 0)
+    hint = (-1, 0, 0)
+  }
+
+  /// Takes a copy of the bytes, in place of what it had.
+  func fill(_ span: RawSpan) {
+    reset()
+    bytes.append(span)
+  }
+
+  /// As above.
+  func fill(_ span: Span<UInt8>) {
+    reset()
+    bytes.append(span)
+  }
 
   // MARK: Form
 
@@ -17,8 +40,9 @@ final class ValueSource {
     guard bytes.count <= Limits.codedValueBytes else {
       throw StoreError(.outOfBounds, "the value takes more than \(Limits.codedValueBytes) bytes")
     }
-    let bytes = bytes
-    let end = try validate(bytes.span, 0, depth: 0)
+    let end = try bytes.withSpan(0..<bytes.count) { bytes throws(StoreError) in
+      try validate(bytes, 0, depth: 0)
+    }
     guard end == bytes.count else { throw malformed("\(bytes.count - end) bytes too many") }
   }
 
@@ -200,7 +224,7 @@ final class ValueSource {
   func byteString(at: Int) throws -> [UInt8] {
     let head = head(at)
     switch head.major {
-    case CBOR.Major.bytes: return Array(bytes[head.next..<(head.next + Int(head.argument))])
+    case CBOR.Major.bytes: return bytes.bytes(head.next..<(head.next + Int(head.argument)))
     case CBOR.Major.array: return try elements(at: at) { try integer(at: $0, UInt8.self) }
     default: throw mismatch([UInt8].self, at)
     }
@@ -295,7 +319,7 @@ final class ValueSource {
   @inline(__always)
   private func value(_ at: Int, of key: String) -> Int? {
     let head = head(at)
-    guard head.major == CBOR.Major.text, bytes.holds(key, at: head.next, count: Int(head.argument)) else {
+    guard head.major == CBOR.Major.text, bytes.holds(key, at: head.next, length: Int(head.argument)) else {
       return nil
     }
     return head.next + Int(head.argument)
