@@ -13,7 +13,7 @@ struct Options {
   static let workloads = [
     "put", "get", "get-in-place", "miss", "get-2-threads", "scan", "overwrite", "transaction", "durable-put",
     "open", "put-latency", "memory", "encrypted", "typed", "caches", "sync", "sync-large", "blobs",
-    "cache-trim", "tier",
+    "cache-trim", "tier", "threshold",
   ]
 
   var keys = 1_000_000

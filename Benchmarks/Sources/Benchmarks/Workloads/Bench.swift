@@ -64,6 +64,7 @@ final class Bench {
     if options.wants("blobs") { try blobs() }
     if options.wants("cache-trim") { try trimCache() }
     if options.wants("tier") { try trimTier() }
+    if options.wants("threshold") { try threshold() }
     FileHandle.standardOutput.write(Data("\(report.table)\n".utf8))
     try manager.createDirectory(atPath: options.results, withIntermediateDirectories: true)
     let file = "\(options.results)/\(options.name).jsonl"

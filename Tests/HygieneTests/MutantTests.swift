@@ -1,0 +1,31 @@
+import Foundation
+import Testing
+
+/// The faults that the mutation check plants: a long run that nobody starts every day.
+@Suite("The planted faults")
+struct MutantTests {
+  @Test("each have one place in the sources, and suites that are to notice them")
+  func apply() throws {
+    let mutants = Repository.texts.filter { $0.hasPrefix("scripts/mutants/") && $0.hasSuffix(".mutant") }
+    #expect(mutants.count > 50)
+    // A filter finds what is in one of these files, or in a type of that name.
+    let files = Repository.swiftFiles.filter { $0.hasPrefix("Tests/") }
+    let tests = Data(try files.map(Repository.read).joined().utf8)
+    for path in mutants {
+      let text = try Repository.read(path)
+      let form = try #/what: [^\n]+\nfile: ([^\n]+)\ntests: ([^\n]+)\nfind:\n((?s).*?)\nput:\n((?s).*?)\n?/#
+        .wholeMatch(in: text)
+      let (_, source, suites, found, put) = try #require(form?.output, "\(path)")
+      let places = try Repository.read(String(source)).split(
+        separator: found, omittingEmptySubsequences: false)
+      #expect(places.count == 2, "\(path): what it looks for is \(places.count - 1) times in \(source)")
+      #expect(put.contains("MUTANT"), "\(path)")
+      for suite in suites.split(separator: "|") {
+        let isThere =
+          files.contains { $0.hasSuffix("/\(suite).swift") }
+          || tests.range(of: Data("struct \(suite)".utf8)) != nil
+        #expect(isThere, "\(path): there is no suite \(suite)")
+      }
+    }
+  }
+}
