@@ -127,23 +127,6 @@ struct OpeningTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("beside others whose index cannot be had makes them do without it, so that they miss nothing")
-  func withoutTheirIndex() throws {
-    let shared = Configuration(mode: .shared, durability: .relaxed)
-    let store = try Store.create(on: host, configuration: shared)
-    try store.put("a", "1")
-    // Nobody can believe it now, but for who has it open.
-    try host.storage.flipBit(of: "/store/index", at: 20, bit: 0)
-    let other = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
-    for number in 0..<10 {
-      try other.put("a", "other \(number)")
-      #expect(try store.text("a") == "other \(number)")
-      try store.put("a", "own \(number)")
-      #expect(try other.text("a") == "own \(number)")
-    }
-  }
-
   @Test(
     "does not look at records that nobody asks for; damage is named by who reads them, and mended (F17, F37)")
   func damage() throws {

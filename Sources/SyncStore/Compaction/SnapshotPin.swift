@@ -41,8 +41,11 @@ extension Engine {
   /// Unmaps what nobody needs any more, and ends the oldest readers while more is kept than there is room for.
   mutating func releaseReplaced() {
     pins.removeAll { $0.pin == nil }
-    // Until whoever compacts has moved the index over, it names what was replaced.
-    guard !journal.replaced.isEmpty, !index.isShared || control.adopted >= compactions else { return }
+    // Until whoever compacts has moved the index over, it names what was replaced; one of this process's own until this view
+    // has read what made the rest of it go.
+    guard !journal.replaced.isEmpty,
+      index.isShared ? control.adopted >= compactions : applied >= replacementsEnd
+    else { return }
     defer { publish() }
     while true {
       journal.forget(before: pins.map(\.start).min() ?? .max)

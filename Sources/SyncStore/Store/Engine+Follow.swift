@@ -20,6 +20,7 @@ extension Engine {
         guard applied < tail else { return }
         try journal.extend(to: tail.segment)
         absorb(upTo: tail, indexing: !index.isShared)
+        if !index.isShared, !journal.replaced.isEmpty { releaseReplaced() }
         if let error = journal.segment(tail.segment)?.faultError { throw error }
         return
       } catch {
@@ -41,6 +42,7 @@ extension Engine {
   /// Moves this view over to what other processes have compacted.
   private mutating func takeInCompactions(_ compactions: UInt64) throws(StoreError) {
     guard let last = journal.segments.last else { return }
+    replacementsEnd = max(replacementsEnd, Location(packed: control.tail))
     let names = try SegmentName.all(in: journal.directory, environment.storage)
     for name in SegmentName.chain(of: names, from: 1).names
     where name.compaction > 0 && name.stands.lowerBound <= last.number

@@ -197,16 +197,17 @@ extension Engine {
     return true
   }
 
-  /// The position that the record there bears, which ends at `end`. Nil if it does not: then the journal is not the one that the
-  /// index is of, somebody put an older one in its place.
+  /// The position that the record there bears, which ends at `end`; 0 for one behind that, which is yet to be read: whoever
+  /// notes what the index has notes this first, and may just be at it, be stopped or dead. Nil if it is neither: then the
+  /// journal is not the one that the index is of, somebody put an older one in its place.
   private func lastPosition(at place: UInt64, before end: Location) -> UInt64? {
     if end.offset == SegmentHeader.length { return journal.segment(end.segment)?.header.basePosition }
-    guard let segment = journal.table.segment(ofPlace: place), segment.number == end.segment,
+    guard let segment = journal.table.segment(ofPlace: place), segment.header.compaction == 0,
       case let offset = SegmentTable.offset(ofPlace: place),
-      let view = segment.record(at: offset, limit: segment.mapping.count, isSealed: true),
-      view.end == end.offset
+      let view = segment.record(at: offset, limit: segment.mapping.count, isSealed: true)
     else { return nil }
-    return view.position
+    if segment.number == end.segment, view.end == end.offset { return view.position }
+    return view.location >= end ? 0 : nil
   }
 
   private func define(_ view: RecordView) {

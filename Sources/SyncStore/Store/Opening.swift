@@ -160,7 +160,7 @@ struct Opening {
     }
   }
 
-  private static let attempts = 5
+  private static let attempts = 20
 
   /// Maps the segments up to the tail, again if compaction removed one between the listing and the opening.
   private func loadedBesideOthers(

@@ -1,0 +1,78 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+@Suite("An opening beside others")
+struct OpeningBesideOthersTests {
+  let host = SimulatedHost()
+
+  @Test("that finds no index to be had makes the others do without it, so that they miss nothing")
+  func withoutTheirIndex() throws {
+    let shared = Configuration(mode: .shared, durability: .relaxed)
+    let store = try Store.create(on: host, configuration: shared)
+    try store.put("a", "1")
+    // Nobody can believe it now, but for who has it open.
+    try host.storage.flipBit(of: "/store/index", at: 20, bit: 0)
+    let other = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    for number in 0..<10 {
+      try other.put("a", "other \(number)")
+      #expect(try store.text("a") == "other \(number)")
+      try store.put("a", "own \(number)")
+      #expect(try other.text("a") == "own \(number)")
+    }
+  }
+
+  @Test(
+    "without the index of the others takes in what they compact before it has read what made the rest of that go"
+  )
+  func compactedUnread() throws {
+    let host = SimulatedHost(compacting: .onRequest)
+    let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
+    let store = try Store.create(on: host, configuration: shared)
+    let other = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    for number in 0..<20 { try store.put(Key("key \(number)"), "first \(number)") }
+    #expect(try other.text("key 7") == "first 7")
+    other.engine.withLock { engine in
+      engine.index.failure = StoreError(.damaged, "for the test")
+      engine.overcomeTrouble()
+    }
+    for round in 0..<3 {
+      // It has read into the segment in which they are replaced then.
+      for number in 0..<4 { try store.put(Key("filler \(number)"), [UInt8](repeating: 1, count: 18_000)) }
+      #expect(try other.get("filler 3") != nil)
+      for number in 0..<20 { try store.put(Key("key \(number)"), "\(round) \(number)") }
+      try store.compact()
+      for number in 0..<20 { #expect(try other.text(Key("key \(number)")) == "\(round) \(number)") }
+      #expect(try other.status().heldBytes == 0)
+    }
+    #expect(try other.digest() == store.digest())
+    #expect(try other.verify().isClean)
+  }
+
+  @Test("while one is stopped at noting what it wrote shares its index", arguments: [false, true])
+  func besideStopped(isSettled: Bool) throws {
+    let shared = Configuration(mode: .shared, durability: .relaxed)
+    let store = try Store.create(on: host, configuration: shared)
+    try store.put("a", "1")
+    let applied = try store.engine.withLock { try $0.index.keys.applied }
+    try store.put("b", "2")
+    // All of it is noted but for how far that is.
+    store.engine.withLock { $0.index.keys.setApplied(applied) }
+    let other = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    #expect(other.engine.withLock { $0.index.isShared })
+    #expect(try other.text("b") == "2")
+    if isSettled { try store.put("c", "3") }
+    try other.put("d", "4")
+    #expect(try store.text("d") == "4")
+    #expect(try other.digest() == store.digest())
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: shared)
+    #expect(again.engine.withLock { $0.isRestored })
+    #expect(try again.text("b") == "2" && again.text("d") == "4")
+    #expect(try again.verify().isClean)
+  }
+}
