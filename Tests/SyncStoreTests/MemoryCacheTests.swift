@@ -209,6 +209,15 @@ struct MemoryCacheTests {
     #expect(cache.count == cache.totalCost && cache.count <= 4000 && cache.count > 3000)
   }
 
+  @Test("an interval may be as long as can be, and as short")
+  func intervals() {
+    for interval in [Double.infinity, .greatestFiniteMagnitude, .leastNonzeroMagnitude] {
+      let cache = MemoryCache<Int, Int>(trimInterval: interval, yieldsToPressure: false)
+      cache.set(1, 1)
+      #expect(cache.get(1) == 1)
+    }
+  }
+
   @Test("costs may be as large as can be: their sum does not end the process")
   func largestCosts() {
     let cache = MemoryCache<Int, Int>(yieldsToPressure: false)
