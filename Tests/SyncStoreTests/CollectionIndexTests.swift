@@ -211,4 +211,42 @@ struct CollectionIndexTests {
     #expect(try orders.indexesAreRight())
     #expect(try orders.all(by: Order.byCustomer, equalTo: "Ann").isEmpty)
   }
+
+  @Test("who asks an index that was removed or redefined since gets an error, never a part of the elements")
+  func redefinedElsewhere() throws {
+    let store = try Store.create(on: host)
+    let first = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer, Order.byTotal])
+    try first.insert(Order(id: 1, customer: "Ann"))
+    let byLength = CollectionIndex("customer", version: 2) { (order: Order) in order.customer.utf8.count }
+    let second = try store.collection("orders", of: Order.self, indexes: [byLength, Order.byTotal])
+    try first.insert(Order(id: 2, customer: "Bo", total: 1))
+    func code(_ body: () throws -> Void) -> StoreError.Code? {
+      #expect(throws: StoreError.self) { try body() }?.code
+    }
+    #expect(code { _ = try first.all(by: Order.byCustomer) } == .outOfBounds)
+    #expect(code { _ = try first.count(by: Order.byCustomer, equalTo: "Bo") } == .outOfBounds)
+    #expect(code { _ = try second.all(by: Order.byCustomer) } == .outOfBounds, "of another version")
+    #expect(try first.all(by: Order.byTotal).map(\.id) == [1, 2])
+    try second.rebuildIndexes()
+    #expect(try second.all(by: byLength, equalTo: 2).map(\.id) == [2])
+    _ = try store.collection("orders", of: Order.self)
+    #expect(code { _ = try second.all(by: byLength) } == .outOfBounds)
+    let again = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer])
+    #expect(try again.all(by: Order.byCustomer).map(\.id) == [1, 2])
+  }
+
+  @Test("who opens for reading only need not name all indexes, and removes none")
+  func readOnly() throws {
+    let store = try Store.create(on: host)
+    let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
+    try orders.insert(Order(id: 1, customer: "Ann"))
+    try store.close()
+    let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(try reader.collection("orders", of: Order.self).count == 1)
+    let some = try reader.collection("orders", of: Order.self, indexes: [Order.byCustomer])
+    #expect(try some.all(by: Order.byCustomer).count == 1)
+    try reader.close()
+    let again = try Store.open(on: host).collection("orders", of: Order.self, indexes: Order.indexes)
+    #expect(try again.entries() == 2)
+  }
 }

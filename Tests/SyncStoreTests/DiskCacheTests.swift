@@ -52,6 +52,25 @@ struct DiskCacheTests {
     #expect(#expect(throws: StoreError.self) { try cache.get("a") }?.code == .closed)
   }
 
+  @Test("refuses the directory of a store, and any that has something else in it, and leaves that as it is")
+  func foreignDirectory() throws {
+    let store = try Store.create(on: host)
+    try store.put("large", pattern(100_000))
+    let before = try Set(host.storage.files(below: store.path).keys)
+    func refused(_ path: String) -> StoreError.Code? {
+      #expect(throws: StoreError.self) { try DiskCache(at: path, environment: host.environment) }?.code
+    }
+    #expect(refused(store.path) == .foreignFile)
+    #expect(try Set(host.storage.files(below: store.path).keys) == before)
+    try store.close()
+    #expect(refused(store.path) == .foreignFile)
+    #expect(try Store.open(on: host).get("large")?.bytes == pattern(100_000))
+    _ = try host.storage.createDirectory("/other")
+    try host.storage.replace("/other/notes", with: [1])
+    #expect(refused("/other") == .foreignFile)
+    #expect(try host.storage.list("/other") == ["notes"])
+  }
+
   @Test("makes exactly the least recently used leave, by count, bytes, age, size and free space")
   func order() throws {
     let cache = try open()

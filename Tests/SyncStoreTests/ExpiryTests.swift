@@ -106,4 +106,33 @@ struct ExpiryTests {
     #expect(try store.digest() == peer.digest())
     #expect(try store.conflicts().isEmpty)
   }
+
+  @Test("a default is for what is new: what never expires does not begin to by a change, nor by an import")
+  func defaultIsForNew() throws {
+    struct Element: Codable, Identifiable, Sendable {
+      let id: Int
+      var count = 0
+      static let byCount = CollectionIndex("count", \Element.count)
+    }
+    let far = SimulatedHost(seed: 2, machine: "far")
+    let lasting = try Store.create(on: far)
+    try lasting.put("imported", 1)
+    let store = try store(.week)
+    try store.put("kept", 1, expires: .max)
+    try store.update("kept", default: 0) { $0 += 1 }
+    try store.update("new", default: 0) { $0 += 1 }
+    #expect(try store.deadline(of: "kept") == nil && store.deadline(of: "new") != nil)
+    for indexes in [[], [Element.byCount]] as [[any CollectionIndexing<Element>]] {
+      let elements = try store.collection("elements", of: Element.self, indexes: indexes)
+      try elements.insertOrReplace(Element(id: 1))
+      #expect(try elements.deadline(of: 1) != nil)
+      try elements.expire(1, .clear)
+      try elements.update(1) { $0.count += 1 }
+      #expect(try elements.deadline(of: 1) == nil)
+    }
+    try store.importAll(from: lasting)
+    #expect(try store.deadline(of: "imported") == nil)
+    host.time += Expiry.week.milliseconds + 1
+    #expect(try store.get("kept", default: 0) == 2 && store.get("imported", default: 0) == 1)
+  }
 }

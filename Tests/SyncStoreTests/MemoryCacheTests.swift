@@ -208,4 +208,22 @@ struct MemoryCacheTests {
     for worker in workers { try worker.wait() }
     #expect(cache.count == cache.totalCost && cache.count <= 4000 && cache.count > 3000)
   }
+
+  @Test("an interval may be as long as can be, and as short")
+  func intervals() {
+    for interval in [Double.infinity, .greatestFiniteMagnitude, .leastNonzeroMagnitude] {
+      let cache = MemoryCache<Int, Int>(trimInterval: interval, yieldsToPressure: false)
+      cache.set(1, 1)
+      #expect(cache.get(1) == 1)
+    }
+  }
+
+  @Test("costs may be as large as can be: their sum does not end the process")
+  func largestCosts() {
+    let cache = MemoryCache<Int, Int>(yieldsToPressure: false)
+    for number in 0..<3 { cache.set(number, number, cost: .max) }
+    #expect(cache.count == 1 && cache.totalCost == .max && cache.get(2) == 2)
+    cache.set(2, 2, cost: -1)
+    #expect(cache.totalCost == 0)
+  }
 }

@@ -101,7 +101,7 @@ struct PropertyListTests {
         ]))
     for wrong in [
       "", "<plist>", "<plist><dict></plist>", "<plist><string>&x;</string></plist>",
-      "<plist><integer>1.5</integer></plist>",
+      "<plist><integer>1.5</integer></plist>", "<plist><integer>-9223372036854775809</integer></plist>",
       "<plist><dict><string/></dict></plist>", "<plist><set/></plist>", "<plist><data>A</data></plist>",
       "<plist><date>2024-13-01T00:00:00Z</date></plist>", "<plist><string>a<b/></string></plist>", "plist",
       String(repeating: "<array>", count: 100),
@@ -139,5 +139,24 @@ struct PropertyListTests {
     #expect(
       #expect(throws: StoreError.self) { try PropertyList.read(loop, path: "/loop") }?.message.contains(
         "too deep") == true)
+  }
+
+  @Test("whole numbers above those of 64 bits with a sign stay what they are, in either form")
+  func unsigned() throws {
+    let host = SimulatedHost()
+    let store = try Store.create(on: host)
+    for format in [PropertyListSerialization.PropertyListFormat.xml, .binary] {
+      let list: [String: Any] = ["large": UInt64.max, "first": UInt64(Int64.max) + 1, "least": Int64.min]
+      let bytes = try PropertyListSerialization.data(fromPropertyList: list, format: format, options: 0)
+      let read = try PropertyList.read(Array(bytes), path: "/list")
+      #expect(
+        read
+          == .dictionary([
+            "large": .unsigned(.max), "first": .unsigned(1 << 63), "least": .integer(.min),
+          ]))
+      guard case .dictionary(let entries) = read, let large = entries["large"] else { continue }
+      try store.put("large", large.encoded.bytes, type: large.encoded.type)
+      #expect(try store.get("large", as: UInt64.self) == .max)
+    }
   }
 }

@@ -313,4 +313,65 @@ struct ValueCodingTests {
     #expect(code(EncodedValue(bytes: [0xFF], type: .string), as: Level.self) == .malformedValue)
     #expect(code(EncodedValue(bytes: [1, 2, 3], type: .uuid), as: UUID.self) == .malformedValue)
   }
+
+  /// Arrays within each other.
+  indirect enum Nest: Codable, Equatable, Sendable {
+    case more(Nest), numbers([Int]), date(Date), end
+
+    init(_ depth: Int, _ leaf: Nest) { self = depth == 0 ? leaf : .more(Nest(depth - 1, leaf)) }
+
+    init(from decoder: any Decoder) throws {
+      var array = try decoder.unkeyedContainer()
+      switch try array.decode(Int.self) {
+      case 0: self = .more(try array.decode(Nest.self))
+      case 1: self = .numbers(try array.decode([Int].self))
+      case 2: self = .date(try array.decode(Date.self))
+      default: self = .end
+      }
+    }
+
+    func encode(to encoder: any Encoder) throws {
+      var array = encoder.unkeyedContainer()
+      switch self {
+      case .more(let nest):
+        try array.encode(0)
+        try array.encode(nest)
+      case .numbers(let numbers):
+        try array.encode(1)
+        try array.encode(numbers)
+      case .date(let date):
+        try array.encode(2)
+        try array.encode(date)
+      case .end: try array.encode(3)
+      }
+    }
+  }
+
+  @Test(
+    "what is accepted can be read: the deepest value is as deep for a writer as for a reader",
+    arguments: [
+      Nest.end, .numbers([1]), .date(Date(timeIntervalSince1970: 1)),
+      .date(Date(timeIntervalSinceReferenceDate: 123.456789012)),
+    ])
+  func deepest(leaf: Nest) throws {
+    var accepted = 0
+    for depth in 55..<70 {
+      let value = Nest(depth, leaf)
+      guard let form = try? EncodedValue(value) else { continue }
+      accepted += 1
+      #expect(try form.decoded(as: Nest.self) == value, "depth \(depth)")
+    }
+    #expect(accepted > 5 && accepted < 15)
+  }
+
+  @Test("what is accepted can be read: a list that is too large is refused, a text of that size is not")
+  func largest() throws {
+    let part = String(repeating: "x", count: 1 << 20)
+    let list = [String](repeating: part, count: 65)
+    #expect(#expect(throws: StoreError.self) { try EncodedValue(list) }?.code == .outOfBounds)
+    let text = String(repeating: part, count: 65)
+    #expect(try again(text) == text)
+    let data = Data(repeating: 7, count: 65 << 20)
+    #expect(try again(data) == data)
+  }
 }

@@ -112,7 +112,12 @@ extension Store {
       throw StoreError(.alreadyExists, "is there and is no directory: name another", path: path)
     }
     if try storage.list(path).isEmpty { return nil }
-    guard replacing, try StoreIdentity.read(path, storage) != nil else {
+    guard try StoreIdentity.read(path, storage) != nil else {
+      throw StoreError(
+        .alreadyExists, "something is there that is no store, and is not replaced: name another directory",
+        path: path)
+    }
+    guard replacing else {
       throw StoreError(
         .alreadyExists, "the directory is not empty: name another, or have the store in it replaced",
         path: path)

@@ -7,6 +7,20 @@ public struct AsyncDiskCache: Sendable {
   /// That of an open cache.
   public init(_ cache: DiskCache) { self.cache = cache }
 
+  /// `DiskCache.open`.
+  public static func open(
+    at path: String, name: String? = nil, limits: DiskCache.Limits = DiskCache.Limits()
+  ) async throws(StoreError) -> AsyncDiskCache {
+    try await AsyncStore.perform { () throws(StoreError) in
+      AsyncDiskCache(try DiskCache.open(at: path, name: name, limits: limits))
+    }
+  }
+
+  /// `DiskCache.close`.
+  public func close() async {
+    try? await perform { $0.close() }
+  }
+
   private func perform<Result: Sendable>(
     _ work: @escaping @Sendable (DiskCache) throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
@@ -85,5 +99,41 @@ public struct AsyncDiskCache: Sendable {
   @discardableResult
   public func trim(toAge seconds: Double) async throws(StoreError) -> Int {
     try await perform { cache throws(StoreError) in try cache.trim(toAge: seconds) }
+  }
+
+  /// `DiskCache.trim(toFreeDiskBytes:)`.
+  @discardableResult
+  public func trim(toFreeDiskBytes free: UInt64) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toFreeDiskBytes: free) }
+  }
+
+  /// `DiskCache.get` of several keys.
+  public func get(_ keys: some Sequence<String>) async throws(StoreError) -> [String: [UInt8]] {
+    let keys = Array(keys)
+    return try await perform { cache throws(StoreError) in try cache.get(keys) }
+  }
+
+  /// `DiskCache.remove` of several keys.
+  @discardableResult
+  public func remove(_ keys: some Sequence<String>) async throws(StoreError) -> Int {
+    let keys = Array(keys)
+    return try await perform { cache throws(StoreError) in try cache.remove(keys) }
+  }
+
+  /// `DiskCache.information`.
+  public func information(_ key: String) async throws(StoreError) -> DiskCache.Information? {
+    try await perform { cache throws(StoreError) in try cache.information(key) }
+  }
+
+  /// `DiskCache.removeLarger(than:)`.
+  @discardableResult
+  public func removeLarger(than bytes: Int) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.removeLarger(than: bytes) }
+  }
+
+  /// `DiskCache.removeOlder(than:)`.
+  @discardableResult
+  public func removeOlder(than time: UInt64) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.removeOlder(than: time) }
   }
 }

@@ -63,7 +63,7 @@ extension DiskCache {
     }
   }
 
-  /// Makes values leave that have more than so many bytes.
+  /// Makes values leave that take more than so many bytes, with their keys and extended data (`Information.bytes`).
   @discardableResult
   public func removeLarger(than bytes: Int) throws(StoreError) -> Int {
     try leave({ _, _ in }, which: { $0.size > bytes }) { $0.count }

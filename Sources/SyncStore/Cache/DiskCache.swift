@@ -79,7 +79,8 @@ public final class DiskCache: Sendable {
   /// The cache in the directory `path`, which is made if it is missing; its parent must exist. The same directory is the same
   /// instance as long as anybody holds it: then `limits` become those of that.
   ///
-  /// - Throws: `.busy` if another process has it open; `.foreignFile` if something else lies there.
+  /// - Throws: `.busy` if another process has it open; `.foreignFile` if there is something in the directory that no cache has,
+  ///   a store for example: nothing was touched then.
   public static func open(at path: String, name: String? = nil, limits: Limits = Limits()) throws(StoreError)
     -> DiskCache
   {
@@ -108,6 +109,7 @@ public final class DiskCache: Sendable {
     self.path = path
     self.name = name ?? String(path.split(separator: "/").last ?? "cache")
     files = BlobFiles(storage: environment.storage, directory: path)
+    try Self.requireCache(files)
     try files.prepare()
     lock = try environment.storage.open("cache.lock", beneath: path, .openOrCreate)
     guard try lock.lock(byte: 0, .exclusive, wait: false) else {
@@ -126,6 +128,18 @@ public final class DiskCache: Sendable {
     }
     let emptied = files
     Background.tidy { DiskCache.emptyTrash(emptied) { _, _ in } }
+  }
+
+  /// Refuses a directory with anything in it that is not of a cache: in a store's own the cache would take the packs of large
+  /// values for its own, and let them leave.
+  private static func requireCache(_ files: BlobFiles) throws(StoreError) {
+    guard try files.storage.status(files.directory)?.kind == .directory else { return }
+    let own = Set(BlobFiles.subdirectories + ["cache.lock"])
+    for name in try files.storage.list(files.directory) where !own.contains(name) && !name.hasPrefix("trash-")
+    {
+      throw StoreError(
+        .foreignFile, "is not of a cache: give the cache a directory of its own", path: files.path(name))
+    }
   }
 
   deinit {

@@ -30,7 +30,8 @@
   }
 
   @usableFromInline var limits: CacheLimits
-  @usableFromInline var cost = 0
+  /// Wide enough for the sum of costs that are each as large as can be.
+  @usableFromInline var cost: Int128 = 0
   @usableFromInline var places: [Key: Int32] = [:]
   @usableFromInline var entries: [Entry] = []
   @usableFromInline var newest: Int32 = -1
@@ -82,7 +83,7 @@
     let place = Self.find(&places[key], orMake: next)
     if place != next {
       let old = use(place, at: time)
-      self.cost += cost - entries[Int(place)].cost
+      self.cost += Int128(cost) - Int128(entries[Int(place)].cost)
       entries[Int(place)].value = value
       entries[Int(place)].cost = cost
       return old
@@ -94,7 +95,7 @@
     } else {
       entries.append(entry)
     }
-    self.cost += cost
+    self.cost += Int128(cost)
     link(next)
     return nil
   }
@@ -123,15 +124,16 @@
 
   /// Those above the limits of count and cost. All of them: a limit holds after each call.
   @inlinable mutating func overLimits() -> [Value] {
-    guard count > limits.count || cost > limits.cost else { return [] }
+    let costLimit = Int128(limits.cost)
+    guard count > limits.count || cost > costLimit else { return [] }
     var gone: [Value] = []
-    while oldest >= 0, count > limits.count || cost > limits.cost { gone.append(leave()) }
+    while oldest >= 0, count > limits.count || cost > costLimit { gone.append(leave()) }
     return gone
   }
 
   @inlinable mutating func trim(toCount limit: Int) -> [Value] { leave { $0.count > max(limit, 0) } }
 
-  @inlinable mutating func trim(toCost limit: Int) -> [Value] { leave { $0.cost > max(limit, 0) } }
+  @inlinable mutating func trim(toCost limit: Int) -> [Value] { leave { $0.cost > Int128(max(limit, 0)) } }
 
   @inlinable mutating func trim(toAge seconds: Double, at time: UInt64) -> [Value] {
     guard seconds < Double(UInt64.max / 2048) else { return [] }
@@ -159,7 +161,7 @@
     guard let value = entries[Int(place)].value.take() else {
       preconditionFailure("a free place is not named")
     }
-    cost -= entries[Int(place)].cost
+    cost -= Int128(entries[Int(place)].cost)
     entries[Int(place)].older = free
     free = place
     return value

@@ -94,7 +94,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   public var count: Int { locked { $0.count } }
 
   /// What they cost together.
-  public var totalCost: Int { locked { $0.cost } }
+  public var totalCost: Int { locked { Int(clamping: $0.cost) } }
 
   // MARK: Values
 

@@ -124,10 +124,12 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
 
   /// Where the index is among those of the collection.
   func place(of index: some CollectionIndexing<Element>) throws(StoreError) -> Int {
-    guard let place = indexes.firstIndex(where: { $0.name == index.name }) else {
+    guard let place = indexes.firstIndex(where: { $0.name == index.name && $0.version == index.version })
+    else {
       throw StoreError(
         .outOfBounds,
-        "the collection \"\(name)\" was opened without the index \"\(index.name)\": name it there")
+        "the collection \"\(name)\" was opened without the index \"\(index.name)\" (version \(index.version)): name it there"
+      )
     }
     return place
   }

@@ -192,6 +192,7 @@ extension CollectionSnapshot {
     _ after: Element?, _ body: (Element) -> Void
   ) throws {
     let prefix = layout.indexPrefixes[try layout.place(of: index)]
+    try source.store.requireIndex(index.name, version: index.version, of: layout.name)
     guard limit > 0 else { return }
     var last: Key?
     if let after, let value = index.keyBytes(of: after) {

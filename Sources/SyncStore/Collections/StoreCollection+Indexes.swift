@@ -1,20 +1,15 @@
 /// Building indexes. Which of them are complete is noted in a local record: another copy builds its own, so that elements
 /// written there by a program that did not know the index get their entries there.
 extension StoreCollection {
-  private var noteKey: [UInt8] { Array("collection/".utf8) + Array(name.utf8) }
-
-  /// Names and versions of the indexes that are complete.
-  private func completeIndexes() throws(StoreError) -> [String: Int] {
-    guard let bytes = try source.local(noteKey) else { return [:] }
-    // One that does not read was written by a program that knew more: all are built anew.
-    return (try? EncodedValue(bytes: bytes, type: .cbor).decoded(as: [String: Int].self)) ?? [:]
-  }
+  private var noteKey: [UInt8] { Store.indexNoteKey(name) }
 
   /// Builds the indexes that are not complete, and removes those that are not wanted any more.
   func prepareIndexes() throws(StoreError) {
-    let complete = try completeIndexes()
+    let complete = try source.completeIndexes(of: name)
     let wanted = Dictionary(uniqueKeysWithValues: layout.indexes.map { ($0.name, $0.version) })
     guard complete != wanted else { return }
+    // Who only reads needs those that it names, and removes none.
+    if !source.isWritable, wanted.allSatisfy({ complete[$0.key] == $0.value }) { return }
     try source.checkWritable()
     // First of all they do not count as complete any more, whatever comes in between.
     let kept = complete.filter { wanted[$0.key] == $0.value }
@@ -66,5 +61,28 @@ extension StoreCollection {
         for entry in page { try transaction.delete(entry.key) }
       }
     }
+  }
+}
+
+extension Store {
+  fileprivate static func indexNoteKey(_ collection: String) -> [UInt8] {
+    Array("collection/\(collection)".utf8)
+  }
+
+  /// Names and versions of the indexes of a collection that are complete.
+  fileprivate func completeIndexes(of collection: String) throws(StoreError) -> [String: Int] {
+    guard let bytes = try local(Self.indexNoteKey(collection)) else { return [:] }
+    // One that does not read was written by a program that knew more: all are built anew.
+    return (try? EncodedValue(bytes: bytes, type: .cbor).decoded(as: [String: Int].self)) ?? [:]
+  }
+
+  /// Is the index still what it was when the collection was opened? Who has opened it since, here or in another process, may
+  /// have removed or redefined it: an error then, for its entries would tell of some elements only.
+  func requireIndex(_ index: String, version: Int, of collection: String) throws(StoreError) {
+    guard try completeIndexes(of: collection)[index] != version else { return }
+    throw StoreError(
+      .outOfBounds,
+      "the collection \"\(collection)\" was opened elsewhere without its index \"\(index)\" (version \(version)): open it again, and name the same indexes everywhere",
+      path: path)
   }
 }

@@ -50,7 +50,7 @@ extension StoreCollection {
         "the element \(identifier) of the collection \"\(name)\" was given another identifier: delete it and insert a new one"
       )
     }
-    try write(element, key, replacing: old, expires: value.deadline, in: &transaction)
+    try write(element, key, replacing: old, expires: value.deadline ?? .max, in: &transaction)
     return true
   }
 

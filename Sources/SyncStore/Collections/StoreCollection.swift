@@ -116,7 +116,9 @@ where Element.ID: KeyComponent {
 
   // MARK: Many elements, all or none
 
-  /// Adds elements, all or none. `.duplicateIdentifier` if there is one of the identifier of any of them.
+  /// Adds elements, all or none. `.duplicateIdentifier` if there is one of the identifier of any of them, `.outOfBounds` if
+  /// they and their index entries are more than a transaction holds (`Limits.transactionBytes`): add them some thousand at a
+  /// time then.
   public func insert(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
   ) throws(StoreError) {

@@ -129,6 +129,9 @@ public final class StoreHandle: Sendable {
 
   /// Waits until nobody works with the store, and lets nobody begin before `unblockade`. The store stays open.
   ///
+  /// It belongs to the thread, which must not wait for itself: not for tasks, which go from thread to thread. They keep others
+  /// out by `AsyncStoreHandle.close(_:)`.
+  ///
   /// - Throws: `.busy` within `withStore`, and if this thread has blockaded it already.
   public func blockade() throws(StoreError) {
     guard gate.shut() else {

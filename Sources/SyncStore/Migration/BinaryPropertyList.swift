@@ -50,8 +50,10 @@ struct BinaryPropertyList {
     switch kind {
     case 0x0 where low == 8 || low == 9: return .bool(low == 9)
     case 0x1 where low <= 4:
-      // Of 16 bytes the lower eight; one to four bytes have no sign.
-      return .integer(Int64(bitPattern: try number(offset + 1, 1 << low)))
+      // One to four bytes have no sign; 16 bytes are those of what eight cannot say, and only the lower eight count.
+      let value = try number(offset + 1, 1 << low)
+      guard low == 4, try number(offset + 1, 8) == 0 else { return .integer(Int64(bitPattern: value)) }
+      return PropertyList(whole: value)
     case 0x2 where low == 2: return .real(Double(Float(bitPattern: UInt32(try number(offset + 1, 4)))))
     case 0x2 where low == 3: return .real(Double(bitPattern: try number(offset + 1, 8)))
     case 0x3 where low == 3:

@@ -2,6 +2,8 @@
 package indirect enum PropertyList: Equatable, Sendable {
   case string(String)
   case integer(Int64)
+  /// A number above those of `integer`.
+  case unsigned(UInt64)
   case real(Double)
   case bool(Bool)
   /// Seconds since 1970.
@@ -18,6 +20,9 @@ package indirect enum PropertyList: Equatable, Sendable {
   static let valueLimit = 1 << 22
   /// The beginning of 2001, from which property lists count, in seconds since 1970.
   static let epoch = 978_307_200.0
+
+  /// A number that is not negative.
+  init(whole number: UInt64) { self = Int64(exactly: number).map { .integer($0) } ?? .unsigned(number) }
 
   /// Reads either form.
   package static func read(_ bytes: [UInt8], path: String) throws(StoreError) -> PropertyList {
@@ -38,6 +43,7 @@ package indirect enum PropertyList: Equatable, Sendable {
     switch self {
     case .string(let text): (Array(text.utf8), .string)
     case .integer(let number): (Self.littleEndian(UInt64(bitPattern: number)), .int)
+    case .unsigned(let number): (Self.littleEndian(number), .uint)
     case .real(let number): (Self.littleEndian(number.bitPattern), .double)
     case .bool(let value): ([value ? 1 : 0], .bool)
     case .date(let seconds): (Self.littleEndian(seconds.bitPattern), .date)
@@ -54,6 +60,7 @@ package indirect enum PropertyList: Equatable, Sendable {
     switch self {
     case .string(let text): Self.quoted(text)
     case .integer(let number): String(number)
+    case .unsigned(let number): String(number)
     case .real(let number), .date(let number): number.isFinite ? "\(number)" : "null"
     case .bool(let value): value ? "true" : "false"
     case .data(let bytes): "\"" + Base64Text.encode(bytes) + "\""

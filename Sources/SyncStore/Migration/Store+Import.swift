@@ -42,7 +42,8 @@ extension Store {
         return
       }
       guard let value else { return }
-      try batch.add(entry.key, value)
+      // One that does not expire there does not here, whatever the default is.
+      try batch.add(entry.key, Value(bytes: value.bytes, type: value.type, deadline: value.deadline ?? .max))
     }
     return try batch.finish()
   }

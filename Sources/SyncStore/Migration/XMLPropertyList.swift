@@ -40,7 +40,7 @@ struct XMLPropertyList {
       _ = try text(until: isTrue ? "true" : "false")
       return .bool(isTrue)
     case .open("string"): return .string(try text(until: "string"))
-    case .open("integer"): return .integer(try Self.integer(try text(until: "integer")))
+    case .open("integer"): return try Self.integer(try text(until: "integer"))
     case .open("real"):
       guard let number = Double(Self.trimmed(try text(until: "real"))) else {
         throw DecodingFailure("a <real> is none")
@@ -191,13 +191,15 @@ struct XMLPropertyList {
 
   // MARK: Scalars
 
-  private static func integer(_ text: String) throws(DecodingFailure) -> Int64 {
+  private static func integer(_ text: String) throws(DecodingFailure) -> PropertyList {
     let text = trimmed(text)
     let digits = text.drop { $0 == "-" || $0 == "+" }
     let isHex = digits.hasPrefix("0x") || digits.hasPrefix("0X")
     let magnitude = isHex ? UInt64(digits.dropFirst(2), radix: 16) : UInt64(digits)
     guard let magnitude, text.count - digits.count <= 1 else { throw DecodingFailure("an <integer> is none") }
-    return Int64(bitPattern: text.hasPrefix("-") ? 0 &- magnitude : magnitude)
+    guard text.hasPrefix("-") else { return PropertyList(whole: magnitude) }
+    guard magnitude <= UInt64(Int64.max) + 1 else { throw DecodingFailure("an <integer> is out of bounds") }
+    return .integer(Int64(bitPattern: 0 &- magnitude))
   }
 
   /// `YYYY-MM-DDThh:mm:ssZ`, in seconds since 1970.

@@ -15,6 +15,8 @@ final class MemoryUpkeep: Sendable {
 
   /// Runs `work` every so many seconds, not to the moment: the machine may sleep on.
   func repeats(every seconds: Double, _ work: @escaping @Sendable () -> Void) {
+    // A timer cannot count to infinity: once in a year is never.
+    let seconds = min(max(seconds, 0.001), 365 * 86_400)
     let source = DispatchSource.makeTimerSource(queue: Self.queue)
     source.schedule(deadline: .now() + seconds, repeating: seconds, leeway: .milliseconds(Int(seconds * 100)))
     source.setEventHandler(handler: DispatchWorkItem(block: work))

@@ -22,6 +22,8 @@ package enum SystemCall {
       case EACCES, EPERM: (.readOnly, "check owner and permissions")
       case EMFILE, ENFILE: (.inputOutput, "raise the limit on open files (ulimit -n)")
       case EIO: (.inputOutput, "check the disk, then restore from a backup or a peer")
+      case ENOENT: (.inputOutput, "check the path: what it lies in must exist")
+      case ENOTDIR: (.inputOutput, "check the path: a part of it is no directory")
       default: (.inputOutput, "see the operating system's error")
       }
     return StoreError(kind, "\(what): \(text(of: code)): \(advice)", path: path, errno: code)

@@ -136,7 +136,8 @@ extension Store {
       throw StoreError(.notAStore, "there is no such directory: create a store with `init`", path: path)
     }
     guard status.kind == .directory else {
-      throw StoreError(.notAStore, "is not a directory: name the directory of a store", path: path)
+      throw StoreError(
+        .notAStore, "is not a directory, or only a link to one: name the directory itself", path: path)
     }
     guard status.owner == SystemCall.userID else {
       throw StoreError(

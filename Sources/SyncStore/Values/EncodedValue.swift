@@ -49,10 +49,20 @@ extension EncodedValue {
     let buffer = encoder.buffer
     // Objects and arrays begin so.
     if buffer[0] & 0xC0 == 0x80 {
+      try check(buffer, isDeep: encoder.isDeep)
       return try buffer.withSpan(0..<buffer.count) { bytes throws(StoreError) in try body(bytes, .cbor) }
     }
     let (range, type) = try uncoded(buffer)
     return try buffer.withSpan(range) { bytes throws(StoreError) in try body(bytes, type) }
+  }
+
+  /// Nothing is stored that could not be read again.
+  @inline(__always)
+  private static func check(_ buffer: ByteBuffer, isDeep: Bool) throws(StoreError) {
+    guard buffer.count > Limits.codedValueBytes || isDeep else { return }
+    let source = ValueSource()
+    buffer.withSpan(0..<buffer.count) { source.fill($0) }
+    try source.validate()
   }
 
   /// What is a single item of a type that has a form of its own is stored so: a tool shows what it is, and a scalar read
@@ -121,7 +131,7 @@ extension EncodedValue {
     _: Content.Type, from source: ValueSource, _ type: ValueType
   ) throws(StoreError) -> Content {
     if type != .cbor { try code(source, type, Content.self) }
-    try source.validate()
+    try source.validate(limit: type == .cbor ? Limits.codedValueBytes : .max)
     do { return try source.read(Content.self, at: 0) } catch { throw storeError(error, Content.self) }
   }
 

@@ -23,7 +23,8 @@ extension VersionedValue {
 }
 
 extension Expected {
-  /// The key has this very value, with whatever deadline.
+  /// The key has this very value, with whatever deadline. The bytes are compared, not the type: an `Int` of 0 is equal to a
+  /// `Double` of 0.
   ///
   /// - Throws: as `EncodedValue.init`.
   public static func equal<Content: Encodable>(to value: Content) throws(StoreError) -> Expected {
@@ -90,7 +91,8 @@ extension Transaction {
     try body(&content)
     let form = try EncodedValue(content)
     if held?.bytes != form.bytes || held?.type != form.type {
-      try put(key, form.bytes, type: form.type, expires: held?.deadline)
+      // One that never expires stays so: the store's default is for what is new.
+      try put(key, form.bytes, type: form.type, expires: held.map { $0.deadline ?? .max })
     }
     return content
   }

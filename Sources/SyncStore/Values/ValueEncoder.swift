@@ -33,6 +33,9 @@ final class ValueEncoder: Encoder {
   private let path: [any CodingKey]
   /// What a container could not throw when it was asked for.
   private var failure: (any Error)?
+  /// Did it come so near to the deepest level that only a look at the bytes tells whether a reader takes them? Arrays of
+  /// scalars, dates and UUIDs are levels as well, and are written without a look at the depth.
+  private(set) var isDeep = false
 
   init(buffer: ByteBuffer = ByteBuffer(), depth: Int = 0, path: [any CodingKey] = []) {
     (self.buffer, self.depth, self.path) = (buffer, depth, path)
@@ -50,6 +53,7 @@ final class ValueEncoder: Encoder {
     if !pending.isEmpty { pending.removeAll() }
     lastNumber = 0
     failure = nil
+    isDeep = false
   }
 
   // MARK: Items
@@ -103,12 +107,17 @@ final class ValueEncoder: Encoder {
     guard depth + outer.count < Limits.codedValueDepth else {
       throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
     }
+    noteDepth()
     outer.append(frame)
     lastNumber += 1
     frame = Frame(number: lastNumber, start: buffer.count, pendingBefore: pending.count)
     try value.encode(to: self)
     try complete()
     frame = outer.removeLast()
+  }
+
+  private func noteDepth() {
+    if depth + outer.count >= Limits.codedValueDepth - 4 { isDeep = true }
   }
 
   /// Completes the item that this encoder is for, if it was written by its containers and not by `write`.
@@ -151,6 +160,7 @@ final class ValueEncoder: Encoder {
     var moved = 0
     for item in pending[frame.pendingBefore...] {
       let inner = try item.encoder.finish()
+      isDeep = isDeep || item.encoder.isDeep
       inner.withSpan(0..<inner.count) { buffer.insert($0, at: item.place + moved) }
       moved += inner.count
     }
@@ -240,6 +250,7 @@ final class ValueEncoder: Encoder {
     guard depth + outer.count + 1 < Limits.codedValueDepth else {
       throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
     }
+    noteDepth()
     let encoder = ValueEncoder(depth: depth + outer.count + 1, path: codingPath)
     pending.append((buffer.count, encoder))
     return encoder

@@ -36,9 +36,9 @@ final class ValueSource {
   // MARK: Form
 
   /// Sees to it that the bytes are one item and nothing else.
-  func validate() throws(StoreError) {
-    guard bytes.count <= Limits.codedValueBytes else {
-      throw StoreError(.outOfBounds, "the value takes more than \(Limits.codedValueBytes) bytes")
+  func validate(limit: Int = Limits.codedValueBytes) throws(StoreError) {
+    guard bytes.count <= limit else {
+      throw StoreError(.outOfBounds, "the value takes more than \(limit) bytes: put it in parts, or as bytes")
     }
     let end = try bytes.withSpan(0..<bytes.count) { bytes throws(StoreError) in
       try validate(bytes, 0, depth: 0)
