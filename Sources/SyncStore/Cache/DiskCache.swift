@@ -134,7 +134,8 @@ public final class DiskCache: Sendable {
   /// values for its own, and let them leave.
   private static func requireCache(_ files: BlobFiles) throws(StoreError) {
     guard try files.storage.status(files.directory)?.kind == .directory else { return }
-    let own = Set(BlobFiles.subdirectories + ["cache.lock"])
+    // What a file system keeps at its own top is in nobody's way.
+    let own = Set(BlobFiles.subdirectories + ["cache.lock", "lost+found"])
     for name in try files.storage.list(files.directory) where !own.contains(name) && !name.hasPrefix("trash-")
     {
       throw StoreError(
