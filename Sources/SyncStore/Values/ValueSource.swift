@@ -1,7 +1,7 @@
 /// The bytes of a coded value, as a decoder reads them.
 ///
 /// Nobody vouches for them: `validate` goes through all of them once, before anything else is asked for. What is read
-/// afterwards is known to be whole; each access is checked by the array all the same.
+/// afterwards is known to be whole; each access is checked by the buffer all the same.
 final class ValueSource {
   let bytes: ByteBuffer
   /// Where to look first for the next key: properties are mostly read in the order in which they were written. The object

@@ -1,8 +1,8 @@
 import Foundation
 import SyncStore
 
-/// Where a value is better off, by its size: with its record in the journal, or in the blob tier. It is what the default of
-/// `Configuration.blobThreshold` was chosen by.
+/// Where a value is better off, by its size: with its record in the journal, or in the blob tier: what the default of
+/// `Configuration.blobThreshold` is to be judged by.
 extension Bench {
   private static let sizes = [2, 4, 8, 16, 20, 32, 64, 128].map { $0 << 10 }
   /// Bytes of all values of one size.
