@@ -227,6 +227,7 @@ struct CollectionIndexTests {
     #expect(code { _ = try first.count(by: Order.byCustomer, equalTo: "Bo") } == .outOfBounds)
     #expect(code { _ = try second.all(by: Order.byCustomer) } == .outOfBounds, "of another version")
     #expect(try first.all(by: Order.byTotal).map(\.id) == [1, 2])
+    #expect(code { _ = try second.all(by: byLength) } == .outOfBounds, "the first wrote no entry for it")
     try second.rebuildIndexes()
     #expect(try second.all(by: byLength, equalTo: 2).map(\.id) == [2])
     _ = try store.collection("orders", of: Order.self)

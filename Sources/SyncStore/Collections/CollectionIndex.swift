@@ -66,6 +66,10 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   let indexes: [any CollectionIndexing<Element>]
   /// Before all entries of each index.
   let indexPrefixes: [[UInt8]]
+  /// The local key that says which indexes are complete, and what it holds if these are, and no others; see `IndexNote`.
+  let noteKey: [UInt8]
+  let noteBytes: [UInt8]?
+  var indexNames: Set<IndexNote.Name> { Set(indexes.indices.map(indexName)) }
   /// Asked of what does not depend on the type of the element: to find that of `indexes` takes as long as half a put.
   var hasIndexes: Bool { !indexPrefixes.isEmpty }
 
@@ -93,6 +97,13 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     self.indexes = indexes
     prefix = Array(name.utf8) + [Self.slash]
     indexPrefixes = indexes.map { Self.entryPrefix(name, $0.name, $0.version) }
+    noteKey = IndexNote.key(of: name)
+    let names = indexes.map { IndexNote.Name(name: $0.name, version: $0.version) }
+    noteBytes = try IndexNote(complete: Set(names)).bytes()
+  }
+
+  func indexName(_ place: Int) -> IndexNote.Name {
+    IndexNote.Name(name: indexes[place].name, version: indexes[place].version)
   }
 
   /// Before all entries of an index.

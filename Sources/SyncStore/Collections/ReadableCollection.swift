@@ -191,8 +191,9 @@ extension CollectionSnapshot {
     _ index: CollectionIndex<Element, Bounds.Bound>, _ bounds: Bounds, _ reversed: Bool, _ limit: Int,
     _ after: Element?, _ body: (Element) -> Void
   ) throws {
-    let prefix = layout.indexPrefixes[try layout.place(of: index)]
-    try source.store.requireIndex(index.name, version: index.version, of: layout.name)
+    let place = try layout.place(of: index)
+    try source.requireIndex(layout.indexName(place), of: layout)
+    let prefix = layout.indexPrefixes[place]
     guard limit > 0 else { return }
     var last: Key?
     if let after, let value = index.keyBytes(of: after) {

@@ -56,6 +56,7 @@ extension StoreCollection {
   ) throws(StoreError) -> Bool {
     let key = try layout.key(identifier)
     let element = try held(key, transaction)
+    try leaveUnknownIndexes(in: &transaction)
     guard try transaction.expire(key, change) else { return false }
     // The very deadline that the element has now; one that has passed has ended it, and ends its entries.
     let left = try transaction.entry(key)

@@ -1,30 +1,52 @@
-/// Building indexes. Which of them are complete is noted in a local record: another copy builds its own, so that elements
-/// written there by a program that did not know the index get their entries there.
+/// Building indexes. Which of them are complete is noted in a local record (`IndexNote`): another copy builds its own, so that
+/// elements written there by a program that did not know the index get their entries there.
 extension StoreCollection {
-  private var noteKey: [UInt8] { Store.indexNoteKey(name) }
+  /// How often building begins anew because others have written who do not know of an index.
+  private static var buildAttempts: Int { 8 }
 
   /// Builds the indexes that are not complete, and removes those that are not wanted any more.
   func prepareIndexes() throws(StoreError) {
-    let complete = try source.completeIndexes(of: name)
-    let wanted = Dictionary(uniqueKeysWithValues: layout.indexes.map { ($0.name, $0.version) })
-    guard complete != wanted else { return }
+    let note = try source.indexNote(of: name)
+    let wanted = layout.indexNames
+    guard note != IndexNote(complete: wanted) else { return }
     // Who only reads needs those that it names, and removes none.
-    if !source.isWritable, wanted.allSatisfy({ complete[$0.key] == $0.value }) { return }
+    if !source.isWritable, wanted.isSubset(of: note.complete) { return }
     try source.checkWritable()
-    // First of all they do not count as complete any more, whatever comes in between.
-    let kept = complete.filter { wanted[$0.key] == $0.value }
-    try source.setLocal(noteKey, kept.isEmpty ? nil : try EncodedValue(kept).bytes)
-    for (name, version) in complete where wanted[name] != version {
-      try removeEntries(CollectionLayout<Element>.entryPrefix(self.name, name, version))
+    let former = note.complete.union(note.building.keys).subtracting(wanted)
+    // First of all they do not count any more, whatever comes in between.
+    try source.changeIndexNote(of: name) { $0.leave(only: wanted) }
+    for index in former {
+      try removeEntries(CollectionLayout<Element>.entryPrefix(name, index.name, index.version))
     }
-    try build(layout.indexes.indices.filter { kept[layout.indexes[$0].name] == nil })
-    if !wanted.isEmpty { try source.setLocal(noteKey, try EncodedValue(wanted).bytes) }
+    try buildIndexes { !$0.contains($1) }
   }
 
   /// Adds the entries that the indexes lack, while others read and write: for elements that were not written through a collection, such
-  /// as restored losers of conflicts, or by programs that did not know of an index. Entries without an element stay: they do no
-  /// harm, and to delete one could undo what another copy has written meanwhile.
-  public func rebuildIndexes() throws(StoreError) { try build(Array(layout.indexes.indices)) }
+  /// as restored losers of conflicts, or by programs that did not know of an index. Entries without an element stay: they do no harm, and
+  /// to delete one could undo what another copy has written meanwhile.
+  ///
+  /// - Throws: `.busy` if a program that does not name all of the indexes goes on writing meanwhile; what reading all elements throws.
+  public func rebuildIndexes() throws(StoreError) { try buildIndexes { _, _ in true } }
+
+  /// Builds those for which `isMeant` holds, given which are complete.
+  private func buildIndexes(
+    _ isMeant: (Set<IndexNote.Name>, IndexNote.Name) -> Bool
+  ) throws(StoreError) {
+    let wanted = layout.indexNames
+    guard !wanted.isEmpty else { return }
+    for _ in 0..<Self.buildAttempts {
+      let position = Int(clamping: source.journalPosition)
+      let announced = try source.changeIndexNote(of: name) { $0.announce(wanted, at: position) }
+      try build(layout.indexes.indices.filter { isMeant(announced.complete, layout.indexName($0)) })
+      var isComplete = false
+      try source.changeIndexNote(of: name) { isComplete = $0.finish(wanted, announced: announced) }
+      if isComplete { return }
+    }
+    throw StoreError(
+      .busy,
+      "the indexes of the collection \"\(name)\" are not complete: a program that does not name all of them has written while they were built; name the same ones everywhere, then open it again",
+      path: source.path)
+  }
 
   private func build(_ places: [Int]) throws(StoreError) {
     guard !places.isEmpty else { return }
@@ -62,27 +84,58 @@ extension StoreCollection {
       }
     }
   }
+
+  /// An element is about to be written: indexes that this program does not know of are not complete any more. They are as long as
+  /// all name the same ones; then this is a comparison of bytes.
+  func leaveUnknownIndexes(in transaction: inout Transaction) throws(StoreError) {
+    guard let bytes = transaction.local(layout.noteKey), bytes != layout.noteBytes else { return }
+    let note = IndexNote(bytes)
+    var left = note
+    left.leave(only: layout.indexNames)
+    if left != note { try transaction.setLocal(layout.noteKey, try left.bytes()) }
+  }
 }
 
 extension Store {
-  fileprivate static func indexNoteKey(_ collection: String) -> [UInt8] {
-    Array("collection/\(collection)".utf8)
+  fileprivate func indexNote(of collection: String) throws(StoreError) -> IndexNote {
+    IndexNote(try local(IndexNote.key(of: collection)))
   }
 
-  /// Names and versions of the indexes of a collection that are complete.
-  fileprivate func completeIndexes(of collection: String) throws(StoreError) -> [String: Int] {
-    guard let bytes = try local(Self.indexNoteKey(collection)) else { return [:] }
-    // One that does not read was written by a program that knew more: all are built anew.
-    return (try? EncodedValue(bytes: bytes, type: .cbor).decoded(as: [String: Int].self)) ?? [:]
+  /// Changes it while nobody else can. Returns what it is then.
+  @discardableResult
+  fileprivate func changeIndexNote(
+    of collection: String, _ change: (inout IndexNote) -> Void
+  ) throws(StoreError) -> IndexNote {
+    var note = IndexNote()
+    var failure: StoreError?
+    try updateLocal(IndexNote.key(of: collection)) { bytes in
+      note = IndexNote(bytes)
+      change(&note)
+      do throws(StoreError) { return try note.bytes() } catch {
+        failure = error
+        return bytes
+      }
+    }
+    if let failure { throw failure }
+    return note
   }
+}
 
-  /// Is the index still what it was when the collection was opened? Who has opened it since, here or in another process, may
-  /// have removed or redefined it: an error then, for its entries would tell of some elements only.
-  func requireIndex(_ index: String, version: Int, of collection: String) throws(StoreError) {
-    guard try completeIndexes(of: collection)[index] != version else { return }
+extension Snapshot {
+  /// Was the index complete at the snapshot's moment? An error if not, for its entries would tell of some elements only: it was built
+  /// later, or who has opened the collection or written to it since, here or in another process, knew nothing of it.
+  func requireIndex<Element>(
+    _ index: IndexNote.Name, of layout: CollectionLayout<Element>
+  ) throws(StoreError) {
+    let bytes = try indexNote(layout.noteKey)
+    if bytes == layout.noteBytes || IndexNote(bytes).complete.contains(index) { return }
+    let isLater = IndexNote(try store.local(layout.noteKey)).complete.contains(index)
     throw StoreError(
       .outOfBounds,
-      "the collection \"\(collection)\" was opened elsewhere without its index \"\(index)\" (version \(version)): open it again, and name the same indexes everywhere",
-      path: path)
+      "the index \"\(index.name)\" (version \(index.version)) of the collection \"\(layout.name)\" "
+        + (isLater
+          ? "was built after the snapshot was made: make another one"
+          : "is not complete, for the collection was opened or written elsewhere without it: open it again, and name the same indexes everywhere"),
+      path: store.path)
   }
 }

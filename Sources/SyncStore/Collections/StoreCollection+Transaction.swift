@@ -105,6 +105,7 @@ extension StoreCollection {
     in transaction: inout Transaction
   ) throws(StoreError) {
     let form = try EncodedValue(element)
+    try leaveUnknownIndexes(in: &transaction)
     guard layout.hasIndexes else {
       return try transaction.put(key, form.bytes, type: form.type, expires: deadline)
     }

@@ -63,27 +63,29 @@ where Element.ID: KeyComponent {
   /// Adds an element unless there is one of its identifier: false in that case.
   @discardableResult
   public func insertOrIgnore(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
-    guard !layout.hasIndexes else {
-      return try transaction(durability) { transaction throws(StoreError) in
-        try insertOrIgnore(element, in: &transaction)
-      }
+    if try putWithoutIndexes(element, unlessKnown: true, durability) { return true }
+    return try transaction(durability) { transaction throws(StoreError) in
+      try insertOrIgnore(element, in: &transaction)
     }
+  }
+
+  /// The short way: false if a transaction has to look, and nothing was done.
+  private func putWithoutIndexes(
+    _ element: Element, unlessKnown: Bool, _ durability: Durability?
+  ) throws(StoreError) -> Bool {
+    guard !layout.hasIndexes else { return false }
     let key = try layout.key(element.id)
     return try EncodedValue.with(element) { bytes, type throws(StoreError) in
-      try source.putIfAbsent(key, bytes, type: type, durability: durability)
+      try source.putInline(
+        key, bytes, type: type, unlessKnown: unlessKnown, unlessNoted: layout.noteKey, durability: durability)
     }
   }
 
   /// Adds an element, or puts it in the place of the one of its identifier.
   public func insertOrReplace(_ element: Element, durability: Durability? = nil) throws(StoreError) {
-    guard !layout.hasIndexes else {
-      return try transaction(durability) { transaction throws(StoreError) in
-        try insertOrReplace(element, in: &transaction)
-      }
-    }
-    let key = try layout.key(element.id)
-    try EncodedValue.with(element) { bytes, type throws(StoreError) in
-      try source.put(key, bytes, type: type, durability: durability)
+    if try putWithoutIndexes(element, unlessKnown: false, durability) { return }
+    try transaction(durability) { transaction throws(StoreError) in
+      try insertOrReplace(element, in: &transaction)
     }
   }
 

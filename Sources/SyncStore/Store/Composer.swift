@@ -13,6 +13,8 @@ struct Composer {
   /// on, of `postponed`.
   private var overlay = Overlay()
   private var released: [Record] = []
+  /// What this append makes of keys of this copy alone.
+  private(set) var locals: [[UInt8]: [UInt8]?] = [:]
   /// Milliseconds since 1970.
   let wall: UInt64
   /// The journal's last position before the append.
@@ -83,6 +85,7 @@ struct Composer {
   /// A key and value of this copy alone; nil ends the key.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     state.absorb(local: key, value)
+    locals[key] = .some(value)
     try append(.local(key: key, value: value))
   }
 

@@ -216,6 +216,7 @@ extension Engine {
       locals[key] = nil
       localPlaces[key] = nil
     }
+    if key.starts(with: IndexNote.keyPrefix) { indexNotes[key] = locals[key] }
     return before
   }
 

@@ -17,6 +17,8 @@ struct Engine {
   var index: JournalIndex
   var state = ReplicaState()
   var locals: [[UInt8]: [UInt8]] = [:]
+  /// Those of them that say which indexes of collections are complete: few, for snapshots keep them.
+  var indexNotes: [[UInt8]: [UInt8]] = [:]
   /// Where the records of those are.
   var localPlaces: [[UInt8]: Location] = [:]
   /// Records stamped too far ahead, by key; not applied yet.

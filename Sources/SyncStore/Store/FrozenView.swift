@@ -2,6 +2,8 @@
 struct FrozenView: Sendable {
   let order: OrderedView
   let doubts: Doubts?
+  /// Which indexes of collections were complete.
+  let indexNotes: [[UInt8]: [UInt8]]
 
   /// Works on the verified record of a key, in place, if it had a value at `time`; nil if it had none.
   func withRecord<Result>(
@@ -136,7 +138,7 @@ extension Store {
         try reading { engine throws(StoreError) in engine.install(order, madeOf: origin) }
       }
       return try reading { engine throws(StoreError) in
-        FrozenView(order: try engine.orderedView(), doubts: engine.doubts)
+        FrozenView(order: try engine.orderedView(), doubts: engine.doubts, indexNotes: engine.indexNotes)
       }
     }
   }
@@ -144,7 +146,9 @@ extension Store {
   /// The same if keys need not be sorted for it.
   private func knownView() throws(StoreError) -> FrozenView? {
     try reading { engine throws(StoreError) in
-      try engine.knownOrder().map { FrozenView(order: $0, doubts: engine.doubts) }
+      try engine.knownOrder().map {
+        FrozenView(order: $0, doubts: engine.doubts, indexNotes: engine.indexNotes)
+      }
     }
   }
 

@@ -96,6 +96,9 @@ public final class Snapshot: ReadableStore {
     return try usable().visitEntries(scan, in: store, body)
   }
 
+  /// What was noted of the indexes of a collection; see `IndexNote`.
+  func indexNote(_ key: [UInt8]) throws(StoreError) -> [UInt8]? { try usable().indexNotes[key] }
+
   private func usable() throws(StoreError) -> FrozenView {
     try store.checkUsable()
     guard let view = view.withLock({ $0 }) else {

@@ -1,16 +1,33 @@
 /// The ordinary put: one write whose value lies in the journal. Its short way makes the same record from the same rules
 /// as the general one (`Composer`, `commit`), without copies in between; what is not ordinary goes the general way.
 extension Store {
-  /// Appends the write. Returns the packed location behind it; nil if it was not to be made because something is known of
-  /// the key.
+  /// Sets a key with the store's default of expiry. False if that is not done in short, and nothing was: the value is large, or, with
+  /// `unlessKnown`, something is known of the key, or the store holds the local key `note`.
   func putInline(
-    _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?, unlessKnown: Bool = false
+    _ key: Key, _ value: Span<UInt8>, type: ValueType, unlessKnown: Bool, unlessNoted note: [UInt8],
+    durability: Durability?
+  ) throws(StoreError) -> Bool {
+    try checkWritable()
+    guard value.count <= configuration.blobThreshold,
+      let tail = try putInline(
+        key.bytes, value, type, deadline(nil), unlessKnown: unlessKnown, unlessNoted: note)
+    else { return false }
+    try settle(tail, durability)
+    return true
+  }
+
+  /// Appends the write. Returns the packed location behind it; nil if it was not to be made because something is known of
+  /// the key, or the store holds the local key `note`.
+  func putInline(
+    _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?, unlessKnown: Bool = false,
+    unlessNoted note: [UInt8]? = nil
   ) throws(StoreError) -> UInt64? {
     waitForCompaction()
     try acquireWriters()
     defer { control.unlock() }
     return try engine.withLock { engine throws(StoreError) in
       try prepareToWrite(&engine)
+      if let note, engine.indexNotes[note] != nil { return nil }
       let wall = environment.now()
       if deadline == nil {
         switch try putOrdinary(key.span, value, type, unlessKnown: unlessKnown, wall: wall, &engine) {

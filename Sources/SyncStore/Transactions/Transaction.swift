@@ -70,4 +70,16 @@ public struct Transaction: ~Copyable {
     guard let record = composer.record(of: key.bytes) else { return try store.get(key) }
     return try store.value(of: record)
   }
+
+  /// What this transaction leaves of a key of this copy alone.
+  func local(_ key: [UInt8]) -> [UInt8]? {
+    if let value = composer.locals[key] { return value }
+    return store.engine.withLock { $0.locals[key] }
+  }
+
+  /// Sets a key of this copy alone with its writes; nil ends it.
+  mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
+    try store.settle(&composer)
+    try composer.setLocal(key, value)
+  }
 }

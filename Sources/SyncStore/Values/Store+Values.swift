@@ -57,21 +57,6 @@ extension Store {
     return try putIfChanged(key, form.bytes, type: form.type, expires: deadline, durability: durability)
   }
 
-  /// Sets a key to bytes that the caller keeps, unless it has a value. False in that case.
-  func putIfAbsent(
-    _ key: Key, _ value: Span<UInt8>, type: ValueType, durability: Durability?
-  ) throws(StoreError) -> Bool {
-    try checkWritable()
-    // A key of which nothing is known takes the short way; of others more is to be found out.
-    if value.count <= configuration.blobThreshold,
-      let tail = try putInline(key.bytes, value, type, deadline(nil), unlessKnown: true)
-    {
-      try settle(tail, durability)
-      return true
-    }
-    return try put(key, Array(copying: value), expecting: .absent, type: type, durability: durability) != nil
-  }
-
   /// The value of a key as a number, a text or a truth value; nil if it has none.
   ///
   /// - Throws: as `get`; `.wrongType` if it is of another type, `.outOfBounds` if it does not fit.

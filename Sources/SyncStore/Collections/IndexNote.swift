@@ -1,0 +1,85 @@
+/// Which indexes of a collection are complete on this copy, and which are being built: a local record (`schemas/values.md`).
+///
+/// A writer that knows less than all of them takes what it does not know out of the note, in the transaction of its write; so an index
+/// that is noted as complete has the entries of all elements that were written here through a collection. Who builds one announces it
+/// first, and notes it as complete only if its announcement is still there: nobody who did not know of it has written since.
+struct IndexNote: Equatable {
+  /// An index as it was declared.
+  struct Name: Hashable, Sendable {
+    var name: String
+    var version: Int
+  }
+
+  var complete: Set<Name> = []
+  /// When the building began: the journal's position.
+  var building: [Name: Int] = [:]
+
+  /// Before all local keys of notes.
+  static let keyPrefix = Array("collection/".utf8)
+
+  static func key(of collection: String) -> [UInt8] { keyPrefix + Array(collection.utf8) }
+
+  init(complete: Set<Name> = []) { self.complete = complete }
+
+  /// Nil is the note of a collection without indexes. One that does not read was written by a program that knew more: all are built anew.
+  init(_ bytes: [UInt8]?) {
+    guard let bytes,
+      let numbers = try? EncodedValue(bytes: bytes, type: .cbor).decoded(as: [String: Int].self)
+    else { return }
+    for (text, number) in numbers {
+      guard text.first == Self.announced else {
+        complete.insert(Name(name: text, version: number))
+        continue
+      }
+      let parts = text.dropFirst().split(separator: "/", maxSplits: 1)
+      guard parts.count == 2, let version = Int(parts[0]) else { continue }
+      building[Name(name: String(parts[1]), version: version)] = number
+    }
+  }
+
+  /// Nil if there is nothing to note.
+  func bytes() throws(StoreError) -> [UInt8]? {
+    if complete.isEmpty, building.isEmpty { return nil }
+    return try EncodedValue(self).bytes
+  }
+
+  /// No name of an index has it.
+  private static var announced: Character { "\0" }
+
+  /// Who knows only these writes an element: the others lack its entries.
+  mutating func leave(only known: Set<Name>) {
+    complete.formIntersection(known)
+    building = building.filter { known.contains($0.key) }
+  }
+
+  /// Some are to be built: from now on who does not know of them takes them out. One whose building was announced already, by another
+  /// program or by one that was killed, keeps its announcement: what is built from now on is as good for it.
+  mutating func announce(_ wanted: Set<Name>, at position: Int) {
+    for index in wanted where !complete.contains(index) && building[index] == nil {
+      building[index] = position
+    }
+  }
+
+  /// They were built since `announced` was noted. False if somebody who does not know of one has written meanwhile.
+  mutating func finish(_ wanted: Set<Name>, announced: IndexNote) -> Bool {
+    for index in wanted {
+      guard let position = building[index], position == announced.building[index] else { continue }
+      building[index] = nil
+      complete.insert(index)
+    }
+    return wanted.isSubset(of: complete)
+  }
+}
+
+/// Always in the same order, so that equal notes are equal bytes.
+extension IndexNote: Encodable {
+  func encode(to encoder: any Encoder) throws {
+    let members =
+      complete.map { ($0.name, $0.version) }
+      + building.map { ("\(Self.announced)\($0.key.version)/\($0.key.name)", $0.value) }
+    var container = encoder.container(keyedBy: ValueKey.self)
+    for (name, number) in members.sorted(by: { $0.0 < $1.0 }) {
+      try container.encode(number, forKey: ValueKey(stringValue: name))
+    }
+  }
+}
