@@ -8,7 +8,6 @@ struct NetworkTests {
   private static let first = UInt64(Setting.number("SIM_FIRST", 0))
   /// Histories run side by side in so many threads; each history in one.
   private static let lanes: UInt64 = 2
-  private static let rollsBack = Setting.number("SIM_ROLLBACKS", 0) == 1
 
   @Test(
     """
@@ -17,16 +16,20 @@ struct NetworkTests {
     """, arguments: 0..<lanes)
   func seeds(lane: UInt64) throws {
     var total = Simulation.Counts()
+    var wire = Wire.Counts()
     let seeds =
       Setting.given("SIM_SEED").map { lane == 0 ? [UInt64($0)] : [] }
       ?? Array(stride(from: Self.first + lane, to: Self.first + Self.seeds, by: Int(Self.lanes)))
     for seed in seeds {
       var options = Simulation.Options(
-        seed: seed, copies: Setting.given("SIM_COPIES"), rollsBack: Self.rollsBack)
+        seed: seed, copies: Setting.given("SIM_COPIES"), rollsBack: seed % 8 == 7)
       options.hours = Setting.number("SIM_HOURS", options.hours)
       do {
         let simulation = try Simulation(options)
-        defer { total.add(simulation.counts) }
+        defer {
+          total.add(simulation.counts)
+          wire.add(simulation.wire.counts)
+        }
         try simulation.run()
       } catch {
         Issue.record(
@@ -35,16 +38,14 @@ struct NetworkTests {
       }
     }
     guard !seeds.isEmpty else { return }
-    if Setting.given("SIM_SEEDS") != nil || Setting.given("SIM_SEED") != nil { print(total.text) }
+    if Setting.given("SIM_SEEDS") != nil || Setting.given("SIM_SEED") != nil { print(total.text + wire.text) }
   }
 
   /// 964: a large value that only a beaten record refers to, and that nobody has any more, kept a copy from ever coming into step.
   /// 591: a member came back from a backup, with the mark of a live round that its sender had forgotten since.
   @Test("keeps them in histories in which it once did not", arguments: [591, 964])
   func kept(seed: UInt64) throws {
-    var options = Simulation.Options(seed: seed, copies: nil, rollsBack: false)
-    options.hours = 1
-    try Simulation(options).run()
+    try Simulation(Simulation.Options(seed: seed, wireErrs: false)).run()
   }
 }
 
@@ -84,5 +85,18 @@ extension Simulation.Counts {
     \(records) records and \(blobs) blobs received, \(live) times live, \(old) sessions with the first version, \(revocations) \
     members revoked, \(purged) keys purged, \(checks) copies looked at in whole
     """
+  }
+}
+
+extension Wire.Counts {
+  mutating func add(_ other: Self) {
+    late += other.late
+    lost += other.lost
+    doubled += other.doubled
+    reordered += other.reordered
+  }
+
+  var text: String {
+    "\n\(late) pieces late, sent again; \(lost) frames lost, \(doubled) doubled, \(reordered) put in another order"
   }
 }

@@ -27,6 +27,10 @@ struct Oracle {
 
   private(set) var writes: [Dot: Write] = [:]
   private var byKey: [Key: [Dot]] = [:]
+  /// Actors of machines that were put back in place, and up to which sequence their names are sure.
+  private var sure: [ActorID: UInt64] = [:]
+  /// Writes whose dots may name another one, too.
+  private var doubtful: [Key: Set<Write>] = [:]
   /// How many transactions there were.
   private(set) var transactions = 0
 
@@ -39,6 +43,10 @@ struct Oracle {
     let write = Write(
       version: Version(stamp: entry.stamp, dot: entry.dot), key: key, content: Self.content(entry),
       hasDeadline: entry.deadline != nil)
+    if isDoubtful(entry.dot) {
+      doubtful[key, default: []].insert(write)
+      return
+    }
     guard var known = writes[entry.dot] else {
       writes[entry.dot] = write
       byKey[key, default: []].append(entry.dot)
@@ -68,12 +76,32 @@ struct Oracle {
     for dot in dots { writes[dot]?.transaction = transactions }
   }
 
+  // MARK: Machines put back in place
+
+  /// The machine of an actor was put back to where it had written so much, and nothing on it can tell. What it writes from now on may
+  /// have the names of what it wrote before: of all these dots nothing is promised but that all copies agree in the end.
+  mutating func doubt(_ actor: ActorID, above sequence: UInt64) {
+    sure[actor] = min(sure[actor] ?? .max, sequence)
+    for (dot, write) in writes where isDoubtful(dot) {
+      doubtful[write.key, default: []].insert(write)
+      writes[dot] = nil
+      byKey[write.key]?.removeAll { $0 == dot }
+    }
+  }
+
+  func isDoubtful(_ dot: Dot) -> Bool { sure[dot.actor].map { dot.sequence > $0 } ?? false }
+
+  /// May a write whose name is in doubt have taken the place of this one?
+  func mayBeBeaten(_ write: Write, byOneOf isMeant: (Write) -> Bool = { _ in true }) -> Bool {
+    doubtful[write.key]?.contains { $0.version > write.version && isMeant($0) } ?? false
+  }
+
   /// The writes of an actor above a sequence were lost with a tail that was not durable. No other copy may have them
   /// (rule R7): `vectors` and `journals` are those of all others.
   mutating func lose(_ actor: ActorID, above sequence: UInt64, upTo last: UInt64, others: [(String, Store)])
     throws
   {
-    guard last > sequence else { return }
+    guard last > sequence, sure[actor] == nil else { return }
     for (name, store) in others {
       guard try store.versionVector()[actor] <= sequence else {
         throw Violation("\(name) covers writes of \(actor) above \(sequence), which their author lost")
@@ -111,6 +139,7 @@ struct Oracle {
       guard let top = winner(of: key, where: { vector.covers($0) }) else { continue }
       // Where a delete was purged, an older one that comes later is taken for the latest: it is one all the same.
       if top.mayBePurged, greatest[key].map({ writes[$0.dot]?.mayBePurged ?? false }) ?? true { continue }
+      if greatest[key] == nil, mayBeBeaten(top, byOneOf: \.mayBePurged) { continue }
       guard let held = greatest[key], held >= top.version else {
         throw Violation(
           "\(name) covers \(top.version.dot) of key \(key) and holds less: \(String(describing: greatest[key]))"
@@ -128,6 +157,7 @@ struct Oracle {
     guard !seen.isEmpty else { return }
     for write in writes.values where write.transaction > 0 && seen.contains(write.transaction) {
       if vector.covers(write.version.dot) || write.mayBePurged { continue }
+      if greatest[write.key] == nil, mayBeBeaten(write, byOneOf: \.mayBePurged) { continue }
       guard let held = greatest[write.key], held >= write.version else {
         throw Violation("\(name) holds a part of transaction \(write.transaction), but not \(write.key)")
       }

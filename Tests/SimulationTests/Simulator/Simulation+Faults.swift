@@ -7,7 +7,8 @@ extension Simulation {
   func strike() throws {
     let machine = random.pick(machines)
     wake(machine)
-    switch random.below(options.rollsBack ? 19 : 18) {
+    if options.rollsBack, random.chance(40) { return try rollBack(machine) }
+    switch random.below(18) {
     case 0...2: try crash(machine)
     case 3:
       counts.fullDisks += 1
@@ -26,8 +27,7 @@ extension Simulation {
     case 12, 13: if let link = links.keys.sorted().randomElement(using: &random) { cut(link) }
     case 14, 15: try purge(machine)
     case 16: try revoke(machine)
-    case 17: try changeProgram(machine)
-    default: try rollBack(machine)
+    default: try changeProgram(machine)
     }
   }
 
@@ -177,10 +177,13 @@ extension Simulation {
     try check(machine)
   }
 
-  /// The same files as they were, under their inodes.
+  /// The same files as they were, under their inodes; they are kept for the next time if they never were.
   private func rollBack(_ machine: Machine) throws {
-    guard let backup = machine.backups.last(where: { $0.path == machine.path }) else { return }
+    guard let backup = machine.backups.last(where: { $0.path == machine.path }) else {
+      return try backUp(machine)
+    }
     counts.rollbacks += 1
+    try look(machine)
     dropLinks(of: machine)
     machine.host.killProcesses()
     machine.host.storage.free = nil
@@ -191,6 +194,8 @@ extension Simulation {
     try machine.host.storage.restore(backup.files)
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
     (machine.durable, machine.seen) = (nil, 0)
+    let actor = try machine.store.actor
+    oracle.doubt(actor, above: try machine.store.versionVector()[actor])
   }
 
   // MARK: Healing
@@ -201,6 +206,8 @@ extension Simulation {
     now += 2 * 3_600_000
     for machine in machines {
       (machine.skew, machine.awayUntil, machine.revokedUntil) = (0, 0, 0)
+      // One dot with two contents is for programs to mend that know how.
+      if counts.rollbacks > 0 { machine.isOld = false }
       machine.host.storage.free = nil
       wake(machine)
       try restart(machine)
@@ -275,7 +282,10 @@ extension Simulation {
     let held = try machine.store.explain(key)?.winner
     guard let top = oracle.winner(of: key, where: { vector.covers($0) }) else { return }
     if top.mayBePurged, held?.isTombstone ?? true { return }
-    guard let held, held.dot == top.version.dot else {
+    if held == nil, oracle.mayBeBeaten(top, byOneOf: \.mayBePurged) { return }
+    guard let held,
+      held.dot == top.version.dot || oracle.mayBeBeaten(top, byOneOf: { $0.version.dot == held.dot })
+    else {
       throw Oracle.Violation(
         "\(machine.name) holds \(held.map { "\($0.dot)" } ?? "nothing") of \(key); the greatest write is \(top.version.dot)"
       )

@@ -13,14 +13,16 @@ extension Simulation {
     var serverSide: SessionSide?
     /// Milliseconds that bytes take.
     let latency: Int
+    /// Frames may be lost, doubled and put in another order.
+    let letsThrough: Bool
     /// Nothing arrives any more; who is not told has a half-open connection.
     var isCut = false
     var delivers = [false, false]
     var works: [[Bool]] = [[false, false], [false, false]]
     var settings: [[SessionTimer: Int]] = [[:], [:]]
 
-    init(_ client: Int, _ server: Int, latency: Int) {
-      (self.client, self.server, self.latency) = (client, server, latency)
+    init(_ client: Int, _ server: Int, latency: Int, letsThrough: Bool) {
+      (self.client, self.server, self.latency, self.letsThrough) = (client, server, latency, letsThrough)
     }
 
     func side(_ isClient: Bool) -> SessionSide? { isClient ? clientSide : serverSide }
@@ -44,7 +46,9 @@ extension Simulation {
     wake(machines[other])
     if machine.isOld || machines[other].isOld { try shareKeys([machine, machines[other]]) }
     counts.sessions += 1
-    let link = Link(machine.number, other, latency: 1 + random.below(random.chance(10) ? 5000 : 100))
+    let link = Link(
+      machine.number, other, latency: 1 + random.below(random.chance(10) ? 5000 : 100),
+      letsThrough: wire.letsThrough())
     nextLink += 1
     links[nextLink] = link
     let direction = random.chance(80) ? SessionDirection.sync : random.pick([.push, .pull])
@@ -97,7 +101,8 @@ extension Simulation {
       let other = link.side(!isClient)
       if !side.outgoing.isEmpty, !link.delivers[index], !link.isCut, let other, !other.isPaused {
         link.delivers[index] = true
-        queue.schedule(.deliver(link: number, fromClient: isClient), at: now + UInt64(link.latency))
+        queue.schedule(
+          .deliver(link: number, fromClient: isClient), at: now + UInt64(link.latency) + wire.delay())
       }
       if side.outcome != nil, side.outgoing.isEmpty || link.isCut || other == nil, !side.hasWork(.receiving) {
         count(side)
@@ -146,8 +151,13 @@ extension Simulation {
       return pump(number)
     }
     if to.isPaused { return pump(number) }
-    let most = random.chance(70) ? from.outgoing.count : 1 + random.below(max(from.outgoing.count, 1))
-    to.handle(.received(from.take(most)))
+    if link.letsThrough {
+      let bytes = wire.pass(from.take(.max))
+      if !bytes.isEmpty { to.handle(.received(bytes)) }
+    } else {
+      let most = random.chance(70) ? from.outgoing.count : 1 + random.below(max(from.outgoing.count, 1))
+      to.handle(.received(from.take(most)))
+    }
     pump(number)
   }
 

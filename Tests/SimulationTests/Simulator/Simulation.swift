@@ -16,6 +16,8 @@ final class Simulation {
     var hours = 1
     /// Machines may be put back in place, which no check at opening can see.
     var rollsBack = false
+    /// The wire loses, doubles and reorders.
+    var wireErrs = true
   }
 
   /// One machine with one store.
@@ -79,6 +81,7 @@ final class Simulation {
 
   let options: Options
   var random: SplitMix64
+  var wire: Wire
   var now: UInt64 = 1_760_000_000_000
   var machines: [Machine] = []
   var links: [Int: Link] = [:]
@@ -93,6 +96,7 @@ final class Simulation {
   init(_ options: Options) throws {
     self.options = options
     random = SplitMix64(seed: options.seed)
+    wire = Wire(seed: options.seed, isOn: options.wireErrs)
     end = now + UInt64(options.hours) * 3_600_000
     keys = try (0..<[2, 5, 20][random.below(3)]).map { try Key("key/\($0)") }
     for _ in 0..<(options.copies ?? 2 + random.below(3)) { try addMachine() }

@@ -1,0 +1,65 @@
+import SyncTestSupport
+
+/// What the wire does to what is sent.
+///
+/// Loss, doubling and reordering of packets end in TCP: a session sees that bytes come late, and many at once. On some links they end
+/// nowhere, as if TCP and TLS let everything through: whole frames are lost, doubled and put in another order. A session may refuse what
+/// it gets then, but no copy may take harm.
+struct Wire {
+  /// Of its own, so that histories without it stay what they were.
+  private var random: SplitMix64
+  private let isOn: Bool
+  private(set) var counts = Counts()
+
+  struct Counts {
+    var late = 0, lost = 0, doubled = 0, reordered = 0
+  }
+
+  init(seed: UInt64, isOn: Bool) {
+    random = SplitMix64(seed: seed ^ 0x5749_5245)
+    self.isOn = isOn
+  }
+
+  /// Is this new link one of those that let everything through?
+  mutating func letsThrough() -> Bool { isOn && random.chance(5) }
+
+  /// Milliseconds by which a piece comes later than others: it was sent again, once or several times.
+  mutating func delay() -> UInt64 {
+    guard isOn, random.chance(3) else { return 0 }
+    counts.late += 1
+    return UInt64(200 << random.below(6))
+  }
+
+  /// What arrives of these bytes, which begin with a frame, on a link that lets everything through.
+  mutating func pass(_ bytes: [UInt8]) -> [UInt8] {
+    guard isOn, random.chance(20) else { return bytes }
+    var frames = Self.frames(bytes)
+    let chosen = random.below(frames.count)
+    switch random.below(3) {
+    case 0:
+      frames.remove(at: chosen)
+      counts.lost += 1
+    case 1:
+      frames.insert(frames[chosen], at: random.below(frames.count + 1))
+      counts.doubled += 1
+    default:
+      guard frames.count > 1 else { return bytes }
+      frames.swapAt(chosen, (chosen + 1 + random.below(frames.count - 1)) % frames.count)
+      counts.reordered += 1
+    }
+    return Array(frames.joined())
+  }
+
+  /// The frames that bytes consist of; the last may be a part of one.
+  private static func frames(_ bytes: [UInt8]) -> [ArraySlice<UInt8>] {
+    var frames: [ArraySlice<UInt8>] = []
+    var start = 0
+    while start < bytes.count {
+      let length = bytes[start...].prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
+      let end = min(start + 4 + length, bytes.count)
+      frames.append(bytes[start..<end])
+      start = end
+    }
+    return frames
+  }
+}
