@@ -88,6 +88,24 @@ struct DamageTests {
     }
   }
 
+  @Test(
+    "of one of the two copies of a header is named until somebody opens the store for writing, and then mended",
+    arguments: [0, 2048])
+  func headerCopy(offset: Int) throws {
+    let (host, files, values) = try Self.sample()
+    let path = "/store/journal/0000000000000001.segment"
+    let header = try #require(files[path]).prefix(4096)
+    try host.storage.flipBit(of: path, at: offset + 50, bit: 3)
+    let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(try reader.verify().damage.count == 1)
+    try reader.close()
+    let writer = try Store.open(on: host)
+    #expect(try writer.verify().isClean)
+    for (key, value) in values { #expect(try writer.get(key)?.bytes == value) }
+    try writer.close()
+    #expect(try host.storage.files(below: "/store")[path]?.prefix(4096) == header)
+  }
+
   @Test("refuses segments that were swapped, are of another store, or are missing (F22, F40)")
   func foreignSegments() throws {
     let host = SimulatedHost()

@@ -271,7 +271,8 @@ struct Journal {
   func map(_ name: SegmentName, isLast: Bool = true) throws(StoreError) -> Segment? {
     let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
-    switch SegmentHeader.read(try file.read(SegmentHeader.length, at: 0)) {
+    let page = try file.read(SegmentHeader.length, at: 0)
+    switch SegmentHeader.read(page) {
     case .blank: return nil
     case .bad:
       throw StoreError(
@@ -302,8 +303,18 @@ struct Journal {
         header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
         seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
-      segment.headerDamaged = damaged
+      segment.headerDamaged = damaged && !(writable && mendHeader(page, of: file, path))
       return segment
     }
+  }
+
+  /// Writes the copy of a header that is not whole as the other one is: a loss of power may have torn it. Nothing else ever writes to
+  /// the header of a segment that is there, so nobody is in the way. False if it could not be done: the other copy serves as well.
+  private func mendHeader(_ page: [UInt8], of file: any StorageFile, _ path: String) -> Bool {
+    guard let mending = SegmentHeader.mending(page),
+      (try? file.write(mending.bytes, at: mending.offset)) != nil
+    else { return false }
+    StoreLog.note(.warning, path, "one of the two copies of its header was damaged: it was written anew")
+    return true
   }
 }

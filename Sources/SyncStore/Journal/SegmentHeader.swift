@@ -138,6 +138,15 @@ struct SegmentHeader: Hashable, Sendable {
     return page.prefix(length).allSatisfy { $0 == 0 } ? .blank : .bad
   }
 
+  /// What the copy that is not whole should be, and where it begins; nil unless the other one is.
+  static func mending(_ page: [UInt8]) -> (offset: Int, bytes: [UInt8])? {
+    let whole = copies.filter {
+      if case .whole = read(copy: page[$0..<($0 + encodedLength)]) { true } else { false }
+    }
+    guard whole.count == 1, let offset = copies.first(where: { $0 != whole[0] }) else { return nil }
+    return (offset, Array(page[whole[0]..<(whole[0] + encodedLength)]))
+  }
+
   private static func read(copy: ArraySlice<UInt8>) -> Reading {
     do throws(DecodingFailure) {
       var reader = ByteReader(copy)

@@ -25,7 +25,6 @@ final class StoreScriptRun {
   private var past: [Content] = [[:]]
   /// Since the last process was started.
   private var hasWritten = false
-  private var hasLostPower = false
   private var number = 0
   private var time: UInt64 = 1_700_000_000_000
 
@@ -63,10 +62,7 @@ final class StoreScriptRun {
     try open()
     try compare(.close)
     for store in stores {
-      // A segment that was never synced may have one of the two copies of its header torn, and says so.
-      let damage = try store.verify().damage.filter {
-        !hasLostPower || !$0.contains("one of the two copies of its header")
-      }
+      let damage = try store.verify().damage
       guard damage.isEmpty else { throw Difference(description: "the store is damaged: \(damage)") }
     }
   }
@@ -139,7 +135,6 @@ final class StoreScriptRun {
       hasWritten = false
       try open()
     case .losePower(let seed):
-      hasLostPower = true
       host.losePower(seed: seed)
       try open()
       try findPast()
