@@ -10,11 +10,6 @@ extension Bench {
     }
   }
 
-  /// The value of that number: all have one length and differ in their first bytes.
-  private func number(_ value: inout [UInt8], _ index: Int) {
-    for byte in 0..<8 { value[byte] = UInt8(truncatingIfNeeded: index >> (8 * byte)) }
-  }
-
   private func blobs(_ suffix: String, _ size: Int, _ count: Int, _ round: Int) throws {
     var value = [UInt8](repeating: 7, count: size)
     let peers = contestants.dropFirst().filter { ["lmdb", "sqlite"].contains($0.title) }
@@ -34,7 +29,7 @@ extension Bench {
     let hasher = PlainHash()
     let time = try Machine.nanoseconds(each: count) {
       for index in 0..<count {
-        number(&value, index)
+        value.number(index)
         Machine.keep(Int(try hasher.hash(value)[0]))
       }
     }
@@ -50,7 +45,7 @@ extension Bench {
     let store = try peer.type.init(at: path, PeerSettings(capacity: 4 << 20))
     let time = try Machine.nanoseconds(each: count) {
       for index in 0..<count {
-        number(&value, index)
+        value.number(index)
         try store.put(blob: index, value)
       }
     }
@@ -69,7 +64,7 @@ extension Bench {
     for (workload, names) in [("blob-put", keys), ("blob-put-again", others)] {
       let time = try Machine.nanoseconds(each: count) {
         for index in 0..<count {
-          number(&value, index)
+          value.number(index)
           try store.put(names[index], value)
         }
       }
@@ -78,12 +73,7 @@ extension Bench {
     var sum = 0
     let mapped = try Machine.nanoseconds(each: count) {
       for key in keys {
-        try store.reader(of: key)?.withUnverifiedBytes { bytes in
-          // Each page is looked at.
-          for offset in stride(from: 0, to: bytes.byteCount, by: 4096) {
-            sum &+= unsafe Int(bytes.unsafeLoad(fromByteOffset: offset, as: UInt8.self))
-          }
-        }
+        sum &+= try store.reader(of: key)?.withUnverifiedBytes { $0.pageSum } ?? 0
       }
     }
     Machine.keep(sum)
@@ -105,7 +95,7 @@ extension Bench {
     var paths: [String] = []
     let putting = try Machine.nanoseconds(each: count) {
       for index in 0..<count {
-        number(&value, index)
+        value.number(index)
         paths.append(try files.put(value))
       }
     }

@@ -33,16 +33,13 @@ extension Bench {
     let keys = try (0..<count).map { try Key("value \($0)") }
     let others = try (0..<count).map { try Key("other \($0)") }
     var value = [UInt8](repeating: 7, count: size)
-    func number(_ index: Int) {
-      for byte in 0..<8 { value[byte] = UInt8(truncatingIfNeeded: index >> (8 * byte)) }
-    }
     Machine.settle(touching: 4 * Self.bytes)
     let store = try Store.create(
       at: path, configuration: Configuration(durability: .relaxed, blobThreshold: threshold))
     func puts(_ keys: [Key], from first: Int, durability: Durability? = nil) throws -> Double {
       try Machine.nanoseconds(each: keys.count) {
         for (index, key) in keys.enumerated() {
-          number(first + index)
+          value.number(first + index)
           try store.put(key, value, durability: durability)
         }
       }
@@ -53,11 +50,7 @@ extension Bench {
     var sum = 0
     let get = try Machine.nanoseconds(each: count) {
       for key in keys {
-        try store.withValue(key) { bytes in
-          for offset in stride(from: 0, to: bytes.byteCount, by: 4096) {
-            sum &+= unsafe Int(bytes.unsafeLoad(fromByteOffset: offset, as: UInt8.self))
-          }
-        }
+        sum &+= try store.withValue(key) { $0.pageSum } ?? 0
       }
     }
     Machine.keep(sum)

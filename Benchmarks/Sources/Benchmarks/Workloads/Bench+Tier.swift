@@ -28,7 +28,7 @@ extension Bench {
     let node = try Node(store: store)
     var value = [UInt8](repeating: 7, count: 1024)
     for number in 0..<Self.tierValues {
-      for byte in 0..<8 { value[byte] = UInt8(truncatingIfNeeded: number >> (8 * byte)) }
+      value.number(number)
       try store.put(Key("\(number)"), value)
     }
     var start = Machine.now()
