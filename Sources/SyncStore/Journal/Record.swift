@@ -71,13 +71,40 @@ public struct BlobReference: Hashable, Sendable {
 
 /// The SHA-256 of a blob's content. Its text is 64 lower-case hex digits and nothing else (F83).
 public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible {
+  // The bytes in their order, eight in each, the first of them highest: no allocation, and their order is that of the numbers.
+  private let first, second, third, fourth: UInt64
+
   /// The 32 bytes.
-  package let bytes: [UInt8]
+  package var bytes: [UInt8] {
+    var bytes: [UInt8] = []
+    bytes.reserveCapacity(32)
+    appendBytes(to: &bytes)
+    return bytes
+  }
 
   /// Nil unless there are exactly 32 bytes.
   package init?(bytes: some Collection<UInt8>) {
     guard bytes.count == 32 else { return nil }
-    self.bytes = Array(bytes)
+    var iterator = bytes.makeIterator()
+    func word() -> UInt64 {
+      var word: UInt64 = 0
+      for _ in 0..<8 { word = word << 8 | UInt64(iterator.next() ?? 0) }
+      return word
+    }
+    (first, second, third, fourth) = (word(), word(), word(), word())
+  }
+
+  /// Appends the 32 bytes.
+  func appendBytes(to bytes: inout [UInt8]) {
+    func append(_ word: UInt64) {
+      for shift in stride(from: 56, through: 0, by: -8) {
+        bytes.append(UInt8(truncatingIfNeeded: word >> UInt64(shift)))
+      }
+    }
+    append(first)
+    append(second)
+    append(third)
+    append(fourth)
   }
 
   /// Nil unless the text is exactly 64 lower-case hex digits.
@@ -92,18 +119,14 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
   public var description: String { Hex.string(of: bytes) }
 
   /// The first eight bytes, lowest first.
-  var prefix: UInt64 {
-    var prefix: UInt64 = 0
-    for index in 0..<8 { prefix |= UInt64(bytes[index]) << UInt64(8 * index) }
-    return prefix
-  }
+  var prefix: UInt64 { first.byteSwapped }
 
   /// Eight of the bytes: they are as good as random already.
-  public func hash(into hasher: inout Hasher) { hasher.combine(prefix) }
+  public func hash(into hasher: inout Hasher) { hasher.combine(first) }
 
   /// The order of the bytes.
   public static func < (left: BlobHash, right: BlobHash) -> Bool {
-    left.bytes.lexicographicallyPrecedes(right.bytes)
+    (left.first, left.second, left.third, left.fourth) < (right.first, right.second, right.third, right.fourth)
   }
 }
 

@@ -80,7 +80,9 @@ extension Store {
   }
 
   /// Blobs that records of this copy refer to, beaten ones included, and how many do.
-  func referencesToBlobs() throws(StoreError) -> BlobReferences {
+  ///
+  /// - Parameter count: about so many.
+  func referencesToBlobs(expecting count: Int = 0) throws(StoreError) -> BlobReferences {
     try checkWritable()
     try lockWriters()
     let moment: BackupMoment
@@ -91,6 +93,7 @@ extension Store {
     // What was overwritten counts again after a loss of power, unless what replaced it is durable (rule R7).
     try sync(upTo: moment.tail)
     var references = BlobReferences()
+    references.all.reserveCapacity(count)
     var walk = BackupWalk(moment, after: 0)
     while let steps = try walk.next(in: self) {
       for case .keep(let view) in steps where view.kind == .blob {

@@ -205,16 +205,16 @@ extension Engine {
   @discardableResult
   mutating func takeLocal(_ view: RecordView, _ shape: RecordView.Shape) -> Location? {
     let key = view.key(shape)
-    let before = localPlaces[key]
+    let before: Location?
     if view.kind == .local {
       let value = view.value(shape)
       state.absorb(local: key, value)
       locals[key] = value
-      localPlaces[key] = view.location
+      before = localPlaces.updateValue(view.location, forKey: key)
     } else {
       state.absorb(local: key, nil)
       locals[key] = nil
-      localPlaces[key] = nil
+      before = localPlaces.removeValue(forKey: key)
     }
     if key.starts(with: IndexNote.keyPrefix) { indexNotes[key] = locals[key] }
     return before

@@ -117,6 +117,8 @@ extension ReplicaState {
 
 /// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
 enum StateKey {
+  /// Before all but cursors and marks.
+  static let prefix = Array("replica/".utf8)
   static let actor = Array("replica/actor".utf8)
   static let vector = Array("replica/vector".utf8)
   static let floor = Array("replica/floor".utf8)
@@ -147,7 +149,7 @@ enum StateKey {
   static func mark(_ mark: RoundMark) -> [UInt8] { markPrefix + mark.bytes }
   /// Keys that only the store itself writes.
   static func isInternal(_ key: [UInt8]) -> Bool {
-    key.starts(with: Array("replica/".utf8)) || key.starts(with: cursorPrefix) || key.starts(with: markPrefix)
+    key.starts(with: prefix) || key.starts(with: cursorPrefix) || key.starts(with: markPrefix)
   }
 }
 
@@ -161,6 +163,9 @@ extension ReplicaState {
       guard let mark = RoundMark(bytes: key.dropFirst(StateKey.markPrefix.count)) else { return }
       marks[mark] = value.flatMap { try? Self.mark($0) }
       if value != nil { lastMark = mark } else if lastMark == mark { lastMark = nil }
+    } else if !key.starts(with: StateKey.prefix) {
+      // Most of what there are many of: large values that are not here.
+      return
     } else if key == StateKey.actor, let value {
       var actors = value[...]
       var first = true

@@ -46,6 +46,9 @@ extension BlobStore {
   /// What seals a new object; nil if it is to lie as it is.
   func newCipher() -> BlobCipher? { writingKeys?.cipher(salt: newSalt()) }
 
+  /// May objects be called something else than their hash?
+  var hasSealedNames: Bool { keys.present() != nil }
+
   /// What the object may be called on the disk, as it is written now first. While a store is encrypted or decrypted it has both
   /// kinds, and one that an earlier version encrypted has objects that are not sealed.
   func names(of hash: BlobHash) -> [(name: BlobHash, isSealed: Bool)] {

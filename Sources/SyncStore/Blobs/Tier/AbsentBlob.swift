@@ -19,7 +19,13 @@ package struct AbsentBlob: Hashable, Sendable {
   package init(_ blob: BlobReference, _ reason: Reason) { (self.blob, self.reason) = (blob, reason) }
 
   static let prefix = Array("want/".utf8)
-  static func key(_ hash: BlobHash) -> [UInt8] { prefix + hash.bytes }
+  static func key(_ hash: BlobHash) -> [UInt8] {
+    var key: [UInt8] = []
+    key.reserveCapacity(prefix.count + 32)
+    key.append(contentsOf: prefix)
+    hash.appendBytes(to: &key)
+    return key
+  }
 
   /// The local key.
   var key: [UInt8] { Self.key(blob.hash) }

@@ -61,7 +61,7 @@ package final class EvictionTurn: Sendable {
   private let lock: any StorageFile
   private let uses: [BlobUse]
   /// By the names on the disk: what may leave.
-  private let movable: [BlobHash: (blob: BlobReference, dots: [Dot])]
+  private let movable: [BlobHash: MovableBlob]
   private let oldest: UInt64
   private let state: Locked<State>
 

@@ -22,24 +22,30 @@ extension Store {
   }
 
   /// By their names on the disk: what only current values of keys name, with the writes that do.
-  func movableBlobs() throws(StoreError) -> [BlobHash: (blob: BlobReference, dots: [Dot])] {
-    var named: [BlobHash: (blob: BlobReference, dots: [Dot])] = [:]
+  func movableBlobs() throws(StoreError) -> [BlobHash: MovableBlob] {
+    let blobs = try blobs
+    var named: [BlobHash: MovableBlob] = [:]
+    named.reserveCapacity(Int(clamping: try blobs.totals().count))
     let snapshot = try snapshot()
     defer { snapshot.close() }
     try StoreError.only {
       _ = try snapshot.scanEntries { entry in
         guard let blob = entry.blob else { return }
-        named[blob.hash, default: (blob, [])].dots.append(entry.dot)
+        if named[blob.hash]?.others.append(entry.dot) == nil {
+          named[blob.hash] = MovableBlob(blob: blob, dot: entry.dot)
+        }
       }
     }
     // All records that count, those that were beaten, have expired or wait for their time among them. They are durable when this
     // returns, so that none of them is cut off with the object gone (`LostBlobs`).
-    let references = try referencesToBlobs()
+    let references = try referencesToBlobs(expecting: named.count)
     let (pinned, awaited) = (try pinnedBlobs(), Set(try absentBlobs(.awaited).map(\.hash)))
-    var movable: [BlobHash: (blob: BlobReference, dots: [Dot])] = [:]
-    let blobs = try blobs
-    for (hash, known) in named
-    where references.all[hash] == known.dots.count && !pinned.contains(hash) && !awaited.contains(hash) {
+    named = named.filter { hash, known in
+      references.all[hash] == known.others.count + 1 && !pinned.contains(hash) && !awaited.contains(hash)
+    }
+    guard blobs.hasSealedNames else { return named }
+    var movable: [BlobHash: MovableBlob] = [:]
+    for (hash, known) in named {
       for (name, _) in blobs.names(of: hash) { movable[name] = known }
     }
     return movable
@@ -84,4 +90,14 @@ extension Store {
       return (try replicaSummary().vector, held)
     }
   }
+}
+
+/// A value that may leave, and the writes that name it: at least one.
+struct MovableBlob: Sendable {
+  let blob: BlobReference
+  let dot: Dot
+  /// As a rule none.
+  var others: [Dot] = []
+
+  var dots: [Dot] { [dot] + others }
 }
