@@ -221,6 +221,18 @@ import Testing
     #expect(try await store.verify().isClean)
     #expect(try await store.withStore { try $0.keyCounts().live } == 1)
     try await store.close()
+    let orders = try await store.collection("orders", of: Order.self)
+    try await orders.insert(Order(id: 1, customer: "Ann"))
+    #expect(try await orders.count == 1)
+    #expect(try await orders.delete(1))
+    let root = AsyncStoreRoot(StoreRoot(here + "async root"))
+    let handle = try await root.store("shop")
+    try await handle.withStore { try $0.put("a", 1) }
+    #expect(try await root.backUpAll(to: here + "async backups").count == 1)
+    #expect(try await handle.close { true })
+    let cache = try await AsyncCache<Order>.open(at: here + "async cache")
+    try await cache.set("a", Order(id: 1, customer: "Ann"))
+    #expect(try await cache.get("a")?.customer == "Ann")
   }
 
   // MARK: Stores
