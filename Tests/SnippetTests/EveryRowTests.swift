@@ -206,6 +206,7 @@ import Testing
     #expect(try store.put("cas", 1, expecting: .absent) != nil)
     let seen = try store.versioned("cas", as: Int.self)
     #expect(try store.put("cas", 2, expecting: .unchanged(since: seen)) != nil)
+    #expect(try store.put("cas", 2, expecting: .equal(to: 1.0)) == nil)
     #expect(try store.update("cas", default: 0) { $0 += 1 } == 3)
     try store.close()
   }
