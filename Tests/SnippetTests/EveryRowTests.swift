@@ -186,6 +186,7 @@ import Testing
       try transaction.put("d", 1)
       try transaction.rollBack(to: place)
       transaction.release(place)
+      #expect(transaction.size.records == 1 && transaction.size.bytes < transaction.size.limit)
     }
     #expect(!store.isInTransaction)
     var steps = 0
