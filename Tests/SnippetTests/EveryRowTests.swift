@@ -206,8 +206,8 @@ import Testing
     #expect(try store.list().map(\.key.description) == ["b", "e", "step/1", "step/2", "step/3"])
     #expect(try store.put("cas", 1, expecting: .absent) != nil)
     let seen = try store.versioned("cas", as: Int.self)
-    #expect(try store.put("cas", 2, expecting: .unchanged(since: seen)) != nil)
     #expect(try store.put("cas", 2, expecting: .equal(to: 1.0)) == nil)
+    #expect(try store.put("cas", 2, expecting: .unchanged(since: seen)) != nil)
     #expect(try store.update("cas", default: 0) { $0 += 1 } == 3)
     try store.close()
   }
@@ -221,8 +221,6 @@ import Testing
     #expect(try await store.expire("b", .clear))
     try await store.sync()
     #expect(try await store.verify().isClean)
-    #expect(try await store.withStore { try $0.keyCounts().live } == 1)
-    try await store.close()
     let orders = try await store.collection("orders", of: Order.self)
     try await orders.insert(Order(id: 1, customer: "Ann"))
     #expect(try await orders.count == 1)
@@ -235,6 +233,8 @@ import Testing
     let cache = try await AsyncCache<Order>.open(at: here + "async cache")
     try await cache.set("a", Order(id: 1, customer: "Ann"))
     #expect(try await cache.get("a")?.customer == "Ann")
+    #expect(try await store.withStore { try $0.keyCounts().live } == 1)
+    try await store.close()
   }
 
   // MARK: Stores

@@ -134,6 +134,21 @@ extension Storage {
   /// Where there are no links, each path is that of what lies there.
   package func followingLink(_ path: String) -> String { path }
 
+  /// What is known of a file that the caller has named to be read; anything else is an error that says so.
+  package func statusToRead(_ path: String, _ wanted: String) throws(StoreError) -> FileStatus {
+    guard let status = try status(path) else {
+      throw StoreError(.inputOutput, "there is no such file: name \(wanted)", path: path)
+    }
+    let found: String
+    switch status.kind {
+    case .file: return status
+    case .directory: found = "is a directory"
+    case .link: found = "is a link, which is not followed"
+    case .other: found = "is no regular file"
+    }
+    throw StoreError(.foreignFile, "\(found): name \(wanted)", path: path)
+  }
+
   /// The whole of a small file; nil if there is none. One larger than `limit` is `.foreignFile`.
   package func contents(of path: String, limit: Int) throws(StoreError) -> [UInt8]? {
     guard let status = try status(path) else { return nil }

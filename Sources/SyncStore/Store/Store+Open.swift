@@ -151,7 +151,8 @@ extension Store {
 
   private static func checkDirectory(_ path: String, _ storage: any Storage) throws(StoreError) {
     guard let status = try storage.status(path) else {
-      throw StoreError(.notAStore, "there is no such directory: create a store with `init`", path: path)
+      throw StoreError(
+        .notAStore, "there is no such directory: create a store with `Store.create`", path: path)
     }
     guard status.kind == .directory else {
       throw StoreError(.notAStore, "is not a directory: name the one of a store", path: path)
@@ -178,7 +179,7 @@ extension Store {
     throw StoreError(
       .unsafeFileSystem,
       "lies on a network file system (\(network)), where locks and mapped memory cannot be relied on: move it to a local "
-        + "disk, or, if no other machine uses it, allow network file systems (sync-cli: --force-network)",
+        + "disk, or, if no other machine uses it, allow it (`Configuration.allowsNetworkFileSystem`)",
       path: path)
   }
 
@@ -187,8 +188,8 @@ extension Store {
     at path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
     let configuration = try configuration.checked()
-    return try StoreRegistry.shared.inTurn { () throws(StoreError) in
     let path = try directory(behind: path, environment.storage)
+    return try StoreRegistry.shared.inTurn { () throws(StoreError) in
       try openInTurn(at: path, configuration, environment)
     }
   }
@@ -215,7 +216,7 @@ extension Store {
       return live
     }
     guard let identity = found, let seal else {
-      throw StoreError(.notAStore, "there is no store here: create one with `init`", path: path)
+      throw StoreError(.notAStore, "there is no store here: create one with `Store.create`", path: path)
     }
     let store = try Opening(path, identity, configuration, environment, seal).run()
     if let status = try storage.status(path) { StoreRegistry.shared.remember(store, status) }
