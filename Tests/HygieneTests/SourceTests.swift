@@ -60,6 +60,24 @@ import Testing
     #expect(found.filter { place in !folders.contains { place.hasPrefix($0) } } == [])
   }
 
+  @Test("the libraries name calls in their errors, and the tool makes its commands of them")
+  func words() throws {
+    let libraries = sources.filter { !$0.hasPrefix("Sources/sync-cli/") }
+    let command =
+      #"^[^/]*"[^"]*(`(init|join|invite|peer|verify|dump|load|push|pull|serve|status)\b|sync-cli|--force)"#
+    #expect(try Repository.matches(command, in: libraries) == [])
+    // Each call that is named so is one that the tool has a word for.
+    let tool = try Repository.read("Sources/sync-cli/Output/ToolWords.swift")
+    let calls = try libraries.flatMap { path in
+      try Repository.lines(path).filter { !$0.drop { $0 == " " }.hasPrefix("//") }
+        .flatMap { $0.matches(of: /`[A-Z][A-Za-z]+\.[^`]+`/).map { String($0.0) } }
+    }
+    #expect(!calls.isEmpty)
+    for call in calls where call != "`StoreHandle.close(_:)`" {
+      #expect(tool.contains("\"\(call)\""), "\(call)")
+    }
+  }
+
   @Test("what another module sees is documented")
   func documented() throws {
     let declaration = try Regex(

@@ -40,11 +40,21 @@ import Testing
       var page: String
     }
 
-    let visits = try await store.withStore { try $0.collection("visits", of: Visit.self) }
-    try await store.transaction { try visits.insert(Visit(id: 1, page: "/"), in: &$0) }
-    let first = try visits.get(1)
+    let visits = try await store.collection("visits", of: Visit.self)
+    try await visits.insert(Visit(id: 1, page: "/"))
+    try await store.transaction { try visits.collection.insert(Visit(id: 2, page: "/cart"), in: &$0) }
+    let first = try await visits.get(1)
     // end
     #expect(first?.page == "/")
+    #expect(try await visits.count == 2)
+    // snippet
+    let writing = Task { try await store.put("order/51", 51) }
+    do {
+      try await writing.value
+    } catch let error as StoreError {
+      print(error.code, error.message)
+    }
+    // end
     // snippet
     try await store.close()
     // end

@@ -186,6 +186,7 @@ import Testing
       try transaction.put("d", 1)
       try transaction.rollBack(to: place)
       transaction.release(place)
+      #expect(transaction.size.records == 1 && transaction.size.bytes < transaction.size.limit)
     }
     #expect(!store.isInTransaction)
     var steps = 0
@@ -205,6 +206,7 @@ import Testing
     #expect(try store.list().map(\.key.description) == ["b", "e", "step/1", "step/2", "step/3"])
     #expect(try store.put("cas", 1, expecting: .absent) != nil)
     let seen = try store.versioned("cas", as: Int.self)
+    #expect(try store.put("cas", 2, expecting: .equal(to: 1.0)) == nil)
     #expect(try store.put("cas", 2, expecting: .unchanged(since: seen)) != nil)
     #expect(try store.update("cas", default: 0) { $0 += 1 } == 3)
     try store.close()
@@ -219,6 +221,18 @@ import Testing
     #expect(try await store.expire("b", .clear))
     try await store.sync()
     #expect(try await store.verify().isClean)
+    let orders = try await store.collection("orders", of: Order.self)
+    try await orders.insert(Order(id: 1, customer: "Ann"))
+    #expect(try await orders.count == 1)
+    #expect(try await orders.delete(1))
+    let root = AsyncStoreRoot(StoreRoot(here + "async root"))
+    let handle = try await root.store("shop")
+    try await handle.withStore { try $0.put("a", 1) }
+    #expect(try await root.backUpAll(to: here + "async backups").count == 1)
+    #expect(try await handle.close { true })
+    let cache = try await AsyncCache<Order>.open(at: here + "async cache")
+    try await cache.set("a", Order(id: 1, customer: "Ann"))
+    #expect(try await cache.get("a")?.customer == "Ann")
     #expect(try await store.withStore { try $0.keyCounts().live } == 1)
     try await store.close()
   }

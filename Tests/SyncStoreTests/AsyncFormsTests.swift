@@ -68,6 +68,14 @@ struct AsyncFormsTests {
     try await cache.set("b", [1])
     #expect(try await cache.get(["a", "none"]) == ["a": pattern(3000)])
     #expect(try await cache.information("a")?.valueBytes == 3000)
+    #expect(try await cache.withValue("a") { $0.byteCount } == 3000)
+    #expect(try await cache.withValue("none") { $0.byteCount } == nil)
+    let seen = Locked<[String]>([])
+    try await cache.forEach { known in
+      seen.withLock { $0.append(known.key) }
+      return true
+    }
+    #expect(seen.withLock { $0.sorted() } == ["a", "b"])
     #expect(try await cache.trim(toFreeDiskBytes: 0) == 0)
     #expect(try await cache.removeOlder(than: 0) == 0)
     #expect(try await cache.removeLarger(than: 1000) == 1)

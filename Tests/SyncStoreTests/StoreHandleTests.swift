@@ -92,6 +92,36 @@ struct StoreHandleTests {
     #expect(order.withLock { $0 } == ["worked", "closed", "late"])
   }
 
+  @Test(
+    "it is asked for, and for what is known without the store, while a thread opens that",
+    .timeLimit(.minutes(1)))
+  func askedWhileOpening() throws {
+    let (began, goesOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
+    let first = Locked(true)
+    var environment = host.environmentOf(process: 0)
+    let now = environment.now
+    environment.now = {
+      if first.withLock({ first in exchange(&first, with: false) }) {
+        began.signal()
+        goesOn.wait()
+      }
+      return now()
+    }
+    let handle = StoreHandle.at(
+      "/slow", configuration: host.configured(), creates: true, environment: environment)
+    let opener = Worker.run { try handle.withStore { try $0.put("k", "v") } }
+    began.wait()
+    handle.tag = 3
+    #expect(!handle.isOpened && handle.tag == 3)
+    #expect(
+      StoreHandle.at("/slow", configuration: host.configured(), creates: true, environment: environment)
+        === handle)
+    handle.purgeMemory()
+    goesOn.signal()
+    try opener.wait()
+    #expect(handle.isOpened)
+  }
+
   @Test("a blockade ends when it is lifted, by whatever thread; who works with the store cannot begin one")
   func blockade() throws {
     let handle = handle()

@@ -116,6 +116,26 @@ struct TypedWaysTests {
     #expect(throws: StoreError.self) { try store.versioned("a", as: Int.self) }
   }
 
+  @Test("expects a value of the same type, or, if that is asked for, the same bytes of whatever type")
+  func expectedType() throws {
+    let store = try Store.create(on: host)
+    try store.put("zero", 0)
+    #expect(try store.put("zero", 1, expecting: .equal(to: 0.0)) == nil)
+    #expect(try !store.delete("zero", expecting: .equal(to: 0.0)))
+    #expect(try store.transaction { try $0.put("zero", 1, expecting: .equal(to: 0.0)) } == nil)
+    #expect(try store.get("zero", as: Int.self) == 0)
+    // A whole number is one, whatever its type was in the program.
+    #expect(try store.put("zero", 0, expecting: .equal(to: UInt8(0))) != nil)
+    #expect(try store.put("zero", 1, expecting: .equal(to: 0)) != nil)
+    try store.put("zero", 0.0)
+    #expect(try store.put("zero", "set", expecting: .value([UInt8](repeating: 0, count: 8))) != nil)
+    // Also of a value that lies in the blob tier.
+    let text = String(repeating: "long ", count: 10_000)
+    try store.put("large", text)
+    #expect(try store.put("large", "b", expecting: .equal(to: Array(text.utf8))) == nil)
+    #expect(try store.put("large", "b", expecting: .equal(to: text)) != nil)
+  }
+
   @Test("changes a value by what it is, keeps its deadline, and writes nothing that is the same")
   func update() throws {
     struct Refused: Error {}

@@ -293,7 +293,7 @@ final class BlobDesk {
     dialling[route.name] = [completion]
     connect(
       route, route.endpoints[...],
-      ReplicationError(.network, "\(route.name) has no address here: name it with `peer add`"))
+      ReplicationError(.network, "\(route.name) has no address here: name it with `Membership.add`"))
   }
 
   func connect(_ route: Route.Known, _ endpoints: ArraySlice<Endpoint>, _ failure: ReplicationError) {

@@ -48,7 +48,8 @@ public struct Membership: Sendable {
   /// Takes the member's right away, on every copy that hears of it. `.notAMember` if there is none of that name.
   public func revoke(_ name: String) throws(ReplicationError) {
     guard var member = try member(named: name) else {
-      throw ReplicationError(.notAMember, "cannot revoke \(name): no member has that name: see `peer list`")
+      throw ReplicationError(
+        .notAMember, "cannot revoke \(name): no member has that name: see `Membership.peers`")
     }
     member.right = .revoked
     try put(member)

@@ -18,7 +18,9 @@ extension Node {
     guard (1...2_592_000).contains(lifetime) else { throw refusal("give it 1 second to 30 days") }
     guard let right = right.inSession else { throw refusal("nobody is invited to be revoked") }
     let addresses = try addresses.isEmpty ? lastAddresses(of: store) : addresses
-    guard !addresses.isEmpty else { throw refusal("no address is known: start the daemon, or give one") }
+    guard !addresses.isEmpty else {
+      throw refusal("no address is known: let a node listen (`Node.start`), or give one")
+    }
     guard addresses.count <= WireLimits.invitationAddresses else {
       throw refusal("at most \(WireLimits.invitationAddresses) addresses fit")
     }

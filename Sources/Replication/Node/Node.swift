@@ -189,7 +189,7 @@ public final class Node: Sendable {
     _ progress: @escaping @Sendable (SessionProgress) -> Void
   ) async throws(ReplicationError) -> DialEnd {
     var failure = ReplicationError(
-      .network, "\(target.name) has no address here: give host:port, or name it with `peer add`")
+      .network, "\(target.name) has no address here: give host:port, or name it with `Membership.add`")
     for endpoint in endpoints {
       let core = core
       let result = await withCheckedContinuation { continuation in

@@ -118,7 +118,7 @@ final class PeerKeeper {
     if let device = peer.state.device, isConnected(name, device) { return }
     guard !peer.known.endpoints.isEmpty else {
       return failed(
-        name, ReplicationError(.network, "\(name) has no address here: name it with `peer add`"))
+        name, ReplicationError(.network, "\(name) has no address here: name it with `Membership.add`"))
     }
     let endpoint = peer.known.endpoints[peer.address % peer.known.endpoints.count]
     kept[name]?.isBusy = true

@@ -59,7 +59,7 @@ enum Route {
     }
     guard text.contains(":"), let endpoint = Endpoint(text), endpoint.port > 0 else {
       throw ReplicationError(
-        .notAMember, "no member or peer is called \(text): see `peer list`, or give host:port")
+        .notAMember, "no member or peer is called \(text): see `Membership.peers`, or give host:port")
     }
     return (DialTarget(device: nil, name: text), [endpoint])
   }

@@ -106,7 +106,8 @@ package struct StoreKeys: Sendable {
   private func missing(_ name: String) -> ReplicationError {
     ReplicationError(
       .cryptography,
-      "\(directory)/\(name) is missing: restore it from a backup, or begin anew with `init` or `join`")
+      "\(directory)/\(name) is missing: restore it from a backup, or begin anew with `Node.prepare` or `Node.join`"
+    )
   }
 }
 

@@ -22,7 +22,7 @@ struct BackupMoment: Sendable {
     for gap in engine.gaps where !engine.state.resolved.contains(gap.place) {
       throw StoreError(
         .damaged,
-        "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `verify --repair` first",
+        "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `Store.verify` first",
         path: engine.journal.path(of: gap.segment))
     }
     mended = Set(engine.gaps)
@@ -76,7 +76,7 @@ struct BackupMoment: Sendable {
 
   static func damaged(_ segment: Segment, _ offset: Int) -> StoreError {
     StoreError(
-      .damaged, "the record at offset \(offset) is damaged: run `verify --repair`, then back up again",
+      .damaged, "the record at offset \(offset) is damaged: run `Store.verify`, then back up again",
       path: segment.file.path)
   }
 }

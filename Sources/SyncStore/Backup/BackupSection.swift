@@ -72,7 +72,7 @@ struct BackupSection {
             open = []
             guard store.engine.withLock({ _ in current.copy(transaction: views) }) else {
               throw StoreError(
-                .damaged, "a record lost its author or position: run `verify --repair`, then back up again",
+                .damaged, "a record lost its author or position: run `Store.verify`, then back up again",
                 path: store.path)
             }
             copier = current

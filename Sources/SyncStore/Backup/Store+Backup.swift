@@ -42,6 +42,7 @@ extension Store {
   /// - Throws: `.alreadyExists` if the file is a backup of another copy, or of a time that this one does not know any more;
   ///   `.foreignFile` if it is none of this store, `.damaged` if it or the store is; `.busy` if another process is writing
   ///   it; `.readOnly`, `.poisoned`, `.diskFull` …
+  @discardableResult
   public func backUp(
     to file: String, replacing: Bool = false, progress: @escaping (UInt64) -> Void = { _ in }
   ) throws(StoreError) -> BackupReport {

@@ -75,6 +75,8 @@ extension Store {
     progress: @escaping (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws(StoreError) -> RestoreReport {
     let storage = environment.storage
+    // What is replaced is the directory, not a link to it.
+    let path = try storage.followingLink(path)
     let backup = try BackupFile(file, storage)
     if state == nil { try backup.checkEnd() }
     let count = state ?? backup.sections.count

@@ -98,7 +98,7 @@ package final class BlobReader: Sendable {
       let mapping = try file.map(0..<Int(size), writable: false)
       let result = try mapping.withBytes(0..<Int(size)) { bytes throws(StoreError) in try body(bytes) }
       guard mapping.fault == nil else {
-        throw StoreError(.damaged, "was cut short, or cannot be read: run `verify --repair`", path: file.path)
+        throw StoreError(.damaged, "was cut short, or cannot be read: run `Store.verify`", path: file.path)
       }
       return result
     }

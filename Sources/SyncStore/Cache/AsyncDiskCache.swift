@@ -48,6 +48,20 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.item(key) }
   }
 
+  /// `DiskCache.withValue`. `body` runs to its end on one thread.
+  public func withValue<Result: Sendable>(
+    _ key: String, _ body: @escaping @Sendable (RawSpan) throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result? {
+    try await perform { cache throws(StoreError) in try cache.withValue(key, body) }
+  }
+
+  /// `DiskCache.forEach`. `body` is called on one thread.
+  public func forEach(
+    _ body: @escaping @Sendable (DiskCache.Information) throws(StoreError) -> Bool
+  ) async throws(StoreError) {
+    try await perform { cache throws(StoreError) in try cache.forEach(body) }
+  }
+
   /// `DiskCache.set`.
   public func set(
     _ key: String, _ value: [UInt8], extendedData: [UInt8] = [], type: ValueType = .bytes
@@ -89,10 +103,26 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.trim(toCount: count) }
   }
 
+  /// The same; `progress` is told how many of how many have left.
+  @discardableResult
+  public func trim(
+    toCount count: Int, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void
+  ) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toCount: count, progress: progress) }
+  }
+
   /// `DiskCache.trim(toBytes:)`.
   @discardableResult
   public func trim(toBytes bytes: Int) async throws(StoreError) -> Int {
     try await perform { cache throws(StoreError) in try cache.trim(toBytes: bytes) }
+  }
+
+  /// The same; `progress` is told how many of how many have left.
+  @discardableResult
+  public func trim(
+    toBytes bytes: Int, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void
+  ) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toBytes: bytes, progress: progress) }
   }
 
   /// `DiskCache.trim(toAge:)`.
@@ -101,10 +131,27 @@ public struct AsyncDiskCache: Sendable {
     try await perform { cache throws(StoreError) in try cache.trim(toAge: seconds) }
   }
 
+  /// The same; `progress` is told how many of how many have left.
+  @discardableResult
+  public func trim(
+    toAge seconds: Double, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void
+  ) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toAge: seconds, progress: progress) }
+  }
+
   /// `DiskCache.trim(toFreeDiskBytes:)`.
   @discardableResult
   public func trim(toFreeDiskBytes free: UInt64) async throws(StoreError) -> Int {
     try await perform { cache throws(StoreError) in try cache.trim(toFreeDiskBytes: free) }
+  }
+
+  /// The same; `progress` is told how many of how many have left.
+  @discardableResult
+  public func trim(
+    toFreeDiskBytes free: UInt64, progress: @escaping @Sendable (_ done: Int, _ total: Int) -> Void
+  ) async throws(StoreError) -> Int {
+    try await perform { cache throws(StoreError) in try cache.trim(toFreeDiskBytes: free, progress: progress)
+    }
   }
 
   /// `DiskCache.get` of several keys.

@@ -113,7 +113,10 @@ public final class DiskCache: Sendable {
     try files.prepare()
     lock = try environment.storage.open("cache.lock", beneath: path, .openOrCreate)
     guard try lock.lock(byte: 0, .exclusive, wait: false) else {
-      throw StoreError(.busy, "another process has the cache open: give each its own directory", path: path)
+      throw StoreError(
+        .busy,
+        "the cache is open, in another process or by another path in this one: give each its own directory",
+        path: path)
     }
     var settings = packing ?? PackSettings()
     if packing == nil { settings.objectBytes = Self.entryBytes }

@@ -72,6 +72,26 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
     return try await AsyncStore.perform { () throws(StoreError) in try reader.read(count, at: offset) }
   }
 
+  /// Works on all of it in place, mapped, after it was verified. `body` runs to its end on one thread.
+  ///
+  /// - Throws: as `ValueReader.withBytes`; `.cancelled`.
+  public func withBytes<Result: Sendable>(
+    _ body: @escaping @Sendable (RawSpan) throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    let reader = reader
+    return try await AsyncStore.perform { () throws(StoreError) in try reader.withBytes(body) }
+  }
+
+  /// Works on all of it in place, mapped, as it lies on the disk. `body` runs to its end on one thread.
+  ///
+  /// - Throws: as `ValueReader.withUnverifiedBytes`; `.cancelled`.
+  public func withUnverifiedBytes<Result: Sendable>(
+    _ body: @escaping @Sendable (RawSpan) throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    let reader = reader
+    return try await AsyncStore.perform { () throws(StoreError) in try reader.withUnverifiedBytes(body) }
+  }
+
   /// Gives the pieces, in order.
   public struct AsyncIterator: AsyncIteratorProtocol {
     private let reader: AsyncValueReader

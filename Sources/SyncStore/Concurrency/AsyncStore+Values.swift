@@ -16,7 +16,61 @@ extension AsyncStore {
     try await get(key, as: Content.self) ?? fallback()
   }
 
+  /// Works on the value of a key in place, also one that lies in the blob tier; nil if it has none. `body` runs to its end on one
+  /// thread. As `Store.withValue`.
+  public func withValue<Result: Sendable>(
+    _ key: Key, _ body: @escaping @Sendable (RawSpan) throws -> Result
+  ) async throws -> Result? {
+    try await withStore { try $0.withValue(key, body) }
+  }
+
+  /// The value of a key together with its version; nil if it has none. As `Store.versioned`.
+  public func versioned(_ key: Key) async throws(StoreError) -> VersionedValue? {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in try store.versioned(key) }
+  }
+
+  /// The value of a key as a type of the program, together with its version; nil if it has none. As `Store.versioned(_:as:)`.
+  public func versioned<Content: Decodable & Sendable>(
+    _ key: Key, as type: Content.Type
+  ) async throws(StoreError) -> Versioned<Content>? {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in try store.versioned(key, as: type) }
+  }
+
+  /// Sets a key to bytes, for so long, if what it holds is what is expected, as `Store.put` does.
+  public func put(
+    _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
+    lasting span: Expiry, durability: Durability? = nil
+  ) async throws(StoreError) -> Dot? {
+    try await put(
+      key, value, expecting: expectation, type: type, expires: span.after(store.environment.now()),
+      durability: durability)
+  }
+
+  /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not. As `Store.delete`.
+  public func delete(
+    _ key: Key, expecting expectation: Expected, durability: Durability? = nil
+  ) async throws(StoreError) -> Bool {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in
+      try store.delete(key, expecting: expectation, durability: durability)
+    }
+  }
+
+  /// Sets a key to bytes unless it has this very value, type and deadline already: false in that case. As `Store.putIfChanged`.
+  public func putIfChanged(
+    _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
+    durability: Durability? = nil
+  ) async throws(StoreError) -> Bool {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in
+      try store.putIfChanged(key, value, type: type, expires: deadline, durability: durability)
+    }
+  }
+
   /// Sets a key unless it has this very value, type and deadline already: false in that case. As `Store.putIfChanged`.
+  @_disfavoredOverload
   public func putIfChanged(
     _ key: Key, _ value: some Encodable, expires deadline: UInt64? = nil, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
@@ -49,8 +103,73 @@ extension AsyncStore {
   }
 }
 
+/// What is read in the order of the keys, for which they may have to be sorted first. What visits them one by one (`scan`,
+/// `scanEntries`, `forEachValue`) is called within `withStore`.
+extension AsyncStore {
+  /// Keys with their values' sizes and types, in the order of bytes. As `Store.list`.
+  public func list(
+    _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max
+  ) async throws(StoreError) -> [Entry] {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in
+      try store.list(range, after: after, reversed: reversed, limit: limit)
+    }
+  }
+
+  /// Keys that begin so with their values' sizes and types, in the order of bytes. As `Store.list`.
+  public func list(
+    prefix: [UInt8], after: Key? = nil, reversed: Bool = false, limit: Int = .max
+  ) async throws(StoreError) -> [Entry] {
+    try await list(KeyRange(prefix: prefix), after: after, reversed: reversed, limit: limit)
+  }
+
+  /// The keys in a range and their values, in the order of the keys' bytes. As `Store.values`.
+  public func values<Content: Decodable & Sendable>(
+    of type: Content.Type, in range: KeyRange = .all, after: Key? = nil, reversed: Bool = false,
+    limit: Int = .max
+  ) async throws(StoreError) -> [(key: Key, value: Content)] {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in
+      try store.values(of: type, in: range, after: after, reversed: reversed, limit: limit)
+    }
+  }
+
+  /// The keys with a prefix and their values, in the order of the keys' bytes. As `Store.values`.
+  public func values<Content: Decodable & Sendable>(
+    of type: Content.Type, prefix: String, after: Key? = nil, reversed: Bool = false, limit: Int = .max
+  ) async throws(StoreError) -> [(key: Key, value: Content)] {
+    try await values(of: type, in: KeyRange(prefix: prefix), after: after, reversed: reversed, limit: limit)
+  }
+
+  /// How many keys have a value, and how many had one that has expired. As `Store.keyCounts`.
+  public func keyCounts(in range: KeyRange = .all) async throws(StoreError) -> KeyCounts {
+    let store = store
+    return try await Self.perform { () throws(StoreError) in try store.keyCounts(in: range) }
+  }
+}
+
 /// What is done to stores that are not open, and to backups.
 extension AsyncStore {
+  /// `Store.exists`.
+  public static func exists(at path: String) async throws(StoreError) -> Bool {
+    try await perform { () throws(StoreError) in try Store.exists(at: path) }
+  }
+
+  /// `Store.isEncrypted(at:)`.
+  public static func isEncrypted(at path: String) async throws(StoreError) -> Bool {
+    try await perform { () throws(StoreError) in try Store.isEncrypted(at: path) }
+  }
+
+  /// `Store.files(at:)`.
+  public static func files(at path: String) async throws(StoreError) -> [String] {
+    try await perform { () throws(StoreError) in try Store.files(at: path) }
+  }
+
+  /// `Store.sizeOfFiles(at:)`, in bytes.
+  public static func sizeOfFiles(at path: String) async throws(StoreError) -> UInt64 {
+    try await perform { () throws(StoreError) in try Store.sizeOfFiles(at: path) }
+  }
+
   /// `Store.remove`.
   @discardableResult
   public static func remove(at path: String) async throws(StoreError) -> Bool {
@@ -70,5 +189,12 @@ extension AsyncStore {
   /// `Store.verifyBackup`.
   public static func verifyBackup(_ file: String) async throws(StoreError) {
     try await perform { () throws(StoreError) in try Store.verifyBackup(file) }
+  }
+
+  /// The same; `progress` is told how many bytes were read of how many.
+  public static func verifyBackup(
+    _ file: String, progress: @escaping @Sendable (_ done: UInt64, _ total: UInt64) -> Void
+  ) async throws(StoreError) {
+    try await perform { () throws(StoreError) in try Store.verifyBackup(file, progress: progress) }
   }
 }

@@ -206,7 +206,14 @@ public struct AsyncStore: Sendable {
     try await perform { () throws(StoreError) in try store.verify() }
   }
 
-  /// Any other work with the store that may block: on a thread that may.
+  /// The same; `progress` is told how many bytes were read of how many.
+  public func verify(
+    progress: @escaping @Sendable (_ done: UInt64, _ total: UInt64) -> Void
+  ) async throws(StoreError) -> VerificationReport {
+    try await perform { () throws(StoreError) in try store.verify(progress: progress) }
+  }
+
+  /// Any other work with the store that may block, a scan for example, or reading a snapshot of it: on a thread that may.
   public func withStore<Result: Sendable>(
     _ body: @escaping @Sendable (Store) throws -> Result
   ) async throws -> Result {
@@ -225,8 +232,8 @@ extension AsyncStore {
     try await Self.perform(work)
   }
 
-  /// Does work on a thread that may block.
-  static func perform<Result: Sendable>(
+  /// Does work on a thread that may block. `.cancelled` if the task was cancelled before it began.
+  package static func perform<Result: Sendable>(
     isCancellable: Bool = true, _ work: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     let cancellation = CancelledBefore()

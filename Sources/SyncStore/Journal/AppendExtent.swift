@@ -20,37 +20,32 @@ struct AppendExtent: Sendable {
     (count + 2 * actors.count) * SealedLayout.overhead + SealedLayout.definitions
   }
 
-  /// Adds one; returns the most bytes that it can take up by itself.
-  @discardableResult
-  mutating func add(_ entry: JournalEntry) -> Int {
+  /// Adds one.
+  mutating func add(_ entry: JournalEntry) {
     switch entry {
-    case .write(let record, _), .loser(let record): return add(record)
+    case .write(let record, _), .loser(let record): add(record)
     case .local(let key, let value):
-      return add(length: RecordLayout.fixedLength + key.count + (value?.count ?? 0))
-    case .checkpoint: return add(length: RecordLayout.fixedLength)
+      add(length: RecordLayout.fixedLength + key.count + (value?.count ?? 0))
+    case .checkpoint: add(length: RecordLayout.fixedLength)
     case .purge(let purge):
       actors.insert(purge.version.dot.actor)
-      return add(length: RecordLayout.fixedLength + purge.key.count) + Self.definitions
+      add(length: RecordLayout.fixedLength + purge.key.count)
     }
   }
 
-  /// Adds a write; returns the most bytes that it can take up by itself.
-  mutating func add(_ record: Record) -> Int {
+  /// Adds a write.
+  mutating func add(_ record: Record) {
     let value =
       switch record.content {
       case .tombstone: 0
       case .inline(let value): value.count
       case .blob(let blob): RecordLayout.blobLength + blob.metadata.count
       }
-    let length = add(length: Self.length(open: record.open.count, key: record.key.count, value: value))
+    add(length: Self.length(open: record.open.count, key: record.key.count, value: value))
     if record.dot.actor != last { actors.insert(record.dot.actor) }
     last = record.dot.actor
-    guard record.base != nil || !record.open.isEmpty else { return length + Self.definitions }
-    var own: Set = [record.dot.actor]
-    if let base = record.base { own.insert(base.actor) }
-    for dot in record.open { own.insert(dot.actor) }
-    actors.formUnion(own)
-    return length + own.count * Self.definitions
+    if let base = record.base { actors.insert(base.actor) }
+    for dot in record.open { actors.insert(dot.actor) }
   }
 
   /// Adds the records of a batch.
@@ -67,10 +62,9 @@ struct AppendExtent: Sendable {
     RecordLayout.aligned(length(open: 0, key: key, value: value))
   }
 
-  private mutating func add(length: Int) -> Int {
+  private mutating func add(length: Int) {
     records += RecordLayout.aligned(length)
     count += 1
-    return RecordLayout.aligned(length)
   }
 
   private static func length(open: Int, key: Int, value: Int) -> Int {
@@ -78,5 +72,5 @@ struct AppendExtent: Sendable {
   }
 
   /// Bytes of both definitions of one actor.
-  private static let definitions = 2 * RecordLayout.aligned(RecordLayout.actorDefinitionLength)
+  static let definitions = 2 * RecordLayout.aligned(RecordLayout.actorDefinitionLength)
 }

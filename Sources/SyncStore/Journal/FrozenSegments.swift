@@ -82,7 +82,7 @@ final class FrozenSegments: KeySource, Sendable {
         "lost the definition of its actor"
       }
     return StoreError(
-      .damaged, "the record at offset \(location.offset) \(reason): run `verify --repair`", path: path)
+      .damaged, "the record at offset \(location.offset) \(reason): run `Store.verify`", path: path)
   }
 
   // MARK: Records

@@ -80,7 +80,7 @@ struct Journal {
       if let error = segment(location.segment)?.faultError { throw error }
       throw StoreError(
         .damaged,
-        "the record at offset \(location.offset) does not match its checksum: run `verify --repair`",
+        "the record at offset \(location.offset) does not match its checksum: run `Store.verify`",
         path: path(of: location.segment))
     }
     return view

@@ -126,7 +126,9 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
 
   /// The order of the bytes.
   public static func < (left: BlobHash, right: BlobHash) -> Bool {
-    (left.first, left.second, left.third, left.fourth) < (right.first, right.second, right.third, right.fourth)
+    (left.first, left.second, left.third, left.fourth) < (
+      right.first, right.second, right.third, right.fourth
+    )
   }
 }
 

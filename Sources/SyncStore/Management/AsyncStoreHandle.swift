@@ -50,6 +50,16 @@ public struct AsyncStoreHandle: Sendable {
     try await perform { try $0.close(body) }
   }
 
+  /// `StoreHandle.files`.
+  public var files: [String] {
+    get async throws { try await perform { try $0.files } }
+  }
+
+  /// `StoreHandle.sizeOfFiles`, in bytes.
+  public var sizeOfFiles: UInt64 {
+    get async throws { try await perform { try $0.sizeOfFiles } }
+  }
+
   /// `StoreHandle.remove`.
   @discardableResult
   public func remove() async throws -> Bool {

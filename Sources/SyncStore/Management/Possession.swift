@@ -2,6 +2,12 @@
 /// instances of this one, get `.busy`.
 struct Possession {
   private let control: any StorageFile
+  private let path: String
+  /// Those of this process, by their paths: who is refused is told who it is that refuses him.
+  private static let own = Locked<[String: Int]>([:])
+
+  /// Does this process keep others out of the directory?
+  static func isHere(_ path: String) -> Bool { own.withLock { $0[SystemCall.absolutePath(path)] != nil } }
 
   /// - Throws: `.busy` if the store is open, here or in another process.
   init(_ path: String, _ storage: any Storage) throws(StoreError) {
@@ -9,12 +15,27 @@ struct Possession {
     guard try control.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false),
       try storage.status(control.path)?.inode == control.status().inode
     else {
-      throw StoreError(.busy, "the store is in use: close it in all processes first", path: path)
+      let isHere = Self.isHere(path)
+      throw StoreError(
+        .busy,
+        isHere
+          ? "this process keeps everybody out at the moment: wait for that to end"
+          : "the store is in use: close it in all processes first", path: path)
     }
+    // One path for all that lead there.
+    let absolute = SystemCall.absolutePath(path)
+    self.path = absolute
+    Self.own.withLock { $0[absolute, default: 0] += 1 }
   }
 
   /// Lets the directory go.
-  func end() { _ = try? control.lock(byte: StoreLayout.presenceByte, .none, wait: false) }
+  func end() {
+    Self.own.withLock { own in
+      let left = (own[path] ?? 0) - 1
+      own[path] = left > 0 ? left : nil
+    }
+    _ = try? control.lock(byte: StoreLayout.presenceByte, .none, wait: false)
+  }
 }
 
 /// What may lie in a store's directory, so that nothing else is ever removed with it.

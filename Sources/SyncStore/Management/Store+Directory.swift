@@ -7,6 +7,7 @@ extension Store {
 
   /// `exists` with the storage given, for tests.
   package static func exists(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
+    let path = try storage.followingLink(path)
     guard try storage.status(path)?.kind == .directory else { return false }
     return try StoreIdentity.read(path, storage) != nil
   }
@@ -38,7 +39,8 @@ extension Store {
     return files
   }
 
-  /// Removes a store with all its files; that of an encrypted one needs no key. False if there was none.
+  /// Removes a store with all its files; that of an encrypted one needs no key. False if there was none. Of a symbolic link, the
+  /// directory that it leads to goes, and the link stays.
   ///
   /// On return it is gone for good, also after a loss of power. Killed at any moment, the store is there whole, or none is;
   /// then rubbish may be left beside its place (`PATH.removing`), which the next removal there takes along.
@@ -52,6 +54,7 @@ extension Store {
 
   /// `remove` with the storage given, for tests.
   package static func remove(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
+    let path = try storage.followingLink(path)
     let trash = path + ".removing"
     try Staged.clear(trash, storage)
     guard let status = try storage.status(path), status.kind == .directory else { return false }
@@ -79,7 +82,8 @@ extension Store {
     return true
   }
 
-  /// Moves a store to another place on the same file system. It stays the same copy, the same actor.
+  /// Moves a store to another place on the same file system. It stays the same copy, the same actor. Of a symbolic link, the
+  /// directory that it leads to is moved, and the link stays.
   ///
   /// On return it is there for good. Killed at any moment, it is at the one place or at the other.
   ///
@@ -93,6 +97,7 @@ extension Store {
   package static func move(
     from path: String, to newPath: String, _ storage: any Storage
   ) throws(StoreError) {
+    let path = try storage.followingLink(path)
     guard try exists(at: path, storage) else {
       throw StoreError(.notAStore, "there is no store here: name the directory of one", path: path)
     }

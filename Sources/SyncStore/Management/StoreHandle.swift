@@ -8,6 +8,8 @@ public final class StoreHandle: Sendable {
   private let environment: Environment
   private let gate = Gate()
   private let state: Locked<State>
+  /// Held while it is being opened, which may take long: who asks for what is known without the store does not wait for that.
+  private let opening = Locked(())
 
   private struct State {
     var store: Store?
@@ -39,7 +41,8 @@ public final class StoreHandle: Sendable {
   ///
   /// - Parameters:
   ///   - path: the store's directory; its parent must exist.
-  ///   - configuration: how it is opened. Who asks for it again with another one changes it for the next opening.
+  ///   - configuration: how it is opened. Who asks for it again with another one changes it for the next opening: while the store
+  ///     is open, that of its opening holds.
   ///   - creates: is a store made there if there is none?
   public static func at(
     _ path: String, configuration: Configuration = Configuration(), creates: Bool = true
@@ -104,13 +107,16 @@ public final class StoreHandle: Sendable {
   }
 
   private func opened() throws(StoreError) -> Store {
-    try state.withLock { state throws(StoreError) in
-      if let store = state.store, state.isOpen { return store }
-      let store = try Self.open(path, state, environment)
-      state.store = store
+    if let store = openStore { return store }
+    return try opening.withLock { _ throws(StoreError) in
+      if let store = openStore { return store }
+      let store = try Self.open(path, state.withLock { $0 }, environment)
+      state.withLock { $0.store = store }
       return store
     }
   }
+
+  private var openStore: Store? { state.withLock { $0.isOpen ? $0.store : nil } }
 
   private static func open(
     _ path: String, _ state: State, _ environment: Environment
@@ -133,6 +139,7 @@ public final class StoreHandle: Sendable {
   /// out by `AsyncStoreHandle.close(_:)`.
   ///
   /// - Throws: `.busy` within `withStore`, and if this thread has blockaded it already.
+  @available(*, noasync, message: "it belongs to a thread: keep others out by AsyncStoreHandle.close(_:)")
   public func blockade() throws(StoreError) {
     guard gate.shut() else {
       throw StoreError(.busy, "this thread works with the store: blockade it behind that", path: path)
@@ -165,11 +172,11 @@ public final class StoreHandle: Sendable {
   }
 
   private func closeStore() throws(StoreError) {
-    try state.withLock { state throws(StoreError) in
-      let store = state.store
-      state.store = nil
-      try store?.close()
+    let store = state.withLock { state in
+      defer { state.store = nil }
+      return state.store
     }
+    try store?.close()
   }
 
   // MARK: Files
@@ -229,7 +236,7 @@ public final class StoreHandle: Sendable {
   // MARK: Memory
 
   /// Drops memory of the store that is only there for speed.
-  public func purgeMemory() { state.withLock { $0.isOpen ? $0.store : nil }?.purgeMemory() }
+  public func purgeMemory() { openStore?.purgeMemory() }
 
   /// Does so for every handle of this process.
   public static func purgeMemory() {

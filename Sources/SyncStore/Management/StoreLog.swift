@@ -82,7 +82,7 @@ extension Store {
     guard !report.places.isEmpty else { return }
     StoreLog.note(
       .error, path,
-      "\(report.places.count) places of the journal are damaged, the rest is served: run `verify --repair`")
+      "\(report.places.count) places of the journal are damaged, the rest is served: run `Store.verify`")
     guard let choose = configuration.onCorruption, choose(report) == .refuse else { return }
     try? close()
     throw StoreError(

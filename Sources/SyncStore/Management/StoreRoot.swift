@@ -81,11 +81,13 @@ public struct StoreRoot: Sendable {
   /// not of one moment.
   ///
   /// - Throws: at the first that fails; those before it are backed up.
-  public func backUpAll(to directory: String) throws -> [String: BackupReport] {
+  @discardableResult
+  public func backUpAll(to directory: String) throws(StoreError) -> [String: BackupReport] {
     _ = try storage.createDirectory(directory)
     var reports: [String: BackupReport] = [:]
     for name in try names() {
-      reports[name] = try store(name, creates: false).backUp(to: "\(directory)/\(name).backup")
+      let handle = try store(name, creates: false)
+      reports[name] = try StoreError.only { try handle.backUp(to: "\(directory)/\(name).backup") }
     }
     return reports
   }
@@ -94,6 +96,7 @@ public struct StoreRoot: Sendable {
   /// `Store.restore(from:to:)`.
   ///
   /// - Throws: at the first that fails; those before it are restored.
+  @discardableResult
   public func restoreAll(from directory: String) throws(StoreError) -> [String: RestoreReport] {
     var reports: [String: RestoreReport] = [:]
     for file in try storage.list(directory) where file.hasSuffix(".backup") {

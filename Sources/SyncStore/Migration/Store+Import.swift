@@ -1,6 +1,7 @@
 /// What an import did.
 public struct ImportReport: Hashable, Sendable {
-  /// Keys that were set.
+  /// Keys that have the value that was to be imported: those that were set, and those that had this very value, type and deadline
+  /// before, for which nothing was written.
   public var imported = 0
   /// Keys that were left as they were, because they had a value.
   public var kept = 0

@@ -78,6 +78,7 @@ extension Store {
   public func importAll(
     fromPropertyListAt path: String, prefix: String = "", conflict: ImportConflict = .replace
   ) throws -> ImportReport {
+    _ = try environment.storage.statusToRead(path, "a property list")
     guard let bytes = try environment.storage.contents(of: path, limit: PropertyList.limit) else {
       throw StoreError(.inputOutput, "there is no such file: name a property list", path: path)
     }

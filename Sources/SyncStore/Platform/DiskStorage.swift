@@ -36,6 +36,17 @@ package final class DiskStorage: Storage {
     return names.sorted()
   }
 
+  package func followingLink(_ path: String) throws(StoreError) -> String {
+    guard try status(path)?.kind == .link else { return path }
+    // The kernel decides whether this link may be followed: not one that another user has put into a directory of all.
+    var answer = stat()
+    guard unsafe stat(path, &answer) == 0 else {
+      if errno == ENOENT || errno == ENOTDIR || errno == ELOOP { return path }
+      throw SystemCall.failure("cannot follow the link", path)
+    }
+    return SystemCall.absolutePath(path)
+  }
+
   package func status(_ path: String) throws(StoreError) -> FileStatus? {
     var answer = stat()
     guard unsafe lstat(path, &answer) == 0 else {

@@ -7,6 +7,8 @@ package protocol Storage: AnyObject, Sendable {
   func createDirectory(_ path: String) throws(StoreError) -> Bool
   /// The names in a directory, sorted, without "." and "..".
   func list(_ directory: String) throws(StoreError) -> [String]
+  /// The path of what `path` leads to if that is a symbolic link, else `path` itself, as it is of a link that leads nowhere.
+  func followingLink(_ path: String) throws(StoreError) -> String
   /// What lies at `path`; nil if nothing does. A symbolic link is not followed.
   func status(_ path: String) throws(StoreError) -> FileStatus?
   /// Opens a regular file; whatever else lies there is `.foreignFile` (F45). A symbolic link is not followed.
@@ -129,6 +131,24 @@ extension StorageFile {
 }
 
 extension Storage {
+  /// Where there are no links, each path is that of what lies there.
+  package func followingLink(_ path: String) -> String { path }
+
+  /// What is known of a file that the caller has named to be read; anything else is an error that says so.
+  package func statusToRead(_ path: String, _ wanted: String) throws(StoreError) -> FileStatus {
+    guard let status = try status(path) else {
+      throw StoreError(.inputOutput, "there is no such file: name \(wanted)", path: path)
+    }
+    let found: String
+    switch status.kind {
+    case .file: return status
+    case .directory: found = "is a directory"
+    case .link: found = "is a link, which is not followed"
+    case .other: found = "is no regular file"
+    }
+    throw StoreError(.foreignFile, "\(found): name \(wanted)", path: path)
+  }
+
   /// The whole of a small file; nil if there is none. One larger than `limit` is `.foreignFile`.
   package func contents(of path: String, limit: Int) throws(StoreError) -> [UInt8]? {
     guard let status = try status(path) else { return nil }

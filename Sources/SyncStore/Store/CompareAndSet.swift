@@ -6,6 +6,8 @@ public enum Expected: Hashable, Sendable {
   case version(Dot)
   /// The key has a value of these bytes, whatever its type and deadline.
   case value([UInt8])
+  /// The key has a value of these bytes and this type, whatever its deadline: what `equal(to:)` asks for.
+  case typed(EncodedValue)
 }
 
 /// A value and the write that made it.
@@ -145,6 +147,8 @@ extension Store {
     case .absent: return held == nil
     case .version(let dot): return held?.dot == dot
     case .value(let bytes): return held.map { Self.isValue(of: $0, bytes) } ?? false
+    case .typed(let form):
+      return held.map { $0.type == form.type && Self.isValue(of: $0, form.bytes) } ?? false
     }
   }
 

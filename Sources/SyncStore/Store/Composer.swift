@@ -19,11 +19,22 @@ struct Composer {
   let wall: UInt64
   /// The journal's last position before the append.
   private let position: UInt64
-  private var bytes = 0
+  private var postponedBytes = 0
+  private var isSettling = false
+
+  /// Bytes that the append takes up at most so far, what is postponed among them as far as that is known: their author has to be
+  /// named.
+  var bytes: Int {
+    let isNamed = postponed.count == 0 || state.actor.map(extent.actors.contains) ?? false
+    return extent.bytes + postponedBytes + (isNamed ? 0 : AppendExtent.definitions)
+  }
 
   /// Bytes that the append may take up.
   private let largest: Int
   private let hashSeed: UInt64
+  /// Bytes by which postponed writes may exceed the bound once it is known what they replace: nobody is refused at the end who was
+  /// not when he wrote.
+  private static let settlingBytes = 512 << 10
 
   /// `hashSeed` is not to be guessed by who chooses the keys.
   init(state: ReplicaState, wall: UInt64, position: UInt64, limit: Int, hashSeed: UInt64) {
@@ -70,11 +81,18 @@ struct Composer {
     if let base = past.base, state.isOfLifeInDoubt(base) {
       past.base = held?.base.flatMap { state.isOfLifeInDoubt($0) ? nil : $0 }
     }
+    let author = state.author
     let version = try state.author.sign(wall: wall)
-    try append(
-      write: Record(
-        dot: version.dot, stamp: version.stamp, base: past.base, open: past.open, deadline: deadline,
-        type: type, key: key, content: content))
+    do throws(StoreError) {
+      try append(
+        write: Record(
+          dot: version.dot, stamp: version.stamp, base: past.base, open: past.open, deadline: deadline,
+          type: type, key: key, content: content))
+    } catch {
+      // A name that no record bears would be a hole in the sequence.
+      state.author = author
+      throw error
+    }
   }
 
   /// The record issued again as a new write.
@@ -195,7 +213,9 @@ struct Composer {
   /// What it replaces is looked up when all of them are known: many look-ups at once cost less than one after the other.
   mutating func postpone(_ key: [UInt8], _ value: [UInt8]?, _ type: ValueType) throws(StoreError) {
     try requireHeld(key)
-    try count(AppendExtent.bytes(key: key.count, value: value?.count ?? 0))
+    let more = AppendExtent.bytes(key: key.count, value: value?.count ?? 0)
+    guard extent.bytes + postponedBytes + more + AppendExtent.definitions <= largest else { throw isFull }
+    postponedBytes += more
     let hash = XXH3.hash64(key, seed: hashSeed)
     overlay.reserve()
     let slot = overlay.slot(of: hash) { isOf(key, $0) }
@@ -214,9 +234,11 @@ struct Composer {
   mutating func settle(_ held: ([UInt8]) -> Replaced?) throws(StoreError) {
     let writes = postponed
     let first = entries.count
+    isSettling = true
+    defer { isSettling = false }
     for write in writes.list {
       // They are counted as they are issued, once more.
-      bytes -= AppendExtent.bytes(key: write.key.count, value: write.value.count)
+      postponedBytes -= AppendExtent.bytes(key: write.key.count, value: write.value.count)
       // Those before it were issued, one entry each.
       let previous = write.previous.map {
         record(at: $0 >= Self.firstPostponed ? first + $0 - Self.firstPostponed : $0).replaced
@@ -254,7 +276,7 @@ struct Composer {
   }
 
   private mutating func append(write record: consuming Record) throws(StoreError) {
-    try count(extent.add(record))
+    try grow { $0.add(record) }
     note(record.key, at: entries.count)
     entries.append(.write(record, position: nil))
   }
@@ -266,14 +288,19 @@ struct Composer {
   }
 
   mutating func append(_ entry: JournalEntry) throws(StoreError) {
-    try count(extent.add(entry))
+    try grow { $0.add(entry) }
     entries.append(entry)
   }
 
-  private mutating func count(_ more: Int) throws(StoreError) {
-    bytes += more
-    guard bytes <= largest else {
-      throw StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
-    }
+  /// Counts what comes next. What does not fit leaves no trace: a caller may go on without it.
+  private mutating func grow(_ add: (inout AppendExtent) -> Void) throws(StoreError) {
+    add(&extent)
+    guard extent.bytes + postponedBytes > largest + (isSettling ? Self.settlingBytes : 0) else { return }
+    extent = AppendExtent(entries)
+    throw isFull
+  }
+
+  private var isFull: StoreError {
+    StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
   }
 }

@@ -159,7 +159,7 @@ extension Engine {
     else { return }
     throw StoreError(
       .damaged,
-      "a damaged record at offset \(gap.offset) may hold this key's latest value: run `verify --repair`",
+      "a damaged record at offset \(gap.offset) may hold this key's latest value: run `Store.verify`",
       path: journal.path(of: gap.segment))
   }
 

@@ -99,7 +99,7 @@ struct Doubts: Sendable {
 
   private func error(at gap: Location, _ what: String) -> StoreError {
     StoreError(
-      .damaged, "a damaged record at offset \(gap.offset) may hold \(what): run `verify --repair`",
+      .damaged, "a damaged record at offset \(gap.offset) may hold \(what): run `Store.verify`",
       path: paths[gap])
   }
 }

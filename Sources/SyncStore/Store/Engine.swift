@@ -159,7 +159,7 @@ struct Engine {
   private func lostAuthor(at location: Location) -> StoreError {
     StoreError(
       .damaged,
-      "the record at offset \(location.offset) lost the definition of its actor: run `verify --repair`",
+      "the record at offset \(location.offset) lost the definition of its actor: run `Store.verify`",
       path: journal.path(of: location.segment))
   }
 

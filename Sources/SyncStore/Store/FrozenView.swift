@@ -25,7 +25,7 @@ struct FrozenView: Sendable {
   ) throws(StoreError) -> BlobReference {
     guard let blob = BlobReference(recorded: [UInt8](copying: record.extracting(droppingFirst: fields.value)))
     else {
-      throw StoreError(.damaged, "a reference to a blob contradicts itself: run `verify --repair`")
+      throw StoreError(.damaged, "a reference to a blob contradicts itself: run `Store.verify`")
     }
     return blob
   }

@@ -64,7 +64,13 @@ struct Opening {
   }
 
   private var busy: StoreError {
-    StoreError(
+    if Possession.isHere(path) {
+      return StoreError(
+        .busy,
+        "this process keeps everybody out at the moment (`StoreHandle.close(_:)`, a restore, a removal or a move): open it behind that",
+        path: path)
+    }
+    return StoreError(
       .busy, "another process has the store open: stop it, or open both in shared mode", path: path)
   }
 

@@ -325,7 +325,7 @@ extension Store {
       for item in items {
         guard let dot = try engine.journal.record(at: item.location).dot else {
           throw StoreError(
-            .damaged, "a record lost the definition of its actor: run `verify --repair`", path: path)
+            .damaged, "a record lost the definition of its actor: run `Store.verify`", path: path)
         }
         dots.append(dot)
       }

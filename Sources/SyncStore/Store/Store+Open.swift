@@ -1,6 +1,6 @@
 /// Creating and opening: who may enter, what is found, what must be put right before the first write.
 extension Store {
-  /// Creates a store in `path`, a directory that is made unless it is there and empty.
+  /// Creates a store in `path`, a directory that is made unless it is there and empty, or a symbolic link to such a one.
   ///
   /// - Parameters:
   ///   - name: at most `Limits.nameBytes` bytes of text without blanks or slashes; by default the directory's name.
@@ -14,7 +14,12 @@ extension Store {
       environment: .real(handlesSignals: configuration.handlesSignals))
   }
 
-  /// Opens the store in `path`. In one process the same directory gives the same instance (F96).
+  /// Opens the store in `path`. In one process the same directory gives the same instance (F96), by whatever path, also by a
+  /// symbolic link, which is followed once, now.
+  ///
+  /// An instance that is open keeps the configuration of its opening, `durability` and `defaultExpiry` among it: what is given here
+  /// counts only if this call opens the store, but for the mode, which must be the same, and the passphrase, which must be right.
+  /// `Store.configuration` tells what holds; each write can have a durability of its own.
   ///
   /// - Throws: `.notAStore`, `.busy`, `.damaged`, `.newerFormat`, `.unsafeDirectory`, `.unsafeFileSystem` …
   public static func open(
@@ -34,6 +39,7 @@ extension Store {
         .readOnly, "a store cannot be created for reading only: choose another mode", path: path)
     }
     let storage = environment.storage
+    let path = try directory(behind: path, storage)
     let name = name ?? String(path.split(separator: "/").last ?? "store")
     guard StoreIdentity.isName(name) else {
       throw StoreError(
@@ -131,13 +137,25 @@ extension Store {
     }
   }
 
+  /// The directory itself, where `path` is a link to it: what is locked, replaced and put beside a store goes by one name, wherever
+  /// the link leads later.
+  private static func directory(behind path: String, _ storage: any Storage) throws(StoreError) -> String {
+    let path = try storage.followingLink(path)
+    guard try storage.status(path)?.kind != .link else {
+      throw StoreError(
+        .notAStore, "is a link that leads nowhere: make the directory that it names, or name another",
+        path: path)
+    }
+    return path
+  }
+
   private static func checkDirectory(_ path: String, _ storage: any Storage) throws(StoreError) {
     guard let status = try storage.status(path) else {
-      throw StoreError(.notAStore, "there is no such directory: create a store with `init`", path: path)
+      throw StoreError(
+        .notAStore, "there is no such directory: create a store with `Store.create`", path: path)
     }
     guard status.kind == .directory else {
-      throw StoreError(
-        .notAStore, "is not a directory, or only a link to one: name the directory itself", path: path)
+      throw StoreError(.notAStore, "is not a directory: name the one of a store", path: path)
     }
     guard status.owner == SystemCall.userID else {
       throw StoreError(
@@ -161,7 +179,7 @@ extension Store {
     throw StoreError(
       .unsafeFileSystem,
       "lies on a network file system (\(network)), where locks and mapped memory cannot be relied on: move it to a local "
-        + "disk, or, if no other machine uses it, allow network file systems (sync-cli: --force-network)",
+        + "disk, or, if no other machine uses it, allow it (`Configuration.allowsNetworkFileSystem`)",
       path: path)
   }
 
@@ -170,6 +188,7 @@ extension Store {
     at path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
     let configuration = try configuration.checked()
+    let path = try directory(behind: path, environment.storage)
     return try StoreRegistry.shared.inTurn { () throws(StoreError) in
       try openInTurn(at: path, configuration, environment)
     }
@@ -197,7 +216,7 @@ extension Store {
       return live
     }
     guard let identity = found, let seal else {
-      throw StoreError(.notAStore, "there is no store here: create one with `init`", path: path)
+      throw StoreError(.notAStore, "there is no store here: create one with `Store.create`", path: path)
     }
     let store = try Opening(path, identity, configuration, environment, seal).run()
     if let status = try storage.status(path) { StoreRegistry.shared.remember(store, status) }

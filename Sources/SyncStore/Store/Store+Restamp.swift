@@ -72,7 +72,7 @@ extension Store {
       throw StoreError(
         .outOfBounds,
         "nothing is restamped: \(plan.bytes) bytes of the journal are stamped ahead, \(Self.restampedBytes) can be written anew "
-          + "at once: make a new store of what this one holds (`dump`, `load`)", path: path)
+          + "at once: make a new store of what this one holds (`Store.importAll(from:)`)", path: path)
     }
     let lead = engine.state.author.clock.last.milliseconds - wall
     let transactions = try transactions(for: plan, in: engine)

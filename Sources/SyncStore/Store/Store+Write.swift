@@ -116,9 +116,7 @@ extension Store {
   }
 
   func content(ofFile file: String, deferring: Bool = false) throws(StoreError) -> Record.Content {
-    guard let status = try environment.storage.status(file) else {
-      throw StoreError(.inputOutput, "there is no such file: name one that can be read", path: file)
-    }
+    let status = try environment.storage.statusToRead(file, "a file that can be read")
     if status.size <= configuration.blobThreshold {
       // One byte more than it had: a file that grows meanwhile is noticed.
       let bytes = try environment.storage.open(file, .readOnly).read(status.size + 1, at: 0)

@@ -12,6 +12,12 @@ public struct Transaction: ~Copyable {
 
   init(store: Store, composer: Composer) { (self.store, self.composer) = (store, composer) }
 
+  /// How full it is. A write that does not fit is `.outOfBounds`, and leaves the transaction as it was: what was written before can
+  /// be committed, and the rest go into the next one.
+  public var size: TransactionSize {
+    TransactionSize(records: composer.entries.count + composer.postponed.count, bytes: composer.bytes)
+  }
+
   /// Sets a key, as `Store.put` does.
   public mutating func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
@@ -82,4 +88,15 @@ public struct Transaction: ~Copyable {
     try store.settle(&composer)
     try composer.setLocal(key, value)
   }
+}
+
+/// How full a transaction is.
+public struct TransactionSize: Hashable, Sendable {
+  /// Writes and deletes in it; a key that was written twice counts twice. They have no bound but that of their bytes.
+  public let records: Int
+  /// Bytes that they take up in the journal: keys, values, some 60 bytes for each record, and 112 bytes for each copy that wrote what
+  /// they replace. Values in the blob tier (above `Configuration.blobThreshold`) count with their references only.
+  public let bytes: Int
+  /// What `bytes` may be: `Limits.transactionBytes`.
+  public var limit: Int { Limits.transactionBytes }
 }

@@ -23,12 +23,13 @@ extension VersionedValue {
 }
 
 extension Expected {
-  /// The key has this very value, with whatever deadline. The bytes are compared, not the type: an `Int` of 0 is equal to a
-  /// `Double` of 0.
+  /// The key has this very value, with whatever deadline. Type and bytes are compared, as they are stored: an `Int` of 0 is not
+  /// equal to a `Double` of 0, and a text not to the bytes of its UTF-8; whole numbers up to `Int64.max` are of one type. `value(_:)`
+  /// compares the bytes alone.
   ///
   /// - Throws: as `EncodedValue.init`.
   public static func equal<Content: Encodable>(to value: Content) throws(StoreError) -> Expected {
-    .value(try EncodedValue(value).bytes)
+    .typed(try EncodedValue(value))
   }
 
   /// The key has the value that was read; it has none if none was.

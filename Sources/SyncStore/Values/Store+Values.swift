@@ -36,8 +36,7 @@ extension Store {
     }
   }
 
-  /// Sets a key if what it holds is what is expected; see the same for bytes. `EncodedValue` gives the bytes of a value
-  /// for `Expected.value`.
+  /// Sets a key if what it holds is what is expected; see the same for bytes. `Expected.equal(to:)` expects a typed value.
   @_disfavoredOverload
   public func put<Content: Encodable>(
     _ key: Key, _ value: Content, expecting expectation: Expected, expires deadline: UInt64? = nil,

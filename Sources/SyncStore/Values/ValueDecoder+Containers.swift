@@ -10,7 +10,7 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   init(_ source: ValueSource, _ at: Int) throws {
     let head = source.head(at)
     guard head.major == CBOR.Major.array || head.major == CBOR.Major.bytes else {
-      throw source.mismatch([Any].self, at)
+      throw source.mismatch([Any].self, "a list", at)
     }
     (self.source, array, next) = (source, at, head.next)
     (isBytes, total) = (head.major == CBOR.Major.bytes, Int(head.argument))

@@ -75,7 +75,9 @@ struct ValueKeyedDecodingContainer<Key: CodingKey>: KeyedDecodingContainerProtoc
 
   init(_ source: ValueSource, _ at: Int) throws {
     let head = source.head(at)
-    guard head.major == CBOR.Major.map else { throw source.mismatch([String: Any].self, at) }
+    guard head.major == CBOR.Major.map else {
+      throw source.mismatch([String: Any].self, "an object with properties", at)
+    }
     (self.source, map, body, count) = (source, at, head.next, Int(head.argument))
   }
 

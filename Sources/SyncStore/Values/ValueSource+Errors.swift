@@ -1,11 +1,13 @@
 /// What is wrong with a value, and where. The path is found by going to the place anew: nobody pays for it before.
 extension ValueSource {
   func mismatch<Wanted>(_ wanted: Wanted.Type, _ at: Int) -> DecodingError {
-    if isNull(at: at) {
-      return .valueNotFound(wanted, context(at, .wrongType, "is null, not a value of type \(wanted)"))
-    }
-    return .typeMismatch(
-      wanted, context(at, .wrongType, "is \(head(at).noun), not a value of type \(wanted)"))
+    mismatch(wanted, "a value of type \(wanted)", at)
+  }
+
+  /// The same with words for what is wanted, where its type is none that a program has named.
+  func mismatch<Wanted>(_ wanted: Wanted.Type, _ words: String, _ at: Int) -> DecodingError {
+    if isNull(at: at) { return .valueNotFound(wanted, context(at, .wrongType, "is null, not \(words)")) }
+    return .typeMismatch(wanted, context(at, .wrongType, "is \(head(at).noun), not \(words)"))
   }
 
   func outOfRange<Wanted>(_ shown: String, _ wanted: Wanted.Type, _ at: Int) -> DecodingError {

@@ -96,13 +96,13 @@ struct Restamping {
       let writes = sent > 0 ? "\(sent) writes" : "writes that were overwritten since"
       return (
         "\(writes), \(ahead), may have reached other members or a backup already, where they wait for their time",
-        "if this clock is right, make a new store of what this one holds (`dump`, `load`), and have the members join that"
+        "if this clock is right, make a new store of what this one holds (`Store.importAll(from:)`), and have the members join that"
       )
     }
     if foreign > 0 {
       return (
         "\(foreign) writes of other members, \(ahead), were taken in while this clock ran ahead as theirs did",
-        "put the clocks of those members right, and make a new store of what this one holds (`dump`, `load`)"
+        "put the clocks of those members right, and make a new store of what this one holds (`Store.importAll(from:)`)"
       )
     }
     return nil

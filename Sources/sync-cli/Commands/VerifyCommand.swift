@@ -17,7 +17,7 @@ enum VerifyCommand {
       if invocation.wantsJSON {
         try output.line(json(report))
       } else {
-        for line in report.damage { try output.line(Text.printable(line.utf8)) }
+        for line in report.damage { try output.line(Text.printable(ToolWords.said(line).utf8)) }
         if !invocation.isQuiet { try output.line(summary(report)) }
       }
       if report.isClean { return .done }
@@ -71,7 +71,7 @@ enum VerifyCommand {
   private static func json(_ report: VerificationReport) -> JSON {
     [
       "clean": .bool(report.isClean), "records": .integer(report.records), "blobs": .integer(report.blobs),
-      "damage": .array(report.damage.map { .string($0) }),
+      "damage": .array(report.damage.map { .string(ToolWords.said($0)) }),
       "damaged_blobs": .array(report.damagedBlobs.map { .string("\($0.hash)") }),
       "missing_blobs": .array(report.missingBlobs.map { .string("\($0.hash)") }),
       "absent_blobs": .integer(report.absentBlobs),

@@ -21,6 +21,7 @@ final class DaemonLog: Sendable {
   func write(_ level: LogLevel, _ message: String) {
     let (limit, format) = settings.withLock { $0 }
     guard level <= limit else { return }
+    let message = ToolWords.said(message)
     switch format {
     case .journal:
       Diagnostics.write((isTerminal ? "" : "<\(level.rawValue)>") + Text.printable(message.utf8) + "\n")

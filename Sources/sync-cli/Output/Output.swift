@@ -32,7 +32,9 @@ enum Diagnostics {
   private static let descriptor = Descriptor(standard: 2)
 
   /// `sync-cli: message`, kept on one line whatever the message holds.
-  static func report(_ message: String) { write("sync-cli: \(Text.printable(message.utf8))\n") }
+  static func report(_ message: String) {
+    write("sync-cli: \(Text.printable(ToolWords.said(message).utf8))\n")
+  }
 
   /// Text as it is.
   static func write(_ text: String) { try? descriptor.write(Array(text.utf8)) }

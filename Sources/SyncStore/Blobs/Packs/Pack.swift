@@ -168,7 +168,7 @@ final class Pack: Sendable {
   }
 
   private var cutShort: StoreError {
-    StoreError(.damaged, "was cut short: run `verify --repair`", path: file.path)
+    StoreError(.damaged, "was cut short: run `Store.verify`", path: file.path)
   }
 
   /// The bytes of an object in place, unverified, for the time of `body`.

@@ -1,0 +1,59 @@
+/// A directory with stores in it for asynchronous code: what reads or writes it does so on a thread that may block, never on one of
+/// the cooperative pool.
+///
+/// ```swift
+/// let root = AsyncStoreRoot(try .standard())
+/// let reports = try await root.backUpAll(to: "/var/backups/stores")
+/// ```
+///
+/// *Cancellation*: a task that is cancelled before its work was begun gets `.cancelled`, and nothing was done. Work that has begun
+/// goes on to its end.
+public struct AsyncStoreRoot: Sendable {
+  /// The directory itself.
+  public var root: StoreRoot
+
+  /// That of a root.
+  public init(_ root: StoreRoot) { self.root = root }
+
+  private func perform<Result: Sendable>(
+    _ work: @escaping @Sendable (StoreRoot) throws(StoreError) -> Result
+  ) async throws(StoreError) -> Result {
+    let root = root
+    return try await AsyncStore.perform { () throws(StoreError) in try work(root) }
+  }
+
+  /// The handle of the store of that name. As `StoreRoot.store`.
+  public func store(
+    _ name: String = StoreRoot.defaultName, creates: Bool = true
+  ) async throws(StoreError) -> AsyncStoreHandle {
+    try await perform { root throws(StoreError) in
+      AsyncStoreHandle(try root.store(name, creates: creates))
+    }
+  }
+
+  /// The names of all stores in it, sorted. As `StoreRoot.names`.
+  public func names() async throws(StoreError) -> [String] {
+    try await perform { root throws(StoreError) in try root.names() }
+  }
+
+  /// Is there a store of that name? As `StoreRoot.contains`.
+  public func contains(_ name: String) async throws(StoreError) -> Bool {
+    try await perform { root throws(StoreError) in try root.contains(name) }
+  }
+
+  /// Backs all stores up, each into `directory/NAME.backup`. As `StoreRoot.backUpAll`.
+  ///
+  /// - Throws: at the first that fails; those before it are backed up. `.cancelled` before the first.
+  @discardableResult
+  public func backUpAll(to directory: String) async throws(StoreError) -> [String: BackupReport] {
+    try await perform { root throws(StoreError) in try root.backUpAll(to: directory) }
+  }
+
+  /// Restores each `directory/NAME.backup`, in place of the store of that name if there is one. As `StoreRoot.restoreAll`.
+  ///
+  /// - Throws: at the first that fails; those before it are restored. `.cancelled` before the first.
+  @discardableResult
+  public func restoreAll(from directory: String) async throws(StoreError) -> [String: RestoreReport] {
+    try await perform { root throws(StoreError) in try root.restoreAll(from: directory) }
+  }
+}

@@ -1,0 +1,78 @@
+import Foundation
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+@Suite(.timeLimit(.minutes(1))) struct AsyncMembershipTests {
+  private let directory = TemporaryDirectory()
+
+  @Test func `a store is prepared, invites, and gets a node without blocking a task`() async throws {
+    let store = try await AsyncStore.create(at: directory.path + "/hub")
+    try await Node.prepare(store, name: "hub")
+    let token = try await Node.invite(to: store, addresses: [Endpoint(host: "127.0.0.1", port: 7420)])
+    #expect(try Invitation(text: token).storeName == store.store.name)
+    await #expect(throws: ReplicationError.self) { try await Node.invite(to: store, lifetime: 0) }
+    let node = try await Node.make(store: store)
+    let membership = AsyncMembership(store)
+    #expect(try await membership.members().map(\.name) == ["hub"])
+    #expect(try await membership.member(node.device)?.name == "hub")
+    #expect(try await membership.member(named: "hub")?.device == node.device)
+    #expect(try await membership.contact(of: node.device) == nil)
+    try await membership.add(Peer(name: "shed", addresses: ["10.0.0.1:7420"]))
+    #expect(try await membership.peers().map(\.name) == ["shed"])
+    #expect(try await membership.peer(named: "shed")?.addresses == ["10.0.0.1:7420"])
+    #expect(try await membership.remove(peer: "shed"))
+    await #expect(throws: ReplicationError.self) { try await membership.revoke("nobody") }
+    try await membership.revokeAndRenewKeys("hub")
+    #expect(try membership.membership.members().first?.right == .revoked)
+    await node.stop()
+    try await store.close()
+  }
+
+  @Test func `peers that are named wait for a writer without a thread of the pool`() async throws {
+    let store = try await AsyncStore.create(at: directory.path + "/hub")
+    let membership = AsyncMembership(store)
+    let (begun, release) = (AsyncStream<Void>.makeStream(), DispatchSemaphore(value: 0))
+    let blocking = store.store
+    Thread {
+      try? blocking.transaction { _ in
+        begun.continuation.yield()
+        release.wait()
+      }
+    }.start()
+    for await _ in begun.stream { break }
+    let count = 2 * max(10, ProcessInfo.processInfo.activeProcessorCount)
+    let waiting = Locked(0)
+    let workers = (0..<count).map { number in
+      Task {
+        waiting.withLock { $0 += 1 }
+        try await membership.add(Peer(name: "peer-\(number)", addresses: ["10.0.0.1:7420"]))
+      }
+    }
+    while waiting.withLock({ $0 }) < count { try await Task.sleep(for: .milliseconds(1)) }
+    #expect(await Task.detached { 42 }.value == 42)
+    #expect(try await membership.peers().isEmpty)
+    release.signal()
+    for worker in workers { try await worker.value }
+    #expect(try await membership.peers().count == count)
+    try await store.close()
+  }
+
+  @Test func `what was cancelled before it began is not done`() async throws {
+    let store = try await AsyncStore.create(at: directory.path + "/hub")
+    let task = Task { () -> StoreError.Code? in
+      unsafe withUnsafeCurrentTask { unsafe $0?.cancel() }
+      do {
+        try await Node.prepare(store, name: "hub")
+        return nil
+      } catch {
+        return (error as? ReplicationError)?.store?.code
+      }
+    }
+    #expect(await task.value == .cancelled)
+    #expect(try await AsyncMembership(store).members().isEmpty)
+    try await store.close()
+  }
+}
