@@ -102,9 +102,9 @@ struct Composer {
 
   /// A key and value of this copy alone; nil ends the key.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
+    try append(.local(key: key, value: value))
     state.absorb(local: key, value)
     locals[key] = .some(value)
-    try append(.local(key: key, value: value))
   }
 
   // MARK: Records of peers
