@@ -171,13 +171,7 @@ struct ScopeSimulationTests {
   @Test(
     "hold what copies of all keys hold of theirs, whatever breaks, is purged or grows",
     arguments: Setting.seeds("SCOPE", first: 1, count: 40))
-  func hold(seed: Int) throws { try run(seed) }
-
-  /// In these a round of lacking keys that begins anew must give up what had come before.
-  @Test("hold it where a delete is purged while keys that are lacking come in parts", arguments: [530, 1426])
-  func parts(seed: Int) throws { try run(seed) }
-
-  private func run(_ seed: Int) throws {
+  func hold(seed: Int) throws {
     let fleet = try Fleet(seed: UInt64(seed))
     for _ in 0..<120 { try fleet.step() }
     try fleet.heal(dialledByComplete: seed % 2 == 0)

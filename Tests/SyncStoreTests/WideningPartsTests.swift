@@ -1,0 +1,86 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A copy of some keys that comes to hold more, in parts, while what came first is deleted and purged elsewhere.
+@Suite("A copy of some keys that is to hold all")
+struct WideningPartsTests {
+  private let hosts = (0..<3).map { SimulatedHost(seed: UInt64($0 + 1), machine: "machine \($0)") }
+  private let devices = (0..<3).map { DeviceID(bytes: [UInt8](repeating: UInt8($0 + 1), count: 32))! }
+
+  /// An ordinary round: what changed of the keys that the receiver holds.
+  private func pass(from sender: Store, to receiver: Store) throws {
+    let (mine, theirs) = (try receiver.replicaSummary(), try sender.replicaSummary())
+    let round = try sender.openRound(
+      for: RoundReceiver(
+        cursor: try receiver.cursor(for: theirs.actor), covered: mine.vector, floor: mine.floor,
+        standing: mine.standing, scope: mine.scope))
+    while let batch = try round.next(maximumBytes: 1 << 20) { _ = try receiver.apply(batch) }
+    var close = round.close
+    (close.scope, close.isNarrow) = (mine.scope, theirs.scope != nil)
+    try #require(!close.isFull)
+    try receiver.finish(close)
+  }
+
+  /// A round of the keys that the receiver lacks; the connection breaks after so many batches of one record.
+  private func passLacking(from sender: Store, to receiver: Store, batches: Int = .max) throws {
+    let mine = try receiver.replicaSummary()
+    let (widening, held) = (try #require(mine.widening), try #require(mine.scope))
+    let next = widening.next(from: try sender.replicaSummary())
+    let round = try sender.openRound(
+      for: RoundReceiver(
+        cursor: next.cursor, covered: mine.vector, floor: mine.floor, standing: mine.standing, scope: held,
+        lacking: LackingKeys(wanted: next.scope, held: held)))
+    var left = batches
+    while var batch = try round.next(maximumBytes: 1) {
+      batch.widening = next
+      _ = try receiver.apply(batch)
+      left -= 1
+      guard left > 0 else { return }
+    }
+    var close = round.close
+    (close.scope, close.widening) = (held, next)
+    try receiver.finish(close)
+  }
+
+  @Test("gives up what had come from one when it asks another, who may have purged the delete of it")
+  func parts() throws {
+    for host in hosts { host.time += 1000 }
+    let first = try Store.create(on: hosts[0])
+    let stores = [first] + (try hosts[1...].map { try Store.create(on: $0, id: first.id) })
+    let (other, some) = (stores[1], stores[2])
+    try some.narrow(to: KeyScope(prefixes: ["a/"]))
+    try first.put("a/1", [1])
+    for number in 0..<4 { try first.put(Key("b/\(number)"), [UInt8(number)]) }
+    func meet() throws {
+      for host in hosts { host.time += 1000 }
+      for (store, device) in zip(stores, devices) { try store.acknowledge(as: device) }
+      for _ in 0..<2 {
+        for (one, two) in [(first, other), (first, some), (other, some)] {
+          try pass(from: one, to: two)
+          try pass(from: two, to: one)
+        }
+      }
+    }
+    try meet()
+    try some.widen(to: nil)
+    try passLacking(from: first, to: some, batches: 2)
+    let came = try some.list(prefix: Array("b/".utf8)).map(\.key)
+    let isWidening = try some.isWidening
+    try #require(came.count == 2 && isWidening)
+    try first.delete(came[0])
+    for _ in 0..<3 { try meet() }
+    #expect(try some.get(came[0]) != nil, "it does not hold that key yet")
+    for store in [first, other] { try #require(try store.purge() > 0) }
+    try passLacking(from: other, to: some)
+    try meet()
+    #expect(try !some.isWidening && some.scope == nil)
+    #expect(try some.get(came[0]) == nil, "deleted, and the delete purged")
+    let keys = try first.list().map(\.key)
+    for store in stores {
+      #expect(try store.list().map(\.key) == keys)
+      #expect(try store.digest() == first.digest())
+    }
+  }
+}
