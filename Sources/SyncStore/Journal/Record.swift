@@ -83,20 +83,20 @@ public struct BlobHash: Hashable, Comparable, Sendable, CustomStringConvertible 
   }
 
   /// Nil unless there are exactly 32 bytes.
-  package init?(bytes: some Collection<UInt8>) {
-    guard bytes.count == 32 else { return nil }
-    self =
-      unsafe bytes.withContiguousStorageIfAvailable { unsafe Self(memory: $0) }
-      ?? Array(bytes).withUnsafeBufferPointer { unsafe Self(memory: $0) }
-  }
+  package init?(bytes: some Collection<UInt8>) { self.init(each: bytes) }
 
-  private init(memory: UnsafeBufferPointer<UInt8>) {
-    func word(_ offset: Int) -> UInt64 {
-      let word = unsafe UnsafeRawBufferPointer(memory).loadUnaligned(
-        fromByteOffset: offset, as: UInt64.self)
-      return UInt64(bigEndian: word)
+  /// The same for what the bytes of messages and records are: other modules cannot specialise the general one.
+  package init?(bytes: ArraySlice<UInt8>) { self.init(each: bytes) }
+
+  private init?(each bytes: some Collection<UInt8>) {
+    guard bytes.count == 32 else { return nil }
+    var iterator = bytes.makeIterator()
+    func word() -> UInt64 {
+      var word: UInt64 = 0
+      for _ in 0..<8 { word = word << 8 | UInt64(iterator.next() ?? 0) }
+      return word
     }
-    (first, second, third, fourth) = (word(0), word(8), word(16), word(24))
+    (first, second, third, fourth) = (word(), word(), word(), word())
   }
 
   /// Appends the 32 bytes.
