@@ -13,12 +13,10 @@ enum Background {
   private static let tidyingQueue = DispatchQueue(
     label: "syncstore.tidying", qos: .utility, attributes: .concurrent)
 
-  /// What callers wait for without a thread.
-  private static let blockingQueue = DispatchQueue(
-    label: "syncstore.blocking", qos: .userInitiated, attributes: .concurrent)
+  private static let lanes = Lanes()
 
-  /// Work that may block, and that somebody waits for.
-  static func block(_ work: @escaping @Sendable () -> Void) { blockingQueue.async(execute: work) }
+  /// Work that may block, and that somebody waits for without a thread.
+  static func block(_ work: @escaping @Sendable () -> Void) { lanes.run(work) }
 
   static func prepare(_ work: @escaping @Sendable () -> Void) { preparingQueue.async(execute: work) }
 
@@ -53,6 +51,37 @@ enum Background {
 
     func run(after milliseconds: Int, _ work: @escaping @Sendable () -> Void) {
       queue.asyncAfter(deadline: .now() + .milliseconds(milliseconds), execute: work)
+    }
+  }
+}
+
+/// Threads for work that may block: one for each piece that is under way, so that what only reads does not wait for writers that wait
+/// for each other. A concurrent queue has as many as there are processors, and gets one more each second while those are blocked; a
+/// serial queue gets its own at once.
+private final class Lanes: Sendable {
+  /// Beyond these a concurrent queue serves.
+  private static let most = 64
+
+  private struct State {
+    var idle: [DispatchQueue] = []
+    var count = 0
+  }
+
+  private let state = Locked(State())
+  private let others = DispatchQueue(
+    label: "syncstore.blocking.others", qos: .userInitiated, attributes: .concurrent)
+
+  func run(_ work: @escaping @Sendable () -> Void) {
+    let lane = state.withLock { state -> DispatchQueue? in
+      if let lane = state.idle.popLast() { return lane }
+      guard state.count < Self.most else { return nil }
+      state.count += 1
+      return DispatchQueue(label: "syncstore.blocking", qos: .userInitiated)
+    }
+    guard let lane else { return others.async(execute: work) }
+    lane.async {
+      work()
+      self.state.withLock { $0.idle.append(lane) }
     }
   }
 }
