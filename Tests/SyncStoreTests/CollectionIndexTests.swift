@@ -220,9 +220,6 @@ struct CollectionIndexTests {
     let byLength = CollectionIndex("customer", version: 2) { (order: Order) in order.customer.utf8.count }
     let second = try store.collection("orders", of: Order.self, indexes: [byLength, Order.byTotal])
     try first.insert(Order(id: 2, customer: "Bo", total: 1))
-    func code(_ body: () throws -> Void) -> StoreError.Code? {
-      #expect(throws: StoreError.self) { try body() }?.code
-    }
     #expect(code { _ = try first.all(by: Order.byCustomer) } == .outOfBounds)
     #expect(code { _ = try first.count(by: Order.byCustomer, equalTo: "Bo") } == .outOfBounds)
     #expect(code { _ = try second.all(by: Order.byCustomer) } == .outOfBounds, "of another version")

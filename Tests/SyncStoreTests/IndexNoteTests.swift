@@ -23,10 +23,6 @@ struct IndexNoteTests {
     return try store.collection("orders", of: Order.self, indexes: indexes)
   }
 
-  private func code(_ body: () throws -> Void) -> StoreError.Code? {
-    #expect(throws: StoreError.self) { try body() }?.code
-  }
-
   @Test(
     "is complete again only once it was built, if somebody wrote who does not know of it",
     arguments: [

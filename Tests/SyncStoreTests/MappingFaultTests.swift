@@ -18,10 +18,6 @@ struct MappingFaultTests {
     try DiskStorage().open(path + name, .readWrite).resize(to: size)
   }
 
-  func code(_ body: () throws -> Void) -> StoreError.Code? {
-    (#expect(throws: StoreError.self) { try body() })?.code
-  }
-
   @Test("F38 a sealed segment that is cut short costs its keys a typed error, and no others")
   func sealed() throws {
     let store = try Store.create(at: path, configuration: Self.small)

@@ -9,39 +9,12 @@ struct WideningPartsTests {
   private let hosts = (0..<3).map { SimulatedHost(seed: UInt64($0 + 1), machine: "machine \($0)") }
   private let devices = (0..<3).map { DeviceID(bytes: [UInt8](repeating: UInt8($0 + 1), count: 32))! }
 
-  /// An ordinary round: what changed of the keys that the receiver holds.
-  private func pass(from sender: Store, to receiver: Store) throws {
-    let (mine, theirs) = (try receiver.replicaSummary(), try sender.replicaSummary())
-    let round = try sender.openRound(
-      for: RoundReceiver(
-        cursor: try receiver.cursor(for: theirs.actor), covered: mine.vector, floor: mine.floor,
-        standing: mine.standing, scope: mine.scope))
-    while let batch = try round.next(maximumBytes: 1 << 20) { _ = try receiver.apply(batch) }
-    var close = round.close
-    (close.scope, close.isNarrow) = (mine.scope, theirs.scope != nil)
-    try #require(!close.isFull)
-    try receiver.finish(close)
-  }
-
   /// A round of the keys that the receiver lacks; the connection breaks after so many batches of one record.
-  private func passLacking(from sender: Store, to receiver: Store, batches: Int = .max) throws {
-    let mine = try receiver.replicaSummary()
-    let (widening, held) = (try #require(mine.widening), try #require(mine.scope))
-    let next = widening.next(from: try sender.replicaSummary())
-    let round = try sender.openRound(
-      for: RoundReceiver(
-        cursor: next.cursor, covered: mine.vector, floor: mine.floor, standing: mine.standing, scope: held,
-        lacking: LackingKeys(wanted: next.scope, held: held)))
-    var left = batches
-    while var batch = try round.next(maximumBytes: 1) {
-      batch.widening = next
-      _ = try receiver.apply(batch)
-      left -= 1
-      guard left > 0 else { return }
-    }
-    var close = round.close
-    (close.scope, close.widening) = (held, next)
-    try receiver.finish(close)
+  private func passLacking(from sender: Store, to receiver: Store, batches: Int? = nil) throws {
+    let widening = try #require(try receiver.replicaSummary().widening)
+    try receiver.receive(
+      from: sender, widening: widening.next(from: try sender.replicaSummary()), batches: batches,
+      maximumBytes: 1)
   }
 
   @Test("gives up what had come from one when it asks another, who may have purged the delete of it")
@@ -58,8 +31,8 @@ struct WideningPartsTests {
       for (store, device) in zip(stores, devices) { try store.acknowledge(as: device) }
       for _ in 0..<2 {
         for (one, two) in [(first, other), (first, some), (other, some)] {
-          try pass(from: one, to: two)
-          try pass(from: two, to: one)
+          try two.receive(from: one)
+          try one.receive(from: two)
         }
       }
     }

@@ -1,24 +1,33 @@
 package import SyncStore
 
 extension Store {
-  /// One whole round from `sender` to this copy, as a session would drive it. `batches` bounds how many are delivered
-  /// before the connection breaks; nil delivers all and closes the round.
+  /// One whole round from `sender` to this copy, as a session would drive it: of what has changed, or of the keys that it lacks
+  /// for a `widening`. `batches` bounds how many are delivered before the connection breaks; nil delivers all and closes the round.
   package func receive(
-    from sender: Store, batches: Int? = nil, maximumBytes: Int = 1 << 20
+    from sender: Store, widening: Widening? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20
   ) throws(StoreError) {
     let mine = try replicaSummary()
     let theirs = try sender.replicaSummary()
+    let known = try cursor(for: theirs.actor)
+    let lacking = widening.flatMap { widening in
+      mine.scope.map { LackingKeys(wanted: widening.scope, held: $0) }
+    }
     let round = try sender.openRound(
       for: RoundReceiver(
-        cursor: try cursor(for: theirs.actor), covered: mine.vector, floor: mine.floor,
-        standing: mine.standing))
+        cursor: widening.map(\.cursor) ?? known, covered: mine.vector,
+        floor: mine.floor, standing: mine.standing, scope: mine.scope,
+        lacking: lacking))
     let full = round.close.isFull ? FullState() : nil
     var delivered = 0
-    while batches.map({ delivered < $0 }) ?? true, let batch = try round.next(maximumBytes: maximumBytes) {
+    while batches.map({ delivered < $0 }) ?? true, var batch = try round.next(maximumBytes: maximumBytes) {
+      batch.widening = widening
       _ = try apply(batch, full)
       delivered += 1
     }
-    if batches == nil { try finish(round.close, full) }
+    guard batches == nil else { return }
+    var close = round.close
+    (close.isNarrow, close.scope, close.widening) = (theirs.scope != nil, mine.scope, widening)
+    try finish(close, full)
   }
 
   /// A round for a receiver that is settled and has purged nothing.

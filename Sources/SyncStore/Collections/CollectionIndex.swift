@@ -69,7 +69,8 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   /// The local key that says which indexes are complete, and what it holds if these are, and no others; see `IndexNote`.
   let noteKey: [UInt8]
   let noteBytes: [UInt8]?
-  var indexNames: Set<IndexNote.Name> { Set(indexes.indices.map(indexName)) }
+  /// What the indexes are called there.
+  let indexNames: [IndexNote.Name]
   /// Asked of what does not depend on the type of the element: to find that of `indexes` takes as long as half a put.
   var hasIndexes: Bool { !indexPrefixes.isEmpty }
 
@@ -98,12 +99,8 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     prefix = Array(name.utf8) + [Self.slash]
     indexPrefixes = indexes.map { Self.entryPrefix(name, $0.name, $0.version) }
     noteKey = IndexNote.key(of: name)
-    let names = indexes.map { IndexNote.Name(name: $0.name, version: $0.version) }
-    noteBytes = try IndexNote(complete: Set(names)).bytes()
-  }
-
-  func indexName(_ place: Int) -> IndexNote.Name {
-    IndexNote.Name(name: indexes[place].name, version: indexes[place].version)
+    indexNames = indexes.map { IndexNote.Name(name: $0.name, version: $0.version) }
+    noteBytes = try IndexNote(complete: Set(indexNames)).bytes()
   }
 
   /// Before all entries of an index.

@@ -192,7 +192,7 @@ extension CollectionSnapshot {
     _ after: Element?, _ body: (Element) -> Void
   ) throws {
     let place = try layout.place(of: index)
-    try source.requireIndex(layout.indexName(place), of: layout)
+    try source.requireIndex(layout.indexNames[place], of: layout)
     let prefix = layout.indexPrefixes[place]
     guard limit > 0 else { return }
     var last: Key?

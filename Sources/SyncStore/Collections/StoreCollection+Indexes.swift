@@ -6,19 +6,19 @@ extension StoreCollection {
 
   /// Builds the indexes that are not complete, and removes those that are not wanted any more.
   func prepareIndexes() throws(StoreError) {
-    let note = try source.indexNote(of: name)
-    let wanted = layout.indexNames
-    guard note != IndexNote(complete: wanted) else { return }
+    let bytes = try source.local(layout.noteKey)
+    guard bytes != layout.noteBytes else { return }
+    let (note, wanted) = (IndexNote(bytes), Set(layout.indexNames))
     // Who only reads needs those that it names, and removes none.
     if !source.isWritable, wanted.isSubset(of: note.complete) { return }
     try source.checkWritable()
     let former = note.complete.union(note.building.keys).subtracting(wanted)
     // First of all they do not count any more, whatever comes in between.
-    try source.changeIndexNote(of: name) { $0.leave(only: wanted) }
+    try changeNote { $0.leave(only: wanted) }
     for index in former {
       try removeEntries(CollectionLayout<Element>.entryPrefix(name, index.name, index.version))
     }
-    try buildIndexes { !$0.contains($1) }
+    try buildIndexes(all: false)
   }
 
   /// Adds the entries that the indexes lack, while others read and write: for elements that were not written through a collection, such
@@ -26,20 +26,19 @@ extension StoreCollection {
   /// to delete one could undo what another copy has written meanwhile.
   ///
   /// - Throws: `.busy` if a program that does not name all of the indexes goes on writing meanwhile; what reading all elements throws.
-  public func rebuildIndexes() throws(StoreError) { try buildIndexes { _, _ in true } }
+  public func rebuildIndexes() throws(StoreError) { try buildIndexes(all: true) }
 
-  /// Builds those for which `isMeant` holds, given which are complete.
-  private func buildIndexes(
-    _ isMeant: (Set<IndexNote.Name>, IndexNote.Name) -> Bool
-  ) throws(StoreError) {
-    let wanted = layout.indexNames
+  /// Builds all of them, or those that are not complete.
+  private func buildIndexes(all: Bool) throws(StoreError) {
+    let wanted = Set(layout.indexNames)
     guard !wanted.isEmpty else { return }
     for _ in 0..<Self.buildAttempts {
       let position = Int(clamping: source.journalPosition)
-      let announced = try source.changeIndexNote(of: name) { $0.announce(wanted, at: position) }
-      try build(layout.indexes.indices.filter { isMeant(announced.complete, layout.indexName($0)) })
+      let announced = try changeNote { $0.announce(wanted, at: position) }
+      try build(
+        layout.indexNames.indices.filter { all || !announced.complete.contains(layout.indexNames[$0]) })
       var isComplete = false
-      try source.changeIndexNote(of: name) { isComplete = $0.finish(wanted, announced: announced) }
+      try changeNote { isComplete = $0.finish(wanted, announced: announced) }
       if isComplete { return }
     }
     throw StoreError(
@@ -91,24 +90,16 @@ extension StoreCollection {
     guard let bytes = transaction.local(layout.noteKey), bytes != layout.noteBytes else { return }
     let note = IndexNote(bytes)
     var left = note
-    left.leave(only: layout.indexNames)
+    left.leave(only: Set(layout.indexNames))
     if left != note { try transaction.setLocal(layout.noteKey, try left.bytes()) }
   }
-}
 
-extension Store {
-  fileprivate func indexNote(of collection: String) throws(StoreError) -> IndexNote {
-    IndexNote(try local(IndexNote.key(of: collection)))
-  }
-
-  /// Changes it while nobody else can. Returns what it is then.
+  /// Changes the note while nobody else can. Returns what it is then.
   @discardableResult
-  fileprivate func changeIndexNote(
-    of collection: String, _ change: (inout IndexNote) -> Void
-  ) throws(StoreError) -> IndexNote {
+  private func changeNote(_ change: (inout IndexNote) -> Void) throws(StoreError) -> IndexNote {
     var note = IndexNote()
     var failure: StoreError?
-    try updateLocal(IndexNote.key(of: collection)) { bytes in
+    try source.updateLocal(layout.noteKey) { bytes in
       note = IndexNote(bytes)
       change(&note)
       do throws(StoreError) { return try note.bytes() } catch {

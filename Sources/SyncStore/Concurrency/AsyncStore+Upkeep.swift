@@ -4,31 +4,31 @@ extension AsyncStore {
 
   /// Asks for another passphrase from now on. As `Store.changePassphrase`.
   public func changePassphrase(to passphrase: Passphrase) async throws(StoreError) {
-    try await onThread { store throws(StoreError) in try store.changePassphrase(to: passphrase) }
+    try await perform { () throws(StoreError) in try store.changePassphrase(to: passphrase) }
   }
 
   /// Writes all anew under a new master key. As `Store.renewKeys`.
   @discardableResult
   public func renewKeys() async throws(StoreError) -> Store.RekeyingReport {
-    try await onThread { store throws(StoreError) in try store.renewKeys() }
+    try await perform { () throws(StoreError) in try store.renewKeys() }
   }
 
   /// Encrypts a plain store. As `Store.encrypt`.
   @discardableResult
   public func encrypt(with passphrase: Passphrase) async throws(StoreError) -> Store.RekeyingReport {
-    try await onThread { store throws(StoreError) in try store.encrypt(with: passphrase) }
+    try await perform { () throws(StoreError) in try store.encrypt(with: passphrase) }
   }
 
   /// Makes an encrypted store a plain one. As `Store.decrypt`.
   @discardableResult
   public func decrypt() async throws(StoreError) -> Store.RekeyingReport {
-    try await onThread { store throws(StoreError) in try store.decrypt() }
+    try await perform { () throws(StoreError) in try store.decrypt() }
   }
 
   /// Goes on with a re-keying that was interrupted. As `Store.finishRekeying`.
   @discardableResult
   public func finishRekeying() async throws(StoreError) -> Store.RekeyingReport {
-    try await onThread { store throws(StoreError) in try store.finishRekeying() }
+    try await perform { () throws(StoreError) in try store.finishRekeying() }
   }
 
   // MARK: Coming from elsewhere
@@ -78,71 +78,64 @@ extension AsyncStore {
 
   /// Records of the journal from `position` on, at most `limit`. As `Store.log`.
   public func log(from position: UInt64, limit: Int) async throws(StoreError) -> [LogEntry] {
-    try await onThread { store throws(StoreError) in try store.log(from: position, limit: limit) }
+    try await perform { () throws(StoreError) in try store.log(from: position, limit: limit) }
   }
 
   /// Why a key has the value it has; nil if nothing is known of it. As `Store.explain`.
   public func explain(_ key: Key) async throws(StoreError) -> Explanation? {
-    try await onThread { store throws(StoreError) in try store.explain(key) }
+    try await perform { () throws(StoreError) in try store.explain(key) }
   }
 
   /// From whom a received write came. As `Store.origin`.
   public func origin(of entry: LogEntry) async throws(StoreError) -> ActorID? {
-    try await onThread { store throws(StoreError) in try store.origin(of: entry) }
+    try await perform { () throws(StoreError) in try store.origin(of: entry) }
   }
 
   /// Beaten concurrent values that are kept, newest first. As `Store.conflicts`.
   public func conflicts() async throws(StoreError) -> [LogEntry] {
-    try await onThread { store throws(StoreError) in try store.conflicts() }
+    try await perform { () throws(StoreError) in try store.conflicts() }
   }
 
   /// Writes a beaten value again as a new write. As `Store.restore`.
   public func restore(_ beaten: LogEntry) async throws(StoreError) {
-    try await onThread { store throws(StoreError) in try store.restore(beaten) }
+    try await perform { () throws(StoreError) in try store.restore(beaten) }
   }
 
   /// The digest of all live records. As `Store.digest`.
   public func digest() async throws(StoreError) -> StateDigest {
-    try await onThread { store throws(StoreError) in try store.digest() }
+    try await perform { () throws(StoreError) in try store.digest() }
   }
 
   /// Counts, sizes and positions. As `Store.status`.
   public func status() async throws(StoreError) -> StoreStatus {
-    try await onThread { store throws(StoreError) in try store.status() }
+    try await perform { () throws(StoreError) in try store.status() }
   }
 
   /// Which large values are not here, and why. As `Store.absentValues`.
   public func absentValues() async throws(StoreError) -> AbsentValues {
-    try await onThread { store throws(StoreError) in try store.absentValues() }
+    try await perform { () throws(StoreError) in try store.absentValues() }
   }
 
   /// What the last attempt to keep the limits of large values has done, and when, in milliseconds since 1970. As
   /// `Store.lastBlobTrim`.
   public func lastBlobTrim() async throws(StoreError) -> (time: UInt64, report: BlobTrimReport)? {
-    try await onThread { store throws(StoreError) in try store.lastBlobTrim() }
+    try await perform { () throws(StoreError) in try store.lastBlobTrim() }
   }
 
   /// Says which large values this copy takes from now on. As `Store.setBlobPolicy`.
   public func setBlobPolicy(_ policy: BlobPolicy) async throws(StoreError) {
-    try await onThread { store throws(StoreError) in try store.setBlobPolicy(policy) }
+    try await perform { () throws(StoreError) in try store.setBlobPolicy(policy) }
   }
 
   /// Says how much of the large values this copy keeps from now on. As `Store.setBlobLimits`.
   public func setBlobLimits(_ limits: BlobLimits) async throws(StoreError) {
-    try await onThread { store throws(StoreError) in try store.setBlobLimits(limits) }
+    try await perform { () throws(StoreError) in try store.setBlobLimits(limits) }
   }
 
   /// Gives what was written while the clock ran ahead the present time. As `Store.restampUnsent`.
   @discardableResult
   public func restampUnsent() async throws(StoreError) -> Store.RestampReport {
-    try await onThread { store throws(StoreError) in try store.restampUnsent() }
-  }
-
-  private func onThread<Result: Sendable>(
-    _ work: @escaping @Sendable (Store) throws(StoreError) -> Result
-  ) async throws(StoreError) -> Result {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in try work(store) }
+    try await perform { () throws(StoreError) in try store.restampUnsent() }
   }
 }
 

@@ -5,8 +5,7 @@ extension AsyncStore {
   public func get<Content: Decodable & Sendable>(
     _ key: Key, as type: Content.Type
   ) async throws(StoreError) -> Content? {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in try store.get(key, as: type) }
+    try await perform { () throws(StoreError) in try store.get(key, as: type) }
   }
 
   /// The value of a key as a type of the program; the default if it has none. As `Store.get(_:default:)`.
@@ -26,16 +25,14 @@ extension AsyncStore {
 
   /// The value of a key together with its version; nil if it has none. As `Store.versioned`.
   public func versioned(_ key: Key) async throws(StoreError) -> VersionedValue? {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in try store.versioned(key) }
+    try await perform { () throws(StoreError) in try store.versioned(key) }
   }
 
   /// The value of a key as a type of the program, together with its version; nil if it has none. As `Store.versioned(_:as:)`.
   public func versioned<Content: Decodable & Sendable>(
     _ key: Key, as type: Content.Type
   ) async throws(StoreError) -> Versioned<Content>? {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in try store.versioned(key, as: type) }
+    try await perform { () throws(StoreError) in try store.versioned(key, as: type) }
   }
 
   /// Sets a key to bytes, for so long, if what it holds is what is expected, as `Store.put` does.
@@ -52,8 +49,7 @@ extension AsyncStore {
   public func delete(
     _ key: Key, expecting expectation: Expected, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in
+    try await perform { () throws(StoreError) in
       try store.delete(key, expecting: expectation, durability: durability)
     }
   }
@@ -63,8 +59,7 @@ extension AsyncStore {
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
     durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in
+    try await perform { () throws(StoreError) in
       try store.putIfChanged(key, value, type: type, expires: deadline, durability: durability)
     }
   }
@@ -74,8 +69,8 @@ extension AsyncStore {
   public func putIfChanged(
     _ key: Key, _ value: some Encodable, expires deadline: UInt64? = nil, durability: Durability? = nil
   ) async throws(StoreError) -> Bool {
-    let (store, form) = (store, try EncodedValue(value))
-    return try await Self.perform { () throws(StoreError) in
+    let form = try EncodedValue(value)
+    return try await perform { () throws(StoreError) in
       try store.putIfChanged(
         key, form.bytes, type: form.type, expires: deadline, durability: durability)
     }
@@ -110,8 +105,7 @@ extension AsyncStore {
   public func list(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) async throws(StoreError) -> [Entry] {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in
+    try await perform { () throws(StoreError) in
       try store.list(range, after: after, reversed: reversed, limit: limit)
     }
   }
@@ -128,8 +122,7 @@ extension AsyncStore {
     of type: Content.Type, in range: KeyRange = .all, after: Key? = nil, reversed: Bool = false,
     limit: Int = .max
   ) async throws(StoreError) -> [(key: Key, value: Content)] {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in
+    try await perform { () throws(StoreError) in
       try store.values(of: type, in: range, after: after, reversed: reversed, limit: limit)
     }
   }
@@ -143,8 +136,7 @@ extension AsyncStore {
 
   /// How many keys have a value, and how many had one that has expired. As `Store.keyCounts`.
   public func keyCounts(in range: KeyRange = .all) async throws(StoreError) -> KeyCounts {
-    let store = store
-    return try await Self.perform { () throws(StoreError) in try store.keyCounts(in: range) }
+    try await perform { () throws(StoreError) in try store.keyCounts(in: range) }
   }
 }
 

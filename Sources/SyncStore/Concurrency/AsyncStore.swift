@@ -226,7 +226,7 @@ public struct AsyncStore: Sendable {
 extension AsyncStore {
   static let cancelled = StoreError(.cancelled, "the task was cancelled: nothing was done from there on")
 
-  private func perform<Result: Sendable>(
+  func perform<Result: Sendable>(
     _ work: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
     try await Self.perform(work)

@@ -16,7 +16,6 @@ struct NetworkTests {
     """, arguments: 0..<lanes)
   func seeds(lane: UInt64) throws {
     var total = Simulation.Counts()
-    var wire = Wire.Counts()
     let seeds =
       Setting.given("SIM_SEED").map { lane == 0 ? [UInt64($0)] : [] }
       ?? Array(stride(from: Self.first + lane, to: Self.first + Self.seeds, by: Int(Self.lanes)))
@@ -26,10 +25,7 @@ struct NetworkTests {
       options.hours = Setting.number("SIM_HOURS", options.hours)
       do {
         let simulation = try Simulation(options)
-        defer {
-          total.add(simulation.counts)
-          wire.add(simulation.wire.counts)
-        }
+        defer { total.add(simulation.counts) }
         try simulation.run()
       } catch {
         Issue.record(
@@ -38,7 +34,7 @@ struct NetworkTests {
       }
     }
     guard !seeds.isEmpty else { return }
-    if Setting.given("SIM_SEEDS") != nil || Setting.given("SIM_SEED") != nil { print(total.text + wire.text) }
+    if Setting.given("SIM_SEEDS") != nil || Setting.given("SIM_SEED") != nil { print(total.text) }
   }
 
   /// 964: a large value that only a beaten record refers to, and that nobody has any more, kept a copy from ever coming into step.
@@ -74,6 +70,10 @@ extension Simulation.Counts {
     purged += other.purged
     live += other.live
     old += other.old
+    late += other.late
+    lost += other.lost
+    doubled += other.doubled
+    reordered += other.reordered
   }
 
   var text: String {
@@ -84,19 +84,7 @@ extension Simulation.Counts {
     \(clones) clones, \(restores) restored backups, \(rollbacks) roll-backs, \(compactions) compactions
     \(records) records and \(blobs) blobs received, \(live) times live, \(old) sessions with the first version, \(revocations) \
     members revoked, \(purged) keys purged, \(checks) copies looked at in whole
+    \(late) pieces late, sent again; \(lost) frames lost, \(doubled) doubled, \(reordered) put in another order
     """
-  }
-}
-
-extension Wire.Counts {
-  mutating func add(_ other: Self) {
-    late += other.late
-    lost += other.lost
-    doubled += other.doubled
-    reordered += other.reordered
-  }
-
-  var text: String {
-    "\n\(late) pieces late, sent again; \(lost) frames lost, \(doubled) doubled, \(reordered) put in another order"
   }
 }

@@ -92,7 +92,7 @@ struct Oracle {
   func isDoubtful(_ dot: Dot) -> Bool { sure[dot.actor].map { dot.sequence > $0 } ?? false }
 
   /// May a write whose name is in doubt have taken the place of this one?
-  func mayBeBeaten(_ write: Write, byOneOf isMeant: (Write) -> Bool = { _ in true }) -> Bool {
+  func mayBeBeaten(_ write: Write, byOneOf isMeant: (Write) -> Bool) -> Bool {
     doubtful[write.key]?.contains { $0.version > write.version && isMeant($0) } ?? false
   }
 

@@ -102,7 +102,7 @@ extension Simulation {
       if !side.outgoing.isEmpty, !link.delivers[index], !link.isCut, let other, !other.isPaused {
         link.delivers[index] = true
         queue.schedule(
-          .deliver(link: number, fromClient: isClient), at: now + UInt64(link.latency) + wire.delay())
+          .deliver(link: number, fromClient: isClient), at: now + UInt64(link.latency) + wire.delay(&counts))
       }
       if side.outcome != nil, side.outgoing.isEmpty || link.isCut || other == nil, !side.hasWork(.receiving) {
         count(side)
@@ -152,7 +152,7 @@ extension Simulation {
     }
     if to.isPaused { return pump(number) }
     if link.letsThrough {
-      let bytes = wire.pass(from.take(.max))
+      let bytes = try wire.pass(from.take(.max), &counts)
       if !bytes.isEmpty { to.handle(.received(bytes)) }
     } else {
       let most = random.chance(70) ? from.outgoing.count : 1 + random.below(max(from.outgoing.count, 1))

@@ -1,3 +1,4 @@
+import Replication
 import SyncTestSupport
 
 /// What the wire does to what is sent.
@@ -9,11 +10,6 @@ struct Wire {
   /// Of its own, so that histories without it stay what they were.
   private var random: SplitMix64
   private let isOn: Bool
-  private(set) var counts = Counts()
-
-  struct Counts {
-    var late = 0, lost = 0, doubled = 0, reordered = 0
-  }
 
   init(seed: UInt64, isOn: Bool) {
     random = SplitMix64(seed: seed ^ 0x5749_5245)
@@ -24,16 +20,19 @@ struct Wire {
   mutating func letsThrough() -> Bool { isOn && random.chance(5) }
 
   /// Milliseconds by which a piece comes later than others: it was sent again, once or several times.
-  mutating func delay() -> UInt64 {
+  mutating func delay(_ counts: inout Simulation.Counts) -> UInt64 {
     guard isOn, random.chance(3) else { return 0 }
     counts.late += 1
     return UInt64(200 << random.below(6))
   }
 
-  /// What arrives of these bytes, which begin with a frame, on a link that lets everything through.
-  mutating func pass(_ bytes: [UInt8]) -> [UInt8] {
+  /// What arrives of these bytes, which are whole frames, on a link that lets everything through.
+  mutating func pass(_ bytes: [UInt8], _ counts: inout Simulation.Counts) throws -> [UInt8] {
     guard isOn, random.chance(20) else { return bytes }
-    var frames = Self.frames(bytes)
+    var decoder = FrameDecoder(stage: .session)
+    decoder.append(bytes)
+    var frames: [[UInt8]] = []
+    while let frame = try decoder.next() { frames.append(frame.bytes) }
     let chosen = random.below(frames.count)
     switch random.below(3) {
     case 0:
@@ -48,18 +47,5 @@ struct Wire {
       counts.reordered += 1
     }
     return Array(frames.joined())
-  }
-
-  /// The frames that bytes consist of; the last may be a part of one.
-  private static func frames(_ bytes: [UInt8]) -> [ArraySlice<UInt8>] {
-    var frames: [ArraySlice<UInt8>] = []
-    var start = 0
-    while start < bytes.count {
-      let length = bytes[start...].prefix(4).reversed().reduce(0) { $0 << 8 | Int($1) }
-      let end = min(start + 4 + length, bytes.count)
-      frames.append(bytes[start..<end])
-      start = end
-    }
-    return frames
   }
 }

@@ -72,6 +72,7 @@ final class Simulation {
     var events = 0, writes = 0, sessions = 0, finished = 0, cuts = 0, crashes = 0, kills = 0, fullDisks = 0
     var failedSyncs = 0, clones = 0, restores = 0, rollbacks = 0, compactions = 0, clockJumps = 0, checks = 0
     var rebirths = 0, refused = 0, records = 0, blobs = 0, revocations = 0, purged = 0, live = 0, old = 0
+    var late = 0, lost = 0, doubled = 0, reordered = 0
     /// Operations of any kind.
     var operations: Int { events + writes }
   }

@@ -1,0 +1,9 @@
+import SyncStore
+import Testing
+
+/// The code of the store's error that a call must end with.
+func code(
+  sourceLocation: SourceLocation = #_sourceLocation, _ body: () throws -> Void
+) -> StoreError.Code? {
+  #expect(throws: StoreError.self, sourceLocation: sourceLocation) { try body() }?.code
+}
