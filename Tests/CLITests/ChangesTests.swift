@@ -1,8 +1,9 @@
 import SyncStore
+import SyncTestSupport
 import Testing
 
 /// Changes made by processes of their own, as a program that embeds the store sees them.
-@Suite(.timeLimit(.minutes(2))) struct ChangesTests {
+@Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct ChangesTests {
   @Test("what other processes write is seen once and in order, while they and this one compact")
   func processes() async throws {
     let tool = try Scratch().store()

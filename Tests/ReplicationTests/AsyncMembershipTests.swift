@@ -5,7 +5,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.timeLimit(.minutes(1))) struct AsyncMembershipTests {
+@Suite(.timeLimit(.minutes(Patience.minutes(1)))) struct AsyncMembershipTests {
   private let directory = TemporaryDirectory()
 
   @Test func `a store is prepared, invites, and gets a node without blocking a task`() async throws {

@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// Large values that are elsewhere, over real connections.
-@Suite("The blob tier between nodes", .timeLimit(.minutes(2)))
+@Suite("The blob tier between nodes", .timeLimit(.minutes(Patience.minutes(2))))
 struct BlobTierTests {
   private static func until(_ isSo: () throws -> Bool) async throws {
     while try !isSo() { try await Task.sleep(for: .milliseconds(2)) }

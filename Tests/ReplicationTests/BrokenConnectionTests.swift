@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// Connections that are cut in the middle: between the two nodes stands a relay that lets only so many bytes through.
-@Suite(.timeLimit(.minutes(2))) struct BrokenConnectionTests {
+@Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct BrokenConnectionTests {
   @Test func `F69 F72 a push that is cut again and again resumes where it was, blobs included`() async throws
   {
     let (server, client, address) = try await pair()

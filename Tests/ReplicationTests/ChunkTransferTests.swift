@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-@Suite("A large value that changed", .timeLimit(.minutes(3)))
+@Suite("A large value that changed", .timeLimit(.minutes(Patience.minutes(3))))
 struct ChunkTransferTests {
   @Test("sends about what changed, and arrives whole")
   func changed() async throws {

@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// Peers that want much beside peers that want little.
-@Suite("Fairness between peers", .timeLimit(.minutes(4)))
+@Suite("Fairness between peers", .timeLimit(.minutes(Patience.minutes(4))))
 struct FairnessTests {
   private static let keys = 4000
 

@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// What strangers and broken peers can do to a node: nothing.
-@Suite(.timeLimit(.minutes(2))) struct HostileTests {
+@Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct HostileTests {
   /// The most that a stranger may be sent: the server's part of a handshake and an alert, no application byte.
   private static func tryTLS(
     _ address: Endpoint, as identity: DeviceIdentity, protocols: [String]

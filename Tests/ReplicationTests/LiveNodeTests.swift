@@ -5,7 +5,7 @@ import Testing
 @testable import Replication
 
 /// Nodes that keep each other in step, over real connections.
-@Suite(.timeLimit(.minutes(2))) struct LiveNodeTests {
+@Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct LiveNodeTests {
   /// Waits until it is so. The suite's limit ends what never comes.
   private static func until(_ isSo: () throws -> Bool) async throws {
     while try !isSo() { try await Task.sleep(for: .milliseconds(2)) }

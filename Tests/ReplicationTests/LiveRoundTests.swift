@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// What rounds of live sessions cost, and what has to be durable before they leave.
-@Suite("Rounds of live sessions", .timeLimit(.minutes(2)))
+@Suite("Rounds of live sessions", .timeLimit(.minutes(Patience.minutes(2))))
 struct LiveRoundTests {
   /// A store with a group key, and the round that a live session opens for a receiver of nothing.
   private static func store(on host: SimulatedHost) throws -> (Store, SessionStore, SessionAction) {

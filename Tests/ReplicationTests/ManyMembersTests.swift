@@ -6,7 +6,7 @@ import Testing
 @testable import Replication
 
 /// Many members that stay connected to one node.
-@Suite(.timeLimit(.minutes(4)), .serialized) struct ManyMembersTests {
+@Suite(.timeLimit(.minutes(Patience.minutes(4))), .serialized) struct ManyMembersTests {
   private static let count = 60
   /// Bytes for each member: what the promise gives to the hub's side. Here it holds both ends.
   private static let bytesEach = 100 << 10

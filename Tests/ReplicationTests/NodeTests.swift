@@ -4,7 +4,7 @@ import Testing
 @testable import Replication
 @testable import SyncStore
 
-@Suite(.timeLimit(.minutes(2))) struct NodeTests {
+@Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct NodeTests {
   @Test func `a new member pulls everything that the inviter has`() async throws {
     let server = try TestCopy.first()
     for number in 0..<500 { try server.put("key \(number)", "value \(number)") }

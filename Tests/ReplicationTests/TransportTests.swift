@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-@Suite(.serialized, .timeLimit(.minutes(1))) struct TCPConnectionTests {
+@Suite(.serialized, .timeLimit(.minutes(Patience.minutes(1)))) struct TCPConnectionTests {
   @Test func `what one side sends, the other receives, whole and in order`() async throws {
     let test = try TestLoop()
     let loop = test.loop

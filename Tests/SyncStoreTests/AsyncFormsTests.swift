@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Asynchronous forms", .timeLimit(.minutes(1)))
+@Suite("Asynchronous forms", .timeLimit(.minutes(Patience.minutes(1))))
 struct AsyncFormsTests {
   let directory = TemporaryDirectory()
 

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("A store for asynchronous code", .timeLimit(.minutes(1)))
+@Suite("A store for asynchronous code", .timeLimit(.minutes(Patience.minutes(1))))
 struct AsyncStoreTests {
   let host = SimulatedHost(compacting: .onRequest)
 

@@ -6,7 +6,7 @@ import Testing
 
 /// The asynchronous forms of what is more than a store. More tasks than the pool has threads wait for one thing: were they to hold
 /// the threads, nobody could let them go on.
-@Suite("Asynchronous forms of", .timeLimit(.minutes(1)))
+@Suite("Asynchronous forms of", .timeLimit(.minutes(Patience.minutes(1))))
 struct AsyncWaitingTests {
   let directory = TemporaryDirectory()
   /// Above the threads that the pool has, on any machine that runs the tests.

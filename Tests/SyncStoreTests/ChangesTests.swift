@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Changes", .timeLimit(.minutes(2)))
+@Suite("Changes", .timeLimit(.minutes(Patience.minutes(2))))
 struct ChangesTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
   static let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)

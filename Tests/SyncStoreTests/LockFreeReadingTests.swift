@@ -60,8 +60,8 @@ struct LockFreeReadingTests {
   }
 
   @Test(
-    "find large values, too, while the engine is locked: plain and encrypted", .timeLimit(.minutes(1)),
-    arguments: [false, true])
+    "find large values, too, while the engine is locked: plain and encrypted",
+    .timeLimit(.minutes(Patience.minutes(1))), arguments: [false, true])
   func largeValues(isEncrypted: Bool) throws {
     let host = SimulatedHost()
     let configuration = SealedStoreTests.with(

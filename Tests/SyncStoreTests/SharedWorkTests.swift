@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Work that one does for all", .timeLimit(.minutes(1)))
+@Suite("Work that one does for all", .timeLimit(.minutes(Patience.minutes(1))))
 struct SharedWorkTests {
   /// Counts rounds, each of which waits until it is let on.
   private final class Rounds: Sendable {

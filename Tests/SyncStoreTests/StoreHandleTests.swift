@@ -94,7 +94,7 @@ struct StoreHandleTests {
 
   @Test(
     "it is asked for, and for what is known without the store, while a thread opens that",
-    .timeLimit(.minutes(1)))
+    .timeLimit(.minutes(Patience.minutes(1))))
   func askedWhileOpening() throws {
     let (began, goesOn) = (DispatchSemaphore(value: 0), DispatchSemaphore(value: 0))
     let first = Locked(true)

@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-@Suite("Observing a key", .timeLimit(.minutes(1)))
+@Suite("Observing a key", .timeLimit(.minutes(Patience.minutes(1))))
 struct ValueObservationTests {
   let host = SimulatedHost(compacting: .onRequest)
 

@@ -6,7 +6,8 @@ import Testing
 struct NetworkTests {
   private static let seeds = UInt64(Setting.number("SIM_SEEDS", 4))
   private static let first = UInt64(Setting.number("SIM_FIRST", 0))
-  /// Histories run side by side in so many threads; each history in one.
+  /// Histories run side by side in so many processes, each history in one thread: threads of one would stop each other whenever
+  /// one of them gives pages of a simulated disk back.
   private static let lanes: UInt64 = 2
 
   @Test(
@@ -14,11 +15,19 @@ struct NetworkTests {
     keeps every promise in every history and ends in step (F3, F15, F18, F19, F24, F25, F30, F31, F47, F49, F50, F55, F56, \
     F59, F63, F65, F66, F68, F69, F71, F72)
     """, arguments: 0..<lanes)
-  func seeds(lane: UInt64) throws {
+  func seeds(lane: UInt64) async throws {
+    let process = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
+      [lane] in Self.run(lane)
+    }
+    let text = process?.standardOutputContent ?? []
+    if !text.isEmpty { print(String(decoding: text, as: UTF8.self)) }
+  }
+
+  private static func run(_ lane: UInt64) {
     var total = Simulation.Counts()
     let seeds =
       Setting.given("SIM_SEED").map { lane == 0 ? [UInt64($0)] : [] }
-      ?? Array(stride(from: Self.first + lane, to: Self.first + Self.seeds, by: Int(Self.lanes)))
+      ?? Array(stride(from: first + lane, to: first + self.seeds, by: Int(lanes)))
     for seed in seeds {
       var options = Simulation.Options(
         seed: seed, copies: Setting.given("SIM_COPIES"), rollsBack: seed % 8 == 7)

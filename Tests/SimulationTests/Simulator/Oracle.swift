@@ -15,22 +15,23 @@ struct Oracle {
   struct Write: Hashable {
     var version: Version
     var key: Key
-    /// A fingerprint of what it holds; 0 for a delete.
-    var content: UInt64
-    var hasDeadline = false
+    /// Its part in the state digest, which tells what it holds; 0 for a delete.
+    var part: UInt128
+    /// Milliseconds since 1970; 0 for none.
+    var deadline: UInt64
     /// Writes of one transaction share it.
     var transaction = 0
 
     /// May it have been purged, so that nothing is held of its key?
-    var mayBePurged: Bool { content == 0 || hasDeadline }
+    var mayBePurged: Bool { part == 0 || deadline > 0 }
   }
 
   private(set) var writes: [Dot: Write] = [:]
-  private var byKey: [Key: [Dot]] = [:]
+  private(set) var byKey: [Key: [Dot]] = [:]
   /// Actors of machines that were put back in place, and up to which sequence their names are sure.
   private var sure: [ActorID: UInt64] = [:]
   /// Writes whose dots may name another one, too.
-  private var doubtful: [Key: Set<Write>] = [:]
+  private(set) var doubtful: [Key: Set<Write>] = [:]
   /// How many transactions there were.
   private(set) var transactions = 0
 
@@ -40,9 +41,7 @@ struct Oracle {
   /// Takes in what the journal of a copy shows. A dot with another content than it had is a violation.
   mutating func see(_ entry: LogEntry, at copy: String) throws(Violation) {
     guard let key = entry.key else { return }
-    let write = Write(
-      version: Version(stamp: entry.stamp, dot: entry.dot), key: key, content: Self.content(entry),
-      hasDeadline: entry.deadline != nil)
+    let write = Write(entry, of: key)
     if isDoubtful(entry.dot) {
       doubtful[key, default: []].insert(write)
       return
@@ -56,18 +55,6 @@ struct Oracle {
     guard known == write else {
       throw Violation("\(copy): the dot \(entry.dot) has two contents, \(known) and \(write)")
     }
-  }
-
-  private static func content(_ entry: LogEntry) -> UInt64 {
-    if entry.isTombstone { return 0 }
-    if let value = entry.value { return fingerprint(value) }
-    return entry.blob.map { fingerprint(Array("\($0.hash)".utf8)) } ?? 1
-  }
-
-  static func fingerprint(_ bytes: [UInt8]) -> UInt64 {
-    var hash: UInt64 = 0xcbf2_9ce4_8422_2325
-    for byte in bytes { hash = (hash ^ UInt64(byte)) &* 0x0000_0100_0000_01b3 }
-    return hash
   }
 
   /// These were written at once.

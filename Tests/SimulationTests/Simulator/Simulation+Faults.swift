@@ -264,13 +264,14 @@ extension Simulation {
     for machine in machines { try check(machine) }
     let first = machines[0].store
     let vector = try first.versionVector()
+    let digest = try oracle.digest(of: vector, at: now) { try first.explain($0)?.winner }
     for machine in machines {
       guard try machine.store.versionVector() == vector else {
         throw Oracle.Violation(
           "\(machine.name) covers \(try machine.store.versionVector()), copy 0 \(vector)")
       }
-      guard try machine.store.digest(at: now) == first.digest(at: now) else {
-        throw Oracle.Violation("the digest of \(machine.name) is not that of copy 0")
+      guard try machine.store.digest(at: now) == digest else {
+        throw Oracle.Violation("the digest of \(machine.name) is not that of the oracle")
       }
       guard try machine.store.verify().isClean else { throw Oracle.Violation("\(machine.name) is damaged") }
       for key in oracle.keys { try checkWinner(of: key, vector, machine) }
