@@ -101,7 +101,8 @@ import Testing
 
   /// Types whose calls can fail and that have no other type beside them, with what asynchronous code does.
   private static let others = [
-    "Snapshot": "withStore", "CollectionSnapshot": "withStore", "Change": "AsyncStore.value(of:)",
+    "Snapshot": "AsyncStore.withSnapshot", "CollectionSnapshot": "AsyncStoreCollection.withSnapshot",
+    "Change": "AsyncStore.value(of:)",
     "Transaction": "AsyncStore.transaction", "OpenTransaction": "AsyncStore.transaction",
     "ValueWriter": "AsyncStore.put(_:type:expires:durability:from:)",
   ]

@@ -35,6 +35,12 @@ import Testing
     // end
     #expect(apples == 50)
     // snippet
+    let (first, count) = try await store.withSnapshot { snapshot in
+      (try snapshot.get("order/1", as: String.self), try snapshot.count)
+    }
+    // end
+    #expect(first == "3 apples" && count == 51)
+    // snippet
     struct Visit: Codable, Identifiable, Sendable {
       let id: Int
       var page: String
@@ -43,9 +49,9 @@ import Testing
     let visits = try await store.collection("visits", of: Visit.self)
     try await visits.insert(Visit(id: 1, page: "/"))
     try await store.transaction { try visits.collection.insert(Visit(id: 2, page: "/cart"), in: &$0) }
-    let first = try await visits.get(1)
+    let visit = try await visits.get(1)
     // end
-    #expect(first?.page == "/")
+    #expect(visit?.page == "/")
     #expect(try await visits.count == 2)
     // snippet
     let writing = Task { try await store.put("order/51", 51) }

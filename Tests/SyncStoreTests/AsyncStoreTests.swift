@@ -67,6 +67,36 @@ struct AsyncStoreTests {
     await #expect(throws: StoreError.self) { try await store.put("late", [1]) }
   }
 
+  @Test("reads from one moment, with what others write meanwhile left out, and lets go of it")
+  func moments() async throws {
+    struct Order: Codable, Identifiable, Sendable {
+      let id: Int
+    }
+    let store = try Store.create(on: host)
+    let asynchronous = AsyncStore(store)
+    try store.put("k", 1)
+    let orders = try await asynchronous.collection("orders", of: Order.self)
+    try await orders.insert(Order(id: 1))
+    let kept = Locked<Snapshot?>(nil)
+    let value = try await asynchronous.withSnapshot { snapshot in
+      kept.withLock { $0 = snapshot }
+      try store.put("k", 2)
+      return try snapshot.get("k", as: Int.self)
+    }
+    #expect(value == 1)
+    #expect(throws: StoreError.self) { try kept.withLock { try $0?.get("k") } }
+    let identifiers = try await orders.withSnapshot { snapshot in
+      try store.put("k", 3)
+      try orders.collection.insert(Order(id: 2))
+      return try snapshot.all().map(\.id)
+    }
+    #expect(identifiers == [1])
+    #expect(try await orders.count == 2)
+    await #expect(throws: CancellationError.self) {
+      try await asynchronous.withSnapshot { _ in throw CancellationError() }
+    }
+  }
+
   @Test("leaves undone what was cancelled before it began, and says so")
   func cancelled() async throws {
     let store = try Store.create(on: host)

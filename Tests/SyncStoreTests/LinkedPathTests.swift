@@ -84,3 +84,56 @@ import Testing
     #expect(try !Store.remove(at: link))
   }
 }
+
+/// A file that is named to be read, or to back up into, may be a symbolic link to it.
+@Suite("A file whose path is a link") struct LinkedFileTests {
+  let directory = TemporaryDirectory()
+
+  /// A link to `target`, beside it.
+  func link(to target: String) throws -> String {
+    let path = "\(directory.path)/link to \(target)"
+    try FileManager.default.createSymbolicLink(atPath: path, withDestinationPath: target)
+    return path
+  }
+
+  @Test("is read: small and large values, also in a transaction, property lists and files of MMKV")
+  func read() throws {
+    let store = try Store.create(at: directory.path + "/store")
+    for size in [10, 100_000, 3 << 20] {
+      let bytes = [UInt8](repeating: 7, count: size)
+      try Data(bytes).write(to: URL(filePath: directory.path + "/\(size)"))
+      let file = try link(to: "\(size)")
+      try store.put("k", fileAt: file)
+      #expect(try store.get("k")?.bytes == bytes)
+      try store.transaction { try $0.put("in a transaction", fileAt: file) }
+      #expect(try store.get("in a transaction")?.bytes == bytes)
+    }
+    let list = try PropertyListSerialization.data(fromPropertyList: ["a": 1], format: .xml, options: 0)
+    try list.write(to: URL(filePath: directory.path + "/list"))
+    try store.importAll(fromPropertyListAt: try link(to: "list"))
+    #expect(try store.get("a", as: Int.self) == 1)
+    // Encrypted: the vector lies in a file beside the one that the link leads to.
+    let (key, vector) = (Array("a key".utf8), [UInt8](repeating: 7, count: 16))
+    try MigrationTests.MMKVWriter.sample.write(
+      to: directory.path + "/settings", DiskStorage(), key: key, vector: vector)
+    let file = try MMKVFile(path: try link(to: "settings"), cryptKey: key)
+    #expect(file.path.hasSuffix("link to settings") && file.string("text") == "latest: ä")
+  }
+
+  @Test("takes a backup and its increments, stays a link, and is restored from")
+  func backup() throws {
+    let store = try Store.create(at: directory.path + "/store")
+    try store.put("k", 1)
+    try store.backUp(to: directory.path + "/backup")
+    let file = try link(to: "backup")
+    try store.put("k", 2)
+    try store.backUp(to: file)
+    #expect(try DiskStorage().status(file)?.kind == .link)
+    #expect(try Store.backupSummary(of: file).states.count == 2)
+    try Store.verifyBackup(file)
+    try Store.restore(from: file, to: directory.path + "/restored")
+    #expect(try Store.open(at: directory.path + "/restored").get("k", as: Int.self) == 2)
+    let nowhere = try link(to: "nothing")
+    #expect(#expect(throws: StoreError.self) { try store.backUp(to: nowhere) }?.code == .foreignFile)
+  }
+}

@@ -35,6 +35,7 @@ struct BackupFile {
   ///
   /// - Throws: `.foreignFile`, `.newerFormat`; `.damaged` if something else than its end is not as it was written.
   init(_ path: String, _ storage: any Storage, _ mode: OpenMode = .readOnly) throws(StoreError) {
+    let path = try storage.followingLink(path)
     file = try storage.open(path, mode)
     header = try BackupFileHeader(try file.read(BackupFormat.headerBytes, at: 0), path: path)
     let size = try file.status().size

@@ -48,6 +48,7 @@ extension Store {
   ) throws(StoreError) -> BackupReport {
     try checkWritable()
     let storage = environment.storage
+    let file = try storage.followingLink(file)
     guard try storage.status(file) != nil else { return try backUpWhole(to: file, progress) }
     let target = try storage.open(file, .readWrite)
     guard try target.lock(byte: 0, .exclusive, wait: false) else { throw Self.backupIsBusy(file) }

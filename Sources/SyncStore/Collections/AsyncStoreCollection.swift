@@ -38,6 +38,14 @@ where Element.ID: KeyComponent & Sendable {
     try await perform { collection throws(StoreError) in try collection.snapshot() }
   }
 
+  /// Reads from one moment of the collection, on a thread that may block, as `AsyncStore.withSnapshot` does.
+  public func withSnapshot<Result: Sendable>(
+    _ body: @escaping @Sendable (CollectionSnapshot<Element>) throws -> Result
+  ) async throws -> Result {
+    let collection = collection
+    return try await AsyncStore(collection.source).withSnapshot { try body(collection.reading($0)) }
+  }
+
   /// All elements, in the order of their identifiers. As `ReadableCollection.all`.
   public func all(
     reversed: Bool = false, limit: Int = .max, after: Element.ID? = nil

@@ -179,6 +179,20 @@ public struct AsyncStore: Sendable {
     try await perform { () throws(StoreError) in try store.snapshot() }
   }
 
+  /// Reads from one moment of the store, on a thread that may block: what others write meanwhile does not show. The snapshot is
+  /// closed at the end.
+  ///
+  /// - Throws: as `Store.snapshot`, and what `body` throws.
+  public func withSnapshot<Result: Sendable>(
+    _ body: @escaping @Sendable (Snapshot) throws -> Result
+  ) async throws -> Result {
+    try await Self.performAny {
+      let snapshot = try store.snapshot()
+      defer { snapshot.close() }
+      return try body(snapshot)
+    }
+  }
+
   /// Gives back all space that superseded records take up, as `Store.compact` does.
   @discardableResult
   public func compact() async throws(StoreError) -> UInt64 {
@@ -213,7 +227,7 @@ public struct AsyncStore: Sendable {
     try await perform { () throws(StoreError) in try store.verify(progress: progress) }
   }
 
-  /// Any other work with the store that may block, a scan for example, or reading a snapshot of it: on a thread that may.
+  /// Any other work with the store that may block, a scan for example: on a thread that may.
   public func withStore<Result: Sendable>(
     _ body: @escaping @Sendable (Store) throws -> Result
   ) async throws -> Result {

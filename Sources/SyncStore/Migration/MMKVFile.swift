@@ -28,7 +28,7 @@ public struct MMKVFile: Sendable {
   /// The same with the storage given, for tests.
   package init(path: String, cryptKey: [UInt8]?, _ storage: any Storage) throws(StoreError) {
     self.path = path
-    _ = try storage.statusToRead(path, "a file of MMKV")
+    let path = try storage.fileToRead(path, "a file of MMKV").path
     guard let bytes = try storage.contents(of: path, limit: Self.limit) else {
       throw StoreError(.inputOutput, "there is no such file: name a file of MMKV", path: path)
     }

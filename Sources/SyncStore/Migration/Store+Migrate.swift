@@ -78,7 +78,7 @@ extension Store {
   public func importAll(
     fromPropertyListAt path: String, prefix: String = "", conflict: ImportConflict = .replace
   ) throws -> ImportReport {
-    _ = try environment.storage.statusToRead(path, "a property list")
+    let path = try environment.storage.fileToRead(path, "a property list").path
     guard let bytes = try environment.storage.contents(of: path, limit: PropertyList.limit) else {
       throw StoreError(.inputOutput, "there is no such file: name a property list", path: path)
     }

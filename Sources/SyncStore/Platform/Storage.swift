@@ -134,16 +134,20 @@ extension Storage {
   /// Where there are no links, each path is that of what lies there.
   package func followingLink(_ path: String) -> String { path }
 
-  /// What is known of a file that the caller has named to be read; anything else is an error that says so.
-  package func statusToRead(_ path: String, _ wanted: String) throws(StoreError) -> FileStatus {
+  /// The path of a file that the caller has named to be read, a symbolic link followed, and what is known of it; anything else is an
+  /// error that says so.
+  package func fileToRead(
+    _ path: String, _ wanted: String
+  ) throws(StoreError) -> (path: String, status: FileStatus) {
+    let path = try followingLink(path)
     guard let status = try status(path) else {
       throw StoreError(.inputOutput, "there is no such file: name \(wanted)", path: path)
     }
     let found: String
     switch status.kind {
-    case .file: return status
+    case .file: return (path, status)
     case .directory: found = "is a directory"
-    case .link: found = "is a link, which is not followed"
+    case .link: found = "is a symbolic link that leads nowhere"
     case .other: found = "is no regular file"
     }
     throw StoreError(.foreignFile, "\(found): name \(wanted)", path: path)

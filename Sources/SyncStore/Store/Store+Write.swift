@@ -35,7 +35,7 @@ extension Store {
     }
   }
 
-  /// Sets a key to the content of a file, which is streamed if it is above the threshold.
+  /// Sets a key to the content of a file, which is streamed if it is above the threshold. A symbolic link is followed.
   public func put(
     _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil,
     durability: Durability? = nil
@@ -116,7 +116,7 @@ extension Store {
   }
 
   func content(ofFile file: String, deferring: Bool = false) throws(StoreError) -> Record.Content {
-    let status = try environment.storage.statusToRead(file, "a file that can be read")
+    let (file, status) = try environment.storage.fileToRead(file, "a file that can be read")
     if status.size <= configuration.blobThreshold {
       // One byte more than it had: a file that grows meanwhile is noticed.
       let bytes = try environment.storage.open(file, .readOnly).read(status.size + 1, at: 0)
