@@ -123,10 +123,10 @@ sealed: deps ## the tests of the journal once more, on encrypted stores
 	SYNC_TEST_SEALED=1 $(SWIFT) test --filter 'SyncStoreTests|SimulationTests'
 
 tsan: deps ## the tests under the thread sanitizer
-	TEST_PATIENCE=10 $(SWIFT) test --sanitize=thread --scratch-path .build/tsan
+	$(SWIFT) test --sanitize=thread --scratch-path .build/tsan
 
 asan: deps ## the tests under the address sanitizer (its runner leaks by itself)
-	TEST_PATIENCE=10 ASAN_OPTIONS=detect_leaks=0 $(SWIFT) test --sanitize=address --scratch-path .build/asan
+	ASAN_OPTIONS=detect_leaks=0 $(SWIFT) test --sanitize=address --scratch-path .build/asan
 
 install: release ## put sync-cli into $(DESTDIR)$(PREFIX)/bin
 	install -D -m 755 "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" "$(DESTDIR)$(PREFIX)/bin/sync-cli"

@@ -175,42 +175,34 @@ struct MappingFaultTests {
   @Test(
     "elsewhere goes to the handler that was there before, and without one ends the process",
     arguments: [true, false])
-  func elsewhere(hasHandler: Bool) throws {
-    let file = try DiskStorage(handlesSignals: false).open(directory.path + "/file", .create)
-    try file.resize(to: 4096)
-    let mapping = try file.map(4096, writable: true)
-    try file.resize(to: 0)
-    var status: Int32 = -1
-    let child = try Forked.fork()
-    if child == 0 {
+  func elsewhere(hasHandler: Bool) async {
+    await #expect(processExitsWith: hasHandler ? .exitCode(42) : .signal(SIGBUS)) {
+      [hasHandler, file = directory.path + "/file" as String] in
+      let file = try DiskStorage(handlesSignals: false).open(file, .create)
+      try file.resize(to: 4096)
+      let mapping = try file.map(4096, writable: true)
+      try file.resize(to: 0)
       var action = sigaction()
       unsafe action.__sigaction_handler.sa_handler = hasHandler ? { _ in _exit(42) } : SIG_DFL
       unsafe sigaction(SIGBUS, &action, nil)
       sync_install_fault_handler()
       _exit(mapping.load(0, as: UInt8.self) == 0 ? 1 : 2)
     }
-    unsafe waitpid(child, &status, 0)
-    #expect(status & 0x7F == (hasHandler ? 0 : SIGBUS))
-    #expect(!hasHandler || status >> 8 == 42)
   }
 
   @Test("is watched by nobody where an embedder handles signals itself")
-  func switchedOff() throws {
-    var configuration = Self.small
-    configuration.handlesSignals = false
-    let store = try Store.create(at: path, configuration: configuration)
-    try store.put("k", "1")
-    let child = try Forked.fork()
-    if child == 0 {
+  func switchedOff() async {
+    await #expect(processExitsWith: .signal(SIGBUS)) { [path = path as String] in
+      var configuration = Self.small
+      configuration.handlesSignals = false
+      let store = try Store.create(at: path, configuration: configuration)
+      try store.put("k", "1")
       var action = sigaction()
       unsafe action.__sigaction_handler.sa_handler = SIG_DFL
       unsafe sigaction(SIGBUS, &action, nil)
-      try? cut(Self.first, to: 0)
+      try DiskStorage().open(path + Self.first, .readWrite).resize(to: 0)
       let segment = store.engine.withLock { $0.journal.segments[0] }
       _exit(segment.mapping.load(4096, as: UInt8.self) == 0 ? 1 : 2)
     }
-    var status: Int32 = -1
-    unsafe waitpid(child, &status, 0)
-    #expect(status & 0x7F == SIGBUS)
   }
 }

@@ -34,14 +34,3 @@ final class Threaded: @unchecked Sendable {
     if let error = failure.withLock({ $0 }) { throw error }
   }
 }
-
-/// A real fork: what the child does must be little, and end in `_exit`.
-enum Forked {
-  typealias Call = @convention(c) () -> Int32
-
-  static func fork() throws -> Int32 {
-    // Swift does not import fork: what it does to threads suits few programs, but it is what these tests are about.
-    guard let symbol = unsafe dlsym(nil, "fork") else { throw StoreError(.inputOutput, "no fork") }
-    return unsafe unsafeBitCast(symbol, to: Call.self)()
-  }
-}
