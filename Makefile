@@ -122,11 +122,14 @@ mutants: deps ## plant faults in a copy of the sources: do the tests notice each
 sealed: deps ## the tests of the journal once more, on encrypted stores
 	SYNC_TEST_SEALED=1 $(SWIFT) test --filter 'SyncStoreTests|SimulationTests'
 
+# Programs under a sanitizer are slow: with all tests at once some of them wait for others longer than a peer may.
+SANITIZE = $(SWIFT) test --experimental-maximum-parallelization-width 8
+
 tsan: deps ## the tests under the thread sanitizer
-	$(SWIFT) test --sanitize=thread --scratch-path .build/tsan
+	$(SANITIZE) --sanitize=thread --scratch-path .build/tsan
 
 asan: deps ## the tests under the address sanitizer (its runner leaks by itself)
-	ASAN_OPTIONS=detect_leaks=0 $(SWIFT) test --sanitize=address --scratch-path .build/asan
+	ASAN_OPTIONS=detect_leaks=0 $(SANITIZE) --sanitize=address --scratch-path .build/asan
 
 install: release ## put sync-cli into $(DESTDIR)$(PREFIX)/bin
 	install -D -m 755 "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" "$(DESTDIR)$(PREFIX)/bin/sync-cli"
