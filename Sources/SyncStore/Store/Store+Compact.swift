@@ -99,6 +99,8 @@ extension Store {
           candidates, largestSegment: min(engine.journal.largestSegment, largestCopy),
           position: engine.position, isThorough: isThorough)
       else { return nil }
+      // Segments lose their slots where the index is begun anew: once they have them again there is another occasion.
+      guard engine.journal.segments[plan.run].allSatisfy({ $0.slot != nil }) else { return nil }
       return try CompactionRun(plan.run, in: &engine)
     }
     guard let run else { return nil }
