@@ -1,3 +1,4 @@
+import Glibc
 import SyncTestSupport
 import Testing
 
@@ -261,6 +262,32 @@ struct CompactionTests {
     #expect(try again.status().position == position + 1)
     try other.receive(from: again)
     #expect(try other.digest() == again.digest())
+  }
+
+  @Test("takes in a copy first that one before it has named, and could do no more, whatever is worth it by then (F7)")
+  func namedOnly() throws {
+    let plan = FaultPlan()
+    try Store.create(on: host, configuration: Self.small).close()
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(Self.small),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    // Ten fill a segment.
+    for number in 0..<60 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 6000)) }
+    for number in [10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 24, 25] { try store.put(Key("\(number)"), "x") }
+    plan.fail(.open, on: "-1.segment", errno: EMFILE)
+    #expect(throws: StoreError.self) { try store.compact() }
+    // By now another run is worth more, which has one of the two that were copied.
+    for number in [26, 27, 28, 29, 30, 31, 32, 33, 34, 40, 41, 42, 43, 44] {
+      try store.put(Key("\(number)"), "y")
+    }
+    let picture = try Picture(store)
+    // After that run it ends.
+    plan.fail(.rename, on: "-3.segment", forever: true)
+    _ = try? store.compact()
+    #expect(try Picture(store) == picture && store.engine.withLock { $0.journal.fileBytes } < 400_000)
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try Picture(again) == picture && again.verify().isClean)
   }
 
   @Test("leaves a damaged segment as it is, and the others' records readable (R3)")

@@ -39,7 +39,10 @@ struct CompactionRun: Sendable {
     var dead = 0
     for place in places {
       let segment = engine.journal.segments[place]
-      guard let slot = segment.slot else { preconditionFailure("a segment has its slot before it is sealed") }
+      // Whoever begins a segment has given the one before it its number, unless the index could not be used.
+      guard let slot = segment.slot else {
+        throw engine.contradiction("has no number for segment \(segment.number)")
+      }
       let end = engine.journal.sealedLength(at: place) ?? SegmentHeader.length
       sources.append(Source(segment: segment, slot: slot, end: end))
       dead += max(0, segment.mapping.count - max(0, segment.liveBytes))

@@ -170,9 +170,11 @@ struct Journal {
   func removeReplaced() throws(StoreError) {
     let names = try SegmentName.all(in: directory, environment.storage)
     let counted = Set(SegmentName.chain(of: names, from: 1).names)
-    for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
-      _ = try environment.storage.remove(directory + "/" + name.text)
-    }
+    let last = segments.last?.number ?? 0
+    let replaced = names.filter { !counted.contains($0) && $0.stands.upperBound < last }
+    // The name of what replaced them has to last before theirs go.
+    if !replaced.isEmpty { try environment.storage.syncDirectory(directory) }
+    for name in replaced { _ = try environment.storage.remove(directory + "/" + name.text) }
     _ = try environment.storage.remove(compactingPath)
   }
 
@@ -233,11 +235,24 @@ struct Journal {
     replacedCount += 1
   }
 
-  /// Those that the index has not given a number.
-  var unenrolled: [Segment] { (segments + replaced + coming).filter { $0.slot == nil } }
+  /// May there be segments that the index has given no number?
+  var lacksSlots: Bool { table.lacksSlots }
 
-  /// Lets the index find a segment that it has given a number.
-  mutating func enrol(_ segment: Segment) { table.enrol(segment) }
+  /// Gives segments that have none the numbers that the index calls them by, as far as it has some for them.
+  mutating func enrol(
+    _ slot: (Segment) throws(StoreError) -> (Int, Ledger.Account)?
+  ) throws(StoreError) {
+    var lacksSlots = false
+    for segment in segments + replaced + coming where segment.slot == nil {
+      guard let (slot, account) = try slot(segment) else {
+        lacksSlots = true
+        continue
+      }
+      (segment.slot, segment.account) = (slot, account)
+      table.enrol(segment)
+    }
+    table.lacksSlots = lacksSlots
+  }
 
   /// Takes the numbers of an index away that is used no more.
   mutating func forgetSlots() {

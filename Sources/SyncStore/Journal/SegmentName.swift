@@ -112,6 +112,8 @@ struct SegmentTable {
   }
   /// How often it was changed as far as the index is concerned.
   private(set) var changes = 0
+  /// May there be segments that the index has given no number?
+  var lacksSlots = false
 
   /// The segment of a place in the index; nil if it is not mapped, or ends before it.
   @inline(__always)
@@ -150,9 +152,10 @@ struct SegmentTable {
   }
 
   /// Forgets the numbers of the index.
-  mutating func forgetSlots() { slots = [] }
+  mutating func forgetSlots() { (slots, lacksSlots) = ([], true) }
 
   mutating func insert(_ segment: Segment) {
+    if segment.slot == nil { lacksSlots = true }
     if segment.number < SegmentHeader.compacted {
       appended.insert(segment)
     } else {

@@ -48,17 +48,17 @@ extension Engine {
 
   /// The part of the digest that does not depend on the time, and the keys whose part does, from all keys.
   func computeDigest(isExclusive: Bool) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
-    let places = try places(isExclusive: isExclusive)
     // Where pages cannot be had, each record is looked at closely.
-    if parked.isEmpty, let found = try computeQuickly(places),
+    if parked.isEmpty, let places = try places(isExclusive: isExclusive),
+      case let found = try computeQuickly(places),
       !journal.segments.contains(where: { $0.mapping.fault != nil })
     {
       return found
     }
     var digest = StateDigest()
     var expiring: Set<[UInt8]> = []
-    for place in places {
-      let record = try record(atPlace: place)
+    for location in try locations(isExclusive: isExclusive) {
+      let record = try record(at: location)
       if parked[record.key] == nil { Self.take(record, &digest, &expiring) }
     }
     for key in parked.keys { if let record = greatest(key) { Self.take(record, &digest, &expiring) } }
@@ -67,7 +67,7 @@ extension Engine {
 
   private func computeQuickly(
     _ places: [UInt64]
-  ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>)? {
+  ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
     var digest = StateDigest()
     var expiring: Set<[UInt8]> = []
     let segments = IndexedSegments(journal.table)
@@ -90,7 +90,7 @@ extension Engine {
 
   private func record(atPlace place: UInt64) throws(StoreError) -> Record {
     guard let segment = journal.table.segment(ofPlace: place) else {
-      throw StoreError(.damaged, "names a segment that is not there: it is to be built anew")
+      throw contradiction()
     }
     return try record(
       at: Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))

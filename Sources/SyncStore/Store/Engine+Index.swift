@@ -68,21 +68,26 @@ extension Engine {
   /// Lets the index and this view find all mapped segments; those that it has no number for get one if this process
   /// `mayAdd`, as the holder of the writers' mutex may, and anybody to an index of its own.
   mutating func enrol(mayAdd: Bool) {
-    let unenrolled = journal.unenrolled
-    guard !unenrolled.isEmpty else { return }
+    guard journal.lacksSlots else { return }
+    let index = index
     do throws(StoreError) {
-      for segment in unenrolled {
+      try journal.enrol { segment throws(StoreError) in
         var slot = try index.slot(of: segment.number)
         if slot == nil, mayAdd { slot = try index.add(segment: segment.number) }
-        guard let slot else { continue }
-        segment.slot = slot
-        segment.account = try index.ledger.account(slot)
-        journal.enrol(segment)
+        return try slot.map { slot throws(StoreError) in (slot, try index.ledger.account(slot)) }
       }
       publish()
     } catch {
       index.failure = error
     }
+  }
+
+  /// The error for who finds the index to contradict the journal. It is built anew before what was asked is asked again.
+  @discardableResult
+  func contradiction(_ what: String = "names a segment that is not there") -> StoreError {
+    let error = StoreError(.damaged, "\(what): it is to be built anew")
+    index.failure = index.failure ?? error
+    return error
   }
 
   // MARK: All keys
@@ -94,18 +99,16 @@ extension Engine {
     locations.reserveCapacity(try index.keys.count)
     try index.keys.forEachPlace { place throws(StoreError) in
       guard let segment = journal.table.segment(ofPlace: place) else {
-        throw StoreError(.damaged, "names a segment that is not there: it is to be built anew")
+        throw contradiction()
       }
       locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
     }
     return locations
   }
 
-  /// The same, as the index calls them.
-  func places(isExclusive: Bool) throws(StoreError) -> [UInt64] {
-    if mayChange(isExclusive) {
-      return try unsteadyLocations().compactMap { journal.segment($0.segment)?.place(at: $0.offset) }
-    }
+  /// The same, as the index calls them; nil while others may change it: what they have just begun may have no number yet.
+  func places(isExclusive: Bool) throws(StoreError) -> [UInt64]? {
+    if mayChange(isExclusive) { return nil }
     var places: [UInt64] = []
     places.reserveCapacity(try index.keys.count)
     try index.keys.forEachPlace { places.append($0) }

@@ -59,7 +59,7 @@ extension Engine {
       if !isInTrouble { return search }
     }
     // It names what nobody has: the one that is built now does not.
-    index.failure = StoreError(.damaged, "names a segment that is not there: it is to be built anew")
+    contradiction()
     return searchAgain(key)
   }
 
@@ -71,8 +71,7 @@ extension Engine {
       enrol(mayAdd: true)
       if let search = Self.search(key, index, journal.table) { return search }
     }
-    let failure = StoreError(.damaged, "names a segment that is not there: it is to be built anew")
-    index.failure = index.failure ?? failure
+    contradiction()
     return Search(hash: index.keys.hash(key))
   }
 

@@ -138,8 +138,9 @@ struct Opening {
         continue
       }
       engine.absorb(upTo: Location(packed: control.tail), indexing: false)
-      // The copies are taken in at the next look.
-      if isUnfinished { engine.compactions &-= 1 }
+      // The copies are taken in at the next look, unless whoever made one has yet to say that it counts: until then the index
+      // names what it stands for.
+      if isUnfinished, adopted < compactions { engine.compactions &-= 1 }
       return engine
     }
     return nil

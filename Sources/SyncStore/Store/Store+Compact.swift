@@ -70,7 +70,7 @@ extension Store {
   private func compactOnce(isThorough: Bool) throws(StoreError) -> UInt64? {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
-    if control.adopted < control.compactions { try finishAdoptions() }
+    try finishAdoptions()
     do throws(StoreError) {
       return try compactOnce(isThorough: isThorough, largestCopy: .max)
     } catch {
@@ -86,7 +86,8 @@ extension Store {
 
   /// Compacts one run that has at most so many bytes that count.
   private func compactOnce(isThorough: Bool, largestCopy: Int) throws(StoreError) -> UInt64? {
-    // Whatever one who died had still to take in is in the index before it is asked what counts.
+    // Whatever one who died had still to take in is in the index before it is asked what counts, and every segment has its
+    // number there.
     try lockWriters()
     control.unlock()
     let run = try reading { engine throws(StoreError) -> CompactionRun? in
@@ -99,8 +100,6 @@ extension Store {
           candidates, largestSegment: min(engine.journal.largestSegment, largestCopy),
           position: engine.position, isThorough: isThorough)
       else { return nil }
-      // Segments lose their slots where the index is begun anew: once they have them again there is another occasion.
-      guard engine.journal.segments[plan.run].allSatisfy({ $0.slot != nil }) else { return nil }
       return try CompactionRun(plan.run, in: &engine)
     }
     guard let run else { return nil }
@@ -115,22 +114,14 @@ extension Store {
       engine.withLock { _ in run.giveUp() }
       return nil
     }
-    try adopt(Adoption(segment, replacing: run.numbers, known: known), &progress) { engine in
-      engine.journal.show(segment)
-      // From now on others find the copy, of which the index is about to speak.
-      control.compactions += 1
-      engine.compactions = control.compactions
-    }
+    try adopt(Adoption(segment, replacing: run.numbers, known: known), &progress)
     try remove(run.names)
     restoreReserve()
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }
 
   /// Moves the index over to a copy, a part at a time, so that no writer waits for long.
-  private func adopt(
-    _ adoption: Adoption, _ progress: inout CompactionProgress,
-    beginning begin: (inout Engine) -> Void = { _ in }
-  ) throws(StoreError) {
+  private func adopt(_ adoption: Adoption, _ progress: inout CompactionProgress) throws(StoreError) {
     var adoption = adoption
     var isAtEnd = false
     var isFirst = true
@@ -139,8 +130,12 @@ extension Store {
       defer { control.unlock() }
       isAtEnd = engine.withLock { engine in
         if isFirst {
-          begin(&engine)
+          let segment = adoption.segment
+          if engine.journal.segment(segment.number) == nil { engine.journal.show(segment) }
           engine.enrol(mayAdd: true)
+          // From now on others find the copy, of which the index is about to speak, and the number that it has there.
+          control.compactions += 1
+          engine.compactions = control.compactions
           isFirst = false
         }
         return engine.adopt(&adoption, count: Self.recordsAtOnce, indexing: true)
@@ -157,19 +152,24 @@ extension Store {
     engine.withLock { $0.releaseReplaced() }
   }
 
-  /// Does what one who was killed between the copy and the end of its moving over has left to do.
+  /// Does what one who was killed, or met an error, between the naming of the copy and the end of its moving over has left to
+  /// do. The copy counts from the moment at which it has its name: another one made of what it stands for and of later
+  /// segments would tear the chain of names.
   private func finishAdoptions() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
     let adopted = engine.withLock { $0.adopted }
-    for copy in counted where copy.compaction > adopted {
+    let unfinished = counted.filter { copy in
+      copy.compaction > adopted && !SegmentName.replaced(by: copy, among: names).isEmpty
+    }
+    guard !unfinished.isEmpty || control.adopted < control.compactions else { return }
+    // Nobody may have seen to it that the names last.
+    try syncNames()
+    for copy in unfinished {
       let replaced = SegmentName.replaced(by: copy, among: names)
-      guard !replaced.isEmpty else { continue }
       let segment = try reading { engine throws(StoreError) -> Segment? in
         if let segment = engine.journal.segment(copy.number) { return segment }
-        let segment = try engine.journal.map(copy)
-        if let segment { engine.journal.show(segment) }
-        return segment
+        return try engine.journal.map(copy)
       }
       var progress = CompactionProgress(pace, gaining: 0)
       if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number)), &progress) }
@@ -224,12 +224,21 @@ extension Store {
       try copier.write(to: file)
       try file.sync()
       try storage.rename(temporary, to: journalDirectory + "/" + header.name.text)
-      try storage.syncDirectory(journalDirectory)
+      try syncNames()
       let segment = try engine.withLock { engine throws(StoreError) in try engine.journal.map(header.name) }
       let known = Adoption.Known(keys: run.keys, moves: copier.moves, others: copier.others)
       return segment.map { ($0, known) }
     } catch {
       _ = try? storage.remove(temporary)
+      throw error
+    }
+  }
+
+  /// Makes the names of the segments durable. What a copy has replaced must not go before; where this fails nothing goes on
+  /// (rule R4).
+  private func syncNames() throws(StoreError) {
+    do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
+      control.setPoisoned()
       throw error
     }
   }

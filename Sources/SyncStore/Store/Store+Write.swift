@@ -169,6 +169,11 @@ extension Store {
     if engine.index.isShared {
       try engine.index.beginWriting()
       if try engine.isIndexBehind { try engine.completeIndex() }
+      // Another process may have given a segment its number in the index a moment after this one looked.
+      if engine.journal.lacksSlots {
+        engine.enrol(mayAdd: true)
+        if engine.isInTrouble { engine.overcomeTrouble() }
+      }
     }
     if !engine.parked.isEmpty { try releaseParked(&engine) }
   }
@@ -247,11 +252,6 @@ extension Store {
     guard var segment = engine.journal.segment(tail.segment) else {
       if control.isLost { throw poisonedError }
       throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
-    }
-    // Another process may have begun it, and given it its number in the index a moment after this one looked.
-    if segment.slot == nil {
-      engine.enrol(mayAdd: true)
-      if engine.isInTrouble { engine.overcomeTrouble() }
     }
     let actors = segment.nextNumber + extent.actors.count
     let mayFillUp = segment.header.isReserve && mayUseReserve
