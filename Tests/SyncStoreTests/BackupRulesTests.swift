@@ -78,6 +78,29 @@ struct BackupRulesTests {
     #expect(try host.storage.list("/").contains("store.restoring") == false)
   }
 
+  @Test("a restore to where nothing was takes nothing that has come to be there meanwhile", arguments: [false, true])
+  func targetTaken(wasEmpty: Bool) throws {
+    let store = try Store.create(on: host)
+    try store.put("k", "1")
+    _ = try store.backUp(to: Self.file)
+    if wasEmpty { _ = try host.storage.createDirectory("/place") }
+    let plan = FaultPlan()
+    let others = Locked<[Store]>([])
+    plan.before(.rename, of: "/place") { [host] in
+      let other = try? Store.create("/place", on: host)
+      try? other?.put("k", "theirs")
+      others.withLock { $0 = other.map { [$0] } ?? [] }
+    }
+    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    #expect(
+      #expect(throws: StoreError.self) {
+        try Store.restore(from: Self.file, to: "/place", state: nil, replacing: false, environment: environment)
+      }?.code == .alreadyExists)
+    let other = try #require(others.withLock { $0.first })
+    #expect(try other.text("k") == "theirs" && other.verify().isClean)
+    #expect(try !host.storage.list("/").contains("place.restoring"))
+  }
+
   @Test("an encrypted store is sealed in its backup, restored without its key, and opened with it alone")
   func sealed() throws {
     let host = SimulatedHost(sealed: true)

@@ -102,6 +102,34 @@ struct DeathTests {
     #expect(!(try host.storage.list(RotationTests.journal).contains { $0.hasPrefix("torn") }))
   }
 
+  @Test("what it had stored in part counts for nobody, though a reader comes first (F2, F13)")
+  func leftoverBehindReader() throws {
+    let first = try Store.create(on: host)
+    try first.put("before", "x")
+    Self.dies(first) { engine in
+      let tail = Location(packed: first.control.tail)
+      let segment = try #require(engine.journal.segment(tail.segment))
+      var encoder = RecordEncoder(
+        segment: segment, start: tail.offset, durable: 0, position: engine.position)
+      let entries = try Self.entries(first, engine, "dead")
+      let limit = tail.offset + RecordEncoder.bound(entries)
+      first.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
+      encoder.encode(entries)
+      // The first of the two was not stored.
+      segment.mapping.clear(tail.offset..<tail.offset + 8)
+    }
+    host.killProcesses()
+    let readOnly = Configuration(mode: .readOnly)
+    #expect(try Store.open(on: host, configuration: readOnly).contains("dead2") == false)
+    host.killProcesses()
+    // As long as the first of the two.
+    try Store.open(on: host).put("live1", [1])
+    host.losePower(keeping: { _, _ in .survives }, sizes: { _ in true })
+    let again = try Store.open(on: host)
+    #expect(try again.contains("live1") && again.contains("dead2") == false)
+    #expect(try again.status().keys == 2 && again.verify().isClean)
+  }
+
   @Test("a segment it had begun is gone on with, and its name made durable (F5, F13)")
   func begun() throws {
     let (first, second) = try processes()

@@ -254,6 +254,8 @@ struct OpeningTests {
       host.killProcesses()
       try host.storage.restore(before)
       let store = try Store.open(on: host, configuration: Self.small)
+      // From now on it is kept.
+      _ = try store.digest()
       let keys = store.engine.withLock { $0.index.keys }
       var images: [[String: [UInt8]]] = []
       let storage = host.storage
@@ -283,6 +285,8 @@ struct OpeningTests {
           #expect(try again.text("another") == "new", "\(kind), moment \(moment)")
         }
         #expect(try again.text("15") == "old")
+        let digest = try again.engine.withLock { try $0.computeDigest(isExclusive: true).digest }
+        #expect(try again.digest() == digest, "\(kind), moment \(moment)")
         try again.put("after", "x")
         #expect(try again.verify().isClean)
       }

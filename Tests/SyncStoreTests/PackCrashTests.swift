@@ -32,6 +32,24 @@ struct PackCrashTests {
     #expect(try again.verify().isClean)
   }
 
+  @Test("A pack that is finished while another process looks what it is stays where it is")
+  func finishedMeanwhile() throws {
+    let test = try BlobsUnderTest(.simulated)
+    let storage = test.base.storage
+    let blobs = try open(test, boot: 1)
+    let reference = try blobs.put(bytes: pattern(2000), durable: true)
+    blobs.close()
+    let path = test.directory + "/" + (try #require(test.packs().first))
+    let whole = try storage.open(path, .readOnly).read(1 << 20, at: 0)
+    try storage.open(path, .readWrite).write([UInt8](repeating: 0, count: whole.count), at: 0)
+    let plan = FaultPlan()
+    plan.before(.lock, of: path) { try? storage.open(path, .readWrite).write(whole, at: 0) }
+    let other = try open(test, FaultingStorage(storage, plan: plan), boot: 1)
+    #expect(try other.read(reference) == pattern(2000))
+    #expect(try other.put(bytes: [1, 2, 3], durable: true).size == 3)
+    #expect(try !test.names().contains { $0.hasPrefix("quarantine/") })
+  }
+
   @Test(
     "What was put durably survives a loss of power, and nothing half put is ever served (F10, F15, F18, F19, F20)",
     arguments: 0..<40 as Range<UInt64>)

@@ -1,3 +1,4 @@
+import Glibc
 import SyncTestSupport
 import Testing
 
@@ -64,6 +65,34 @@ struct RekeyTests {
     #expect(try again.verify().isClean)
     #expect(try again.renewKeys().isComplete)
     #expect(try CompactionTests.Picture(again) == picture)
+  }
+
+  @Test("takes in a copy first that a compaction has named, and could do no more (F7)")
+  func besideNamed() throws {
+    let plan = FaultPlan()
+    try Store.create(on: host, configuration: Self.small).close()
+    let store = try Self.open(
+      host, SimulatedHost.passphrase, host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    func put(_ numbers: [Int], _ value: String) throws {
+      for number in numbers { try store.put(Key("\(number)"), value) }
+    }
+    // Ten fill a segment.
+    for number in 0..<60 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 5900)) }
+    plan.fail(.rename, on: "-3.segment", forever: true)
+    #expect(throws: StoreError.self) { try store.renewKeys() }
+    plan.clear()
+    try put([10, 11, 12, 13, 14, 20, 21, 22, 23, 24, 25], "x")
+    plan.fail(.open, on: "-3.segment", errno: EMFILE)
+    #expect(throws: StoreError.self) { try store.compact() }
+    #expect(try store.finishRekeying().damaged == 0)
+    // By now the segments behind those two are worth more.
+    try put([26, 27, 28, 29, 30, 31, 32, 33, 34, 40, 41, 42, 43, 44], "y")
+    plan.fail(.rename, number: 2, on: "-", forever: true)
+    _ = try? store.compact()
+    let picture = try CompactionTests.Picture(store)
+    host.killProcesses()
+    let again = try Self.open(host, SimulatedHost.passphrase)
+    #expect(try CompactionTests.Picture(again) == picture && again.verify().isClean)
   }
 
   @Test("goes unnoticed by the other processes on the store, even if the passphrase changes, too")

@@ -1,3 +1,4 @@
+import Glibc
 import SyncTestSupport
 import Testing
 
@@ -119,6 +120,28 @@ struct SharedModeTests {
     reader.engine.withLock { $0.journal.forgetSlots() }
     #expect(try reader.digest() == first.digest())
     #expect(try reader.list().count == 1)
+  }
+
+  @Test("lets nobody go on with an index that one of them has given up, whatever it could not do then")
+  func givenUp() throws {
+    let plan = FaultPlan()
+    try Store.create(on: host, configuration: Self.shared).close()
+    let first = try Store.open(
+      at: "/store", configuration: host.configured(Self.shared),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let second = try Store.open(
+      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    try first.put("k", "old")
+    #expect(try second.text("k") == "old")
+    plan.fail(.map, on: "/index", forever: true, errno: ENOMEM)
+    first.engine.withLock { engine in
+      engine.index.failure = StoreError(.inputOutput, "for the test")
+      engine.overcomeTrouble()
+    }
+    try first.put("k", "new")
+    #expect(try second.text("k") == "new")
+    try second.put("k", "newer")
+    #expect(try first.text("k") == "newer" && first.digest() == second.digest())
   }
 
   @Test("stops every process once a sync failed in one (F30)")

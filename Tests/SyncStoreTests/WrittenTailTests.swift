@@ -92,6 +92,32 @@ struct WrittenTailTests {
     #expect(try again.get("l") == nil)
   }
 
+  @Test("without space for the first record of a segment goes on in that one (F26, F27)", arguments: [60, 5000])
+  func noSpaceAtFirst(next: Int) throws {
+    let plan = FaultPlan()
+    try Store.create(on: host, configuration: Self.small).close()
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(Self.small),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    // The next one does not fit any more.
+    try RotationTests.fill(store, 69)
+    // The segment keeps the name that it was made under: first its header is written, then the record.
+    plan.fail(.write, number: 2, on: "next.new", errno: 28)
+    let large = [UInt8](repeating: 1, count: 15_000)
+    #expect(#expect(throws: StoreError.self) { try store.put("large", large) }?.code == .diskFull)
+    try store.put("next", [UInt8](repeating: 2, count: next))
+    try store.put("large", large)
+    #expect(try store.status().segments == 2)
+    func expectAll(_ store: Store) throws {
+      #expect(try store.status().keys == 71 && store.verify().isClean)
+      #expect(try store.get("0") != nil && store.get("next")?.bytes.count == next)
+      #expect(try store.get("large")?.bytes == large)
+    }
+    try expectAll(store)
+    host.killProcesses()
+    try expectAll(Store.open(on: host))
+  }
+
   @Test("F29 whose disk fails poisons the store")
   func failure() throws {
     let plan = FaultPlan()

@@ -97,7 +97,7 @@ extension Store {
       defer { own.end() }
       var restoration = Restoration(backup, upTo: count, in: staging, environment, progress)
       let report = try restoration.run()
-      try Staged.install(staging, as: path, storage)
+      try Staged.install(staging, as: path, replacing: possession != nil, storage)
       return report
     } catch {
       try? Staged.clear(staging, storage)
@@ -192,10 +192,26 @@ enum Staged {
     try storage.removeTree(path, first: [StoreIdentity.fileName])
   }
 
-  /// Gives a complete, durable directory its name, durably. What was there is removed.
-  static func install(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
+  /// Gives a complete, durable directory its name, durably. A store that is there is removed if the caller is `replacing`
+  /// it, and keeps others out of it.
+  ///
+  /// - Throws: `.alreadyExists` if something has come to be there meanwhile.
+  static func install(
+    _ staging: String, as path: String, replacing: Bool, _ storage: any Storage
+  ) throws(StoreError) {
     let parent = type(of: storage).directory(of: path)
     if try storage.renameUnlessPresent(staging, to: path) { return try storage.syncDirectory(parent) }
+    guard replacing else {
+      // An empty directory, unless somebody has made a store of it while this one was written.
+      guard try storage.list(path).isEmpty, case _ = try storage.removeDirectory(path),
+        try storage.renameUnlessPresent(staging, to: path)
+      else {
+        throw StoreError(
+          .alreadyExists, "something has come to be there meanwhile, and is not replaced: name another",
+          path: path)
+      }
+      return try storage.syncDirectory(parent)
+    }
     try storage.exchange(staging, with: path)
     try storage.syncDirectory(parent)
     // What fails from here on leaves rubbish beside the store, not half of one.

@@ -101,7 +101,8 @@ final class JournalIndex: @unchecked Sendable {
     var isThere = false
     for name in names + names.map({ $0 + ".new" }) {
       if let status = try files.storage.status(name), status.kind == .file {
-        if name == files.index { try? KeyDirectory.retire(at: name, files.storage) }
+        // First: else whoever has it open would go on with a file that nobody else can find.
+        if name == files.index { try KeyDirectory.retire(at: name, files.storage) }
         _ = try files.storage.remove(name)
         isThere = true
       }

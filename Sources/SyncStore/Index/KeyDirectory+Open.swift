@@ -81,23 +81,31 @@ extension KeyDirectory {
   /// Gives a new index the name it was made for, durably. Who still has the file that had it before finds nothing there
   /// any more, but an error that says so. Only for the holder of the writers' mutex.
   package func install(at path: String, _ storage: any Storage) throws(StoreError) {
-    let old = try storage.status(path) == nil ? nil : try storage.open(path, .readWrite)
+    // Behind the renaming nothing can fail that it needs: whoever has the old file would go on with it.
+    let old = try storage.status(path) == nil ? nil : try Self.header(of: storage.open(path, .readWrite))
     try storage.rename(path + ".new", to: path)
+    if let old { Self.retire(old) }
     // Else the old file could come back with the power, and be believed though the journal went on without it.
     try storage.syncDirectory(DiskStorage.directory(of: path))
-    if let old { try Self.retire(old) }
   }
+
+  /// The same for who goes on without this one.
+  func retire() { write(Sealed.retired, to: header, IndexLayout.Header.depth) }
 
   /// Lets whoever has the file at `path` open find nothing there any more, but an error that says so.
   static func retire(at path: String, _ storage: any Storage) throws(StoreError) {
-    try retire(storage.open(path, .readWrite))
+    if let header = try header(of: storage.open(path, .readWrite)) { retire(header) }
   }
 
-  private static func retire(_ file: any StorageFile) throws(StoreError) {
+  /// The first page of an index; nil if the file is none.
+  private static func header(of file: any StorageFile) throws(StoreError) -> Mapping? {
     guard try file.status().size >= MappedPages.pageBytes, try file.read(8, at: 0) == IndexLayout.magic
-    else { return }
-    let mapping = try file.map(MappedPages.pageBytes, writable: true)
-    mapping.withAtomic(IndexLayout.Header.depth) { $0.store(Sealed.retired, ordering: .releasing) }
+    else { return nil }
+    return try file.map(MappedPages.pageBytes, writable: true)
+  }
+
+  private static func retire(_ header: Mapping) {
+    header.withAtomic(IndexLayout.Header.depth) { $0.store(Sealed.retired, ordering: .releasing) }
   }
 
   /// Must come before the first change. After a clean close, or in a new boot, it makes durable that the file is in use:

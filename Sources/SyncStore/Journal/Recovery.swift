@@ -24,17 +24,22 @@ extension Journal {
   /// Sets aside what lies behind the valid part and seals the segment there: appending goes on in a new one (rule R3).
   /// Done again after a crash in the middle, it ends in the same state (F8).
   ///
-  /// `transactions` are to be in the new segment as soon as it is there. Returns where they end; nil if nothing was cut.
+  /// `transactions` are to be in the new segment as soon as it is there. Where they are those of segments that could not be
+  /// synced (`isRescue`), these come back if that cannot be (`settleUnsynced`). Returns where the transactions end; nil if
+  /// nothing was cut.
   mutating func carryOut(
-    _ plan: RecoveryPlan, position: UInt64, blank: UInt32?, transactions: [[JournalEntry]]
+    _ plan: RecoveryPlan, position: UInt64, blank: UInt32?, transactions: [[JournalEntry]],
+    isRescue: Bool = false
   ) throws(StoreError) -> Int? {
     let storage = environment.storage
     if let blank { _ = try storage.remove(path(of: blank)) }
     guard plan.cuts else { return nil }
     // Later segments first, from the last one, each durably: the chain of numbers stays dense at every moment.
     for segment in segments[(plan.tailIndex + 1)...].reversed() {
+      // A copy was synced before it was one.
+      let isUnsynced = isRescue && segment.header.compaction == 0
       try storage.rename(
-        path(of: segment.number), to: directory + "/aside-\(segment.number)-\(environment.now())")
+        path(of: segment.number), to: isUnsynced ? unsyncedPath(segment.number) : asidePath(segment.number))
       try storage.syncDirectory(directory)
     }
     drop(behind: plan.tailIndex)
@@ -52,6 +57,30 @@ extension Journal {
     return try begin(
       after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position,
       transactions: transactions, mayUseReserve: true)
+  }
+
+  private static let unsynced = "unsynced-"
+  private func unsyncedPath(_ number: UInt32) -> String { directory + "/\(Self.unsynced)\(number)" }
+  private func asidePath(_ number: UInt32) -> String { directory + "/aside-\(number)-\(environment.now())" }
+
+  /// Gives segments that could not be synced their names back where a recovery has set them aside and could not write once
+  /// more what they hold; where it could, they are set aside for good. Comes before what recovers the journal reads it.
+  func settleUnsynced() throws(StoreError) {
+    let storage = environment.storage
+    let numbers = try storage.list(directory).compactMap { name in
+      name.hasPrefix(Self.unsynced) ? UInt32(name.dropFirst(Self.unsynced.count)) : nil
+    }.sorted()
+    guard let first = numbers.first else { return }
+    let chain = SegmentName.chain(of: try SegmentName.all(in: directory, storage), from: 1).names
+    if first <= chain.last?.stands.upperBound ?? 0 {
+      // The first one last: as long as any is left, it tells.
+      for number in numbers.reversed() { try storage.rename(unsyncedPath(number), to: asidePath(number)) }
+    } else {
+      for number in numbers {
+        try storage.rename(unsyncedPath(number), to: directory + "/" + SegmentName(number).text)
+      }
+    }
+    try storage.syncDirectory(directory)
   }
 
   /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but

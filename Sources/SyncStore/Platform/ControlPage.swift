@@ -56,11 +56,11 @@ package final class ControlPage: Sendable {
     if last == nil {
       mapping.clear(0..<Self.length)
     } else {
-      // What was durable and whether a sync had failed outlives everybody until a writer has recovered: a reader may come
-      // first, and a writer may die in the middle.
+      // What was durable, whether a sync had failed and how far a killed writer may have stored outlives everybody until a
+      // writer has recovered: a reader may come first, and a writer may die in the middle.
       if !poisoned { clearPoison() }
       mapping.clear(Field.tail..<Field.durable)
-      mapping.clear(Field.writing..<Self.length)
+      mapping.clear(Field.writing + 8..<Self.length)
     }
     unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
       var attributes = pthread_mutexattr_t()

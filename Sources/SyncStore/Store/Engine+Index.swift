@@ -36,6 +36,8 @@ extension Engine {
 
   /// Takes all of the journal up to `end` into another index.
   mutating func rebuild(with other: JournalIndex, upTo end: Location) {
+    // Without a call that may fail for the reason that makes this one go on without it.
+    if index.isShared, journal.writable { index.keys.retire() }
     journal.forgetSlots()
     var fresh = Engine(surroundings, journal: journal, index: other, compactions: compactions)
     (fresh.pins, fresh.takesShortWay) = (pins, takesShortWay)

@@ -114,6 +114,7 @@ struct Opening {
     if engine == nil {
       // Those who share an index would not find in it what this one writes.
       if writable, control.recovered { try JournalIndex.removeFiles(files) }
+      if writable, !control.recovered { try journal().settleUnsynced() }
       engine = try readingBesideOthers(control)
     }
     guard let engine else { throw busy }
@@ -193,6 +194,7 @@ struct Opening {
 
   private func enterAlone(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
     let last = control.begin(boot: boot)
+    if writable { try journal().settleUnsynced() }
     var found = try goOn(file, control, last)
     if found == nil { found = try read(file, control, last) }
     guard let (store, finding) = found else { throw busy }
@@ -230,6 +232,8 @@ struct Opening {
     let durable = index.keys.wasInUse ? min(last?.durable ?? 0, end.packed) : end.packed
     if engine.applied != end {
       try index.beginWriting()
+      // What one who was killed at entering it has added to the digest cannot be told.
+      index.ledger.setDigest(nil, at: 0)
       engine.absorb(upTo: end, indexing: true)
       guard engine.index.isShared else { return nil }
     }

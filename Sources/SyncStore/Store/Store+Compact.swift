@@ -154,8 +154,8 @@ extension Store {
 
   /// Does what one who was killed, or met an error, between the naming of the copy and the end of its moving over has left to
   /// do. The copy counts from the moment at which it has its name: another one made of what it stands for and of later
-  /// segments would tear the chain of names.
-  private func finishAdoptions() throws(StoreError) {
+  /// segments would tear the chain of names. The caller holds the compaction lock.
+  func finishAdoptions() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
     let adopted = engine.withLock { $0.adopted }

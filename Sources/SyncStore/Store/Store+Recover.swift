@@ -136,7 +136,8 @@ extension Store {
       let together = Self.count(of: rescued, within: Self.rescuedAtOnce)
       guard
         let end = try fresh.journal.carryOut(
-          plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]))
+          plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]),
+          isRescue: !rescued.isEmpty)
       else { return }
       let tail = Location(segment: cut.segment + 1, offset: end)
       fresh.absorb(upTo: tail, indexing: true)
@@ -146,6 +147,7 @@ extension Store {
       for entries in rescued[together...] {
         try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
       }
+      try engine.journal.settleUnsynced()
     }
   }
 

@@ -116,6 +116,7 @@ extension Store {
       defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
       compactions += 1
       try seal.refresh()
+      try finishAdoptions()
       return try body()
     }
   }

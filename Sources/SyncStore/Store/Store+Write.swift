@@ -248,6 +248,7 @@ extension Store {
     let mayUseReserve = batch == nil && entries.allSatisfy(\.mayUseReserve)
     let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
     var tail = Location(packed: control.tail)
+    let before = tail.segment
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
       if control.isLost { throw poisonedError }
@@ -270,8 +271,14 @@ extension Store {
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     if let batch { encoder.encode(batch, continues: !entries.isEmpty) }
     encoder.encode(entries, actors: extent.actors)
-    if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
-    try checkStored(in: segment)
+    do throws(StoreError) {
+      if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
+      try checkStored(in: segment)
+    } catch {
+      // One that was begun says where the one before it ends, whether or not there is room for anything in it.
+      if tail.segment != before, !control.poisoned { publish(tail.offset, in: segment, wall: wall, &engine) }
+      throw error
+    }
     publish(encoder.end, in: segment, wall: wall, &engine)
   }
 

@@ -218,6 +218,21 @@ package final class PackSet: Sendable {
       return nil
     }
     guard let file = opened else { return nil }
+    if let pack = try pack(in: file, number, name) { return pack }
+    // Its maker holds the lock until it is a pack; whoever was killed before held nothing durable.
+    guard !readOnly, try file.lock(byte: 0, .exclusive, wait: false) else { return nil }
+    // The maker may have come to its end in between.
+    if let pack = try pack(in: file, number, name) {
+      _ = try file.lock(byte: 0, .none, wait: false)
+      return pack
+    }
+    let isEmpty = try file.read(PackLayout.headerBytes, at: 0).allSatisfy { $0 == 0 }
+    if isEmpty { try files.remove(name) } else { try files.setAside(name) }
+    return nil
+  }
+
+  /// The pack in its file; nil if neither of its headers is whole.
+  private func pack(in file: any StorageFile, _ number: UInt64, _ name: String) throws(StoreError) -> Pack? {
     let size = try file.status().size
     for offset in PackLayout.headerCopies {
       let bytes = try file.read(PackLayout.headerLength, at: offset)
@@ -227,10 +242,6 @@ package final class PackSet: Sendable {
         return try Pack(header, name: name, file: file, isWritable: !readOnly)
       }
     }
-    // Its maker holds the lock until it is a pack; whoever was killed before held nothing durable.
-    guard !readOnly, try file.lock(byte: 0, .exclusive, wait: false) else { return nil }
-    let isEmpty = try file.read(PackLayout.headerBytes, at: 0).allSatisfy { $0 == 0 }
-    if isEmpty { try files.remove(name) } else { try files.setAside(name) }
     return nil
   }
 
