@@ -58,6 +58,29 @@ struct RotationTests {
     #expect(try Store.open(on: host).text("after") == "x")
   }
 
+  @Test("takes the file that it finds prepared, also if another process has just put its own there")
+  func preparedByAnother() throws {
+    let plan = FaultPlan()
+    try Store.create(on: host, configuration: Self.relaxed).close()
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(Self.relaxed),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let storage = host.storage
+    let prepare: @Sendable () -> Journal.Prepared? = {
+      try? Journal.prepare(directory: Self.journal, size: 1 << 20, storage: storage, isDurable: false)
+    }
+    store.preparedSegment.withLock { $0 = prepare() }
+    plan.before(.rename, of: "next.new") {
+      _ = try? storage.remove(Self.journal + "/next")
+      _ = prepare()
+    }
+    try Self.fill(store, 80)
+    #expect(try store.status().segments == 2)
+    host.killProcesses()
+    let again = try Store.open(on: host)
+    #expect(try again.status().keys == 80 && again.verify().isClean)
+  }
+
   @Test(
     "whose new segment lost its beginning with the power costs the last moments only (F15, F24)",
     arguments: 2...4)

@@ -108,10 +108,13 @@ extension Journal {
     prepared = nil
     if let status = try storage.status(preparedPath), status.kind == .file, status.size >= size {
       try storage.rename(preparedPath, to: path)
-      if let mine, mine.inode == status.inode, mine.mapping.count == status.size {
-        return (mine.file, mine.mapping)
+      // Another process may have put its own there between those two calls.
+      if let taken = try storage.status(path), taken.kind == .file, taken.size >= size {
+        if let mine, mine.inode == taken.inode, mine.mapping.count == taken.size {
+          return (mine.file, mine.mapping)
+        }
+        return (try storage.open(path, .readWrite), nil)
       }
-      return (try storage.open(path, .readWrite), nil)
     }
     _ = try storage.remove(path)
     let file = try storage.open(path, .create)

@@ -162,7 +162,12 @@ struct Journal {
     let names = try SegmentName.all(in: directory, environment.storage)
     let counted = Set(SegmentName.chain(of: names, from: 1).names)
     for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
-      if let segment = try map(name) { showReplaced(segment) }
+      do throws(StoreError) {
+        if let segment = try map(name) { showReplaced(segment) }
+      } catch {
+        // Removed since it was listed: then nothing names it any more.
+        guard try environment.storage.status(directory + "/" + name.text) == nil else { throw error }
+      }
     }
   }
 
