@@ -89,6 +89,24 @@ struct FaultTests {
     #expect(try store.succeed("get", "k4999").text == "v4999")
   }
 
+  @Test("F30 a daemon whose store takes nothing more because a sync failed ends, so that it is started anew")
+  func poisoned() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    try alpha.succeed("put", "k", "v")
+    let daemon = try Daemon(alpha)
+    // As another process on the store notes it.
+    let control = try FileHandle(forUpdating: URL(fileURLWithPath: alpha.store + "/control"))
+    try control.seek(toOffset: 16)
+    try control.write(contentsOf: Data([0x11, 0xAD, 0x5B, 0xE1, 0x0D, 0xEC, 0x0D, 0x9E]))
+    let end = daemon.running.finish()
+    #expect(end.code == 7)
+    #expect(end.err.contains("a sync failed"))
+    try alpha.succeed("put", "k", "again")
+    let again = try Daemon(alpha)
+    try again.end()
+  }
+
   @Test("F38 a store whose files are cut short while a daemon serves it costs errors, not the daemon")
   func cutShort() throws {
     let scratch = try Scratch()

@@ -49,6 +49,19 @@ struct BackupRulesTests {
     #expect(#expect(throws: StoreError.self) { try store.backUp(to: Self.file) }?.code == .busy)
     _ = try held.lock(byte: 0, .none, wait: false)
     #expect(try store.backUp(to: Self.file).section == 2)
+    // Written anew between the opening and the lock: who writes to that one now would not be kept out.
+    let plan = FaultPlan()
+    try store.close()
+    let again = try Store.open(
+      at: "/store", configuration: host.configured(),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    plan.before(.lock, of: Self.file) { [host] in
+      try? host.storage.rename(Self.file, to: Self.file + ".old")
+      let bytes = try? host.storage.open(Self.file + ".old", .readOnly).read(1 << 20, at: 0)
+      try? host.storage.open(Self.file, .create).write(bytes ?? [], at: 0)
+    }
+    #expect(#expect(throws: StoreError.self) { try again.backUp(to: Self.file) }?.code == .busy)
+    #expect(try again.backUp(to: Self.file).section == 3)
   }
 
   @Test("a restore takes no directory that is in use, or holds something else (F95)")

@@ -42,6 +42,37 @@ struct ConflictRetentionTests {
     #expect(try Store.open(on: host, configuration: Self.configuration).conflicts().count == 1)
   }
 
+  /// Two copies that know nothing of each other, one of which has a thousand values of 20,000 bytes.
+  private func beaten(later: UInt64) throws -> (large: Store, small: Store, host: SimulatedHost) {
+    let (host, ahead) = (SimulatedHost(seed: 1), SimulatedHost(seed: 2))
+    let large = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
+    let small = try Store.create(on: ahead, id: large.id, configuration: Configuration(durability: .relaxed))
+    for number in 0..<1000 { try large.put(Key("\(number)"), [UInt8](repeating: 1, count: 20_000)) }
+    ahead.time += later
+    for number in 0..<1000 { try small.put(Key("\(number)"), [2]) }
+    return (large, small, host)
+  }
+
+  @Test("are no reason to refuse the small ones that beat them, however many come at once")
+  func manyAtOnce() throws {
+    let (large, small, _) = try beaten(later: 10)
+    try large.receive(from: small)
+    #expect(try large.get("7")?.bytes == [2] && large.conflicts().count == 1000)
+    try small.receive(from: large)
+    #expect(try large.digest() == small.digest())
+  }
+
+  @Test("are no reason to write nothing any more once the time has come of those that beat them (F50)")
+  func manyParked() throws {
+    let (large, small, host) = try beaten(later: 600_000)
+    try large.receive(from: small)
+    #expect(try large.status().parked == 1000)
+    host.time += 600_000
+    try large.put("poke", "x")
+    #expect(try large.status().parked == 0 && large.conflicts().count == 1000)
+    #expect(try large.get("7")?.bytes == [2])
+  }
+
   @Test("are kept, the newest, up to so many bytes; where nothing was noted, whatever their age")
   func bounds() {
     var retention = ConflictRetention()

@@ -211,6 +211,29 @@ struct PurgeTests {
     #expect(try copies[2].replicaSummary().floor == copies[0].replicaSummary().floor)
   }
 
+  @Test("what a member that returns issues again can be sent, however much it is")
+  func returningWithMuch() throws {
+    var copies = try copies()
+    try copies[2].close()
+    copies[2] = try Store.open(on: third, configuration: Configuration(blobThreshold: 1 << 20))
+    for number in 0..<20 { try copies[2].put(Key("\(number)"), [UInt8](repeating: 1, count: 900_000)) }
+    for host in [left, right, third] { host.time += 10 }
+    try copies[0].delete("doomed")
+    for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 1000 }
+    try meet(Array(copies[0...1]))
+    for copy in copies[0...1] { #expect(try copy.purge() == 1) }
+    try copies[2].receive(from: copies[1])
+    let round = try copies[2].openRound(
+      for: RoundReceiver(cursor: nil, covered: VersionVector()))
+    var count = 0
+    while let batch = try round.next(maximumBytes: 1 << 20) {
+      let sizes = batch.records.list.map(\.record.transferSize)
+      #expect(sizes.reduce(0, +) < Limits.batchBytes)
+      count += sizes.count { $0 > 900_000 }
+    }
+    #expect(count == 20)
+  }
+
   @Test(
     "what comes late to a copy that has purged is issued again, if a purged delete may have beaten it elsewhere"
   )

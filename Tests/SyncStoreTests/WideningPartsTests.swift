@@ -17,6 +17,35 @@ struct WideningPartsTests {
       maximumBytes: 1)
   }
 
+  @Test(
+    "holds no keys of which it has given up what one brought, because another came in between",
+    arguments: [false, true])
+  func twoAtOnce(isResumed: Bool) throws {
+    for host in hosts { host.time += 1000 }
+    let first = try Store.create(on: hosts[0])
+    let stores = [first] + (try hosts[1...].map { try Store.create(on: $0, id: first.id) })
+    let (other, some) = (stores[1], stores[2])
+    try some.narrow(to: KeyScope(prefixes: ["a/"]))
+    for number in 0..<4 { try first.put(Key("b/\(number)"), [UInt8(number)]) }
+    try other.receive(from: first)
+    // Marks that differ.
+    try other.put("a/other", "x")
+    for one in [first, other] { try some.receive(from: one) }
+    try some.widen(to: KeyScope(prefixes: ["a/", "b/"]))
+    if isResumed { try passLacking(from: first, to: some, batches: 1) }
+    let widening = try #require(try some.replicaSummary().widening).next(from: try first.replicaSummary())
+    #expect(throws: StoreError.self) {
+      try some.receive(from: first, widening: widening, maximumBytes: 1) {
+        try? passLacking(from: other, to: some, batches: 1)
+      }
+    }
+    #expect(try some.isWidening)
+    try first.receive(from: other)
+    try some.receive(from: first)
+    try passLacking(from: first, to: some)
+    #expect(try !some.isWidening && some.list(prefix: Array("b/".utf8)).count == 4)
+  }
+
   @Test("gives up what had come from one when it asks another, who may have purged the delete of it")
   func parts() throws {
     for host in hosts { host.time += 1000 }

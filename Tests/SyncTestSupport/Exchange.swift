@@ -2,9 +2,10 @@ package import SyncStore
 
 extension Store {
   /// One whole round from `sender` to this copy, as a session would drive it: of what has changed, or of the keys that it lacks
-  /// for a `widening`. `batches` bounds how many are delivered before the connection breaks; nil delivers all and closes the round.
+  /// for a `widening`. `behindFirst` happens once its first batch was taken in. `batches` bounds how many are delivered before the connection breaks; nil delivers all and closes the round.
   package func receive(
-    from sender: Store, widening: Widening? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20
+    from sender: Store, widening: Widening? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
+    behindFirst: () -> Void = {}
   ) throws(StoreError) {
     let mine = try replicaSummary()
     let theirs = try sender.replicaSummary()
@@ -19,15 +20,18 @@ extension Store {
         lacking: lacking))
     let full = round.close.isFull ? FullState() : nil
     var delivered = 0
+    var behind: Cursor?
     while batches.map({ delivered < $0 }) ?? true, var batch = try round.next(maximumBytes: maximumBytes) {
-      batch.widening = widening
+      (batch.widening, batch.behind) = (widening, behind)
       _ = try apply(batch, full)
+      if widening != nil { behind = Cursor(position: batch.position, mark: batch.mark, closed: false) }
       delivered += 1
+      if delivered == 1 { behindFirst() }
     }
     guard batches == nil else { return }
     var close = round.close
     (close.isNarrow, close.scope, close.widening) = (theirs.scope != nil, mine.scope, widening)
-    try finish(close, full)
+    try finish(close, full, behind: behind)
   }
 
   /// A round for a receiver that is settled and has purged nothing.

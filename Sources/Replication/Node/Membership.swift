@@ -45,14 +45,18 @@ public struct Membership: Sendable {
     try members().first { $0.name == name && $0.right != .revoked }
   }
 
-  /// Takes the member's right away, on every copy that hears of it. `.notAMember` if there is none of that name.
+  /// Takes the member's right away, on every copy that hears of it. Of one that is revoked already it does what may not have been
+  /// done: it may have failed in the middle. `.notAMember` if there is none of that name.
   public func revoke(_ name: String) throws(ReplicationError) {
-    guard var member = try member(named: name) else {
+    let found = try members().filter { $0.name == name }
+    guard var member = found.first(where: { $0.right != .revoked }) ?? found.last else {
       throw ReplicationError(
         .notAMember, "cannot revoke \(name): no member has that name: see `Membership.peers`")
     }
-    member.right = .revoked
-    try put(member)
+    if member.right != .revoked {
+      member.right = .revoked
+      try put(member)
+    }
     // Nobody waits any more for what it has seen.
     let frontier = ReservedKey.frontier(member.device)
     try ofStore { () throws(StoreError) in
@@ -61,18 +65,19 @@ public struct Membership: Sendable {
   }
 
   /// Revokes a member, and begins a new epoch of the group key: what is sealed from now on it could not open, even if it came
-  /// by it. The other members get the key when they next meet this copy, or one that has it.
+  /// by it. The other members get the key when they next meet this copy, or one that has it. Where it fails it can be called
+  /// again, also of a member that is revoked by then: at worst one epoch more begins.
   ///
   /// - Returns: the epoch that has begun.
   /// - Throws: `.notAMember` if there is none of that name.
   @discardableResult
   public func revokeAndRenewKeys(_ name: String) throws(ReplicationError) -> UInt32 {
     try revoke(name)
-    let keys = StoreKeys(store)
-    var ring = try keys.groupKeys()
     let random = SecureRandom.bytes(4).reduce(UInt32(0)) { $0 << 8 | UInt32($1) }
-    let epoch = try ring.beginEpoch(SecureRandom.bytes(GroupKeyRing.keyBytes), random: random)
-    try keys.replaceGroupKeys(with: ring)
+    var epoch: UInt32 = 0
+    try StoreKeys(store).changeGroupKeys { ring throws(ReplicationError) in
+      epoch = try ring.beginEpoch(SecureRandom.bytes(GroupKeyRing.keyBytes), random: random)
+    }
     return epoch
   }
 

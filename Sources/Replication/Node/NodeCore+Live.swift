@@ -62,6 +62,7 @@ extension NodeCore {
       .filter(\.isLive)
     for driver in older { driver.isAtRest ? driver.stop() : driver.abandon() }
     if incoming[number] != nil { context.log.own(.info, "\(Self.name(of: device, self)) stays connected") }
+    if let driver = incoming[number]?.driver ?? outgoing[number]?.driver { reviewKeys(of: driver) }
     onChange(device)
   }
 
@@ -106,13 +107,30 @@ extension NodeCore {
     }
   }
 
+  /// Is it live, and seals under the key of an epoch before this one?
+  private func isOlder(_ driver: SessionDriver, than epoch: UInt32?) -> Bool {
+    guard let epoch, driver.isLive, let own = driver.epoch else { return false }
+    return own < epoch
+  }
+
+  /// Ends a session that has gone live with the keys of before an epoch which began while it was catching up.
+  private func reviewKeys(of driver: SessionDriver) {
+    let (context, loop, this) = (context, loop, LoopBound((self, driver), to: loop))
+    context.workers.later {
+      let epoch = (try? StoreKeys(context.store).groupKeys())?.current
+      loop.execute {
+        let (core, driver) = this.value
+        if core.isOlder(driver, than: epoch) { driver.stop() }
+      }
+    }
+  }
+
   private func apply(_ rights: [DeviceID: Member.Right], _ epoch: UInt32?) {
-    defer { self.epoch = epoch ?? self.epoch }
-    if let epoch, let before = self.epoch, epoch != before {
+    let older = drivers.filter { isOlder($0, than: epoch) }
+    if !older.isEmpty {
       // What follows is sealed under the new key; who lacks it gets it with the next hello.
       context.log.own(.notice, "a new epoch of the group key has begun: live sessions begin anew")
-      for driver in drivers where driver.isLive { driver.stop() }
-      return
+      for driver in older { driver.stop() }
     }
     for (device, driver) in incoming.values.map({ ($0.device, $0.driver) })
       + outgoing.values.map({ ($0.device, $0.driver) })

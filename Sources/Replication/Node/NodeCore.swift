@@ -37,8 +37,6 @@ final class NodeCore {
   private(set) var isStopping = false
   let watch: JournalWatch
   let budget = FlowBudget()
-  /// The epoch of the group key when rights were last reviewed.
-  var epoch: UInt32?
   /// Fetches blobs that somebody waits for, and asks who holds them.
   private(set) lazy var desk = BlobDesk(self)
   /// Called when a session with a device has gone live, or has ended.

@@ -91,6 +91,9 @@ final class SessionDriver {
   var canFetch: Bool { outcome == nil && session.canFetch }
   var canAsk: Bool { outcome == nil && session.canAsk }
 
+  /// The epoch of the group key that the session seals under; nil before it has read the keys.
+  var epoch: UInt32? { store.epoch }
+
   /// Fetches blobs: of each, `onNews` tells what becomes of it.
   func want(_ needs: [BlobNeed]) { if outcome == nil { handle(.wanted(needs)) } }
 

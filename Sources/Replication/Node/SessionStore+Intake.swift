@@ -61,9 +61,10 @@ extension SessionStore {
         return .failed(.failed(.protocolViolation, "a batch before batch \(intake.index) was not taken in"))
       }
       if let why = try overtaken(by: intake.sender) { return .failed(.overtaken(why)) }
-      let batch = IncomingBatch(
+      var batch = IncomingBatch(
         sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
         present: payload.present, widening: intake.widening)
+      if intake.widening != nil, intake.index > 0 { batch.behind = state.withLock { $0.lacking } }
       let taken = try store.take(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.countOfUsers, missing: try needs(taken.missing))
@@ -71,9 +72,8 @@ extension SessionStore {
         state.nextIntake = intake.index + 1
         state.echo = taken.echo
         // Keys that were lacking have a cursor of their own.
-        if intake.widening == nil {
-          state.cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
-        }
+        let cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
+        if intake.widening == nil { state.cursor = cursor } else { state.lacking = cursor }
       }
       return .taken(taken, event)
     }

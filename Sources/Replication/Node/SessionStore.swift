@@ -31,6 +31,8 @@ package final class SessionStore: Sendable {
     var isLive = false
     /// The cursor for the other side as this session has left it.
     var cursor: Cursor?
+    /// The cursor for the keys that were lacking, as the round under way has left it; nil if it has brought nothing yet.
+    var lacking: Cursor?
     /// The marks of the live round under way and of the one before it, which the other side has wholly.
     var marks: [RoundMark] = []
     /// What the last batch brought, of the positions of the own journal.
@@ -79,7 +81,8 @@ package final class SessionStore: Sendable {
       case .applyBatch, .applyLast: return Intake(action).flatMap { settled(taken(opened($0))) }
       case .finishRound(let close):
         let covered = try store.versionVector()
-        try store.finish(close, close.isFull ? full(of: close.mark) : nil)
+        let lacking = state.withLock { $0.lacking.take() }
+        try store.finish(close, close.isFull ? full(of: close.mark) : nil, behind: lacking)
         let coversMore = try store.versionVector() != covered
         state.withLock { ($0.full, $0.coversMore) = (nil, coversMore) }
         try closed(close)
@@ -142,6 +145,9 @@ package final class SessionStore: Sendable {
     default: return .failed(.protocolViolation, "\(error)")
     }
   }
+
+  /// The epoch of the keys that the session has; nil before it has read them.
+  var epoch: UInt32? { state.withLock { $0.ring?.current } }
 
   func ring() throws -> GroupKeyRing {
     if let ring = state.withLock({ $0.ring }) { return ring }

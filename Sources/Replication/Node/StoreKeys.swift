@@ -47,13 +47,30 @@ package struct StoreKeys: Sendable {
     try write(ring.text, to: Self.group)
   }
 
-  /// Adds group keys to those there are, durably. Who changes them in two processes at once loses nothing that another
-  /// member does not still have.
+  /// Adds group keys to those there are, durably.
   package func merge(_ given: GroupKeyRing) throws(ReplicationError) {
-    var ring = try groupKeys()
-    let before = ring
-    try ring.merge(given)
-    if ring != before { try replaceGroupKeys(with: ring) }
+    try changeGroupKeys { ring throws(ReplicationError) in try ring.merge(given) }
+  }
+
+  /// Changes the group keys of an open store, durably. Nobody else changes them meanwhile.
+  package func changeGroupKeys(
+    _ change: (inout GroupKeyRing) throws(ReplicationError) -> Void
+  ) throws(ReplicationError) {
+    guard let store else { preconditionFailure("who makes a store changes nothing") }
+    var result: Result<Void, ReplicationError> = .success(())
+    try ofStore { () throws(StoreError) in
+      try store.changeKeyFiles {
+        do throws(ReplicationError) {
+          var ring = try groupKeys()
+          let before = ring
+          try change(&ring)
+          if ring != before { try replaceGroupKeys(with: ring) }
+        } catch {
+          result = .failure(error)
+        }
+      }
+    }
+    try result.get()
   }
 
   /// The device's identity. `.cryptography` if there is none, or the file is not one.

@@ -51,7 +51,10 @@ extension Store {
     let file = try storage.followingLink(file)
     guard try storage.status(file) != nil else { return try backUpWhole(to: file, progress) }
     let target = try storage.open(file, .readWrite)
-    guard try target.lock(byte: 0, .exclusive, wait: false) else { throw Self.backupIsBusy(file) }
+    // Another one that was written meanwhile is locked by nobody.
+    guard try target.lock(byte: 0, .exclusive, wait: false),
+      try storage.status(file)?.inode == target.status().inode
+    else { throw Self.backupIsBusy(file) }
     defer { _ = try? target.lock(byte: 0, .none, wait: false) }
     let found: BackupFile
     do throws(StoreError) { found = try BackupFile(file, storage, .readWrite) } catch {

@@ -29,8 +29,10 @@ struct Composer {
     return extent.bytes + postponedBytes + (isNamed ? 0 : AppendExtent.definitions)
   }
 
-  /// Bytes that the append may take up.
+  /// Bytes that the append may take up, beaten values not counted.
   private let largest: Int
+  /// Bytes of beaten values.
+  private var keptBytes = 0
   private let hashSeed: UInt64
   /// Bytes by which postponed writes may exceed the bound once it is known what they replace: nobody is refused at the end who was
   /// not when he wrote.
@@ -197,11 +199,18 @@ struct Composer {
     (state.isAmbiguous(loser.dot) || state.isSuspect(winner.dot)) && !loser.isTombstone && !loser.isReserved
   }
 
-  /// Keeps a beaten value for a while (`ConflictRetention`).
+  /// Keeps a beaten value for a while (`ConflictRetention`). It stays here and is sent to nobody, so that it does not count
+  /// against what a transaction may be: records that are small may beat large ones. What would be gone with the next
+  /// compaction is not kept.
   mutating func keep(_ loser: Record) throws(StoreError) {
     var conflicts = state.conflicts
     if conflicts.note(at: wall, behind: position) { try setLocal(StateKey.conflicts, conflicts.bytes) }
-    try append(.loser(loser))
+    var grown = extent
+    grown.add(.loser(loser))
+    let bytes = keptBytes + grown.bytes - extent.bytes
+    guard bytes <= Limits.conflictBytes else { return }
+    (extent, keptBytes) = (grown, bytes)
+    entries.append(.loser(loser))
   }
 
   // MARK: Postponed writes
@@ -295,7 +304,9 @@ struct Composer {
   /// Counts what comes next. What does not fit leaves no trace: a caller may go on without it.
   private mutating func grow(_ add: (inout AppendExtent) -> Void) throws(StoreError) {
     add(&extent)
-    guard extent.bytes + postponedBytes > largest + (isSettling ? Self.settlingBytes : 0) else { return }
+    guard extent.bytes - keptBytes + postponedBytes > largest + (isSettling ? Self.settlingBytes : 0) else {
+      return
+    }
     extent = AppendExtent(entries)
     throw isFull
   }

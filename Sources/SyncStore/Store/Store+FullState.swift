@@ -143,10 +143,22 @@ extension Store {
       record, state, close, isPresent: isSame ?? false, isContested: isSame == false, at: time)
   }
 
+  /// Carries out the verdicts on some records, in one transaction, or in more where that would be too large to be sent.
   private func settle(
     _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ full: FullState, _ close: RoundClose
   ) throws(StoreError) {
-    try append(limit: .max) { composer throws(StoreError) in
+    do throws(StoreError) { try settleTogether(affected, full, close) } catch {
+      guard error.code == .outOfBounds, affected.count > 1 else { throw error }
+      let half = affected.count / 2
+      try settle(affected.prefix(half), full, close)
+      try settle(affected.dropFirst(half), full, close)
+    }
+  }
+
+  private func settleTogether(
+    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ full: FullState, _ close: RoundClose
+  ) throws(StoreError) {
+    try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
       var doomed: [Composer.Doomed] = []
       var again: [Record] = []
       let (position, kept) = engine.withLock { ($0.position, $0.keptLosers) }

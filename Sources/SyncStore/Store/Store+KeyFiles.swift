@@ -63,11 +63,27 @@ extension Store {
       + AES256GCM.seal(bytes, key: key, nonce: nonce, authenticating: Array(name.utf8))
   }
 
+  /// Lets no other thread or process change the files of secrets during `body`: what is read there may be written again.
+  package func changeKeyFiles(_ body: () throws(StoreError) -> Void) throws(StoreError) {
+    try changingKeyFiles.withLock { _ throws(StoreError) in
+      guard try controlFile.lock(byte: StoreLayout.keyFilesByte, .exclusive, wait: true) else {
+        throw StoreError(.busy, "another process changes its keys: try again", path: path)
+      }
+      defer { _ = try? controlFile.lock(byte: StoreLayout.keyFilesByte, .none, wait: false) }
+      try body()
+    }
+  }
+
   /// Writes the files of secrets that are not as the store is to be: sealed, or in the clear with `isPlain`.
   package func rewriteKeyFiles(isPlain: Bool = false) throws(StoreError) {
     let storage = environment.storage
     let directory = path + "/" + JournalSeal.directory
     guard let ring = seal.ring, try storage.status(directory) != nil else { return }
+    try changeKeyFiles { () throws(StoreError) in try rewriteKeyFiles(in: directory, isPlain: isPlain, ring) }
+  }
+
+  private func rewriteKeyFiles(in directory: String, isPlain: Bool, _ ring: KeyRing) throws(StoreError) {
+    let storage = environment.storage
     for name in try storage.list(directory) where directory + "/" + name != seal.path {
       let file = directory + "/" + name
       if name.hasSuffix(".new") {

@@ -92,7 +92,7 @@ extension Store {
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> TakenBatch {
     let absent = try absent(of: batch)
-    try prepareToTake(batch.widening, in: batch.mark)
+    if batch.behind == nil { try prepareToTake(batch.widening, in: batch.mark) }
     if full == nil, batch.widening == nil, case .plain(let plain) = batch.records,
       let taken = try takePlain(
         plain, { composer throws(StoreError) in try conclude(batch, close, &composer) })
@@ -103,7 +103,8 @@ extension Store {
     let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
       let own = composer.state.sequence
       let lacking = try batch.widening.map { widening throws(StoreError) in
-        try lackingKeys(widening, composer.state)
+        try requireOwn(widening, in: batch.mark, behind: batch.behind, composer.state)
+        return try lackingKeys(widening, composer.state)
       }
       // Until this is committed nothing that is held here changes.
       let (held, parked, kept, position) = engine.withLock { engine in
@@ -150,11 +151,18 @@ extension Store {
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
   ///
-  /// - Parameter full: what the batches of this round said, if it was the sender's full state.
-  package func finish(_ close: RoundClose, _ full: FullState? = nil) throws(StoreError) {
+  /// - Parameters:
+  ///   - full: what the batches of this round said, if it was the sender's full state.
+  ///   - behind: the cursor that the last batch has left, if it was a round of keys that were lacking and had any.
+  package func finish(
+    _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
+  ) throws(StoreError) {
     if close.isFull { try take(full ?? FullState(), close) }
-    try prepareToTake(close.widening, in: close.mark)
+    if behind == nil { try prepareToTake(close.widening, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
+      if let widening = close.widening {
+        try requireOwn(widening, in: close.mark, behind: behind, composer.state)
+      }
       try merge(close, &composer)
       if close.isFull { try composer.comeToRest() }
     }

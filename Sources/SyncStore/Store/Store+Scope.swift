@@ -66,6 +66,20 @@ extension Store {
     try composer.setLocal(StateKey.widening, widening.bytes)
   }
 
+  /// What has come of keys that were lacking is what this round has brought, or went on from. Another one may have begun
+  /// meanwhile, with another peer or in another process, and given up what this one had brought: to close this one then would be
+  /// to hold keys of which nothing is here.
+  func requireOwn(
+    _ widening: Widening, in mark: RoundMark, behind: Cursor?, _ state: ReplicaState
+  ) throws(StoreError) {
+    let present = state.widening?.cursor
+    let isOwn =
+      if let behind = behind ?? widening.cursor { present == behind } else {
+        present == nil || present?.mark == mark
+      }
+    guard isOwn else { throw changed }
+  }
+
   /// A round of keys that were lacking goes on where an earlier one was left, or begins from nothing: what has come of them is
   /// given up then. Some of it may have been deleted since, and the deletes be purged.
   func prepareToTake(_ widening: Widening?, in mark: RoundMark) throws(StoreError) {

@@ -205,20 +205,6 @@ extension Store {
     return engine.withLock { $0.composer(wall: wall, limit: limit) }
   }
 
-  /// Applies parked records whose time has come, with what the rules make of them. The caller holds the mutex.
-  @inline(never)
-  private func releaseParked(_ engine: inout Engine) throws(StoreError) {
-    var composer = engine.composer(wall: environment.now(), limit: 2 * Limits.batchBytes)
-    let due = engine.due(upTo: composer.limit)
-    for location in due {
-      let record = try engine.record(at: location)
-      try composer.release(record, held: try? engine.held(record.key), kept: engine.keptLosers)
-    }
-    // First what follows from them: should that fail, they are still parked.
-    try commit(composer, &engine)
-    for location in due { try engine.release(location) }
-  }
-
   /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
   func commit(_ composer: borrowing Composer, _ engine: inout Engine) throws(StoreError) {
     guard composer.postponed.count > 0 else {

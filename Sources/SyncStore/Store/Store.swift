@@ -36,6 +36,7 @@ public final class Store: Sendable {
   let preparedSegment = Locked<Journal.Prepared?>(nil)
   /// Compactions made by this instance; held while one runs.
   let compacting = Locked(0)
+  let changingKeyFiles = Locked(())
   /// Holds writers back while there are too many dead bytes.
   let pace = CompactionPace()
   /// Orders of all keys made by this instance; held while one is.
@@ -189,6 +190,12 @@ public final class Store: Sendable {
     }
   }
 
+  /// - Throws: `.poisoned` once a sync has failed, in this process or in another one that has the store open: nothing more is
+  ///   acknowledged until all of them have closed it.
+  package func checkSyncs() throws(StoreError) {
+    if control.poisoned { throw poisonedError }
+  }
+
   var poisonedError: StoreError {
     StoreError(
       .poisoned,
@@ -299,4 +306,6 @@ enum StoreLayout {
   static let entranceByte = 1
   /// Locked by the process that compacts.
   static let compactionByte = 2
+  /// Locked by the process that changes a file of secrets.
+  static let keyFilesByte = 3
 }

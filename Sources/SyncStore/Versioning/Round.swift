@@ -122,6 +122,8 @@ package struct IncomingBatch: Hashable, Sendable {
   package var present: [Dot]
   /// Of a round of keys that were lacking: what the receiver will hold.
   package var widening: Widening?
+  /// Of such a round: the cursor that the batch before this one has left; nil for the first one.
+  package var behind: Cursor?
 
   /// All fields.
   package init(

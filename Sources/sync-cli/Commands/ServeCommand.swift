@@ -69,8 +69,16 @@ enum ServeCommand {
     manager.tell("READY=1\nSTATUS=listening on \(address)")
     var current = configuration
     while true {
-      switch System.nextSignal(within: manager.watchdogSeconds ?? 3600) {
-      case .none: signOfLife(store, manager, log)
+      switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 10)) {
+      case .none:
+        do { try store.checkSyncs() } catch {
+          // Only who opens it anew can go on: the service manager has that done.
+          log.write(.error, "ending: \(error)")
+          manager.tell("STOPPING=1")
+          try blocking { await node.stop() }
+          throw error
+        }
+        signOfLife(store, manager, log)
       case .reload: reload(&current, store, node, invocation, manager, log)
       case .end:
         manager.tell("STOPPING=1")
