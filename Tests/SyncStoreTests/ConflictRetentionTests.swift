@@ -42,12 +42,15 @@ struct ConflictRetentionTests {
     #expect(try Store.open(on: host, configuration: Self.configuration).conflicts().count == 1)
   }
 
-  /// Two copies that know nothing of each other, one of which has a thousand values of 20,000 bytes.
-  private func beaten(later: UInt64) throws -> (large: Store, small: Store, host: SimulatedHost) {
+  /// Two copies that know nothing of each other, one of which has a thousand large values.
+  private func beaten(
+    later: UInt64, bytes: Int = 20_000
+  ) throws -> (large: Store, small: Store, host: SimulatedHost) {
     let (host, ahead) = (SimulatedHost(seed: 1), SimulatedHost(seed: 2))
-    let large = try Store.create(on: host, configuration: Configuration(durability: .relaxed))
-    let small = try Store.create(on: ahead, id: large.id, configuration: Configuration(durability: .relaxed))
-    for number in 0..<1000 { try large.put(Key("\(number)"), [UInt8](repeating: 1, count: 20_000)) }
+    let configuration = Configuration(durability: .relaxed, blobThreshold: 1 << 20)
+    let large = try Store.create(on: host, configuration: configuration)
+    let small = try Store.create(on: ahead, id: large.id, configuration: configuration)
+    for number in 0..<1000 { try large.put(Key("\(number)"), [UInt8](repeating: 1, count: bytes)) }
     ahead.time += later
     for number in 0..<1000 { try small.put(Key("\(number)"), [2]) }
     return (large, small, host)
@@ -60,6 +63,19 @@ struct ConflictRetentionTests {
     #expect(try large.get("7")?.bytes == [2] && large.conflicts().count == 1000)
     try small.receive(from: large)
     #expect(try large.digest() == small.digest())
+  }
+
+  @Test("of one batch are kept up to what a compaction keeps; of those whose time has come, all until then")
+  func tooMany() throws {
+    let (large, small, _) = try beaten(later: 10, bytes: 100_000)
+    try large.receive(from: small)
+    #expect((600..<700).contains(try large.conflicts().count))
+    #expect(try large.get("999")?.bytes == [2])
+    let (other, ahead, host) = try beaten(later: 600_000, bytes: 100_000)
+    try other.receive(from: ahead)
+    host.time += 600_000
+    try other.put("poke", "x")
+    #expect(try other.status().parked == 0 && other.conflicts().count == 1000)
   }
 
   @Test("are no reason to write nothing any more once the time has come of those that beat them (F50)")

@@ -135,7 +135,7 @@ struct Composer {
       guard let held, isOtherContent(record, of: held), !kept.contains(StateDigest(of: record))
       else { return }
       // What is held is issued again, and nobody could tell that this was beaten by it.
-      try keep(record)
+      try keepOfBatch(record)
     case .park:
       if !parked.contains(where: { $0.dot == record.dot }) { try append(.write(record, position: nil)) }
       return
@@ -178,7 +178,7 @@ struct Composer {
     }
     guard let loser else { return }
     if isConflict || isDoubtful(loser, besides: winner), !kept.contains(StateDigest(of: loser)) {
-      try keep(loser)
+      if inJournal { try keep(loser) } else { try keepOfBatch(loser) }
     }
     let names = Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) })
     if !names.isEmpty { try reissue(winner, names: names) }
@@ -200,17 +200,26 @@ struct Composer {
   }
 
   /// Keeps a beaten value for a while (`ConflictRetention`). It stays here and is sent to nobody, so that it does not count
-  /// against what a transaction may be: records that are small may beat large ones. What would be gone with the next
-  /// compaction is not kept.
+  /// against what a transaction may be: records that are small may beat large ones.
+  ///
+  /// - Throws: `.outOfBounds` if an append that has a bound would have more of them than a compaction keeps.
   mutating func keep(_ loser: Record) throws(StoreError) {
     var conflicts = state.conflicts
     if conflicts.note(at: wall, behind: position) { try setLocal(StateKey.conflicts, conflicts.bytes) }
     var grown = extent
     grown.add(.loser(loser))
     let bytes = keptBytes + grown.bytes - extent.bytes
-    guard bytes <= Limits.conflictBytes else { return }
+    guard largest == .max || bytes <= Limits.conflictBytes else { throw isFull }
     (extent, keptBytes) = (grown, bytes)
     entries.append(.loser(loser))
+  }
+
+  /// The same for what a batch beats: that cannot be taken in parts, and those that are too many would be gone with the next
+  /// compaction.
+  private mutating func keepOfBatch(_ loser: Record) throws(StoreError) {
+    do throws(StoreError) { try keep(loser) } catch {
+      guard error.code == .outOfBounds else { throw error }
+    }
   }
 
   // MARK: Postponed writes
