@@ -153,6 +153,31 @@ struct PackCrashTests {
     #expect(try blobs.read(doubtful) == pattern(6000))
   }
 
+  @Test("What a failed sync has lost of a pack is put in quarantine, and does not have the next sync fail (F30)")
+  func failedSyncThatLost() throws {
+    let test = try BlobsUnderTest(.simulated)
+    let storage = try #require(test.base.storage as? SimulatedStorage)
+    try storage.syncDirectory("/")
+    var blobs = try open(test, boot: 1)
+    let safe = try blobs.put(bytes: pattern(5000), durable: true)
+    let content = pattern(6000)
+    let lost = try blobs.put(bytes: content, durable: false)
+    let pack = test.directory + "/" + (try test.packs()[0])
+    let bytes = try storage.open(pack, .readOnly).read(1 << 20, at: 0)
+    let place = try #require(bytes.indices.first { bytes[$0] == content[0] && bytes[$0...].starts(with: content) })
+    storage.failSync(of: pack)
+    #expect(throws: StoreError.self) { try blobs.sync() }
+    storage.killProcesses()
+    try storage.flipBit(of: pack, at: place + 100, bit: 1)
+    blobs = try open(test, boot: 1)
+    #expect(try blobs.read(safe) == pattern(5000))
+    #expect(throws: StoreError.self) { try blobs.read(lost) }
+    try blobs.sync()
+    #expect(try test.names().contains { $0.hasPrefix("quarantine/") })
+    #expect(try blobs.put(bytes: pattern(6000), durable: true) == lost)
+    #expect(try blobs.read(lost) == pattern(6000))
+  }
+
   @Test(
     "A record never outlives its blob: what reached the disk without it is lost with it (F24, rule R7)",
     arguments: 0..<30 as Range<UInt64>)

@@ -1,3 +1,4 @@
+import Glibc
 import SyncTestSupport
 import Testing
 
@@ -187,6 +188,31 @@ struct ReplicationRulesTests {
     try b.put("other", "x")
     #expect(try b.text("k") == "later")
     #expect(try b.conflicts().count == 1)
+  }
+
+  @Test("apply all that was parked though the index could not grow when its time came (F25, F50)")
+  func parkingWithoutIndex() throws {
+    let (a, first) = try copies()
+    try first.close()
+    let plan = FaultPlan()
+    let b = try Store.open(
+      at: "/store", configuration: right.configured(),
+      environment: right.environment(over: FaultingStorage(right.storage, plan: plan)))
+    left.time += 10 * 60_000
+    try a.transaction { transaction in
+      for number in 0..<9_000 { try transaction.put(Key("\(number)"), [1]) }
+    }
+    try b.receive(from: a)
+    #expect(try b.status().parked == 9_000)
+    right.time += 10 * 60_000
+    plan.fail(.allocate, on: "/index", errno: EIO)
+    _ = try? b.put("poke", "x")
+    try b.put("poke", "y")
+    #expect(try b.status().keys == 9_001 && b.status().parked == 0)
+    #expect(try b.get("8999")?.bytes == [1] && b.get("0")?.bytes == [1])
+    #expect(try b.digest() == b.engine.withLock { try $0.computeDigest(isExclusive: true).digest })
+    try b.compact()
+    #expect(try b.status().keys == 9_001 && b.verify().isClean)
   }
 
   @Test("go on in another segment when one has numbered all the actors it can (F82)")

@@ -46,6 +46,21 @@ struct WideningPartsTests {
     #expect(try !some.isWidening && some.list(prefix: Array("b/".utf8)).count == 4)
   }
 
+  @Test("has them brought by one session at a time, and by the next once that is gone")
+  func oneAtATime() throws {
+    final class Session: Sendable {}
+    let store = try Store.create(on: hosts[0])
+    var first: Session? = Session()
+    let second = Session()
+    try first.map { try store.claimWidening(for: $0) }
+    try first.map { try store.claimWidening(for: $0) }
+    #expect(#expect(throws: StoreError.self) { try store.claimWidening(for: second) }?.code == .busy)
+    first = nil
+    try store.claimWidening(for: second)
+    store.endWidening()
+    try store.claimWidening(for: Session())
+  }
+
   @Test("gives up what had come from one when it asks another, who may have purged the delete of it")
   func parts() throws {
     for host in hosts { host.time += 1000 }

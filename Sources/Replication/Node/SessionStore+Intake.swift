@@ -61,6 +61,7 @@ extension SessionStore {
         return .failed(.failed(.protocolViolation, "a batch before batch \(intake.index) was not taken in"))
       }
       if let why = try overtaken(by: intake.sender) { return .failed(.overtaken(why)) }
+      if intake.widening != nil { try store.claimWidening(for: self) }
       var batch = IncomingBatch(
         sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
         present: payload.present, widening: intake.widening)

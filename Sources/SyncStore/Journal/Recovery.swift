@@ -60,27 +60,64 @@ extension Journal {
   }
 
   private static let unsynced = "unsynced-"
+  private static let rescued = "rescued-"
   private func unsyncedPath(_ number: UInt32) -> String { directory + "/\(Self.unsynced)\(number)" }
   private func asidePath(_ number: UInt32) -> String { directory + "/aside-\(number)-\(environment.now())" }
 
-  /// Gives segments that could not be synced their names back where a recovery has set them aside and could not write once
-  /// more what they hold; where it could, they are set aside for good. Comes before what recovers the journal reads it.
+  /// Gives segments that could not be synced their names back where a recovery has set them aside and did not come to write
+  /// once more all that they hold; what it has written goes. Only for who is alone, before anything reads the journal.
   func settleUnsynced() throws(StoreError) {
     let storage = environment.storage
-    let numbers = try storage.list(directory).compactMap { name in
-      name.hasPrefix(Self.unsynced) ? UInt32(name.dropFirst(Self.unsynced.count)) : nil
-    }.sorted()
+    let (numbers, isRescued) = try unsyncedSegments()
+    if isRescued { return try giveUpUnsynced() }
     guard let first = numbers.first else { return }
     let chain = SegmentName.chain(of: try SegmentName.all(in: directory, storage), from: 1).names
-    if first <= chain.last?.stands.upperBound ?? 0 {
-      // The first one last: as long as any is left, it tells.
-      for number in numbers.reversed() { try storage.rename(unsyncedPath(number), to: asidePath(number)) }
-    } else {
-      for number in numbers {
-        try storage.rename(unsyncedPath(number), to: directory + "/" + SegmentName(number).text)
-      }
+    for name in chain.reversed() where name.stands.lowerBound >= first {
+      try storage.rename(directory + "/" + name.text, to: asidePath(name.number))
+      try storage.syncDirectory(directory)
+    }
+    for number in numbers {
+      try storage.rename(unsyncedPath(number), to: directory + "/" + SegmentName(number).text)
     }
     try storage.syncDirectory(directory)
+  }
+
+  /// Is there anything to be settled?
+  var hasUnsynced: Bool {
+    get throws(StoreError) {
+      let (numbers, isRescued) = try unsyncedSegments()
+      return isRescued || !numbers.isEmpty
+    }
+  }
+
+  /// All that they hold was written once more: they are set aside for good.
+  func finishRescue() throws(StoreError) {
+    guard let first = try unsyncedSegments().numbers.first else { return }
+    try environment.storage.rename(unsyncedPath(first), to: directory + "/\(Self.rescued)\(first)")
+    try environment.storage.syncDirectory(directory)
+    try giveUpUnsynced()
+  }
+
+  private func giveUpUnsynced() throws(StoreError) {
+    let storage = environment.storage
+    for number in try unsyncedSegments().numbers {
+      try storage.rename(unsyncedPath(number), to: asidePath(number))
+    }
+    try storage.syncDirectory(directory)
+    // Last: as long as it is there, it tells.
+    for name in try storage.list(directory) where name.hasPrefix(Self.rescued) {
+      let number = UInt32(name.dropFirst(Self.rescued.count)) ?? 0
+      try storage.rename(directory + "/" + name, to: asidePath(number))
+    }
+    try storage.syncDirectory(directory)
+  }
+
+  private func unsyncedSegments() throws(StoreError) -> (numbers: [UInt32], isRescued: Bool) {
+    let names = try environment.storage.list(directory)
+    let numbers = names.compactMap { name in
+      name.hasPrefix(Self.unsynced) ? UInt32(name.dropFirst(Self.unsynced.count)) : nil
+    }
+    return (numbers.sorted(), names.contains { $0.hasPrefix(Self.rescued) })
   }
 
   /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but

@@ -24,6 +24,8 @@ package struct Environment: Sendable {
   package var writesTail = false
   /// How many positions of the journal are looked through at once, when a round is opened, while writers wait.
   package var positionsAtOnce: UInt64 = 1024
+  /// Bytes that a recovery from a failed sync writes into a segment before it has its name; what is above it follows.
+  package var rescuedAtOnce = 1 << 30
   /// Called where a round that is being opened lets others go on. Tests do then what others might.
   package var betweenTurns: (@Sendable () -> Void)?
 

@@ -14,6 +14,11 @@ extension Engine {
       let compactions = control.compactions
       do throws(StoreError) {
         guard !control.isLost else { return try goOnAlone() }
+        if isProvisional {
+          // Until then nobody writes.
+          guard control.recovered else { return }
+          return try startAfresh(compactions)
+        }
         if self.compactions != compactions { try takeInCompactions(compactions) }
         let tail = Location(packed: control.tail)
         if !journal.replaced.isEmpty { releaseReplaced() }

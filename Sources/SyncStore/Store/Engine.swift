@@ -57,6 +57,8 @@ struct Engine {
   var notesAtRenewal = 0
   /// Up to where the journal went when a compaction of others was last taken in: whatever that left out was beaten before.
   var replacementsEnd = Location(segment: 0, offset: 0)
+  /// Was the journal read before a writer had recovered it? What was read may be cut off then, and other segments have the names.
+  var isProvisional = false
   /// The last compaction that index and notes have taken in wholly.
   var adopted: UInt32 = 0
   /// What the index calls the last record that it has; 0 if that is not known.

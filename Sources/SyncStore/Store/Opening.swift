@@ -101,7 +101,8 @@ struct Opening {
   private func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine)
     -> Store
   {
-    Store(
+    engine.isProvisional = !control.recovered
+    return Store(
       path: path, identity: identity, configuration: configuration, environment: environment,
       control: control,
       controlFile: file, engine: engine)
@@ -114,7 +115,13 @@ struct Opening {
     if engine == nil {
       // Those who share an index would not find in it what this one writes.
       if writable, control.recovered { try JournalIndex.removeFiles(files) }
-      if writable, !control.recovered { try journal().settleUnsynced() }
+      if writable, !control.recovered, try journal().hasUnsynced {
+        // Whoever reads has taken what is there for the journal, and its end for the tail.
+        throw StoreError(
+          .busy,
+          "a recovery from a failed sync was interrupted, and another process reads the store meanwhile: end that one, then open the store for writing",
+          path: path)
+      }
       engine = try readingBesideOthers(control)
     }
     guard let engine else { throw busy }

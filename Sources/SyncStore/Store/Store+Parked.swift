@@ -22,7 +22,13 @@ extension Store {
       }
       // First what follows from them: should that fail, they are still parked.
       try commit(composer, &engine)
-      for location in due.prefix(count) { try engine.release(location) }
+      do throws(StoreError) {
+        for location in due.prefix(count) { try engine.release(location) }
+      } catch {
+        // It may be in neither by now: an index that is built anew has all whose time has come.
+        engine.index.failure = engine.index.failure ?? error
+        return engine.overcomeTrouble()
+      }
       due = due.dropFirst(count)
     }
   }

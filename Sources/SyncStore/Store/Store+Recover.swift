@@ -38,6 +38,7 @@ extension Store {
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
+    engine.withLock { $0.isProvisional = false }
     if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard let renewal else { return }
     note(renewal)
@@ -113,7 +114,14 @@ extension Store {
         // Pages whose sync failed may be called clean though they never reached the disk: what they hold is written
         // once more, elsewhere (rule R4, F31).
         let durable = Location(packed: control.durable)
-        rescued = try Self.transactions(behind: durable, in: engine)
+        // Not from the view that there is: a reader may have come first, and read what an interrupted rescue had left.
+        let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
+        var all = Engine(engine.surroundings, journal: journal, index: index, compactions: engine.compactions)
+        all.absorb(
+          upTo: Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset),
+          indexing: true)
+        rescued = try Self.transactions(behind: durable, in: all)
+        journal.forgetSlots()
         if let index = journal.segments.firstIndex(where: { $0.number == durable.segment }) {
           plan.cut(at: index, durable.offset)
         }
@@ -133,7 +141,7 @@ extension Store {
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
       var fresh = Engine(engine.surroundings, journal: journal, index: index, compactions: engine.compactions)
       fresh.absorb(upTo: cut, indexing: true)
-      let together = Self.count(of: rescued, within: Self.rescuedAtOnce)
+      let together = Self.count(of: rescued, within: environment.rescuedAtOnce)
       guard
         let end = try fresh.journal.carryOut(
           plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]),
@@ -147,12 +155,9 @@ extension Store {
       for entries in rescued[together...] {
         try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
       }
-      try engine.journal.settleUnsynced()
+      try engine.journal.finishRescue()
     }
   }
-
-  /// Bytes of the rescued that the new segment holds from its beginning; what is above it follows.
-  private static let rescuedAtOnce = 1 << 30
 
   /// How many of the transactions, from the first, fit in so many bytes.
   private static func count(of transactions: [[JournalEntry]], within limit: Int) -> Int {

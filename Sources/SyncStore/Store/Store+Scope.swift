@@ -66,6 +66,24 @@ extension Store {
     try composer.setLocal(StateKey.widening, widening.bytes)
   }
 
+  /// Lets a session bring keys that this copy lacks, and no other one of this process before that has done so or is gone: two at
+  /// once would give up what the other one has brought, again and again.
+  package func claimWidening(for session: any AnyObject & Sendable) throws(StoreError) {
+    try wideningClaim.withLock { claim throws(StoreError) in
+      if let other = claim.session, other !== session {
+        throw StoreError(.busy, "another session brings the keys that this copy lacks", path: path)
+      }
+      claim.session = session
+    }
+  }
+
+  /// The session has brought them.
+  package func endWidening() { wideningClaim.withLock { $0.session = nil } }
+
+  struct WideningClaim {
+    weak var session: (any AnyObject & Sendable)?
+  }
+
   /// What has come of keys that were lacking is what this round has brought, or went on from. Another one may have begun
   /// meanwhile, with another peer or in another process, and given up what this one had brought: to close this one then would be
   /// to hold keys of which nothing is here.

@@ -37,6 +37,7 @@ public final class Store: Sendable {
   /// Compactions made by this instance; held while one runs.
   let compacting = Locked(0)
   let changingKeyFiles = Locked(())
+  let wideningClaim = Locked(WideningClaim())
   /// Holds writers back while there are too many dead bytes.
   let pace = CompactionPace()
   /// Orders of all keys made by this instance; held while one is.

@@ -158,9 +158,22 @@ extension PackSet {
       // A copy of it may have been left by one who was killed in the middle of this.
       if let (other, _) = try find(entry.name, following: false), other !== pack { continue }
       var copy: [UInt8] = []
-      try pack.withBytes(entry) { copy = [UInt8](copying: $0) }
-      // Damage is for who reads it, or verifies: the file stays.
-      guard XXH3.hash64(copy, seed: 0) == entry.checksum else { return }
+      do throws(StoreError) { try pack.withBytes(entry) { copy = [UInt8](copying: $0) } } catch {
+        guard error.code == .damaged, pack.hasFailed else { throw error }
+      }
+      guard XXH3.hash64(copy, seed: 0) == entry.checksum else {
+        // Damage is for who reads it, or verifies: the file stays. But one whose sync has failed would have each sync to come
+        // fail, and what it could not store is often what is damaged.
+        guard pack.hasFailed else { return }
+        moved.removeLast()
+        try files.keepAside(copy, entry.name)
+        state.withLock { state in
+          guard pack.remove(slot) else { return }
+          discount(pack, slot, ordinal, &state)
+          forget(pack, slot, Self.place(ordinal, slot), &state)
+        }
+        continue
+      }
       try add(entry.name, copy, isSealed: entry.isSealed, stamp: word.stamp, .moving)
     }
     try handOver(moved)
