@@ -15,9 +15,7 @@ struct KeyChangeTests {
   /// A store with keys and a member, over storage that fails as planned.
   private func store() throws -> Store {
     try Store.create(on: host).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, failing: plan)
     _ = try StoreKeys(store).makeGroupKeys()
     let device = try #require(DeviceID(bytes: [UInt8](repeating: 3, count: 32)))
     try Membership(store).put(
@@ -62,7 +60,9 @@ struct KeyChangeTests {
     #expect(try ring.key(of: #require(begun.withLock { $0 })) != nil)
   }
 
-  @Test("F80 sessions of a node that has seen no other epoch begin anew when one begins", .timeLimit(.minutes(Patience.minutes(1))))
+  @Test(
+    "F80 sessions of a node that has seen no other epoch begin anew when one begins",
+    .timeLimit(.minutes(Patience.minutes(1))))
   func quietNode() async throws {
     let (server, client, _) = try await pair()
     let third = try await TestCopy.joined(try Node.invite(to: server.store), "third")
@@ -71,11 +71,14 @@ struct KeyChangeTests {
     await server.node.stop()
     let again = try Node(store: server.store)
     let address = try await again.start(listen: Endpoint(host: "127.0.0.1", port: 0))
-    try Membership(client.store).add(Peer(name: "first", addresses: [address.description], device: again.device))
+    try Membership(client.store).add(
+      Peer(name: "first", addresses: [address.description], device: again.device))
     client.node.keepInStep(KeepPolicy(retry: 1...50))
     for await state in client.node.states(of: "first") where state.phase == .live { break }
     let epoch = try Membership(server.store).revokeAndRenewKeys("third")
-    while try StoreKeys(client.store).groupKeys().current != epoch { try await Task.sleep(for: .milliseconds(5)) }
+    while try StoreKeys(client.store).groupKeys().current != epoch {
+      try await Task.sleep(for: .milliseconds(5))
+    }
     await client.node.stop()
     await again.stop()
   }

@@ -52,9 +52,7 @@ struct BackupRulesTests {
     // Written anew between the opening and the lock: who writes to that one now would not be kept out.
     let plan = FaultPlan()
     try store.close()
-    let again = try Store.open(
-      at: "/store", configuration: host.configured(),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let again = try Store.open(on: host, failing: plan)
     plan.before(.lock, of: Self.file) { [host] in
       try? host.storage.rename(Self.file, to: Self.file + ".old")
       let bytes = try? host.storage.open(Self.file + ".old", .readOnly).read(1 << 20, at: 0)
@@ -91,7 +89,9 @@ struct BackupRulesTests {
     #expect(try host.storage.list("/").contains("store.restoring") == false)
   }
 
-  @Test("a restore to where nothing was takes nothing that has come to be there meanwhile", arguments: [false, true])
+  @Test(
+    "a restore to where nothing was takes nothing that has come to be there meanwhile",
+    arguments: [false, true])
   func targetTaken(wasEmpty: Bool) throws {
     let store = try Store.create(on: host)
     try store.put("k", "1")
@@ -107,7 +107,8 @@ struct BackupRulesTests {
     let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
     #expect(
       #expect(throws: StoreError.self) {
-        try Store.restore(from: Self.file, to: "/place", state: nil, replacing: false, environment: environment)
+        try Store.restore(
+          from: Self.file, to: "/place", state: nil, replacing: false, environment: environment)
       }?.code == .alreadyExists)
     let other = try #require(others.withLock { $0.first })
     #expect(try other.text("k") == "theirs" && other.verify().isClean)

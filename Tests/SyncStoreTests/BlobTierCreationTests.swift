@@ -48,9 +48,7 @@ struct BlobTierCreationTests {
       let plan = FaultPlan()
       plan.fail(number: call, forever: true)
       do {
-        let store = try Store.open(
-          at: "/store", configuration: host.configured(Self.configuration),
-          environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+        let store = try Store.open(on: host, configuration: Self.configuration, failing: plan)
         try store.put("first", Self.large)
         isDone = plan.calls < call
       } catch {}

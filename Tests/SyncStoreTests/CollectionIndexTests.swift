@@ -105,9 +105,7 @@ struct CollectionIndexTests {
       let plan = FaultPlan()
       plan.fail(number: position, forever: true)
       do {
-        let failing = try Store.open(
-          at: "/store", configuration: host.configured(),
-          environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+        let failing = try Store.open(on: host, failing: plan)
         _ = try failing.collection("orders", of: Order.self, indexes: Order.indexes)
       } catch {}
       host.losePower(seed: UInt64(position))

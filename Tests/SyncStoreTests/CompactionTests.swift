@@ -148,9 +148,7 @@ struct CompactionTests {
       let before = try Picture(store)
       try store.close()
       let plan = FaultPlan()
-      let dying = try Store.open(
-        at: "/store", configuration: host.configured(Self.small),
-        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      let dying = try Store.open(on: host, configuration: Self.small, failing: plan)
       plan.fail(number: number, forever: true)
       let failed = (try? dying.compact()) == nil
       if number % 2 == 0 { host.killProcesses() } else { host.losePower(seed: UInt64(number)) }
@@ -264,13 +262,13 @@ struct CompactionTests {
     #expect(try other.digest() == again.digest())
   }
 
-  @Test("takes in a copy first that one before it has named, and could do no more, whatever is worth it by then (F7)")
+  @Test(
+    "takes in a copy first that one before it has named, and could do no more, whatever is worth it by then (F7)"
+  )
   func namedOnly() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Self.small),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, configuration: Self.small, failing: plan)
     // Ten fill a segment.
     for number in 0..<60 { try store.put(Key("\(number)"), [UInt8](repeating: 1, count: 6000)) }
     for number in [10, 11, 12, 13, 14, 15, 20, 21, 22, 23, 24, 25] { try store.put(Key("\(number)"), "x") }

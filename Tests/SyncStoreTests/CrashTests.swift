@@ -168,9 +168,7 @@ struct CrashTests {
       plan.fail(number: call, forever: forever)
       var acknowledged: [Int] = []
       do {
-        let store = try Store.open(
-          at: "/store", configuration: host.configured(configuration),
-          environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+        let store = try Store.open(on: host, configuration: configuration, failing: plan)
         for number in 0..<150 {
           do {
             try store.put(Key("\(number)"), [UInt8](repeating: UInt8(number), count: 15_000))

@@ -27,6 +27,21 @@ struct DeathTests {
     return composer.entries
   }
 
+  /// Stores a transaction of two keys behind the tail, and publishes nothing. Where its bytes are.
+  static func store(
+    _ key: String, in store: Store, _ engine: Engine
+  ) throws -> (segment: Segment, bytes: Range<Int>) {
+    let tail = Location(packed: store.control.tail)
+    let segment = try #require(engine.journal.segment(tail.segment))
+    var encoder = RecordEncoder(
+      segment: segment, start: tail.offset, durable: 0, position: engine.position)
+    let entries = try Self.entries(store, engine, key)
+    let limit = tail.offset + RecordEncoder.bound(entries)
+    store.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
+    encoder.encode(entries)
+    return (segment, tail.offset..<encoder.end)
+  }
+
   func processes() throws -> (Store, Store) {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
@@ -53,15 +68,8 @@ struct DeathTests {
   func stored(missing: Int) throws {
     let (first, second) = try processes()
     Self.dies(first) { engine in
-      let tail = Location(packed: first.control.tail)
-      let segment = try #require(engine.journal.segment(tail.segment))
-      var encoder = RecordEncoder(
-        segment: segment, start: tail.offset, durable: 0, position: engine.position)
-      let entries = try Self.entries(first, engine, "dead")
-      let limit = tail.offset + RecordEncoder.bound(entries)
-      first.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
-      encoder.encode(entries)
-      segment.mapping.clear(max(tail.offset, encoder.end - missing)..<encoder.end)
+      let (segment, stored) = try Self.store("dead", in: first, engine)
+      segment.mapping.clear(max(stored.lowerBound, stored.upperBound - missing)..<stored.upperBound)
     }
     try second.put("after", "x")
     #expect(try second.contains("dead1") == (missing == 0))
@@ -78,15 +86,8 @@ struct DeathTests {
     try first.put("before", "x")
     let actor = try first.actor
     Self.dies(first) { engine in
-      let tail = Location(packed: first.control.tail)
-      let segment = try #require(engine.journal.segment(tail.segment))
-      var encoder = RecordEncoder(
-        segment: segment, start: tail.offset, durable: 0, position: engine.position)
-      let entries = try Self.entries(first, engine, String(repeating: "a long key", count: 40))
-      let limit = tail.offset + RecordEncoder.bound(entries)
-      first.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
-      encoder.encode(entries)
-      segment.mapping.clear(encoder.end - 8..<encoder.end)
+      let (segment, stored) = try Self.store(String(repeating: "a long key", count: 40), in: first, engine)
+      segment.mapping.clear(stored.upperBound - 8..<stored.upperBound)
     }
     if isAlone { host.killProcesses() }
     let second =
@@ -107,16 +108,9 @@ struct DeathTests {
     let first = try Store.create(on: host)
     try first.put("before", "x")
     Self.dies(first) { engine in
-      let tail = Location(packed: first.control.tail)
-      let segment = try #require(engine.journal.segment(tail.segment))
-      var encoder = RecordEncoder(
-        segment: segment, start: tail.offset, durable: 0, position: engine.position)
-      let entries = try Self.entries(first, engine, "dead")
-      let limit = tail.offset + RecordEncoder.bound(entries)
-      first.control.announce(writing: Location(segment: tail.segment, offset: limit).packed)
-      encoder.encode(entries)
+      let (segment, stored) = try Self.store("dead", in: first, engine)
       // The first of the two was not stored.
-      segment.mapping.clear(tail.offset..<tail.offset + 8)
+      segment.mapping.clear(stored.lowerBound..<stored.lowerBound + 8)
     }
     host.killProcesses()
     let readOnly = Configuration(mode: .readOnly)

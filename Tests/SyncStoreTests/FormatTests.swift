@@ -99,9 +99,7 @@ struct FormatTests {
       let segments = try host.storage.files(below: "/store/journal").filter { $0.key.hasSuffix(".segment") }
       let plan = FaultPlan()
       plan.fail(number: number, forever: true)
-      let opened = try? Store.open(
-        at: "/store", configuration: host.configured(small),
-        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      let opened = try? Store.open(on: host, configuration: small, failing: plan)
       finished = opened != nil && plan.calls < number
       host.killProcesses()
       let after = try host.storage.files(below: "/store/journal")

@@ -147,9 +147,7 @@ struct FullDiskTests {
     try RotationTests.fill(store, 200)
     try store.close()
     let plan = FaultPlan()
-    let dying = try Store.open(
-      at: "/store", configuration: host.configured(Self.small),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let dying = try Store.open(on: host, configuration: Self.small, failing: plan)
     plan.fail(number: number, forever: true, errno: 28)
     var (deleted, kept): (Set<Int>, Set<Int>) = ([], Set(0..<200))
     for key in 0..<150 where (try? dying.delete(Key("\(key)"))) != nil {

@@ -137,9 +137,7 @@ struct LongLifeTests {
   func outOfDescriptors() throws {
     try Store.create(on: host, configuration: Self.small).close()
     let plan = FaultPlan()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Self.small),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, configuration: Self.small, failing: plan)
     plan.fail(.open, forever: true, errno: 24)
     try store.put("k", "1")
     #expect(try store.text("k") == "1")

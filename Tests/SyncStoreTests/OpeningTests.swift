@@ -225,9 +225,7 @@ struct OpeningTests {
       for number in 0..<200 { try store.put(Key("\(number)"), "old") }
       try store.close()
       let plan = FaultPlan()
-      let dying = try Store.open(
-        at: "/store", configuration: host.configured(Self.small),
-        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      let dying = try Store.open(on: host, configuration: Self.small, failing: plan)
       plan.fail(number: call, forever: true)
       let failed =
         (try? dying.transaction { transaction -> Bool in

@@ -153,7 +153,8 @@ struct PackCrashTests {
     #expect(try blobs.read(doubtful) == pattern(6000))
   }
 
-  @Test("What a failed sync has lost of a pack is put in quarantine, and does not have the next sync fail (F30)")
+  @Test(
+    "What a failed sync has lost of a pack is put in quarantine, and does not have the next sync fail (F30)")
   func failedSyncThatLost() throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = try #require(test.base.storage as? SimulatedStorage)
@@ -164,7 +165,8 @@ struct PackCrashTests {
     let lost = try blobs.put(bytes: content, durable: false)
     let pack = test.directory + "/" + (try test.packs()[0])
     let bytes = try storage.open(pack, .readOnly).read(1 << 20, at: 0)
-    let place = try #require(bytes.indices.first { bytes[$0] == content[0] && bytes[$0...].starts(with: content) })
+    let place = try #require(
+      bytes.indices.first { bytes[$0] == content[0] && bytes[$0...].starts(with: content) })
     storage.failSync(of: pack)
     #expect(throws: StoreError.self) { try blobs.sync() }
     storage.killProcesses()

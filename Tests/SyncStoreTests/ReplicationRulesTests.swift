@@ -195,9 +195,7 @@ struct ReplicationRulesTests {
     let (a, first) = try copies()
     try first.close()
     let plan = FaultPlan()
-    let b = try Store.open(
-      at: "/store", configuration: right.configured(),
-      environment: right.environment(over: FaultingStorage(right.storage, plan: plan)))
+    let b = try Store.open(on: right, failing: plan)
     left.time += 10 * 60_000
     try a.transaction { transaction in
       for number in 0..<9_000 { try transaction.put(Key("\(number)"), [1]) }

@@ -261,9 +261,7 @@ struct RestampTests {
       try created.close()
       host.time -= Self.ahead
       let plan = FaultPlan()
-      let store = try Store.open(
-        at: "/store", configuration: host.configured(),
-        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      let store = try Store.open(on: host, failing: plan)
       let before = plan.calls
       plan.fail(number: call, forever: true)
       let report = try? store.restampUnsent()

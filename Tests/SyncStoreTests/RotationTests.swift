@@ -46,9 +46,7 @@ struct RotationTests {
     let plan = FaultPlan()
     let store = try Store.create(on: host, configuration: Self.relaxed)
     try store.close()
-    let dying = try Store.open(
-      at: "/store", configuration: host.configured(Self.relaxed),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let dying = try Store.open(on: host, configuration: Self.relaxed, failing: plan)
     plan.fail(.syncDirectory, on: Self.journal, forever: true)
     #expect(throws: StoreError.self) { try Self.fill(dying, 80) }
     host.killProcesses()
@@ -62,9 +60,7 @@ struct RotationTests {
   func preparedByAnother() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.relaxed).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Self.relaxed),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, configuration: Self.relaxed, failing: plan)
     let storage = host.storage
     let prepare: @Sendable () -> Journal.Prepared? = {
       try? Journal.prepare(directory: Self.journal, size: 1 << 20, storage: storage, isDurable: false)

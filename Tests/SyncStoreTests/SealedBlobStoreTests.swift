@@ -86,9 +86,7 @@ struct SealedBlobStoreTests {
       _ = try writer.finish(durable: true)
       try store.close()
       let plan = FaultPlan()
-      let dying = try Store.open(
-        at: "/store", configuration: host.configured(Self.configuration),
-        environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+      let dying = try Store.open(on: host, configuration: Self.configuration, failing: plan)
       plan.fail(number: number, forever: true)
       let failed = (try? dying.renewKeys()) == nil
       if number % 2 == 0 { host.killProcesses() } else { host.losePower(seed: UInt64(number)) }

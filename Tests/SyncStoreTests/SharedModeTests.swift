@@ -126,9 +126,7 @@ struct SharedModeTests {
   func givenUp() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.shared).close()
-    let first = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let first = try Store.open(on: host, configuration: Self.shared, failing: plan)
     let second = try Store.open(
       at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
     try first.put("k", "old")

@@ -72,9 +72,7 @@ struct WrittenTailTests {
   func noSpace() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Self.small),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, configuration: Self.small, failing: plan)
     try store.put("before", "x")
     plan.fail(.write, on: "1.segment", errno: 28)
     #expect(#expect(throws: StoreError.self) { try store.put("k", "lost") }?.code == .diskFull)
@@ -92,13 +90,12 @@ struct WrittenTailTests {
     #expect(try again.get("l") == nil)
   }
 
-  @Test("without space for the first record of a segment goes on in that one (F26, F27)", arguments: [60, 5000])
+  @Test(
+    "without space for the first record of a segment goes on in that one (F26, F27)", arguments: [60, 5000])
   func noSpaceAtFirst(next: Int) throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Self.small),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, configuration: Self.small, failing: plan)
     // The next one does not fit any more.
     try RotationTests.fill(store, 69)
     // The segment keeps the name that it was made under: first its header is written, then the record.
@@ -122,9 +119,7 @@ struct WrittenTailTests {
   func failure() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Self.small),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, configuration: Self.small, failing: plan)
     plan.fail(.write, on: "1.segment", errno: 5)
     #expect(#expect(throws: StoreError.self) { try store.put("k", "lost") }?.code == .poisoned)
     #expect(#expect(throws: StoreError.self) { try store.put("l", "x") }?.code == .poisoned)
@@ -134,9 +129,7 @@ struct WrittenTailTests {
   func thinStorage() throws {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.small).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Self.small),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, configuration: Self.small, failing: plan)
     plan.fail(.sync, on: "1.segment", errno: 28)
     let error = #expect(throws: StoreError.self) { try store.put("k", "lost") }
     #expect(error?.code == .poisoned)

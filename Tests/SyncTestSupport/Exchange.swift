@@ -2,7 +2,8 @@ package import SyncStore
 
 extension Store {
   /// One whole round from `sender` to this copy, as a session would drive it: of what has changed, or of the keys that it lacks
-  /// for a `widening`. `behindFirst` happens once its first batch was taken in. `batches` bounds how many are delivered before the connection breaks; nil delivers all and closes the round.
+  /// for a `widening`. `batches` bounds how many are delivered before the connection breaks; nil delivers all and closes the round.
+  /// `behindFirst` happens once the first was taken in.
   package func receive(
     from sender: Store, widening: Widening? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
     behindFirst: () -> Void = {}

@@ -148,6 +148,15 @@ extension Store {
     try open(at: path, configuration: host.configured(configuration), environment: host.environment)
   }
 
+  /// The same over storage whose calls fail as planned.
+  package static func open(
+    on host: SimulatedHost, configuration: Configuration = Configuration(), failing plan: FaultPlan
+  ) throws(StoreError) -> Store {
+    try open(
+      at: "/store", configuration: host.configured(configuration),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+  }
+
   /// The value of a key as text; nil if it has none.
   package func text(_ key: Key) throws(StoreError) -> String? {
     try get(key).map { String(decoding: $0.bytes, as: UTF8.self) }

@@ -159,14 +159,13 @@ extension Store {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
     let adopted = engine.withLock { $0.adopted }
-    let unfinished = counted.filter { copy in
-      copy.compaction > adopted && !SegmentName.replaced(by: copy, among: names).isEmpty
-    }
+    let unfinished = counted.filter { $0.compaction > adopted }
+      .map { (copy: $0, replaced: SegmentName.replaced(by: $0, among: names)) }
+      .filter { !$0.replaced.isEmpty }
     guard !unfinished.isEmpty || control.adopted < control.compactions else { return }
     // Nobody may have seen to it that the names last.
     try syncNames()
-    for copy in unfinished {
-      let replaced = SegmentName.replaced(by: copy, among: names)
+    for (copy, replaced) in unfinished {
       let segment = try reading { engine throws(StoreError) -> Segment? in
         if let segment = engine.journal.segment(copy.number) { return segment }
         return try engine.journal.map(copy)

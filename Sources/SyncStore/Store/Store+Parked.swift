@@ -4,8 +4,7 @@ extension Store {
   @inline(never)
   func releaseParked(_ engine: inout Engine) throws(StoreError) {
     let wall = environment.now()
-    let composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
-    var due = engine.due(upTo: composer.limit)[...]
+    var due = engine.due(upTo: Stamp(milliseconds: wall + Limits.clockDriftMilliseconds))[...]
     while !due.isEmpty {
       var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
       var count = 0

@@ -36,7 +36,9 @@ public final class Store: Sendable {
   let preparedSegment = Locked<Journal.Prepared?>(nil)
   /// Compactions made by this instance; held while one runs.
   let compacting = Locked(0)
+  /// Held while a file of secrets is changed.
   let changingKeyFiles = Locked(())
+  /// The session that brings keys which this copy lacks.
   let wideningClaim = Locked(WideningClaim())
   /// Holds writers back while there are too many dead bytes.
   let pace = CompactionPace()

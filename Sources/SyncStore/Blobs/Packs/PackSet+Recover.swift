@@ -154,9 +154,12 @@ extension PackSet {
     for slot in 0..<pack.count {
       let word = pack.word(slot)
       guard word.isLive, let entry = pack.entry(slot) else { continue }
-      moved.append(Moved(pack: pack, slot: slot, stamp: word.stamp, name: entry.name))
+      let object = Moved(pack: pack, slot: slot, stamp: word.stamp, name: entry.name)
       // A copy of it may have been left by one who was killed in the middle of this.
-      if let (other, _) = try find(entry.name, following: false), other !== pack { continue }
+      if let (other, _) = try find(entry.name, following: false), other !== pack {
+        moved.append(object)
+        continue
+      }
       var copy: [UInt8] = []
       do throws(StoreError) { try pack.withBytes(entry) { copy = [UInt8](copying: $0) } } catch {
         guard error.code == .damaged, pack.hasFailed else { throw error }
@@ -165,16 +168,12 @@ extension PackSet {
         // Damage is for who reads it, or verifies: the file stays. But one whose sync has failed would have each sync to come
         // fail, and what it could not store is often what is damaged.
         guard pack.hasFailed else { return }
-        moved.removeLast()
         try files.keepAside(copy, entry.name)
-        state.withLock { state in
-          guard pack.remove(slot) else { return }
-          discount(pack, slot, ordinal, &state)
-          forget(pack, slot, Self.place(ordinal, slot), &state)
-        }
+        _ = try remove(entry.name)
         continue
       }
       try add(entry.name, copy, isSealed: entry.isSealed, stamp: word.stamp, .moving)
+      moved.append(object)
     }
     try handOver(moved)
     guard pack.live.count == 0 else { return }
