@@ -23,6 +23,8 @@ struct sync_watch {
   _Atomic(uintptr_t) base;
   _Atomic(uintptr_t) count;
   _Atomic(int) fd;
+  // Where the mapping begins in the file.
+  _Atomic(uint64_t) offset;
   _Atomic(int) writable;
   _Atomic(unsigned) faults;
   _Atomic(unsigned) pages;
@@ -68,7 +70,7 @@ static int replace_page(uintptr_t address) {
       uintptr_t last = (base + count + page_bytes - 1) & ~(page_bytes - 1);
       unsigned kind = SYNC_FAULT_REFUSED;
       struct stat status;
-      if (fstat(slot->fd, &status) == 0 && (uintptr_t)status.st_size <= start - base) {
+      if (fstat(slot->fd, &status) == 0 && (uint64_t)status.st_size <= slot->offset + (start - base)) {
         // All behind it is gone, too.
         kind = SYNC_FAULT_TRUNCATED;
         end = last;
@@ -143,12 +145,13 @@ static struct sync_watch *take_slot(void) {
   }
 }
 
-struct sync_watch *sync_watch(void *base, uint64_t count, int fd, int writable) {
+struct sync_watch *sync_watch(void *base, uint64_t count, int fd, uint64_t offset, int writable) {
   pthread_once(&installed, sync_install_fault_handler);
   struct sync_watch *slot = take_slot();
   if (!slot) return NULL;
   atomic_fetch_add(&slot->version, 1);
   atomic_store(&slot->fd, fd);
+  atomic_store(&slot->offset, offset);
   atomic_store(&slot->writable, writable);
   atomic_store(&slot->faults, 0);
   atomic_store(&slot->pages, 0);

@@ -363,4 +363,21 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
       }
     }
   }
+
+  @Test("An object whose sync failed is counted on by nobody, also in another process (F30, F31, R4)")
+  func failedSettling() throws {
+    let test = try BlobsUnderTest(.simulated)
+    let plan = FaultPlan()
+    let blobs = try test.open(FaultingStorage(test.base.storage, plan: plan))
+    let reference = try blobs.put(bytes: pattern(5000), durable: false)
+    plan.fail(.sync, on: "objects/")
+    #expect(throws: StoreError.self) { try blobs.settle([reference]) }
+    let other = try test.open()
+    for blobs in [blobs, other] { #expect(try !blobs.counts(on: reference.hash)) }
+    #expect(#expect(throws: StoreError.self) { try blobs.settle([reference]) }?.code == .blobUnavailable)
+    // Nothing is lost that might be whole.
+    #expect(try test.names().count == 1)
+    #expect(try other.put(bytes: pattern(5000), durable: true) == reference)
+    #expect(try blobs.read(reference) == pattern(5000))
+  }
 }

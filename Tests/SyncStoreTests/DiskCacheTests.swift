@@ -205,6 +205,23 @@ struct DiskCacheTests {
     #expect(failures.all == [])
     #expect(try await AsyncDiskCache(cache).totals().count == cache.count)
   }
+
+  @Test("All may leave while somebody goes through it: nothing that had left comes back, what is new stays")
+  func emptiedMeanwhile() throws {
+    let cache = try open()
+    for number in 0..<40 { try cache.set("\(number)", pattern(9000, seed: UInt64(number))) }
+    var isFirst = true
+    try cache.forEach { _ throws(StoreError) in
+      guard isFirst else { return true }
+      isFirst = false
+      try cache.removeAll()
+      try cache.set("new", [1])
+      return true
+    }
+    #expect(try cache.count == 1 && cache.get("new") == [1] && cache.get("1") == nil)
+    try cache.trim(toCount: 0)
+    #expect(try cache.count == 0 && cache.totalBytes == 0)
+  }
 }
 
 @Suite("A cache on two levels")
@@ -231,5 +248,29 @@ struct CacheTests {
     let other = Cache<Int>(memory: MemoryCache(), disk: cache.disk)
     try cache.set("a", photos[1])
     #expect(#expect(throws: StoreError.self) { try other.get("a") }?.code == .wrongType)
+  }
+
+  @Test("a value that is being read from the disk does not come back behind the removal of all")
+  func removedMeanwhile() throws {
+    let (host, plan) = (SimulatedHost(sealed: false), FaultPlan())
+    let disk = try DiskCache(
+      at: "/cache", environment: host.environment(over: FaultingStorage(host.storage, plan: plan)),
+      packing: .small)
+    let cache = Cache<Photo>(
+      memory: MemoryCache(trimInterval: 0, yieldsToPressure: false), disk: disk)
+    try cache.set("k", Photo(name: "old", pixels: []))
+    cache.memory.removeAll()
+    let isDone = Signal()
+    let other = Threaded {
+      try? cache.removeAll()
+      isDone.signal()
+    }
+    plan.before(.map, of: ".pack") {
+      other.start()
+      isDone.wait(milliseconds: 200)
+    }
+    #expect(try cache.get("k")?.name == "old")
+    other.join()
+    #expect(try cache.get("k") == nil)
   }
 }

@@ -135,4 +135,24 @@ struct FailingDiskTests {
     #expect(mapping.load(255 * 4096, as: UInt64.self) == 7)
     #expect(try file.read(8, at: 255 * 4096) == [UInt8](repeating: 0, count: 8))
   }
+
+  @Test("F26 a pack whose table has no space under it any more fails the put, and is not said to be durable")
+  func packTableWithoutSpace() throws {
+    let image = try LoopImage(megabytes: 8)
+    let blobs = try BlobStore.open(
+      directory: image.path + "/blobs", storage: DiskStorage(), packing: PackReclaimTests.tiny,
+      clock: { 1_000_000 })
+    _ = try blobs.put(bytes: pattern(1000), durable: true)
+    let pack = try #require(try blobs.packs.openForTests().first?.0)
+    // As on a file system that copies on write: each store to a page needs a new block.
+    try #require(LoopImage.run(["fallocate", "-p", "-o", "4096", "-l", "4096", pack.file.path]))
+    try image.fill()
+    #expect(throws: StoreError.self) { try blobs.put(bytes: pattern(1000, seed: 2), durable: true) }
+    #expect(throws: StoreError.self) { try blobs.sync() }
+    // Nobody adds to it any more.
+    image.drain()
+    let other = try blobs.put(bytes: pattern(1000, seed: 3), durable: false)
+    #expect(try blobs.read(other) == pattern(1000, seed: 3))
+    #expect(try blobs.packs.openForTests().count == 2)
+  }
 }

@@ -126,6 +126,24 @@ struct MappingFaultTests {
     #expect(try Store.open(at: path).text("k") == "1")
   }
 
+  @Test(
+    "F38 an index of which a page is cut off is no one else's any more: what it lacks is not said to be there"
+  )
+  func index() throws {
+    let store = try Store.create(
+      at: path, configuration: Configuration(mode: .shared, durability: .relaxed))
+    try store.put("before", "1")
+    // The page of the ledger with the numbers of segments, which no checksum guards.
+    try cut("/ledger", to: 4096)
+    try store.put("behind", "2")
+    #expect(!store.engine.withLock { $0.index.isShared })
+    #expect(try DiskStorage().status(path + "/index") == nil)
+    #expect(try store.text("before") == "1" && store.text("behind") == "2")
+    try store.close()
+    let again = try Store.open(at: path)
+    #expect(try again.text("before") == "1" && again.text("behind") == "2" && again.verify().isClean)
+  }
+
   @Test("F38 meets a waiting writer, who is not left waiting")
   func waitingWriter() throws {
     let store = try Store.create(at: path, configuration: Self.small)

@@ -242,6 +242,22 @@ struct ReplicationRulesTests {
     for _ in 0..<3 { _ = try b.apply(batch) }
     #expect(try b.conflicts().count == 1)
   }
+
+  @Test("a round that claims writes which this copy never made is refused, also without records (F56, R9)")
+  func claimed() throws {
+    let store = try Store.create(on: SimulatedHost(seed: 1, machine: "left"))
+    let peer = try Store.create(on: SimulatedHost(seed: 2, machine: "right"), id: store.id)
+    try store.put("k", "1")
+    let (mine, theirs) = (try store.actor, try peer.actor)
+    for claimed in [2, UInt64.max] {
+      let close = RoundClose(
+        sender: theirs, mark: RoundMark(high: 1, low: 1), position: 1, vector: VersionVector([mine: claimed]),
+        floor: VersionVector(), horizon: .zero)
+      #expect(#expect(throws: StoreError.self) { try store.finish(close) }?.code == .rolledBack)
+    }
+    try store.put("k", "2")
+    #expect(try store.versionVector()[mine] == 2)
+  }
 }
 
 @Suite("The identity of a copy")

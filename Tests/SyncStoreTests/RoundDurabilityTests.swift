@@ -87,4 +87,26 @@ struct RoundDurabilityTests {
     #expect(try again.versionVector()[actor] == 0)
     #expect(try again.replicaSummary().standing == .mending)
   }
+
+  @Test(
+    "a batch is durable with the large values that were here already, and were not durable (R7)",
+    arguments: [5 << 20, 50_000])
+  func valuesThatWereHere(bytes: Int) throws {
+    let (left, right) = (SimulatedHost(seed: 1, machine: "left"), SimulatedHost(seed: 2, machine: "right"))
+    let store = try Store.create(on: left)
+    let peer = try Store.create(on: right, id: store.id)
+    let value = pattern(bytes)
+    try peer.put("large", value)
+    struct Refusal: Error {}
+    #expect(throws: Refusal.self) {
+      try store.transaction { transaction in
+        try transaction.put("own", value)
+        throw Refusal()
+      }
+    }
+    try store.receive(from: peer)
+    #expect(try store.absentValues() == AbsentValues())
+    left.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
+    #expect(try Store.open(on: left).get("large")?.bytes == value)
+  }
 }

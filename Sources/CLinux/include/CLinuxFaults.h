@@ -15,7 +15,7 @@ enum {
 
 // Watches `count` bytes at `base`, which map `fd` from its beginning, from now on; `fd` must stay open as long. Installs
 // the handler at the first call. NULL if there is no memory for it: then nothing is watched.
-struct sync_watch *sync_watch(void *base, uint64_t count, int fd, int writable);
+struct sync_watch *sync_watch(void *base, uint64_t count, int fd, uint64_t offset, int writable);
 
 // Installs the handler in front of the one that stands now, unless that is it.
 void sync_install_fault_handler(void);

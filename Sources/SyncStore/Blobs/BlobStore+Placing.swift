@@ -10,7 +10,7 @@ extension BlobStore {
       return false
     }
     if memory.withLock({ $0.suspect.contains(name) }) { return false }
-    let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(name) } ?? nil
+    let row = claimRow(name)
     // Only a look after the claim counts: whoever was removing it either saw the claim, or is done.
     guard let file = try files.open(name) else { return false }
     if row?.durable == true { return true }
@@ -58,7 +58,7 @@ extension BlobStore {
     let hash = form.name
     // A row from an earlier life of the object: whoever is removing that must not take this one for it, and what was
     // durable then is not now.
-    let claimed = noting { (catalogue) throws(StoreError) in try catalogue.claim(hash) } ?? nil
+    let claimed = claimRow(hash)
     if claimed?.durable == true {
       noting { (catalogue) throws(StoreError) in
         try catalogue.record(hash, size: form.size, .wanted, durable: false)
@@ -87,7 +87,7 @@ extension BlobStore {
         arePacked = withPacks
         continue
       }
-      let row = noting { (catalogue) throws(StoreError) in try catalogue.claim(form.name) } ?? nil
+      let row = claimRow(form.name)
       // Only a look after the claim counts, and at the file: the catalogue may say what is not so.
       guard try files.size(of: form.name) == form.size else { throw Self.unavailable(reference.hash) }
       if row?.durable != true { unsettled.append(form) }
@@ -97,7 +97,7 @@ extension BlobStore {
     for form in unsettled {
       guard let file = try files.open(form.name) else { throw Self.unavailable(form.reference.hash) }
       do throws(StoreError) { try file.sync() } catch {
-        memory.withLock { _ = $0.suspect.insert(form.name) }
+        distrust(form.name)
         throw error
       }
       try makeShard(form.name, durable: true)
@@ -117,9 +117,19 @@ extension BlobStore {
       try makeShard(hash, durable: true)
       try files.storage.syncDirectory(files.path(BlobFiles.shard(hash)))
     } catch {
-      memory.withLock { _ = $0.suspect.insert(hash) }
+      distrust(hash)
       throw error
     }
+  }
+
+  /// A sync has failed: what the object is may be in memory alone, and another sync, also that of another process, would say that all
+  /// is well (rule R4). It is set aside, and put or fetched anew.
+  private func distrust(_ hash: BlobHash) {
+    memory.withLock { memory in
+      memory.suspect.insert(hash)
+      memory.whole.remove(hash)
+    }
+    _ = try? files.setAside(BlobFiles.object(hash))
   }
 
   private func makeShard(_ hash: BlobHash, durable: Bool) throws(StoreError) {

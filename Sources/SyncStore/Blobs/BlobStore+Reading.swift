@@ -161,9 +161,3 @@ extension BlobStore {
     try reader(reference).verify { _, _ in }
   }
 }
-
-extension PackSet {
-  /// Reads lift the stamp of an object: the order of last use is exact. It costs a word in a mapped table, which the kernel
-  /// writes back when it likes.
-  func noteUse(_ pack: Pack, _ slot: Int) { pack.claim(slot, stamp: stamp()) }
-}

@@ -218,6 +218,11 @@ package final class BlobStore: Sendable {
     }
   }
 
+  /// Tells all others that somebody counts on an object in a file, and gives its row.
+  func claimRow(_ name: BlobHash) -> BlobCatalogue.Row? {
+    noting { (catalogue) throws(StoreError) in try catalogue.claim(name) } ?? nil
+  }
+
   func requireWritable() throws(StoreError) {
     guard !readOnly else {
       throw StoreError(

@@ -78,7 +78,18 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   ///
   /// - Parameter progress: as in `DiskCache.removeAll`.
   public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
-    try disk.removeAll(progress: progress)
-    memory.removeAll()
+    try alone(with: stripes[...]) { () throws(StoreError) in
+      try disk.moveAside()
+      memory.removeAll()
+    }
+    disk.emptyTrash(progress)
+  }
+
+  /// Works while nobody changes a key on both levels, or takes one from the disk into memory.
+  private func alone(
+    with stripes: ArraySlice<Locked<Void>>, _ body: () throws(StoreError) -> Void
+  ) throws(StoreError) {
+    guard let stripe = stripes.first else { return try body() }
+    try stripe.withLock { _ throws(StoreError) in try alone(with: stripes.dropFirst(), body) }
   }
 }

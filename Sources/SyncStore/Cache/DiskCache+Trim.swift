@@ -79,8 +79,17 @@ extension DiskCache {
   ///
   /// - Parameter progress: how many of how many files are gone; with it, the call returns when all are.
   public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
+    try moveAside()
+    emptyTrash(progress)
+  }
+
+  func moveAside() throws(StoreError) {
     try checkOpen()
     try packs.moveAside()
+  }
+
+  /// Removes what was moved aside: on return with `progress`, in the background without.
+  func emptyTrash(_ progress: ((_ done: Int, _ total: Int) -> Void)?) {
     let files = files
     if let progress {
       Self.emptyTrash(files, progress)
@@ -168,17 +177,21 @@ extension PackSet {
   /// Lets all objects go at once, durably: their directory gets another name. Only for who has the directory alone.
   func moveAside() throws(StoreError) {
     try load()
-    try writing.withLock { writer throws(StoreError) in
-      try state.withLock { state throws(StoreError) in
-        let name = "trash-\(SystemCall.processID)-\(BlobFiles.nextNumber())"
-        guard try files.storage.renameUnlessPresent(files.path("packs"), to: files.path(name)) else {
-          throw StoreError(.inputOutput, "a name that is used once is taken", path: files.path(name))
-        }
-        _ = try files.storage.createDirectory(files.path("packs"))
-        try files.storage.syncDirectory(files.directory)
-        writer = Writer()
-        state = State()
+    try moving.withLock { _ throws(StoreError) in
+      try writing.withLock { writer throws(StoreError) in try moveAside(&writer) }
+    }
+  }
+
+  private func moveAside(_ writer: inout Writer) throws(StoreError) {
+    try state.withLock { state throws(StoreError) in
+      let name = "trash-\(SystemCall.processID)-\(BlobFiles.nextNumber())"
+      guard try files.storage.renameUnlessPresent(files.path("packs"), to: files.path(name)) else {
+        throw StoreError(.inputOutput, "a name that is used once is taken", path: files.path(name))
       }
+      for ordinal in state.packs.indices where !state.packs[ordinal].isGone { drop(ordinal, &state) }
+      (state.places, state.others, writer) = ([:], [:], Writer())
+      _ = try files.storage.createDirectory(files.path("packs"))
+      try files.storage.syncDirectory(files.directory)
     }
   }
 }

@@ -117,6 +117,9 @@ final class JournalIndex: @unchecked Sendable {
 
   // MARK: Using it
 
+  /// Did the kernel refuse a page of it (F26, F28, F38)? Then what was entered is not all there for other processes.
+  var hasFaulted: Bool { Mapping.hasAnyFaulted && (keys.pages.hasFaulted || ledger.pages.hasFaulted) }
+
   /// Must come before the first change; see `KeyDirectory.beginWriting`.
   @inline(__always)
   func beginWriting() throws(StoreError) {

@@ -233,7 +233,8 @@ final class DiskFile: StorageFile {
       unsafe base != MAP_FAILED
     else { throw SystemCall.failure("cannot map it", path) }
     let watch =
-      watchesMappings ? unsafe sync_watch(base, UInt64(range.count), descriptor, writable ? 1 : 0) : nil
+      watchesMappings
+      ? unsafe sync_watch(base, UInt64(range.count), descriptor, UInt64(start), writable ? 1 : 0) : nil
     // The handler asks for the size of the file: it stays open as long as it is mapped.
     return unsafe Mapping(unsafeBase: base, count: range.count, watch: watch) { [self] base, count in
       unsafe munmap(base, count)

@@ -89,6 +89,9 @@ private import Synchronization
     mapping?.populate(start..<(start + pages.count * Self.pageBytes))
   }
 
+  /// Did the kernel refuse a page? What was stored there since is seen by this process alone.
+  var hasFaulted: Bool { mappings.withLock { $0.values.contains { $0.fault != nil } } }
+
   @inline(never)
   private func mapped(_ number: UInt32) throws(StoreError) -> PageView {
     let chunk = Self.chunk(of: number)

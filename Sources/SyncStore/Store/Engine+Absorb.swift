@@ -122,6 +122,7 @@ extension Engine {
 
   @inline(__always)
   private mutating func noteApplied() {
+    if index.hasFaulted { return leaveFaultedIndex() }
     let ledger = index.ledger
     ledger.note(
       position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastPlace)
@@ -129,6 +130,14 @@ extension Engine {
     index.keys.setApplied(applied.packed)
     ledger.endChanges()
     isEntering = false
+  }
+
+  /// Nobody may be told that the index has what lies in a page that nobody else sees: a compaction drops what it does not name.
+  @inline(never)
+  mutating func leaveFaultedIndex() {
+    isEntering = false
+    contradiction("had a page refused by the kernel: make room, or check the disk")
+    overcomeTrouble()
   }
 
   private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {

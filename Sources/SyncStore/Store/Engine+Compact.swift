@@ -108,6 +108,7 @@ extension Engine {
       segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
       adopted = max(adopted, segment.header.compaction)
       do throws(StoreError) { try renewNotes() } catch { index.failure = error }
+      if index.hasFaulted { leaveFaultedIndex() }
       if index.failure != nil { overcomeTrouble() }
     }
     _ = reviewDeadBytes()

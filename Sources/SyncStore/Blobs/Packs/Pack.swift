@@ -20,6 +20,9 @@ final class Pack: Sendable {
     table = try file.map(0..<header.tableBytes, writable: isWritable)
   }
 
+  /// Are both of one file? It may have been closed and opened again.
+  func isSame(as other: Pack) -> Bool { header.number == other.header.number }
+
   static func name(_ number: UInt64) -> String {
     let digits = String(number, radix: 16)
     return "packs/" + String(repeating: "0", count: 16 - digits.count) + digits + ".pack"
@@ -51,7 +54,18 @@ final class Pack: Sendable {
     set { store(UInt64(newValue), PackLayout.durable) }
   }
   var isSealed: Bool { load(PackLayout.state) & PackLayout.sealedState != 0 }
-  var hasFailed: Bool { load(PackLayout.state) & PackLayout.failedState != 0 }
+  /// Was a sync of it an error, or is it cut off?
+  var hasFailed: Bool { isCutOff || load(PackLayout.state) & PackLayout.failedState != 0 }
+  /// Did the kernel refuse a page of the table (F26, F28), or is the file shorter than it was (F38)? What was stored there since is
+  /// seen through this mapping alone, and zeros stand for what was there before.
+  var isCutOff: Bool { table.fault != nil }
+  /// The error of who needs the table.
+  var cutOff: StoreError {
+    StoreError(
+      .poisoned,
+      "a page of its table cannot be written: close the store, make room or check the disk, and open it again",
+      path: file.path)
+  }
   func setState(_ bit: UInt64) { store(load(PackLayout.state) | bit, PackLayout.state) }
   var boot: UInt64 {
     get { load(PackLayout.boot) }

@@ -4,10 +4,27 @@ internal import Synchronization
 extension PackSet {
   /// Counts on an object that is here: false if it is not, or if it cannot be made durable any more.
   func claim(_ name: BlobHash, size: Int? = nil, following: Bool = false) throws(StoreError) -> Bool {
-    guard let (pack, slot) = try find(name, following: following) else { return false }
-    if let size, pack.size(slot) != size { return false }
-    if isSuspect(pack, slot) { return false }
-    return pack.claim(slot, stamp: stamp())
+    try claimed(name, size: size, following: following) != nil
+  }
+
+  /// The same, telling whether it is known to be durable; nil if it is not here.
+  func claimed(
+    _ name: BlobHash, size: Int? = nil, following: Bool = false
+  ) throws(StoreError) -> BlobStore.Claim? {
+    guard let (pack, slot) = try find(name, following: following) else { return nil }
+    if let size, pack.size(slot) != size { return nil }
+    guard !isSuspect(pack, slot), pack.claim(slot, stamp: stamp()) else { return nil }
+    let isNamed = pack.isSealed || pack.isNamed.load(ordering: .acquiring)
+    return isNamed && slot < pack.durable ? .durable : .unsettled
+  }
+
+  /// Reads lift the stamp of an object: the order of last use is exact. It costs a word in a mapped table, which the kernel
+  /// writes back when it likes.
+  func noteUse(_ pack: Pack, _ slot: Int) {
+    // Where stores to mapped pages are refused, as on a full disk whose file system copies on write, reads go on without them.
+    guard !refusesStores.load(ordering: .relaxed) else { return }
+    pack.claim(slot, stamp: stamp())
+    if pack.isCutOff { refusesStores.store(true, ordering: .relaxed) }
   }
 
   private func isSuspect(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
@@ -29,13 +46,14 @@ extension PackSet {
         name: name, offset: writer.end, size: bytes.count, isSealed: isSealed, checksum: checksum)
       try pack.file.write(bytes, at: entry.offset)
       pack.publish(entry, stamp: given ?? stamp())
+      guard !pack.isCutOff else { throw pack.cutOff }
       writer.end = PackLayout.aligned(entry.offset + entry.size)
       added.add(1, ordering: .sequentiallyConsistent)
       return try state.withLock { state throws(StoreError) in
         let slot = pack.count - 1
         // Others may have looked at the table between the two.
         defer { state.packs[ordinal].loaded = max(state.packs[ordinal].loaded, slot + 1) }
-        guard let (old, oldSlot) = try find(name, &state), !(old === pack && oldSlot == slot) else {
+        guard let (old, oldSlot) = try find(name, &state), !(old.isSame(as: pack) && oldSlot == slot) else {
           try enter(pack, slot, ordinal, &state)
           return nil
         }
@@ -96,7 +114,9 @@ extension PackSet {
   }
 
   private func makePack(size: Int) throws(StoreError) -> Pack {
-    var number = state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }
+    // Never one that was used before: whoever knows the pack that is gone would take this one for it. What is in the directory does
+    // not tell, so the time does.
+    var number = max(state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }, clock())
     while true {
       let name = Pack.name(number)
       let file: any StorageFile
@@ -170,6 +190,7 @@ extension PackSet {
 
   private func syncPack(_ pack: Pack) throws(StoreError) {
     let count = pack.count
+    guard !pack.isCutOff else { throw pack.cutOff }
     guard pack.durable < count else { return }
     guard !pack.hasFailed else {
       throw StoreError(

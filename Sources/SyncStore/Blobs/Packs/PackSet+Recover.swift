@@ -54,6 +54,7 @@ extension PackSet {
         if pack.word(slot).isLive, try !pack.isWhole(entry) { pack.remove(slot) }
       }
     }
+    guard !pack.isCutOff else { throw pack.cutOff }
     pack.table.clear(PackLayout.offset(pack.count)..<pack.header.tableBytes)
     pack.boot = boot
     // Pages whose sync failed are not synced again: what they hold is written anew, elsewhere (F31).
@@ -123,6 +124,10 @@ extension PackSet {
   func reclaim() throws(StoreError) {
     guard !readOnly else { return }
     try load()
+    try moving.withLock { _ throws(StoreError) in try reclaimNow() }
+  }
+
+  private func reclaimNow() throws(StoreError) {
     let candidates = state.withLock { state in
       state.packs.indices.filter {
         (state.packs[$0].isSealed || state.packs[$0].isRetired) && !state.packs[$0].isGone
@@ -146,7 +151,7 @@ extension PackSet {
     }
   }
 
-  /// Copies what lives in a pack to others, and removes it. The caller holds its lock.
+  /// Copies what lives in a pack to others, and removes it. The caller holds its lock, and `moving`.
   func evacuate(_ pack: Pack, _ ordinal: Int) throws(StoreError) {
     state.withLock { $0.packs[ordinal].isLeaving = true }
     defer { state.withLock { $0.packs[ordinal].isLeaving = false } }
@@ -156,7 +161,7 @@ extension PackSet {
       guard word.isLive, let entry = pack.entry(slot) else { continue }
       let object = Moved(pack: pack, slot: slot, stamp: word.stamp, name: entry.name)
       // A copy of it may have been left by one who was killed in the middle of this.
-      if let (other, _) = try find(entry.name, following: false), other !== pack {
+      if let (other, _) = try find(entry.name, following: false), !other.isSame(as: pack) {
         moved.append(object)
         continue
       }
@@ -176,7 +181,9 @@ extension PackSet {
       moved.append(object)
     }
     try handOver(moved)
-    guard pack.live.count == 0 else { return }
+    let isEmpty = pack.live.count == 0
+    guard !pack.isCutOff else { throw pack.cutOff }
+    guard isEmpty else { return }
     try files.remove(pack.name)
     state.withLock { drop(ordinal, &$0) }
   }
@@ -191,13 +198,13 @@ extension PackSet {
   }
 
   /// Makes the successors durable, then ends the old ones; whoever counted on one meanwhile, or removed it, did so to the new
-  /// one.
+  /// one. The caller holds `moving` since it looked for the first of them: what another has ended would seem removed.
   func handOver(_ batch: [Moved]) throws(StoreError) {
     guard !batch.isEmpty else { return }
     try sync()
     for moved in batch {
       guard let (copy, place) = try find(moved.name, following: false),
-        !(copy === moved.pack && place == moved.slot)
+        !(copy.isSame(as: moved.pack) && place == moved.slot)
       else { continue }
       while true {
         let word = moved.pack.word(moved.slot)

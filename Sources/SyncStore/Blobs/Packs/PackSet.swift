@@ -29,11 +29,14 @@ package struct PackSettings: Sendable, Equatable {
 ///
 /// Invariants:
 /// - The tables of the packs are the truth; what is in memory is read from them and can be dropped.
+/// - A pack is known by its number: one that was closed to save descriptors is another object once it is opened again.
 /// - Only who holds the lock on byte 0 of a pack adds to it; who counts on an object and who removes it are told apart
 ///   by the word of its entry.
 /// - A pack whose sync failed is never synced again, nor added to (rule R4).
 /// - Bytes of an object stay where they are as long as anybody maps them: space is given back by whole files.
-/// - Locks are taken in the order `loading`, `writing`, `state`; no reader waits for `writing`.
+/// - Objects move from pack to pack under `moving`: the locks of files do not tell the threads of one process apart.
+/// - Ordinals and numbers are given once: who holds one while all packs go (`moveAside`) finds nothing.
+/// - Locks are taken in the order `loading`, `moving`, `writing`, `state`; no reader waits for `moving` or `writing`.
 package final class PackSet: Sendable {
   /// A pack as this process knows it.
   struct Known {
@@ -84,10 +87,13 @@ package final class PackSet: Sendable {
   let clock: @Sendable () -> UInt64
   let random: @Sendable () -> UInt64
   let state = Locked(State())
+  let moving = Locked(())
   let writing = Locked(Writer())
   private let loading = Locked(false)
   private let isLoaded = Atomic(false)
   let lastStamp = Atomic<UInt64>(0)
+  /// Was a use not to be noted?
+  let refusesStores = Atomic(false)
   /// Objects added by this process, and those of them that are known durable.
   let added = Atomic<UInt64>(0)
   let settled = Atomic<UInt64>(0)
@@ -176,7 +182,12 @@ package final class PackSet: Sendable {
 
   /// The pack of an ordinal, opened if need be; nil if it has gone.
   func pack(_ ordinal: Int, _ state: inout State) throws(StoreError) -> Pack? {
-    if let pack = state.packs[ordinal].pack { return pack }
+    if let pack = state.packs[ordinal].pack {
+      guard pack.isCutOff, state.packs[ordinal].isSealed, !state.packs[ordinal].isLeaving else { return pack }
+      // Mapped anew, it shows what the file has.
+      state.packs[ordinal].pack = nil
+      state.openPacks -= 1
+    }
     guard !state.packs[ordinal].isGone else { return nil }
     guard let pack = try openPack(state.packs[ordinal].number) else {
       drop(ordinal, &state)
@@ -188,7 +199,8 @@ package final class PackSet: Sendable {
 
   func keepOpen(_ pack: Pack, _ ordinal: Int, _ state: inout State) {
     if state.openPacks >= Self.openAtOnce {
-      for other in state.packs.indices where state.packs[other].isSealed && state.packs[other].pack != nil {
+      for other in state.packs.indices
+      where state.packs[other].isSealed && !state.packs[other].isLeaving && state.packs[other].pack != nil {
         state.packs[other].pack = nil
         state.openPacks -= 1
         if state.openPacks < Self.openAtOnce / 2 { break }
@@ -257,7 +269,10 @@ package final class PackSet: Sendable {
       if !readOnly { try follow() }
       isDone = true
       isLoaded.store(true, ordering: .releasing)
-      for (pack, ordinal) in failed { try evacuate(pack, ordinal) }
+      guard !failed.isEmpty else { return }
+      try moving.withLock { _ throws(StoreError) in
+        for (pack, ordinal) in failed { try evacuate(pack, ordinal) }
+      }
     }
   }
 
@@ -286,8 +301,15 @@ package final class PackSet: Sendable {
     }
   }
 
+  /// Takes in a pack that was just made, or found. One that others have found in the directory before its maker came to this has its
+  /// place already, and the maker's object is put there: that one has the lock.
   @discardableResult
   func add(_ pack: Pack, _ state: inout State) throws(StoreError) -> Int {
+    if let ordinal = state.ordinals[pack.header.number], !state.packs[ordinal].isGone {
+      if state.packs[ordinal].pack == nil { state.openPacks += 1 }
+      state.packs[ordinal].pack = pack
+      return ordinal
+    }
     guard state.packs.count < 1 << 20 else {
       throw StoreError(
         .outOfBounds, "more packs than one process can know: open it again", path: files.directory)
@@ -363,8 +385,9 @@ package final class PackSet: Sendable {
     if lastStamp.load(ordering: .relaxed) < stamp { lastStamp.store(stamp, ordering: .relaxed) }
   }
 
-  /// An object that is not live any more.
+  /// An object that is not live any more. Those of a pack that has gone are not counted as it is.
   func discount(_ pack: Pack, _ slot: Int, _ ordinal: Int, _ state: inout State) {
+    guard !state.packs[ordinal].isGone else { return }
     let size = pack.size(slot)
     state.packs[ordinal].liveCount -= 1
     state.packs[ordinal].liveBytes -= size

@@ -45,8 +45,20 @@ extension BlobStore {
     }
     // What is written anew must not share a file with what it replaces: that goes as a whole.
     if !stale.isEmpty { try packs.retireWriter() }
+    var left = stale[...]
+    while !left.isEmpty {
+      try packs.moving.withLock { _ throws(StoreError) in try renewSome(of: &left, &renewal) }
+    }
+    if writingKeys != nil { renewal.sealedPlain = try packs.evacuatePlain() || renewal.sealedPlain }
+    if renewal.renewed > 0 { try packs.reclaim() }
+  }
+
+  /// Writes anew the first of `stale`: as many as are synced together.
+  private func renewSome(of stale: inout ArraySlice<BlobHash>, _ renewal: inout BlobRenewal)
+    throws(StoreError)
+  {
     var (batch, bytes): ([PackSet.Moved], Int) = ([], 0)
-    for name in stale {
+    while bytes < Self.renewedAtOnce, let name = stale.popFirst() {
       // Removed since, or moved by another.
       guard let (pack, slot) = try packs.find(name, following: false), let entry = pack.entry(slot) else {
         continue
@@ -71,14 +83,8 @@ extension BlobStore {
       batch.append(PackSet.Moved(pack: pack, slot: slot, stamp: stamp, name: form.name))
       renewal.renewed += 1
       bytes += plain.count
-      if bytes >= Self.renewedAtOnce {
-        try packs.handOver(batch)
-        (batch, bytes) = ([], 0)
-      }
     }
     try packs.handOver(batch)
-    if writingKeys != nil { renewal.sealedPlain = try packs.evacuatePlain() || renewal.sealedPlain }
-    if renewal.renewed > 0 { try packs.reclaim() }
   }
 
   private func renewFiles(_ renewal: inout BlobRenewal) throws(StoreError) {
@@ -159,6 +165,11 @@ extension PackSet {
 
   /// Removes the packs that hold anything plain, be it dead: what lives in them is copied. True if there was one.
   func evacuatePlain() throws(StoreError) -> Bool {
+    try load()
+    return try moving.withLock { _ throws(StoreError) in try evacuatePlainNow() }
+  }
+
+  private func evacuatePlainNow() throws(StoreError) -> Bool {
     var found = false
     try eachPack { pack, ordinal throws(StoreError) in
       guard (0..<pack.count).contains(where: { !pack.isSealedObject($0) }) else { return }

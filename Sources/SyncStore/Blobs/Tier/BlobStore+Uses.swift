@@ -77,18 +77,24 @@ extension BlobStore {
   }
 
   /// Counts on an object if it is here: nothing that was begun before takes it away.
-  package func counts(on hash: BlobHash) throws(StoreError) -> Bool {
+  package func counts(on hash: BlobHash) throws(StoreError) -> Bool { try claim(hash) != nil }
+
+  /// What is known of an object that is here.
+  enum Claim { case durable, unsettled }
+
+  /// Counts on an object, and tells whether it is known to be durable; nil if it is not here.
+  func claim(_ hash: BlobHash) throws(StoreError) -> Claim? {
     let names = names(of: hash)
     for following in [false, true] {
       for (name, _) in names {
-        if try packs.claim(name, following: following) { return true }
+        if let claim = try packs.claimed(name, following: following) { return claim }
         guard !following, try files.size(of: name) != nil else { continue }
-        noting { (catalogue) throws(StoreError) in _ = try catalogue.claim(name) }
+        let row = claimRow(name)
         // Only a look after the claim counts.
-        if try files.size(of: name) != nil { return true }
+        if try files.size(of: name) != nil { return row?.durable == true ? .durable : .unsettled }
       }
     }
-    return false
+    return nil
   }
 
   /// What a reading found of an object.
