@@ -272,6 +272,14 @@ struct ChangesTests {
     #expect(last?.position.pending == [])
   }
 
+  @Test("are not asked for from a text that is no position")
+  func noPosition() {
+    for text in ["", ":", ":0", ":0:0:x", ":18446744073709551615:0", ":1:0", ":0:7", ":0:0:1", "x:1:0"] {
+      #expect(ChangePosition(text) == nil, "\(text)")
+    }
+    #expect(ChangePosition(":0:0") == .beginning)
+  }
+
   @Test("are refused from the position of another copy, or of writes that were lost")
   func rolledBack() async throws {
     let store = try Store.create(on: host, configuration: Self.small)

@@ -245,4 +245,53 @@ struct CollectionIndexTests {
     let again = try Store.open(on: host).collection("orders", of: Order.self, indexes: Order.indexes)
     #expect(try again.entries() == 2)
   }
+
+  @Test("entries that would end before their element are written anew when indexes are rebuilt")
+  func rebuiltDeadlines() throws {
+    let store = try Store.create(on: host)
+    let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
+    try orders.insert(Order(id: 7, customer: "Ann"), lasting: .minute)
+    #expect(try store.expire(orders.key(of: 7), .clear))
+    try orders.rebuildIndexes()
+    host.time += 60_000
+    #expect(try orders.all(by: Order.byCustomer, equalTo: "Ann").map(\.id) == [7])
+    #expect(try orders.indexesAreRight())
+  }
+
+  @Test(
+    "an element whose value is too long for an entry, stored by who knows no index, can be changed and deleted"
+  )
+  func tooLong() throws {
+    let store = try Store.create(on: host)
+    let long = String(repeating: "x", count: 2000)
+    let plain = try store.collection("orders", of: Order.self)
+    try plain.insert(contentsOf: (1...3).map { Order(id: $0, customer: long) })
+    let orders = try store.collection("orders", of: Order.self, indexes: Order.indexes)
+    #expect(
+      #expect(throws: StoreError.self) { try orders.insert(Order(id: 9, customer: long)) }?.code
+        == .invalidKey)
+    #expect(try orders.all(by: Order.byTotal).map(\.id) == [1, 2, 3])
+    #expect(try orders.all(by: Order.byCustomer).isEmpty)
+    try orders.update(1) { $0.customer = "short" }
+    #expect(try orders.expire(2, .lasting(.minute)))
+    #expect(try orders.delete(3))
+    try orders.rebuildIndexes()
+    #expect(try orders.all(by: Order.byCustomer).map(\.id) == [1])
+    host.time += 60_000
+    #expect(try orders.all().map(\.id) == [1] && orders.indexesAreRight())
+  }
+
+  @Test("an element cannot be given an identifier that is equal to Swift and another key")
+  func canonicallyEqual() throws {
+    struct Named: Codable, Identifiable {
+      var id: String
+      var note = ""
+    }
+    let store = try Store.create(on: host)
+    let byNote = CollectionIndex("note", \Named.note)
+    let names = try store.collection("names", of: Named.self, indexes: [byNote])
+    try names.insert(Named(id: "\u{E9}"))
+    #expect(throws: StoreError.self) { try names.update("\u{E9}") { $0.id = "e\u{301}" } }
+    #expect(try names.all(by: byNote).count == 1)
+  }
 }

@@ -226,4 +226,12 @@ struct MemoryCacheTests {
     cache.set(2, 2, cost: -1)
     #expect(cache.totalCost == 0)
   }
+
+  @Test("gives half of its values back when memory is short, however many they are")
+  func half() {
+    let cache = cache()
+    for number in 0..<10_000 { cache.set("\(number)", number) }
+    cache.yield(to: .some)
+    #expect(cache.count == 5000 && cache.get("9999") == 9999 && cache.get("4999") == nil)
+  }
 }

@@ -114,6 +114,29 @@ struct SavepointTests {
       #expect(try transaction.get(key)?.bytes.first == model[key])
     }
   }
+
+  @Test("may be rolled back further from within a nested part, which is undone all the same when it throws")
+  func furtherBack() throws {
+    let store = try Store.create(on: host)
+    let large = [UInt8](repeating: 3, count: 100_000)
+    try store.transaction { transaction in
+      let first = transaction.savepoint()
+      try transaction.put("large", large)
+      #expect(throws: Refusal.self) {
+        try transaction.nested { transaction in
+          try transaction.rollBack(to: first)
+          try transaction.put("other", [UInt8](repeating: 4, count: 100_000))
+          throw Refusal()
+        }
+      }
+      #expect(try transaction.get("large")?.bytes == large)
+      #expect(try transaction.get("other") == nil)
+      #expect(transaction.placed.map(\.hash.bytes) == [SHA256.hash(large)])
+      try transaction.put("last", [1])
+      try transaction.rollBack(to: first)
+    }
+    #expect(try store.list().isEmpty)
+  }
 }
 
 @Suite("A transaction in steps")

@@ -374,4 +374,21 @@ struct ValueCodingTests {
     let data = Data(repeating: 7, count: 65 << 20)
     #expect(try again(data) == data)
   }
+
+  @Test("a type that goes on behind a part that could not be coded is refused, not stored in part")
+  func swallowed() throws {
+    struct Part: Encodable {
+      func encode(to encoder: any Encoder) throws { throw StoreError(.wrongType, "cannot be coded") }
+    }
+    struct Whole: Encodable {
+      enum Keys: CodingKey { case first, part }
+      func encode(to encoder: any Encoder) throws {
+        var container = encoder.container(keyedBy: Keys.self)
+        try container.encode(1, forKey: .first)
+        try? container.encode(Part(), forKey: .part)
+      }
+    }
+    #expect(throws: StoreError.self) { try EncodedValue(Whole()) }
+    #expect(throws: StoreError.self) { try EncodedValue([Whole()]) }
+  }
 }

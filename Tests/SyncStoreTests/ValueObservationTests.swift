@@ -71,4 +71,39 @@ struct ValueObservationTests {
     try store.close()
     #expect(await tasks[1].value == "closed")
   }
+
+  @Test("gives what a peer had stamped too far ahead once its time has come, though nobody writes")
+  func early() async throws {
+    let store = try Store.create(on: host)
+    let far = SimulatedHost(
+      seed: 9, time: host.time + Limits.clockDriftMilliseconds + 50, machine: "far")
+    let peer = try Store.create(on: far, id: store.id)
+    try peer.put("k", "early")
+    var values = store.observe("k").makeAsyncIterator()
+    #expect(try await values.next() == .some(nil))
+    try store.receive(from: peer)
+    let clock = Task { [host] in
+      try await ChangesTests.until { store.changeSignal.count == 1 }
+      host.time += 60
+    }
+    #expect(try await values.next()??.bytes == Array("early".utf8))
+    try await clock.value
+  }
+
+  @Test("one who waits has one timer, however often others write meanwhile")
+  func timers() async throws {
+    let store = try Store.create(on: host)
+    let follower = JournalFollower<Int>(store.changeSignal) { () throws(StoreError) in
+      .wait(milliseconds: 60_000)
+    }
+    let waiting = Task { await follower.next() }
+    for number in 0..<20 {
+      try await ChangesTests.until { store.changeSignal.count == 1 }
+      try store.put("other", "\(number)")
+    }
+    try await ChangesTests.until { store.changeSignal.count == 1 }
+    #expect(follower.timers == 1)
+    waiting.cancel()
+    guard case .cancelled = await waiting.value else { throw StoreError(.closed, "it was not cancelled") }
+  }
 }

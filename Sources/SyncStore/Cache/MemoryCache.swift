@@ -153,7 +153,7 @@ public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unch
   /// Gives memory back as the machine, or the program, asks for it: half of the values, or all.
   public func yield(to level: MemoryPressure.Level) {
     switch level {
-    case .some: leave { $0.trim(toCount: $0.count / 2) }
+    case .some: trim(toCount: count / 2)
     case .critical: removeAll()
     }
   }

@@ -94,6 +94,8 @@ extension ChangePosition: LosslessStringConvertible {
     let numbers = fields.dropFirst().compactMap { UInt64($0) }
     let actor = fields[0].isEmpty ? nil : ActorID(fields[0])
     guard numbers.count == fields.count - 1, (actor == nil) == fields[0].isEmpty else { return nil }
+    // Without an actor there is the beginning alone.
+    guard actor != nil || numbers == [0, 0] else { return nil }
     self.init(
       actor: actor, position: numbers[0], stamp: Stamp(rawValue: numbers[1]), pending: Array(numbers[2...]))
   }

@@ -26,11 +26,18 @@ final class JournalFollower<Output: Sendable>: Sendable {
   private let state = Locked(State())
   private let line = Background.Line("syncstore.follower")
 
+  /// How many timers it has set so far.
+  var timers: UInt64 { state.withLock { $0.timers } }
+
   private struct State {
     var waiting: CheckedContinuation<Outcome, Never>?
     var registration: UInt64?
     /// Counts the calls of `next`: what was begun for one is not given to another.
     var call = 0
+    /// The one timer that counts, and when it comes, in milliseconds of the clock that only rises: there may be many wakes while it
+    /// runs, and none needs one of its own that comes later.
+    var timer: (number: UInt64, due: UInt64)?
+    var timers: UInt64 = 0
   }
 
   init(_ signal: ChangeSignal, _ look: @escaping @Sendable () throws(StoreError) -> Finding) {
@@ -73,13 +80,35 @@ final class JournalFollower<Output: Sendable>: Sendable {
             // That of an earlier step was called, or is of no use any more.
             swap(&state.registration, &registration)
           }
-          if let milliseconds { line.run(after: milliseconds) { [weak self] in self?.step(call) } }
+          if let milliseconds { look(after: milliseconds) }
           return
         }
       }
     } catch {
       finish(.failed(error))
     }
+  }
+
+  /// Looks once more in so many milliseconds, if a timer does not do so before.
+  private func look(after milliseconds: Int) {
+    let due = SystemCall.monotonicMilliseconds() + UInt64(milliseconds)
+    let number = state.withLock { state -> UInt64? in
+      if let timer = state.timer, timer.due <= due { return nil }
+      state.timers += 1
+      state.timer = (state.timers, due)
+      return state.timers
+    }
+    guard let number else { return }
+    line.run(after: milliseconds) { [weak self] in self?.timeIsUp(number) }
+  }
+
+  private func timeIsUp(_ number: UInt64) {
+    let call = state.withLock { state -> Int? in
+      guard state.timer?.number == number else { return nil }
+      state.timer = nil
+      return state.call
+    }
+    if let call { step(call) }
   }
 
   private func finish(_ outcome: Outcome) {

@@ -6,7 +6,8 @@
 /// }
 /// ```
 ///
-/// Its entries are written in the transaction that writes the element. Several elements may have the same value.
+/// Its entries are written in the transaction that writes the element. Several elements may have the same value. An element
+/// whose value is too long for a key (`Limits.keyBytes`) is refused; one that a program without the index has stored is not in it.
 public struct CollectionIndex<Element, Value: KeyComponent>: CollectionIndexing {
   /// 1 to `Limits.collectionNameBytes` bytes without `/`, other than those of the collection's other indexes.
   public let name: String
@@ -150,6 +151,15 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
       if let value = index.keyBytes(of: element) { keys.append(try Self.entry(prefix, value, identifier)) }
     }
     return keys
+  }
+
+  /// The entries of an element that is stored already. A program that does not know of an index may have stored one whose value there is
+  /// too long for a key: such a one has no entry.
+  func entries(ofStored element: Element) -> [Key] {
+    let identifier = element.id.keyBytes
+    return zip(indexes, indexPrefixes).compactMap { index, prefix in
+      index.keyBytes(of: element).flatMap { try? Self.entry(prefix, $0, identifier) }
+    }
   }
 
   static func entry(_ prefix: [UInt8], _ value: [UInt8], _ identifier: [UInt8]) throws(StoreError) -> Key {

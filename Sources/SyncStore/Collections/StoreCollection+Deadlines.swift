@@ -61,9 +61,7 @@ extension StoreCollection {
     // The very deadline that the element has now; one that has passed has ended it, and ends its entries.
     let left = try transaction.entry(key)
     let same = left.map { $0.deadline.map { .set($0) } ?? .clear } ?? change
-    for entry in try element.map({ element throws(StoreError) in try layout.entries(of: element) }) ?? [] {
-      try transaction.expire(entry, same)
-    }
+    for entry in element.map({ layout.entries(ofStored: $0) }) ?? [] { try transaction.expire(entry, same) }
     return true
   }
 

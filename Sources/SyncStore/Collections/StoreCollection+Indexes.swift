@@ -63,11 +63,13 @@ extension StoreCollection {
           }
           for place in places {
             guard let bytes = layout.indexes[place].keyBytes(of: element) else { continue }
-            let key = try CollectionLayout<Element>.entry(
-              layout.indexPrefixes[place], bytes, element.id.keyBytes)
-            if try !transaction.contains(key) {
-              try transaction.put(key, [], expires: value.deadline ?? .max)
-            }
+            guard
+              let key = try? CollectionLayout<Element>.entry(
+                layout.indexPrefixes[place], bytes, element.id.keyBytes)
+            else { continue }
+            // One that is there may end before the element, whose deadline others have changed.
+            let ends = try transaction.get(key).map { $0.deadline ?? .max } ?? 0
+            if ends < value.deadline ?? .max { try transaction.put(key, [], expires: value.deadline ?? .max) }
           }
         }
       }

@@ -44,7 +44,8 @@ extension StoreCollection {
     let old = try value.decoded(Element.self, of: key)
     var element = old
     try body(&element)
-    guard element.id == identifier else {
+    // As keys, which tell apart texts that Swift takes for equal.
+    guard element.id.keyBytes == identifier.keyBytes else {
       throw StoreError(
         .invalidKey,
         "the element \(identifier) of the collection \"\(name)\" was given another identifier: delete it and insert a new one"
@@ -64,7 +65,7 @@ extension StoreCollection {
 
   func delete(at key: Key, in transaction: inout Transaction) throws(StoreError) -> Bool {
     if let old = try held(key, transaction) {
-      for entry in try layout.entries(of: old) { try transaction.delete(entry) }
+      for entry in layout.entries(ofStored: old) { try transaction.delete(entry) }
     }
     return try transaction.delete(key)
   }
@@ -111,7 +112,7 @@ extension StoreCollection {
     }
     let entries = try layout.entries(of: element)
     if let old {
-      for entry in try layout.entries(of: old) where !entries.contains(entry) {
+      for entry in layout.entries(ofStored: old) where !entries.contains(entry) {
         try transaction.delete(entry)
       }
     }

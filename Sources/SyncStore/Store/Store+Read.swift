@@ -254,6 +254,19 @@ extension Store {
     }
   }
 
+  /// When the next record of a key comes due that was stamped too far ahead, in milliseconds since 1970; nil if none waits.
+  func nextDue(_ key: [UInt8], at now: UInt64) throws(StoreError) -> UInt64? {
+    try reading { engine throws(StoreError) in
+      var next: UInt64?
+      for location in engine.parked[key] ?? [] {
+        // From the first millisecond on whose stamps are not below its own.
+        let due = try engine.record(at: location).stamp.milliseconds + 1 - Limits.clockDriftMilliseconds
+        if due > now { next = min(next ?? due, due) }
+      }
+      return next
+    }
+  }
+
   func value(of record: Record) throws(StoreError) -> Value? {
     guard record.isLive(at: environment.now()) else { return nil }
     switch record.content {

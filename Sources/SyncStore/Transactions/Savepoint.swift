@@ -5,7 +5,9 @@ private import Synchronization
 public struct Savepoint: Sendable {
   fileprivate let number: UInt64
   fileprivate let composer: Composer
-  fileprivate let placed: Int
+  fileprivate let placed: [BlobReference]
+  /// Those that were there with it, itself the last.
+  fileprivate let savepoints: [UInt64]
 
   fileprivate static let last = Atomic<UInt64>(0)
 }
@@ -34,7 +36,7 @@ extension Transaction {
   public mutating func savepoint() -> Savepoint {
     let number = Savepoint.last.add(1, ordering: .relaxed).newValue
     savepoints.append(number)
-    return Savepoint(number: number, composer: composer, placed: placed.count)
+    return Savepoint(number: number, composer: composer, placed: placed, savepoints: savepoints)
   }
 
   /// Undoes what was written since. The savepoint stays, those made after it do not.
@@ -58,10 +60,7 @@ extension Transaction {
 
   private mutating func restore(_ savepoint: Savepoint) {
     composer = savepoint.composer
-    // Blobs that no record refers to are swept.
-    placed.removeSubrange(savepoint.placed...)
-    if let index = savepoints.firstIndex(of: savepoint.number) {
-      savepoints.removeSubrange((index + 1)...)
-    }
+    // Blobs that no record refers to are swept. What is nested may have gone back further than to where it began.
+    (placed, savepoints) = (savepoint.placed, savepoint.savepoints)
   }
 }

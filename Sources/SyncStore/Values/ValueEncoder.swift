@@ -104,16 +104,22 @@ final class ValueEncoder: Encoder {
       try value.encode(to: self)
       return try complete()
     }
-    guard depth + outer.count < Limits.codedValueDepth else {
-      throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
+    do {
+      guard depth + outer.count < Limits.codedValueDepth else {
+        throw misuse("is nested deeper than \(Limits.codedValueDepth) levels", .outOfBounds)
+      }
+      noteDepth()
+      outer.append(frame)
+      defer { frame = outer.removeLast() }
+      lastNumber += 1
+      frame = Frame(number: lastNumber, start: buffer.count, pendingBefore: pending.count)
+      try value.encode(to: self)
+      try complete()
+    } catch {
+      // The item around it lacks a value now, even if its type goes on.
+      note(error)
+      throw error
     }
-    noteDepth()
-    outer.append(frame)
-    lastNumber += 1
-    frame = Frame(number: lastNumber, start: buffer.count, pendingBefore: pending.count)
-    try value.encode(to: self)
-    try complete()
-    frame = outer.removeLast()
   }
 
   private func noteDepth() {
