@@ -1,4 +1,8 @@
+import Foundation
+import SyncStore
 import Testing
+
+@testable import sync_cli
 
 /// `import` and `export`: a tree comes back as it was.
 @Suite struct TreeTests {
@@ -64,6 +68,72 @@ import Testing
     _ = try scratch.shell("mkdir out elsewhere && ln -s ../elsewhere out/d")
     #expect(try tool.run("export", scratch.path + "/out").code == 7)
     #expect(try scratch.shell("ls -A elsewhere").out.isEmpty)
+  }
+
+  /// Imports `tree` as it was when it was walked through, after `change` was made.
+  private func importing(_ scratch: Scratch, after change: () throws -> Void) throws -> Store {
+    let store = try Store.create(at: scratch.path + "/store", name: "store")
+    let root = try Descriptor.reading(Array((scratch.path + "/tree").utf8))
+    let tree = try TreeWalk(root)
+    try change()
+    let progress = Progress("", totalBytes: 0, enabled: false)
+    var importer = Importer(store: store, root: root, prefix: [], progress: progress)
+    try importer.run(tree)
+    return store
+  }
+
+  @Test("a file that has grown since it was seen is imported as it is now")
+  func grown() throws {
+    let scratch = try Scratch()
+    try scratch.write("tree/f", [1])
+    let content = [UInt8](repeating: 2, count: 3 << 20)
+    let store = try importing(scratch) { try scratch.write("tree/f", content) }
+    let isSame = try store.get(Key("f"))?.bytes == content
+    #expect(isSame)
+    try store.close()
+  }
+
+  @Test(
+    "what takes a file's place after it was seen is not followed out of the directory, and not waited for",
+    arguments: ["rm -r tree/a; ln -s ../elsewhere tree/a", "rm tree/a/b/f; mkfifo tree/a/b/f"])
+  func replaced(change: String) throws {
+    let scratch = try Scratch()
+    try scratch.write("tree/a/b/f", Array("mine".utf8))
+    try scratch.write("elsewhere/b/f", Array("not mine".utf8))
+    let failure = try #require(throws: Failure.self) {
+      _ = try importing(scratch) { _ = try scratch.shell(change) }
+    }
+    #expect(failure.code == .inputOutput)
+    let store = try Store.open(at: scratch.path + "/store")
+    #expect(try store.get(Key("a/b/f")) == nil)
+    try store.close()
+  }
+
+  @Test("a small file takes the place of a value that lies elsewhere, or is damaged")
+  func overUnreadable() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("alpha"))
+    let beta = try daemon.join(scratch.tool("beta"))
+    let small = Array("small".utf8)
+    for key in ["elsewhere", "damaged"] {
+      try daemon.tool.succeed("put", key, "-", input: [UInt8](repeating: 5, count: 100_000))
+      try scratch.write("tree/" + key, small)
+    }
+    try beta.succeed("policy", "lazy")
+    try beta.succeed("pull", "alpha")
+    try daemon.end()
+    for (tool, key) in [(beta, "elsewhere"), (daemon.tool, "damaged")] {
+      let flipped = try scratch.shell(
+        """
+        for blob in $(find alpha/blobs/packs -type f); do
+          chmod u+w $blob; printf X | dd of=$blob bs=1 seek=20000 conv=notrunc status=none
+        done
+        """)
+      #expect(flipped.code == 0, "\(flipped.out)")
+      let result = try tool.succeed("import", scratch.path + "/tree", "--json")
+      #expect(result.text.contains("\"files\":2,"), "\(result.text)")
+      #expect(try tool.succeed("get", key).out == small)
+    }
   }
 
   @Test("a name too long for a key is refused by name before anything is stored")

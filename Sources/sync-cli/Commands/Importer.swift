@@ -29,7 +29,7 @@ struct Importer {
     defer { progress.finish() }
     var done: UInt64 = 0
     for file in tree.files {
-      try add(file)
+      try add(file.path)
       done += file.size
       progress.update(bytes: done, "\(stored + unchanged) of \(Text.count(tree.files.count, "file"))")
     }
@@ -37,21 +37,12 @@ struct Importer {
     try store.sync()
   }
 
-  private mutating func add(_ file: TreeWalk.File) throws {
-    let key = try TreeCommands.key(prefix + file.path)
-    let source = try root.reading(file.path)
-    if file.size > Self.smallFileBytes {
-      if try holds(key, source, size: file.size) {
-        unchanged += 1
-      } else {
-        // What was read to compare is read again: a descriptor of its own begins at the start.
-        try store.put(key, from: try root.reading(file.path), durability: .full)
-        stored += 1
-        bytes += file.size
-      }
-      return
-    }
-    let value = try source.readAll(limit: Limits.inlineValueBytes)
+  private mutating func add(_ path: [UInt8]) throws {
+    let key = try TreeCommands.key(prefix + path)
+    let (source, size) = try open(path)
+    // One byte more than a small file has: one that has grown since, or does not tell its size, is not cut.
+    let value = size > Self.smallFileBytes ? nil : try source.readAll(limit: Int(Self.smallFileBytes) + 1)
+    guard let value, value.count <= Self.smallFileBytes else { return try addLarge(path, key) }
     if try holds(key, value) {
       unchanged += 1
       return
@@ -61,25 +52,62 @@ struct Importer {
     if batchBytes >= Self.transactionBytes || batch.count >= Self.transactionFiles { try commit() }
   }
 
+  private mutating func addLarge(_ path: [UInt8], _ key: Key) throws {
+    let (source, size) = try open(path)
+    if try holds(key, source, size: size) {
+      unchanged += 1
+      return
+    }
+    // What was read to compare is read again: a descriptor of its own begins at the start.
+    try store.put(key, from: try open(path).source, durability: .full)
+    stored += 1
+    bytes += size
+  }
+
+  /// A file as it is now: the walk was a while ago, and another may have its name.
+  private func open(_ path: [UInt8]) throws(Failure) -> (source: Descriptor, size: UInt64) {
+    let source = try root.reading(path)
+    let (kind, size) = try source.status()
+    guard kind == .file else {
+      throw Failure(
+        .inputOutput,
+        "import \(Text.printable(source.path)): it is no regular file any more: import again when nobody changes DIR"
+      )
+    }
+    return (source, size)
+  }
+
+  /// Is that the value of the key? It is read only if all else agrees, and never fetched: what lies elsewhere, or is
+  /// damaged, is told by its hash, or not held.
   private func holds(_ key: Key, _ value: [UInt8]) throws -> Bool {
-    guard let held = try store.get(key) else { return false }
-    return held.bytes == value && held.type == .bytes && held.deadline == nil
+    try holds(key, size: UInt64(value.count)) { blob in
+      guard let blob else { return try store.get(key)?.bytes == value }
+      return SHA256.hash(value) == blob.hash.bytes
+    }
   }
 
   /// The same for a large file, whose content is not held in memory.
   private func holds(_ key: Key, _ source: Descriptor, size: UInt64) throws -> Bool {
-    guard let entry = try store.entry(key), entry.size == size, entry.type == .bytes, entry.deadline == nil
-    else {
+    try holds(key, size: size) { blob in
+      guard let blob else {
+        return try store.get(key)?.bytes == source.readAll(limit: Limits.inlineValueBytes + 1)
+      }
+      let hasher = SHA256Hasher()
+      while true {
+        let part = try source.read(1 << 20)
+        if part.isEmpty { return hasher.finish() == blob.hash.bytes }
+        hasher.update(part)
+      }
+    }
+  }
+
+  private func holds(_ key: Key, size: UInt64, _ isSame: (BlobReference?) throws -> Bool) throws -> Bool {
+    do {
+      guard let entry = try store.entry(key), entry.size == size, entry.type == .bytes, entry.deadline == nil
+      else { return false }
+      return try isSame(entry.blob)
+    } catch let error as StoreError where [.damaged, .blobUnavailable].contains(error.code) {
       return false
-    }
-    guard let blob = entry.blob else {
-      return try holds(key, try source.readAll(limit: Limits.inlineValueBytes))
-    }
-    let hasher = SHA256Hasher()
-    while true {
-      let part = try source.read(1 << 20)
-      if part.isEmpty { return hasher.finish() == blob.hash.bytes }
-      hasher.update(part)
     }
   }
 

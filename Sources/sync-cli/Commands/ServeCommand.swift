@@ -27,9 +27,13 @@ enum ServeCommand {
     }
   }
 
-  private static func configuration(_ invocation: Invocation) throws -> ServeConfiguration {
+  private static func configuration(
+    _ invocation: Invocation, waiting: Bool = true
+  ) throws -> ServeConfiguration {
     var configuration = ServeConfiguration()
-    if let file = invocation.value("config") { configuration = try ServeConfiguration(fileAt: file) }
+    if let file = invocation.value("config") {
+      configuration = try ServeConfiguration(fileAt: file, waiting: waiting)
+    }
     if let listen = invocation.value("listen") {
       guard let endpoint = Endpoint(listen.text) else {
         throw invocation.usage(
@@ -116,7 +120,8 @@ enum ServeCommand {
   ) {
     manager.tell("RELOADING=1\nMONOTONIC_USEC=\(Int(System.monotonicSeconds * 1e6))")
     do {
-      let configuration = try configuration(invocation)
+      // Whoever waits for a pipe's writer hears no signal.
+      let configuration = try configuration(invocation, waiting: false)
       log.configure(configuration)
       if configuration.listen != current.listen {
         log.write(.warning, "still listening on \(current.listen): another address needs a restart")

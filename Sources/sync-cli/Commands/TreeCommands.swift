@@ -41,7 +41,7 @@ enum TreeCommands {
   }
 
   private static func directory(_ invocation: Invocation) throws -> Descriptor {
-    let root = try Descriptor.reading(invocation.operands[0].bytes)
+    let root = try Descriptor.reading(invocation.operands[0].bytes, waiting: false)
     guard try root.status().kind == .directory else {
       throw invocation.usage(
         invocation.operands[0].shown, "it is no directory",

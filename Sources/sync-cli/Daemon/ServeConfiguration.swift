@@ -19,9 +19,9 @@ struct ServeConfiguration: Equatable {
   /// The defaults.
   init() {}
 
-  /// Reads a file.
-  init(fileAt path: Argument) throws(Failure) {
-    let text = try Descriptor.reading(path.bytes).readAll(limit: Self.fileBytes)
+  /// Reads a file; without `waiting` a pipe that nobody writes into is an error.
+  init(fileAt path: Argument, waiting: Bool = true) throws(Failure) {
+    let text = try Descriptor.reading(path.bytes, waiting: waiting).readAll(limit: Self.fileBytes)
     do {
       try self.init(json: try JSONParser.parse(text, comments: true))
     } catch let failure as JSONFailure {

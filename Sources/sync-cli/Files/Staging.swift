@@ -13,7 +13,7 @@ final class Staging {
   init(storeAt store: String) throws(Failure) {
     let folder = store + "/staging"
     try Descriptor.makeDirectories(Array(folder.utf8), mode: 0o700)
-    directory = try Descriptor.reading(Array(folder.utf8))
+    directory = try Descriptor.reading(Array(folder.utf8), waiting: false)
     for left in try directory.names() where !Self.isInUse(left) { directory.remove(left) }
     let name = "\(System.processID)-\(UInt64.random(in: 0 ... .max))"
     self.name = Array(name.utf8)

@@ -9,7 +9,7 @@ final class TreeWriter {
   /// Writes below `path`, which is made if it is missing.
   init(_ path: [UInt8]) throws(Failure) {
     try Descriptor.makeDirectories(path)
-    root = try Descriptor.reading(path)
+    root = try Descriptor.reading(path, waiting: false)
     guard try root.status().kind == .directory else {
       throw Failure(
         .usage, "\(Text.printable(path)): not a directory: files cannot be put there: give a directory")

@@ -25,19 +25,33 @@ final class Descriptor: Sendable {
 
   // MARK: - Opening
 
-  /// Opens a file or directory for reading. A symbolic link in the last place is followed.
-  static func reading(_ path: [UInt8]) throws(Failure) -> Descriptor {
-    try opened(path, in: nil, flags: O_RDONLY | O_NONBLOCK, doing: "open")
+  /// Opens what the user has named for reading. A symbolic link in the last place is followed.
+  ///
+  /// A pipe is read as others read it, once its writer comes with what it has to say. Without `waiting` nothing makes
+  /// it wait, and a pipe seems empty: for what should be a directory, and for who must not be held up.
+  static func reading(_ path: [UInt8], waiting: Bool = true) throws(Failure) -> Descriptor {
+    try opened(path, in: nil, flags: O_RDONLY | O_NOCTTY | (waiting ? 0 : O_NONBLOCK), doing: "open")
   }
 
-  /// Opens `name` in this directory for reading; a link is not followed, and a device does not make it wait.
-  func reading(_ name: [UInt8]) throws(Failure) -> Descriptor {
-    try Self.opened(name, in: self, flags: O_RDONLY | O_NOFOLLOW | O_NONBLOCK, doing: "open")
+  /// Opens the file at `path` below this directory for reading; no link in any part of it is followed, and a device
+  /// does not make it wait.
+  func reading(_ path: [UInt8]) throws(Failure) -> Descriptor {
+    try beneath(path, flags: O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, doing: "open")
   }
 
-  /// Opens the directory `name` in this one; a link is not followed.
-  func directory(_ name: [UInt8]) throws(Failure) -> Descriptor {
-    try Self.opened(name, in: self, flags: O_RDONLY | O_NOFOLLOW | O_DIRECTORY, doing: "enter")
+  /// Opens the directory at `path` below this one; no link in any part of it is followed.
+  func directory(_ path: [UInt8]) throws(Failure) -> Descriptor {
+    try beneath(path, flags: O_RDONLY | O_NOFOLLOW | O_DIRECTORY, doing: "enter")
+  }
+
+  /// O_NOFOLLOW alone is about the last part of a path: a directory in the middle could be made a link meanwhile.
+  private func beneath(_ path: [UInt8], flags: Int32, doing: String) throws(Failure) -> Descriptor {
+    let opened = unsafe Self.withName(path) { name in
+      SystemCall.retrying { unsafe sync_open_beneath(number, name, flags, 0) }
+    }
+    let full = Self.joined(self.path, path)
+    guard opened >= 0 else { throw Self.failure(doing, full) }
+    return Descriptor(opened, full)
   }
 
   /// Makes a new file in this directory, with the permissions that the process's mask allows.
