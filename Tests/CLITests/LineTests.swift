@@ -1,3 +1,5 @@
+import Foundation
+import SyncStore
 import Testing
 
 @testable import sync_cli
@@ -42,6 +44,73 @@ import Testing
     #expect(result.err.contains("line 3"), "\(result.err)")
     #expect(result.err.contains(says), "\(result.err)")
     #expect(try tool.succeed("list").lines == ["before"])
+  }
+
+  @Test("a source that fails on the way leaves the lines before it stored")
+  func failingSource() throws {
+    let tool = try Scratch().store()
+    let pipe = Pipe()
+    // Reading is an error once the pipe is empty, since its writer is still there.
+    #expect(fcntl(pipe.fileHandleForReading.fileDescriptor, F_SETFL, O_NONBLOCK) == 0)
+    pipe.fileHandleForWriting.write(Data("{\"key\":\"before\",\"value\":\"v\"}\n{\"key\":\"half".utf8))
+    let result = try tool.start(["load", "-"], source: pipe.fileHandleForReading).finish()
+    #expect(result.code == 7, "\(result.err)")
+    #expect(try tool.succeed("list").lines == ["before"])
+    try pipe.fileHandleForWriting.close()
+  }
+
+  @Test("a value nested as deeply as can be is dumped and loaded, and one level more is not put")
+  func depth() throws {
+    let scratch = try Scratch()
+    let (first, second) = (try scratch.store("first"), try scratch.store("second"))
+    func nested(_ depth: Int) -> String {
+      String(repeating: "[", count: depth) + String(repeating: "]", count: depth)
+    }
+    try first.succeed("put", "deep", "--type", "cbor", nested(Limits.codedValueDepth))
+    #expect(try first.run("put", "deeper", "--type", "cbor", nested(Limits.codedValueDepth + 1)).code == 2)
+    let dump = try first.succeed("dump")
+    #expect(dump.text.contains("\"value\":[[["), "\(dump.text)")
+    try second.succeed("load", "-", input: dump.out)
+    #expect(try second.succeed("dump").out == dump.out)
+  }
+
+  @Test(
+    "a map whose names look alike to Unicode, or to JSON, is dumped and loaded",
+    arguments: [
+      // e with an acute accent in one scalar, and in two.
+      [0xA2, 0x62, 0xC3, 0xA9, 1, 0x63, 0x65, 0xCC, 0x81, 2],
+      // "a" twice; 1 and "1"; the same within a list, beside bytes, which JSON cannot say.
+      [0xA2, 0x61, 0x61, 1, 0x61, 0x61, 2], [0xA2, 1, 1, 0x61, 0x31, 2],
+      [0x82, 0xA2, 0x61, 0x61, 1, 0x61, 0x61, 2, 0x41, 7],
+    ] as [[UInt8]])
+  func names(coded: [UInt8]) throws {
+    let scratch = try Scratch()
+    let (first, second) = (try scratch.store("first"), try scratch.store("second"))
+    let line = #"{"key":"k","type":"cbor","base64":"\#(Base64.encode(coded))"}"#
+    try first.succeed("load", "-", input: Array(line.utf8))
+    let dump = try first.succeed("dump")
+    try second.succeed("load", "-", input: dump.out)
+    #expect(try second.succeed("dump").out == dump.out)
+    #expect(try second.succeed("get", "k").out == coded)
+  }
+
+  @Test("a line that could not be loaded again is not dumped, and the key is named")
+  func tooLong() throws {
+    let scratch = try Scratch()
+    let store = try Store.create(at: scratch.path + "/store", name: "store")
+    try store.put(Key("a"), Array("short".utf8), type: .string)
+    // Each byte takes six in the line.
+    try store.put(Key("b"), [UInt8](repeating: 1, count: 30), type: .string)
+    try store.put(Key("c"), [UInt8](repeating: 65, count: 200), type: .string)
+    for (prefix, key) in [("", "b"), ("c", "c")] {
+      var lines: [[UInt8]] = []
+      let failure = try #require(throws: Failure.self) {
+        try LineCommands.lines(of: store.snapshot(), Array(prefix.utf8), limit: 150) { lines.append($0) }
+      }
+      #expect(failure.code == .usage && failure.message.hasPrefix("dump \(key): "))
+      #expect(lines.count == (prefix.isEmpty ? 1 : 0))
+    }
+    try store.close()
   }
 
   @Test("any JSON that is written is read back as it was")

@@ -23,9 +23,10 @@ struct Tool: Sendable {
   /// Where it lies: kept as long as the tool is.
   let scratch: Scratch
 
-  /// A process with these words that is under way, its output going to files.
-  func start(_ words: [String], input: [UInt8]? = nil, environment: [String: String] = [:]) throws -> Running
-  {
+  /// A process with these words that is under way, its output going to files. It reads `input`, or from `source`.
+  func start(
+    _ words: [String], input: [UInt8]? = nil, source: FileHandle? = nil, environment: [String: String] = [:]
+  ) throws -> Running {
     let process = Process()
     process.executableURL = URL(fileURLWithPath: Self.path)
     process.arguments = words
@@ -39,7 +40,7 @@ struct Tool: Sendable {
     if let input { try Data(input).write(to: URL(fileURLWithPath: folder + "/in")) }
     process.standardInput =
       input == nil
-      ? FileHandle.nullDevice : try FileHandle(forReadingFrom: URL(fileURLWithPath: folder + "/in"))
+      ? source ?? FileHandle.nullDevice : try FileHandle(forReadingFrom: URL(fileURLWithPath: folder + "/in"))
     for name in ["out", "err"] { try Data().write(to: URL(fileURLWithPath: folder + "/" + name)) }
     process.standardOutput = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/out"))
     process.standardError = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/err"))

@@ -8,15 +8,37 @@ enum LineCommands {
     notes: """
       Each line is {"key","value","type"}, and "expires" in milliseconds since 1970 if there is a deadline. "base64"
       stands for "value", and "key_base64" for "key", where the bytes are not UTF-8. "sync-cli load" reads it back.
+      It ends at the first key whose line would be longer than 256 MiB: use "sync-cli export" for such values.
       """
   ) { invocation, output in
     try invocation.withStore(toWrite: false) { store in
-      let snapshot = try store.snapshot()
-      try snapshot.scanEntries(KeyRange(prefix: invocation.prefix(invocation.operands.first))) { entry in
-        if let value = try snapshot.get(entry.key) { try output.line(KeyLine.line(entry.key, value)) }
-      }
+      let prefix = invocation.prefix(invocation.operands.first)
+      try lines(of: store.snapshot(), prefix) { try output.write($0 + [0x0A]) }
       return .done
     }
+  }
+
+  /// Gives each line of a dump to `body`. One that `load` would refuse is an error: nothing of it is given, and a value
+  /// that makes it so by itself is not even read.
+  static func lines(
+    of snapshot: Snapshot, _ prefix: [UInt8], limit: Int = LineReader.lineBytes,
+    _ body: ([UInt8]) throws -> Void
+  ) throws {
+    try snapshot.scanEntries(KeyRange(prefix: prefix)) { entry in
+      let key = entry.key
+      guard entry.size <= limit else { throw tooLong(key, limit) }
+      guard let value = try snapshot.get(key) else { return }
+      let line = KeyLine.line(key, value).encoded
+      guard line.count <= limit else { throw tooLong(key, limit) }
+      try body(line)
+    }
+  }
+
+  private static func tooLong(_ key: Key, _ limit: Int) -> Failure {
+    Failure(
+      .usage,
+      "dump \(Text.printable(key.bytes)): its line would be longer than the \(Text.size(limit)) that \"sync-cli load\""
+        + " takes: use \"sync-cli get KEY --output F\" for it, or \"sync-cli export\" for all")
   }
 
   static let load = Command(
@@ -36,14 +58,16 @@ enum LineCommands {
     return try invocation.withStore { store in
       var loader = Loader(store: store)
       var lines = LineReader(source)
-      while let line = try lines.next() {
-        do { try loader.add(line) } catch let reason as Reason {
-          try loader.commit()
-          throw Failure(
-            .usage,
-            "load \(operand.shown), line \(lines.number): \(reason.text): mend it and load again"
-              + " (\(Text.count(loader.loaded, "line")) before it stored)")
-        }
+      do {
+        while let line = try lines.next() { try loader.add(line) }
+      } catch {
+        // Whatever ends it, what came before counts.
+        try loader.commit()
+        guard let reason = error as? Reason else { throw error }
+        throw Failure(
+          .usage,
+          "load \(operand.shown), line \(lines.number): \(reason.text): mend it and load again"
+            + " (\(Text.count(loader.loaded, "line")) before it stored)")
       }
       try loader.commit()
       try store.sync()
@@ -69,7 +93,10 @@ private struct Loader {
   mutating func add(_ text: [UInt8]) throws {
     if text.allSatisfy({ $0 == 0x20 || $0 == 0x09 || $0 == 0x0D }) { return }
     let line: JSON
-    do { line = try JSONParser.parse(text) } catch { throw Reason(error.reason) }
+    // A value that is nested as deeply as can be lies within the object of its line.
+    do { line = try JSONParser.parse(text, depth: Limits.codedValueDepth + 1) } catch {
+      throw Reason(error.reason)
+    }
     let (bytes, type) = try ValueText.value(of: line)
     let key: Key
     do { key = try Key(bytes: try KeyLine.key(of: line)) } catch let error as StoreError {

@@ -7,7 +7,8 @@ enum CodedText {
 
   /// The JSON that says the value exactly, so that `coded` gives the same bytes again; nil if none does.
   static func exact(_ bytes: [UInt8]) -> JSON? {
-    guard let json = shown(bytes), let again = try? item(json), again.bytes == bytes else { return nil }
+    guard let json = shown(bytes), json.hasDistinctNames, let again = try? item(json), again.bytes == bytes
+    else { return nil }
     return json
   }
 

@@ -41,7 +41,9 @@ enum ValueText {
       exact(bytes, type).map { JSON.Member(name: "value", value: $0) }
       ?? JSON.Member(name: "base64", value: .string(Base64.encode(bytes)))
     let members = [value, JSON.Member(name: "type", value: .string(type.description))]
-    guard value.name == "base64", let shown = shown(bytes, type) else { return members }
+    guard value.name == "base64", let shown = shown(bytes, type), shown.hasDistinctNames else {
+      return members
+    }
     return members + [JSON.Member(name: "shown", value: shown)]
   }
 

@@ -28,6 +28,17 @@ enum JSON: Equatable, Sendable {
     return members.first { $0.name == name }?.value
   }
 
+  /// Is no name twice in one object? `JSONParser` refuses others.
+  var hasDistinctNames: Bool {
+    switch self {
+    case .array(let values): values.allSatisfy(\.hasDistinctNames)
+    case .object(let members):
+      Set(members.map { Array($0.name.utf8) }).count == members.count
+        && members.allSatisfy { $0.value.hasDistinctNames }
+    case .null, .bool, .number, .string: true
+    }
+  }
+
   /// The text, if it is one.
   var text: String? {
     guard case .string(let text) = self else { return nil }

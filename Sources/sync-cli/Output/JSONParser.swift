@@ -12,20 +12,25 @@ struct JSONParser {
   private var index = 0
   private var depth = 0
   private let comments: Bool
+  private let depthLimit: Int
 
   /// Deeper nesting than this is refused, so that a hostile text cannot exhaust the stack.
   static let maximumDepth = 64
 
   /// The one value in `bytes`.
-  static func parse(_ bytes: [UInt8], comments: Bool = false) throws(JSONFailure) -> JSON {
-    var parser = JSONParser(bytes: bytes, comments: comments)
+  static func parse(
+    _ bytes: [UInt8], comments: Bool = false, depth: Int = maximumDepth
+  ) throws(JSONFailure) -> JSON {
+    var parser = JSONParser(bytes: bytes, comments: comments, depthLimit: depth)
     let value = try parser.value()
     try parser.skipSpace()
     guard parser.index == bytes.count else { throw parser.failure("something follows the value") }
     return value
   }
 
-  private init(bytes: [UInt8], comments: Bool) { (self.bytes, self.comments) = (bytes, comments) }
+  private init(bytes: [UInt8], comments: Bool, depthLimit: Int) {
+    (self.bytes, self.comments, self.depthLimit) = (bytes, comments, depthLimit)
+  }
 
   private func failure(_ reason: String) -> JSONFailure {
     JSONFailure(reason: reason, line: bytes[..<min(index, bytes.count)].count { $0 == 0x0A } + 1)
@@ -83,7 +88,7 @@ struct JSONParser {
     _ body: (inout JSONParser) throws(JSONFailure) -> JSON
   ) throws(JSONFailure) -> JSON {
     depth += 1
-    guard depth <= Self.maximumDepth else { throw failure("nested deeper than \(Self.maximumDepth)") }
+    guard depth <= depthLimit else { throw failure("nested deeper than \(depthLimit)") }
     index += 1
     let value = try body(&self)
     depth -= 1
@@ -92,6 +97,8 @@ struct JSONParser {
 
   private mutating func object() throws(JSONFailure) -> JSON {
     var members: [JSON.Member] = []
+    // Bytes: texts that Unicode holds to be equivalent are two names to all who wrote them.
+    var names: Set<[UInt8]> = []
     try skipSpace()
     if next == UInt8(ascii: "}") {
       index += 1
@@ -101,7 +108,7 @@ struct JSONParser {
       try skipSpace()
       guard next == UInt8(ascii: "\"") else { throw failure("a member's name in quotes should be here") }
       let name = try string()
-      guard !members.contains(where: { $0.name == name }) else { throw failure("\"\(name)\" is there twice") }
+      guard names.insert(Array(name.utf8)).inserted else { throw failure("\"\(name)\" is there twice") }
       try skipSpace()
       guard next == UInt8(ascii: ":") else { throw failure("':' should follow \"\(name)\"") }
       index += 1
