@@ -75,9 +75,8 @@ enum KeyCommands {
         return .done
       }
       if !invocation.wantsJSON, let entry = try store.entry(key), entry.size > streamedBytes {
-        let staging = try Staging(storeAt: store.path)
-        guard try store.export(key, toFileAt: staging.path) else { throw absent }
-        try staging.drain(to: output)
+        guard let reader = try store.reader(of: key) else { throw absent }
+        try stream(reader, entry.blob, to: output)
         return .done
       }
       guard let value = try store.get(key) else { throw absent }
@@ -90,8 +89,33 @@ enum KeyCommands {
     }
   }
 
-  /// A value larger than this goes to standard output through a file, not through memory.
+  /// A value larger than this goes to standard output in pieces.
   private static let streamedBytes: UInt64 = 16 << 20
+  private static let pieceBytes = 1 << 20
+
+  /// Gives a value out, in pieces and without a copy on the disk, which may be full. All of it is hashed before the
+  /// first byte leaves.
+  private static func stream(_ reader: ValueReader, _ blob: BlobReference?, to output: Output) throws {
+    let hasher = SHA256Hasher()
+    try pieces(of: reader) { hasher.update($0) }
+    // It is damaged, or another one by now: the reader knows which of them, and sets aside what is damaged.
+    if hasher.finish() != blob?.hash.bytes { try reader.withBytes { _ in } }
+    try pieces(of: reader) { try output.write($0) }
+  }
+
+  private static func pieces(of reader: ValueReader, _ body: ([UInt8]) throws -> Void) throws {
+    var done: UInt64 = 0
+    while done < reader.size {
+      let piece = try reader.read(pieceBytes, at: done)
+      guard !piece.isEmpty else {
+        // Its file was cut short: the reader says so better.
+        try reader.withBytes { _ in }
+        throw Failure(.damaged, "get: the value ends too early: its file is damaged: run \"sync-cli verify\"")
+      }
+      try body(piece)
+      done += UInt64(piece.count)
+    }
+  }
 
   static let delete = Command(
     "delete", "delete keys", operands: [Operand("KEY", .many)],

@@ -1,6 +1,6 @@
 import SyncStore
 
-/// A place inside the store's directory for bytes that are on their way in or out and too many for memory.
+/// A place inside the store's directory for bytes that are on their way in and too many for memory.
 ///
 /// What a killed process left behind is removed by the next one that stages something.
 final class Staging {
@@ -35,16 +35,6 @@ final class Staging {
       try file.write(part)
       part = try source.read(1 << 20)
     } while !part.isEmpty
-  }
-
-  /// Gives out all that the file holds.
-  func drain(to output: Output) throws(Failure) {
-    let file = try directory.reading(name)
-    while true {
-      let part = try file.read(1 << 20)
-      if part.isEmpty { return }
-      try output.write(part)
-    }
   }
 }
 
