@@ -51,9 +51,11 @@ struct Failure: Error {
       .duplicateIdentifier:
       .usage
     case .unsafeDirectory, .unsafeFileSystem, .clock, .keyRequired, .wrongKey: .refused
-    case .blobUnavailable: .network
+    // Another copy can help, now or when it is asked again.
+    case .blobUnavailable, .unsettled, .rolledBack: .network
+    case .changesLost: .notFound
     case .damaged, .foreignFile, .malformedValue: .damaged
-    case .busy, .snapshotEnded: .busy
+    case .busy, .snapshotEnded, .closed: .busy
     case .poisoned, .readOnly, .diskFull, .inputOutput: .inputOutput
     case .newerFormat: .newerFormat
     default: .bug

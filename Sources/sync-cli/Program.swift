@@ -22,11 +22,14 @@ enum Program {
     "watch", "completions",
   ]
 
+  /// What the name of a family means alone.
+  static let alone = ["conflicts": "conflicts list"]
+
   /// Does what the words ask for.
   static func run(_ words: [Argument]) -> ExitCode {
     let output = Output()
     do {
-      let parser = ArgumentParser(commands: commands, globals: Help.globals, absent: planned)
+      let parser = ArgumentParser(commands: commands, globals: Help.globals, absent: planned, alone: alone)
       let code: ExitCode
       switch try parser.parse(words) {
       case .version:

@@ -44,6 +44,29 @@ struct EncryptionTests {
     #expect(try tool.run("rekey", environment: ["SYNC_NEW_PASSPHRASE": "x"]).code == 2)
   }
 
+  @Test("a passphrase is its bytes, from a file or the environment, whether they are UTF-8 or not")
+  func bytes() throws {
+    try scratch.write("latin", [0x63, 0x61, 0x66, 0xE9, 0x0A])
+    let result = try scratch.shell(
+      """
+      export SYNC_STORE=store
+      SYNC_PASSPHRASE=$'caf\\xe9' $CLI init --encrypt || exit 9
+      $CLI status --passphrase-file latin || exit 8
+      SYNC_PASSPHRASE=$'caf\\xe8' $CLI status
+      """)
+    #expect(result.code == 3, "\(result.out)")
+  }
+
+  @Test("a passphrase that is named for a store that would be a plain one is refused, and nothing is made")
+  func unused() throws {
+    let tool = scratch.tool()
+    for words in [["init"], ["join", "token"]] {
+      let result = try tool.start(words + ["--passphrase-file", file("first")]).finish()
+      #expect(result.code == 2 && result.err.contains("--encrypt"), "\(result.err)")
+    }
+    #expect(try scratch.shell("ls").out == "empty\nfirst\nsecond\n")
+  }
+
   @Test("rekey changes the passphrase, the master key, encrypts and decrypts")
   func rekey() throws {
     let tool = try scratch.store()

@@ -1,4 +1,8 @@
+import Replication
+import SyncStore
 import Testing
+
+@testable import sync_cli
 
 /// Wrong usage: the right exit code, one line that helps, nothing on standard output, nothing lost.
 @Suite struct UsageTests {
@@ -57,7 +61,9 @@ import Testing
     Mistake("log --from minus", says: "whole number"),
     Mistake("why", says: "KEY is missing"),
     Mistake("why absent", 1, says: "nothing was ever written"),
-    Mistake("conflicts", says: "it is one of list"),
+    Mistake("peer", says: "it is one of list"),
+    Mistake("conflicts lst", says: "did you mean \"conflicts list\""),
+    Mistake("conflicts kept", says: "no such command"),
     Mistake("verify twice", says: "too much"),
     Mistake("init", says: "already"),
     Mistake("watch", says: "not in this version"),
@@ -96,6 +102,62 @@ import Testing
       result.err.contains("create one with `init`") || result.err.contains("create a store with `init`"))
     // The library says which call makes one.
     #expect(!result.err.contains("Store."))
+  }
+
+  @Test(
+    "conflicts alone lists them",
+    arguments: [["conflicts"], ["conflicts", "--json"], ["--quiet", "conflicts"]])
+  func family(words: [String]) throws {
+    let tool = try Scratch().store()
+    #expect(try tool.start(words).finish().code == 0)
+    let help = try tool.succeed("conflicts", "--help")
+    #expect(help.text.hasPrefix("usage: sync-cli [OPTION"))
+  }
+
+  @Test("a path that is not UTF-8 is refused, not taken for another one")
+  func foreignPaths() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    try tool.succeed("put", "large", "-", input: [UInt8](repeating: 1, count: 100_000))
+    let result = try scratch.shell(
+      """
+      export SYNC_STORE=store
+      for words in 'get large --output' backup export '--store'; do
+        [ "$words" = --store ] && last=list || last=
+        $CLI $words $'x\\xff' $last; echo $?
+      done
+      SYNC_STORE=$'x\\xff' $CLI init; echo $?
+      $CLI --store other restore $'x\\xff'; echo $?
+      ls
+      """)
+    let lines = result.out.split(separator: "\n")
+    #expect(lines.count { $0.contains("x\\xff: the path is not UTF-8: ") } == 6, "\(result.out)")
+    #expect(lines.count { $0 == "2" } == 6)
+    #expect(lines.last == "store" && lines[lines.count - 2] == "2", "\(result.out)")
+  }
+
+  @Test("slashes at the end of a store's path change nothing", arguments: ["", "/", "//"])
+  func slashes(end: String) throws {
+    let scratch = try Scratch()
+    let result = try scratch.shell(
+      """
+      umask 002; export SYNC_STORE=new/store\(end)
+      $CLI init --quiet && stat -c %a new/store && $CLI put k v && $CLI backup --quiet saved && $CLI destroy --quiet
+      $CLI --store new/store\(end) restore --quiet saved && $CLI get k; ls -A new
+      """)
+    #expect(result.out == "700\nvstore\n", "\(result.out)")
+  }
+
+  @Test(
+    "what another copy, or another attempt, can mend is no bug",
+    arguments: [
+      (.unsettled, .network), (.rolledBack, .network), (.blobUnavailable, .network),
+      (.changesLost, .notFound),
+      (.closed, .busy), (.snapshotEnded, .busy), (.cancelled, .bug),
+    ] as [(StoreError.Code, ExitCode)])
+  func codes(of error: StoreError.Code, code: ExitCode) {
+    #expect(Failure(StoreError(error, "")).code == code)
+    #expect(Failure(ReplicationError(StoreError(error, ""))).code == code)
   }
 
   @Test("help and version go to standard output and are no error")

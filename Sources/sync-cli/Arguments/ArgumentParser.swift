@@ -7,6 +7,8 @@ struct ArgumentParser {
   let globals: [Option]
   /// Names of commands that other versions have: said as such, not guessed at.
   let absent: Set<String>
+  /// What the name of a family means alone; without one it is an error.
+  var alone: [String: String] = [:]
   private static let short: [Argument: String] = [
     Argument("-h"): "--help", Argument("-q"): "--quiet", Argument("-v"): "--verbose",
   ]
@@ -113,7 +115,11 @@ struct ArgumentParser {
       String($0.name.dropFirst(name.count + 1))
     }
     guard family.isEmpty else {
-      guard let second = rest.first, second.text != "--help", second.text != "-h" else {
+      if let usual = alone[name], !helping, rest.first.map({ Self.isOption($0) && !Self.isHelp($0) }) ?? true
+      {
+        return commands.first { $0.name == usual }
+      }
+      guard let second = rest.first, !Self.isHelp(second) else {
         if helping || rest.first != nil { return nil }
         throw Failure(
           .usage, "\(name): what to do with it is missing: it is one of \(Self.list(family)): give one")
@@ -125,6 +131,9 @@ struct ArgumentParser {
     }
     throw unknownCommand(word.shown, near: Self.nearest(to: name, in: commands.map(\.name)))
   }
+
+  private static func isOption(_ word: Argument) -> Bool { word.bytes.first == UInt8(ascii: "-") }
+  private static func isHelp(_ word: Argument) -> Bool { ["--help", "-h"].contains(word.text) }
 
   private func unknownCommand(_ name: String, near: String?) -> Failure {
     if absent.contains(name) {

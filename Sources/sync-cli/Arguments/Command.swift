@@ -104,6 +104,15 @@ struct Invocation: Sendable {
     return span
   }
 
+  /// The path that an argument or a variable names, for what takes text. Other bytes could only be guessed at, and the
+  /// guess may be another file.
+  func path(_ argument: Argument) throws(Failure) -> String {
+    guard let path = String(validating: argument.bytes, as: UTF8.self) else {
+      throw usage(argument.shown, "the path is not UTF-8", "give one that is, such as a symbolic link to it")
+    }
+    return path
+  }
+
   /// The error of a command line that cannot be meant.
   func usage(_ what: String, _ why: String, _ todo: String) -> Failure {
     Failure(.usage, "\(command.name): \(what): \(why): \(todo)")

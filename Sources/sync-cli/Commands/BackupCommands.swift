@@ -10,7 +10,7 @@ enum BackupCommands {
       meanwhile. FILE holds the keys of this device: keep it as you keep the store. An encrypted store stays sealed in it.
       """
   ) { invocation, output in
-    let file = invocation.operands[0].text
+    let file = try invocation.path(invocation.operands[0])
     let report = try invocation.withStore { store in
       var bar = Progress("backup", totalBytes: 0, enabled: invocation.showsProgress)
       defer { bar.finish() }
@@ -47,12 +47,13 @@ enum BackupCommands {
       """
   ) { invocation, output in
     let path = try invocation.storePath()
+    let file = try invocation.path(invocation.operands[0])
     try InitCommand.makeParent(of: path)
     let state: Int? = try invocation.integer("state", in: 1...Int.max)
     var bar = Progress("restore", totalBytes: 0, enabled: invocation.showsProgress)
     defer { bar.finish() }
     let report = try Store.restore(
-      from: invocation.operands[0].text, to: path, state: state, replacing: invocation.has("replace")
+      from: file, to: path, state: state, replacing: invocation.has("replace")
     ) { done, total in bar.update(bytes: done, of: total, "verified") }
     let missing = report.missingBlobs.count
     try invocation.tell(

@@ -15,8 +15,13 @@ enum InitCommand {
   ) { invocation, output in
     let path = try invocation.storePath()
     let name = invocation.value("name")?.text ?? defaultName
-    try makeParent(of: path)
     var configuration = invocation.configuration(.exclusive)
+    if !invocation.has("encrypt"), invocation.has(Secrets.option.name) {
+      throw invocation.usage(
+        "--\(Secrets.option.name)", "without --encrypt the store would be a plain one",
+        "add --encrypt, or leave it out")
+    }
+    try makeParent(of: path)
     if invocation.has("encrypt") {
       configuration.passphrase = try Secrets.newPassphrase(invocation, isFirst: true)
     }

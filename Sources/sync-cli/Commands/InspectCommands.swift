@@ -99,7 +99,8 @@ enum InspectCommands {
   // MARK: - conflicts
 
   static let conflicts = Command(
-    "conflicts list", "show concurrent values that were beaten and are kept, newest first"
+    "conflicts list", "show concurrent values that were beaten and are kept, newest first",
+    notes: "\"sync-cli conflicts\" alone does the same."
   ) { invocation, output in
     try invocation.withStore(toWrite: false) { store in
       for entry in try store.conflicts() {

@@ -16,29 +16,40 @@ extension Invocation {
     }
   }
 
-  /// The directory of the store.
+  /// The directory of the store, without slashes at its end: what is made beside it, or of the directory above it,
+  /// would be made in it.
   func storePath() throws -> String {
+    var path = try namedStorePath()
+    while path.utf8.count > 1, path.unicodeScalars.last == "/" { path.unicodeScalars.removeLast() }
+    return path
+  }
+
+  private func namedStorePath() throws -> String {
     if let argument = value("store") {
       guard !argument.bytes.isEmpty else { throw usage("--store", "it is empty", "name a directory") }
-      return argument.text
+      return try path(argument)
     }
-    if let path = System.environment("SYNC_STORE") { return path }
-    if let data = System.environment("XDG_DATA_HOME") { return data + "/sync-store" }
-    guard let home = System.environment("HOME") else {
+    func variable(_ name: String) throws -> String? {
+      try System.environmentBytes(name).map { try path(Argument($0)) }
+    }
+    if let path = try variable("SYNC_STORE") { return path }
+    if let data = try variable("XDG_DATA_HOME") { return data + "/sync-store" }
+    guard let home = try variable("HOME") else {
       throw usage("no store is named", "neither SYNC_STORE nor HOME is set", "give --store DIR")
     }
     return home + "/.local/share/sync-store"
   }
 
-  /// Opens the store so that a daemon or a service may have it open, too.
-  func openStore(toWrite: Bool = true) throws -> Store {
+  /// How a command opens the store: so that a daemon or a service may have it open, too. A person is asked for the
+  /// passphrase here, before anything is opened.
+  func opening(toWrite: Bool) throws -> (path: String, configuration: Configuration) {
     var configuration = configuration(toWrite ? .shared : .readOnly)
     let path = try storePath()
     // One that is named is for this store; one in the environment may be for others.
     if try has(Secrets.option.name) || Store.isEncrypted(at: path) {
       configuration.passphrase = try Secrets.passphrase(self)
     }
-    return try Store.open(at: path, configuration: configuration)
+    return (path, configuration)
   }
 
   /// How a store is opened, as the global options ask for it.
@@ -48,7 +59,14 @@ extension Invocation {
 
   /// Runs `body` with the store open, and closes it.
   func withStore<Result>(toWrite: Bool = true, _ body: (Store) throws -> Result) throws -> Result {
-    let store = try openStore(toWrite: toWrite)
+    try withStore(try opening(toWrite: toWrite), body)
+  }
+
+  /// Runs `body` with the store open that way, and closes it.
+  func withStore<Result>(
+    _ opening: (path: String, configuration: Configuration), _ body: (Store) throws -> Result
+  ) throws -> Result {
+    let store = try Store.open(at: opening.path, configuration: opening.configuration)
     let result: Result
     do { result = try body(store) } catch {
       try? store.close()

@@ -71,7 +71,7 @@ enum KeyCommands {
         .notFound,
         "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")
       if let file = invocation.value("output") {
-        guard try store.export(key, toFileAt: file.text) else { throw absent }
+        guard try store.export(key, toFileAt: invocation.path(file)) else { throw absent }
         return .done
       }
       if !invocation.wantsJSON, let entry = try store.entry(key), entry.size > streamedBytes {

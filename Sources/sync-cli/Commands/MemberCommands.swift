@@ -50,8 +50,16 @@ enum MemberCommands {
         "hold only keys that begin with P (\"pull --prefix\" adds more later)"),
     ],
     notes:
-      "TOKEN is what \"sync-cli invite\" printed there, or \"-\" for standard input. The inviter is a peer from then on."
+      """
+      TOKEN is what "sync-cli invite" printed there, or "-" for standard input. The inviter is a peer from then on.
+      The copy is a plain one: "sync-cli rekey --encrypt" makes it an encrypted one.
+      """
   ) { invocation, output in
+    guard !invocation.has(Secrets.option.name) else {
+      throw invocation.usage(
+        "--\(Secrets.option.name)", "the new copy is a plain one",
+        "leave it out, and use \"sync-cli rekey --encrypt\" afterwards")
+    }
     let path = try invocation.storePath()
     let name = invocation.value("name")?.text ?? InitCommand.defaultName
     let token = try token(invocation)

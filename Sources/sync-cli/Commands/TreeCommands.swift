@@ -69,6 +69,8 @@ enum TreeCommands {
       """
   ) { invocation, output in
     let prefix = invocation.prefix(invocation.value("prefix"))
+    // Large values are written by their path.
+    _ = try invocation.path(invocation.operands[0])
     return try invocation.withStore(toWrite: false) { store in
       var totalBytes: UInt64 = 0
       try store.scanEntries(KeyRange(prefix: prefix)) { entry in

@@ -36,9 +36,7 @@ enum Secrets {
   private static func given(
     _ invocation: Invocation, _ option: String, _ variable: String
   ) throws -> Passphrase? {
-    if let file = invocation.value(option)?.bytes
-      ?? System.environment(variable + "_FILE").map({ Array($0.utf8) })
-    {
+    if let file = invocation.value(option)?.bytes ?? System.environmentBytes(variable + "_FILE") {
       var bytes = try Descriptor.reading(file).readAll(limit: 1 << 16)
       var line = Array(bytes.prefix { $0 != 0x0A })
       erase(&bytes)
@@ -47,7 +45,8 @@ enum Secrets {
       }
       return take(&line)
     }
-    return System.environment(variable).map { Passphrase($0) }
+    guard var bytes = System.environmentBytes(variable) else { return nil }
+    return take(&bytes)
   }
 
   private static func take(_ bytes: inout [UInt8]) -> Passphrase {

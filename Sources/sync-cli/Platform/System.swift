@@ -11,11 +11,16 @@ enum System {
     }
   }
 
-  /// A variable of the environment; nil if it is unset or empty.
+  /// A variable of the environment, for what is ASCII; nil if it is unset or empty.
   static func environment(_ name: String) -> String? {
+    environmentBytes(name).map { String(decoding: $0, as: UTF8.self) }
+  }
+
+  /// The bytes of a variable, which need not be UTF-8 any more than those of an argument; nil if it is unset or empty.
+  static func environmentBytes(_ name: String) -> [UInt8]? {
     guard let value = unsafe getenv(name) else { return nil }
-    let text = unsafe String(cString: value)
-    return text.isEmpty ? nil : text
+    let bytes = unsafe Array(UnsafeRawBufferPointer(start: value, count: strlen(value)))
+    return bytes.isEmpty ? nil : bytes
   }
 
   /// Makes sure that no file of the store gets one of the numbers 0 to 2 (F36), where text would be written into it.
