@@ -95,10 +95,7 @@ struct FaultTests {
     let alpha = try scratch.store("alpha")
     try alpha.succeed("put", "k", "v")
     let daemon = try Daemon(alpha)
-    // As another process on the store notes it.
-    let control = try FileHandle(forUpdating: URL(fileURLWithPath: alpha.store + "/control"))
-    try control.seek(toOffset: 16)
-    try control.write(contentsOf: Data([0x11, 0xAD, 0x5B, 0xE1, 0x0D, 0xEC, 0x0D, 0x9E]))
+    try Self.poison(alpha)
     let end = daemon.running.finish()
     #expect(end.code == 7)
     #expect(end.err.contains("a sync failed"))
@@ -125,5 +122,54 @@ struct FaultTests {
     daemon.running.signal(SIGTERM)
     let end = daemon.running.finish()
     #expect(end.code < 128, "\(end.err)")
+  }
+
+  @Test(
+    "F17 damage that nobody can help to repair is told all the same, and what is still to come then is none",
+    arguments: [("--json", "{\"clean\":false,", 1), ("--verbose", "", 2)])
+  func alone(word: String, begins: String, lines: Int) throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    try store.succeed("put", "blob", "-", input: [UInt8](repeating: 5, count: 300_000))
+    let flipped = try scratch.shell(
+      """
+      blob=$(find store/blobs/packs -type f | head -1); chmod u+w $blob
+      printf X | dd of=$blob bs=1 seek=20000 conv=notrunc status=none
+      """)
+    #expect(flipped.code == 0, "\(flipped.out)")
+    let told = try store.run("verify", "--repair", word)
+    #expect(told.code == 5 && told.err.contains("nobody to fetch from"), "\(told.err)")
+    #expect(told.text.hasPrefix(begins) && told.lines.count == lines, "\(told.text)")
+    // It is set aside by now.
+    #expect(try store.succeed("verify").text.contains("still to come: all whole"))
+    let waiting = try store.run("verify", "--repair")
+    #expect(waiting.code == 0 && waiting.text.contains("still to come: all whole"), "\(waiting.text)")
+    #expect(waiting.err.contains("nobody to fetch from"))
+  }
+
+  @Test("F30 a daemon that cannot keep a new configuration goes on with all of the old one")
+  func reload() throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    try scratch.write("config", Array("{}".utf8))
+    let daemon = try store.start(["serve", "--listen", "127.0.0.1:0", "--config", scratch.path + "/config"])
+    _ = daemon.firstLine()
+    try scratch.write("config", Array("{\"log\":\"json\",\"blobs\":{\"take\":\"lazy\"}}".utf8))
+    try Self.poison(store)
+    daemon.signal(SIGHUP)
+    while daemon.process.isRunning, !daemon.err.contains("configuration ") {
+      Thread.sleep(forTimeInterval: 0.01)
+    }
+    daemon.signal(SIGTERM)
+    let log = daemon.finish().err
+    #expect(log.contains("\n<3>configuration kept as it was: "), "\(log)")
+    #expect(!log.contains("{\"time\""), "\(log)")
+  }
+
+  /// Notes a failed sync, as another process on the store does.
+  private static func poison(_ store: Tool) throws {
+    let control = try FileHandle(forUpdating: URL(fileURLWithPath: store.store + "/control"))
+    try control.seek(toOffset: 16)
+    try control.write(contentsOf: Data([0x11, 0xAD, 0x5B, 0xE1, 0x0D, 0xEC, 0x0D, 0x9E]))
   }
 }

@@ -20,9 +20,11 @@ enum ServeCommand {
   ) { invocation, output in
     let configuration = try configuration(invocation)
     if invocation.has("check") { return try check(configuration, invocation, output) }
+    // Who is asked for the passphrase can still end it.
+    let opening = try invocation.opening(toWrite: true)
     // Before any thread is made: they inherit it.
     System.holdSignals()
-    return try invocation.withStore { store in
+    return try invocation.withStore(opening) { store in
       try serve(store, configuration, invocation, output)
     }
   }
@@ -122,12 +124,13 @@ enum ServeCommand {
     do {
       // Whoever waits for a pipe's writer hears no signal.
       let configuration = try configuration(invocation, waiting: false)
+      // What can fail comes first: then nothing of it is taken over.
+      if configuration.blobs != current.blobs { try configuration.blobs?.keep(in: store) }
       log.configure(configuration)
       if configuration.listen != current.listen {
         log.write(.warning, "still listening on \(current.listen): another address needs a restart")
       }
       if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
-      if configuration.blobs != current.blobs { try configuration.blobs?.keep(in: store) }
       current.blobs = configuration.blobs
       current.keeping = configuration.keeping
       current.logFormat = configuration.logFormat

@@ -10,9 +10,10 @@ enum VerifyCommand {
   ) { invocation, output in
     try invocation.withStore(toWrite: invocation.has("repair")) { store in
       var report = try verify(store, invocation)
+      var alone: Failure?
       if invocation.has("repair"), !report.isClean || !report.missingBlobs.isEmpty {
-        try repair(report, store, invocation)
-        report = try verify(store, invocation)
+        alone = try repair(report, store, invocation)
+        if alone == nil { report = try verify(store, invocation) }
       }
       if invocation.wantsJSON {
         try output.line(json(report))
@@ -20,11 +21,16 @@ enum VerifyCommand {
         for line in report.damage { try output.line(Text.printable(ToolWords.said(line).utf8)) }
         if !invocation.isQuiet { try output.line(summary(report)) }
       }
-      if report.isClean { return .done }
-      throw Failure(
-        .damaged,
-        "verify: \(Text.count(report.damage.count, "place")) damaged: the disk or somebody changed bytes:"
-          + " \"sync-cli verify --repair\" fetches what is lost from the peers")
+      if report.isClean {
+        // What is still to come is no damage.
+        if let alone { Diagnostics.report(alone.message) }
+        return .done
+      }
+      throw alone
+        ?? Failure(
+          .damaged,
+          "verify: \(Text.count(report.damage.count, "place")) damaged: the disk or somebody changed bytes:"
+            + " \"sync-cli verify --repair\" fetches what is lost from the peers")
     }
   }
 
@@ -35,15 +41,17 @@ enum VerifyCommand {
   }
 
   /// Fetches what is damaged from whichever peer has it. A lost record needs nothing more than a pull: opening the store
-  /// for writing has made it forget what it had received.
-  private static func repair(_ report: VerificationReport, _ store: Store, _ invocation: Invocation) throws {
+  /// for writing has made it forget what it had received. Returns the error to end with if there is nobody to ask.
+  private static func repair(
+    _ report: VerificationReport, _ store: Store, _ invocation: Invocation
+  ) throws -> Failure? {
     for blob in report.damagedBlobs { try store.want(blob) }
     let own = try StoreKeys(store).identity().id
     let membership = Membership(store)
     let peers = try membership.peers().map(\.name)
     let members = try membership.members().filter { $0.device != own && !$0.addresses.isEmpty }.map(\.name)
     guard !(peers + members).isEmpty else {
-      throw Failure(
+      return Failure(
         .damaged,
         "verify --repair: nobody to fetch from: no address of a peer is known: name one by \"sync-cli peer add\""
       )
@@ -56,6 +64,7 @@ enum VerifyCommand {
         Diagnostics.report("verify --repair: \(name): \(Failure(error).message)")
       }
     }
+    return nil
   }
 
   private static func summary(_ report: VerificationReport) -> String {

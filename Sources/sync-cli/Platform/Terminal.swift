@@ -1,3 +1,4 @@
+private import CLinux
 private import Glibc
 
 /// Asking a person, whatever standard input and output are.
@@ -5,25 +6,107 @@ enum Terminal {
   /// Longer lines are cut: no passphrase is.
   private static let longestLine = 4096
 
+  private enum Answer {
+    case line([UInt8])
+    /// A signal came, and the process is still there: it was stopped and goes on, or does not mind.
+    case interrupted
+    case failed
+  }
+
   /// Asks for a line that is not shown; nil if there is no terminal, or nothing is entered.
+  ///
+  /// A signal that ends or stops the process does so as ever, but finds the terminal as it was. Who goes on after that
+  /// is asked again.
   static func secret(_ prompt: String) -> [UInt8]? {
     let terminal = unsafe open("/dev/tty", O_RDWR | O_CLOEXEC | O_NOCTTY)
     guard terminal >= 0 else { return nil }
     defer { close(terminal) }
+    while true {
+      switch ask(prompt, terminal) {
+      case .line(let line): return line.isEmpty ? nil : line
+      case .interrupted: continue
+      case .failed: return nil
+      }
+    }
+  }
+
+  private static func ask(_ prompt: String, _ terminal: Int32) -> Answer {
     var before = termios()
-    guard unsafe tcgetattr(terminal, &before) == 0 else { return nil }
+    guard unsafe tcgetattr(terminal, &before) == 0, let signals = HeldBackSignals() else { return .failed }
+    // After the terminal is as it was: what is deferred later is done first.
+    defer { signals.deliver() }
     var silent = before
     silent.c_lflag &= ~tcflag_t(ECHO)
-    guard unsafe tcsetattr(terminal, TCSAFLUSH, &silent) == 0 else { return nil }
+    guard unsafe tcsetattr(terminal, TCSAFLUSH, &silent) == 0 else { return .failed }
     defer {
       _ = unsafe tcsetattr(terminal, TCSAFLUSH, &before)
       _ = unsafe write(terminal, "\n", 1)
     }
     let text = Array(prompt.utf8)
-    guard unsafe write(terminal, text, text.count) == text.count else { return nil }
+    guard unsafe write(terminal, text, text.count) == text.count else { return .failed }
     var line: [UInt8] = []
     var byte: UInt8 = 0
-    while line.count < longestLine, unsafe read(terminal, &byte, 1) == 1, byte != 0x0A { line.append(byte) }
-    return line.isEmpty ? nil : line
+    while line.count < longestLine {
+      guard signals.noneComes(before: terminal) else { return .interrupted }
+      guard unsafe read(terminal, &byte, 1) == 1, byte != 0x0A else { break }
+      line.append(byte)
+    }
+    return .line(line)
+  }
+}
+
+/// Where the handler of `HeldBackSignals` writes: a handler can be told nothing in another way.
+private nonisolated(unsafe) var signalPipe: Int32 = -1
+
+/// Signals that would end or stop the process wait while this lives. They are caught, not blocked: other threads, which
+/// may be there, do not block them.
+private struct HeldBackSignals {
+  private static let numbers = [SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP]
+  private let pipe: (end: Int32, start: Int32)
+  private var before: [(number: Int32, action: sigaction)] = []
+
+  init?() {
+    var ends: [Int32] = [-1, -1]
+    guard unsafe Glibc.pipe(&ends) == 0 else { return nil }
+    pipe = (ends[0], ends[1])
+    // `deliver` reads until nothing is left.
+    _ = sync_set_nonblocking(pipe.end)
+    unsafe signalPipe = pipe.start
+    var action = sigaction()
+    action.sa_flags = SA_RESTART
+    unsafe action.__sigaction_handler.sa_handler = { number in
+      // The code that is interrupted may be about to look at it.
+      let code = errno
+      var byte = UInt8(truncatingIfNeeded: number)
+      _ = unsafe write(signalPipe, &byte, 1)
+      errno = code
+    }
+    for number in Self.numbers {
+      var old = sigaction()
+      if unsafe sigaction(number, &action, &old) == 0 { before.append((number, old)) }
+    }
+  }
+
+  /// Waits until there is something to read; false if a signal comes first.
+  func noneComes(before descriptor: Int32) -> Bool {
+    var waiting = [
+      pollfd(fd: descriptor, events: Int16(POLLIN), revents: 0),
+      pollfd(fd: pipe.end, events: Int16(POLLIN), revents: 0),
+    ]
+    while unsafe poll(&waiting, 2, -1) < 0, errno == EINTR {}
+    return waiting[1].revents == 0
+  }
+
+  /// Lets those that came have their effect, and those that come.
+  func deliver() {
+    for (number, action) in before {
+      var action = action
+      _ = unsafe sigaction(number, &action, nil)
+    }
+    var number: UInt8 = 0
+    // To this thread, which sees it before the next line.
+    while unsafe read(pipe.end, &number, 1) == 1 { raise(Int32(number)) }
+    close(pipe.end)
+    close(pipe.start)
   }
 }
