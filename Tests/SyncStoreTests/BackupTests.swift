@@ -241,4 +241,41 @@ struct BackupTests {
     #expect(try copy.get("good")?.bytes.count == 5000)
     #expect(#expect(throws: StoreError.self) { try copy.get("bad") }?.code == .blobUnavailable)
   }
+
+  @Test("a whole backup brings back nothing that was deleted and whose delete was purged (R8)")
+  func purgedBefore() throws {
+    let store = try Store.create(on: host, configuration: Configuration(segmentBytes: 64 << 10))
+    func fill(_ name: String, _ count: Int) throws {
+      for number in 0..<count { try store.put(Key("\(name) \(number)"), [UInt8](repeating: 1, count: 3000)) }
+    }
+    // In a segment that is full of what counts.
+    try store.put("k", "deleted")
+    try fill("live", 30)
+    // In one that is worth compacting.
+    try store.delete("k")
+    try fill("changed", 20)
+    try fill("changed", 20)
+    #expect(try store.purge() == 1)
+    try fill("last", 20)
+    try store.compact()
+    _ = try store.backUp(to: Self.file)
+    _ = try Self.restore(host)
+    let copy = try Store.open("/restored", on: host)
+    #expect(try copy.text("k") == nil && store.text("k") == nil)
+    #expect(try copy.digest() == store.digest())
+  }
+
+  @Test("an earlier state lacks the large values that a later one has brought, and says so")
+  func missingInState() throws {
+    let store = try Store.create(on: host)
+    let peer = try Store.create(on: SimulatedHost(seed: 9, machine: "peer"), id: store.id)
+    let value = [UInt8](repeating: 5, count: 100_000)
+    try peer.put("large", value)
+    try store.receive(from: peer)
+    _ = try store.backUp(to: Self.file)
+    _ = try store.blobs.put(bytes: value, durable: true)
+    #expect(try store.backUp(to: Self.file).missingBlobs.isEmpty)
+    #expect(try Self.restore(host, to: "/first", state: 1).missingBlobs.count == 1)
+    #expect(try Self.restore(host, to: "/second", state: 2).missingBlobs.isEmpty)
+  }
 }

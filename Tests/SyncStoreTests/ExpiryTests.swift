@@ -135,4 +135,19 @@ struct ExpiryTests {
     host.time += Expiry.week.milliseconds + 1
     #expect(try store.get("kept", default: 0) == 2 && store.get("imported", default: 0) == 1)
   }
+
+  @Test(
+    "a deadline is not given to a large value that is not here: that write would beat one that somebody has")
+  func expireElsewhere() throws {
+    let store = try Store.create(on: host)
+    let peer = try Store.create(on: SimulatedHost(seed: 9, machine: "peer"), id: store.id)
+    let value = [UInt8](repeating: 5, count: 100_000)
+    try peer.put("large", value)
+    try store.receive(from: peer)
+    #expect(
+      #expect(throws: StoreError.self) { try store.expire("large", .lasting(.day)) }?.code == .blobUnavailable
+    )
+    _ = try store.blobs.put(bytes: value, durable: true)
+    #expect(try store.expire("large", .lasting(.day)))
+  }
 }

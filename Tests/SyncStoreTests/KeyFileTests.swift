@@ -50,6 +50,19 @@ struct KeyFileTests {
       #expect(throws: StoreError.self) { try store.readKeyFile("group", limit: 100) }?.code == .foreignFile)
   }
 
+  @Test("written while the store is decrypted are read when it is")
+  func writtenMeanwhile() throws {
+    let (host, plan) = (SimulatedHost(compacting: .onRequest, sealed: true), FaultPlan())
+    try Store.create(on: host).close()
+    let store = try Store.open(on: host, failing: plan)
+    try store.writeKeyFile("device.pem", [1])
+    // The keys of the store are about to go.
+    plan.before(.remove, of: "/index") { try? store.writeKeyFile("device.pem", Self.secret) }
+    try store.decrypt()
+    #expect(try stored(host) == Self.secret)
+    #expect(try store.readKeyFile("device.pem", limit: 100) == Self.secret)
+  }
+
   @Test("made before the store was are sealed with it, and follow it when it is encrypted and decrypted")
   func rewritten() throws {
     let host = SimulatedHost(compacting: .onRequest, sealed: false)

@@ -123,4 +123,33 @@ struct StoreUseTests {
     #expect(try host.storage.contents(of: "/file", limit: 10) == Array("1".utf8))
     #expect(try host.storage.list("/").sorted() == ["file", "store"])
   }
+
+  @Test("an export follows a link, and replaces nothing but a file", arguments: [10, 100_000])
+  func exportTarget(bytes: Int) throws {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(at: directory.path + "/store")
+    let value = [UInt8](repeating: 7, count: bytes)
+    try store.put("k", value)
+    for target in ["file", "file.syncstore-part"] {
+      try DiskStorage().replace(directory.path + "/" + target, with: [1])
+    }
+    try #require(unsafe symlink("file", directory.path + "/link") == 0)
+    try #require(unsafe symlink("nowhere/at/all", directory.path + "/lost") == 0)
+    try #require(unsafe mkfifo(directory.path + "/pipe", 0o600) == 0)
+    for name in ["pipe", "store", "lost"] {
+      let error = #expect(throws: StoreError.self) {
+        try store.export("k", toFileAt: directory.path + "/" + name)
+      }
+      #expect(error?.code == .foreignFile, "\(name)")
+    }
+    #expect(try store.export("k", toFileAt: directory.path + "/link"))
+    #expect(try DiskStorage().status(directory.path + "/link")?.kind == .link)
+    #expect(try DiskStorage().status(directory.path + "/pipe")?.kind == .other)
+    #expect(try DiskStorage().contents(of: directory.path + "/file", limit: 1 << 20) == value)
+    #expect(try DiskStorage().contents(of: directory.path + "/file.syncstore-part", limit: 9) == [1])
+    #expect(
+      try DiskStorage().list(directory.path).sorted() == [
+        "file", "file.syncstore-part", "link", "lost", "pipe", "store",
+      ])
+  }
 }

@@ -49,16 +49,14 @@ struct BackupFile {
 
   var last: Section? { sections.last }
 
-  /// The blobs that all sections hold, by the names that they have on the disk.
-  var blobs: Set<[UInt8]> {
-    get throws(StoreError) {
-      var names: Set<[UInt8]> = []
-      for entry in sections.flatMap(\.entries) {
-        if entry.header.kind == .blob { names.insert(entry.header.hash) }
-        if entry.header.kind == .sealedBlob { names.insert(try blobName(entry).bytes) }
-      }
-      return names
+  /// The blobs that sections hold, by the names that they have on the disk.
+  func blobs(of sections: [Section]) throws(StoreError) -> Set<[UInt8]> {
+    var names: Set<[UInt8]> = []
+    for entry in sections.flatMap(\.entries) {
+      if entry.header.kind == .blob { names.insert(entry.header.hash) }
+      if entry.header.kind == .sealedBlob { names.insert(try blobName(entry).bytes) }
     }
+    return names
   }
 
   /// What a sealed blob is called.

@@ -53,6 +53,13 @@ struct BackupMoment: Sendable {
     return !left.contains { key.starts(with: $0) }
   }
 
+  /// Bytes of the records of what this copy keeps of itself.
+  var stateBytes: Int {
+    locals.reduce(0) { total, local in
+      total + local.segment.extent(at: local.offset).end - local.offset + RecordLayout.fixedLength
+    }
+  }
+
   /// The segment that holds what this copy keeps of itself.
   func state(
     _ begin: (SegmentHeader) throws(StoreError) -> CompactedBytes, _ header: SegmentHeader, in store: Store
@@ -158,8 +165,8 @@ struct BackupWalk {
     // The beaten side of a conflict bears the position of the record before it.
     if view.flags.contains(.loser) { return view.position >= after && moment.losers.contains(view.location) }
     guard view.position > after else { return false }
-    // What a whole backup holds speaks for itself.
-    if view.kind == .purge { return after > 0 && view.position <= moment.position }
+    // Also in a whole backup: what a purge has ended may lie in a segment that was not compacted since.
+    if view.kind == .purge { return view.position <= moment.position }
     if engine.isCurrent(view) { return true }
     guard let shape = view.shape, let place = engine.find(view.key(shape)),
       let held = try? engine.journal.record(at: place)

@@ -36,10 +36,11 @@ struct BackupSection {
       let name = keys?.name(of: blob.hash) ?? blob.hash
       if !held.contains(name.bytes) { try write(blob, as: name, keys) }
     }
+    // Before the files of keys are looked at once more: if they are the same then, they have the keys of this generation.
+    closing.generation = store.seal.ring?.current ?? 0
     guard try store.keyFiles() == keyFiles else {
       throw StoreError(.busy, "the keys were changed meanwhile: back up again", path: store.path)
     }
-    closing.generation = store.seal.ring?.current ?? 0
     (closing.time, closing.name) = (store.environment.now(), store.name)
     closing.position = moment.position
     closing.missing = report.missingBlobs
@@ -104,7 +105,10 @@ struct BackupSection {
     header.stands = 1...1
     header.chainSalt = closing.firstSalt
     let copier = try moment.state(
-      { header throws(StoreError) in try begin(header, givesPositions: false) }, header, in: store)
+      { header throws(StoreError) in
+        try begin(
+          header, capacity: max(BackupFormat.segmentCapacity, moment.stateBytes), givesPositions: false)
+      }, header, in: store)
     try write(copier, .state)
   }
 
@@ -129,11 +133,11 @@ struct BackupSection {
     return header
   }
 
-  private func begin(_ header: SegmentHeader, givesPositions: Bool = true) throws(StoreError)
-    -> CompactedBytes
-  {
+  private func begin(
+    _ header: SegmentHeader, capacity: Int = BackupFormat.segmentCapacity, givesPositions: Bool = true
+  ) throws(StoreError) -> CompactedBytes {
     try CompactedBytes(
-      header, capacity: BackupFormat.segmentCapacity,
+      header, capacity: capacity,
       seal: try store.seal.seal(for: header, path: writer.file.path), givesPositions: givesPositions)
   }
 

@@ -52,7 +52,8 @@ struct Restoration {
     }
     if try storage.status(keys) != nil { try storage.syncDirectory(keys) }
     try StoreIdentity.write(id: backup.header.store, name: closing.name, asCopy: true, directory, environment)
-    let held = try backup.blobs
+    // Those of this state: later sections are not restored.
+    let held = try backup.blobs(of: sections)
     return RestoreReport(
       id: backup.header.store, name: closing.name, time: closing.time, position: closing.position,
       blobs: blobs,

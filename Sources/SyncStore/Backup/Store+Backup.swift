@@ -134,7 +134,8 @@ extension Store {
     try found.file.resize(to: found.end)
     do throws(StoreError) {
       var section = BackupSection(self, closing, BackupWriter(found.file, at: found.end), progress)
-      var report = try section.write(moment, wanted: last.closing.missing, held: try found.blobs)
+      var report = try section.write(
+        moment, wanted: last.closing.missing, held: try found.blobs(of: found.sections))
       (report.isFull, report.fileBytes) = (false, UInt64(section.writer.offset))
       return report
     } catch {

@@ -25,6 +25,11 @@ struct BlobFiles: Sendable {
   /// A number that no other file of this process has in its name.
   static func nextNumber() -> UInt64 { counter.add(1, ordering: .relaxed).newValue }
 
+  /// A name beside `path` that nobody else uses, for what gets its name once it is whole.
+  static func temporary(besides path: String) -> String {
+    "\(path).\(SystemCall.processID)-\(nextNumber()).part"
+  }
+
   // MARK: Directories
 
   /// Makes the directories that are missing, durably.

@@ -96,11 +96,7 @@ extension BlobStore {
     var shards: Set<String> = []
     for form in unsettled {
       guard let file = try files.open(form.name) else { throw Self.unavailable(form.reference.hash) }
-      do throws(StoreError) { try file.sync() } catch {
-        distrust(form.name)
-        throw error
-      }
-      try makeShard(form.name, durable: true)
+      try settle(form.name, file)
       shards.insert(BlobFiles.shard(form.name))
     }
     for shard in shards.sorted() { try files.storage.syncDirectory(files.path(shard)) }
@@ -112,24 +108,36 @@ extension BlobStore {
   }
 
   private func makeDurable(_ hash: BlobHash, _ file: any StorageFile) throws(StoreError) {
-    do throws(StoreError) {
-      try file.sync()
-      try makeShard(hash, durable: true)
-      try files.storage.syncDirectory(files.path(BlobFiles.shard(hash)))
-    } catch {
-      distrust(hash)
+    try settle(hash, file)
+    try files.storage.syncDirectory(files.path(BlobFiles.shard(hash)))
+  }
+
+  /// Makes the file of an object durable, but for its name.
+  func settle(_ name: BlobHash, _ file: any StorageFile) throws(StoreError) {
+    guard !memory.withLock({ $0.suspect.contains(name) }) else { throw Self.unavailable(name) }
+    do throws(StoreError) { try file.sync() } catch {
+      distrust(name, file)
       throw error
     }
+    try makeShard(name, durable: true)
   }
 
   /// A sync has failed: what the object is may be in memory alone, and another sync, also that of another process, would say that all
   /// is well (rule R4). It is set aside, and put or fetched anew.
-  private func distrust(_ hash: BlobHash) {
+  private func distrust(_ name: BlobHash, _ file: any StorageFile) {
     memory.withLock { memory in
-      memory.suspect.insert(hash)
-      memory.whole.remove(hash)
+      memory.suspect.insert(name)
+      memory.whole.remove(name)
     }
-    _ = try? files.setAside(BlobFiles.object(hash))
+    let path = BlobFiles.object(name)
+    // Another thread may have put a sound one in its place.
+    guard let present = try? files.storage.status(files.path(path)), let own = try? file.status(),
+      present.inode == own.inode
+    else { return }
+    _ = try? files.setAside(path)
+    noting { (catalogue) throws(StoreError) in
+      try catalogue.record(name, size: UInt64(own.size), .wanted, durable: false)
+    }
   }
 
   private func makeShard(_ hash: BlobHash, durable: Bool) throws(StoreError) {

@@ -142,7 +142,7 @@ extension BlobStore {
     throws(StoreError)
   {
     let source = try reader(reference)
-    let temporary = "\(path).\(SystemCall.processID)-\(BlobFiles.nextNumber()).part"
+    let temporary = BlobFiles.temporary(besides: path)
     let file = try files.storage.open(temporary, .create)
     do throws(StoreError) {
       try source.verify { (piece, offset) throws(StoreError) in try file.write(piece, at: Int(offset)) }

@@ -322,7 +322,7 @@ public final class DiskCache: Sendable {
     if isDamaged {
       _ = try packs.remove(CacheEntry.name(key))
     } else {
-      pack.claim(slot, stamp: packs.stamp())
+      packs.noteUse(pack, slot)
     }
     return result
   }

@@ -17,6 +17,8 @@ final class JournalIndex: @unchecked Sendable {
   private var readSlots = 0
   /// It was found to be damaged, or replaced, and is to be built anew; owned by the engine.
   var failure: StoreError?
+  /// Faults of this process among which there was none of its pages; owned by the engine.
+  private var faultsSeen: UInt32 = 0
   /// It names a segment that this process has not mapped yet; owned by the engine.
   var isAhead = false
 
@@ -118,7 +120,16 @@ final class JournalIndex: @unchecked Sendable {
   // MARK: Using it
 
   /// Did the kernel refuse a page of it (F26, F28, F38)? Then what was entered is not all there for other processes.
-  var hasFaulted: Bool { Mapping.hasAnyFaulted && (keys.pages.hasFaulted || ledger.pages.hasFaulted) }
+  var hasFaulted: Bool {
+    let faults = Mapping.faults
+    // Looked at once for each fault, of whatever mapping.
+    guard faults != faultsSeen else { return false }
+    guard keys.pages.hasFaulted || ledger.pages.hasFaulted else {
+      faultsSeen = faults
+      return false
+    }
+    return true
+  }
 
   /// Must come before the first change; see `KeyDirectory.beginWriting`.
   @inline(__always)

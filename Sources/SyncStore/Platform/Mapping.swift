@@ -78,7 +78,11 @@ package import Synchronization
 
   /// Has any mapping of this process met something?
   @inline(__always)
-  static var hasAnyFaulted: Bool { sync_any_fault() != 0 }
+  static var hasAnyFaulted: Bool { faults != 0 }
+
+  /// How many they have met together; it only rises.
+  @inline(__always)
+  static var faults: UInt32 { sync_any_fault() }
 
   @inline(never)
   private var knownFault: Fault? {

@@ -153,6 +153,14 @@ extension Storage {
     throw StoreError(.foreignFile, "\(found): name \(wanted)", path: path)
   }
 
+  /// The path of a file that the caller has named to be written, a symbolic link followed: there is a file, or nothing. A device, a pipe
+  /// or a directory would be gone with what replaces it.
+  package func fileToReplace(_ path: String) throws(StoreError) -> String {
+    let path = try followingLink(path)
+    guard let status = try status(path), status.kind != .file else { return path }
+    throw StoreError(.foreignFile, "is no regular file, and is not replaced: name another", path: path)
+  }
+
   /// The whole of a small file; nil if there is none. One larger than `limit` is `.foreignFile`.
   package func contents(of path: String, limit: Int) throws(StoreError) -> [UInt8]? {
     guard let status = try status(path) else { return nil }

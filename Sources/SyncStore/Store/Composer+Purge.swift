@@ -28,7 +28,9 @@ extension Composer {
   /// Gives up records that are dead where the full state came from. `position` is the last one given.
   mutating func drop(_ doomed: [Doomed], position: UInt64) throws(StoreError) {
     // Who follows the journal is told of nothing that had a value: whoever stands before these purges is to begin anew.
-    if doomed.contains(where: \.hadValue) { try note(purgedUpTo: position + UInt64(doomed.count)) }
+    if doomed.contains(where: \.hadValue) {
+      try note(purgedUpTo: max(state.purged ?? 0, position + UInt64(doomed.count)))
+    }
     for record in doomed {
       try give(up: record)
       // Were the journal read anew after its time had come, the parked record would have beaten what is held.

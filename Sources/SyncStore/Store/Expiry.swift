@@ -80,7 +80,8 @@ extension Store {
   /// It is a new write of the same value, which replaces what other copies hold; one in the blob tier is not
   /// copied. With the deadline that it has already, nothing is written.
   ///
-  /// - Throws: as `put`; `.damaged` if the record cannot be read.
+  /// - Throws: as `put`; `.damaged` if the record cannot be read; `.blobUnavailable` if the value is not here: a write that nobody has the
+  ///   value of must not beat one that has. Read it first.
   @discardableResult
   public func expire(
     _ key: Key, _ change: DeadlineChange, durability: Durability? = nil
@@ -106,6 +107,7 @@ extension Store {
       case .clear: nil
       }
     guard deadline != held.deadline else { return true }
+    try countOnBlob(of: held.content)
     try composer.issue(
       key: key.bytes, content: held.content, type: held.type, deadline: deadline, held: held.replaced)
     return true

@@ -28,7 +28,7 @@ extension Store {
   /// Writes a beaten value again as a new write, which then counts on every copy.
   ///
   /// - Parameter beaten: one of those that `conflicts` or `explain` gave.
-  /// - Throws: `.outOfBounds` if it is not the value of a user's key.
+  /// - Throws: `.outOfBounds` if it is not the value of a user's key; `.blobUnavailable` if it is a large value that is not here any more.
   public func restore(_ beaten: LogEntry) throws(StoreError) {
     guard let key = beaten.key else {
       throw StoreError(.outOfBounds, "this record is the store's own: it cannot be restored", path: path)
@@ -43,6 +43,7 @@ extension Store {
     }
     let (_, tail) = try append { composer throws(StoreError) in
       let held = try self.heldForWriting(key.bytes, composer)
+      try self.countOnBlob(of: content)
       try composer.issue(
         key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)
     }

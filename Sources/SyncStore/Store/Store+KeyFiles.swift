@@ -45,8 +45,9 @@ extension Store {
     let storage = environment.storage
     let directory = path + "/" + JournalSeal.directory
     if try storage.createDirectory(directory) { try storage.syncDirectory(path) }
-    try storage.replace(
-      directory + "/" + name, with: seal.ring.map { sealed(name, bytes, $0) } ?? bytes)
+    // While a store is decrypted, nothing is sealed any more under keys that are about to go.
+    let ring = seal.ring.flatMap { $0.current == 0 ? nil : $0 }
+    try storage.replace(directory + "/" + name, with: ring.map { sealed(name, bytes, $0) } ?? bytes)
   }
 
   private func sealed(_ name: String, _ bytes: [UInt8], _ ring: KeyRing) -> [UInt8] {
@@ -74,12 +75,18 @@ extension Store {
     }
   }
 
-  /// Writes the files of secrets that are not as the store is to be: sealed, or in the clear with `isPlain`.
-  package func rewriteKeyFiles(isPlain: Bool = false) throws(StoreError) {
+  /// Writes the files of secrets that are not as the store is to be: sealed, or in the clear with `isPlain`. `body` comes before anybody
+  /// can write another one.
+  package func rewriteKeyFiles(
+    isPlain: Bool = false, then body: () throws(StoreError) -> Void = {}
+  ) throws(StoreError) {
     let storage = environment.storage
     let directory = path + "/" + JournalSeal.directory
-    guard let ring = seal.ring, try storage.status(directory) != nil else { return }
-    try changeKeyFiles { () throws(StoreError) in try rewriteKeyFiles(in: directory, isPlain: isPlain, ring) }
+    guard let ring = seal.ring, try storage.status(directory) != nil else { return try body() }
+    try changeKeyFiles { () throws(StoreError) in
+      try rewriteKeyFiles(in: directory, isPlain: isPlain, ring)
+      try body()
+    }
   }
 
   private func rewriteKeyFiles(in directory: String, isPlain: Bool, _ ring: KeyRing) throws(StoreError) {

@@ -174,8 +174,11 @@ extension Store {
   }
 
   /// Writes the value of a key to a file, which is replaced at once when all of it is there. False if it has none.
+  ///
+  /// - Throws: `.foreignFile` if a device, a pipe or a directory has that name.
   public func export(_ key: Key, toFileAt file: String) throws(StoreError) -> Bool {
     guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return false }
+    let file = try environment.storage.fileToReplace(file)
     switch record.content {
     case .tombstone: return false
     case .inline(let bytes):
@@ -188,10 +191,10 @@ extension Store {
 
   private func write(_ bytes: [UInt8], toFileAt path: String) throws(StoreError) {
     let storage = environment.storage
-    let temporary = path + ".syncstore-part"
-    _ = try storage.remove(temporary)
+    // A name of its own: another export to the same file, or a file of the user's, may be there.
+    let temporary = BlobFiles.temporary(besides: path)
+    let file = try storage.open(temporary, .create)
     do throws(StoreError) {
-      let file = try storage.open(temporary, .create)
       try file.write(bytes, at: 0)
       try file.sync()
       try storage.rename(temporary, to: path)

@@ -173,7 +173,10 @@ extension Store {
       settled.settle()
       // Nobody could open it any more, and who enters next would not know of who writes to it.
       if isPlain { try withdrawIndex(unless: false) }
-      try seal.replace(isPlain ? nil : settled)
+      // And the files of secrets that they have written.
+      try rewriteKeyFiles(isPlain: isPlain) { () throws(StoreError) in
+        try seal.replace(isPlain ? nil : settled)
+      }
       try restoreIndex()
     }
   }

@@ -79,8 +79,6 @@ extension Store {
     /// The positions behind the first, up to the second, hold what the batch brought and nothing else: its sender has it.
     /// Nil if this copy wrote something of its own with it.
     package var echo: (behind: UInt64, upTo: UInt64)?
-    /// Large values of it that were here already, and may not be durable.
-    fileprivate var unsettled: [BlobReference] = []
     fileprivate var tail: UInt64
   }
 
@@ -93,7 +91,7 @@ extension Store {
   package func take(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> TakenBatch {
-    let (absent, unsettled) = try absent(of: batch)
+    let absent = try absent(of: batch)
     if batch.behind == nil { try prepareToTake(batch.widening, in: batch.mark) }
     if full == nil, batch.widening == nil, case .plain(let plain) = batch.records,
       let taken = try takePlain(
@@ -135,9 +133,7 @@ extension Store {
       return composer.state.sequence == own ? (position, position + composer.positions) : nil
     }
     full?.note(batch)
-    return TakenBatch(
-      missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, unsettled: unsettled,
-      tail: tail)
+    return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
   }
 
   /// Moves the cursor behind a batch, or closes its round.
@@ -151,10 +147,7 @@ extension Store {
   }
 
   /// Waits until a batch is durable that `take` appended.
-  package func settle(_ taken: TakenBatch) throws(StoreError) {
-    if !taken.unsettled.isEmpty { try blobs.settle(taken.unsettled) }
-    try sync(upTo: taken.tail)
-  }
+  package func settle(_ taken: TakenBatch) throws(StoreError) { try sync(upTo: taken.tail) }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
   ///
@@ -164,6 +157,7 @@ extension Store {
   package func finish(
     _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
   ) throws(StoreError) {
+    try reading { engine throws(StoreError) in try requireOwnWrites(close, engine.state) }
     if close.isFull { try take(full ?? FullState(), close) }
     if behind == nil { try prepareToTake(close.widening, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
@@ -176,11 +170,15 @@ extension Store {
     try sync(upTo: tail)
   }
 
+  /// Fails if the sender covers writes of this copy that it never made, which may have been superseded there so that they are not sent:
+  /// another life of it has (rule R9).
+  private func requireOwnWrites(_ close: RoundClose, _ state: ReplicaState) throws(StoreError) {
+    guard let actor = state.actor, close.vector[actor] > state.sequence else { return }
+    throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
+  }
+
   private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
-    // Covered elsewhere, and possibly superseded there, so that it is not sent: by another life of this copy (rule R9).
-    if let actor = composer.state.actor, close.vector[actor] > composer.state.sequence {
-      throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
-    }
+    try requireOwnWrites(close, composer.state)
     if close.widening != nil { return try widen(close, &composer) }
     try requireScope(of: close, composer.state)
     var vector = composer.state.vector

@@ -123,7 +123,7 @@ extension Store {
   /// Gives up what is held, or waits, there under keys that this copy does not hold.
   private func giveUp(_ places: [Location], isParked: Bool, _ pin: SnapshotPin) throws(StoreError) {
     for start in stride(from: 0, to: places.count, by: Self.givenUpAtOnce) {
-      let (doomed, position) = try reading { engine throws(StoreError) in
+      let doomed = try reading { engine throws(StoreError) in
         try pin.check(path)
         var doomed: [Composer.Doomed] = []
         for place in places[start..<min(start + Self.givenUpAtOnce, places.count)] {
@@ -135,10 +135,13 @@ extension Store {
               key: record.key, version: record.version, isParked: isParked, hadValue: !record.isTombstone,
               held: isParked ? try engine.held(record.key) : nil))
         }
-        return (doomed, engine.position)
+        return doomed
       }
       guard !doomed.isEmpty else { continue }
-      try append(limit: .max) { composer throws(StoreError) in try composer.drop(doomed, position: position) }
+      try append(limit: .max) { composer throws(StoreError) in
+        // Others may have written meanwhile.
+        try composer.drop(doomed, position: engine.withLock { $0.position })
+      }
     }
   }
 

@@ -10,22 +10,28 @@ extension PackSet {
   /// The same, telling whether it is known to be durable; nil if it is not here.
   func claimed(
     _ name: BlobHash, size: Int? = nil, following: Bool = false
-  ) throws(StoreError) -> BlobStore.Claim? {
+  ) throws(StoreError) -> Bool? {
     guard let (pack, slot) = try find(name, following: following) else { return nil }
     if let size, pack.size(slot) != size { return nil }
     guard !isSuspect(pack, slot), pack.claim(slot, stamp: stamp()) else { return nil }
     let isNamed = pack.isSealed || pack.isNamed.load(ordering: .acquiring)
-    return isNamed && slot < pack.durable ? .durable : .unsettled
+    return isNamed && slot < pack.durable
   }
 
   /// Reads lift the stamp of an object: the order of last use is exact. It costs a word in a mapped table, which the kernel
   /// writes back when it likes.
   func noteUse(_ pack: Pack, _ slot: Int) {
     // Where stores to mapped pages are refused, as on a full disk whose file system copies on write, reads go on without them.
-    guard !refusesStores.load(ordering: .relaxed) else { return }
+    let refusedUntil = notesUsesAt.load(ordering: .relaxed)
+    guard refusedUntil == 0 || SystemCall.monotonicMilliseconds() >= refusedUntil else { return }
     pack.claim(slot, stamp: stamp())
-    if pack.isCutOff { refusesStores.store(true, ordering: .relaxed) }
+    if pack.isCutOff {
+      notesUsesAt.store(SystemCall.monotonicMilliseconds() + Self.usesPassedOver, ordering: .relaxed)
+    }
   }
+
+  /// Milliseconds.
+  private static let usesPassedOver: UInt64 = 60_000
 
   private func isSuspect(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
 
@@ -88,7 +94,11 @@ extension PackSet {
       writer = Writer()
     }
     let pack = try makePack(for: needed)
-    let ordinal = try state.withLock { state throws(StoreError) in try add(pack, &state) }
+    let ordinal = try state.withLock { state throws(StoreError) in
+      let ordinal = try add(pack, &state)
+      state.packs[ordinal].isOwn = true
+      return ordinal
+    }
     writer = Writer(ordinal: ordinal, pack: pack, end: pack.header.tableBytes)
     return (pack, ordinal)
   }
@@ -117,7 +127,14 @@ extension PackSet {
     // Never one that was used before: whoever knows the pack that is gone would take this one for it. What is in the directory does
     // not tell, so the time does.
     var number = max(state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }, clock())
+    // It is missing if all were to leave at once and that was broken off.
+    if try files.storage.createDirectory(files.path("packs")) {
+      try files.storage.syncDirectory(files.directory)
+    }
     while true {
+      guard number <= PackLayout.greatestNumber else {
+        throw StoreError(.outOfBounds, "no number is left for a pack: set the clock", path: files.directory)
+      }
       let name = Pack.name(number)
       let file: any StorageFile
       do throws(StoreError) { file = try files.storage.open(name, beneath: files.directory, .create) } catch {
@@ -167,16 +184,18 @@ extension PackSet {
     let begun = arrivals.load(ordering: .sequentiallyConsistent)
     let target = added.load(ordering: .sequentiallyConsistent)
     if isShared { try follow() }
-    let open = try state.withLock { state throws(StoreError) -> [(Pack, Bool)] in
-      var open: [(Pack, Bool)] = []
+    let open = try state.withLock { state throws(StoreError) -> [(Pack, Known)] in
+      var open: [(Pack, Known)] = []
       for ordinal in state.packs.indices {
         let known = state.packs[ordinal]
         if known.isSealed || known.isGone || known.isLeaving { continue }
-        if let pack = try pack(ordinal, &state) { open.append((pack, state.packs[ordinal].isRetired)) }
+        guard var pack = try pack(ordinal, &state) else { continue }
+        if pack.isCutOff { pack = try mapAgain(pack, ordinal, &state, atOnce: true) }
+        open.append((pack, known))
       }
       return open
     }
-    for (pack, _) in open { try syncPack(pack) }
+    for (pack, known) in open { try syncPack(pack, isOwn: known.isOwn) }
     let unnamed = open.filter { !$0.0.isNamed.load(ordering: .acquiring) }
     if !unnamed.isEmpty {
       try files.storage.syncDirectory(files.path("packs"))
@@ -185,13 +204,18 @@ extension PackSet {
     }
     settled.store(target, ordering: .releasing)
     served.store(begun, ordering: .releasing)
-    for (pack, isRetired) in open where isRetired { seal(pack) }
+    for (pack, known) in open where known.isRetired { seal(pack) }
   }
 
-  private func syncPack(_ pack: Pack) throws(StoreError) {
-    let count = pack.count
-    guard !pack.isCutOff else { throw pack.cutOff }
-    guard pack.durable < count else { return }
+  private func syncPack(_ pack: Pack, isOwn: Bool) throws(StoreError) {
+    let (count, durable) = (pack.count, pack.durable)
+    guard !pack.isCutOff else {
+      // How much there is cannot be read. Of what this process has added it is not to be said that it is durable; what others had left
+      // costs its own keys, and not the store.
+      if isOwn { throw pack.cutOff }
+      return
+    }
+    guard durable < count else { return }
     guard !pack.hasFailed else {
       throw StoreError(
         .poisoned, "a sync of this pack failed: close the store, check the disk, and open it again",
@@ -206,7 +230,7 @@ extension PackSet {
 
   /// Ends a pack to which nothing is added any more; all of it is durable. What was allocated beyond its end goes back.
   func seal(_ pack: Pack) {
-    guard !pack.hasFailed, pack.durable == pack.count else { return }
+    guard !pack.hasFailed, pack.durable == pack.count, !pack.isCutOff else { return }
     pack.setState(PackLayout.sealedState)
     _ = try? pack.file.resize(to: max((pack.end + 4095) & ~4095, pack.header.tableBytes))
     _ = try? pack.file.lock(byte: 0, .none, wait: false)

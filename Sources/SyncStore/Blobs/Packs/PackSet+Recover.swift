@@ -54,9 +54,15 @@ extension PackSet {
         if pack.word(slot).isLive, try !pack.isWhole(entry) { pack.remove(slot) }
       }
     }
-    guard !pack.isCutOff else { throw pack.cutOff }
-    pack.table.clear(PackLayout.offset(pack.count)..<pack.header.tableBytes)
-    pack.boot = boot
+    if !pack.isCutOff {
+      pack.table.clear(PackLayout.offset(pack.count)..<pack.header.tableBytes)
+      pack.boot = boot
+    }
+    // What cannot be read, or written, stays as it is, for a day when it can.
+    guard !pack.isCutOff else {
+      _ = try pack.file.lock(byte: 0, .none, wait: false)
+      return false
+    }
     // Pages whose sync failed are not synced again: what they hold is written anew, elsewhere (F31).
     guard !pack.hasFailed else { return true }
     do throws(StoreError) { try pack.file.sync() } catch {
@@ -73,7 +79,10 @@ extension PackSet {
   func remove(_ name: BlobHash) throws(StoreError) -> Int? {
     guard let (pack, slot) = try find(name, following: true) else { return nil }
     let size = pack.size(slot)
-    guard pack.remove(slot) else { return nil }
+    guard pack.remove(slot) else {
+      if pack.isCutOff { throw pack.cutOff }
+      return nil
+    }
     state.withLock { state in
       guard let ordinal = state.ordinals[pack.header.number] else { return }
       discount(pack, slot, ordinal, &state)
@@ -120,35 +129,45 @@ extension PackSet {
     }
   }
 
-  /// Gives back the files in which nothing lives, and copies what lives out of those of which less than half does.
+  /// Gives back the files in which nothing lives, and copies what lives out of those of which less than half does. One that cannot be
+  /// emptied keeps no other one.
   func reclaim() throws(StoreError) {
     guard !readOnly else { return }
     try load()
-    try moving.withLock { _ throws(StoreError) in try reclaimNow() }
-  }
-
-  private func reclaimNow() throws(StoreError) {
     let candidates = state.withLock { state in
       state.packs.indices.filter {
         (state.packs[$0].isSealed || state.packs[$0].isRetired) && !state.packs[$0].isGone
       }
+      .sorted { state.packs[$0].liveCount < state.packs[$1].liveCount }
     }
+    var failure: StoreError?
     for ordinal in candidates {
-      let (pack, known) = try state.withLock { state throws(StoreError) in
-        (try self.pack(ordinal, &state), state.packs[ordinal])
+      do throws(StoreError) {
+        // For each one alone: who wants all to leave at once does not wait for the others.
+        try moving.withLock { _ throws(StoreError) in try reclaim(ordinal) }
+      } catch {
+        guard error.code == .poisoned || error.code == .diskFull else { throw error }
+        failure = failure ?? error
       }
-      guard let pack else { continue }
-      let used = pack.end - pack.header.tableBytes
-      guard known.liveCount == 0 || known.liveBytes * 2 < used else { continue }
-      if !known.isSealed {
-        // It is this process's own, and what it is not durable of need never be once nothing lives in it.
-        if pack.live.count == 0 { try evacuate(pack, ordinal) }
-        continue
-      }
-      guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { continue }
-      try evacuate(pack, ordinal)
-      _ = try? pack.file.lock(byte: 0, .none, wait: false)
     }
+    if let failure { throw failure }
+  }
+
+  private func reclaim(_ ordinal: Int) throws(StoreError) {
+    let (pack, known) = try state.withLock { state throws(StoreError) in
+      (try self.pack(ordinal, &state), state.packs[ordinal])
+    }
+    guard let pack else { return }
+    let used = pack.end - pack.header.tableBytes
+    guard known.liveCount == 0 || known.liveBytes * 2 < used else { return }
+    if !known.isSealed {
+      // It is this process's own, and what it is not durable of need never be once nothing lives in it.
+      if pack.live.count == 0 { try evacuate(pack, ordinal) }
+      return
+    }
+    guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return }
+    defer { _ = try? pack.file.lock(byte: 0, .none, wait: false) }
+    try evacuate(pack, ordinal)
   }
 
   /// Copies what lives in a pack to others, and removes it. The caller holds its lock, and `moving`.
@@ -208,6 +227,8 @@ extension PackSet {
       else { continue }
       while true {
         let word = moved.pack.word(moved.slot)
+        // Zeros of a page that was refused are no removal.
+        guard !moved.pack.isCutOff else { throw moved.pack.cutOff }
         guard word.isLive else {
           copy.remove(place, below: moved.stamp + 1)
           break

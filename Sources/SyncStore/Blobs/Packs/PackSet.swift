@@ -52,6 +52,10 @@ package final class PackSet: Sendable {
     var isGone = false
     /// What lives in it is being copied to others.
     var isLeaving = false
+    /// This process has added to it.
+    var isOwn = false
+    /// Before then, by the clock that only rises, it is not mapped anew: where the disk fails each attempt takes long.
+    var mapsAgainAt: UInt64 = 0
     var liveCount = 0
     var liveBytes = 0
   }
@@ -92,8 +96,8 @@ package final class PackSet: Sendable {
   private let loading = Locked(false)
   private let isLoaded = Atomic(false)
   let lastStamp = Atomic<UInt64>(0)
-  /// Was a use not to be noted?
-  let refusesStores = Atomic(false)
+  /// Before then, by the clock that only rises, uses are not noted: one could not be.
+  let notesUsesAt = Atomic<UInt64>(0)
   /// Objects added by this process, and those of them that are known durable.
   let added = Atomic<UInt64>(0)
   let settled = Atomic<UInt64>(0)
@@ -183,10 +187,7 @@ package final class PackSet: Sendable {
   /// The pack of an ordinal, opened if need be; nil if it has gone.
   func pack(_ ordinal: Int, _ state: inout State) throws(StoreError) -> Pack? {
     if let pack = state.packs[ordinal].pack {
-      guard pack.isCutOff, state.packs[ordinal].isSealed, !state.packs[ordinal].isLeaving else { return pack }
-      // Mapped anew, it shows what the file has.
-      state.packs[ordinal].pack = nil
-      state.openPacks -= 1
+      return pack.isCutOff ? try mapAgain(pack, ordinal, &state, atOnce: false) : pack
     }
     guard !state.packs[ordinal].isGone else { return nil }
     guard let pack = try openPack(state.packs[ordinal].number) else {
@@ -196,6 +197,21 @@ package final class PackSet: Sendable {
     keepOpen(pack, ordinal, &state)
     return pack
   }
+
+  /// A pack whose table is cut off, mapped once more: that shows what the file has. What holds its lock stays the same.
+  func mapAgain(_ pack: Pack, _ ordinal: Int, _ state: inout State, atOnce: Bool) throws(StoreError) -> Pack {
+    let now = SystemCall.monotonicMilliseconds()
+    guard !state.packs[ordinal].isLeaving, atOnce || now >= state.packs[ordinal].mapsAgainAt else {
+      return pack
+    }
+    state.packs[ordinal].mapsAgainAt = now + Self.mapsAgainMilliseconds
+    let again = try Pack(pack.header, name: pack.name, file: pack.file, isWritable: pack.isWritable)
+    again.isNamed.store(pack.isNamed.load(ordering: .acquiring), ordering: .releasing)
+    state.packs[ordinal].pack = again
+    return again
+  }
+
+  private static let mapsAgainMilliseconds: UInt64 = 1000
 
   func keepOpen(_ pack: Pack, _ ordinal: Int, _ state: inout State) {
     if state.openPacks >= Self.openAtOnce {
@@ -289,7 +305,7 @@ package final class PackSet: Sendable {
           drop(ordinal, &state)
         }
       }
-      for number in numbers where state.ordinals[number] == nil {
+      for number in numbers where state.ordinals[number].map({ state.packs[$0].isGone }) ?? true {
         guard let pack = try openPack(number) else { continue }
         try add(pack, &state)
       }

@@ -73,14 +73,13 @@ extension Store {
 
   /// Blobs of a batch that are not here, each once, and whether they are taken now. Those that are here are counted on, so that
   /// no sweep that has begun takes them away.
-  /// The second are those of them that are not known to be durable.
-  func absent(of batch: IncomingBatch) throws(StoreError) -> ([AbsentBlob], unsettled: [BlobReference]) {
+  /// They are made durable: a receipt speaks for them, too.
+  func absent(of batch: IncomingBatch) throws(StoreError) -> [AbsentBlob] {
     var absent: [AbsentBlob] = []
-    var unsettled: [BlobReference] = []
     var places: [BlobHash: Int] = [:]
     var policy: BlobPolicy?
     // Those that are not of a list have their values with them.
-    guard case .list(let records) = batch.records else { return ([], []) }
+    guard case .list(let records) = batch.records else { return [] }
     for item in records {
       guard case .blob(let blob) = item.record.content else { continue }
       if policy == nil { policy = try blobPolicy }
@@ -89,9 +88,8 @@ extension Store {
         if takes, place >= 0 { absent[place].reason = .awaited }
         continue
       }
-      if let claim = try blobs.claim(blob.hash) {
+      guard try !blobs.countsDurably(on: blob.hash) else {
         places[blob.hash] = -1
-        if claim == .unsettled { unsettled.append(blob) }
         continue
       }
       places[blob.hash] = absent.count
@@ -101,7 +99,7 @@ extension Store {
       // What is known of it already counts: it may be on its way for another key.
       if let known = try absence(of: absent[index].blob.hash) { absent[index].reason = known.reason }
     }
-    return (absent, unsettled)
+    return absent
   }
 
   /// Notes that blobs have come that were not here.

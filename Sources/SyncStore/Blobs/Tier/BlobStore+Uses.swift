@@ -79,19 +79,46 @@ extension BlobStore {
   /// Counts on an object if it is here: nothing that was begun before takes it away.
   package func counts(on hash: BlobHash) throws(StoreError) -> Bool { try claim(hash) != nil }
 
-  /// What is known of an object that is here.
-  enum Claim { case durable, unsettled }
+  /// The same, and it is durable on return.
+  func countsDurably(on hash: BlobHash) throws(StoreError) -> Bool {
+    guard let claim = try claim(hash) else { return false }
+    switch claim {
+    case .durable: return true
+    case .packed: try packs.sync()
+    case .file(let name):
+      guard let file = try files.open(name) else { return false }
+      try settle(name, file)
+      try files.storage.syncDirectory(files.path(BlobFiles.shard(name)))
+      let size = UInt64(try file.status().size)
+      noting { (catalogue) throws(StoreError) in
+        try catalogue.record(name, size: size, .present, durable: true)
+      }
+    }
+    return true
+  }
 
-  /// Counts on an object, and tells whether it is known to be durable; nil if it is not here.
-  func claim(_ hash: BlobHash) throws(StoreError) -> Claim? {
+  /// What an object that is here lies in.
+  enum Claim {
+    /// Whatever it is: it is durable.
+    case durable
+    /// A pack, which may have to be synced.
+    case packed
+    /// A file of that name, which may have to be synced.
+    case file(BlobHash)
+  }
+
+  private func claim(_ hash: BlobHash) throws(StoreError) -> Claim? {
     let names = names(of: hash)
     for following in [false, true] {
       for (name, _) in names {
-        if let claim = try packs.claimed(name, following: following) { return claim }
-        guard !following, try files.size(of: name) != nil else { continue }
+        if let isDurable = try packs.claimed(name, following: following) {
+          return isDurable ? .durable : .packed
+        }
+        guard !following, try files.size(of: name) != nil, !memory.withLock({ $0.suspect.contains(name) })
+        else { continue }
         let row = claimRow(name)
         // Only a look after the claim counts.
-        if try files.size(of: name) != nil { return row?.durable == true ? .durable : .unsettled }
+        if try files.size(of: name) != nil { return row?.durable == true ? .durable : .file(name) }
       }
     }
     return nil
@@ -175,8 +202,11 @@ extension PackSet {
   func removeEach(_ places: [(place: UInt32, limit: UInt64)]) throws(StoreError) -> [Bool] {
     try inGroups(places) { (object, state) throws(StoreError) in
       let (place, limit) = object
-      guard let pack = try pack(Self.ordinal(place), &state), pack.remove(Self.slot(place), below: limit)
-      else { return false }
+      guard let pack = try pack(Self.ordinal(place), &state) else { return false }
+      guard pack.remove(Self.slot(place), below: limit) else {
+        if pack.isCutOff { throw pack.cutOff }
+        return false
+      }
       discount(pack, Self.slot(place), Self.ordinal(place), &state)
       forget(pack, Self.slot(place), place, &state)
       return true
