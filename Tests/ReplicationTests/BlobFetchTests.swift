@@ -19,7 +19,7 @@ import Testing
     var fetch = BlobFetch()
     var port = SessionPort(peerName: "peer")
 
-    init(_ count: UInt8) { fetch.need((1...count).map(need)) }
+    init(_ count: UInt8) { fetch.need((1..<count + 1).map(need)) }
 
     mutating func actions() -> [SessionAction] {
       fetch.pump(&port)
@@ -76,5 +76,47 @@ import Testing
     probe.fetch.stored(whole: [false], &probe.port)
     #expect(probe.actions() == [])
     #expect(probe.fetch.isComplete && probe.fetch.unavailable == [Self.need(2).hash])
+  }
+
+  // MARK: Of chunks
+
+  /// A value of several ranges was being stored when its sender gave it up, and is wanted again before it is known what
+  /// became of that: now it may be put together of chunks.
+  private static func wantedAgain() throws -> (probe: Probe, need: BlobNeed) {
+    var need = need(1)
+    need.size = 600_000
+    var probe = Probe(0)
+    probe.fetch.takesRecipes = true
+    probe.fetch.need([need])
+    #expect(probe.actions() == [.send(Message.blobWant([need]).frame.bytes)])
+    let range = BlobRange(hash: need.hash, offset: 0, isLast: false, sealed: [1])
+    try probe.fetch.arrived(range)
+    #expect(probe.actions() == [.storeBlobRange(range, size: need.size)])
+    try probe.fetch.lacking(need.hash)
+    need.hasKin = true
+    probe.fetch.want([need])
+    #expect(probe.actions() == [])
+    return (probe, need)
+  }
+
+  @Test("What is wanted again while a range of it is being stored waits for that, and goes on behind it")
+  func again() throws {
+    var (probe, need) = try Self.wantedAgain()
+    probe.fetch.stored(need.hash, held: 262_144, isComplete: false, &probe.port)
+    need.offset = 262_144
+    #expect(probe.actions() == [.send(Message.recipeWant(need).frame.bytes)])
+    #expect(probe.fetch.count == 1 && probe.fetch.settled.isEmpty)
+  }
+
+  @Test("What turns out to be here, when it is wanted again, is not fetched again; what was none begins anew")
+  func againComplete() throws {
+    var (probe, need) = try Self.wantedAgain()
+    probe.fetch.stored(need.hash, held: need.size, isComplete: true, &probe.port)
+    #expect(probe.actions() == [] && probe.fetch.isComplete)
+    #expect(probe.fetch.settled.map(\.isHere) == [true])
+    (probe, need) = try Self.wantedAgain()
+    probe.fetch.rejected(need.hash)
+    need.offset = 0
+    #expect(probe.actions() == [.send(Message.recipeWant(need).frame.bytes)])
   }
 }

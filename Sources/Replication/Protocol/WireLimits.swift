@@ -54,6 +54,8 @@ package enum WireLimits {
   package static let chunkBytes = 1 << 20
   /// Parts of a blob asked for at once; at least 1.
   package static let blobParts = 1 << 14
+  /// Parts of blobs asked for and not yet read, and blobs asked for as a whole: one recipe's, and what comes beside it.
+  package static let wantedParts = blobParts + Limits.blobsInFlight
   /// Blobs that one question about what is held names; at least 1.
   package static let holdings = 1024
   /// Bytes that those have together, unless it is one: who is asked reads them.

@@ -110,7 +110,11 @@ struct BlobFetch {
         }
       }
     }
-    if assembly == nil, !kin.isEmpty { assembly = BlobAssembly(kin.removeFirst(), &port) }
+    // What is under way of a blob that was given up, and is wanted again, ends first: one would be told of the other.
+    if assembly == nil, let need = kin.first, storing?.hash != need.hash, transfers[need.hash] == nil {
+      kin.removeFirst()
+      assembly = BlobAssembly(need, &port)
+    }
     assembly?.pump(&port)
   }
 
@@ -264,7 +268,11 @@ struct BlobFetch {
       // The other side gave up half-way, but the bytes that were here sufficed.
       if isComplete {
         unavailable.remove(hash)
+        wanted.remove(hash)
+        kin.removeAll { $0.hash == hash }
         settle(hash, true)
+      } else {
+        beginKin(hash, at: held)
       }
       return
     }
@@ -293,11 +301,17 @@ struct BlobFetch {
   }
 
   private mutating func rejected(_ range: BlobRange) {
-    guard var transfer = transfers[range.hash] else { return }
+    guard var transfer = transfers[range.hash] else { return beginKin(range.hash, at: 0) }
     transfer.need.offset = 0
     transfer.isSkipped = true
     transfers[range.hash] = transfer
     if range.isLast { end(transfer) }
+  }
+
+  /// A blob that is still to be put together begins where what was under way of it has ended.
+  private mutating func beginKin(_ hash: BlobHash, at offset: UInt64) {
+    guard let index = kin.firstIndex(where: { $0.hash == hash }) else { return }
+    kin[index].offset = offset
   }
 
   /// The other side has sent the last range of a blob.

@@ -88,7 +88,7 @@ struct ReceivingHalf {
     }
     (nextArrival, nextApplied, position, end, burst) = (0, 0, 0, nil, nil)
     state = .receiving(begin)
-    port.figures.announcedReceivedRecords += begin.records
+    port.figures.announceReceived(begin.records)
   }
 
   mutating func arrived(index: UInt32, sealed: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
@@ -178,8 +178,8 @@ struct ReceivingHalf {
   ) throws(SessionEnd) {
     precondition(applying > 0, "no batch was being applied")
     guard case .receiving(let begin) = state else { return }
-    let least = begin.kind == .full ? self.position : self.position + 1
-    guard position >= least, position <= begin.position else {
+    let isBehind = begin.kind == .full ? position >= self.position : position > self.position
+    guard isBehind, position <= begin.position else {
       throw .violation("a batch reaches position \(position), outside its round")
     }
     applying -= 1
@@ -240,7 +240,7 @@ struct ReceivingHalf {
       mark: burst.mark, position: burst.position, batches: 0, vector: burst.vector, floor: burst.floor,
       horizon: burst.horizon)
     state = .receiving(RoundBegin(mark: burst.mark, position: burst.position, records: burst.records))
-    port.figures.announcedReceivedRecords += burst.records
+    port.figures.announceReceived(burst.records)
   }
 
   mutating func burstEnded(batches: UInt32, _ port: inout SessionPort) throws(SessionEnd) {

@@ -254,6 +254,12 @@ package struct SessionFigures: Hashable, Sendable {
 
   /// Nothing moved.
   package init() {}
+
+  /// A round announces so many records: any number, for nothing holds the other side to it.
+  mutating func announceReceived(_ records: UInt64) {
+    let (sum, isBeyond) = announcedReceivedRecords.addingReportingOverflow(records)
+    announcedReceivedRecords = isBeyond ? .max : sum
+  }
 }
 
 /// A round of a live session, opened, with as much of it as one batch holds.
