@@ -18,6 +18,8 @@ final class BlobDesk {
     /// Members that were asked, and the one that is being asked.
     var tried: Set<DeviceID> = []
     var current: DeviceID?
+    /// The session in which that one is: its device may have another one.
+    var driver: SessionDriver?
     /// Those seen to hold it, to be asked first.
     var holders: [[UInt8]] = []
     /// What stood in the way, for people.
@@ -190,6 +192,7 @@ final class BlobDesk {
     case .success(let need?):
       guard driver.canFetch else { return advance(hash) }
       requests[hash]?.current = device
+      requests[hash]?.driver = driver
       requests[hash]?.tried.insert(device)
       driver.want([need])
     }
@@ -201,7 +204,7 @@ final class BlobDesk {
       for progress in requests[hash]?.progress ?? [] { progress(held, size) }
     case .arrived(let hash): arrived(hash, from: device)
     case .lacking(let hash):
-      guard requests[hash]?.current == device else { return }
+      guard requests[hash]?.driver === driver else { return }
       failed(hash, "\(driver.peerName) does not have it")
       let context = context
       context.workers.later { try? context.store.blobs.noteHolder(hash, member: device.bytes, holds: false) }
@@ -213,6 +216,7 @@ final class BlobDesk {
 
   private func failed(_ hash: BlobHash, _ why: String) {
     requests[hash]?.current = nil
+    requests[hash]?.driver = nil
     requests[hash]?.failures.append(why)
     advance(hash)
   }
@@ -336,7 +340,9 @@ final class BlobDesk {
   private func ended(_ driver: SessionDriver, _ device: DeviceID) {
     if errands[device] === driver { errands[device] = nil }
     for swarm in Array(swarms.values) where swarm.uses(driver) { swarm.lost(device) }
-    for (hash, request) in requests where request.current == device && !isOpen(device, but: driver) {
+    for (hash, request) in requests where request.driver === driver {
+      // It was not the device that had no answer.
+      if isOpen(device, but: driver) { requests[hash]?.tried.remove(device) }
       failed(hash, "\(driver.peerName) broke the connection")
     }
     for (number, question) in questions where question.waiting.contains(device) {

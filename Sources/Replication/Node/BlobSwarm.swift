@@ -1,5 +1,13 @@
 internal import SyncStore
 
+/// A session in which parts of a large value can be asked for.
+protocol PartGiver: AnyObject {
+  /// Asks for parts of a blob. What becomes of them is told later, or before this returns.
+  func want(_ parts: BlobPartsWanted)
+}
+
+extension SessionDriver: PartGiver {}
+
 /// Fetches one large value from several members at once: each gives a part after the other, whoever is faster gives more. Belongs to
 /// its loop's thread.
 ///
@@ -20,7 +28,7 @@ final class BlobSwarm {
   var onEnd: (Bool) -> Void = { _ in }
 
   private struct Member {
-    let driver: SessionDriver
+    let driver: any PartGiver
     /// What it was asked for, and has not given.
     var part: BlobPart?
   }
@@ -44,7 +52,7 @@ final class BlobSwarm {
   }
 
   /// A member takes part, unless it does or did.
-  func join(_ device: DeviceID, _ driver: SessionDriver) {
+  func join(_ device: DeviceID, _ driver: any PartGiver) {
     guard members[device] == nil, !gone.contains(device) else { return }
     members[device] = Member(driver: driver)
     if hasBegun { ask() }
@@ -66,7 +74,9 @@ final class BlobSwarm {
 
   /// Gives each member that rests the next part.
   private func ask() {
-    for (device, member) in members where member.part == nil && !isOver {
+    for device in Array(members.keys) {
+      // Who cannot give it says so at once: then what is behind was asked from within.
+      guard !isOver, let member = members[device], member.part == nil else { continue }
       guard let part = take() else { break }
       members[device]?.part = part
       member.driver.want(BlobPartsWanted(hash: blob.hash, size: blob.size, parts: [part]))

@@ -17,6 +17,7 @@ final class NodeCore {
     var device: DeviceID?
     var driver: SessionDriver?
     var staysOpen = false
+    var isErrand = false
   }
 
   struct Incoming {
@@ -161,7 +162,7 @@ final class NodeCore {
     // A live one stays where it is: other programs of the same device push and pull beside it.
     let rivals = incoming.values.filter { $0.device == device && $0.driver != nil }
     if let rival = rivals.first(where: { $0.driver?.isLive == false }) {
-      let silence = MonotonicClock.milliseconds() - (rival.driver?.lastHeard ?? 0)
+      let silence = MonotonicClock.milliseconds() - (rival.driver?.lastMoved ?? 0)
       guard silence > Self.supersedeMilliseconds else {
         context.log.foreign(
           .warning, "\(member.name) came from \(link.remote) while it is connected already: told to wait")
@@ -173,7 +174,9 @@ final class NodeCore {
       rival.driver?.abandon()
     }
     if context.identity.id < device,
-      outgoing.values.contains(where: { $0.device == device && $0.driver?.isLive == false })
+      outgoing.values.contains(where: {
+        $0.device == device && !$0.isErrand && $0.driver?.isLive == false
+      })
     {
       return refuse(number, link, "both sides dialled at once: the other connection goes on")
     }
@@ -287,7 +290,8 @@ final class NodeCore {
         finish(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }
       driver.onProgress = progress
-      outgoing[number] = Outgoing(link: link, device: other.device, driver: driver, staysOpen: staysOpen)
+      outgoing[number] = Outgoing(
+        link: link, device: other.device, driver: driver, staysOpen: staysOpen, isErrand: isErrand)
       attach(driver, number, other.device)
       driver.start()
       begun(driver)

@@ -59,6 +59,8 @@ final class SessionDriver {
   private var hasEnded = false
   /// When the other side last said anything, by the loop's clock.
   private(set) var lastHeard = MonotonicClock.milliseconds()
+  /// When it last said or took anything: who is sent a large value has nothing to say meanwhile.
+  private(set) var lastMoved = MonotonicClock.milliseconds()
 
   /// A session over a link whose handshake is done.
   init(
@@ -107,9 +109,13 @@ final class SessionDriver {
   func start() {
     link.onPlaintext = { [self] bytes in
       lastHeard = MonotonicClock.milliseconds()
+      lastMoved = lastHeard
       handle(.received(bytes))
     }
-    link.onSent = { [self] in handle(.sent($0)) }
+    link.onSent = { [self] count in
+      lastMoved = MonotonicClock.milliseconds()
+      handle(.sent(count))
+    }
     link.onEnd = { [self] error in
       // Who is not let in learns it only after its own handshake is done.
       if let error, error.code != .network {
