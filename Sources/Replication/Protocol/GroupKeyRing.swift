@@ -7,6 +7,12 @@ package struct GroupKeyRing: Hashable, Sendable {
   package static let keyBytes = 32
   /// Epochs in a ring.
   package static let maximumEpochs = 1024
+  /// Places in a ring, and numbers of epochs, that what others give leaves for epochs to come.
+  package static let reservedEpochs = 64
+  /// Epochs that are taken from others at once all the same: those that members have begun since with what was left.
+  package static let epochsFromReserve = 4
+  /// Epochs that others may have begun, one behind the other, without the keys of those between being known.
+  package static let epochsPassedOver = 16
   /// Bytes of a ring's text.
   package static let maximumTextBytes = 128 << 10
 
@@ -47,11 +53,15 @@ package struct GroupKeyRing: Hashable, Sendable {
   /// Bits of an epoch's number that are random: two members that begin an epoch at the same time begin two, and the greater
   /// one counts for sealing everywhere.
   private static let randomBits: UInt32 = 22
+  private static let lastCount = count(of: .max)
+
+  /// How many epochs have begun one behind the other, up to this one.
+  private static func count(of epoch: UInt32) -> UInt32 { epoch >> randomBits }
 
   /// Begins the next epoch with `key` (32 random bytes), and returns its number, of which `random` is a part.
   package mutating func beginEpoch(_ key: [UInt8], random: UInt32) throws(ReplicationError) -> UInt32 {
-    let count = (current >> Self.randomBits) + 1
-    guard count <= UInt32.max >> Self.randomBits else {
+    let count = Self.count(of: current) + 1
+    guard count <= Self.lastCount else {
       throw ReplicationError(.protocolViolation, "the group keys have no number left for another epoch")
     }
     try insert(key, epoch: count << Self.randomBits | random & (1 << Self.randomBits - 1))
@@ -76,13 +86,34 @@ package struct GroupKeyRing: Hashable, Sendable {
     return ring
   }
 
-  /// Adds all keys of `other`. Changes nothing if an epoch has another key there than here.
+  /// Adds all keys of `other`. Changes nothing, and throws `.protocolViolation`, if an epoch has another key there than
+  /// here, or if they would use up the places and numbers that the group needs to begin epochs.
   package mutating func merge(_ other: GroupKeyRing) throws(ReplicationError) {
     var merged = self
     for epoch in other.epochs {
       if let key = other.key(of: epoch) { try merged.insert(key, epoch: epoch) }
     }
+    try checkLeavesRoom(merged)
     self = merged
+  }
+
+  /// One member could otherwise end the renewal of keys on every copy.
+  private func checkLeavesRoom(_ merged: GroupKeyRing) throws(ReplicationError) {
+    let places = max(Self.epochsFromReserve, Self.maximumEpochs - Self.reservedEpochs - keys.count)
+    let highest = max(
+      Self.count(of: current) + UInt32(Self.epochsFromReserve), Self.lastCount - UInt32(Self.reservedEpochs))
+    var last: UInt32 = 0
+    let isInOrder = merged.epochs.allSatisfy { epoch in
+      defer { last = Self.count(of: epoch) }
+      return keys[epoch] != nil || Self.count(of: epoch) <= last + UInt32(Self.epochsPassedOver)
+    }
+    guard isInOrder, merged.keys.count - keys.count <= places, Self.count(of: merged.current) <= highest
+    else {
+      throw ReplicationError(
+        .protocolViolation,
+        "group keys up to epoch \(merged.current): they leave no room for further epochs: revoke who gave them, "
+          + "or join the store again")
+    }
   }
 }
 

@@ -97,10 +97,13 @@ extension Exchange {
     if !lacking.isEmpty { port.actions.append(.giveGroupKeys(lacking)) }
   }
 
-  func takeGroupKeys(_ text: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func takeGroupKeys(_ text: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
     guard own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.groupKeys != 0 else {
       throw .violation("group keys were sent, but not agreed")
     }
+    // Each message waits in memory to be taken: what the hello lacked fits into one.
+    guard !hasGroupKeys else { throw .violation("group keys were sent twice") }
+    hasGroupKeys = true
     port.actions.append(.takeGroupKeys(text))
   }
 }

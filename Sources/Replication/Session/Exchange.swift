@@ -40,6 +40,8 @@ struct Exchange {
   var repair: Repair
   var tier = TierState()
   private let isErrand: Bool
+  /// Has the other side sent group keys?
+  var hasGroupKeys = false
   /// At the client: keys that the server has asked for, and that are still to be given.
   var keysWanted: ScopeWant?
   /// The client's cursor for the server when the session began.
