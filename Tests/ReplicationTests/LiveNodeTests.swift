@@ -266,6 +266,36 @@ import Testing
     await server.node.stop()
   }
 
+  @Test(arguments: [Member.Right.revoked, .readOnly])
+  func `F81 a right that changes ends a session that has not caught up, however long it takes`(
+    right: Member.Right
+  ) async throws {
+    let hub = try TestCopy.first()
+    let address = try await hub.listen()
+    let identity = try DeviceIdentity.generate()
+    var member = Member(device: identity.id, name: "slow", right: .readWrite, addresses: [], joined: 0)
+    try Membership(hub.store).put(member)
+    let members = LoopBound(ThinMembers(), to: try EventLoop.shared())
+    try await ThinMember.connect(
+      identity, to: address, hub.store.id, try StoreKeys(hub.store).groupKeys(), members, isStuck: true)
+    let closed = Awaited<SessionOutcome>()
+    try await on(try EventLoop.shared()) { members.value.list[0].onClosed = { closed.put($0) } }
+    let core = hub.node.core
+    var hasGreeted = false
+    while !hasGreeted {
+      hasGreeted = try await hub.node.onLoop { () throws(ReplicationError) in
+        core.value.drivers.contains { $0.peer != nil && !$0.isLive }
+      }
+    }
+    member.right = right
+    try Membership(hub.store).put(member)
+    guard case .failed = await closed.take() else {
+      Issue.record("its session ended in good order")
+      return
+    }
+    await hub.node.stop()
+  }
+
   @Test func `a schedule brings copies together again and again without staying connected`() async throws {
     let (server, client, _) = try await pair()
     client.node.keepInStep(KeepPolicy(schedule: .every(seconds: 1), retry: 1...50))

@@ -44,6 +44,7 @@ extension NodeCore {
       self?.watch.follow(number, behind: position) { driver?.grown() }
     }
     driver.onLive = { [weak self] in self?.wentLive(number, device) }
+    superviseRights()
     desk.attach(driver, device)
     driver.onRepaired = { [context, name = driver.peerName] in
       context.log.own(.warning, Self.repaired($0, $1, name))
@@ -62,7 +63,7 @@ extension NodeCore {
       .filter(\.isLive)
     for driver in older { driver.isAtRest ? driver.stop() : driver.abandon() }
     if incoming[number] != nil { context.log.own(.info, "\(Self.name(of: device, self)) stays connected") }
-    if let driver = incoming[number]?.driver ?? outgoing[number]?.driver { reviewKeys(of: driver) }
+    if let driver = incoming[number]?.driver ?? outgoing[number]?.driver { review(driver, of: device) }
     onChange(device)
   }
 
@@ -94,8 +95,8 @@ extension NodeCore {
 
   /// Ends the sessions of those whose right has changed (F81): members are changed by other processes and other copies.
   func reviewRights() {
-    let open = drivers.count
-    guard open > 0, !isStopping else { return }
+    guard !drivers.isEmpty, !isStopping else { return }
+    reviewedPosition = context.store.journalPosition
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     context.workers.later {
       guard let members = try? Membership(context.store).members() else { return }
@@ -107,22 +108,49 @@ extension NodeCore {
     }
   }
 
+  private static let rightsMilliseconds = 1000
+
+  /// Rights are reviewed when the journal has grown. Sessions that are live follow it; one that catches up, or pretends
+  /// to, for as long as its peer likes, does not.
+  private func superviseRights() {
+    guard rightsTimer == nil, isAnyCatchingUp else { return }
+    rightsTimer = loop.schedule(after: Self.rightsMilliseconds) { [weak self] in
+      guard let self else { return }
+      rightsTimer = nil
+      // Without sessions the store may be closed by now.
+      guard isAnyCatchingUp else { return }
+      if context.store.journalPosition != reviewedPosition { reviewRights() }
+      superviseRights()
+    }
+  }
+
+  private var isAnyCatchingUp: Bool { !isStopping && drivers.contains { !$0.isLive } }
+
   /// Is it live, and seals under the key of an epoch before this one?
   private func isOlder(_ driver: SessionDriver, than epoch: UInt32?) -> Bool {
     guard let epoch, driver.isLive, let own = driver.epoch else { return false }
     return own < epoch
   }
 
-  /// Ends a session that has gone live with the keys of before an epoch which began while it was catching up.
-  private func reviewKeys(of driver: SessionDriver) {
+  /// Ends a session that has gone live with the right, or the keys of an epoch, of before a change that came while it
+  /// was catching up.
+  private func review(_ driver: SessionDriver, of device: DeviceID) {
     let (context, loop, this) = (context, loop, LoopBound((self, driver), to: loop))
     context.workers.later {
+      let right = try? Membership(context.store).member(device)?.right
       let epoch = (try? StoreKeys(context.store).groupKeys())?.current
       loop.execute {
         let (core, driver) = this.value
         if core.isOlder(driver, than: epoch) { driver.stop() }
+        if let right { core.apply(right, to: driver) }
       }
     }
+  }
+
+  private func apply(_ right: Member.Right, to driver: SessionDriver) {
+    guard !driver.isOver, right.inSession != driver.peerRight else { return }
+    context.log.own(.notice, "\(driver.peerName) may do something else from now on: its session ends")
+    driver.stop()
   }
 
   private func apply(_ rights: [DeviceID: Member.Right], _ epoch: UInt32?) {
@@ -135,11 +163,8 @@ extension NodeCore {
     for (device, driver) in incoming.values.map({ ($0.device, $0.driver) })
       + outgoing.values.map({ ($0.device, $0.driver) })
     {
-      guard let device, let driver, driver.isLive, let right = rights[device] else { continue }
-      if right.inSession != driver.peerRight {
-        context.log.own(.notice, "\(driver.peerName) may do something else from now on: its session ends")
-        driver.stop()
-      }
+      guard let device, let driver, let right = rights[device] else { continue }
+      apply(right, to: driver)
     }
   }
 }

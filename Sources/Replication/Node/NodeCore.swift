@@ -38,6 +38,9 @@ final class NodeCore {
   private(set) var isStopping = false
   let watch: JournalWatch
   let budget = FlowBudget()
+  /// While sessions catch up: looks whether the journal has grown since rights were reviewed, at this position.
+  var rightsTimer: UInt64?
+  var reviewedPosition: UInt64 = 0
   /// Fetches blobs that somebody waits for, and asks who holds them.
   private(set) lazy var desk = BlobDesk(self)
   /// Called when a session with a device has gone live, or has ended.
