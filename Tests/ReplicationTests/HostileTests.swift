@@ -84,6 +84,24 @@ import Testing
     await server.node.stop()
   }
 
+  @Test func `F89 who is sent an alert keeps its place until it is gone`() async throws {
+    let server = try TestCopy.first()
+    let address = try await server.listen()
+    let raw = try await RawClient(try EventLoop.shared(), to: address)
+    // It does not look at what it is sent.
+    try await raw.send(noise(4000, seed: 9), thenPausing: true)
+    let core = server.node.core
+    func placesOfNobody() async throws -> Int? {
+      try await server.node.onLoop { () throws(ReplicationError) in
+        core.value.incoming.isEmpty ? core.value.admission.placesTaken : nil
+      }
+    }
+    while try await placesOfNobody() != 1 {}
+    try await raw.close()
+    while try await placesOfNobody() != 0 {}
+    await server.node.stop()
+  }
+
   @Test func `F87 an invitation is used once`() async throws {
     let server = try TestCopy.first()
     _ = try await server.listen()

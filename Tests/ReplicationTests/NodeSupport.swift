@@ -87,9 +87,12 @@ final class RawClient: Sendable {
     }
   }
 
-  func send(_ bytes: [UInt8]) async throws {
+  func send(_ bytes: [UInt8], thenPausing: Bool = false) async throws {
     let connection = connection
-    try await on(loop) { connection.value.send(bytes) }
+    try await on(loop) {
+      connection.value.send(bytes)
+      if thenPausing { connection.value.pause() }
+    }
   }
 
   func close() async throws {

@@ -86,6 +86,34 @@ import Testing
     #expect(try await on(loop) { silent.value.isOpen })
   }
 
+  @Test func `F90 a connection that is finishing is closed, though its peer takes a little again and again`()
+    async throws
+  {
+    let test = try TestLoop()
+    let loop = test.loop
+    let left = Awaited<Int>()
+    let address = try await on(loop) {
+      let address = try SocketAddress.resolve(Endpoint(host: "127.0.0.1", port: 0), listening: true)[0]
+      return try TCPListener(at: address, loop: loop, log: { _, _ in }) { socket, remote in
+        let connection = TCPConnection(socket, remote: remote, loop: loop, stallMilliseconds: 200)
+        connection.onClose = { [unowned connection] in left.put(connection.queuedBytes) }
+        _ = connection.start()
+        for _ in 0..<32 { connection.send([UInt8](repeating: 1, count: 1 << 20)) }
+        connection.finish()
+      }.address
+    }
+    let slow = try await connect(loop, to: Endpoint(host: address.host, port: address.port))
+    try await on(loop) {
+      slow.value.onBytes = { _ in
+        slow.value.pause()
+        _ = loop.schedule(after: 1) { slow.value.resume() }
+      }
+      _ = slow.value.start()
+    }
+    #expect(await left.take() > 0)
+    try await on(loop) { slow.value.close() }
+  }
+
   @Test func `a connection that is cut is reported once, and sending on it kills nobody`() async throws {
     let test = try TestLoop()
     let loop = test.loop

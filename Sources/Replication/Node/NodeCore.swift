@@ -3,7 +3,8 @@ internal import SyncStore
 /// The connections of a node. Belongs to its loop's thread.
 ///
 /// Invariants:
-/// - an incoming connection is in `incoming` from its arrival to its end, and in `admission` until it has proven who it is;
+/// - an incoming connection is in `incoming` from its arrival to its end, and in `admission` until it has proven who it
+///   is, or its descriptor is closed;
 /// - a device has at most one incoming session at a time. Another one is told to come back, so that one identity on two
 ///   machines is never quiet (F62), unless the earlier one has been silent for so long that it is taken for dead, or is
 ///   live: then the other one is served beside it, and does not stay open;
@@ -30,8 +31,10 @@ final class NodeCore {
   let context: NodeContext
   let loop: EventLoop
   private var listener: TCPListener?
-  private var admission = Admission()
+  private(set) var admission = Admission()
   private(set) var incoming: [UInt64: Incoming] = [:]
+  /// Those whose last words are on their way: an alert, a refusal.
+  private var finishing: [UInt64: TCPConnection] = [:]
   private var lastNumber: UInt64 = 0
   private var admissionTimer: UInt64?
   private(set) var outgoing: [UInt64: Outgoing] = [:]
@@ -96,6 +99,7 @@ final class NodeCore {
       switch action {
       case .start(let number): handshake(number)
       case .drop(let number):
+        finishing.removeValue(forKey: number)?.close()
         guard let dropped = incoming.removeValue(forKey: number) else { continue }
         context.log.foreign(
           .warning,
@@ -137,10 +141,18 @@ final class NodeCore {
   }
 
   private func ended(_ number: UInt64) {
-    let device = incoming.removeValue(forKey: number)?.device
+    let gone = incoming.removeValue(forKey: number)
     watch.forget(number)
-    proven(number)
-    if let device { onChange(device) }
+    if let connection = gone?.connection, connection.isOpen {
+      finishing[number] = connection
+      connection.onClose = { [weak self] in
+        self?.finishing[number] = nil
+        self?.proven(number)
+      }
+    } else {
+      proven(number)
+    }
+    if let device = gone?.device { onChange(device) }
   }
 
   private func established(_ number: UInt64, _ other: PeerLink.Established, _ gate: Gatekeeper) {
@@ -176,6 +188,7 @@ final class NodeCore {
         .warning, "\(member.name) came again from \(link.remote): its silent connection was given up")
       rival.driver?.abandon()
     }
+    // What moves records moves them both ways. An errand does not.
     if context.identity.id < device,
       outgoing.values.contains(where: {
         $0.device == device && !$0.isErrand && $0.driver?.isLive == false

@@ -5,6 +5,7 @@ internal import SyncStore
 /// Invariants:
 /// - at most `TransportLimits.queueBytes` are queued for the peer, or the connection ends (F90);
 /// - while bytes are queued, the peer takes one at least every `TransportLimits.stallMilliseconds`, or the connection ends;
+/// - once it is finishing it is closed within `TransportLimits.stallMilliseconds`, whatever the peer takes meanwhile;
 /// - it reads at most `TransportLimits.readBudget` each time it is woken: peers are treated alike;
 /// - `onEnd` is called once, unless the owner itself ended the connection.
 package final class TCPConnection: EventHandler {
@@ -16,6 +17,8 @@ package final class TCPConnection: EventHandler {
   package var onSent: (UInt64) -> Void = { _ in }
   /// Called when the peer closed the connection (nil) or it broke.
   package var onEnd: (ReplicationError?) -> Void = { _ in }
+  /// Called once, when the descriptor is closed, by whomever.
+  package var onClose: () -> Void = {}
   /// Bytes that were given to `send` and not yet to the operating system.
   package private(set) var queuedBytes = 0
   /// Is it neither broken nor closed?
@@ -35,6 +38,7 @@ package final class TCPConnection: EventHandler {
   private var watched = (reading: true, writing: false)
   private var stallTimer: UInt64?
   private var lingerTimer: UInt64?
+  private var finishTimer: UInt64?
   private var onFirstBytes: (() -> Void)?
 
   /// Takes over a socket that is connected. Nothing is read before `start`.
@@ -102,6 +106,8 @@ package final class TCPConnection: EventHandler {
     guard isOpen, !isFinishing else { return }
     isFinishing = true
     isPaused = false
+    // Nobody bounds it any more: a peer that takes a byte now and then would keep all that is queued in memory.
+    finishTimer = loop.schedule(after: stallMilliseconds) { [weak self] in self?.close() }
     if queuedBytes == 0 { endWriting() }
     watch()
   }
@@ -111,12 +117,15 @@ package final class TCPConnection: EventHandler {
     guard isOpen else { return }
     isOpen = false
     if token != 0 { loop.remove(descriptor, token: token) }
-    for timer in [stallTimer, lingerTimer] { if let timer { loop.cancel(timer) } }
+    for timer in [stallTimer, lingerTimer, finishTimer] { if let timer { loop.cancel(timer) } }
     socket = nil
     queue = []
     // They hold whoever uses the connection, who holds the connection.
     (onBytes, onSent, onEnd) = ({ _ in }, { _ in }, { _ in })
     onFirstBytes = nil
+    let tell = onClose
+    onClose = {}
+    tell()
   }
 
   func handle(_ event: Epoll.Event) {
