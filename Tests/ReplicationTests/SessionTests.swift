@@ -87,13 +87,13 @@ import Testing
   @Test("A push: hello, round, receipt, goodbye, in two round trips")
   func push() {
     let session = Probe(role: .client(.push), peerName: "right", peerRight: .readWrite)
-    #expect(
-      session.start() == [
-        .setTimer(.handshake, seconds: Limits.handshakeSeconds), .loadReplica(peer: nil, at: nil),
-      ])
+    #expect(session.start() == [.loadReplica(peer: nil, at: nil)])
     var own = Self.hello(Samples.left, receives: false, sends: true)
     own.compatibleFeatures = SessionFeature.widens
-    #expect(session.handle(.replica(Self.replica(Samples.left))) == [.message(.hello(own))])
+    #expect(
+      session.handle(.replica(Self.replica(Samples.left))) == [
+        .message(.hello(own)), .setTimer(.handshake, seconds: WireLimits.helloSeconds),
+      ])
     let theirs = Self.hello(Samples.right, receives: true, sends: false, cursor: Samples.cursor)
     #expect(
       session.handle(.message(.hello(theirs))) == [
@@ -159,7 +159,7 @@ import Testing
   @Test("The server answers a hello with its own, judged at the client's time, and asks for what it lacks")
   func server() {
     let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
-    #expect(session.start() == [.setTimer(.handshake, seconds: Limits.handshakeSeconds)])
+    #expect(session.start() == [.setTimer(.handshake, seconds: WireLimits.helloSeconds)])
     let theirs = Self.hello(Samples.left, receives: true, sends: true)
     #expect(
       session.handle(.message(.hello(theirs))) == [.loadReplica(peer: Samples.left, at: Self.wall)])
@@ -479,6 +479,24 @@ import Testing
     _ = session.handle(.message(.receipt(receipt)))
     let actions = session.handle(.stateJudged(Self.judged(Samples.left, digest: StateDigest())))
     #expect(actions.last?.failure == (isInStep ? .digestsDiffer : nil))
+  }
+
+  @Test("The time that the own store takes before a hello is not the other side's")
+  func slowStore() {
+    let client = Probe(role: .client(.push), peerName: "right", peerRight: .readWrite)
+    #expect(client.start() == [.loadReplica(peer: nil, at: nil)])
+    #expect(client.handle(.timer(.handshake)) == [])
+    _ = client.handle(.replica(Self.replica(Samples.left)))
+    #expect(client.handle(.timer(.handshake)).last?.failure == .timeout)
+    let server = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = server.start()
+    _ = server.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
+    #expect(server.handle(.timer(.handshake)) == [])
+    let hello = server.handle(.replica(Self.replica(Samples.right))).first?.message
+    guard case .hello? = hello else {
+      Issue.record("\(String(describing: hello))")
+      return
+    }
   }
 
   @Test("F88 no hello in time ends the connection, and so does a message before it")

@@ -12,6 +12,9 @@ package enum WireLimits {
   /// The application protocol in which an invitation is redeemed.
   package static let joinProtocol = "syncstore-join/1"
 
+  /// Seconds for a member's hello, once it has proven who it is: its store may have much to look through first.
+  package static let helloSeconds = 60
+
   /// Bytes of a sealed batch in a frame.
   package static let sealedBatchBytes = Limits.batchBytes + BatchCodec.overheadBytes
   /// Bytes of a sealed blob range in a frame.

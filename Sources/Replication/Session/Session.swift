@@ -95,14 +95,20 @@ package struct Session: ~Copyable {
 
   /// Begins. Call it once, when the TLS handshake is done.
   package mutating func start() -> [SessionAction] {
-    port.actions.append(.setTimer(.handshake, seconds: Limits.handshakeSeconds))
     switch role {
     case .client(let direction):
       phase = .preparing(direction)
       port.actions.append(.loadReplica(peer: nil, at: nil))
-    case .server: phase = .listening
+    case .server:
+      phase = .listening
+      awaitHello()
     }
     return takeActions()
+  }
+
+  /// What the own store does before its own hello is no fault of the other side's: its time begins when it can answer.
+  private mutating func awaitHello() {
+    port.actions.append(.setTimer(.handshake, seconds: WireLimits.helloSeconds))
   }
 
   /// Takes one event. After `close` was returned every event is ignored.
@@ -139,8 +145,10 @@ package struct Session: ~Copyable {
       port.queued -= count
       liveness.sent += count
     case .timer(.handshake):
-      if case .running = phase { return }
-      throw .refused(.timeout, "\(port.peerName) did not say hello in time")
+      switch phase {
+      case .greeting, .listening: throw .refused(.timeout, "\(port.peerName) did not say hello in time")
+      case .unborn, .preparing, .answering, .running, .closed: return
+      }
     case .timer(.ping): try tick()
     case .timer(.comparison): exchange?.compareAtRest(&port)
     case .disconnected: throw disconnection
@@ -241,6 +249,7 @@ package struct Session: ~Copyable {
         receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
       phase = .greeting(direction, own: own, replica)
       port.send(.hello(own))
+      awaitHello()
     case .answering:
       guard let peer else { return }
       let own = Hello(
