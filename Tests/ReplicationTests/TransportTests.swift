@@ -114,6 +114,37 @@ import Testing
     try await on(loop) { slow.value.close() }
   }
 
+  @Test func `F90 of connections that are finishing the oldest go where all have too much queued`()
+    async throws
+  {
+    let test = try TestLoop()
+    let loop = test.loop
+    let listener = try await TestListener(loop)
+    var clients: [LoopBound<TCPConnection>] = []
+    var servers: [LoopBound<TCPConnection>] = []
+    for _ in 0..<3 {
+      clients.append(try await connect(loop, to: listener.address))
+      servers.append(await listener.connections.take())
+    }
+    let (finishing, all) = (LoopBound(FinishingConnections(limit: 40 << 20), to: loop), servers)
+    let gone = Awaited<Int>()
+    try await on(loop) {
+      for (number, server) in all.enumerated() {
+        _ = server.value.start()
+        // No more than a few of them fit into the sockets.
+        for _ in 0..<30 { server.value.send([UInt8](repeating: 1, count: 1 << 20)) }
+        server.value.finish()
+        finishing.value.take(UInt64(number), server.value) { gone.put(number) }
+      }
+      #expect(all.map(\.value.isOpen) == [false, false, true])
+      #expect(finishing.value.queuedBytes == all[2].value.queuedBytes)
+      finishing.value.close(2)
+      finishing.value.take(3, all[0].value) { gone.put(3) }
+    }
+    for number in 0..<4 { #expect(await gone.take() == number) }
+    try await on(loop) { [clients] in for client in clients { client.value.close() } }
+  }
+
   @Test func `a connection that is cut is reported once, and sending on it kills nobody`() async throws {
     let test = try TestLoop()
     let loop = test.loop

@@ -33,8 +33,7 @@ final class NodeCore {
   private var listener: TCPListener?
   private(set) var admission = Admission()
   private(set) var incoming: [UInt64: Incoming] = [:]
-  /// Those whose last words are on their way: an alert, a refusal.
-  private var finishing: [UInt64: TCPConnection] = [:]
+  private let finishing = FinishingConnections()
   private var lastNumber: UInt64 = 0
   private var admissionTimer: UInt64?
   private(set) var outgoing: [UInt64: Outgoing] = [:]
@@ -99,7 +98,7 @@ final class NodeCore {
       switch action {
       case .start(let number): handshake(number)
       case .drop(let number):
-        finishing.removeValue(forKey: number)?.close()
+        finishing.close(number)
         guard let dropped = incoming.removeValue(forKey: number) else { continue }
         context.log.foreign(
           .warning,
@@ -143,12 +142,8 @@ final class NodeCore {
   private func ended(_ number: UInt64) {
     let gone = incoming.removeValue(forKey: number)
     watch.forget(number)
-    if let connection = gone?.connection, connection.isOpen {
-      finishing[number] = connection
-      connection.onClose = { [weak self] in
-        self?.finishing[number] = nil
-        self?.proven(number)
-      }
+    if let connection = gone?.connection {
+      finishing.take(number, connection) { [weak self] in self?.proven(number) }
     } else {
       proven(number)
     }
@@ -188,7 +183,7 @@ final class NodeCore {
         .warning, "\(member.name) came again from \(link.remote): its silent connection was given up")
       rival.driver?.abandon()
     }
-    // What moves records moves them both ways. An errand does not.
+    // An errand moves no records: it does not stand for what the device has dialled for.
     if context.identity.id < device,
       outgoing.values.contains(where: {
         $0.device == device && !$0.isErrand && $0.driver?.isLive == false

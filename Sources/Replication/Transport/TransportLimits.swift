@@ -12,6 +12,8 @@ enum TransportLimits {
   static let queueBytes = Limits.connectionBytes + Limits.connectionBytes / 128
   /// Milliseconds in which a peer must take at least a byte of what is queued for it (F90).
   static let stallMilliseconds = 30_000
+  /// Bytes that all connections together have queued which are finishing.
+  static let finishingBytes = 2 * Limits.connectionBytes
   /// Milliseconds between the own last byte and the end of the connection, for the peer to close it first.
   static let lingerMilliseconds = 2_000
   /// Milliseconds for a connection to be made, for each address that is tried.
