@@ -228,6 +228,13 @@ extension Store {
 
   private static let fewMissing = 1000
 
+  /// Blobs that are missing and referred to, some of them by beaten values alone, where the journal ends at a position.
+  struct MissingBlobs {
+    fileprivate let position: UInt64
+    fileprivate let hashes: Set<BlobHash>
+    fileprivate let spare: Set<BlobHash>
+  }
+
   /// Blobs that records here refer to, whose bytes have not arrived, and that sessions are to ask for. Forgets those that have.
   package func missingBlobs() throws(StoreError) -> [BlobReference] { try blobsToFetch().blobs }
 
@@ -242,6 +249,12 @@ extension Store {
     missing.sort { $0.hash < $1.hash }
     // A few that do not come may be those of values that were overwritten everywhere since: nobody has them any more.
     guard isWritable, !missing.isEmpty, missing.count <= Self.fewMissing else { return (missing, []) }
+    // Looking through a large journal takes longer than a peer may wait: the next attempt finds what this one found.
+    let (position, hashes) = (journalPosition, Set(missing.map(\.hash)))
+    let known = lookedThrough.withLock { $0 }
+    if let known, known.position == position, hashes.isSubset(of: known.hashes) {
+      return (missing, known.spare.intersection(hashes))
+    }
     let references: BlobReferences
     do throws(StoreError) { references = try forgetAbsent() } catch {
       // Of damaged records it cannot be told to what they refer: all is asked for.
@@ -249,8 +262,10 @@ extension Store {
       return (missing, [])
     }
     missing.removeAll { references.all[$0.hash] == nil }
-    let spare = missing.map(\.hash).filter { references.all[$0] == references.beaten[$0] }
-    return (missing, Set(spare))
+    let spare = Set(missing.map(\.hash).filter { references.all[$0] == references.beaten[$0] })
+    let found = MissingBlobs(position: position, hashes: Set(missing.map(\.hash)), spare: spare)
+    lookedThrough.withLock { $0 = found }
+    return (missing, spare)
   }
 
   /// Notes that a blob is to be fetched again (it was found rotten or gone).

@@ -38,6 +38,8 @@ public final class Store: Sendable {
   let compacting = Locked(0)
   /// Held while a file of secrets is changed.
   let changingKeyFiles = Locked(())
+  /// Blobs that are missing, as the whole journal was last looked through for who refers to them.
+  let lookedThrough = Locked<MissingBlobs?>(nil)
   /// The session that brings keys which this copy lacks.
   let wideningClaim = Locked(WideningClaim())
   /// Holds writers back while there are too many dead bytes.
