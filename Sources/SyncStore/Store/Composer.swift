@@ -148,9 +148,9 @@ struct Composer {
 
   /// Not on a copy that does not cover its own floor: a full state is being closed, or is still to come, and says whether it is dead.
   private func isAtRisk(_ record: Record, _ held: Record?) -> Bool {
-    state.vector.covers(state.floor) && record.stamp <= state.horizon && !record.isReserved && !state.mending
-      && !state.covers(record.dot)
+    record.stamp <= state.horizon && !record.isReserved && !state.mending && !state.covers(record.dot)
       && held.map { $0.version < record.version } ?? true && !record.isTombstone
+      && state.vector.covers(state.floor)
   }
 
   /// A record whose time has come, already in the journal.

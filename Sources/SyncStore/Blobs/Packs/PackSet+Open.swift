@@ -1,0 +1,93 @@
+internal import Synchronization
+
+/// Packs that are open, and opening them.
+extension PackSet {
+  /// The pack of an ordinal, opened if need be; nil if it has gone.
+  func pack(_ ordinal: Int, _ state: inout State) throws(StoreError) -> Pack? {
+    if let pack = state.packs[ordinal].pack {
+      return pack.isCutOff ? try mapAgain(pack, ordinal, &state, atOnce: false) : pack
+    }
+    guard !state.packs[ordinal].isGone else { return nil }
+    guard let pack = try openPack(state.packs[ordinal].number) else {
+      drop(ordinal, &state)
+      return nil
+    }
+    keepOpen(pack, ordinal, &state)
+    return pack
+  }
+
+  /// A pack whose table is cut off, mapped once more: that shows what the file has. What holds its lock stays the same.
+  func mapAgain(_ pack: Pack, _ ordinal: Int, _ state: inout State, atOnce: Bool) throws(StoreError) -> Pack {
+    let now = SystemCall.monotonicMilliseconds()
+    guard !state.packs[ordinal].isLeaving, atOnce || now >= state.packs[ordinal].mapsAgainAt else {
+      return pack
+    }
+    state.packs[ordinal].mapsAgainAt = now + Self.mapsAgainMilliseconds
+    let again = try Pack(pack.header, name: pack.name, file: pack.file, isWritable: pack.isWritable)
+    again.isNamed.store(pack.isNamed.load(ordering: .acquiring), ordering: .releasing)
+    state.packs[ordinal].pack = again
+    return again
+  }
+
+  private static let mapsAgainMilliseconds: UInt64 = 1000
+
+  func keepOpen(_ pack: Pack, _ ordinal: Int, _ state: inout State) {
+    if state.openPacks >= Self.openAtOnce {
+      for other in state.packs.indices
+      where state.packs[other].isSealed && !state.packs[other].isLeaving && state.packs[other].pack != nil {
+        state.packs[other].pack = nil
+        state.openPacks -= 1
+        if state.openPacks < Self.openAtOnce / 2 { break }
+      }
+    }
+    state.packs[ordinal].pack = pack
+    state.openPacks += 1
+  }
+
+  /// Forgets a pack whose file is gone.
+  func drop(_ ordinal: Int, _ state: inout State) {
+    if state.packs[ordinal].pack != nil { state.openPacks -= 1 }
+    state.liveCount -= state.packs[ordinal].liveCount
+    state.liveBytes -= state.packs[ordinal].liveBytes
+    (state.packs[ordinal].liveCount, state.packs[ordinal].liveBytes) = (0, 0)
+    (state.packs[ordinal].pack, state.packs[ordinal].isGone) = (nil, true)
+  }
+
+  /// Opens the file of a pack; nil if it is missing, was never finished, or is being made. One that is no pack is set
+  /// aside.
+  func openPack(_ number: UInt64) throws(StoreError) -> Pack? {
+    let name = Pack.name(number)
+    let opened: (any StorageFile)?
+    do throws(StoreError) { opened = try files.open(name, readOnly ? .readOnly : .readWrite) } catch {
+      guard error.code == .foreignFile, !readOnly else { throw error }
+      try files.setAside(name)
+      return nil
+    }
+    guard let file = opened else { return nil }
+    if let pack = try pack(in: file, number, name) { return pack }
+    // Its maker holds the lock until it is a pack; whoever was killed before held nothing durable.
+    guard !readOnly, try file.lock(byte: 0, .exclusive, wait: false) else { return nil }
+    // The maker may have come to its end in between.
+    if let pack = try pack(in: file, number, name) {
+      _ = try file.lock(byte: 0, .none, wait: false)
+      return pack
+    }
+    let isEmpty = try file.read(PackLayout.headerBytes, at: 0).allSatisfy { $0 == 0 }
+    if isEmpty { try files.remove(name) } else { try files.setAside(name) }
+    return nil
+  }
+
+  /// The pack in its file; nil if neither of its headers is whole.
+  private func pack(in file: any StorageFile, _ number: UInt64, _ name: String) throws(StoreError) -> Pack? {
+    let size = try file.status().size
+    for offset in PackLayout.headerCopies {
+      let bytes = try file.read(PackLayout.headerLength, at: offset)
+      if let header = try PackHeader(bytes, path: file.path), header.number == number,
+        size >= header.tableBytes
+      {
+        return try Pack(header, name: name, file: file, isWritable: !readOnly)
+      }
+    }
+    return nil
+  }
+}
