@@ -183,4 +183,8 @@ struct ScopeSimulationTests {
       try fleet.check(number)
     }
   }
+
+  /// 472: what had come of lacking keys was issued again when a full state of the others came, and then given up.
+  @Test("do so in a history in which they once did not", arguments: [472])
+  func kept(seed: Int) throws { try hold(seed: seed) }
 }

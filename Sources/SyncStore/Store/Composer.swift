@@ -115,7 +115,8 @@ struct Composer {
   /// writes that are `kept` already are not kept again.
   ///
   /// One that is no tombstone, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
-  /// have beaten it elsewhere (rule R8). One of keys that were `lacking` is new, whatever this copy covers.
+  /// have beaten it elsewhere (rule R8). One of keys that were `lacking` is new, whatever this copy covers: nothing was purged here under
+  /// those keys, and an own write under them would be gone, and covered, if another session begins anew with them.
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<StateDigest>,
     lacking: LackingKeys? = nil
@@ -124,7 +125,7 @@ struct Composer {
     guard isLacking || state.scope.holds(record.key) else { return }
     let held = self.record(of: record.key) ?? stored
     let limit = state.isMine(record.dot) ? Stamp.maximum : limit
-    if isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
+    if !isLacking, isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
       state.author.clock.observe(record.stamp)
       return try reissue(record)
     }

@@ -138,6 +138,9 @@ extension Store {
   private func verdict(
     on record: Record, _ state: ReplicaState, _ full: FullState, _ close: RoundClose, _ time: UInt64
   ) -> FullStateVerdict {
+    // What has come of keys that are not held yet is another round's: it is given up, and brought anew. An own write under such a key would
+    // be given up with it, and this copy would go on covering it.
+    guard state.scope.holds(record.key) else { return .keep }
     let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
     return FullStateVerdict(
       record, state, close, isPresent: isSame ?? false, isContested: isSame == false, at: time)
@@ -192,7 +195,7 @@ extension Store {
         }
         return (record, try engine.held(record.key), engine.position)
       }
-      guard let record else { return }
+      guard let record, composer.state.scope.holds(record.key) else { return }
       let verdict = FullStateVerdict(parked: record, close, isPresent: full.isPresent(record.dot))
       guard verdict != .keep else { return }
       try composer.drop(
