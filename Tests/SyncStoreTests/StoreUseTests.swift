@@ -112,9 +112,7 @@ struct StoreUseTests {
   func failedExport(call: StorageCall) throws {
     let plan = FaultPlan()
     try Store.create(on: host).close()
-    let store = try Store.open(
-      at: "/store", configuration: host.configured(Configuration()),
-      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    let store = try Store.open(on: host, failing: plan)
     try store.put("k", "1")
     #expect(try store.export("k", toFileAt: "/file"))
     try store.put("k", "2")

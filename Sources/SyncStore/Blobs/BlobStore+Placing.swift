@@ -107,13 +107,14 @@ extension BlobStore {
     }
   }
 
-  private func makeDurable(_ hash: BlobHash, _ file: any StorageFile) throws(StoreError) {
+  /// Makes an object in a file durable, and its name.
+  func makeDurable(_ hash: BlobHash, _ file: any StorageFile) throws(StoreError) {
     try settle(hash, file)
     try files.storage.syncDirectory(files.path(BlobFiles.shard(hash)))
   }
 
   /// Makes the file of an object durable, but for its name.
-  func settle(_ name: BlobHash, _ file: any StorageFile) throws(StoreError) {
+  private func settle(_ name: BlobHash, _ file: any StorageFile) throws(StoreError) {
     guard !memory.withLock({ $0.suspect.contains(name) }) else { throw Self.unavailable(name) }
     do throws(StoreError) { try file.sync() } catch {
       distrust(name, file)

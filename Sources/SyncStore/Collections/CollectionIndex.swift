@@ -153,12 +153,16 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     return keys
   }
 
-  /// The entries of an element that is stored already. A program that does not know of an index may have stored one whose value there is
-  /// too long for a key: such a one has no entry.
+  /// The entries of an element that is stored already.
   func entries(ofStored element: Element) -> [Key] {
-    let identifier = element.id.keyBytes
-    return zip(indexes, indexPrefixes).compactMap { index, prefix in
-      index.keyBytes(of: element).flatMap { try? Self.entry(prefix, $0, identifier) }
+    indexes.indices.compactMap { entry(ofStored: element, in: $0) }
+  }
+
+  /// The entry of an element that is stored already in one of the indexes; nil if it is not in it. A program that does not know of an
+  /// index may have stored one whose value there is too long for a key: such a one has no entry.
+  func entry(ofStored element: Element, in place: Int) -> Key? {
+    indexes[place].keyBytes(of: element).flatMap {
+      try? Self.entry(indexPrefixes[place], $0, element.id.keyBytes)
     }
   }
 

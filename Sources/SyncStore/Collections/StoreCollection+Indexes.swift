@@ -62,11 +62,7 @@ extension StoreCollection {
             continue
           }
           for place in places {
-            guard let bytes = layout.indexes[place].keyBytes(of: element) else { continue }
-            guard
-              let key = try? CollectionLayout<Element>.entry(
-                layout.indexPrefixes[place], bytes, element.id.keyBytes)
-            else { continue }
+            guard let key = layout.entry(ofStored: element, in: place) else { continue }
             // One that is there may end before the element, whose deadline others have changed.
             let ends = try transaction.get(key).map { $0.deadline ?? .max } ?? 0
             if ends < value.deadline ?? .max { try transaction.put(key, [], expires: value.deadline ?? .max) }

@@ -25,8 +25,8 @@ extension Composer {
     for record in dead { try give(up: record) }
   }
 
-  /// Gives up records that are dead where the full state came from. `position` is the last one given.
-  mutating func drop(_ doomed: [Doomed], position: UInt64) throws(StoreError) {
+  /// Gives up records that are dead where the full state came from.
+  mutating func drop(_ doomed: [Doomed]) throws(StoreError) {
     // Who follows the journal is told of nothing that had a value: whoever stands before these purges is to begin anew.
     if doomed.contains(where: \.hadValue) {
       try note(purgedUpTo: max(state.purged ?? 0, position + UInt64(doomed.count)))

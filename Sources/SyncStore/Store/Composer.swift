@@ -18,7 +18,7 @@ struct Composer {
   /// Milliseconds since 1970.
   let wall: UInt64
   /// The journal's last position before the append.
-  private let position: UInt64
+  let position: UInt64
   private var postponedBytes = 0
   private var isSettling = false
 

@@ -59,9 +59,7 @@ extension Store {
         throw StoreError(
           .rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
       }
-      guard receiver.covered[actor] <= state.sequence else {
-        throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
-      }
+      try requireOwnWrites(in: receiver.covered, state)
       let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
       if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
       if isFull { try checkGivesFullState(state, to: receiver) }

@@ -164,7 +164,7 @@ extension Store {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
       var doomed: [Composer.Doomed] = []
       var again: [Record] = []
-      let (position, kept) = engine.withLock { ($0.position, $0.keptLosers) }
+      let kept = engine.withLock { $0.keptLosers }
       for (key, version) in affected {
         guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
           record.version == version
@@ -179,7 +179,7 @@ extension Store {
           doomed.append(Composer.Doomed(key: key, version: version, hadValue: isLive))
         }
       }
-      try composer.drop(doomed, position: position)
+      try composer.drop(doomed)
       for record in again { try composer.reissue(record) }
     }
   }
@@ -188,19 +188,18 @@ extension Store {
     parked place: Location, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
   ) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
-      let (record, held, position) = try engine.withLock { engine throws(StoreError) in
+      let (record, held) = try engine.withLock { engine throws(StoreError) in
         try pin.check(path)
         guard let record = try? engine.record(at: place), engine.isParked(record) else {
-          return (Record?.none, Record?.none, UInt64(0))
+          return (Record?.none, Record?.none)
         }
-        return (record, try engine.held(record.key), engine.position)
+        return (record, try engine.held(record.key))
       }
       guard let record, composer.state.scope.holds(record.key) else { return }
       let verdict = FullStateVerdict(parked: record, close, isPresent: full.isPresent(record.dot))
       guard verdict != .keep else { return }
       try composer.drop(
-        [Composer.Doomed(key: record.key, version: record.version, isParked: true, held: held)],
-        position: position)
+        [Composer.Doomed(key: record.key, version: record.version, isParked: true, held: held)])
       if verdict == .reissue { try composer.reissue(record) }
     }
   }

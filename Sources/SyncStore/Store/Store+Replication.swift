@@ -157,7 +157,7 @@ extension Store {
   package func finish(
     _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
   ) throws(StoreError) {
-    try reading { engine throws(StoreError) in try requireOwnWrites(close, engine.state) }
+    try reading { engine throws(StoreError) in try requireOwnWrites(in: close.vector, engine.state) }
     if close.isFull { try take(full ?? FullState(), close) }
     if behind == nil { try prepareToTake(close.widening, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
@@ -170,15 +170,15 @@ extension Store {
     try sync(upTo: tail)
   }
 
-  /// Fails if the sender covers writes of this copy that it never made, which may have been superseded there so that they are not sent:
+  /// Fails if a peer covers writes of this copy that it never made, which may have been superseded there so that they are not sent:
   /// another life of it has (rule R9).
-  private func requireOwnWrites(_ close: RoundClose, _ state: ReplicaState) throws(StoreError) {
-    guard let actor = state.actor, close.vector[actor] > state.sequence else { return }
+  func requireOwnWrites(in vector: VersionVector, _ state: ReplicaState) throws(StoreError) {
+    guard let actor = state.actor, vector[actor] > state.sequence else { return }
     throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
   }
 
   private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
-    try requireOwnWrites(close, composer.state)
+    try requireOwnWrites(in: close.vector, composer.state)
     if close.widening != nil { return try widen(close, &composer) }
     try requireScope(of: close, composer.state)
     var vector = composer.state.vector

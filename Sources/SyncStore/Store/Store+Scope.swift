@@ -138,10 +138,7 @@ extension Store {
         return doomed
       }
       guard !doomed.isEmpty else { continue }
-      try append(limit: .max) { composer throws(StoreError) in
-        // Others may have written meanwhile.
-        try composer.drop(doomed, position: engine.withLock { $0.position })
-      }
+      try append(limit: .max) { composer throws(StoreError) in try composer.drop(doomed) }
     }
   }
 

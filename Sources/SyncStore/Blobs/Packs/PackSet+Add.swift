@@ -230,7 +230,8 @@ extension PackSet {
 
   /// Ends a pack to which nothing is added any more; all of it is durable. What was allocated beyond its end goes back.
   func seal(_ pack: Pack) {
-    guard !pack.hasFailed, pack.durable == pack.count, !pack.isCutOff else { return }
+    // Asked last: what was read before is what the file has.
+    guard pack.durable == pack.count, !pack.hasFailed else { return }
     pack.setState(PackLayout.sealedState)
     _ = try? pack.file.resize(to: max((pack.end + 4095) & ~4095, pack.header.tableBytes))
     _ = try? pack.file.lock(byte: 0, .none, wait: false)

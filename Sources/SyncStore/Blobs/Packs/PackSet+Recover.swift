@@ -165,9 +165,15 @@ extension PackSet {
       if pack.live.count == 0 { try evacuate(pack, ordinal) }
       return
     }
-    guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return }
+    _ = try evacuateSealed(pack, ordinal)
+  }
+
+  /// Copies what lives in a sealed pack to others, and removes it. False if another process is at it. The caller holds `moving`.
+  func evacuateSealed(_ pack: Pack, _ ordinal: Int) throws(StoreError) -> Bool {
+    guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return false }
     defer { _ = try? pack.file.lock(byte: 0, .none, wait: false) }
     try evacuate(pack, ordinal)
+    return true
   }
 
   /// Copies what lives in a pack to others, and removes it. The caller holds its lock, and `moving`.

@@ -87,8 +87,7 @@ extension BlobStore {
     case .packed: try packs.sync()
     case .file(let name):
       guard let file = try files.open(name) else { return false }
-      try settle(name, file)
-      try files.storage.syncDirectory(files.path(BlobFiles.shard(name)))
+      try makeDurable(name, file)
       let size = UInt64(try file.status().size)
       noting { (catalogue) throws(StoreError) in
         try catalogue.record(name, size: size, .present, durable: true)
