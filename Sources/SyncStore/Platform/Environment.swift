@@ -26,7 +26,7 @@ package struct Environment: Sendable {
   package var positionsAtOnce: UInt64 = 1024
   /// Bytes that a recovery from a failed sync writes into a segment before it has its name; what is above it follows.
   package var rescuedAtOnce = 1 << 30
-  /// Called where a round that is being opened lets others go on. Tests do then what others might.
+  /// Called where a round that is being opened, or a full state that is being closed, lets others go on. Tests do then what others might.
   package var betweenTurns: (@Sendable () -> Void)?
 
   /// Who compacts segments.

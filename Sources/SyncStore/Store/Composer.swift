@@ -117,9 +117,10 @@ struct Composer {
   /// One that is no tombstone, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
   /// have beaten it elsewhere (rule R8). One of keys that were `lacking` is new, whatever this copy covers: nothing was purged here under
   /// those keys, and an own write under them would be gone, and covered, if another session begins anew with them.
+  /// What is covered by a full state that is being closed (`closing`) is dead or held already, whoever sends it.
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<StateDigest>,
-    lacking: LackingKeys? = nil
+    lacking: LackingKeys? = nil, closing: [VersionVector] = []
   ) throws(StoreError) {
     let isLacking = lacking?.contains(record.key) ?? false
     guard isLacking || state.scope.holds(record.key) else { return }
@@ -130,7 +131,11 @@ struct Composer {
       return try reissue(record)
     }
     let verdict = Resolution.receive(
-      record, held: held, limit: limit, covers: { !isLacking && state.covers($0) })
+      record, held: held, limit: limit,
+      covers: { dot in
+        guard !isLacking else { return false }
+        return state.covers(dot) || !state.isSuspect(dot) && closing.contains { $0.covers(dot) }
+      })
     switch verdict {
     case .ignore:
       guard let held, isOtherContent(record, of: held), !kept.contains(StateDigest(of: record))

@@ -91,9 +91,12 @@ extension Store {
   private static let recordsAtOnce = 256
 
   /// Does with the records held here what the full state of another copy says of them. In parts, so that nobody waits for long: floor and
-  /// horizon come first, so that this copy gives no full state itself, nor purges, until its vector is merged at the end.
+  /// horizon come first, so that this copy gives no full state itself, nor purges, until its vector is merged at the end. What comes from
+  /// others until then is looked at as if it were: nothing here looks at it again.
   func take(_ full: FullState, _ close: RoundClose) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
+      let covered = close.covered(by: composer.state)
+      closing.withLock { $0[ObjectIdentifier(full)] = covered }
       try composer.raise(close.floor, close.horizon)
       try composer.restartWidening()
     }
@@ -110,6 +113,7 @@ extension Store {
     // What is issued again keeps the order in which it was written.
     affected.sort { $0.version < $1.version }
     for start in stride(from: 0, to: affected.count, by: Self.recordsAtOnce) {
+      environment.betweenTurns?()
       try settle(affected[start..<min(start + Self.recordsAtOnce, affected.count)], full, close)
     }
     for place in parked { try settle(parked: place, full, close, pin) }

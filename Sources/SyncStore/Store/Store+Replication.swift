@@ -106,6 +106,7 @@ extension Store {
         try requireOwn(widening, in: batch.mark, behind: batch.behind, composer.state)
         return try lackingKeys(widening, composer.state)
       }
+      let closing = self.closing.withLock { Array($0.values) }
       // Until this is committed nothing that is held here changes.
       let (held, parked, kept, position) = engine.withLock { engine in
         (engine.held(of: records), engine.parked(of: records), engine.keptLosers, engine.position)
@@ -126,7 +127,8 @@ extension Store {
           }
         }
         try composer.receive(
-          record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
+          record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking,
+          closing: closing)
       }
       for absent in absent { try composer.setLocal(absent.key, absent.value) }
       try conclude(batch, close, &composer)
@@ -158,7 +160,9 @@ extension Store {
     _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
   ) throws(StoreError) {
     try reading { engine throws(StoreError) in try requireOwnWrites(in: close.vector, engine.state) }
-    if close.isFull { try take(full ?? FullState(), close) }
+    let full = full ?? FullState()
+    defer { closing.withLock { $0[ObjectIdentifier(full)] = nil } }
+    if close.isFull { try take(full, close) }
     if behind == nil { try prepareToTake(close.widening, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       if let widening = close.widening {
