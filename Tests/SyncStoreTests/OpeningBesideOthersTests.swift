@@ -103,4 +103,58 @@ struct OpeningBesideOthersTests {
     #expect(try again.text("b") == "2" && again.text("d") == "4")
     #expect(try again.verify().isClean)
   }
+
+  @Test(
+    "that was held up while another one made a copied directory a store of its own takes nothing of that away (F14, F55)"
+  )
+  func heldUp() throws {
+    let original = try Store.create(on: host)
+    try original.put("a", "1")
+    let former = try original.actor
+    try original.close()
+    let copy = SimulatedHost(seed: 2, machine: "copy")
+    for directory in ["/store", "/store/journal"] { _ = try copy.storage.createDirectory(directory) }
+    try copy.storage.restore(host.storage.files(below: "/store"))
+    // What it has read of the store before it comes to its turn.
+    let configuration = try copy.configured().checked()
+    let identity = try #require(try StoreIdentity.read("/store", copy.storage))
+    let seal = try JournalSeal(
+      "/store", store: identity.id, passphrase: configuration.passphrase, environment: copy.environment,
+      writable: true, openedBytes: configuration.openedRecordBytes)
+    let other = try Store.open(on: copy)
+    for number in 0..<50 { try other.put(Key("key \(number)"), "2", durability: .full) }
+    let actor = try other.actor
+    #expect(actor != former)
+    copy.killProcesses()
+    let store = try Opening("/store", identity, configuration, copy.environment, seal).run()
+    #expect(try store.text("a") == "1")
+    for number in 0..<50 { #expect(try store.text(Key("key \(number)")) == "2") }
+    #expect(try store.actor == actor)
+  }
+
+  @Test("while one of many keys is being closed is not refused")
+  func besideClosing() throws {
+    let shared = Configuration(mode: .shared, durability: .relaxed)
+    let plan = FaultPlan()
+    try Store.create(on: host, configuration: shared).close()
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(shared),
+      environment: host.environment(over: FaultingStorage(host.storage, plan: plan)))
+    // From so many keys on the index is closed, too.
+    for part in 0..<8 {
+      try store.transaction { transaction in
+        for number in 0..<8200 { try transaction.put(Key("\(part) \(number)"), [1]) }
+      }
+    }
+    let opened = Locked<Result<Store, any Error>?>(nil)
+    plan.afterUnlocking(StoreLayout.entranceByte, of: "/control") {
+      let other = Result {
+        try Store.open(at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+      }
+      opened.withLock { $0 = other }
+    }
+    try store.close()
+    let other = try #require(opened.withLock { $0 }).get()
+    #expect(try other.get("7 8199")?.bytes == [1])
+  }
 }

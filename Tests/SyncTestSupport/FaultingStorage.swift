@@ -25,6 +25,7 @@ package final class FaultPlan: Sendable {
 
   private let state = Locked<(faults: [Fault], calls: Int)>(([], 0))
   private let interruptions = Locked<[Interruption]>([])
+  private let unlocked = Locked<(path: String, byte: Int, action: @Sendable () -> Void)?>(nil)
 
   /// Nothing fails.
   package init() {}
@@ -47,6 +48,20 @@ package final class FaultPlan: Sendable {
   /// between two steps of this one.
   package func before(_ call: StorageCall, of path: String, _ action: @escaping @Sendable () -> Void) {
     interruptions.withLock { $0.append(Interruption(call: call, path: path, action: action)) }
+  }
+
+  /// After that byte of a file whose path ends in `path` is unlocked for the next time, `action` happens, once.
+  package func afterUnlocking(_ byte: Int, of path: String, _ action: @escaping @Sendable () -> Void) {
+    unlocked.withLock { $0 = (path, byte, action) }
+  }
+
+  fileprivate func hasUnlocked(_ byte: Int, of path: String) {
+    let action = unlocked.withLock { unlocked -> (@Sendable () -> Void)? in
+      guard let awaited = unlocked, awaited.byte == byte, path.hasSuffix(awaited.path) else { return nil }
+      unlocked = nil
+      return awaited.action
+    }
+    action?()
   }
 
   /// Lets everything succeed again.
@@ -216,6 +231,8 @@ private final class FaultingFile: StorageFile {
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {
     try plan.check(.lock, path)
-    return try file.lock(byte: byte, kind, wait: wait)
+    let isGranted = try file.lock(byte: byte, kind, wait: wait)
+    if kind == .none { plan.hasUnlocked(byte, of: path) }
+    return isGranted
   }
 }

@@ -42,8 +42,7 @@ struct Opening {
     defer { _ = try? file.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
     let control = ControlPage(mapping: page)
     if try file.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) {
-      try checkPlace(file)
-      let store = try enterAlone(file, control)
+      let store = try inPlace(file).enterAlone(file, control)
       if configuration.mode != .exclusive {
         guard try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false) else { throw busy }
       }
@@ -52,15 +51,18 @@ struct Opening {
     guard configuration.mode != .exclusive,
       try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
     else { throw busy }
-    try checkPlace(file)
-    return try enterBesideOthers(file, control)
+    return try inPlace(file).enterBesideOthers(file, control)
   }
 
-  /// Before the locks were taken, the store may have been moved, removed, or replaced by a restored one.
-  private func checkPlace(_ control: any StorageFile) throws(StoreError) {
-    guard try storage.status(control.path)?.inode == control.status().inode else {
+  /// The same, of the identity that the store has now that the locks are held: before, it may have been moved, removed, or replaced
+  /// by a restored one; and somebody else may have made a copied directory a store of its own, and written to it since.
+  private func inPlace(_ control: any StorageFile) throws(StoreError) -> Opening {
+    guard try storage.status(control.path)?.inode == control.status().inode,
+      let present = try StoreIdentity.read(path, storage), present.id == identity.id
+    else {
       throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
     }
+    return Opening(path, present, configuration, environment, seal)
   }
 
   private var busy: StoreError {

@@ -273,6 +273,12 @@ public final class Store: Sendable {
     else { return }
     defer { _ = try? controlFile.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
     guard try controlFile.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) else { return }
+    // Others come in as soon as they can: closing goes on for a while.
+    defer {
+      if configuration.mode != .exclusive {
+        _ = try? controlFile.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
+      }
+    }
     try sync()
     let tail = control.tail
     try? engine.withLock { engine throws(StoreError) in
