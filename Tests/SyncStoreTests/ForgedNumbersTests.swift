@@ -34,6 +34,20 @@ struct ForgedNumbersTests {
     #expect(try Store.open(on: host).text("key") == "new")
   }
 
+  @Test(
+    "A segment whose name says more than there can be is called foreign (F45)",
+    arguments: [
+      "0000000000000001-0000004294967295-1", "0000000000000002-0000000000000002-4294967295",
+      "0000004294967295",
+    ])
+  func segmentName(_ name: String) throws {
+    _ = try host.storage.open("/store/journal/\(name).segment", .create)
+    for mode in [Configuration.Mode.readOnly, .shared] {
+      let found = code { _ = try Store.open(on: host, configuration: Configuration(mode: mode)) }
+      #expect(found == .foreignFile)
+    }
+  }
+
   @Test("A place behind the end of its segment has the index built anew")
   func place() throws {
     let buckets = 2 * MappedPages.pageBytes + IndexLayout.Page.buckets

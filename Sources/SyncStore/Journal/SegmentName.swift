@@ -20,7 +20,7 @@ struct SegmentName: Hashable {
   init?(_ text: String) {
     guard text.hasSuffix(Self.suffix) else { return nil }
     let parts = text.dropLast(Self.suffix.count).split(separator: "-", omittingEmptySubsequences: false)
-    let numbers = parts.compactMap { UInt32($0) }
+    let numbers = parts.compactMap { UInt32($0) }.filter { $0 < SegmentHeader.compacted }
     guard numbers.count == parts.count else { return nil }
     switch numbers.count {
     case 1 where numbers[0] > 0: self.init(numbers[0])
