@@ -157,4 +157,33 @@ struct DamageTests {
     #expect(error?.code == .newerFormat)
     #expect(error?.message.contains("syncstore 9") == true)
   }
+
+  @Test(
+    "can be written to, and names what is damaged, though one sector took the names of 130,000 writes (F37)")
+  func authorlessWrites() throws {
+    let host = SimulatedHost(sealed: false)
+    let store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 16 << 20))
+    let actor = try store.actor
+    for part in 0..<13 {
+      try store.transaction { transaction in
+        for number in 0..<10_000 { try transaction.put(Key("\(part) \(number)"), [1]) }
+      }
+    }
+    try store.close()
+    let segments = try host.storage.list("/store/journal").filter { $0.hasSuffix(".segment") }.sorted()
+    // Where a segment says who has written what is in it.
+    for segment in segments {
+      let file = try host.storage.open("/store/journal/" + segment, .readWrite)
+      try file.write([UInt8](repeating: 0, count: 512), at: 4096)
+    }
+    for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
+    host.killProcesses()
+    let again = try Store.open(on: host)
+    #expect(try again.actor != actor)
+    #expect(code { _ = try again.get("0 0") } == .damaged)
+    try again.put("0 0", [2])
+    #expect(try again.get("0 0")?.bytes == [2])
+    #expect(try again.status().damagedPlaces > 100_000)
+  }
 }

@@ -145,7 +145,7 @@ extension Engine {
   }
 
   private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
-    guard !gaps.contains(damage) else { return }
+    guard knownGaps.insert(damage).inserted else { return }
     gaps.append(damage)
     publish()
     noteDamageMet()

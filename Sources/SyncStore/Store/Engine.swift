@@ -33,6 +33,8 @@ struct Engine {
   var expiring: Set<[UInt8]>?
   /// Committed bytes that are no records, as far as the journal was read.
   var gaps: [JournalDamage] = []
+  /// The same: there may be as many as a segment has records.
+  var knownGaps: Set<JournalDamage> = []
   /// Keys whose record stood in such a place, as far as that can be told.
   var damagedKeys: [[UInt8]: Location] = [:]
   var unattributed: [Location] = []
@@ -255,7 +257,7 @@ struct Engine {
           try segment.checkUnchanged(at: view.offset)
           if !goesOn { return }
         case .gap(let range):
-          guard isComplete, !gaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
+          guard isComplete, !knownGaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
             continue
           }
           if let error = segment.faultError { throw error }

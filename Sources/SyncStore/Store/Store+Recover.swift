@@ -141,7 +141,11 @@ extension Store {
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
       var fresh = Engine(engine.surroundings, journal: journal, index: index, compactions: engine.compactions)
       fresh.absorb(upTo: cut, indexing: true)
-      let together = Self.count(of: rescued, within: environment.rescuedAtOnce)
+      // Where the one segment that is cut holds them all, there is none to set aside that would bring the rest back after a death
+      // between two steps.
+      let inSteps = journal.segments.last?.number != cut.segment
+      let together =
+        inSteps ? Self.count(of: rescued, within: environment.rescuedAtOnce) : rescued.count
       guard
         let end = try fresh.journal.carryOut(
           plan, position: fresh.position, blank: blank, transactions: Array(rescued[..<together]),
@@ -206,7 +210,8 @@ extension Store {
 
   /// Becomes a new actor. The caller holds the writers' mutex.
   func renew(_ renewal: Composer.Renewal, _ engine: inout Engine) throws(StoreError) {
-    var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
+    // There may be hundreds of thousands of damaged places.
+    var composer = engine.composer(wall: environment.now(), limit: .max)
     let former = composer.state.actor
     let actor = environment.newActor()
     try composer.renew(renewal, as: actor)
