@@ -345,39 +345,4 @@ struct PurgeTests {
     #expect(try copies[1].replicaSummary().standing == .settled)
     #expect(try copies[1].digest() == copies[0].digest())
   }
-
-  @Test("what another copy sends while a full state is being closed, and that state knows to be dead, stays dead")
-  func betweenTurns() throws {
-    let between = Locked<(@Sendable () -> Void)?>(nil)
-    var environment = right.environment
-    environment.betweenTurns = { between.withLock { $0 }?() }
-    let sender = try Store.create(on: left)
-    let receiver = try Store.create(
-      at: "/store", name: nil, id: sender.id, configuration: right.configured(Configuration()),
-      environment: environment)
-    let other = try Store.create(on: third, id: sender.id)
-    try sender.put("doomed", "1")
-    try meet([sender, receiver, other])
-    try other.put("late", "2")
-    let round = try other.openRound(since: nil, covered: receiver.versionVector())
-    let batch = try #require(try round.next(maximumBytes: 1000))
-    try sender.receive(from: other)
-    for key in ["doomed", "late"] as [Key] { try sender.delete(key) }
-    for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 1000 }
-    try sender.acknowledge(as: Self.device[0])
-    #expect(try sender.purge() == 2)
-    let turns = Locked(0)
-    between.withLock {
-      $0 = {
-        turns.withLock { $0 += 1 }
-        #expect(throws: Never.self) { _ = try receiver.apply(batch) }
-      }
-    }
-    try receiver.receive(from: sender)
-    between.withLock { $0 = nil }
-    #expect(turns.withLock { $0 } == 1)
-    #expect(try receiver.get("late") == nil)
-    #expect(try receiver.explain("late") == nil)
-    #expect(try receiver.digest() == sender.digest())
-  }
 }

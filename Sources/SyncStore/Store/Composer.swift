@@ -126,16 +126,16 @@ struct Composer {
     guard isLacking || state.scope.holds(record.key) else { return }
     let held = self.record(of: record.key) ?? stored
     let limit = state.isMine(record.dot) ? Stamp.maximum : limit
-    if !isLacking, isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
+    let isKnown = closing.contains { $0.covers(record.dot) } && !state.isSuspect(record.dot)
+    if isKnown, !isLacking { return }
+    if !isLacking, isAtRisk(record, held, closing),
+      !parked.contains(where: { $0.dot == record.dot })
+    {
       state.author.clock.observe(record.stamp)
       return try reissue(record)
     }
     let verdict = Resolution.receive(
-      record, held: held, limit: limit,
-      covers: { dot in
-        guard !isLacking else { return false }
-        return state.covers(dot) || !state.isSuspect(dot) && closing.contains { $0.covers(dot) }
-      })
+      record, held: held, limit: limit, covers: { !isLacking && state.covers($0) })
     switch verdict {
     case .ignore:
       guard let held, isOtherContent(record, of: held), !kept.contains(StateDigest(of: record))
@@ -152,11 +152,12 @@ struct Composer {
     }
   }
 
-  /// Not on a copy that does not cover its own floor: a full state is being closed, or is still to come, and says whether it is dead.
-  private func isAtRisk(_ record: Record, _ held: Record?) -> Bool {
+  /// Not on a copy that does not cover its own floor: a full state is still to come, and says whether it is dead. One that is being
+  /// closed has said so of what it covers, and knows nothing of the rest.
+  private func isAtRisk(_ record: Record, _ held: Record?, _ closing: [VersionVector]) -> Bool {
     record.stamp <= state.horizon && !record.isReserved && !state.mending && !state.covers(record.dot)
       && held.map { $0.version < record.version } ?? true && !record.isTombstone
-      && state.vector.covers(state.floor)
+      && closing.reduce(into: state.vector, { $0.merge($1) }).covers(state.floor)
   }
 
   /// A record whose time has come, already in the journal.
