@@ -63,6 +63,8 @@ extension Store {
       let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
       if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
       if isFull { try checkGivesFullState(state, to: receiver) }
+      // Before there is a mark: what a peer may have been given cannot be restamped.
+      if isFull || receiver.lacking != nil { try checkHorizon(state.horizon, at: composer.limit) }
       let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
       let found = try reading { engine throws(StoreError) -> ([OutgoingRound.Item], RoundSurvey.Moment?)? in
         guard let survey else {
@@ -108,6 +110,17 @@ extension Store {
         "a peer needs the full state, and this copy waits for the full state of another one itself: let both synchronize with "
           + "another member", path: path)
     }
+  }
+
+  /// Whoever takes over what was purged stamps all that it writes from then on above that. Purged by a clock that ran ahead, this
+  /// would have the others let those writes wait until then (F50).
+  private func checkHorizon(_ horizon: Stamp, at limit: Stamp) throws(StoreError) {
+    guard horizon > limit else { return }
+    throw StoreError(
+      .clock,
+      "deletes that were purged here are stamped \(Restamping.lead(horizon, environment.now())) ahead of this clock, and a peer that "
+        + "was told so would write as far ahead: put this clock right, or, if it is, have what was written ahead restamped "
+        + "(`Store.restampUnsent`, `sync-cli clock --restamp`)", path: path)
   }
 
   private static let holdsSome = StoreError(

@@ -160,6 +160,7 @@ extension Store {
     _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
   ) throws(StoreError) {
     try reading { engine throws(StoreError) in try requireOwnWrites(in: close.vector, engine.state) }
+    if close.isFull || close.widening != nil { try requirePossible(close.horizon) }
     let full = full ?? FullState()
     defer { closing.withLock { $0[ObjectIdentifier(full)] = nil } }
     if close.isFull { try take(full, close) }
@@ -179,6 +180,19 @@ extension Store {
   func requireOwnWrites(in vector: VersionVector, _ state: ReplicaState) throws(StoreError) {
     guard let actor = state.actor, vector[actor] > state.sequence else { return }
     throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
+  }
+
+  /// Fails if what a peer has purged is stamped so far ahead that taking it over would put all that is written here ahead as well: the
+  /// others would let that wait (F50).
+  private func requirePossible(_ horizon: Stamp) throws(StoreError) {
+    let now = environment.now()
+    // The peer's clock may be ahead by the limit, and what it had taken in be ahead of that by as much.
+    guard horizon > Stamp(milliseconds: now + 2 * Limits.clockDriftMilliseconds) else { return }
+    throw StoreError(
+      .clock,
+      "deletes that the peer has purged are stamped \(Restamping.lead(horizon, now)) ahead of this clock: put this clock right, or, if it "
+        + "is, have the peer restamp what it wrote ahead (`Store.restampUnsent`, `sync-cli clock --restamp`)",
+      path: path)
   }
 
   private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
