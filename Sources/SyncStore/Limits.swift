@@ -25,6 +25,9 @@ public enum Limits {
   public static let openDots = 1024
   /// Milliseconds by which a stamp may run ahead of the local clock, and by which two clocks may differ.
   public static let clockDriftMilliseconds: UInt64 = 60_000
+  /// A horizon (the stamp of the last delete that was purged) that is further ahead of the clock is told to nobody, and taken over from
+  /// nobody, in milliseconds: whoever has it stamps all that it writes above it.
+  static let horizonLeadMilliseconds: UInt64 = 3_600_000
   /// Milliseconds after which a member that was not heard of does not hold up the purging of deletes: 30 days.
   public static let retirementMilliseconds: UInt64 = 30 * 86_400_000
   /// Milliseconds between two statements of a member of what it covers, if there are at most 32: an hour.

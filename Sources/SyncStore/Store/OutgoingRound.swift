@@ -64,7 +64,7 @@ extension Store {
       if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
       if isFull { try checkGivesFullState(state, to: receiver) }
       // Before there is a mark: what a peer may have been given cannot be restamped.
-      if isFull || receiver.lacking != nil { try checkHorizon(state.horizon, at: composer.limit) }
+      if isFull || receiver.lacking != nil { try checkHorizon(state.horizon, at: composer.wall) }
       let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
       let found = try reading { engine throws(StoreError) -> ([OutgoingRound.Item], RoundSurvey.Moment?)? in
         guard let survey else {
@@ -112,13 +112,13 @@ extension Store {
     }
   }
 
-  /// Whoever takes over what was purged stamps all that it writes from then on above that. Purged by a clock that ran ahead, this
+  /// Whoever takes over what was purged stamps all that it writes from then on above that. Purged by a clock that ran far ahead, this
   /// would have the others let those writes wait until then (F50).
-  private func checkHorizon(_ horizon: Stamp, at limit: Stamp) throws(StoreError) {
-    guard horizon > limit else { return }
+  private func checkHorizon(_ horizon: Stamp, at wall: UInt64) throws(StoreError) {
+    guard horizon > Stamp(milliseconds: wall + Limits.horizonLeadMilliseconds) else { return }
     throw StoreError(
       .clock,
-      "deletes that were purged here are stamped \(Restamping.lead(horizon, environment.now())) ahead of this clock, and a peer that "
+      "deletes that were purged here are stamped \(Restamping.lead(horizon, wall)) ahead of this clock, and a peer that "
         + "was told so would write as far ahead: put this clock right, or, if it is, have what was written ahead restamped "
         + "(`Store.restampUnsent`, `sync-cli clock --restamp`)", path: path)
   }

@@ -186,8 +186,9 @@ extension Store {
   /// others would let that wait (F50).
   private func requirePossible(_ horizon: Stamp) throws(StoreError) {
     let now = environment.now()
-    // The peer's clock may be ahead by the limit, and what it had taken in be ahead of that by as much.
-    guard horizon > Stamp(milliseconds: now + 2 * Limits.clockDriftMilliseconds) else { return }
+    // The clocks may differ by the drift limit.
+    let lead = Limits.horizonLeadMilliseconds + Limits.clockDriftMilliseconds
+    guard horizon > Stamp(milliseconds: now + lead) else { return }
     throw StoreError(
       .clock,
       "deletes that the peer has purged are stamped \(Restamping.lead(horizon, now)) ahead of this clock: put this clock right, or, if it "
