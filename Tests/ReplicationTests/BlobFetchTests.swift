@@ -47,7 +47,7 @@ import Testing
   }
 
   @Test func `What has come makes room for more to be asked for, before it is stored`() throws {
-    let limit = UInt8(Limits.blobsInFlight)
+    let limit = UInt8(WireLimits.wholeBlobs)
     var probe = Probe(limit + 3)
     #expect(probe.actions() == [Self.wanting(1...limit)])
     try probe.fetch.arrived(Self.whole(1))

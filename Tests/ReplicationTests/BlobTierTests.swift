@@ -1,3 +1,4 @@
+import Foundation
 import SyncStore
 import SyncTestSupport
 import Testing
@@ -213,6 +214,49 @@ struct BlobTierTests {
     await third.node.stop()
     await second.node.stop()
     await first.node.stop()
+  }
+
+  @Test("However many very large values are fetched at once, no session ends for it, and all come")
+  func manySwarms() async throws {
+    let (first, second, third) = try await Self.three(noise(5000, seed: 500))
+    // Of each a part is asked of one of two members: of one of these at least 70 parts are.
+    let values = (0..<140 as Range<UInt64>).map { noise(5000, seed: 600 + $0) }
+    for (number, value) in values.enumerated() { try first.store.put(Key("many/\(number)"), value) }
+    _ = try await second.node.synchronize(with: "first", direction: .pull)
+    _ = try await third.node.synchronize(with: "first", direction: .pull)
+    third.node.keepInStep(KeepPolicy(retry: 1...50))
+    try await Self.until { third.node.state.connected.count == 2 }
+    let live = Set(try await Self.sessions(of: third))
+    let blobs = try values.indices.map { try #require(try third.store.entry(Key("many/\($0)"))?.blob) }
+    let (core, ended) = (third.node.core, Locked<[String]>([]))
+    try await third.node.onLoop { () throws(ReplicationError) in
+      core.value.desk.leastSwarmBytes = 5000
+      for blob in blobs {
+        core.value.desk.fetch(blob) { result in
+          ended.withLock { $0.append("\(result)") }
+        }
+      }
+      Thread.sleep(forTimeInterval: 0.3)
+    }
+    // What is asked for is asked for before anything of it is given.
+    try await third.node.onLoop { () throws(ReplicationError) in Thread.sleep(forTimeInterval: 0.3) }
+    try await Self.until { ended.withLock { $0.count } == blobs.count }
+    for (number, value) in values.enumerated() {
+      #expect(try third.store.blobs.has(blobs[number]), "\(ended.withLock { $0[number] })")
+      #expect(try third.store.get(Key("many/\(number)"))?.bytes == value)
+    }
+    #expect(try await live.isSubset(of: Self.sessions(of: third)))
+    await third.node.stop()
+    await second.node.stop()
+    await first.node.stop()
+  }
+
+  /// The numbers of the live sessions that a copy has dialled.
+  private static func sessions(of copy: TestCopy) async throws -> [UInt64] {
+    let core = copy.node.core
+    return try await copy.node.onLoop { () throws(ReplicationError) in
+      core.value.outgoing.filter { $0.value.driver?.isLive == true }.map { UInt64($0.key) }
+    }
   }
 
   @Test("What does not match its hash in the end is fetched again from one that has it (F85)")

@@ -6,12 +6,12 @@ internal import SyncStore
 /// It uses the sessions that are live; where they do not help it dials, on an errand: a session that moves no records. Such
 /// a one stays open for a while, for what is read next.
 ///
-/// Invariants: each value is asked of one member at a time, and of each member once for a request; every request ends, with the
-/// value or with what each member said.
+/// Invariants: each value is asked of one member at a time, and of each member once for a request, but for those few that come from
+/// several at once (`BlobSwarm`); every request ends, with the value or with what each member said.
 final class BlobDesk {
   typealias Completion = (Result<Void, ReplicationError>) -> Void
 
-  private struct Request {
+  struct Request {
     let blob: BlobReference
     var completions: [Completion] = []
     var progress: [(UInt64, UInt64) -> Void] = []
@@ -26,24 +26,25 @@ final class BlobDesk {
     var failures: [String] = []
     /// Members that are not connected, and were not dialled yet for this.
     var routes: [Route.Known]?
-    /// Was it tried to have it from several members at once?
-    var hasSwarmed = false
-    /// Is it being looked what of it is here?
+    /// Was it tried to have it from several members at once? Does it wait for its turn to try?
+    var hasSwarmed = false, isQueued = false
+    /// Is it being looked what of it is here, or who can give it?
     var isLooking = false
   }
 
   /// Milliseconds for which a session on an errand waits for another one.
   private static let lingerMilliseconds = 5_000
-  /// Milliseconds in which members are connected to for a large value, before it is looked how many there are.
-  private static let gatherMilliseconds = 1_000
   /// Milliseconds that members have to say what they hold: they read it all.
   static let answerMilliseconds = 60_000
 
   unowned let core: NodeCore
-  private var context: NodeContext { core.context }
+  var context: NodeContext { core.context }
   var loop: EventLoop { core.loop }
-  private var requests: [BlobHash: Request] = [:]
-  private var swarms: [BlobHash: BlobSwarm] = [:]
+  var requests: [BlobHash: Request] = [:]
+  var swarms: [BlobHash: BlobSwarm] = [:]
+  /// Values that come from several members at once, or of which it is looked whether they can; and those that wait for their turn.
+  var swarming: Set<BlobHash> = []
+  var unswarmed: [BlobHash] = []
   private var errands: [DeviceID: SessionDriver] = [:]
   /// Who is being dialled, and who waits for it.
   private var dialling: [String: [(ReplicationError?) -> Void]] = [:]
@@ -52,6 +53,8 @@ final class BlobDesk {
   private var lingering: UInt64?
   /// Trims that want sessions to stay.
   var holds = 0
+  /// Values of so many bytes come from several members at once; tests want it with fewer.
+  var leastSwarmBytes = BlobSwarm.leastBytes
   var isStopped = false
 
   struct Question {
@@ -78,6 +81,7 @@ final class BlobDesk {
   /// Ends all requests.
   func stop() {
     isStopped = true
+    unswarmed = []
     for hash in Array(requests.keys) {
       finish(hash, .failure(ReplicationError(.unavailable, "this node shuts down: start it again")))
     }
@@ -109,11 +113,11 @@ final class BlobDesk {
   }
 
   /// Asks the next member.
-  private func advance(_ hash: BlobHash) {
+  func advance(_ hash: BlobHash) {
     guard let request = requests[hash], request.current == nil, !request.isLooking, swarms[hash] == nil else {
       return
     }
-    if !request.hasSwarmed, request.blob.size >= BlobSwarm.leastBytes { return swarm(request.blob) }
+    if !request.hasSwarmed, request.blob.size >= leastSwarmBytes { return swarm(request.blob) }
     let open = fetching().filter { !request.tried.contains($0.device) }
     let chosen = open.min { one, other in
       let (first, second) = (rank(one.device, request), rank(other.device, request))
@@ -129,51 +133,7 @@ final class BlobDesk {
     }
   }
 
-  // MARK: From several members at once
-
-  /// A value that is large comes from several members at once, if there are. Those that take long to connect to come in later.
-  private func swarm(_ blob: BlobReference) {
-    requests[blob.hash]?.hasSwarmed = true
-    requests[blob.hash]?.isLooking = true
-    var isDecided = false
-    let decide: (Bool) -> Void = { [weak self] isComplete in
-      guard let self, !isDecided, isComplete || !fetching().isEmpty else { return }
-      isDecided = true
-      decideSwarm(blob)
-    }
-    if fetching().count > 1 {
-      decide(false)
-    } else {
-      _ = loop.schedule(after: Self.gatherMilliseconds) { decide(false) }
-    }
-    gather { [weak self] in
-      decide(true)
-      self?.release()
-    }
-  }
-
-  private func decideSwarm(_ blob: BlobReference) {
-    requests[blob.hash]?.isLooking = false
-    guard requests[blob.hash] != nil, fetching().count > 1 else { return advance(blob.hash) }
-    let swarm = BlobSwarm(blob, context, loop)
-    swarm.onProgress = { [weak self] held in
-      for progress in self?.requests[blob.hash]?.progress ?? [] { progress(held, blob.size) }
-    }
-    swarm.onEnd = { [weak self] isHere in
-      self?.swarms[blob.hash] = nil
-      if isHere { self?.arrived(blob.hash, from: nil) } else { self?.advance(blob.hash) }
-    }
-    swarms[blob.hash] = swarm
-    joinSwarms()
-    swarm.start()
-  }
-
-  /// Members that can be asked now are.
-  private func joinSwarms() {
-    for swarm in Array(swarms.values) {
-      for (device, driver) in fetching() { swarm.join(device, driver) }
-    }
-  }
+  // MARK: From one member after the other
 
   private func rank(_ device: DeviceID, _ request: Request) -> Int {
     request.holders.firstIndex(of: device.bytes) ?? .max
@@ -221,7 +181,7 @@ final class BlobDesk {
     advance(hash)
   }
 
-  private func arrived(_ hash: BlobHash, from device: DeviceID?) {
+  func arrived(_ hash: BlobHash, from device: DeviceID?) {
     guard requests[hash] != nil else { return }
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     context.workers.later {
@@ -235,6 +195,7 @@ final class BlobDesk {
 
   private func finish(_ hash: BlobHash, _ result: Result<Void, ReplicationError>) {
     guard let request = requests.removeValue(forKey: hash) else { return }
+    if request.isQueued { unswarmed.removeAll { $0 == hash } }
     for completion in request.completions { completion(result) }
     lingerIfIdle()
   }
@@ -366,7 +327,7 @@ final class BlobDesk {
     }
   }
 
-  private func fetching() -> [(device: DeviceID, driver: SessionDriver)] {
+  func fetching() -> [(device: DeviceID, driver: SessionDriver)] {
     core.devices.filter { $0.driver.canFetch }
   }
 }

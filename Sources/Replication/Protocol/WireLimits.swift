@@ -59,6 +59,11 @@ package enum WireLimits {
   package static let blobParts = 1 << 14
   /// Parts of blobs asked for and not yet read, and blobs asked for as a whole: one recipe's, and what comes beside it.
   package static let wantedParts = blobParts + Limits.blobsInFlight
+  /// Blobs whose parts are asked for at once in a session, beside those that are asked for as a whole.
+  package static let partedBlobs = 8
+  /// Blobs asked for as a whole whose last range has not come: with those, and the one that is put together of chunks, there
+  /// are never more than `Limits.blobsInFlight`.
+  package static let wholeBlobs = Limits.blobsInFlight - partedBlobs - 1
   /// Blobs that one question about what is held names; at least 1.
   package static let holdings = 1024
   /// Bytes that those have together, unless it is one: who is asked reads them.

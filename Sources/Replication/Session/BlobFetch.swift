@@ -2,7 +2,7 @@ internal import SyncStore
 
 /// Fetches missing blobs from the other side.
 ///
-/// Invariants: each blob is asked for once at a time, at most `Limits.blobsInFlight` have not come to their end; ranges are stored
+/// Invariants: each blob is asked for once at a time, at most `WireLimits.wholeBlobs` have not come to their end; ranges are stored
 /// one at a time, each where the one before it ended, but blobs that came in one range each all that are there at once; a blob
 /// that cannot be had is counted, and keeps nothing else from coming.
 struct BlobFetch {
@@ -138,7 +138,7 @@ struct BlobFetch {
     pumpAssembly(&port)
     storeNext(&port)
     var wants: [BlobNeed] = []
-    while next < waiting.count, underway < Limits.blobsInFlight, transfers.count < Self.unstoredBlobs {
+    while next < waiting.count, underway < WireLimits.wholeBlobs, transfers.count < Self.unstoredBlobs {
       let need = waiting[next]
       // A blob that is being thrown away ends first.
       guard transfers[need.hash] == nil else { break }

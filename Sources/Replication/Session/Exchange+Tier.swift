@@ -46,9 +46,10 @@ extension Exchange {
 
   // MARK: Parts
 
-  /// Asks for parts of a blob. While it comes from here as a whole, they do not.
+  /// Asks for parts of a blob. While it comes from here as a whole, they do not; nor while parts of too many others do.
   mutating func want(_ wanted: BlobPartsWanted, _ port: inout SessionPort) {
-    guard receiving?.fetch.isFetching(wanted.hash) == false, knowsChunks, tier.parts[wanted.hash] == nil
+    guard receiving?.fetch.isFetching(wanted.hash) == false, knowsChunks, tier.parts[wanted.hash] == nil,
+      tier.parts.count < WireLimits.partedBlobs
     else {
       return port.news.append(.partsLacking(wanted.hash))
     }

@@ -1,0 +1,77 @@
+internal import SyncStore
+
+/// Large values from several members at once.
+extension BlobDesk {
+  /// Values that come so: each may have `BlobSwarm.aheadBytes` waiting in memory, and is asked of every session.
+  private static let mostSwarms = WireLimits.partedBlobs
+  /// Milliseconds in which members are connected to for a large value, before it is looked how many there are.
+  private static let gatherMilliseconds = 1_000
+
+  /// A value that is large comes from several members at once, if there are, in its turn. Members that take long to connect to come
+  /// in later.
+  func swarm(_ blob: BlobReference) {
+    let hash = blob.hash
+    requests[hash]?.hasSwarmed = true
+    requests[hash]?.isLooking = true
+    // What is decided for an earlier request, which has its value already, is decided for this one.
+    guard !swarming.contains(hash) else { return }
+    guard swarming.count < Self.mostSwarms else {
+      requests[hash]?.isQueued = true
+      return unswarmed.append(hash)
+    }
+    swarming.insert(hash)
+    var isDecided = false
+    let decide: (Bool) -> Void = { [weak self] isComplete in
+      guard let self, !isDecided, isComplete || !fetching().isEmpty else { return }
+      isDecided = true
+      decideSwarm(blob)
+    }
+    if fetching().count > 1 {
+      decide(false)
+    } else {
+      _ = loop.schedule(after: Self.gatherMilliseconds) { decide(false) }
+    }
+    gather { [weak self] in
+      decide(true)
+      self?.release()
+    }
+  }
+
+  private func decideSwarm(_ blob: BlobReference) {
+    requests[blob.hash]?.isLooking = false
+    guard requests[blob.hash] != nil, fetching().count > 1 else {
+      advance(blob.hash)
+      return endTurn(of: blob.hash)
+    }
+    let swarm = BlobSwarm(blob, context, loop)
+    swarm.onProgress = { [weak self] held in
+      for progress in self?.requests[blob.hash]?.progress ?? [] { progress(held, blob.size) }
+    }
+    swarm.onEnd = { [weak self] isHere in
+      guard let self else { return }
+      swarms[blob.hash] = nil
+      if isHere { arrived(blob.hash, from: nil) } else { advance(blob.hash) }
+      endTurn(of: blob.hash)
+    }
+    swarms[blob.hash] = swarm
+    joinSwarms()
+    swarm.start()
+  }
+
+  /// The next value has its turn.
+  private func endTurn(of hash: BlobHash) {
+    swarming.remove(hash)
+    while swarming.count < Self.mostSwarms, !unswarmed.isEmpty {
+      let next = unswarmed.removeFirst()
+      requests[next]?.isQueued = false
+      if let blob = requests[next]?.blob { swarm(blob) }
+    }
+  }
+
+  /// Members that can be asked now are.
+  func joinSwarms() {
+    for swarm in Array(swarms.values) {
+      for (device, driver) in fetching() { swarm.join(device, driver) }
+    }
+  }
+}
