@@ -86,6 +86,48 @@ import Testing
     #expect(port.figures.sentBlobs == Limits.blobsInFlight)
   }
 
+  @Test(
+    "A range that holds another number of bytes than the part it is of ends the session",
+    arguments: [4, 5, 6])
+  func otherLength(count: Int) throws {
+    var port = SessionPort(peerName: "peer")
+    let hellos = [Samples.left, Samples.right].map {
+      Hello(
+        compatibleFeatures: SessionFeature.chunks, summary: Self.summary($0), wallMilliseconds: Samples.wall,
+        digest: Samples.digest, receives: $0 == Samples.left, sends: $0 == Samples.right)
+    }
+    var exchange = Exchange(
+      client: .pull, own: hellos[0], peer: hellos[1], missing: [], isErrand: true, &port)
+    try exchange.answered(.cursor(nil), &port)
+    exchange.want(
+      BlobPartsWanted(hash: Samples.hash, size: 20, parts: [BlobPart(offset: 10, count: 5)]), &port)
+    let range = BlobRange(hash: Samples.hash, offset: 10, isLast: true, sealed: [1])
+    try exchange.accept(.blobRange(range), &port)
+    #expect(port.actions.last == .openBlobRange(range))
+    let opened = SessionEvent.blobRangeOpened(Samples.hash, offset: 10, noise(count, seed: 1))
+    if count == 5 {
+      try exchange.answered(opened, &port)
+      #expect(port.news == [.part(Samples.hash, offset: 10, noise(count, seed: 1))])
+    } else {
+      #expect(throws: SessionEnd.self) { try exchange.answered(opened, &port) }
+      #expect(port.news.isEmpty)
+    }
+  }
+
+  @Test("A value of which less comes than its recipe wants is asked for plainly, and not waited for")
+  func lessThanItsRecipe() throws {
+    var port = SessionPort(peerName: "peer")
+    var assembly = BlobAssembly(BlobNeed(hash: Samples.hash, size: 5), &port)
+    try assembly.arrived(SealedRecipe(hash: Samples.hash, offset: 0, sealed: [1]))
+    assembly.pump(&port)
+    assembly.matched(end: 5, missing: [BlobPart(offset: 0, count: 5)], &port)
+    try assembly.arrived(BlobRange(hash: Samples.hash, offset: 0, isLast: true, sealed: [1]))
+    assembly.pump(&port)
+    assembly.stored(held: 4, isComplete: false, &port)
+    assembly.pump(&port)
+    #expect(assembly.result == .plainly(BlobNeed(hash: Samples.hash, size: 5, offset: 4)))
+  }
+
   @Test("Where a value is not here any more, the rest of what was asked of it is not given, and the next is")
   func lacking() throws {
     var (source, port) = (BlobSource(), SessionPort(peerName: "peer"))

@@ -20,6 +20,8 @@ final class BlobDesk {
     var current: DeviceID?
     /// The session in which that one is: its device may have another one.
     var driver: SessionDriver?
+    /// Does what it was asked for come?
+    var watch = StallWatch()
     /// Those seen to hold it, to be asked first.
     var holders: [[UInt8]] = []
     /// What stood in the way, for people.
@@ -51,6 +53,7 @@ final class BlobDesk {
   var questions: [UInt64: Question] = [:]
   var lastQuestion: UInt64 = 0
   private var lingering: UInt64?
+  private var ticker: UInt64?
   /// Trims that want sessions to stay.
   var holds = 0
   /// Values of so many bytes come from several members at once; tests want it with fewer.
@@ -102,6 +105,7 @@ final class BlobDesk {
     requests[blob.hash, default: Request(blob: blob)].completions.append(completion)
     if let progress { requests[blob.hash]?.progress.append(progress) }
     guard isNew else { return }
+    keepTicking()
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     context.workers.later {
       let holders = (try? context.store.blobs.holders(of: blob.hash)) ?? []
@@ -153,6 +157,7 @@ final class BlobDesk {
       guard driver.canFetch else { return advance(hash) }
       requests[hash]?.current = device
       requests[hash]?.driver = driver
+      requests[hash]?.watch = StallWatch()
       requests[hash]?.tried.insert(device)
       driver.want([need])
     }
@@ -174,6 +179,27 @@ final class BlobDesk {
     }
   }
 
+  /// Time passes while something is asked for.
+  private func keepTicking() {
+    guard ticker == nil, !requests.isEmpty, !isStopped else { return }
+    ticker = loop.schedule(after: StallWatch.tickMilliseconds) { [weak self] in
+      self?.ticker = nil
+      self?.tick()
+      self?.keepTicking()
+    }
+  }
+
+  /// `StallWatch.tickMilliseconds` have passed: who gives nothing of what it was asked for is asked no longer.
+  func tick() {
+    for swarm in Array(swarms.values) { swarm.tick() }
+    for hash in Array(requests.keys) {
+      guard let driver = requests[hash]?.driver,
+        requests[hash]?.watch.tick(driver.transferProgress) == true
+      else { continue }
+      failed(hash, "\(driver.peerName) answers, but does not give it")
+    }
+  }
+
   private func failed(_ hash: BlobHash, _ why: String) {
     requests[hash]?.current = nil
     requests[hash]?.driver = nil
@@ -182,7 +208,7 @@ final class BlobDesk {
   }
 
   func arrived(_ hash: BlobHash, from device: DeviceID?) {
-    guard requests[hash] != nil else { return }
+    // Also where nobody waited for it any longer.
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     context.workers.later {
       let result = Result { () throws(StoreError) in

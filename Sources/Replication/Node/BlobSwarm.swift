@@ -4,16 +4,45 @@ internal import SyncStore
 protocol PartGiver: AnyObject {
   /// Asks for parts of a blob. What becomes of them is told later, or before this returns.
   func want(_ parts: BlobPartsWanted)
+  /// How far it is with what is asked of it, as a number that only means something beside an earlier one: while nothing comes, it
+  /// stays the same. Nil while it is this side that reads nothing.
+  var transferProgress: Int? { get }
 }
 
-extension SessionDriver: PartGiver {}
+extension SessionDriver: PartGiver {
+  var transferProgress: Int? { link.isPaused ? nil : figures.transferProgress }
+}
+
+/// Does what was asked of a member still come? One whose disk hangs answers pings all the same. A value: it is told of the time that
+/// passes, and how far the session is.
+///
+/// It counts what comes for anybody: a member gives one value after the other.
+struct StallWatch {
+  /// Milliseconds between two ticks.
+  static let tickMilliseconds = 15_000
+  /// Ticks without progress, behind the one that found none since the question or since the last progress.
+  static let mostTicks = 4
+
+  private var last: Int?
+  private var ticks = 0
+
+  /// A tick. True once nothing has come for `mostTicks` of them.
+  mutating func tick(_ progress: Int?) -> Bool {
+    guard let progress, progress == last else {
+      (last, ticks) = (progress, 0)
+      return false
+    }
+    ticks += 1
+    return ticks >= Self.mostTicks
+  }
+}
 
 /// Fetches one large value from several members at once: each gives a part after the other, whoever is faster gives more. Belongs to
 /// its loop's thread.
 ///
 /// Invariants: the value grows on the disk from its start, so that what broke off goes on there; at most `aheadBytes` that came
-/// before their turn wait in memory; a part that a member did not give goes to another one; the hash of the whole decides, and if
-/// it does not match the members are asked one by one.
+/// before their turn wait in memory; a part that a member did not give, or not in time, or not as it was asked for, goes to another one;
+/// the hash of the whole decides, and if it does not match the members are asked one by one.
 final class BlobSwarm {
   /// Values of fewer bytes come from one member.
   static let leastBytes: UInt64 = 8 << 20
@@ -31,6 +60,8 @@ final class BlobSwarm {
     let driver: any PartGiver
     /// What it was asked for, and has not given.
     var part: BlobPart?
+    /// Does that come?
+    var watch = StallWatch()
   }
 
   private let blob: BlobReference
@@ -79,6 +110,7 @@ final class BlobSwarm {
       guard !isOver, let member = members[device], member.part == nil else { continue }
       guard let part = take() else { break }
       members[device]?.part = part
+      members[device]?.watch = StallWatch()
       member.driver.want(BlobPartsWanted(hash: blob.hash, size: blob.size, parts: [part]))
     }
     if hasBegun, members.isEmpty, !isStoring { end(isHere: false) }
@@ -94,9 +126,10 @@ final class BlobSwarm {
 
   /// Bytes came of what a member was asked for.
   func arrived(_ offset: UInt64, _ bytes: [UInt8], from device: DeviceID) {
-    guard !isOver, let part = members[device]?.part, part.offset == offset, !bytes.isEmpty,
-      UInt64(bytes.count) <= part.count
-    else { return }
+    guard !isOver, let part = members[device]?.part else { return }
+    guard part.offset == offset, !bytes.isEmpty, UInt64(bytes.count) <= part.count else {
+      return lost(device)
+    }
     let rest = BlobPart(offset: offset + UInt64(bytes.count), count: part.count - UInt64(bytes.count))
     members[device]?.part = rest.count == 0 ? nil : rest
     waiting[offset] = bytes
@@ -113,6 +146,13 @@ final class BlobSwarm {
       returned.sort { $0.offset < $1.offset }
     }
     ask()
+  }
+
+  /// `StallWatch.tickMilliseconds` have passed.
+  func tick() {
+    for (device, member) in members where member.part != nil {
+      if members[device]?.watch.tick(member.driver.transferProgress) == true { lost(device) }
+    }
   }
 
   /// Stores what has its turn.

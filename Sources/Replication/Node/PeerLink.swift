@@ -78,11 +78,20 @@ final class PeerLink {
   /// The secret of this very connection, to which proofs are bound (F77).
   func exporter() throws(ReplicationError) -> [UInt8] { try engine.exporter() }
 
+  /// Does it take nothing in, because it was told so?
+  private(set) var isPaused = false
+
   /// Takes nothing more in until `resume`.
-  func pause() { connection.pause() }
+  func pause() {
+    isPaused = true
+    connection.pause()
+  }
 
   /// Goes on.
-  func resume() { connection.resume() }
+  func resume() {
+    isPaused = false
+    connection.resume()
+  }
 
   /// Sends what was given, says that nothing follows, and closes. Nothing is reported any more.
   func finish() {

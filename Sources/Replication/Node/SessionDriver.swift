@@ -32,7 +32,7 @@ final class SessionDriver {
   let peerName: String
   let peerRight: MemberRight
   private var session: Session
-  private let link: PeerLink
+  let link: PeerLink
   private let store: SessionStore
   private let loop: EventLoop
   private let onEnd: (End) -> Void

@@ -101,7 +101,11 @@ struct BlobAssembly {
       return
     }
     if let part = missing.first, part.offset == held {
-      guard !ranges.isEmpty else { return }
+      guard !ranges.isEmpty else {
+        // The other side has ended it, and gave less than it was asked for.
+        if isSent { give(.plainly(need)) }
+        return
+      }
       let range = ranges.removeFirst()
       unstoredBytes -= range.sealed.count
       guard range.offset == held else { return give(.plainly(need)) }

@@ -22,12 +22,13 @@ struct TierState {
   var asked: UInt64?
   /// The number of the other side's.
   var stating: UInt64?
-  /// Parts of blobs that come, and are given to who asked; and how many ranges of them are being opened.
+  /// Parts of blobs that come, and are given to who asked.
   var parts: [BlobHash: [BlobPart]] = [:]
-  var sealed: [BlobRange] = []
-  var isOpening = false
+  /// Ranges of them that are to be opened, with the bytes that each must hold; and how many the one must that is being opened.
+  var sealed: [(range: BlobRange, count: UInt64)] = []
+  var opening: UInt64?
 
-  var isQuiet: Bool { asked == nil && stating == nil && parts.isEmpty && sealed.isEmpty && !isOpening }
+  var isQuiet: Bool { asked == nil && stating == nil && parts.isEmpty && sealed.isEmpty && opening == nil }
 }
 
 // Blobs that somebody waits for, and who holds what: in live sessions, and in those that are begun for nothing else.
@@ -70,15 +71,16 @@ extension Exchange {
       throw .violation("parts of a blob end where they must not")
     }
     tier.parts[range.hash] = expected.isEmpty ? nil : expected
-    tier.sealed.append(range)
+    tier.sealed.append((range, count))
     openNext(&port)
     return true
   }
 
   private mutating func openNext(_ port: inout SessionPort) {
-    guard !tier.isOpening, !tier.sealed.isEmpty else { return }
-    tier.isOpening = true
-    port.actions.append(.openBlobRange(tier.sealed.removeFirst()))
+    guard tier.opening == nil, !tier.sealed.isEmpty else { return }
+    let (range, count) = tier.sealed.removeFirst()
+    tier.opening = count
+    port.actions.append(.openBlobRange(range))
   }
 
   mutating func lacksParts(_ hash: BlobHash, _ port: inout SessionPort) -> Bool {
@@ -87,14 +89,21 @@ extension Exchange {
     return true
   }
 
-  mutating func opened(_ hash: BlobHash, _ offset: UInt64, _ bytes: [UInt8], _ port: inout SessionPort) {
-    precondition(tier.isOpening, "no range was being opened")
-    tier.isOpening = false
+  mutating func opened(
+    _ hash: BlobHash, _ offset: UInt64, _ bytes: [UInt8], _ port: inout SessionPort
+  ) throws(SessionEnd) {
+    guard let count = tier.opening else { preconditionFailure("no range was being opened") }
+    tier.opening = nil
+    // Whoever asked counts the bytes, and would wait for those that are missing.
+    guard UInt64(bytes.count) == count else {
+      throw .violation("\(bytes.count) bytes of a blob came where \(count) must")
+    }
     port.news.append(.part(hash, offset: offset, bytes))
     openNext(&port)
   }
 
   func noteProgress(_ hash: BlobHash, held: UInt64, _ port: inout SessionPort) {
+    port.figures.blobSteps += 1
     if let size = receiving?.fetch.explicit[hash] {
       port.news.append(.progress(hash, held: held, size: size))
     }

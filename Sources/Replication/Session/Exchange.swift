@@ -241,7 +241,7 @@ struct Exchange {
     case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))
     case .holdingsStated(let stated): state(stated, &port)
-    case .blobRangeOpened(let hash, let offset, let bytes): opened(hash, offset, bytes, &port)
+    case .blobRangeOpened(let hash, let offset, let bytes): try opened(hash, offset, bytes, &port)
     case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
     case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed, .overtaken, .wanted,
       .asked, .wantedParts:

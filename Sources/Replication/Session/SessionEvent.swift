@@ -249,11 +249,17 @@ package struct SessionFigures: Hashable, Sendable {
   package var acknowledged: UInt64 = 0
   /// The last receipt of the other side.
   package var receipt: Receipt?
+  /// Answers about large values that came, and pieces of them that were stored here.
+  package var blobSteps = 0
   /// Keys that had two contents under one write and were put right (F61), and the first of them by name.
   package var repairedKeys = 0, repaired: [[UInt8]] = []
 
   /// Nothing moved.
   package init() {}
+
+  /// A number that stays the same while nothing comes but signs of life. On a slow line other things may come before large values, and one
+  /// range of these takes its time.
+  package var transferProgress: Int { blobSteps + receivedBytes / WireLimits.minimumBytesPerPing }
 
   /// A round announces so many records: any number, for nothing holds the other side to it.
   mutating func announceReceived(_ records: UInt64) {

@@ -39,6 +39,10 @@ struct SessionPort {
 
   /// Takes notice of a message that came.
   mutating func heard(_ message: Message) {
+    switch message {
+    case .blobRange, .blobUnavailable, .recipe, .recipeUnavailable: figures.blobSteps += 1
+    default: break
+    }
     guard spoke, message.answers else { return }
     spoke = false
     figures.roundTrips += 1
