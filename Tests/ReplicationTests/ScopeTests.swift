@@ -96,6 +96,54 @@ struct ScopeTests {
     await some.node.stop()
   }
 
+  @Test(
+    "go live while they wait for keys that nobody connected can give, and ask again later, whoever dials",
+    .timeLimit(.minutes(Patience.minutes(1))), arguments: [true, false])
+  func waiting(dials: Bool) async throws {
+    let (all, some) = try await fleet()
+    _ = try await some.node.synchronize(with: "first")
+    // A write that the copy of all keys lacks, and the other one has from its author.
+    let author = try await TestCopy.joined(try Node.invite(to: all.store), "author")
+    _ = try await author.node.synchronize(with: "first")
+    _ = try await some.node.synchronize(with: "first")
+    try author.put("a/far", "from afar")
+    try author.put("b/far", "from afar")
+    _ = try await some.node.synchronize(with: "\(try await author.listen())")
+    #expect(try some.get("a/far") == "from afar" && all.get("a/far") == nil)
+    try some.store.widen(to: nil)
+    if dials {
+      some.node.keepInStep(KeepPolicy(retry: 1...50))
+    } else {
+      let address = try await some.listen()
+      try Membership(all.store).add(
+        Peer(name: "some", addresses: ["\(address)"], device: some.node.device))
+      all.node.keepInStep(KeepPolicy(retry: 1...50))
+    }
+    while some.node.state.connected.isEmpty { try await Task.sleep(for: .milliseconds(5)) }
+    for number in 0..<3 {
+      try some.put("a/here", "\(number)")
+      try all.put("a/there", "\(number)")
+      try all.put("b/there", "\(number)")
+      while try some.get("a/there") != "\(number)" || all.get("a/here") != "\(number)" {
+        try await Task.sleep(for: .milliseconds(5))
+      }
+    }
+    #expect(try some.store.isWidening && some.get("b/there") != "2")
+    _ = try await author.node.synchronize(with: "first")
+    await author.node.stop()
+    let core = some.node.core
+    while try some.store.isWidening {
+      try await some.node.onLoop { () throws(ReplicationError) in
+        for driver in core.value.drivers where driver.isLive { driver.expire(.widening) }
+      }
+      try await Task.sleep(for: .milliseconds(20))
+    }
+    #expect(try some.get("b/far") == "from afar" && some.get("b/there") == "2")
+    while try some.digest() != all.digest() { try await Task.sleep(for: .milliseconds(5)) }
+    await some.node.stop()
+    await all.node.stop()
+  }
+
   @Test("do not meet each other, and do not give up what they hold")
   func refused() async throws {
     let (all, some) = try await fleet()

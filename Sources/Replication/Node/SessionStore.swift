@@ -88,6 +88,7 @@ package final class SessionStore: Sendable {
         let coversMore = try store.versionVector() != covered
         state.withLock { ($0.full, $0.coversMore) = (nil, coversMore) }
         try closed(close)
+        if let widening = close.widening, try store.scope != widening.scope { return .stillLacking }
         return .roundFinished
       case .openBurst(let cursor, let begin, let covered, let scope):
         let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)

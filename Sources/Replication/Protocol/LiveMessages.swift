@@ -19,6 +19,8 @@ package enum SessionFeature {
   /// In the client's hello: it gives a server the keys that it lacks, if that asks. In the server's: it will ask, with *scope want*,
   /// right behind its hello.
   package static let widens: UInt64 = 1024
+  /// Where the keys that a side asked for could not be given, a session that stays open goes on live all the same.
+  package static let waitsForKeys: UInt64 = 2048
   /// The side leaves large values out of what it takes: its receipts do not say that it holds them.
   package static let leavesOut: UInt64 = 512
 }

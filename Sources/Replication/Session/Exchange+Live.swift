@@ -33,6 +33,7 @@ extension Exchange {
   mutating func goLive(_ port: inout SessionPort) throws(SessionEnd) {
     guard progress == .answering, staysOpen, !live.isOn, sending?.isGiven ?? true, receiving?.isTaken ?? true
     else { throw .violation("going live was not agreed, or comes too early") }
+    giveKeysUp()
     beginLive(&port)
   }
 
@@ -46,6 +47,7 @@ extension Exchange {
     peer.summary.vector = VersionVector()
     follow(&port)
     beginComparing(&port)
+    beginWaiting(&port)
   }
 
   /// The other side covers this, too. Where it covers just what this side does, as it does at rest, both are one in memory.

@@ -78,11 +78,66 @@ extension Exchange {
   }
 
   private mutating func give(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
-    peer.summary.scope = want.keys.wanted
+    (peer.summary.scope, heldBefore) = (want.keys.wanted, heldBefore ?? want.keys.held)
     try sending?.open(
       for: RoundReceiver(
         cursor: want.cursor, covered: VersionVector(), scope: want.keys.wanted, lacking: want.keys),
       isHeld: false, &port)
+  }
+
+  // MARK: Keys that could not be given
+
+  /// What was lacking has come. Live sessions go on as one of a copy that holds more, or, where it does not, as they are. At a client that
+  /// gave keys, the server's receipt says that it does not: else it would have ended the session.
+  mutating func widened(_ port: inout SessionPort) throws(SessionEnd) {
+    guard staysOpen else { return try compare(&port) }
+    if waitsForKeys, isStillLacking || heldBefore != nil {
+      giveKeysUp()
+      return try compare(&port)
+    }
+    port.send(.goodbye)
+    throw SessionEnd(outcome: .reconnect("more keys are held by one side now"))
+  }
+
+  /// Does a session that stays open go on where they could not?
+  var waitsForKeys: Bool {
+    own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.waitsForKeys != 0
+  }
+
+  /// A server that stays open and holds more keys now ends the session in place of giving its receipt: what the client knows of it does
+  /// not hold any more.
+  func endIfWidened() throws(SessionEnd) {
+    guard progress == .answering, staysOpen, waitsForKeys, !isStillLacking, receiving?.isWidening == true
+    else { return }
+    throw again("more keys are held by one side now")
+  }
+
+  private func again(_ text: String) -> SessionEnd {
+    SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+  }
+
+  /// The session goes on as if those that this side gave had not been asked for.
+  mutating func giveKeysUp() {
+    guard let held = heldBefore else { return }
+    peer.summary.scope = held
+    sending?.giveKeysUp()
+  }
+
+  /// Seconds after which a live session ends, so that keys are asked for again.
+  private static let askAgainSeconds = 300
+
+  /// The session has gone live.
+  func beginWaiting(_ port: inout SessionPort) {
+    if isStillLacking { port.actions.append(.setTimer(.widening, seconds: Self.askAgainSeconds)) }
+  }
+
+  /// The other side may have by now what it lacked. The next session asks it.
+  func askAgain(_ port: inout SessionPort) throws(SessionEnd) {
+    guard isAtRest else { return beginWaiting(&port) }
+    let text = "keys that this side lacks are asked for again"
+    if progress == .answering { throw again(text) }
+    port.send(.goodbye)
+    throw SessionEnd(outcome: .reconnect(text))
   }
 
   /// The other side asks for more keys than it has held.

@@ -44,6 +44,10 @@ struct Exchange {
   var hasGroupKeys = false
   /// At the client: keys that the server has asked for, and that are still to be given.
   var keysWanted: ScopeWant?
+  /// Where this side gave keys: those that the other one held before.
+  var heldBefore: KeyScope?
+  /// Where this side got keys: did the other one lack writes, so that they are not held yet?
+  var isStillLacking = false
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
@@ -144,7 +148,8 @@ struct Exchange {
       try requireSending()
       try sending?.received(receipt)
       port.figures.receipt = receipt
-      port.figures.acknowledged = receipt.received
+      // What is behind the last ordinary round is not among the keys that were lacking.
+      if sending?.isWidening == false { port.figures.acknowledged = receipt.received }
     case .blobWant(let needs):
       try requireSending()
       try source.wanted(needs)
@@ -214,6 +219,9 @@ struct Exchange {
     case .batchApplied(let position, let records, let missing):
       try receiving?.applied(to: position, records: records, missing: missing, &port)
     case .roundFinished: receiving?.finished(&port)
+    case .stillLacking:
+      isStillLacking = true
+      receiving?.finished(&port)
     case .blobRead(let hash, let offset, let sealed): source.read(hash, offset: offset, sealed: sealed, &port)
     case .blobUnavailable(let hash): source.lacks(hash, &port)
     case .blobStored(let hash, let held, let isComplete):
@@ -234,6 +242,7 @@ struct Exchange {
         judgedAtRest(state, &port)
       } else {
         repair.position = state.position
+        try endIfWidened()
         receiving?.judged(state, &port)
       }
     case .grown: live.hasGrown = true
@@ -327,14 +336,7 @@ struct Exchange {
     try compare(&port)
   }
 
-  /// What was lacking has come. Live sessions go on as one of a copy that holds more.
-  private mutating func widened(_ port: inout SessionPort) throws(SessionEnd) {
-    guard staysOpen else { return try compare(&port) }
-    port.send(.goodbye)
-    throw SessionEnd(outcome: .reconnect("more keys are held by one side now"))
-  }
-
-  private mutating func compare(_ port: inout SessionPort) throws(SessionEnd) {
+  mutating func compare(_ port: inout SessionPort) throws(SessionEnd) {
     if let receipt = sending?.receipt {
       progress = .comparing(receipt)
       port.actions.append(.judgeState(at: receipt.state.at))

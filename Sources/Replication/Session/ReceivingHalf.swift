@@ -60,6 +60,8 @@ struct ReceivingHalf {
   var isTaken: Bool { state == .taken }
   /// Is a round of a live session under way?
   var isInBurst: Bool { burst != nil }
+  /// Is it one of keys that were lacking?
+  var isWidening: Bool { widening != nil && !isQuiet }
   /// Is the receipt's state being judged?
   var isJudging: Bool { state == .judging }
   /// Bytes that have come and are not stored.
@@ -216,7 +218,7 @@ struct ReceivingHalf {
 
   mutating func judged(_ judged: JudgedState, _ port: inout SessionPort) {
     guard let end else { return }
-    (state, expectsRound) = (.taken, false)
+    (state, expectsRound, widening) = (.taken, false, nil)
     port.send(
       .receipt(
         Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.lacking))))
@@ -230,7 +232,7 @@ struct ReceivingHalf {
   /// The session goes on live: what was only needed to catch up is let go. Vectors are large where there are many members.
   mutating func goLive() {
     own.vector = VersionVector()
-    end = nil
+    (end, next) = (nil, nil)
   }
 
   mutating func begun(_ burst: Burst, _ port: inout SessionPort) throws(SessionEnd) {

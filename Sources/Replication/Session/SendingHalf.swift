@@ -20,7 +20,9 @@ struct SendingHalf {
   /// Is the round one of a live session?
   private var isBurst = false
   /// Is it one of keys that the receiver was lacking?
-  private var isWidening = false
+  private(set) var isWidening = false
+  /// What was given before that one.
+  private var before: (close: RoundClose?, receipt: Receipt?, stated: VersionVector, floor: VersionVector)?
   private var close: RoundClose?
   private var nextIndex: UInt32 = 0
   private var unacknowledged: [UInt64] = []
@@ -55,6 +57,7 @@ struct SendingHalf {
     guard isQuiet else { throw .violation("a round was wanted while one is under way") }
     (state, nextIndex, isBurst) = (.held(receiver), 0, false)
     isWidening = receiver.lacking != nil
+    if isWidening, before == nil { before = (close, receipt, stated, statedFloor) }
     if !isHeld { release(&port) }
   }
 
@@ -142,6 +145,16 @@ struct SendingHalf {
     }
     state = .given
     self.receipt = receipt
+  }
+
+  /// The keys that the last round brought are not held yet, and so the receiver has merged nothing that it said: what follows lies behind
+  /// the round before it.
+  mutating func giveKeysUp() {
+    guard let before else { return }
+    precondition(isGiven, "a round is under way")
+    (close, receipt, stated, statedFloor) = before
+    (scanned, isWidening) = (close?.position ?? 0, false)
+    self.before = nil
   }
 
   // MARK: Live

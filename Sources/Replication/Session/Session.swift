@@ -151,6 +151,7 @@ package struct Session: ~Copyable {
       }
     case .timer(.ping): try tick()
     case .timer(.comparison): exchange?.compareAtRest(&port)
+    case .timer(.widening): try exchange?.askAgain(&port)
     case .disconnected: throw disconnection
     case .wanted(let needs): try exchange?.want(needs, &port)
     case .asked(let wanted): try exchange?.ask(wanted, &port)
@@ -166,11 +167,10 @@ package struct Session: ~Copyable {
     case .failed(let code, let message): throw failure(code, message)
     case .overtaken(let text):
       throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
-    case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .blobRead,
-      .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
-      .recipeMatched,
-      .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested, .fingerprinted,
-      .recordsExchanged, .repaired, .holdingsStated, .blobRangeOpened:
+    case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .stillLacking,
+      .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
+      .recipeMatched, .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested,
+      .fingerprinted, .recordsExchanged, .repaired, .holdingsStated, .blobRangeOpened:
       try exchange?.answered(event, &port)
     }
   }
@@ -278,8 +278,8 @@ package struct Session: ~Copyable {
   }
 
   private func features(_ replica: Replica) -> UInt64 {
-    (knowsChunks ? SessionFeature.chunks : 0) | (staysOpen ? SessionFeature.live : 0)
-      | (knowsTier ? SessionFeature.holdings : 0)
+    (staysOpen ? SessionFeature.live | SessionFeature.waitsForKeys : 0)
+      | (knowsChunks ? SessionFeature.chunks : 0) | (knowsTier ? SessionFeature.holdings : 0)
       | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
       // What a member that may only read has is not taken over, and it does not issue anything again.
       | (replica.repairs && peerRight == .readWrite ? SessionFeature.repair : 0)

@@ -39,6 +39,9 @@ package enum SessionEvent: Hashable, Sendable {
   case batchApplied(position: UInt64, records: Int, missing: [BlobNeed])
   /// Answers `finishRound`: durable.
   case roundFinished
+  /// Answers `finishRound` for a round of keys that were lacking: durable, but its sender lacks writes that this copy covers, so that
+  /// it does not hold these keys yet.
+  case stillLacking
   /// Answers `readBlob`: the sealed bytes.
   case blobRead(hash: BlobHash, offset: UInt64, sealed: [UInt8])
   /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
@@ -173,6 +176,8 @@ package enum SessionTimer: Hashable, Sendable, CaseIterable {
   case ping
   /// Until a live session that rests compares its digest again (F61).
   case comparison
+  /// Until a live session ends whose copy waits for more keys, so that the next one asks for them again.
+  case widening
 }
 
 /// How a session ended.

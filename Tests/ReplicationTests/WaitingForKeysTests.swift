@@ -1,0 +1,170 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+/// Dialogues with a session that stays open, of a copy of some of the keys that is to hold all and another one that lacks a write which
+/// the first one covers.
+@Suite("Waiting for more keys in a live session") struct WaitingForKeysTests {
+  private static let features = SessionFeature.live | SessionFeature.waitsForKeys
+  private static let held = Samples.scope(["a/"])
+  private static let second = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
+
+  private static func summary(_ actor: ActorID, isNarrow: Bool = false) -> ReplicaSummary {
+    ReplicaSummary(
+      store: Samples.store, actor: actor, sequence: 10, vector: VersionVector([actor: 10]),
+      floor: VersionVector(), horizon: .zero, position: 10, scope: isNarrow ? held : nil,
+      widening: isNarrow ? Widening(to: nil) : nil)
+  }
+
+  private static func hello(_ summary: ReplicaSummary, _ features: UInt64, cursor: Cursor? = nil) -> Message {
+    .hello(
+      Hello(
+        incompatibleFeatures: summary.scope == nil ? 0 : NeededFeature.scope, compatibleFeatures: features,
+        summary: summary, wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: true,
+        cursor: cursor))
+  }
+
+  private static func replica(_ summary: ReplicaSummary) -> SessionEvent {
+    .replica(Replica(summary: summary, digest: Samples.digest, wallMilliseconds: Samples.wall))
+  }
+
+  private static func close(_ actor: ActorID, _ mark: RoundMark, _ position: UInt64) -> RoundClose {
+    RoundClose(
+      sender: actor, mark: mark, position: position, vector: VersionVector([actor: position]),
+      floor: VersionVector(), horizon: .zero)
+  }
+
+  private static let state = JudgedState(
+    position: 10, vector: VersionVector([Samples.right: 10, Samples.left: 10]), digest: Samples.digest,
+    at: Samples.wall)
+
+  /// What a session does at the events, one after the other, and says at the last of them.
+  private struct Dialogue: ~Copyable {
+    var session: Session
+
+    mutating func say(_ message: Message) -> [SessionAction] {
+      session.handle(.received(message.frame.bytes))
+    }
+
+    /// A round of the other side that brings nothing is taken in, and what is held then is judged.
+    mutating func takeRound(
+      _ kind: RoundBegin.Kind, _ position: UInt64, of actor: ActorID, finished: SessionEvent = .roundFinished
+    ) -> [SessionAction] {
+      _ = say(.roundBegin(RoundBegin(mark: Samples.mark, kind: kind, position: position, records: 0)))
+      _ = say(
+        .roundClose(
+          RoundEnd(
+            mark: Samples.mark, position: position, batches: 0, vector: VersionVector([actor: 10]),
+            floor: VersionVector(), horizon: .zero)))
+      _ = session.handle(finished)
+      return session.handle(.stateJudged(WaitingForKeysTests.state))
+    }
+  }
+
+  private static func message(_ message: Message) -> SessionAction { .send(message.frame.bytes) }
+
+  @Test(
+    "A client that did not get them goes live, and one whose server does not know that begins anew",
+    arguments: [true, false])
+  func client(isKnown: Bool) {
+    let session = Session(
+      role: .client(.sync), peerName: "right", peerRight: .readWrite, staysOpen: true)
+    var dialogue = Dialogue(session: session)
+    _ = dialogue.session.start()
+    _ = dialogue.session.handle(Self.replica(Self.summary(Samples.left, isNarrow: true)))
+    _ = dialogue.say(Self.hello(Self.summary(Samples.right), isKnown ? Self.features : SessionFeature.live))
+    _ = dialogue.session.handle(.cursor(nil))
+    _ = dialogue.session.handle(.roundOpened(records: 0, close: Self.close(Samples.left, Self.second, 10)))
+    _ = dialogue.takeRound(.increment, 10, of: Samples.right)
+    let want = ScopeWant(keys: LackingKeys(wanted: nil, held: Self.held), cursor: nil)
+    #expect(
+      dialogue.say(.receipt(Receipt(received: 10, state: Self.state, missingBlobs: 0))) == [
+        Self.message(.scopeWant(want))
+      ])
+    let last = dialogue.takeRound(.widening, 15, of: Samples.right, finished: .stillLacking)
+    guard isKnown else {
+      #expect(last.contains(Self.message(.goodbye)))
+      guard case .close(.reconnect)? = last.last else {
+        Issue.record("the session goes on: \(last)")
+        return
+      }
+      return
+    }
+    #expect(last.last == .judgeState(at: Samples.wall))
+    #expect(
+      dialogue.session.handle(.stateJudged(Self.state)) == [
+        Self.message(.live), .follow(behind: 10), .setTimer(.widening, seconds: 300),
+      ])
+    // What comes now is of the ordinary kind.
+    _ = dialogue.say(
+      .burst(
+        Burst(
+          mark: Self.second, position: 16, records: 1, vector: VersionVector([Samples.right: 16]),
+          floor: VersionVector(), horizon: .zero)))
+    #expect(
+      dialogue.say(.batch(index: 0, sealed: [7])) == [
+        .applyBatch(sender: Samples.right, mark: Self.second, index: 0, sealed: [7], isFull: false)
+      ])
+  }
+
+  @Test(
+    "A server that gave them goes on live behind what it gave before, with the keys that the client holds")
+  func server() {
+    let session = Session(role: .server, peerName: "left", peerRight: .readWrite, staysOpen: true)
+    var dialogue = Dialogue(session: session)
+    _ = dialogue.session.start()
+    _ = dialogue.say(Self.hello(Self.summary(Samples.left, isNarrow: true), Self.features))
+    _ = dialogue.session.handle(Self.replica(Self.summary(Samples.right)))
+    _ = dialogue.say(.want(nil))
+    _ = dialogue.session.handle(.roundOpened(records: 0, close: Self.close(Samples.right, Samples.mark, 10)))
+    _ = dialogue.takeRound(.increment, 10, of: Samples.left)
+    _ = dialogue.say(.receipt(Receipt(received: 10, state: Self.state, missingBlobs: 0)))
+    #expect(dialogue.session.figures.acknowledged == 10)
+    let keys = LackingKeys(wanted: nil, held: Self.held)
+    #expect(
+      dialogue.say(.scopeWant(ScopeWant(keys: keys, cursor: nil))) == [
+        .openRound(for: RoundReceiver(cursor: nil, covered: VersionVector(), lacking: keys))
+      ])
+    _ = dialogue.session.handle(.roundOpened(records: 0, close: Self.close(Samples.right, Self.second, 15)))
+    _ = dialogue.say(.receipt(Receipt(received: 15, state: Self.state, missingBlobs: 0)))
+    #expect(dialogue.session.figures.acknowledged == 10)
+    #expect(dialogue.say(.live) == [.follow(behind: 10)])
+    // What was written between the two rounds under keys that the client holds is in neither.
+    #expect(
+      dialogue.session.handle(.grown) == [
+        .openBurst(
+          since: Cursor(position: 10, mark: Samples.mark, closed: true), behind: 10,
+          covered: VersionVector([Samples.left: 10, Samples.right: 10]), scope: Self.held)
+      ])
+  }
+
+  @Test(
+    "A server that holds them now ends the session in place of its receipt, and one that does not gives that")
+  func serverThatAsks() {
+    for isHeld in [true, false] {
+      let session = Session(role: .server, peerName: "left", peerRight: .readWrite, staysOpen: true)
+      var dialogue = Dialogue(session: session)
+      _ = dialogue.session.start()
+      _ = dialogue.say(Self.hello(Self.summary(Samples.left), Self.features | SessionFeature.widens))
+      _ = dialogue.session.handle(Self.replica(Self.summary(Samples.right, isNarrow: true)))
+      _ = dialogue.say(.want(nil))
+      _ = dialogue.session.handle(
+        .roundOpened(records: 0, close: Self.close(Samples.right, Self.second, 10)))
+      _ = dialogue.takeRound(.increment, 10, of: Samples.left)
+      _ = dialogue.say(.receipt(Receipt(received: 10, state: Self.state, missingBlobs: 0)))
+      let last = dialogue.takeRound(
+        .widening, 15, of: Samples.left, finished: isHeld ? .roundFinished : .stillLacking)
+      if isHeld {
+        guard case .close(.reconnect)? = last.last else {
+          Issue.record("the session goes on: \(last)")
+          continue
+        }
+      } else {
+        #expect(last == [Self.message(.receipt(Receipt(received: 15, state: Self.state, missingBlobs: 0)))])
+        #expect(dialogue.say(.live) == [.follow(behind: 10), .setTimer(.widening, seconds: 300)])
+      }
+    }
+  }
+}
