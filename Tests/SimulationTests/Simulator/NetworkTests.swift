@@ -50,7 +50,7 @@ struct NetworkTests {
   /// 591: a member came back from a backup, with the mark of a live round that its sender had forgotten since.
   @Test("keeps them in histories in which it once did not", arguments: [591, 964])
   func kept(seed: UInt64) throws {
-    try Simulation(Simulation.Options(seed: seed, wireErrs: false)).run()
+    try Simulation(Simulation.Options(seed: seed, isExtended: false)).run()
   }
 }
 

@@ -1,44 +1,44 @@
 import SyncStore
 
-/// The digest that copies in step must have, from what was written alone and laid out as `schemas/wire.md` says: nothing of how the
-/// store computes it is called but XXH3.
+/// The digest that copies in step must have, from what was asked for alone and laid out as `schemas/wire.md` says: nothing of how the
+/// store computes it is called but XXH3 and SHA-256.
 extension Oracle {
-  /// The state digest of who covers `vector`, judged at `time`.
+  /// The state digest of who covers so much, judged at `time`.
   ///
   /// What is in doubt is promised nothing but that all hold the same: there what one copy has `held` counts, if somebody wrote it.
   func digest(
-    of vector: VersionVector, at time: UInt64, held: (Key) throws -> LogEntry?
+    of coverage: Coverage, at time: UInt64, held: (Key) throws -> LogEntry?
   ) throws -> StateDigest? {
     var sum: UInt128 = 0
     for key in Set(byKey.keys).union(doubtful.keys) {
-      var winner = winner(of: key) { vector.covers($0) }
-      if let doubtful = doubtful[key], let entry = try held(key) {
-        let write = Write(entry, of: key)
-        if doubtful.contains(write) { winner = write }
-      }
-      if let winner, winner.deadline == 0 || winner.deadline > time { sum &+= winner.part }
+      var winner = winner(of: key, in: coverage)
+      if let entry = try held(key), let write = try doubtfulWrite(entry, of: key) { winner = write }
+      if let winner, winner.content.isLive(at: time) { sum &+= winner.part }
     }
     return StateDigest(bytes: (0..<16).map { UInt8(truncatingIfNeeded: sum >> UInt128(120 - 8 * $0)) })
+  }
+
+  /// The write in doubt that an entry shows; nil if it is none.
+  func doubtfulWrite(_ entry: LogEntry, of key: Key) throws(Violation) -> Write? {
+    guard let list = doubtful[key] else { return nil }
+    let content = try content(of: entry, at: "the first copy")
+    let write = Write(stamp: entry.stamp.rawValue, dot: entry.dot, key: key, content: content)
+    return list.contains(write) ? write : nil
   }
 }
 
 extension Oracle.Write {
-  init(_ entry: LogEntry, of key: Key) {
-    self.init(
-      version: Version(stamp: entry.stamp, dot: entry.dot), key: key, part: Self.part(entry, key),
-      deadline: entry.deadline ?? 0)
-  }
-
-  private static func part(_ entry: LogEntry, _ key: Key) -> UInt128 {
-    if entry.isTombstone { return 0 }
-    var bytes = counted(key.bytes) + entry.dot.actor.bytes + variable(entry.dot.sequence)
-    bytes += fixed(entry.stamp.rawValue)
-    bytes.append(entry.type.rawValue)
-    bytes += fixed(entry.deadline ?? 0)
-    if let blob = entry.blob {
-      bytes += [2] + blob.hash.bytes + variable(blob.size) + counted(blob.metadata)
+  /// Its part in the state digest.
+  fileprivate var part: UInt128 {
+    guard let value = content.bytes else { return 0 }
+    var bytes = Self.counted(key.bytes) + dot.actor.bytes + Self.variable(dot.sequence)
+    bytes += Self.fixed(stamp)
+    bytes.append(ValueType.bytes.rawValue)
+    bytes += Self.fixed(content.deadline)
+    if content.isLarge {
+      bytes += [2] + SHA256.hash(value) + Self.variable(UInt64(value.count)) + Self.counted([])
     } else {
-      bytes += [1] + counted(entry.value ?? [])
+      bytes += [1] + Self.counted(value)
     }
     let hash = XXH3.hash128(bytes)
     return UInt128(hash.high) << 64 | UInt128(hash.low)

@@ -2,8 +2,9 @@ import SyncStore
 
 /// What all copies together have ever written, as an onlooker knows it who sees everything at once.
 ///
-/// It knows nothing of rounds, cursors or journals: only that the greatest write of a key counts, that a dot names one
-/// write, and that a vector may not cover what is neither held nor beaten.
+/// It knows nothing of rounds, cursors or journals: only what programs have asked for, that a dot names one write, that the greatest
+/// write of a key counts, and that a vector may not cover what is neither held nor beaten. What it compares with is what was asked for
+/// and not what a store says of it; how writes are ordered and covered it says itself.
 struct Oracle {
   /// A promise was broken.
   struct Violation: Error, CustomStringConvertible {
@@ -11,56 +12,154 @@ struct Oracle {
     init(_ text: String) { description = text }
   }
 
-  /// A write of a user's key.
-  struct Write: Hashable {
-    var version: Version
-    var key: Key
-    /// Its part in the state digest, which tells what it holds; 0 for a delete.
-    var part: UInt128
-    /// Milliseconds since 1970; 0 for none.
-    var deadline: UInt64
-    /// Writes of one transaction share it.
-    var transaction = 0
-
-    /// May it have been purged, so that nothing is held of its key?
-    var mayBePurged: Bool { part == 0 || deadline > 0 }
-  }
-
   private(set) var writes: [Dot: Write] = [:]
-  private(set) var byKey: [Key: [Dot]] = [:]
+  /// The writes of each key, the greatest last.
+  private(set) var byKey: [Key: [Write]] = [:]
+  /// What programs have asked to be kept of each key, whether or not the call succeeded.
+  private var asked: [Key: Set<Content>] = [:]
+  /// What of it was found in a journal.
+  private var written: [Key: Set<Content>] = [:]
+  /// Large values that were asked for, by their hashes.
+  private var large: [[UInt8]: [UInt8]] = [:]
   /// Actors of machines that were put back in place, and up to which sequence their names are sure.
   private var sure: [ActorID: UInt64] = [:]
   /// Writes whose dots may name another one, too.
   private(set) var doubtful: [Key: Set<Write>] = [:]
-  /// How many transactions there were.
-  private(set) var transactions = 0
+  /// Transactions, of which each copy holds all or nothing.
+  private(set) var transactions: [Int: Transaction] = [:]
+  private(set) var transactionOf: [Dot: Int] = [:]
+  /// The transactions of values that were asked for and not found yet.
+  private var underway: [[UInt8]: Int] = [:]
+  private var lastTransaction = 0
 
-  var count: Int { writes.count }
   var keys: [Key] { byKey.keys.sorted() }
 
-  /// Takes in what the journal of a copy shows. A dot with another content than it had is a violation.
-  mutating func see(_ entry: LogEntry, at copy: String) throws(Violation) {
-    guard let key = entry.key else { return }
-    let write = Write(entry, of: key)
-    if isDoubtful(entry.dot) {
-      doubtful[key, default: []].insert(write)
+  // MARK: What programs ask for
+
+  /// A program is about to ask that a key have this content. The call may fail and have done it all the same.
+  mutating func ask(_ key: Key, _ content: Content) {
+    asked[key, default: []].insert(content)
+    if let bytes = content.bytes, content.isLarge { large[SHA256.hash(bytes)] = bytes }
+  }
+
+  /// The same for what is to be written at once. Returns the number of the transaction.
+  mutating func ask(together list: [Asked]) -> Int {
+    lastTransaction += 1
+    for item in list {
+      ask(item.key, item.content)
+      // A delete of a call that failed is not told from others.
+      if let bytes = item.content.bytes { underway[bytes] = lastTransaction }
+    }
+    transactions[lastTransaction] = Transaction(count: list.count { $0.content.bytes != nil })
+    return lastTransaction
+  }
+
+  // MARK: What journals show
+
+  /// Takes in what was appended by a call that returned without an error: what it was asked for, once and in this order, by this actor.
+  /// Besides that a store may only issue again what was written before. Returns the dots of what was asked for.
+  mutating func see(
+    _ entries: [LogEntry], at copy: String, for list: [Asked], by actor: ActorID
+  ) throws(Violation) -> [Dot] {
+    var found: [Write] = []
+    for entry in entries {
+      guard let write = try read(entry, at: copy) else { continue }
+      if found.count < list.count, write.dot.actor == actor, writes[write.dot] == nil,
+        write.key == list[found.count].key, write.content == list[found.count].content
+      {
+        found.append(write)
+        continue
+      }
+      guard isKnown(write) || written[write.key]?.contains(write.content) ?? false else {
+        throw Violation("\(copy): \(write) was appended by a call that was not asked for it")
+      }
+      try bind(write, at: copy)
+    }
+    guard found.count == list.count else {
+      throw Violation("\(copy): was asked for \(list[found.count]), said that it has done so, and did not")
+    }
+    for write in found { try bind(write, at: copy) }
+    return found.map(\.dot)
+  }
+
+  /// Takes in what the journal of a copy shows. A dot with another content than it had is a violation, and so is one with a content that
+  /// nobody ever asked for under its key. Nil for a record that is not a user's.
+  @discardableResult
+  mutating func see(_ entry: LogEntry, at copy: String) throws(Violation) -> Write? {
+    guard let write = try read(entry, at: copy) else { return nil }
+    guard isKnown(write) || asked[write.key]?.contains(write.content) ?? false else {
+      throw Violation("\(copy): \(write) is what nobody has asked for")
+    }
+    try bind(write, at: copy)
+    return write
+  }
+
+  /// The write that an entry shows.
+  private func read(_ entry: LogEntry, at copy: String) throws(Violation) -> Write? {
+    guard let key = entry.key else { return nil }
+    return Write(
+      stamp: entry.stamp.rawValue, dot: entry.dot, key: key, content: try content(of: entry, at: copy))
+  }
+
+  /// What an entry keeps. Large values are told by their hash.
+  func content(of entry: LogEntry, at copy: String) throws(Violation) -> Content {
+    var content = Content(bytes: entry.value, deadline: entry.deadline ?? 0)
+    if let blob = entry.blob {
+      guard let bytes = large[blob.hash.bytes], blob.size == UInt64(bytes.count), blob.metadata.isEmpty else {
+        throw Violation("\(copy): \(entry.dot) refers to a large value that nobody has asked for")
+      }
+      content.bytes = bytes
+    }
+    guard entry.isTombstone == (content.bytes == nil), entry.type == .bytes else {
+      throw Violation("\(copy): \(entry.dot) is of a kind that nobody has asked for")
+    }
+    return content
+  }
+
+  private func isKnown(_ write: Write) -> Bool {
+    writes[write.dot] != nil || isDoubtful(write.dot) && doubtful[write.key]?.contains(write) ?? false
+  }
+
+  /// From now on the dot names this write.
+  private mutating func bind(_ write: Write, at copy: String) throws(Violation) {
+    if let known = writes[write.dot] {
+      guard known == write else {
+        throw Violation("\(copy): the dot \(write.dot) has two contents, \(known) and \(write)")
+      }
       return
     }
-    guard var known = writes[entry.dot] else {
-      writes[entry.dot] = write
-      byKey[key, default: []].append(entry.dot)
+    written[write.key, default: []].insert(write.content)
+    guard !isDoubtful(write.dot) else {
+      doubtful[write.key, default: []].insert(write)
       return
     }
-    known.transaction = 0
-    guard known == write else {
-      throw Violation("\(copy): the dot \(entry.dot) has two contents, \(known) and \(write)")
+    writes[write.dot] = write
+    var list = byKey[write.key] ?? []
+    byKey[write.key] = nil
+    list.insert(write, at: (list.lastIndex { $0 < write }).map { $0 + 1 } ?? 0)
+    byKey[write.key] = list
+    // What is issued again is no part of the transaction in which it was first written.
+    if let bytes = write.content.bytes, let number = underway.removeValue(forKey: bytes) {
+      join([write.dot], to: number)
     }
   }
 
-  /// These were written at once.
-  mutating func join(_ dots: [Dot]) {
-    transactions += 1
-    for dot in dots { writes[dot]?.transaction = transactions }
+  /// These were written at once, and were all of it.
+  mutating func join(all dots: [Dot], to number: Int) {
+    join(dots.filter { transactionOf[$0] == nil }, to: number)
+    transactions[number]?.count = dots.count
+  }
+
+  private mutating func join(_ dots: [Dot], to number: Int) {
+    // Of dots in doubt it is not promised.
+    guard !dots.contains(where: { isDoubtful($0) }) else { return transactions[number] = nil }
+    for dot in dots { transactionOf[dot] = number }
+    transactions[number]?.dots += dots
+  }
+
+  private mutating func remove(_ write: Write) {
+    writes[write.dot] = nil
+    byKey[write.key]?.removeAll { $0.dot == write.dot }
   }
 
   // MARK: Machines put back in place
@@ -71,8 +170,8 @@ struct Oracle {
     sure[actor] = min(sure[actor] ?? .max, sequence)
     for (dot, write) in writes where isDoubtful(dot) {
       doubtful[write.key, default: []].insert(write)
-      writes[dot] = nil
-      byKey[write.key]?.removeAll { $0 == dot }
+      remove(write)
+      if let number = transactionOf[dot] { transactions[number] = nil }
     }
   }
 
@@ -80,74 +179,31 @@ struct Oracle {
 
   /// May a write whose name is in doubt have taken the place of this one?
   func mayBeBeaten(_ write: Write, byOneOf isMeant: (Write) -> Bool) -> Bool {
-    doubtful[write.key]?.contains { $0.version > write.version && isMeant($0) } ?? false
+    doubtful[write.key]?.contains { write < $0 && isMeant($0) } ?? false
   }
 
   /// The writes of an actor above a sequence were lost with a tail that was not durable. No other copy may have them
-  /// (rule R7): `vectors` and `journals` are those of all others.
+  /// (rule R7): `others` are all others.
   mutating func lose(_ actor: ActorID, above sequence: UInt64, upTo last: UInt64, others: [(String, Store)])
     throws
   {
     guard last > sequence, sure[actor] == nil else { return }
     for (name, store) in others {
-      guard try store.versionVector()[actor] <= sequence else {
+      guard Coverage(try store.versionVector()).last(of: actor) <= sequence else {
         throw Violation("\(name) covers writes of \(actor) above \(sequence), which their author lost")
       }
     }
     for number in (sequence + 1)...last {
-      let dot = Dot(actor: actor, sequence: number)
-      guard let write = writes.removeValue(forKey: dot) else { continue }
-      byKey[write.key]?.removeAll { $0 == dot }
-    }
-  }
-
-  /// The greatest write of a key for which `counts` holds.
-  func winner(of key: Key, where counts: (Dot) -> Bool) -> Write? {
-    var best: Write?
-    for dot in byKey[key] ?? [] where counts(dot) {
-      if let write = writes[dot], best.map({ write.version > $0.version }) ?? true { best = write }
-    }
-    return best
-  }
-
-  /// R6 and atomicity: looks at all that a copy holds.
-  mutating func check(_ store: Store, _ name: String) throws {
-    var greatest: [Key: Version] = [:]
-    var present: Set<Dot> = []
-    for entry in try store.log(from: 1, limit: .max) {
-      try see(entry, at: name)
-      guard entry.isCurrent, let key = entry.key else { continue }
-      let version = Version(stamp: entry.stamp, dot: entry.dot)
-      present.insert(entry.dot)
-      if greatest[key].map({ version > $0 }) ?? true { greatest[key] = version }
-    }
-    let vector = try store.versionVector()
-    for key in byKey.keys {
-      guard let top = winner(of: key, where: { vector.covers($0) }) else { continue }
-      // Where a delete was purged, an older one that comes later is taken for the latest: it is one all the same.
-      if top.mayBePurged, greatest[key].map({ writes[$0.dot]?.mayBePurged ?? false }) ?? true { continue }
-      if greatest[key] == nil, mayBeBeaten(top, byOneOf: \.mayBePurged) { continue }
-      guard let held = greatest[key], held >= top.version else {
-        throw Violation(
-          "\(name) covers \(top.version.dot) of key \(key) and holds less: \(String(describing: greatest[key]))"
-        )
+      guard let write = writes[Dot(actor: actor, sequence: number)] else { continue }
+      remove(write)
+      if let number = transactionOf.removeValue(forKey: write.dot) {
+        transactions[number]?.dots.removeAll { $0 == write.dot }
       }
     }
-    try checkTransactions(present, greatest, vector, name)
   }
 
-  /// If one write of a transaction is here, the others are, or greater ones.
-  private func checkTransactions(
-    _ present: Set<Dot>, _ greatest: [Key: Version], _ vector: VersionVector, _ name: String
-  ) throws(Violation) {
-    let seen = Set(present.compactMap { writes[$0]?.transaction }.filter { $0 > 0 })
-    guard !seen.isEmpty else { return }
-    for write in writes.values where write.transaction > 0 && seen.contains(write.transaction) {
-      if vector.covers(write.version.dot) || write.mayBePurged { continue }
-      if greatest[write.key] == nil, mayBeBeaten(write, byOneOf: \.mayBePurged) { continue }
-      guard let held = greatest[write.key], held >= write.version else {
-        throw Violation("\(name) holds a part of transaction \(write.transaction), but not \(write.key)")
-      }
-    }
+  /// The greatest write of a key that is covered.
+  func winner(of key: Key, in coverage: Coverage) -> Write? {
+    byKey[key]?.last { coverage.has($0.dot) }
   }
 }

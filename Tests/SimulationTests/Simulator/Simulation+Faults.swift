@@ -47,7 +47,7 @@ extension Simulation {
     wake(machine)
     if random.chance(60) { return try losePower(machine) }
     counts.kills += 1
-    try restart(machine)
+    try restart(machine, isHealthy: true)
   }
 
   private func losePower(_ machine: Machine) throws {
@@ -59,12 +59,15 @@ extension Simulation {
     try reopen(machine, before, actor)
   }
 
-  /// The process dies and is started again.
-  func restart(_ machine: Machine) throws {
+  /// The process dies and is started again. If it `isHealthy` until then, all that it wrote is there, durable or not.
+  func restart(_ machine: Machine, isHealthy: Bool = false) throws {
     let (before, actor) = (try? machine.store.versionVector(), try? machine.store.actor)
     machine.host.killProcesses()
     guard let before, let actor else { return try reopen(machine, VersionVector(), nil) }
     try reopen(machine, before, actor)
+    if isHealthy, try machine.store.versionVector()[actor] < before[actor] {
+      throw Oracle.Violation("\(machine.name) has lost writes though only its process was killed")
+    }
   }
 
   /// Opens the store again; what was durable must be there.
@@ -78,9 +81,7 @@ extension Simulation {
         "\(machine.name) has lost acknowledged writes: \(after[actor]) of \(durable.sequence) are there")
     }
     // What was received was made durable before it was said to be.
-    var received = before
-    received[actor] = 0
-    guard after.covers(received) else {
+    guard Oracle.Coverage(after).has(Oracle.Coverage(before), but: actor) else {
       throw Oracle.Violation("\(machine.name) has lost what it had received: \(after) of \(before)")
     }
     let others = machines.filter { $0 !== machine }.map { ($0.name, $0.store) }
@@ -116,9 +117,9 @@ extension Simulation {
   private func compact(_ machine: Machine) throws {
     counts.compactions += 1
     do {
-      try machine.store.put("filler", [UInt8](repeating: 7, count: 2000))
+      try put(machine, "filler", [UInt8](repeating: 7, count: 2000))
       try machine.store.compact()
-    } catch {
+    } catch let error as StoreError {
       try endure(error, machine)
     }
     try look(machine)
@@ -196,104 +197,7 @@ extension Simulation {
     (machine.durable, machine.seen) = (nil, 0)
     let actor = try machine.store.actor
     oracle.doubt(actor, above: try machine.store.versionVector()[actor])
-  }
-
-  // MARK: Healing
-
-  /// All faults stop; everybody meets everybody until all are in step.
-  func heal() throws {
-    links = [:]
-    now += 2 * 3_600_000
-    for machine in machines {
-      (machine.skew, machine.awayUntil, machine.revokedUntil) = (0, 0, 0)
-      // One dot with two contents is for programs to mend that know how.
-      if counts.rollbacks > 0 { machine.isOld = false }
-      machine.host.storage.free = nil
-      wake(machine)
-      try restart(machine)
-      // A sync that is still to fail fails now.
-      for _ in 0..<6 {
-        do {
-          try machine.store.setLocal(Array("healed".utf8), random.bytes(8))
-          break
-        } catch {
-          try endure(error, machine)
-        }
-      }
-    }
-    try shareKeys(machines)
-    for pass in 0..<12 {
-      for one in machines {
-        for other in machines where one.number < other.number { try meet(one, other, isLast: pass == 11) }
-      }
-      if try areInStep() { break }
-    }
-    try checkHealed()
-  }
-
-  private func meet(_ one: Machine, _ other: Machine, isLast: Bool) throws {
-    let client = SessionSide(
-      .client(.sync), one.store, peerName: other.name, knowsChunks: true, isOld: one.isOld)
-    let server = SessionSide(.server, other.store, peerName: one.name, knowsChunks: true, isOld: other.isOld)
-    try SessionPair.run(client, server, &random)
-    for (side, machine) in [(client, one), (server, other)] {
-      count(side)
-      try look(machine)
-      if let failure = side.failure { try endure(failure, machine) }
-      switch side.outcome {
-      case .done, .reconnect: break
-      case let outcome where isLast:
-        throw Oracle.Violation("\(machine.name) cannot come into step: \(String(describing: outcome))")
-      default: break
-      }
-    }
-  }
-
-  private func areInStep() throws -> Bool {
-    let first = machines[0].store
-    for machine in machines {
-      guard try machine.store.versionVector() == first.versionVector(),
-        try machine.store.digest(at: now) == first.digest(at: now),
-        try machine.store.missingBlobs().isEmpty
-      else { return false }
-    }
-    return true
-  }
-
-  private func checkHealed() throws {
-    for machine in machines { try check(machine) }
-    let first = machines[0].store
-    let vector = try first.versionVector()
-    let digest = try oracle.digest(of: vector, at: now) { try first.explain($0)?.winner }
-    for machine in machines {
-      guard try machine.store.versionVector() == vector else {
-        throw Oracle.Violation(
-          "\(machine.name) covers \(try machine.store.versionVector()), copy 0 \(vector)")
-      }
-      guard try machine.store.digest(at: now) == digest else {
-        throw Oracle.Violation("the digest of \(machine.name) is not that of the oracle")
-      }
-      guard try machine.store.verify().isClean else { throw Oracle.Violation("\(machine.name) is damaged") }
-      for key in oracle.keys { try checkWinner(of: key, vector, machine) }
-    }
-  }
-
-  /// All hold the greatest write that was not lost, and can read it.
-  private func checkWinner(of key: Key, _ vector: VersionVector, _ machine: Machine) throws {
-    let held = try machine.store.explain(key)?.winner
-    guard let top = oracle.winner(of: key, where: { vector.covers($0) }) else { return }
-    if top.mayBePurged, held?.isTombstone ?? true { return }
-    if held == nil, oracle.mayBeBeaten(top, byOneOf: \.mayBePurged) { return }
-    guard let held,
-      held.dot == top.version.dot || oracle.mayBeBeaten(top, byOneOf: { $0.version.dot == held.dot })
-    else {
-      throw Oracle.Violation(
-        "\(machine.name) holds \(held.map { "\($0.dot)" } ?? "nothing") of \(key); the greatest write is \(top.version.dot)"
-      )
-    }
-    let isLive = !held.isTombstone && held.deadline.map { $0 > now } ?? true
-    guard try (machine.store.get(key) != nil) == isLive else {
-      throw Oracle.Violation("\(machine.name) cannot read \(key), which \(held.dot) has set")
-    }
+    try look(machine)
+    try check(machine)
   }
 }

@@ -54,7 +54,7 @@ extension Simulation {
   func changeProgram(_ machine: Machine) throws {
     machine.isOld.toggle()
     counts.kills += 1
-    try restart(machine)
+    try restart(machine, isHealthy: true)
   }
 
   /// A person carries the group keys to those whose program does not know how to ask for them.

@@ -106,6 +106,7 @@ extension Simulation {
       }
       if side.outcome != nil, side.outgoing.isEmpty || link.isCut || other == nil, !side.hasWork(.receiving) {
         count(side)
+        ended.insert(link.machine(isClient))
         link.drop(isClient)
         if other != nil, !link.isCut {
           queue.schedule(.disconnected(link: number, isClient: !isClient), at: now + UInt64(link.latency))
@@ -137,7 +138,8 @@ extension Simulation {
     // The machine may have been started anew.
     if links[number] != nil, link.side(isClient) != nil, lane == .receiving {
       try look(machine)
-      if random.chance(side.outcome != nil ? 30 : 2) { try check(machine) }
+      // Once it has ended the copy is looked at in any case.
+      if random.chance(side.outcome != nil ? 30 : 2), side.outcome == nil { try check(machine) }
       if side.outcome == .done, random.chance(30) { try acknowledge(machine) }
       grow(machine)
     }

@@ -5,8 +5,8 @@ import SyncTestSupport
 /// A whole network of copies in one thread on virtual time: real stores, sessions and blobs over simulated disks, clocks
 /// and connections. Everything that happens follows from the seed.
 ///
-/// After what may have changed a copy the oracle looks at it; at the end all faults stop, and all copies must agree with
-/// each other and with the oracle.
+/// The oracle is told of every write before it is asked for, and looks at each copy after what may have changed it; at the end all
+/// faults stop, and all copies must agree with each other and with the oracle.
 final class Simulation {
   struct Options {
     var seed: UInt64
@@ -16,8 +16,9 @@ final class Simulation {
     var hours = 1
     /// Machines may be put back in place, which no check at opening can see.
     var rollsBack = false
-    /// The wire loses, doubles and reorders.
-    var wireErrs = true
+    /// What was added since some histories were kept, which are to stay what they were: a wire that loses, doubles and reorders,
+    /// deadlines that lie behind the end.
+    var isExtended = true
   }
 
   /// One machine with one store.
@@ -82,9 +83,15 @@ final class Simulation {
 
   let options: Options
   var random: SplitMix64
+  /// Draws what was added since some histories were kept.
+  var additions: SplitMix64
   var wire: Wire
   var now: UInt64 = 1_760_000_000_000
+  /// The most that the clock of any machine has ever shown.
+  var latest: UInt64 = 0
   var machines: [Machine] = []
+  /// Machines at which a session has ended since they were looked at.
+  var ended: Set<Int> = []
   var links: [Int: Link] = [:]
   var nextLink = 0
   var queue = EventQueue<Event>()
@@ -92,12 +99,13 @@ final class Simulation {
   var counts = Counts()
   let keys: [Key]
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
-  private let end: UInt64
+  let end: UInt64
 
   init(_ options: Options) throws {
     self.options = options
     random = SplitMix64(seed: options.seed)
-    wire = Wire(seed: options.seed, isOn: options.wireErrs)
+    wire = Wire(seed: options.seed, isOn: options.isExtended)
+    additions = SplitMix64(seed: options.seed ^ 0x4D4F_5245)
     end = now + UInt64(options.hours) * 3_600_000
     keys = try (0..<[2, 5, 20][random.below(3)]).map { try Key("key/\($0)") }
     for _ in 0..<(options.copies ?? 2 + random.below(3)) { try addMachine() }
@@ -149,6 +157,7 @@ final class Simulation {
       now = max(now, time)
       counts.events += 1
       try take(event)
+      try checkEnded()
     }
     try heal()
   }
@@ -175,78 +184,8 @@ final class Simulation {
   }
 
   /// The machine's clock shows the time, as wrongly as it does.
-  func wake(_ machine: Machine) { machine.host.time = UInt64(Int64(now) + machine.skew) }
-
-  // MARK: Writing
-
-  private func write(_ machine: Machine) throws {
-    wake(machine)
-    let isDurable = random.chance(60)
-    let durability: Durability = isDurable ? .full : .relaxed
-    do {
-      for _ in 0..<(1 + random.below(20)) {
-        counts.writes += 1
-        try writeOnce(machine, durability)
-      }
-      if isDurable {
-        let own = try machine.store.actor
-        machine.durable = Dot(actor: own, sequence: try machine.store.versionVector()[own])
-      }
-    } catch let error as StoreError {
-      try endure(error, machine)
-    }
-    try look(machine)
-    grow(machine)
-  }
-
-  private func writeOnce(_ machine: Machine, _ durability: Durability) throws {
-    let key = random.pick(keys)
-    switch random.below(20) {
-    case 0...2: try machine.store.delete(key, durability: durability)
-    case 3:
-      let deadline = UInt64(Int64(now) + machine.skew) + 1000 + below(3_600_000)
-      try machine.store.put(key, value(40), expires: deadline, durability: durability)
-    case 4: try machine.store.put(key, value(2049 + random.below(20_000)), durability: durability)
-    case 5: try transact(machine, durability)
-    default: try machine.store.put(key, value(random.below(100)), durability: durability)
-    }
-  }
-
-  private func transact(_ machine: Machine, _ durability: Durability) throws {
-    let chosen = Array(Set((0..<(2 + random.below(4))).map { _ in random.pick(keys) })).sorted()
-    let values = chosen.map { _ in random.chance(15) ? nil : value(30) }
-    try look(machine)
-    try machine.store.transaction(durability: durability) { transaction in
-      for (key, value) in zip(chosen, values) {
-        if let value { try transaction.put(key, value) } else { try transaction.delete(key) }
-      }
-    }
-    oracle.join(try look(machine))
-  }
-
-  /// Bytes that no other write has.
-  private func value(_ size: Int) -> [UInt8] {
-    Array("\(counts.writes)/".utf8) + random.bytes(size)
-  }
-
-  /// The oracle sees what was appended since it looked last. Returns the dots.
-  @discardableResult
-  func look(_ machine: Machine) throws -> [Dot] {
-    var dots: [Dot] = []
-    do {
-      for entry in try machine.store.log(from: machine.seen + 1, limit: .max) {
-        try oracle.see(entry, at: machine.name)
-        if entry.key != nil { dots.append(entry.dot) }
-        machine.seen = max(machine.seen, entry.position)
-      }
-    } catch let error as StoreError {
-      try endure(error, machine)
-    }
-    return dots
-  }
-
-  func check(_ machine: Machine) throws {
-    counts.checks += 1
-    try oracle.check(machine.store, machine.name)
+  func wake(_ machine: Machine) {
+    machine.host.time = UInt64(Int64(now) + machine.skew)
+    latest = max(latest, machine.host.time)
   }
 }

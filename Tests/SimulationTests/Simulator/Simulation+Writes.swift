@@ -1,0 +1,140 @@
+import SyncStore
+import SyncTestSupport
+
+/// What programs write, each write told to the oracle first.
+extension Simulation {
+  func write(_ machine: Machine) throws {
+    wake(machine)
+    let isDurable = random.chance(60)
+    let durability: Durability = isDurable ? .full : .relaxed
+    do {
+      for _ in 0..<(1 + random.below(20)) {
+        counts.writes += 1
+        try writeOnce(machine, durability)
+      }
+      if isDurable {
+        let own = try machine.store.actor
+        machine.durable = Dot(actor: own, sequence: try machine.store.versionVector()[own])
+      }
+    } catch let error as StoreError {
+      try endure(error, machine)
+    }
+    try look(machine)
+    grow(machine)
+  }
+
+  private func writeOnce(_ machine: Machine, _ durability: Durability) throws {
+    let key = random.pick(keys)
+    switch random.below(20) {
+    case 0...2: try delete(machine, key, durability)
+    case 3:
+      var deadline = UInt64(Int64(now) + machine.skew) + 1000 + below(3_600_000)
+      // It is there still when all have healed.
+      if options.isExtended, additions.chance(30) {
+        deadline = end + 3 * 3_600_000 + UInt64(additions.below(3_600_000))
+      }
+      try put(machine, key, value(40), expires: deadline, durability)
+    case 4: try put(machine, key, value(2049 + random.below(20_000)), durability)
+    case 5: try transact(machine, durability)
+    default: try put(machine, key, value(random.below(100)), durability)
+    }
+  }
+
+  /// Bytes that no other write of the key has.
+  private func value(_ size: Int) -> [UInt8] {
+    Array("\(counts.writes)/".utf8) + random.bytes(size)
+  }
+
+  /// Sets a key, and looks that this is what was done.
+  func put(
+    _ machine: Machine, _ key: Key, _ bytes: [UInt8], expires deadline: UInt64? = nil,
+    _ durability: Durability? = nil
+  ) throws {
+    let content = Oracle.Content(bytes: bytes, deadline: deadline ?? 0)
+    oracle.ask(key, content)
+    try machine.store.put(key, bytes, expires: deadline, durability: durability)
+    try confirm([Oracle.Asked(key: key, content: content)], machine)
+  }
+
+  private func delete(_ machine: Machine, _ key: Key, _ durability: Durability) throws {
+    oracle.ask(key, .deleted)
+    let asked = Oracle.Asked(key: key, content: .deleted)
+    let hadValue = try machine.store.delete(key, durability: durability)
+    try confirm(hadValue ? [asked] : [], machine)
+    try confirmRead(asked, machine)
+  }
+
+  private func transact(_ machine: Machine, _ durability: Durability) throws {
+    let chosen = Array(Set((0..<(2 + random.below(4))).map { _ in random.pick(keys) })).sorted()
+    let asked = chosen.map { key in
+      Oracle.Asked(key: key, content: random.chance(15) ? .deleted : Oracle.Content(bytes: value(30)))
+    }
+    try look(machine)
+    let number = oracle.ask(together: asked)
+    var written: [Oracle.Asked] = []
+    try machine.store.transaction(durability: durability) { transaction in
+      for item in asked {
+        if let bytes = item.content.bytes {
+          try transaction.put(item.key, bytes)
+        } else if try !transaction.delete(item.key) {
+          continue
+        }
+        written.append(item)
+      }
+    }
+    oracle.join(all: try confirm(written, machine), to: number)
+    for item in asked { try confirmRead(item, machine) }
+  }
+
+  /// The journal shows what a call was asked for that returned without an error, and so does a read. Returns the dots.
+  @discardableResult
+  private func confirm(_ asked: [Oracle.Asked], _ machine: Machine) throws -> [Dot] {
+    let entries = try machine.store.log(from: machine.seen + 1, limit: .max)
+    let dots = try oracle.see(entries, at: machine.name, for: asked, by: try machine.store.actor)
+    for entry in entries { machine.seen = max(machine.seen, entry.position) }
+    for item in asked { try confirmRead(item, machine) }
+    return dots
+  }
+
+  private func confirmRead(_ asked: Oracle.Asked, _ machine: Machine) throws {
+    let bytes = try machine.store.get(asked.key)?.bytes
+    guard bytes == asked.content.bytes else {
+      throw Oracle.Violation(
+        "\(machine.name) was asked for \(asked), and reads \(Oracle.Content(bytes: bytes)) at once")
+    }
+  }
+
+  // MARK: Looking
+
+  /// The oracle sees what was appended since it looked last.
+  func look(_ machine: Machine) throws {
+    do {
+      for entry in try machine.store.log(from: machine.seen + 1, limit: .max) {
+        try oracle.see(entry, at: machine.name)
+        machine.seen = max(machine.seen, entry.position)
+      }
+    } catch let error as StoreError {
+      try endure(error, machine)
+    }
+  }
+
+  /// The oracle looks at all that a copy holds.
+  func check(_ machine: Machine) throws {
+    counts.checks += 1
+    let clocks = Oracle.Clocks(own: machine.host.time, latest: latest)
+    do { try oracle.check(machine.store, machine.name, clocks) } catch let error as StoreError {
+      // A store that reads its first large value makes what it finds durable.
+      try endure(error, machine)
+    }
+  }
+
+  /// Looks at the copies at which a session has ended.
+  func checkEnded() throws {
+    guard !ended.isEmpty else { return }
+    for number in ended.sorted() {
+      try look(machines[number])
+      try check(machines[number])
+    }
+    ended = []
+  }
+}
