@@ -81,6 +81,11 @@ package final class SimulatedStorage: Storage {
     guarded.withLock { $0.state.failingSyncs.append((path, forever)) }
   }
 
+  /// No sync fails any more but those that are asked to from now on.
+  package func endSyncFailures() {
+    guarded.withLock { $0.state.failingSyncs = [] }
+  }
+
   /// Turns one bit of a file over, in both images.
   package func flipBit(of path: String, at offset: Int, bit: Int) throws(StoreError) {
     try locked { state throws(StoreError) in

@@ -47,6 +47,19 @@ final class SessionSide {
 
   /// The store's own error, if it had one.
   var failure: StoreError? { answers.failure }
+  private var takenFailure: StoreError.Code?
+  /// Full states that were taken to their end.
+  private(set) var fullStates = 0
+  /// Those of them whose sender had purged what this copy did not cover.
+  private(set) var returns = 0
+
+  /// The store's own error, if it had one that was not taken yet.
+  func takeFailure() -> StoreError? {
+    guard let failure, failure.code != takenFailure else { return nil }
+    takenFailure = failure.code
+    return failure
+  }
+
   var figures: SessionFigures { session.figures }
   var isAtRest: Bool { session.isAtRest }
   private var followed: UInt64?
@@ -80,7 +93,15 @@ final class SessionSide {
     guard hasWork(lane) else { return }
     let action = work[lane.rawValue].removeFirst()
     try onWork(action)
+    var lacked = false
+    if case .finishRound(let close) = action, close.isFull, let vector = try? store.versionVector() {
+      lacked = !Oracle.Coverage(vector).has(Oracle.Coverage(close.floor))
+    }
     guard var event = answers.answer(action, peer: session.peer?.summary.actor) else { return }
+    if case .finishRound(let close) = action, close.isFull, case .roundFinished = event {
+      fullStates += 1
+      if lacked { returns += 1 }
+    }
     if isOld, case .replica(var replica) = event {
       (replica.epochs, replica.repairs) = ([], false)
       event = .replica(replica)

@@ -1,3 +1,4 @@
+import Glibc
 import Replication
 import SyncStore
 import SyncTestSupport
@@ -11,7 +12,6 @@ extension Simulation {
     switch random.below(18) {
     case 0...2: try crash(machine)
     case 3:
-      counts.fullDisks += 1
       machine.host.storage.free = random.below(300_000)
       queue.schedule(.relief(machine.number), at: now + 60_000 + below(1_200_000))
     case 4: try failSync(machine)
@@ -33,12 +33,18 @@ extension Simulation {
 
   /// What a store says of a fault that was planned. Anything else is a failure.
   func endure(_ error: StoreError, _ machine: Machine) throws {
+    count(error)
     switch error.code {
     case .diskFull: return
     case .poisoned, .inputOutput, .readOnly, .closed: try restart(machine)
     case .rolledBack where options.rollsBack: return
     default: throw error
     }
+  }
+
+  private func count(_ error: StoreError) {
+    if error.code == .diskFull { counts.fullDisks += 1 }
+    if error.errno == EIO { counts.failedSyncs += 1 }
   }
 
   // MARK: Processes and power
@@ -102,16 +108,24 @@ extension Simulation {
       guard case .failure(let error as StoreError) = opened, attempts < 6,
         [.diskFull, .inputOutput, .poisoned].contains(error.code)
       else { return try opened.get() }
+      count(error)
       // Somebody makes room; a sync that was to fail has failed.
       machine.host.storage.free = nil
     }
   }
 
+  /// The next sync of a file or a directory of the store fails.
   private func failSync(_ machine: Machine) throws {
-    counts.failedSyncs += 1
+    let storage = machine.host.storage
     let directory = machine.path + "/journal"
-    let segments = try machine.host.storage.list(directory).filter { $0.hasSuffix(".segment") }
-    if let last = segments.last { machine.host.storage.failSync(of: directory + "/" + last) }
+    let last = try storage.list(directory).last { $0.hasSuffix(".segment") }
+    if options.isExtended, additions.chance(50) {
+      let files = try storage.files(below: machine.path).keys
+      let directories = files.map { String($0[..<($0.lastIndex(of: "/") ?? $0.endIndex)]) }
+      storage.failSync(of: additions.pick(Set(directories).union(files).sorted()))
+    } else if let last {
+      storage.failSync(of: directory + "/" + last)
+    }
   }
 
   private func compact(_ machine: Machine) throws {
@@ -188,6 +202,7 @@ extension Simulation {
     dropLinks(of: machine)
     machine.host.killProcesses()
     machine.host.storage.free = nil
+    machine.host.storage.endSyncFailures()
     for path in try machine.host.storage.files(below: machine.path).keys.sorted()
     where backup.files[path] == nil {
       _ = try machine.host.storage.remove(path)

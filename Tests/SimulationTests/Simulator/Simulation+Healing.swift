@@ -24,6 +24,7 @@ extension Simulation {
           try endure(error, machine)
         }
       }
+      machine.host.storage.endSyncFailures()
     }
     try shareKeys(machines)
     for pass in 0..<12 {
@@ -43,7 +44,7 @@ extension Simulation {
     for (side, machine) in [(client, one), (server, other)] {
       count(side)
       try look(machine)
-      if let failure = side.failure { try endure(failure, machine) }
+      if let failure = side.takeFailure() { try endure(failure, machine) }
       switch side.outcome {
       case .done, .reconnect: break
       case let outcome where isLast:

@@ -120,6 +120,8 @@ extension Simulation {
   func count(_ side: SessionSide) {
     counts.records += side.figures.receivedRecords
     counts.blobs += side.figures.receivedBlobs
+    counts.fullStates += side.fullStates
+    counts.returns += side.returns
     switch side.outcome {
     case .done: counts.finished += 1
     case .reconnect: counts.rebirths += 1
@@ -134,7 +136,7 @@ extension Simulation {
     let machine = machines[link.machine(isClient)]
     wake(machine)
     try side.doWork(lane)
-    if let failure = side.failure { try endure(failure, machine) }
+    if let failure = side.takeFailure() { try endure(failure, machine) }
     // The machine may have been started anew.
     if links[number] != nil, link.side(isClient) != nil, lane == .receiving {
       try look(machine)

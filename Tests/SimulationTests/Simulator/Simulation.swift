@@ -17,7 +17,7 @@ final class Simulation {
     /// Machines may be put back in place, which no check at opening can see.
     var rollsBack = false
     /// What was added since some histories were kept, which are to stay what they were: a wire that loses, doubles and reorders,
-    /// deadlines that lie behind the end.
+    /// deadlines that lie behind the end, syncs of any file that fail.
     var isExtended = true
   }
 
@@ -70,10 +70,14 @@ final class Simulation {
   }
 
   struct Counts {
-    var events = 0, writes = 0, sessions = 0, finished = 0, cuts = 0, crashes = 0, kills = 0, fullDisks = 0
-    var failedSyncs = 0, clones = 0, restores = 0, rollbacks = 0, compactions = 0, clockJumps = 0, checks = 0
+    var events = 0, writes = 0, sessions = 0, finished = 0, cuts = 0, crashes = 0, kills = 0
+    /// Errors that a store has returned: no room, and something that could not be made durable.
+    var fullDisks = 0, failedSyncs = 0
+    var clones = 0, restores = 0, rollbacks = 0, compactions = 0, clockJumps = 0, checks = 0
     var rebirths = 0, refused = 0, records = 0, blobs = 0, revocations = 0, purged = 0, live = 0, old = 0
     var late = 0, lost = 0, doubled = 0, reordered = 0
+    /// Full states taken to their end, and those of them that brought back who did not know of what had been purged.
+    var fullStates = 0, returns = 0
     /// Operations of any kind.
     var operations: Int { events + writes }
   }
