@@ -14,7 +14,13 @@ struct Steps {
 
   static func run(at path: String, from first: UInt64) throws -> Never {
     let store = try Store.open(at: path, configuration: configuration)
-    let others = Thread { try? write(store) }
+    let others = Thread {
+      do { try write(store) } catch {
+        // Without its writes nothing would make the transaction pause: the whole process ends, and its parent fails.
+        FileHandle.standardError.write(Data("the other thread: \(error)\n".utf8))
+        exit(1)
+      }
+    }
     others.start()
     var number = first
     while true {
@@ -61,6 +67,7 @@ struct Steps {
 /// is lost, and the other thread's writes are there.
 struct StepKills {
   let count: Int
+  private let growth = Growth()
   let path = NSTemporaryDirectory() + "sync-store-steps-\(UUID().uuidString)"
 
   func run() throws {
@@ -85,6 +92,7 @@ struct StepKills {
           "kill \(kill): write \(other) of the other thread is there, \(written) was acknowledged")
       }
       (steps, others) = (step, other)
+      try growth.look(at: ["steps": steps, "writes of the other thread": others], after: kill, of: count)
       if kill.isMultiple(of: 20) {
         let report = try store.verify()
         guard report.isClean else { throw Kills.Failure("kill \(kill): \(report.damage)") }
@@ -95,6 +103,23 @@ struct StepKills {
   }
 }
 
+/// Looks whether what is killed gets on between the kills: a child that does nothing, or stands still, loses nothing either.
+final class Growth {
+  /// Kills within which each number must have grown. Some fall before the child has opened the store.
+  static let kills = 20
+  private var last: [String: UInt64] = [:]
+
+  func look(at numbers: [String: UInt64], after kill: Int, of count: Int) throws {
+    guard kill.isMultiple(of: Self.kills) || kill == count && count < Self.kills else { return }
+    for (name, number) in numbers {
+      guard number > last[name, default: 0] else {
+        throw Kills.Failure("kill \(kill): \(number) \(name), no more than \(Self.kills) kills before")
+      }
+    }
+    last = numbers
+  }
+}
+
 /// This program once more, killed after some milliseconds.
 enum KilledChild {
   /// What it has told by then.
@@ -102,6 +127,8 @@ enum KilledChild {
     let child = Process()
     child.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
     child.arguments = arguments
+    // One that traps must end by that at once: while a backtrace is made of it, it would still be killed.
+    child.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
     let pipe = Pipe()
     child.standardOutput = pipe
     try child.run()
@@ -112,8 +139,12 @@ enum KilledChild {
     // Up to the end: what was told before the kill is in the pipe.
     let told = [UInt8](pipe.fileHandleForReading.readDataToEndOfFile())
     child.waitUntilExit()
-    guard child.terminationReason == .uncaughtSignal else {
-      throw Kills.Failure("the child ended by itself with \(child.terminationStatus)")
+    // An error that nobody caught and a failed precondition are signals, too. What the child says of them is on the
+    // standard error output, which is this one's.
+    let (reason, status) = (child.terminationReason, child.terminationStatus)
+    guard reason == .uncaughtSignal, status == SIGKILL else {
+      throw Kills.Failure(
+        "the child ended by itself, with \(reason == .exit ? "exit code" : "signal") \(status)")
     }
     return try stride(from: 0, to: told.count - told.count % 16, by: 16).map { start in
       guard let note = Load.Note(told[start..<(start + 16)]) else {

@@ -19,6 +19,7 @@ struct Kills {
   private var states = [State](repeating: State(), count: Load.keys)
   private var next: UInt64 = 1
   private var openings: [Double] = []
+  private let growth = Growth()
 
   init(count: Int) { self.count = count }
 
@@ -27,6 +28,7 @@ struct Kills {
     for kill in 1...count {
       try childUntilKilled()
       try look(after: kill)
+      try growth.look(at: ["operations": next - 1], after: kill, of: count)
     }
     // After a failure it is left to be looked at.
     try FileManager.default.removeItem(atPath: path)
