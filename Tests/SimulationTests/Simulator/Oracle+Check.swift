@@ -68,6 +68,12 @@ extension Oracle {
         }
         let held = greatest[write.key]
         if mayBeBeaten(write, byOneOf: { _ in true }) { continue }
+        // Its author gave no more than the rest of the transaction: it had deleted the key since, and purged the delete.
+        if (byKey[write.key] ?? []).contains(where: {
+          write < $0 && $0.content.mayBePurged(by: clocks.latest)
+        }) {
+          continue
+        }
         guard let held, !(held < write) else {
           throw Violation("\(name) holds a part of transaction \(number), but not \(write)")
         }
