@@ -68,6 +68,8 @@ SWIFT
 flags=(-c release -Xswiftc -enable-testing --package-path "$tree" --scratch-path "$work/build")
 # A test that is killed is to say so at once.
 export SWIFT_BACKTRACE=enable=no
+# What shows only now and then needs more histories than a run of all tests has.
+export SIM_SEEDS=${SIM_SEEDS:-60}
 if [[ -z ${BUILT:-} ]]; then
   prepare
   echo "Building with ${#names[@]} faults that are off …"
