@@ -120,7 +120,7 @@ extension Store {
       .clock,
       "deletes that were purged here are stamped \(Restamping.lead(horizon, wall)) ahead of this clock, and a peer that "
         + "was told so would write as far ahead: put this clock right, or, if it is, have what was written ahead restamped "
-        + "(`Store.restampUnsent`, `sync-cli clock --restamp`)", path: path)
+        + "(`Store.restampUnsent`)", path: path)
   }
 
   private static let holdsSome = StoreError(

@@ -192,7 +192,7 @@ extension Store {
     throw StoreError(
       .clock,
       "deletes that the peer has purged are stamped \(Restamping.lead(horizon, now)) ahead of this clock: put this clock right, or, if it "
-        + "is, have the peer restamp what it wrote ahead (`Store.restampUnsent`, `sync-cli clock --restamp`)",
+        + "is, have the peer restamp what it wrote ahead (`Store.restampUnsent`)",
       path: path)
   }
 

@@ -3,6 +3,7 @@ enum ToolWords {
   private static let commands = [
     ("`Store.create`", "`init`"), ("`Store.verify`", "`verify --repair`"),
     ("`Store.importAll(from:)`", "`dump`, `load`"),
+    ("`Store.restampUnsent`", "`clock --restamp`"),
     ("`Configuration.allowsNetworkFileSystem`", "`--force-network`"),
     ("`Membership.peers`", "`peer list`"), ("`Membership.add`", "`peer add`"),
     ("`Node.prepare`", "`init`"), ("`Node.join`", "`join`"), ("`Node.start`", "`serve`"),
