@@ -11,15 +11,19 @@ extension Store {
   /// Gives back all space that superseded records take up, and deletes that every member has seen, but for the segment at the
   /// tail. Others go on reading and writing meanwhile. Returns the bytes gained.
   ///
-  /// - Throws: `.diskFull` if there is no room for the copy: nothing is lost then.
+  /// - Throws: `.diskFull` if there is room for no copy: nothing is lost then. Where some do not fit, the others have given space back.
   @discardableResult
   public func compact() throws(StoreError) -> UInt64 {
     try checkWritable()
     return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
       try purgeBeforeCompaction(always: true)
-      while let gain = try compactOnce(isThorough: true) {
-        (gained, compactions) = (gained + gain, compactions + 1)
+      do throws(StoreError) {
+        while let gain = try compactOnce(isThorough: true) {
+          (gained, compactions) = (gained + gain, compactions + 1)
+        }
+      } catch {
+        guard error.code == .diskFull, gained > 0 else { throw error }
       }
       return gained
     }
@@ -116,7 +120,8 @@ extension Store {
     }
     try adopt(Adoption(segment, replacing: run.numbers, known: known), &progress)
     try remove(run.names)
-    restoreReserve()
+    // Before anybody else takes what was given back.
+    try? reserve.restore()
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }
 
