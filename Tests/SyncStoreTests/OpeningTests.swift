@@ -215,32 +215,62 @@ struct OpeningTests {
     #expect(try again.verify().isClean)
   }
 
-  @Test("finds a killed transaction whole or not at all, wherever its index was left (F2, F6)")
+  @Test("finds each transaction whole or not at all, at whatever call its process was killed (F2, F6)")
   func killedWhileEntering() throws {
-    // The index is killed at each call that it makes to grow; what a commit has stored stays.
+    // Transactions that fill segments and let the index grow; at the call the process is gone, whatever it would do next.
+    let (transactions, keys) = (8, 400)
     var call = 1
+    var calls: Set<String> = []
     while true {
       let host = SimulatedHost(seed: UInt64(call))
       let store = try Store.create(on: host, configuration: Self.small)
-      for number in 0..<200 { try store.put(Key("\(number)"), "old") }
+      try store.put("before", "x")
       try store.close()
-      let plan = FaultPlan()
+      let seen = Locked<Set<String>>([])
+      let plan = FaultPlan { call, path in
+        let name = path.split(separator: "/").last.map(String.init) ?? ""
+        seen.withLock { _ = $0.insert("\(call) \(name)") }
+      }
       let dying = try Store.open(on: host, configuration: Self.small, failing: plan)
+      seen.withLock { $0 = [] }
+      let before = plan.calls
       plan.fail(number: call, forever: true)
-      let failed =
-        (try? dying.transaction { transaction -> Bool in
-          for number in 0..<600 { try transaction.put(Key("\(number)"), Array("new".utf8)) }
-          return true
-        }) == nil
+      var acknowledged = 0
+      while acknowledged < transactions {
+        let number = acknowledged
+        let isDone: Void? = try? dying.transaction { transaction in
+          for key in 0..<keys {
+            try transaction.put(Key("\(number) \(key)"), [UInt8](repeating: UInt8(number), count: 100))
+          }
+        }
+        guard isDone != nil, plan.calls - before < call else {
+          if isDone != nil { acknowledged += 1 }
+          break
+        }
+        acknowledged += 1
+      }
+      let isOver = plan.calls - before < call
+      if isOver { calls = seen.withLock { $0 } }
       host.killProcesses()
       let again = try Store.open(on: host, configuration: Self.small)
-      let values = try Set((0..<200).map { try again.text(Key("\($0)")) })
-      #expect(values == ["old"] || values == ["new"], "call \(call): \(values)")
-      #expect(try again.status().keys == (values == ["new"] ? 600 : 200), "call \(call)")
-      #expect(try again.verify().isClean)
-      if !failed { break }
+      let found = try (0..<transactions).map { number in
+        try (0..<keys).count { try again.get(Key("\(number) \($0)"))?.bytes.first == UInt8(number) }
+      }
+      let whole = found.prefix { $0 == keys }.count
+      #expect(found.dropFirst(whole).allSatisfy { $0 == 0 }, "call \(call): \(found)")
+      #expect(whole == acknowledged || whole == acknowledged + 1, "call \(call): \(found)")
+      #expect(try again.status().keys == whole * keys + 1, "call \(call)")
+      #expect(try again.verify().isClean, "call \(call)")
+      if isOver {
+        #expect(acknowledged == transactions)
+        break
+      }
       call += 1
     }
+    // Segments were made, and the index grew.
+    #expect(call > 20)
+    #expect(calls.contains { $0.hasSuffix(".segment") })
+    #expect(calls.contains("allocate index"), "\(calls.sorted())")
   }
 
   @Test("finds all that was committed, at whatever store to the index its process was killed (F2, F6)")

@@ -26,9 +26,10 @@ package final class FaultPlan: Sendable {
   private let state = Locked<(faults: [Fault], calls: Int)>(([], 0))
   private let interruptions = Locked<[Interruption]>([])
   private let unlocked = Locked<(path: String, byte: Int, action: @Sendable () -> Void)?>(nil)
+  private let observer: (@Sendable (StorageCall, String) -> Void)?
 
-  /// Nothing fails.
-  package init() {}
+  /// Nothing fails. `observer` hears of each call before it is made.
+  package init(observer: (@Sendable (StorageCall, String) -> Void)? = nil) { self.observer = observer }
 
   /// Calls so far: the number of the next one, to fail each in turn.
   package var calls: Int { state.withLock { $0.calls } }
@@ -68,6 +69,7 @@ package final class FaultPlan: Sendable {
   package func clear() { state.withLock { $0.faults = [] } }
 
   func check(_ call: StorageCall, _ path: String) throws(StoreError) {
+    observer?(call, path)
     let interruption = interruptions.withLock { interruptions -> Interruption? in
       guard let index = interruptions.firstIndex(where: { $0.call == call && path.hasSuffix($0.path) }) else {
         return nil
