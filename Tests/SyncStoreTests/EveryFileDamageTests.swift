@@ -129,10 +129,12 @@ struct EveryFileDamageTests {
   func everyLength(way: Int) throws {
     let (sealed, closed, mode) = Self.ways[way]
     let sample = try Sample(sealed: sealed, closed: closed)
-    for path in sample.names where path != "/store/journal/0000000000000001.segment" {
+    for path in sample.names {
       let bytes = try #require(sample.files[path])
       let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 1
-      for size in stride(from: 0, through: used, by: Self.all ? 1 : max(1, used / 3)) {
+      // The records of the journal are where a cut could cost a write without a word: more of it is tried.
+      let parts = path.hasSuffix(".segment") ? 29 : 3
+      for size in stride(from: 0, through: used, by: Self.all ? 1 : max(1, used / parts)) {
         try sample.host.storage.open(path, .readWrite).resize(to: size)
         sample.host.killProcesses()
         try sample.look(mode: mode, "\(path) cut to \(size), way \(way)")
