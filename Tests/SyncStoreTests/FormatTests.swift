@@ -85,8 +85,10 @@ struct FormatTests {
 
   /// There is one format so far. What keeps a later upgrade safe is proved here: whatever opens a store leaves the segments
   /// it finds as they are, so a new format begins with a new segment, and half an upgrade is a store of the old one.
-  @Test("F102 killed at any call of its opening, has its segments as they were, and opens as ever")
-  func upgradeInterrupted() throws {
+  @Test(
+    "F102 killed at any call of its opening, or failing once there, has its segments as they were, and opens as ever",
+    arguments: [true, false])
+  func upgradeInterrupted(forever: Bool) throws {
     var number = 1
     var finished = false
     while !finished {
@@ -98,7 +100,7 @@ struct FormatTests {
       host.losePower(seed: UInt64(number))
       let segments = try host.storage.files(below: "/store/journal").filter { $0.key.hasSuffix(".segment") }
       let plan = FaultPlan()
-      plan.fail(number: number, forever: true)
+      plan.fail(number: number, forever: forever)
       let opened = try? Store.open(on: host, configuration: small, failing: plan)
       finished = opened != nil && plan.calls < number
       host.killProcesses()

@@ -9,16 +9,28 @@ struct RecoveryTests {
   static let first = RotationTests.journal + "/0000000000000001.segment"
   let host = SimulatedHost()
 
-  /// Opens on a storage all of whose calls fail from the `call`-th on, as if the process died there. False if it came
-  /// through.
-  static func dies(at call: Int, opening host: SimulatedHost, rescuedAtOnce: Int = 1 << 30) -> Bool {
+  /// Opens on a storage whose `call`-th call fails, and if `forever` all after it, as if the process died there. False if it did
+  /// not come to that call. After one failure the same process goes on: for half of the calls it opens the store anew, which
+  /// must succeed.
+  static func fails(
+    at call: Int, forever: Bool, opening host: SimulatedHost, rescuedAtOnce: Int = 1 << 30
+  ) throws -> Bool {
     let plan = FaultPlan()
-    plan.fail(number: call, forever: true)
+    plan.fail(number: call, forever: forever)
     var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
     environment.rescuedAtOnce = rescuedAtOnce
-    _ = try? Store.open(
+    let opened = try? Store.open(
       at: "/store", configuration: host.configured(RotationTests.relaxed), environment: environment)
-    return plan.calls >= call
+    let isMet = plan.calls >= call
+    if !isMet { #expect(opened != nil) }
+    if !forever, opened == nil, call % 4 < 2 {
+      plan.clear()
+      let configuration = host.configured(RotationTests.relaxed)
+      #expect(throws: Never.self, "call \(call)") {
+        try Store.open(at: "/store", configuration: configuration, environment: environment)
+      }
+    }
+    return isMet
   }
 
   @Test("from a failed sync is not forgotten when a reader opens in between (F30, F31, R4)")
@@ -57,9 +69,10 @@ struct RecoveryTests {
   }
 
   @Test(
-    "from a failed sync, killed at any call, loses nothing that was acknowledged (F8, F31)",
-    arguments: [(20, false), (150, false), (150, true)])
-  func killedRescue(writes: Int, isBesideReader: Bool) throws {
+    "from a failed sync, killed at any call or failing once there, loses nothing that was acknowledged (F8, F31)",
+    arguments: [(20, false), (150, false), (150, true)], [true, false])
+  func failingRescue(_ load: (writes: Int, isBesideReader: Bool), forever: Bool) throws {
+    let (writes, isBesideReader) = load
     var call = 1
     var dies = true
     while dies {
@@ -72,7 +85,8 @@ struct RecoveryTests {
       host.killProcesses()
       // What it writes comes in two steps, of several segments every other time.
       let isWhole = writes > 100 && call.isMultiple(of: 2)
-      dies = Self.dies(at: call, opening: host, rescuedAtOnce: isWhole ? 1 << 30 : 64 << 10)
+      dies = try Self.fails(
+        at: call, forever: forever, opening: host, rescuedAtOnce: isWhole ? 1 << 30 : 64 << 10)
       host.killProcesses()
       let shared = host.configured(SharedModeTests.shared)
       var reader =
@@ -97,8 +111,9 @@ struct RecoveryTests {
   }
 
   @Test(
-    "from a loss of power, cut off by another at any call, ends with a whole journal (F8)", arguments: 0..<3)
-  func interrupted(seed: UInt64) throws {
+    "from a loss of power, cut off by another at any call or failing once there, ends with a whole journal (F8)",
+    arguments: 0..<3, [true, false])
+  func interrupted(seed: UInt64, forever: Bool) throws {
     var call = 1
     var dies = true
     while dies {
@@ -110,7 +125,7 @@ struct RecoveryTests {
       RotationTests.losePower(host, entries: true) { path, page in
         !(path.hasSuffix("2.segment") && page == 100)
       }
-      dies = Self.dies(at: call, opening: host)
+      dies = try Self.fails(at: call, forever: forever, opening: host)
       host.losePower(seed: seed + UInt64(call))
       let again = try Store.open(on: host)
       #expect(try again.text("durable") == "x")
@@ -120,6 +135,33 @@ struct RecoveryTests {
       #expect(found >= 60 && found < 140, "seed \(seed), call \(call)")
       #expect(try again.status().keys == found + 1, "seed \(seed), call \(call)")
       #expect(try again.verify().isClean)
+      call += 1
+    }
+    #expect(call > 10)
+  }
+
+  @Test(
+    "from a kill, killed again at any call or failing once there, loses nothing, with the index or without it (F8)",
+    arguments: [true, false], [true, false])
+  func afterKill(forever: Bool, hasIndex: Bool) throws {
+    var call = 1
+    var fails = true
+    while fails {
+      let host = SimulatedHost(seed: UInt64(call))
+      let store = try Store.create(on: host, configuration: RotationTests.relaxed)
+      try RotationTests.fill(store, 150)
+      let actor = try store.actor
+      host.killProcesses()
+      if !hasIndex { try OpeningTests.removeIndex(of: host) }
+      fails = try Self.fails(at: call, forever: forever, opening: host)
+      host.killProcesses()
+      let again = try Store.open(on: host, configuration: RotationTests.relaxed)
+      #expect(try again.status().keys == 150, "call \(call)")
+      #expect(try again.actor == actor, "call \(call)")
+      #expect(try again.verify().isClean, "call \(call)")
+      try again.sync()
+      RotationTests.losePower(host)
+      #expect(try Store.open(on: host).status().keys == 150, "call \(call)")
       call += 1
     }
     #expect(call > 10)
