@@ -1,0 +1,113 @@
+import Glibc
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Real processes over the real disk that kill themselves at a named step: the first time it comes and the last time,
+/// with `KILL_POINTS=all` (`make kills`) each time.
+@Suite("A process that is killed at a named step")
+struct KillPointTests {
+  static let all = unsafe getenv("KILL_POINTS") != nil
+
+  /// How often the work comes to each point; which it does the same way each time.
+  static func calls(of work: KilledWork) throws -> [(call: StorageCall, path: String)] {
+    let directory = TemporaryDirectory()
+    try work.prepare(directory.path)
+    let calls = Locked<[(call: StorageCall, path: String)]>([])
+    try work.run(directory.path, FaultPlan { call, path in calls.withLock { $0.append((call, path)) } })
+    return calls.withLock { $0 }
+  }
+
+  @Test(
+    "has lost nothing that it was told to be done, and has left nothing half done (F3, F4, F5, F6, F7, F8, F12)",
+    arguments: KilledWork.allCases)
+  func killed(work: KilledWork) async throws {
+    let calls = try Self.calls(of: work)
+    for point in KillPoint.all where point.work == work {
+      let count = calls.count { point.matches($0.call, $0.path) }
+      #expect(count > 0, "\(point.name) is never met")
+      guard count > 0 else { continue }
+      let numbers = Self.all ? Set(1...count) : [1, count]
+      for number in numbers.sorted() { try await kill(at: point, number) }
+      print("\(point.name): \(numbers.count) kills at \(count) calls")
+    }
+  }
+
+  func kill(at point: KillPoint, _ number: Int) async throws {
+    let directory = TemporaryDirectory()
+    try point.work.prepare(directory.path)
+    let index = try #require(KillPoint.all.firstIndex { $0.name == point.name })
+    // It dies by nothing else: an error or a trap of its own is not what is asked for.
+    await #expect(processExitsWith: .signal(SIGKILL), "\(point.name), call \(number)") {
+      [index = index as Int, number = number as Int, path = directory.path as String] in
+      let point = KillPoint.all[index]
+      let met = Locked(0)
+      let plan = FaultPlan { call, path in
+        guard point.matches(call, path) else { return }
+        let isLast = met.withLock { met in
+          met += 1
+          return met == number
+        }
+        if isLast { Glibc.kill(getpid(), SIGKILL) }
+      }
+      try point.work.run(path, plan)
+    }
+    try look(at: directory.path, point.work, "\(point.name), call \(number)")
+  }
+
+  /// What is left is what was acknowledged, and of the operation that was under way all or nothing; and it can be gone on with.
+  func look(at directory: String, _ work: KilledWork, _ place: String) throws {
+    let configuration = KilledWork.configuration(sealed: work == .renewKeys)
+    let path = directory + "/store"
+    let store: Store
+    do { store = try Store.open(at: path, configuration: configuration) } catch {
+      // A creation that was cut off has made no store yet, and is done again.
+      #expect(work == .create && error.code == .notAStore, "\(place): \(error)")
+      guard work == .create else { return }
+      store = try Store.create(at: path, configuration: configuration)
+    }
+    let expected: [Int]
+    switch work {
+    case .create: expected = [0]
+    case .write:
+      let (begun, acknowledged) = try Notes.read(directory)
+      #expect(begun == acknowledged || begun == acknowledged + 1, "\(place)")
+      expected = [acknowledged, begun]
+    default: expected = [KilledWork.operations]
+    }
+    let found = try content(of: store)
+    #expect(
+      expected.contains { KilledWork.content(after: $0) == found },
+      "\(place): \(found.count) keys, none of \(expected) operations")
+    #expect(try store.verify().isClean, "\(place)")
+    if work == .renewKeys { #expect(try store.finishRekeying().isComplete, "\(place)") }
+    if work == .compact { try store.compact() }
+    if work == .backUp || work == .restore {
+      // What was in the backup stays in it, and whatever was begun behind it is gone on with.
+      let count = work == .backUp ? KilledWork.backedUp : KilledWork.operations
+      _ = try Store.restore(from: directory + "/backup", to: directory + "/first", state: 1)
+      let first = try Store.open(at: directory + "/first", configuration: configuration)
+      let isAsItWas = try KilledWork.content(after: count) == content(of: first)
+      #expect(isAsItWas, "\(place)")
+      try first.close()
+      let next = directory + (work == .backUp ? "/backup" : "/next")
+      _ = try store.backUp(to: next)
+      try Store.verifyBackup(next)
+    }
+    try store.put("afterwards", "x", durability: .full)
+    #expect(try store.verify().isClean, "\(place)")
+    try store.close()
+    let again = try Store.open(at: path, configuration: configuration)
+    #expect(try again.text("afterwards") == "x" && again.status().keys == found.count + 1, "\(place)")
+    try again.close()
+  }
+
+  func content(of store: Store) throws -> [String: [UInt8]] {
+    var content: [String: [UInt8]] = [:]
+    for entry in try store.list() {
+      content[String(decoding: entry.key.bytes, as: UTF8.self)] = try store.get(entry.key)?.bytes
+    }
+    return content
+  }
+}
