@@ -8,7 +8,7 @@ struct CrashTests {
   static let configuration = Configuration(mode: .exclusive, durability: .full, blobThreshold: 4096)
 
   @Test(
-    "a killed process has lost nothing, in any mode of durability (F1, F3, F4)",
+    "a killed process has lost nothing, in any mode of durability",
     arguments: [Durability.full, .interval(milliseconds: 1000), .relaxed])
   func killed(durability: Durability) throws {
     let host = SimulatedHost()
@@ -18,6 +18,50 @@ struct CrashTests {
     let again = try Store.open(on: host)
     for number in 0..<50 { #expect(try again.text(Key("\(number)")) == "value \(number)") }
     #expect(try again.verify().isClean)
+  }
+
+  @Test(
+    "a put is there whole or not at all, at whatever call of it the process is killed, and can be made again (F1, F3, F4)",
+    arguments: [Durability.full, .relaxed], [false, true])
+  func killedWithinPut(durability: Durability, writesTail: Bool) throws {
+    var call = 1
+    var outcomes: Set<String> = []
+    while true {
+      let host = SimulatedHost(seed: UInt64(call))
+      if writesTail { host.storage.type = 0x9123_683E }
+      let configuration = Configuration(durability: durability, segmentBytes: 1 << 20)
+      let store = try Store.create(on: host, configuration: configuration)
+      // The next one does not fit into the segment.
+      for number in 0..<69 { try store.put(Key("\(number)"), [UInt8](repeating: 7, count: 15_000)) }
+      try store.close()
+      let plan = FaultPlan()
+      let dying = try Store.open(on: host, configuration: configuration, failing: plan)
+      let before = plan.calls
+      plan.fail(number: call, forever: true)
+      let value = [UInt8](repeating: 9, count: 15_000)
+      let isAcknowledged = (try? dying.put("last", value)) != nil
+      let isOver = plan.calls - before < call
+      host.killProcesses()
+      let again = try Store.open(on: host, configuration: configuration)
+      let found = try again.get("last")?.bytes
+      #expect(found == value || found == nil && !isAcknowledged, "call \(call)")
+      let answer = isAcknowledged ? "acknowledged" : "unknown"
+      outcomes.insert("\(found == nil ? "absent" : "present"), \(answer)")
+      #expect(try again.status().keys == (found == nil ? 69 : 70), "call \(call)")
+      #expect(try again.verify().isClean, "call \(call)")
+      try again.put("last", value)
+      #expect(try again.get("last")?.bytes == value)
+      #expect(try again.status().keys == 70, "call \(call)")
+      if isOver {
+        #expect(isAcknowledged)
+        break
+      }
+      call += 1
+    }
+    #expect(outcomes.isSuperset(of: ["absent, unknown", "present, acknowledged"]), "\(outcomes)")
+    // Only who syncs can have written it all, and be killed before that is known.
+    if durability == .full { #expect(outcomes.contains("present, unknown"), "\(outcomes)") }
+    #expect(call > 5)
   }
 
   @Test(
@@ -155,9 +199,9 @@ struct CrashTests {
   }
 
   @Test(
-    "every call that fails, once or for ever, leaves what was acknowledged (F29, F32)",
-    arguments: [false, true])
-  func failingCalls(forever: Bool) throws {
+    "every call that fails, once or for ever, leaves what was acknowledged, also where only what was synced is left (F29, F30)",
+    arguments: [false, true], [false, true])
+  func failingCalls(forever: Bool, isPowerLost: Bool) throws {
     var call = 1
     var finished = false
     while !finished {
@@ -178,7 +222,8 @@ struct CrashTests {
         try store.close()
       } catch {}
       finished = plan.calls < call
-      host.killProcesses()
+      // What a process has written outlives it: only a loss of power shows whether it was made durable.
+      if isPowerLost { RotationTests.losePower(host) } else { host.killProcesses() }
       let again = try Store.open(on: host, configuration: configuration)
       for number in acknowledged {
         #expect(try again.get(Key("\(number)"))?.bytes.first == UInt8(number), "call \(call), key \(number)")
