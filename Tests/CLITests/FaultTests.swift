@@ -53,12 +53,15 @@ struct FaultTests {
   func stopped() throws {
     let scratch = try Scratch()
     let store = try scratch.store()
+    let count = 60_000
     for round in 0..<3 {
-      let lines = (0..<3000).map { "{\"key\":\"r\(round)-\($0)\",\"value\":\"v\"}" }
+      let lines = (0..<count).map { "{\"key\":\"r\(round)-\($0)\",\"value\":\"v\"}" }
       try scratch.write("lines\(round)", Array(lines.joined(separator: "\n").utf8))
       let loading = try store.start(["load", scratch.path + "/lines\(round)"])
-      Thread.sleep(forTimeInterval: 0.02 * Double(round + 1))
+      try #require(try Self.wait(for: "r\(round)-\(4000 * round)", in: store, from: loading))
       loading.signal(SIGSTOP)
+      // It is in the middle of its work, neither done nor about to.
+      try #require(Self.isStopped(loading), "round \(round)")
       // It may have been stopped with the lock: then these wait for it.
       let others = try (0..<3).map { try store.start(["put", "o\(round)-\($0)", "x"]) }
       Thread.sleep(forTimeInterval: 0.3)
@@ -66,7 +69,7 @@ struct FaultTests {
       #expect(loading.finish().code == 0)
       for other in others { #expect(other.finish().code == 0) }
     }
-    #expect(try store.succeed("list").lines.count == 3 * 3003)
+    #expect(try store.succeed("list").lines.count == 3 * (count + 3))
     #expect(try store.succeed("verify").text.contains("all whole"))
   }
 
@@ -74,19 +77,52 @@ struct FaultTests {
   func killedLoad() throws {
     let scratch = try Scratch()
     let store = try scratch.store()
-    let lines = (0..<5000).map { "{\"key\":\"k\($0)\",\"value\":\"v\($0)\"}" }
+    let count = 150_000
+    let keys = (0..<count).map { "k\(1_000_000 + $0)" }
+    let lines = keys.map { "{\"key\":\"\($0)\",\"value\":\"of \($0)\"}" }
     try scratch.write("lines", Array(lines.joined(separator: "\n").utf8))
-    for attempt in 1...3 {
+    var found = 0
+    for attempt in 0..<3 {
       let loading = try store.start(["load", scratch.path + "/lines"])
-      Thread.sleep(forTimeInterval: 0.03 * Double(attempt))
+      let isUnderWay = try Self.wait(for: keys[attempt * 20_000], in: store, from: loading)
       // As the kernel does when there is no memory left.
       loading.signal(SIGKILL)
-      _ = loading.finish()
+      #expect(loading.finish().code == 128 + SIGKILL)
+      #expect(isUnderWay)
       #expect(try store.succeed("verify").text.contains("all whole"))
+      // The first lines, whole, and none behind one that is missing.
+      let listed = try store.succeed("list").lines
+      #expect(listed == Array(keys.prefix(listed.count)), "attempt \(attempt)")
+      #expect(listed.count > attempt * 20_000 && listed.count < count && listed.count >= found)
+      #expect(try store.succeed("get", keys[listed.count - 1]).text == "of \(keys[listed.count - 1])")
+      found = listed.count
     }
     try store.succeed("load", scratch.path + "/lines")
-    #expect(try store.succeed("list").lines.count == 5000)
-    #expect(try store.succeed("get", "k4999").text == "v4999")
+    #expect(try store.succeed("list").lines.count == count)
+    #expect(try store.succeed("get", keys[count - 1]).text == "of \(keys[count - 1])")
+  }
+
+  /// Waits until `key` is there, put by a process that is still under way. False if that ended before.
+  private static func wait(for key: String, in store: Tool, from process: Running) throws -> Bool {
+    while process.process.isRunning {
+      if try store.run("get", key).code == 0 { return process.process.isRunning }
+    }
+    return false
+  }
+
+  /// Waits until the process is stopped; false if it ends instead.
+  private static func isStopped(_ process: Running) -> Bool {
+    let path = "/proc/\(process.process.processIdentifier)/stat"
+    for _ in 0..<1000 {
+      // The state comes behind the name, which is in brackets.
+      guard let text = try? String(contentsOfFile: path, encoding: .utf8),
+        let state = text.split(separator: ")").last?.split(separator: " ").first
+      else { return false }
+      if state == "T" { return true }
+      if state == "Z" || state == "X" { return false }
+      Thread.sleep(forTimeInterval: 0.005)
+    }
+    return false
   }
 
   @Test("F30 a daemon whose store takes nothing more because a sync failed ends, so that it is started anew")

@@ -98,6 +98,19 @@ import Testing
     }
   }
 
+  @Test("each row of the faults is in the name of a test")
+  func provenFaults() throws {
+    let script = Process()
+    script.executableURL = URL(fileURLWithPath: Repository.top + "/scripts/faults.sh")
+    script.arguments = ["--missing"]
+    let pipe = Pipe()
+    script.standardOutput = pipe
+    try script.run()
+    let text = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    script.waitUntilExit()
+    #expect(script.terminationStatus == 0, "\(text)")
+  }
+
   @Test("golden vectors are valid JSON")
   func vectors() throws {
     let files = Repository.files(in: "schemas/vectors", ending: ".json")

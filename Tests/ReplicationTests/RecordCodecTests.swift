@@ -13,9 +13,30 @@ import Testing
       continues: continues)
   }
 
-  private static func payload(_ records: Record...) -> [UInt8] {
+  private static func payload(_ records: Record...) -> [UInt8] { payload(records) }
+
+  private static func payload(_ records: [Record]) -> [UInt8] {
     let positioned = records.enumerated().map { PositionedRecord(position: UInt64($0 + 1), record: $1) }
     return RecordCodec.encode(.init(position: UInt64(records.count), records: positioned))
+  }
+
+  @Test("A record of a kind that is not known, or with a flag that is not, is refused with its batch (F103)")
+  func unknownKind() throws {
+    let (value, deleted) = (Self.record(key: [2]), Self.record(key: [2], content: .tombstone))
+    for before in [[], [Self.record()]] {
+      let bytes = Self.payload(before + [value])
+      #expect(try RecordCodec.decode(bytes).records.count == before.count + 1)
+      // What a write of nothing and a deletion differ in first are their flags.
+      let pairs = zip(bytes, Self.payload(before + [deleted])).enumerated()
+      let place = try #require(pairs.first { $0.element.0 != $0.element.1 }?.offset)
+      try #require(bytes[place] == 1)
+      for (bits, message) in [(UInt8(3), "record of unknown kind"), (0x81, "unknown flag in a record")] {
+        var unknown = bytes
+        unknown[place] = bits
+        let error = #expect(throws: DecodingFailure.self) { try RecordCodec.decode(unknown) }
+        #expect(error?.description == message)
+      }
+    }
   }
 
   @Test("Records of every kind read back as they were written, unknown types of values too (F103)")

@@ -39,7 +39,7 @@ struct BackupCrashTests {
   }
 
   @Test(
-    "a backup that fails at any call, and a loss of power then, leave the file as it was or as it was to be (F5, F32)",
+    "a backup that fails at any call, and a loss of power then, leave the file as it was or as it was to be (F5)",
     arguments: [false, true], [false, true])
   func failing(backedUp: Bool, sealed: Bool) throws {
     var call = 1
@@ -84,7 +84,7 @@ struct BackupCrashTests {
   }
 
   @Test(
-    "a restore that fails at any call, and a loss of power then, leave what was there or the restored store (F5, F32)",
+    "a restore that fails at any call, and a loss of power then, leave what was there or the restored store (F5)",
     arguments: [false, true], [false, true])
   func restoring(replacing: Bool, sealed: Bool) throws {
     var call = 1

@@ -1,3 +1,4 @@
+import Glibc
 import Synchronization
 import SyncTestSupport
 import Testing
@@ -273,8 +274,10 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     #expect(try blobs.put(bytes: [2], durable: true).size == 1)
   }
 
-  @Test("A disk that fills under a write leaves nothing behind (F92)")
-  func filling() throws {
+  @Test(
+    "A disk that fills, or a quota that is used up, under a write leaves nothing behind (F92)",
+    arguments: [ENOSPC, EDQUOT])
+  func filling(errno: Int32) throws {
     let test = try BlobsUnderTest(.simulated)
     let storage = FaultingStorage(test.base.storage)
     let blobs = try test.open(storage)
@@ -287,7 +290,7 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
       { _ = try blobs.put(fileAt: source, durable: true) },
       { try blobs.append([3], to: hash, at: 2) },
     ] {
-      storage.plan.fail(.write, on: "partial", errno: 28)
+      storage.plan.fail(.write, on: "partial", errno: errno)
       let error = #expect(throws: StoreError.self) { try attempt() }
       #expect(error?.code == .diskFull)
       storage.plan.clear()

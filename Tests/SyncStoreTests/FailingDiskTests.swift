@@ -121,7 +121,7 @@ struct FailingDiskTests {
     }
   }
 
-  @Test("F26 F27 without space under a page that was never allocated is a mark on the mapping, not a death")
+  @Test("F26 without space under a page that was never allocated is a mark on the mapping, not a death")
   func holeWithoutSpace() throws {
     let image = try LoopImage(megabytes: 8)
     let file = try DiskStorage().open(image.path + "/file", .create)

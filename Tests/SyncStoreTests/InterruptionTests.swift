@@ -26,6 +26,40 @@ struct InterruptionTests {
       } == -1)
   }
 
+  @Test("F32 a read that the kernel answers in parts goes on to the end")
+  func shortReads() throws {
+    // What a file of the kernel's own holds comes in pieces of a page or less, however much is asked for.
+    let path = "/proc/kallsyms"
+    let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
+    try #require(descriptor >= 0)
+    let file = DiskFile(descriptor: descriptor, path: path, watchesMappings: false)
+    var buffer = [UInt8](repeating: 0, count: 100_000)
+    let once = unsafe pread(descriptor, &buffer, buffer.count, 0)
+    #expect(once > 0 && once < buffer.count)
+    let bytes = try file.readUnsized(buffer.count, at: 0)
+    #expect(bytes.count == buffer.count && bytes.prefix(once).elementsEqual(buffer.prefix(once)))
+  }
+
+  @Test("F32 a write of which the kernel takes a part goes on with the rest, and is not said to be done")
+  func shortWrites() async {
+    await #expect(processExitsWith: .success) {
+      let directory = TemporaryDirectory()
+      let file = try DiskStorage().open(directory.path + "/file", .create)
+      // The first call takes what is left below the limit, without an error; only the next one says why.
+      signal(SIGXFSZ, SIG_IGN)
+      var limit = rlimit(rlim_cur: 10_000, rlim_max: 10_000)
+      guard unsafe setrlimit(__rlimit_resource_t(RLIMIT_FSIZE.rawValue), &limit) == 0 else { _exit(1) }
+      let bytes = (0..<20_000).map { UInt8(truncatingIfNeeded: $0 / 7) }
+      do throws(StoreError) {
+        try file.write(bytes, at: 0)
+        _exit(2)
+      } catch {
+        guard error.code == .diskFull, try file.status().size == 10_000 else { _exit(3) }
+        guard try file.read(20_000, at: 0) == Array(bytes.prefix(10_000)) else { _exit(4) }
+      }
+    }
+  }
+
   @Test("F32 a wait for a lock goes on behind real signals")
   func lock() throws {
     let directory = TemporaryDirectory()

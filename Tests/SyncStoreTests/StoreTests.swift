@@ -84,6 +84,26 @@ struct StoreTests {
     try check(path)
   }
 
+  @Test("that belongs to another user is refused as it is, and its owner is named (F99)")
+  func anotherOwner() throws {
+    let store = try Store.create(on: host)
+    try store.put("a", "one")
+    try store.close()
+    let owner = try #require(try host.storage.status("/store")).owner
+    try host.storage.plantOwner(owner + 4711, of: "/store")
+    let before = try host.storage.files(below: "/store")
+    for mode in [Configuration.Mode.exclusive, .shared, .readOnly] {
+      let error = #expect(throws: StoreError.self) {
+        try Store.open(on: host, configuration: Configuration(mode: mode))
+      }
+      #expect(error?.code == .unsafeDirectory)
+      #expect(error?.message.contains("run as user \(owner + 4711)") == true)
+    }
+    #expect(try host.storage.files(below: "/store") == before)
+    try host.storage.plantOwner(owner, of: "/store")
+    #expect(try Store.open(on: host).text("a") == "one")
+  }
+
   @Test("lists keys in the order of bytes, with prefix, continuation and limit")
   func listing() throws {
     let store = try Store.create(on: host)

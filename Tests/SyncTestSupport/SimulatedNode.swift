@@ -22,6 +22,7 @@ final class SimulatedNode {
   let kind: FileStatus.Kind
   let inode: UInt64
   var links = 0
+  var owner = SystemCall.userID
 
   // A file: what the kernel holds, and what the disk holds.
   private(set) var live: SimulatedMemory

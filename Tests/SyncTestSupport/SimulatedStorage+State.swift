@@ -166,6 +166,6 @@ extension SimulatedNode {
   var status: FileStatus {
     FileStatus(
       kind: kind, size: size, links: links, inode: inode, fileSystem: 1, birth: inode * 1_000_000_007,
-      owner: SystemCall.userID, permissions: kind == .directory ? 0o700 : 0o600)
+      owner: owner, permissions: kind == .directory ? 0o700 : 0o600)
   }
 }

@@ -103,6 +103,14 @@ package final class SimulatedStorage: Storage {
     }
   }
 
+  /// Gives what lies at `path` another owner.
+  package func plantOwner(_ owner: UInt32, of path: String) throws(StoreError) {
+    try locked { state throws(StoreError) in
+      guard let node = try state.find(path) else { throw failure("no such file", path, ENOENT) }
+      node.owner = owner
+    }
+  }
+
   /// Gives the file at `path` a second name.
   package func plantHardLink(of path: String, at second: String) throws(StoreError) {
     try locked { state throws(StoreError) in try state.change([(second, try state.file(path))]) }

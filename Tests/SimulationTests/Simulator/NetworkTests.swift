@@ -14,8 +14,8 @@ struct NetworkTests {
 
   @Test(
     """
-    keeps every promise in every history and ends in step (F3, F15, F18, F19, F24, F25, F30, F31, F47, F49, F50, F55, F56, \
-    F59, F63, F65, F66, F68, F69, F71, F72)
+    keeps every promise in every history and ends in step (F3, F15, F18, F19, F24, F25, F30, F31, F47, F50, F55, F56, \
+    F59, F63, F65, F66, F68, F69, F72)
     """, arguments: 0..<lanes)
   func seeds(lane: UInt64) async throws {
     let process = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) {
