@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory hub rounds kills damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory hub rounds kills killpoints damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -81,7 +81,7 @@ demo: ## show the product on a real tree, end to end
 acceptance: ## prove the promises of the product on real input, with figures
 	@scripts/acceptance.sh
 
-faults: ## list the rows of docs/faults.txt and the tests that prove them
+faults: ## list the rows of docs/faults.txt and the tests that name them; fails if one has none
 	@scripts/faults.sh
 
 bench: ## the store beside LMDB, LevelDB, RocksDB, SQLite (KEYS=1000000 ONLY=put,get PEERS=lmdb ROUNDS=3 KEYS10M=1)
@@ -107,6 +107,9 @@ rounds: deps ## how long the longest put waits while a round for a first copy of
 kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) steps
+
+killpoints: deps ## kill a process at each call of each named step (every test run kills it at the first and the last)
+	KILL_POINTS=all $(SWIFT) test --filter KillPointTests
 
 damage: deps ## every bit and every length of every file of a small store
 	DAMAGE_ALL=1 $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel \

@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 /// Real processes over the real disk that kill themselves at a named step: the first time it comes and the last time,
-/// with `KILL_POINTS=all` (`make kills`) each time.
+/// with `KILL_POINTS=all` (`make killpoints`) each time.
 @Suite("A process that is killed at a named step")
 struct KillPointTests {
   static let all = unsafe getenv("KILL_POINTS") != nil
