@@ -108,7 +108,7 @@ kills: deps ## kill a process that writes COUNT times, and look what is left (CO
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) steps
 
-killpoints: deps ## kill a process at each call of each named step (every test run kills it at the first and the last)
+killpoints: deps ## kill a process at each call of each named step (every test run kills it at the first or the last)
 	KILL_POINTS=all $(SWIFT) test --filter KillPointTests
 
 damage: deps ## every bit and every length of every file of a small store
