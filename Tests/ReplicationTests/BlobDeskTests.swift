@@ -11,14 +11,11 @@ struct BlobDeskTests {
     while try await !isSo() { try await Task.sleep(for: .milliseconds(2)) }
   }
 
-  @Test("What was asked in a session that broke is asked again in another one with the same member")
-  func otherSession() async throws {
-    let (server, client, address) = try await pair()
-    try client.store.setBlobPolicy(.lazy)
-    let bytes = noise(500_000, seed: 31)
-    try server.store.put("large", bytes)
-    _ = try await client.node.synchronize(with: "first", direction: .pull)
-    // What comes of it does not come through, and nobody is told.
+  /// Puts a relay between the client and the server at an address: what is behind some bytes of each connection does not come through, and
+  /// nobody is told.
+  private static func swallowing(
+    _ address: Endpoint, of server: TestCopy, for client: TestCopy
+  ) async throws -> (relay: Relay, isHeldBack: Locked<Bool>) {
     let isHeldBack = Locked(false)
     let relay = try await Relay(to: address) {
       var left = 60_000
@@ -30,6 +27,18 @@ struct BlobDeskTests {
     }
     try Membership(client.store).add(
       Peer(name: "first", addresses: [relay.address.description], device: server.node.device))
+    return (relay, isHeldBack)
+  }
+
+  @Test("What was asked in a session that broke is asked again in another one with the same member")
+  func otherSession() async throws {
+    let (server, client, address) = try await pair()
+    try client.store.setBlobPolicy(.lazy)
+    let bytes = noise(500_000, seed: 31)
+    try server.store.put("large", bytes)
+    _ = try await client.node.synchronize(with: "first", direction: .pull)
+    let (relay, isHeldBack) = try await Self.swallowing(address, of: server, for: client)
+    defer { withExtendedLifetime(relay) {} }
     let node = client.node
     async let fetched = node.fetch("large")
     try await Self.until { isHeldBack.withLock { $0 } }
@@ -55,17 +64,8 @@ struct BlobDeskTests {
     try client.store.setBlobPolicy(.lazy)
     try server.store.put("large", noise(500_000, seed: 36))
     _ = try await client.node.synchronize(with: "first", direction: .pull)
-    let isHeldBack = Locked(false)
-    let relay = try await Relay(to: address) {
-      var left = 60_000
-      return { count in
-        left -= count
-        if left <= 0 { isHeldBack.withLock { $0 = true } }
-        return left > 0 || count == 0 ? .passed : .swallowed
-      }
-    }
-    try Membership(client.store).add(
-      Peer(name: "first", addresses: [relay.address.description], device: server.node.device))
+    let (relay, isHeldBack) = try await Self.swallowing(address, of: server, for: client)
+    defer { withExtendedLifetime(relay) {} }
     let (node, core) = (client.node, client.node.core)
     for _ in 0..<2 {
       let isOver = Locked(false)

@@ -40,6 +40,15 @@ struct FullStateTurnsTests {
     #expect(try sender.purge() == 2)
   }
 
+  /// A round of the other copy with a value that nobody else has.
+  private func late() throws -> IncomingBatch {
+    try sender.put("doomed", "1")
+    try meet()
+    try other.put("late", "2")
+    let round = try other.openRound(since: nil, covered: receiver.versionVector())
+    return try #require(try round.next(maximumBytes: 1000))
+  }
+
   /// The receiver is given the sender's full state, and the batch between two parts of its closing.
   private func receive(between batch: IncomingBatch) throws {
     let turns = Locked(0)
@@ -56,11 +65,7 @@ struct FullStateTurnsTests {
 
   @Test("what another copy sends, and that state knows to be dead, stays dead")
   func known() throws {
-    try sender.put("doomed", "1")
-    try meet()
-    try other.put("late", "2")
-    let round = try other.openRound(since: nil, covered: receiver.versionVector())
-    let batch = try #require(try round.next(maximumBytes: 1000))
+    let batch = try late()
     try sender.receive(from: other)
     for key in ["doomed", "late"] as [Key] { try sender.delete(key) }
     try purgeAtSender()
@@ -72,11 +77,7 @@ struct FullStateTurnsTests {
 
   @Test("what another copy sends, and that state knows nothing of, is issued again")
   func unknown() throws {
-    try sender.put("doomed", "1")
-    try meet()
-    try other.put("late", "2")
-    let round = try other.openRound(since: nil, covered: receiver.versionVector())
-    let batch = try #require(try round.next(maximumBytes: 1000))
+    let batch = try late()
     pass(1)
     try sender.put("late", "3")
     for key in ["doomed", "late"] as [Key] { try sender.delete(key) }

@@ -113,8 +113,7 @@ struct OpeningBesideOthersTests {
     let former = try original.actor
     try original.close()
     let copy = SimulatedHost(seed: 2, machine: "copy")
-    for directory in ["/store", "/store/journal"] { _ = try copy.storage.createDirectory(directory) }
-    try copy.storage.restore(host.storage.files(below: "/store"))
+    try copy.storage.install(host.storage.files(below: "/store"), from: "/store", at: "/store")
     // What it has read of the store before it comes to its turn.
     let configuration = try copy.configured().checked()
     let identity = try #require(try StoreIdentity.read("/store", copy.storage))

@@ -71,8 +71,7 @@ extension Exchange {
   mutating func burstOpened(_ burst: BurstOpening, _ port: inout SessionPort) throws(SessionEnd) {
     // What was purged here meanwhile is missing there, or the other way round (rule R8): the hellos will tell.
     guard live.covered.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
-      let text = "what the two sides know of each other does not hold any more"
-      throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+      throw .again("what the two sides know of each other does not hold any more")
     }
     sending?.opened(burst, &port)
   }

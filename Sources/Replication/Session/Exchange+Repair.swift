@@ -118,7 +118,6 @@ extension Exchange {
 
   /// One of the sides has given a dot twice, and is another actor from now on (rule R9).
   var renewed: SessionEnd {
-    let text = "one write had two contents, and the side that made it has taken a new actor"
-    return SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+    .again("one write had two contents, and the side that made it has taken a new actor")
   }
 }

@@ -95,8 +95,15 @@ extension Exchange {
       giveKeysUp()
       return try compare(&port)
     }
+    throw reconnect(Self.holdsMore, &port)
+  }
+
+  private static let holdsMore = "more keys are held by one side now"
+
+  /// The client says goodbye, and connects again.
+  private func reconnect(_ text: String, _ port: inout SessionPort) -> SessionEnd {
     port.send(.goodbye)
-    throw SessionEnd(outcome: .reconnect("more keys are held by one side now"))
+    return SessionEnd(outcome: .reconnect(text))
   }
 
   /// Does a session that stays open go on where they could not?
@@ -109,11 +116,7 @@ extension Exchange {
   func endIfWidened() throws(SessionEnd) {
     guard progress == .answering, staysOpen, waitsForKeys, !isStillLacking, receiving?.isWidening == true
     else { return }
-    throw again("more keys are held by one side now")
-  }
-
-  private func again(_ text: String) -> SessionEnd {
-    SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+    throw .again(Self.holdsMore)
   }
 
   /// The session goes on as if those that this side gave had not been asked for.
@@ -135,9 +138,7 @@ extension Exchange {
   func askAgain(_ port: inout SessionPort) throws(SessionEnd) {
     guard isAtRest else { return beginWaiting(&port) }
     let text = "keys that this side lacks are asked for again"
-    if progress == .answering { throw again(text) }
-    port.send(.goodbye)
-    throw SessionEnd(outcome: .reconnect(text))
+    throw progress == .answering ? .again(text) : reconnect(text, &port)
   }
 
   /// The other side asks for more keys than it has held.

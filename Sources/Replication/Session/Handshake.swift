@@ -30,9 +30,8 @@ enum Handshake {
       return .rolledBack("\(peerName) has \(knownOfOwn) of its writes, itself it has \(own.summary.sequence)")
     }
     guard knownOfPeer <= peer.summary.sequence else {
-      let text =
-        "the other copy was rolled back: it has \(peer.summary.sequence) of its \(knownOfPeer) writes"
-      return SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+      return .again(
+        "the other copy was rolled back: it has \(peer.summary.sequence) of its \(knownOfPeer) writes")
     }
     if own.receives && peerRight == .readOnly {
       return .refused(

@@ -79,9 +79,9 @@ struct Repair {
 
   private mutating func pass() throws(SessionEnd) {
     guard passes < WireLimits.repairPasses else {
-      let text =
+      throw .again(
         "the two copies differ in very many keys: what was put right is kept, the rest comes in the next session"
-      throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+      )
     }
     passes += 1
   }

@@ -165,8 +165,7 @@ package struct Session: ~Copyable {
     case .replica(let replica): try loaded(replica)
     case .rolledBack(let text): throw .rolledBack(text)
     case .failed(let code, let message): throw failure(code, message)
-    case .overtaken(let text):
-      throw SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+    case .overtaken(let text): throw .again(text)
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .stillLacking,
       .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
       .recipeMatched, .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested,

@@ -75,6 +75,11 @@ struct SessionEnd: Error {
         .protocolViolation, "the other side broke the protocol: \(text): its program may be damaged"))
   }
 
+  /// What the two sides know of each other does not hold any more: both are to begin another session, and may know why.
+  static func again(_ text: String) -> SessionEnd {
+    SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
+  }
+
   /// The own side does not go on, for a reason that both sides may know.
   static func refused(_ code: Refusal.Code, _ text: String) -> SessionEnd {
     SessionEnd(refusal: Refusal(code, text), outcome: .failed(code.error, text))

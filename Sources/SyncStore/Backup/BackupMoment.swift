@@ -25,7 +25,7 @@ struct BackupMoment: Sendable {
         "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `Store.verify` first",
         path: engine.journal.path(of: gap.segment))
     }
-    mended = Set(engine.gaps)
+    mended = engine.knownGaps
     self.position = engine.position
     tail = engine.applied.packed
     let start = engine.start(of: position + 1)

@@ -53,8 +53,7 @@ extension Store {
       for segment in engine.journal.segments where segment.headerDamaged {
         report.damage.append("segment \(segment.number): one of the two copies of its header is damaged")
       }
-      let known = Set(engine.gaps)
-      try Self.reread(engine, known) { line in
+      try Self.reread(engine) { line in
         report.damage.append(line)
         isNew = true
       }
@@ -95,9 +94,7 @@ extension Store {
   }
 
   /// Damage below a watermark that came about since the journal was read.
-  private static func reread(
-    _ engine: Engine, _ known: Set<JournalDamage>, _ report: (String) -> Void
-  ) throws(StoreError) {
+  private static func reread(_ engine: Engine, _ report: (String) -> Void) throws(StoreError) {
     for (place, segment) in engine.journal.segments.enumerated() {
       let limit =
         segment.number == engine.applied.segment
@@ -106,7 +103,7 @@ extension Store {
       while let step = walker.next() {
         guard case .gap(let range) = step else { continue }
         let damage = JournalDamage(segment: segment.number, bytes: range)
-        if !known.contains(damage) {
+        if !engine.knownGaps.contains(damage) {
           report("segment \(segment.number), bytes \(range): damaged while in use")
         }
       }
