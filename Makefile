@@ -113,7 +113,7 @@ killpoints: deps ## kill a process at each call of each named step (every test r
 
 damage: deps ## every bit and every length of every file of a small store
 	DAMAGE_ALL=1 $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel \
-	  --filter 'EveryFileDamageTests'
+	  --filter 'DamageTests'
 
 soak: release ## a hub and MEMBERS=20 processes that write, meet, are killed and cut off for MINUTES=5 (SEED=)
 	$(SWIFT) run -c release --package-path Fuzz Soak "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" \

@@ -127,7 +127,7 @@ struct CrashTests {
 
   @Test(
     "creation killed by a loss of power leaves a store or none, and can be done again (F5, F20)",
-    arguments: 0..<60 as Range<UInt64>)
+    arguments: 0..<24 as Range<UInt64>)
   func creation(seed: UInt64) throws {
     var call = 1
     while true {
@@ -206,16 +206,17 @@ struct CrashTests {
     var finished = false
     while !finished {
       let host = SimulatedHost(seed: UInt64(call))
-      let configuration = Configuration(segmentBytes: 1 << 20)
+      // Three segments with few calls.
+      let configuration = Configuration(blobThreshold: 200_000, segmentBytes: 1 << 20)
       try Store.create(on: host, configuration: configuration).close()
       let plan = FaultPlan()
       plan.fail(number: call, forever: forever)
       var acknowledged: [Int] = []
       do {
         let store = try Store.open(on: host, configuration: configuration, failing: plan)
-        for number in 0..<150 {
+        for number in 0..<25 {
           do {
-            try store.put(Key("\(number)"), [UInt8](repeating: UInt8(number), count: 15_000))
+            try store.put(Key("\(number)"), [UInt8](repeating: UInt8(number), count: 100_000))
             acknowledged.append(number)
           } catch { continue }
         }

@@ -41,14 +41,17 @@ struct DamageTests {
     let path = "/store/journal/0000000000000001.segment"
     let bytes = try #require(files[path])
     let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 64
-    var noticed = 0
-    for offset in Array(0..<112) + Array(2048..<2160) + Array(4096..<used) {
+    var (tried, noticed) = (0, 0)
+    // Two bits of each byte with every test run, every bit with `make damage`.
+    for offset in Array(0..<112) + Array(2048..<2160) + Array(4096..<used)
+    where EveryFileDamageTests.all || (offset + bit).isMultiple(of: 4) {
+      tried += 1
       try host.storage.flipBit(of: path, at: offset, bit: bit)
       host.killProcesses()
       if try !Self.isHonest(host, values, "byte \(offset), bit \(bit)") { noticed += 1 }
       try host.storage.flipBit(of: path, at: offset, bit: bit)
     }
-    #expect(noticed > used / 4)
+    #expect(tried > 200 && noticed > tried * 3 / 4, "\(noticed) of \(tried)")
   }
 
   /// True if everything reads as if nothing had happened; false if the damage was named. A wrong value is an issue.

@@ -96,6 +96,8 @@ struct EveryFileDamageTests {
         _ = try host.storage.remove(path)
       }
       try host.storage.restore(files)
+      // What waits for a loss of power would keep each file that was ever made.
+      host.storage.syncDirectories()
     }
   }
 

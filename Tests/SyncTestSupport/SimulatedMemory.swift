@@ -57,6 +57,12 @@ import SyncStore
     return unsafe memcmp(base + range.lowerBound, other.base + range.lowerBound, range.count) == 0
   }
 
+  /// Does it begin with those bytes?
+  func holds(_ bytes: [UInt8]) -> Bool {
+    check(bytes.indices)
+    return unsafe memcmp(base, bytes, bytes.count) == 0
+  }
+
   /// The bytes in `range` as a mapping, which keeps the memory alive.
   func mapping(_ range: Range<Int>) -> Mapping {
     check(range)

@@ -79,6 +79,11 @@ final class SimulatedNode {
     return offset < end ? live.read(offset..<end) : []
   }
 
+  /// Are those its bytes, in the kernel and on the disk?
+  func holds(_ bytes: [UInt8]) -> Bool {
+    size == bytes.count && durableSize == size && live.holds(bytes) && durable.holds(bytes)
+  }
+
   func write(_ bytes: ArraySlice<UInt8>, at offset: Int) {
     guard !bytes.isEmpty else { return }
     let end = offset + bytes.count

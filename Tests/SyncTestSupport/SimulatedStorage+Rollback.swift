@@ -19,13 +19,22 @@ extension SimulatedStorage {
   /// Puts files back as they were, under the inodes they have: a machine rolled back in place, which no check at opening
   /// can see.
   package func restore(_ files: [String: [UInt8]]) throws(StoreError) {
-    for (path, bytes) in files {
+    for (path, bytes) in files where try !holds(bytes, at: path) {
       let file = try open(path, .openOrCreate)
       try file.resize(to: 0)
       try file.allocate(to: bytes.count)
       try file.write(bytes, at: 0)
       try file.sync()
     }
+  }
+
+  private func holds(_ bytes: [UInt8], at path: String) throws(StoreError) -> Bool {
+    try locked { state throws(StoreError) in try state.find(path)?.holds(bytes) ?? false }
+  }
+
+  /// Makes every entry of every directory durable.
+  package func syncDirectories() {
+    guarded.withLock { $0.state.makeDurable() }
   }
 
   /// Puts the files below a directory of another storage here, below `destination`, under new inodes and durable: a copied

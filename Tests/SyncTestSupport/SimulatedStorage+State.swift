@@ -78,6 +78,12 @@ extension SimulatedStorage.State {
     pending = pending.indices.filter { !chosen.contains($0) }.map { pending[$0] }
   }
 
+  /// Makes every change of every directory durable.
+  mutating func makeDurable() {
+    for operation in pending { apply(operation) }
+    pending = []
+  }
+
   /// Decides on the changes of directories that were not durable when the power failed.
   mutating func settle(_ nodes: [(path: String, node: SimulatedNode)], _ survives: (String) -> Bool) {
     var paths: [UInt64: String] = [:]

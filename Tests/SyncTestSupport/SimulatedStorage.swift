@@ -36,12 +36,12 @@ package final class SimulatedStorage: Storage {
     }
   }
 
-  private struct Guarded: @unchecked Sendable {
+  struct Guarded: @unchecked Sendable {
     // Nodes are classes: all access to them goes through the mutex around this.
     var state = State()
   }
 
-  private let guarded = Locked(Guarded())
+  let guarded = Locked(Guarded())
 
   /// An empty file system: a root directory.
   package init() {}
