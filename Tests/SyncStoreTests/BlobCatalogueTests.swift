@@ -151,6 +151,28 @@ import Testing
     #expect(try blobs.has(reference))
   }
 
+  @Test("What cannot be told to a sweep under way is not counted on, and what no sweep knows is put")
+  func claimBesideSweep() throws {
+    let test = try BlobsUnderTest(.disk)
+    let blobs = try test.open()
+    let reference = try blobs.put(bytes: [1], durable: true)
+    try blobs.catalogue.perform { (database) throws(StoreError) in
+      _ = try database.run("PRAGMA busy_timeout = 10")
+    }
+    let sweeping = try SQLiteConnection(path: test.directory + "/" + Self.catalogue)
+    try sweeping.execute("BEGIN IMMEDIATE")
+    #expect(#expect(throws: StoreError.self) { try blobs.put(bytes: [1], durable: true) }?.code == .busy)
+    #expect(#expect(throws: StoreError.self) { try blobs.settle([reference]) }?.code == .busy)
+    #expect(#expect(throws: StoreError.self) { try blobs.counts(on: reference.hash) }?.code == .busy)
+    let other = try blobs.put(bytes: [2], durable: true)
+    #expect(try blobs.read(other) == [2])
+    // The sweep takes the object whose row it holds: who puts it once more is told of a new one.
+    _ = try DiskStorage().remove(test.objectPath(reference))
+    try sweeping.execute("DELETE FROM object; COMMIT")
+    #expect(try blobs.put(bytes: [1], durable: true) == reference)
+    #expect(try blobs.read(reference) == [1])
+  }
+
   @Test("The write-ahead log is bounded, and gone after a checkpoint")
   func bounded() throws {
     let test = try BlobsUnderTest(.disk)

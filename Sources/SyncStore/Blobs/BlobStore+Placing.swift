@@ -10,7 +10,7 @@ extension BlobStore {
       return false
     }
     if memory.withLock({ $0.suspect.contains(name) }) { return false }
-    let row = claimRow(name)
+    let row = try claimRow(name)
     // Only a look after the claim counts: whoever was removing it either saw the claim, or is done.
     guard let file = try files.open(name) else { return false }
     if row?.durable == true { return true }
@@ -58,7 +58,7 @@ extension BlobStore {
     let hash = form.name
     // A row from an earlier life of the object: whoever is removing that must not take this one for it, and what was
     // durable then is not now.
-    let claimed = claimRow(hash)
+    let claimed = try claimRow(hash)
     if claimed?.durable == true {
       noting { (catalogue) throws(StoreError) in
         try catalogue.record(hash, size: form.size, .wanted, durable: false)
@@ -87,7 +87,7 @@ extension BlobStore {
         arePacked = withPacks
         continue
       }
-      let row = claimRow(form.name)
+      let row = try claimRow(form.name)
       // Only a look after the claim counts, and at the file: the catalogue may say what is not so.
       guard try files.size(of: form.name) == form.size else { throw Self.unavailable(reference.hash) }
       if row?.durable != true { unsettled.append(form) }

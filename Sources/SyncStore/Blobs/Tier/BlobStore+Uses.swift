@@ -115,7 +115,7 @@ extension BlobStore {
         }
         guard !following, try files.size(of: name) != nil, !memory.withLock({ $0.suspect.contains(name) })
         else { continue }
-        let row = claimRow(name)
+        let row = try claimRow(name)
         // Only a look after the claim counts.
         if try files.size(of: name) != nil { return row?.durable == true ? .durable : .file(name) }
       }
