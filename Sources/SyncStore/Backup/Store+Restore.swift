@@ -92,17 +92,22 @@ extension Store {
     guard try storage.createDirectory(staging) else {
       throw StoreError(.busy, "another process is restoring there: wait for it", path: staging)
     }
+    var own: Possession?
+    defer { own?.end() }
+    let report: RestoreReport
     do throws(StoreError) {
-      let own = try Possession(staging, storage)
-      defer { own.end() }
+      own = try Possession(staging, storage)
       var restoration = Restoration(backup, upTo: count, in: staging, environment, progress)
-      let report = try restoration.run()
+      report = try restoration.run()
       try Staged.install(staging, as: path, replacing: possession != nil, storage)
-      return report
     } catch {
+      own?.end()
+      own = nil
       try? Staged.clear(staging, storage)
       throw error
     }
+    try Staged.settle(staging, as: path, storage)
+    return report
   }
 
   /// Nil if nothing is there.
@@ -189,18 +194,19 @@ enum Staged {
     }
     let possession = try Possession(path, storage)
     defer { possession.end() }
+    // What took its place may not be known to have done so durably.
+    try storage.syncDirectory(type(of: storage).directory(of: path))
     try storage.removeTree(path, first: [StoreIdentity.fileName])
   }
 
-  /// Gives a complete, durable directory its name, durably. A store that is there is removed if the caller is `replacing`
-  /// it, and keeps others out of it.
+  /// Gives a complete, durable directory its name. A store that is there takes its place beside it, if the caller is
+  /// `replacing` it and keeps others out of it. `settle` is to follow.
   ///
   /// - Throws: `.alreadyExists` if something has come to be there meanwhile.
   static func install(
     _ staging: String, as path: String, replacing: Bool, _ storage: any Storage
   ) throws(StoreError) {
-    let parent = type(of: storage).directory(of: path)
-    if try storage.renameUnlessPresent(staging, to: path) { return try storage.syncDirectory(parent) }
+    if try storage.renameUnlessPresent(staging, to: path) { return }
     guard replacing else {
       // An empty directory, unless somebody has made a store of it while this one was written.
       guard try storage.list(path).isEmpty, case _ = try storage.removeDirectory(path),
@@ -210,10 +216,20 @@ enum Staged {
           .alreadyExists, "something has come to be there meanwhile, and is not replaced: name another",
           path: path)
       }
-      return try storage.syncDirectory(parent)
+      return
     }
     try storage.exchange(staging, with: path)
-    try storage.syncDirectory(parent)
+  }
+
+  /// Makes the new name durable, and then removes what was replaced. Where the first fails both stay: a loss of power may show the
+  /// old names again.
+  static func settle(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
+    do throws(StoreError) { try storage.syncDirectory(type(of: storage).directory(of: path)) } catch {
+      throw StoreError(
+        error.code,
+        "the restored store has its place, but it is not known whether that outlives a loss of power; what was there is left at "
+          + "\(staging): \(error.message)", path: path, errno: error.errno)
+    }
     // What fails from here on leaves rubbish beside the store, not half of one.
     try? storage.removeTree(staging, first: [StoreIdentity.fileName])
   }

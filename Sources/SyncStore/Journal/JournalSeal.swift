@@ -47,6 +47,7 @@ final class JournalSeal: Sendable {
         throw StoreError(
           .foreignFile, "belongs to store \(ring.store): restore the one of this store", path: self.path)
       }
+      if writable { try Self.makeLast(ring, self.path, environment.storage) }
       state = Locked(State(ring: ring, bytes: bytes))
     case (nil, _?):
       throw StoreError(
@@ -195,7 +196,29 @@ final class JournalSeal: Sendable {
         throw StoreError(
           .wrongKey, "the keys were changed by another process: open the store again", path: path)
       }
+      if writable { try Self.makeLast(updated, path, storage) }
       (state.ring, state.bytes) = (updated, bytes)
+    }
+  }
+
+  /// Makes the name of a file durable that another process may have put there and not come to the end of: a segment that is begun
+  /// under its keys would be lost with it. Of a ring that is not in transition an older one serves as well.
+  private static func makeLast(_ ring: KeyRing, _ path: String, _ storage: any Storage) throws(StoreError) {
+    guard ring.isInTransition else { return }
+    let directory = type(of: storage).directory(of: path)
+    try storage.syncDirectory(type(of: storage).directory(of: directory))
+    try storage.syncDirectory(directory)
+  }
+
+  /// Is the file not the one that this process knows, or cannot be read?
+  var isBehind: Bool {
+    let (path, storage) = (path, environment.storage)
+    return state.withLock { state in
+      do throws(StoreError) {
+        return try storage.contents(of: path, limit: KeyRingFile.limit) != state.bytes
+      } catch {
+        return true
+      }
     }
   }
 
@@ -206,9 +229,9 @@ final class JournalSeal: Sendable {
     let bytes = ring?.encoded(random: environment.random)
     try state.withLock { state throws(StoreError) in
       if let bytes {
-        if try storage.createDirectory(directory) {
-          try storage.syncDirectory(type(of: storage).directory(of: directory))
-        }
+        // One that is there may have been made by who was killed then.
+        _ = try storage.createDirectory(directory)
+        try storage.syncDirectory(type(of: storage).directory(of: directory))
         try storage.replace(path, with: bytes)
       } else if try storage.remove(path) {
         try storage.syncDirectory(directory)

@@ -63,6 +63,8 @@ struct Engine {
   var isProvisional = false
   /// The last compaction that index and notes have taken in wholly.
   var adopted: UInt32 = 0
+  /// Is there a file of a segment that it has replaced, and that could not be removed?
+  var leavesReplaced = false
   /// What the index calls the last record that it has; 0 if that is not known.
   var lastPlace: UInt64 = 0
   /// Was it made without reading the journal?

@@ -150,11 +150,22 @@ extension Store {
     }
   }
 
-  /// Removes what was replaced: nothing names it any more.
+  /// Removes what was replaced: nothing names it any more. What cannot be removed is left to the next compaction, or opening.
   private func remove(_ names: [SegmentName]) throws(StoreError) {
     control.adopted = control.compactions
-    for name in names { _ = try environment.storage.remove(journalDirectory + "/" + name.text) }
-    engine.withLock { $0.releaseReplaced() }
+    var failure: StoreError?
+    for name in names {
+      do throws(StoreError) {
+        _ = try environment.storage.remove(journalDirectory + "/" + name.text)
+      } catch {
+        failure = failure ?? error
+      }
+    }
+    engine.withLock { engine in
+      engine.leavesReplaced = failure != nil
+      engine.releaseReplaced()
+    }
+    if let failure { throw failure }
   }
 
   /// Does what one who was killed, or met an error, between the naming of the copy and the end of its moving over has left to
@@ -163,11 +174,11 @@ extension Store {
   func finishAdoptions() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
-    let adopted = engine.withLock { $0.adopted }
+    let (adopted, leavesReplaced) = engine.withLock { ($0.adopted, $0.leavesReplaced) }
     let unfinished = counted.filter { $0.compaction > adopted }
       .map { (copy: $0, replaced: SegmentName.replaced(by: $0, among: names)) }
       .filter { !$0.replaced.isEmpty }
-    guard !unfinished.isEmpty || control.adopted < control.compactions else { return }
+    guard !unfinished.isEmpty || leavesReplaced || control.adopted < control.compactions else { return }
     // Nobody may have seen to it that the names last.
     try syncNames()
     for (copy, replaced) in unfinished {

@@ -42,7 +42,7 @@ extension Store {
         ring.change(
           passphrase: passphrase.secret, cost: configuration.passphraseCost, random: environment.random)
       else { throw seal.noMemory }
-      try seal.replace(ring)
+      try replaceKeys(with: ring)
     }
   }
 
@@ -134,11 +134,20 @@ extension Store {
     return ring
   }
 
+  /// Puts keys in the place of those there are. Where they have their name and it is not known whether that lasts, nothing goes on
+  /// (rule R4): what is sealed under them would be lost with them.
+  private func replaceKeys(with ring: KeyRing?) throws(StoreError) {
+    do throws(StoreError) { try seal.replace(ring) } catch {
+      if seal.isBehind { control.setPoisoned() }
+      throw error
+    }
+  }
+
   private func rewrite(under ring: KeyRing) throws(StoreError) -> RekeyingReport {
     // The index of a plain store tells those who guess keys whether they are right.
     try withdrawIndex(unless: true)
     // Whoever begins a segment from now on does so under it.
-    try seal.replace(ring)
+    try replaceKeys(with: ring)
     try beginUnder(ring)
     var report = RekeyingReport()
     var passed: Set<UInt32> = []
@@ -175,7 +184,7 @@ extension Store {
       if isPlain { try withdrawIndex(unless: false) }
       // And the files of secrets that they have written.
       try rewriteKeyFiles(isPlain: isPlain) { () throws(StoreError) in
-        try seal.replace(isPlain ? nil : settled)
+        try replaceKeys(with: isPlain ? nil : settled)
       }
       try restoreIndex()
     }

@@ -1,0 +1,79 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Nothing is sealed under keys of which a loss of power could take the only file.
+@Suite("New keys whose file has its name and may not keep it")
+struct KeyRingDurabilityTests {
+  static let directory = "/store/keys"
+  let host = SimulatedHost(compacting: .onRequest, sealed: true)
+
+  /// What is found behind a loss of power that takes all that was not synced.
+  private static func values(
+    of host: SimulatedHost, _ passphrase: Passphrase = SimulatedHost.passphrase
+  ) throws -> [String: [UInt8]] {
+    RotationTests.losePower(host)
+    return try CompactionTests.Picture(RekeyTests.open(host, passphrase)).values
+  }
+
+  /// Writes that begin a segment or two, durably. False if the store is poisoned.
+  private static func fill(_ store: Store) throws -> Bool {
+    do throws(StoreError) {
+      for number in 0..<50 { try store.put(Key("more \(number)"), [UInt8](repeating: 5, count: 3000)) }
+      try store.sync()
+      return true
+    } catch {
+      #expect(error.code == .poisoned)
+      return false
+    }
+  }
+
+  @Test("end the writes of the process that made them, and are made to last by the next one (R4, F12)")
+  func failedSync() throws {
+    let plan = FaultPlan()
+    try RekeyTests.filled(host, writes: 30).close()
+    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    plan.fail(.syncDirectory, on: Self.directory)
+    #expect(throws: StoreError.self) { try store.renewKeys() }
+    #expect(try !Self.fill(store))
+    try store.close()
+    let again = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    #expect(try Self.fill(again))
+    #expect(try RekeyTests.generations(again).count == 2)
+    #expect(try Self.values(of: host)["more 49"] != nil)
+  }
+
+  @Test(
+    "of a process that died then are made to last by the next one before it writes under them (F12)",
+    arguments: [false, true])
+  func killed(encrypting: Bool) throws {
+    let host = SimulatedHost(compacting: .onRequest, sealed: !encrypting)
+    let plan = FaultPlan()
+    try RekeyTests.filled(host, writes: 30).close()
+    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    let store = try RekeyTests.open(host, encrypting ? nil : SimulatedHost.passphrase, environment)
+    plan.before(.syncDirectory, of: Self.directory) { plan.fail(forever: true) }
+    #expect(throws: StoreError.self) {
+      if encrypting { try store.encrypt(with: RekeyTests.another) } else { try store.renewKeys() }
+    }
+    host.killProcesses()
+    let passphrase = encrypting ? RekeyTests.another : SimulatedHost.passphrase
+    let again = try RekeyTests.open(host, passphrase)
+    #expect(try Self.fill(again))
+    #expect(try Self.values(of: host, passphrase)["more 49"] != nil)
+  }
+
+  @Test("of another process are made to last by who begins a segment under them (F12)")
+  func besideOthers() throws {
+    let plan = FaultPlan()
+    let other = try RekeyTests.filled(host, writes: 5)
+    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    // Stopped for good there, not killed: nothing else says that something is unfinished.
+    plan.before(.syncDirectory, of: Self.directory) { plan.fail(forever: true) }
+    #expect(throws: StoreError.self) { try store.renewKeys() }
+    if try Self.fill(other) { #expect(try Self.values(of: host)["more 49"] != nil) }
+  }
+}
