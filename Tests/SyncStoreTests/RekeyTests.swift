@@ -189,7 +189,7 @@ struct RekeyTests {
       #expect(try CompactionTests.Picture(again).values == before.values, "call \(number)")
       #expect(try again.verify().isClean, "call \(number)")
       if isOver { break }
-      number += number < 30 ? 1 : 3
+      number += number < 30 ? 1 : 5
     }
     #expect(number > (change == .passphrase ? 10 : 60))
   }

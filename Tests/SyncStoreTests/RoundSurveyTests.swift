@@ -87,7 +87,7 @@ struct RoundSurveyTests {
 
   @Test(
     "has what is current at its snapshot, whatever is written, deleted, purged, compacted, received or comes due meanwhile",
-    arguments: 0..<60)
+    arguments: 0..<30)
   func exact(seed: Int) throws {
     let turns = Turns()
     let host = SimulatedHost(seed: UInt64(seed), machine: "one")

@@ -28,7 +28,10 @@ package struct StoreKeys: Sendable {
 
   /// The device's identity; made, durably, if there is none. The directory of the store must exist.
   package func makeIdentity() throws(ReplicationError) -> DeviceIdentity {
-    if let identity = try readIdentity() { return identity }
+    if let identity = try readIdentity() {
+      try makeNamesLast()
+      return identity
+    }
     let identity = try DeviceIdentity.generate()
     try write(identity.pem, to: Self.device)
     return identity
@@ -36,7 +39,10 @@ package struct StoreKeys: Sendable {
 
   /// The group keys; a first one is made, durably, if there are none.
   package func makeGroupKeys() throws(ReplicationError) -> GroupKeyRing {
-    if let ring = try readGroupKeys() { return ring }
+    if let ring = try readGroupKeys() {
+      try makeNamesLast()
+      return ring
+    }
     let ring = GroupKeyRing(key: SecureRandom.bytes(GroupKeyRing.keyBytes))
     try replaceGroupKeys(with: ring)
     return ring
@@ -113,10 +119,18 @@ package struct StoreKeys: Sendable {
     let (storage, store, directory) = (storage, store, directory)
     try ofStore { () throws(StoreError) in
       if let store { return try store.writeKeyFile(name, Array(text.utf8)) }
-      if try storage.createDirectory(directory) {
-        try storage.syncDirectory(type(of: storage).directory(of: directory))
-      }
+      _ = try storage.createDirectory(directory)
+      try storage.syncDirectory(type(of: storage).directory(of: directory))
       try storage.replace(directory + "/" + name, with: Array(text.utf8))
+    }
+  }
+
+  /// Makes durable what another process may have put there and not come to the end of: others are about to be told of it.
+  private func makeNamesLast() throws(ReplicationError) {
+    let (storage, directory) = (storage, directory)
+    try ofStore { () throws(StoreError) in
+      try storage.syncDirectory(type(of: storage).directory(of: directory))
+      try storage.syncDirectory(directory)
     }
   }
 

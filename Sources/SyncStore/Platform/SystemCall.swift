@@ -82,6 +82,8 @@ package enum SystemCall {
 
   /// What the kernel answers to a renaming from one file system to another.
   static let otherFileSystem = EXDEV
+  /// What it answers where permissions are lacking.
+  static let notAllowed = EACCES
   /// What it answers where there is no room.
   static let noSpace = ENOSPC
   /// What it answers where a name is taken.

@@ -44,7 +44,9 @@ extension Store {
   package func writeKeyFile(_ name: String, _ bytes: [UInt8]) throws(StoreError) {
     let storage = environment.storage
     let directory = path + "/" + JournalSeal.directory
-    if try storage.createDirectory(directory) { try storage.syncDirectory(path) }
+    // One that is there may have been made by who was killed then.
+    _ = try storage.createDirectory(directory)
+    try storage.syncDirectory(path)
     // While a store is decrypted, nothing is sealed any more under keys that are about to go.
     let ring = seal.ring.flatMap { $0.current == 0 ? nil : $0 }
     try storage.replace(directory + "/" + name, with: ring.map { sealed(name, bytes, $0) } ?? bytes)

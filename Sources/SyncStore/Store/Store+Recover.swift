@@ -35,6 +35,7 @@ extension Store {
     if let renewal {
       try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) }
     }
+    if foreign || engine.withLock({ $0.position == 0 }) { try makeNameLast() }
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
@@ -44,6 +45,17 @@ extension Store {
     note(renewal)
     try sync(upTo: control.tail)
     if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
+  }
+
+  /// Makes the names durable by which the store is found. Who made it, or gave it this place, may have died before it did so, and
+  /// what is written into it from now on is acknowledged.
+  private func makeNameLast() throws(StoreError) {
+    let storage = environment.storage
+    try storage.syncDirectory(path)
+    do throws(StoreError) { try storage.syncDirectory(type(of: storage).directory(of: path)) } catch {
+      // A service need not be allowed to read what its directory lies in.
+      guard error.errno == SystemCall.notAllowed else { throw error }
+    }
   }
 
   private func note(_ renewal: Composer.Renewal) {
