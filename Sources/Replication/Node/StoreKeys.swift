@@ -128,10 +128,7 @@ package struct StoreKeys: Sendable {
   /// Makes durable what another process may have put there and not come to the end of: others are about to be told of it.
   private func makeNamesLast() throws(ReplicationError) {
     let (storage, directory) = (storage, directory)
-    try ofStore { () throws(StoreError) in
-      try storage.syncDirectory(type(of: storage).directory(of: directory))
-      try storage.syncDirectory(directory)
-    }
+    try ofStore { () throws(StoreError) in try storage.syncWithName(directory) }
   }
 
   private func missing(_ name: String) -> ReplicationError {

@@ -225,10 +225,11 @@ enum Staged {
   /// old names again.
   static func settle(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
     do throws(StoreError) { try storage.syncDirectory(type(of: storage).directory(of: path)) } catch {
+      let replaced = try storage.status(staging) == nil ? "" : "; what was there is left at \(staging)"
       throw StoreError(
         error.code,
-        "the restored store has its place, but it is not known whether that outlives a loss of power; what was there is left at "
-          + "\(staging): \(error.message)", path: path, errno: error.errno)
+        "the restored store has its place, but it is not known whether that outlives a loss of power\(replaced): "
+          + error.message, path: path, errno: error.errno)
     }
     // What fails from here on leaves rubbish beside the store, not half of one.
     try? storage.removeTree(staging, first: [StoreIdentity.fileName])

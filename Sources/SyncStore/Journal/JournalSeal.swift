@@ -205,9 +205,7 @@ final class JournalSeal: Sendable {
   /// under its keys would be lost with it. Of a ring that is not in transition an older one serves as well.
   private static func makeLast(_ ring: KeyRing, _ path: String, _ storage: any Storage) throws(StoreError) {
     guard ring.isInTransition else { return }
-    let directory = type(of: storage).directory(of: path)
-    try storage.syncDirectory(type(of: storage).directory(of: directory))
-    try storage.syncDirectory(directory)
+    try storage.syncWithName(type(of: storage).directory(of: path))
   }
 
   /// Is the file not the one that this process knows, or cannot be read?

@@ -184,6 +184,12 @@ extension Storage {
     try syncDirectory(Self.directory(of: path))
   }
 
+  /// Makes the entries of a directory durable, and the one of its own name.
+  package func syncWithName(_ directory: String) throws(StoreError) {
+    try syncDirectory(Self.directory(of: directory))
+    try syncDirectory(directory)
+  }
+
   /// Removes whatever lies at `path`, a directory with all in it; links are removed, not followed. `first` names entries
   /// of that directory that go before all others, durably.
   package func removeTree(_ path: String, first: [String] = []) throws(StoreError) {
