@@ -71,21 +71,4 @@ extension ForeignBytes {
     _ = try? StoreKeys(store).groupKeys()
     _ = try? StoreKeys(store).identity()
   }
-
-  /// A version vector, as what another member has said that it covers: it is taken in, and asked when deletes are purged.
-  package static func vectors(_ bytes: [UInt8]) {
-    let host = SimulatedHost(sealed: false)
-    do {
-      let store = try Store.create(on: host, configuration: StoreTemplate.configuration)
-      try store.put("key", "value")
-      try store.delete("key")
-      guard let device = DeviceID(bytes: [UInt8](repeating: 1, count: 32)) else { return }
-      try store.putReserved(ReservedKey.frontier(device), Array(bytes.prefix(60_000)))
-      _ = try store.purge()
-      let isGone = try store.get("key") == nil
-      precondition(isGone, "what was deleted is back")
-      try store.close()
-      _ = try Store.open(on: host).verify()
-    } catch { return }
-  }
 }
