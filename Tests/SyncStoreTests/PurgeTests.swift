@@ -331,6 +331,35 @@ struct PurgeTests {
     #expect(try again.text("k") == nil)
   }
 
+  @Test(
+    "what waited, was applied and deleted, and the delete purged, stays away when the store is opened again (R8)"
+  )
+  func appliedBeforeItWasDeleted() throws {
+    let first = try Store.create(on: left)
+    let second = try Store.create(on: right, id: first.id)
+    left.time += 3_600_000
+    try first.put("k", "ahead")
+    left.time -= 3_600_000
+    try second.receive(from: first)
+    right.time += 3_700_000
+    #expect(try second.text("k") == "ahead")
+    try second.delete("k")
+    #expect(try second.purge() == 1)
+    for isPowerLost in [false, true] {
+      if isPowerLost {
+        try Store.open(second.path, on: right).sync()
+        right.losePower(seed: 1)
+      } else {
+        right.killProcesses()
+      }
+      let again = try Store.open(second.path, on: right)
+      #expect(try again.text("k") == nil)
+      #expect(try again.explain("k") == nil)
+      try again.put("other", "x")
+      #expect(try again.text("k") == nil)
+    }
+  }
+
   @Test("a copy that waits for its full state gives none, and purges nothing")
   func unsettled() throws {
     let copies = try copies()

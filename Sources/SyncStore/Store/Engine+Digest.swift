@@ -121,6 +121,7 @@ extension Engine {
     let before = index.ledger.keepsDigest ? greatest(key) : nil
     let left = (parked[key] ?? []).filter { $0 != location }
     parked[key] = left.isEmpty ? nil : left
+    notesAreStale = true
     state.absorb(version, applied: true)
     ordered = nil
     // Parked it counted, too.

@@ -236,6 +236,8 @@ extension Engine {
           parked[key, default: []].append(view.location)
         } else if view.isReserved(shape) {
           reserved.insert(key)
+        } else {
+          notesAreStale = true
         }
       }
     case .actor, .checkpoint, .epoch, .purge, nil: break
@@ -266,6 +268,7 @@ extension Engine {
     for key in reserved { if let location = find(key) { note(location) } }
     try index.ledger.replaceNotes(notes)
     notesAtRenewal = notes.places.count
+    notesAreStale = false
   }
 
   /// Notes one more place. Only for who may change the index.

@@ -15,11 +15,9 @@ extension Engine {
     let before = index.ledger.keepsDigest ? greatest(purge.key) : nil
     let gone = parkedPlaces(of: purge)
     take(purge)
-    if !gone.isEmpty {
-      for place in gone { supersede(place) }
-      // The notes name it, and a parked record is known from them alone.
-      try renewNotes()
-    }
+    for place in gone { supersede(place) }
+    // A parked record is known from the notes alone: one that they name, of a key that the index knows nothing of, waits.
+    if !gone.isEmpty || notesAreStale { try renewNotes() }
     let search = search(purge.key.span)
     if let found = search.found, let version = try? journal.record(at: found.location).version,
       purge.isParked ? version == purge.version : version <= purge.version

@@ -57,6 +57,8 @@ struct Engine {
   private(set) var disorders = 0
   /// How many notes there were when they were last put together anew.
   var notesAtRenewal = 0
+  /// May the notes name records that waited for their time, and were applied since?
+  var notesAreStale = false
   /// Up to where the journal went when a compaction of others was last taken in: whatever that left out was beaten before.
   var replacementsEnd = Location(segment: 0, offset: 0)
   /// Was the journal read before a writer had recovered it? What was read may be cut off then, and other segments have the names.

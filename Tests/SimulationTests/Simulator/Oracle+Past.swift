@@ -1,0 +1,57 @@
+import SyncStore
+
+extension Oracle {
+  /// Which values were replaced by who knew them.
+  ///
+  /// All values that programs write differ, so that one that comes under a second dot is the same write, issued again. Who covers
+  /// what replaced it knew that it was over: it may not bring it back, whether or not it has purged since what had replaced it (R8).
+  struct Past {
+    /// The dot under which a value was first found.
+    private var origins: [[UInt8]: Dot] = [:]
+    /// The origins of all that a write replaced, directly or through what it replaced.
+    private var replaced: [Dot: Set<Dot>] = [:]
+    /// Values that came under a further dot and were not judged yet.
+    fileprivate var again: [Write] = []
+
+    /// A dot was found that names this write.
+    mutating func bind(_ write: Write) {
+      guard let bytes = write.content.bytes else { return }
+      guard origins[bytes] != nil else { return origins[bytes] = write.dot }
+      again.append(write)
+    }
+
+    /// The write named `dot` was made where the key had this value.
+    mutating func replace(_ bytes: [UInt8], by dot: Dot) {
+      guard let origin = origins[bytes] else { return }
+      replaced[dot, default: []].formUnion(replaced[origin] ?? [])
+      replaced[dot]?.insert(origin)
+    }
+
+    /// Did the write named `dot` replace this value?
+    fileprivate func has(_ dot: Dot, replaced write: Write) -> Bool {
+      guard let bytes = write.content.bytes, let origin = origins[bytes] else { return false }
+      return replaced[dot]?.contains(origin) ?? false
+    }
+  }
+
+  /// Judges what this copy has issued again since it was looked at last: nothing that it knew to be over.
+  mutating func judgeReturns(to store: Store, _ name: String, at time: UInt64) throws {
+    guard !past.again.isEmpty else { return }
+    let actor = try store.actor
+    let own = past.again.filter { $0.dot.actor == actor }
+    past.again.removeAll { $0.dot.actor == actor }
+    // A machine that was put back may know of its own later writes as of another's.
+    guard !own.isEmpty, !hasDoubts else { return }
+    let coverage = Coverage(try store.versionVector())
+    let limit = (time + Content.drift) << 16
+    for write in own {
+      // What waits for its time beats it then, or is given up with what had replaced it.
+      let over = (byKey[write.key] ?? []).first {
+        $0.dot != write.dot && coverage.has($0.dot) && $0.stamp <= limit && past.has($0.dot, replaced: write)
+      }
+      if let over {
+        throw Violation("\(name) has issued \(write) again, though it covers \(over), which had replaced it")
+      }
+    }
+  }
+}
