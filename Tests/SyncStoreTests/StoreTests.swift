@@ -253,6 +253,29 @@ struct LargeValueTests {
     #expect(try b.missingBlobs().isEmpty)
   }
 
+  @Test("that has come and could not be made durable is asked for again (F29)")
+  func arrivedInVain() throws {
+    let right = SimulatedHost(seed: 2, machine: "right", sealed: false)
+    let a = try Store.create(on: host)
+    let plan = FaultPlan()
+    try Store.create(on: right, id: a.id).close()
+    let b = try Store.open(on: right, failing: plan)
+    try a.put("k", large)
+    try b.receive(from: a)
+    let blob = try #require(try b.missingBlobs().first)
+    #expect(try b.blobs.put(large, arrivedAs: blob))
+    plan.fail(.sync, on: "packs")
+    #expect(throws: StoreError.self) { try b.blobs.settle([blob]) }
+    #expect(try b.missingBlobs() == [blob])
+    right.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in true })
+    let again = try Store.open(on: right)
+    #expect(try again.missingBlobs() == [blob])
+    #expect(try again.blobs.put(large, arrivedAs: blob))
+    #expect(try again.missingBlobs().isEmpty)
+    right.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in true })
+    #expect(try Store.open(on: right).get("k")?.bytes == large)
+  }
+
   @Test("that rotted is never served, is set aside, and is fetched again (F44)")
   func rotten() throws {
     let store = try Store.create(on: host)

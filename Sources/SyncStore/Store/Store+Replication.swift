@@ -262,7 +262,9 @@ extension Store {
     var missing: [BlobReference] = []
     var arrived: [BlobHash] = []
     for blob in try absentBlobs(.awaited) {
-      if try blobs.has(blob.hash) { arrived.append(blob.hash) } else { missing.append(blob) }
+      // What has come and could not be made durable is asked for again: a loss of power would take it, and nothing would name it.
+      let isHere = try isWritable ? blobs.countsDurably(on: blob.hash) : blobs.has(blob.hash)
+      if isHere { arrived.append(blob.hash) } else { missing.append(blob) }
     }
     if !arrived.isEmpty { try noteArrived(arrived) }
     missing.sort { $0.hash < $1.hash }

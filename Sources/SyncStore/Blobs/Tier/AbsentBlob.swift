@@ -126,8 +126,12 @@ extension Store {
     var gone: [[UInt8]] = []
     for absent in try allAbsent() {
       let hash = absent.blob.hash
-      let isHere = try blobs.isKnown(hash)
-      if isHere || referenced.all[hash] == nil { gone.append(absent.key) }
+      guard referenced.all[hash] != nil else {
+        gone.append(absent.key)
+        continue
+      }
+      // Known is not enough: what could not be made durable is as good as not here.
+      if try blobs.isKnown(hash), try blobs.countsDurably(on: hash) { gone.append(absent.key) }
     }
     guard !gone.isEmpty else { return referenced }
     try append(limit: .max) { composer throws(StoreError) in
