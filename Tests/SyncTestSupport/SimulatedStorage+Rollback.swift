@@ -17,15 +17,16 @@ extension SimulatedStorage {
   }
 
   /// Puts files back as they were, under the inodes they have: a machine rolled back in place, which no check at opening
-  /// can see.
+  /// can see. All of it is durable.
   package func restore(_ files: [String: [UInt8]]) throws(StoreError) {
-    for (path, bytes) in files where try !holds(bytes, at: path) {
+    for (path, bytes) in files.sorted(by: { $0.key < $1.key }) where try !holds(bytes, at: path) {
       let file = try open(path, .openOrCreate)
       try file.resize(to: 0)
       try file.allocate(to: bytes.count)
       try file.write(bytes, at: 0)
       try file.sync()
     }
+    syncDirectories()
   }
 
   private func holds(_ bytes: [UInt8], at path: String) throws(StoreError) -> Bool {

@@ -128,6 +128,7 @@ extension SimulatedStorage.State {
   mutating func syncFails(_ path: String) -> Bool {
     guard let index = failingSyncs.firstIndex(where: { $0.path == path }) else { return false }
     if !failingSyncs[index].forever { failingSyncs.remove(at: index) }
+    failures += 1
     return true
   }
 
@@ -138,6 +139,7 @@ extension SimulatedStorage.State {
     let available = min(max(free ?? needed, 0), node.limit - node.allocated)
     let granted = min(needed, available / SimulatedMemory.pageBytes * SimulatedMemory.pageBytes)
     node.allocated += granted
+    if granted < needed { failures += 1 }
     if let left = free { free = left - granted }
     return min(end, node.allocated)
   }

@@ -19,6 +19,7 @@ package final class SimulatedStorage: Storage {
     var lies = false
     var pending: [Operation] = []
     var failingSyncs: [(path: String, forever: Bool)] = []
+    var failures = 0
   }
 
   /// A change of directories that is not durable yet.
@@ -62,6 +63,9 @@ package final class SimulatedStorage: Storage {
     get { guarded.withLock { $0.state.free } }
     set { guarded.withLock { $0.state.free = newValue } }
   }
+
+  /// How often there was no room, or a sync failed as it was asked to.
+  package var failures: Int { guarded.withLock { $0.state.failures } }
 
   /// Does it say that files are durable without making them so?
   package var lies: Bool {

@@ -26,7 +26,8 @@ struct FailingExchangeTests {
         var call = 1 + (last + side) % Self.step
         while true {
           var run = try Run(
-            pair, side, "\(story.rawValue), side \(side), \(isForever ? "from" : "only") call \(call), \(end.rawValue)")
+            pair, side,
+            "\(story.rawValue), side \(side), \(isForever ? "from" : "only") call \(call), \(end.rawValue)")
           if try !run.fail(call, isForever) { break }
           failed += run.hasFailed ? 1 : 0
           do {
@@ -88,7 +89,10 @@ private struct Run {
     switch end {
     case .goesOn:
       // Where a failed sync has ended the writes of a store (R4) its user opens it again.
-      do throws(StoreError) { try stores[side].setLocal(Array("x".utf8), [1]) } catch {
+      do throws(StoreError) {
+        try stores[side].setLocal(Array("x".utf8), [1])
+        try stores[side].blobs.sync()
+      } catch {
         guard error.code == .poisoned else { throw error }
         try stores[side].close()
         try reopen()

@@ -91,6 +91,8 @@ extension Simulation.Counts {
     reordered += other.reordered
     fullStates += other.fullStates
     returns += other.returns
+    revokedReturns += other.revokedReturns
+    partitions += other.partitions
   }
 
   /// What has not come about.
@@ -101,11 +103,11 @@ extension Simulation.Counts {
   var text: String {
     """
     \(operations) operations: \(writes) writes, \(events) events; \(sessions) sessions begun, \(finished) sides finished, \
-    \(refused) refused or broken, \(rebirths) asked to connect again, \(cuts) links cut
+    \(refused) refused or broken, \(rebirths) asked to connect again, \(cuts) links cut, \(partitions) times a network in two parts
     \(crashes) losses of power, \(kills) kills, \(fullDisks) times no room, \(failedSyncs) failed syncs, \(clockJumps) clock jumps, \
     \(clones) clones, \(restores) restored backups, \(rollbacks) roll-backs, \(compactions) compactions
     \(records) records and \(blobs) blobs received, \(live) times live, \(old) sessions with the first version, \(revocations) \
-    members revoked, \(purged) keys purged, \(fullStates) full states taken, \(returns) of them after purging, \(checks) copies looked at in whole
+    members revoked, \(purged) keys purged, \(fullStates) full states taken, \(returns) of them after purging, \(revokedReturns) by members that had been revoked, \(checks) copies looked at in whole
     \(late) pieces late, sent again; \(lost) frames lost, \(doubled) doubled, \(reordered) put in another order
     """
   }

@@ -3,17 +3,24 @@ import SyncStore
 /// The digest that copies in step must have, from what was asked for alone and laid out as `schemas/wire.md` says: nothing of how the
 /// store computes it is called but XXH3 and SHA-256.
 extension Oracle {
-  /// The state digest of who covers so much, judged at `time`.
+  /// The state digest of who covers so much.
   ///
   /// What is in doubt is promised nothing but that all hold the same: there what one copy has `held` counts, if somebody wrote it.
   func digest(
-    of coverage: Coverage, at time: UInt64, held: (Key) throws -> LogEntry?
+    of coverage: Coverage, _ clocks: Clocks, held: (Key) throws -> LogEntry?
   ) throws -> StateDigest? {
     var sum: UInt128 = 0
     for key in Set(byKey.keys).union(doubtful.keys) {
       var winner = winner(of: key, in: coverage)
-      if let entry = try held(key), let write = try doubtfulWrite(entry, of: key) { winner = write }
-      if let winner, winner.content.isLive(at: time) { sum &+= winner.part }
+      let entry = try held(key)
+      if let entry, let write = try doubtfulWrite(entry, of: key) { winner = write }
+      // A delete in doubt has beaten it, and was purged.
+      if let top = winner, entry == nil,
+        mayBeBeaten(top, byOneOf: { $0.content.mayBePurged(by: clocks.latest) })
+      {
+        winner = nil
+      }
+      if let winner, winner.content.isLive(at: clocks.own) { sum &+= winner.part }
     }
     return StateDigest(bytes: (0..<16).map { UInt8(truncatingIfNeeded: sum >> UInt128(120 - 8 * $0)) })
   }

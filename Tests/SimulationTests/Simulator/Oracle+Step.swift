@@ -15,7 +15,7 @@ extension Oracle {
           "in the end \(coverage.last(of: actor)) of \(sequence) acknowledged writes of \(actor) are there")
       }
     }
-    let digest = try digest(of: coverage, at: clocks.own) { try first.explain($0)?.winner }
+    let digest = try digest(of: coverage, clocks) { try first.explain($0)?.winner }
     for (name, store) in copies {
       guard try Coverage(store.versionVector()) == coverage else {
         throw Violation(

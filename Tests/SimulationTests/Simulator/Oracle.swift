@@ -31,6 +31,8 @@ struct Oracle {
   /// The transactions of values that were asked for and not found yet.
   private var underway: [[UInt8]: Int] = [:]
   private var lastTransaction = 0
+  /// What was replaced by whom, and what came back.
+  var past = Past()
 
   var keys: [Key] { byKey.keys.sorted() }
 
@@ -131,6 +133,10 @@ struct Oracle {
     written[write.key, default: []].insert(write.content)
     guard !isDoubtful(write.dot) else {
       doubtful[write.key, default: []].insert(write)
+      // Of what it was written with nothing is promised either.
+      if let bytes = write.content.bytes, let number = underway.removeValue(forKey: bytes) {
+        transactions[number] = nil
+      }
       return
     }
     writes[write.dot] = write
@@ -138,6 +144,7 @@ struct Oracle {
     byKey[write.key] = nil
     list.insert(write, at: (list.lastIndex { $0 < write }).map { $0 + 1 } ?? 0)
     byKey[write.key] = list
+    past.bind(write)
     // What is issued again is no part of the transaction in which it was first written.
     if let bytes = write.content.bytes, let number = underway.removeValue(forKey: bytes) {
       join([write.dot], to: number)
@@ -146,12 +153,12 @@ struct Oracle {
 
   /// These were written at once, and were all of it.
   mutating func join(all dots: [Dot], to number: Int) {
+    guard !dots.contains(where: { isDoubtful($0) }) else { return transactions[number] = nil }
     join(dots.filter { transactionOf[$0] == nil }, to: number)
     transactions[number]?.count = dots.count
   }
 
   private mutating func join(_ dots: [Dot], to number: Int) {
-    // Of dots in doubt it is not promised.
     guard !dots.contains(where: { isDoubtful($0) }) else { return transactions[number] = nil }
     for dot in dots { transactionOf[dot] = number }
     transactions[number]?.dots += dots
@@ -174,6 +181,9 @@ struct Oracle {
       if let number = transactionOf[dot] { transactions[number] = nil }
     }
   }
+
+  /// Was any machine put back in place?
+  var hasDoubts: Bool { !sure.isEmpty }
 
   func isDoubtful(_ dot: Dot) -> Bool { sure[dot.actor].map { dot.sequence > $0 } ?? false }
 

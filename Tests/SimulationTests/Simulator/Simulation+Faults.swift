@@ -23,7 +23,9 @@ extension Simulation {
     case 8: try backUp(machine)
     case 9: try restore(machine)
     case 10: try compact(machine)
-    case 11: machine.awayUntil = now + below(3_600_000)
+    case 11:
+      if options.isExtended, additions.chance(40) { return partition() }
+      machine.awayUntil = now + below(3_600_000)
     case 12, 13: if let link = links.keys.sorted().randomElement(using: &random) { cut(link) }
     case 14, 15: try purge(machine)
     case 16: try revoke(machine)
@@ -31,12 +33,27 @@ extension Simulation {
     }
   }
 
-  /// What a store says of a fault that was planned. Anything else is a failure.
+  /// The network falls apart for a while: who is in one part reaches nobody in the other one.
+  private func partition() {
+    counts.partitions += 1
+    parted = (
+      Set(machines.map(\.number).filter { _ in additions.chance(50) }), now + 60_000 + below(3_600_000)
+    )
+    for number in links.keys.sorted() {
+      if let link = links[number], areParted(link.client, link.server) { cut(number) }
+    }
+  }
+
+  /// What a store says of a fault that its disk has had since it was opened. Anything else is a failure.
   func endure(_ error: StoreError, _ machine: Machine) throws {
     count(error)
+    let storage = machine.host.storage
+    let hasFailed = storage.failures > machine.failuresBefore
     switch error.code {
-    case .diskFull: return
-    case .poisoned, .inputOutput, .readOnly, .closed: try restart(machine)
+    case .diskFull where hasFailed || storage.free != nil: return
+    case .poisoned where hasFailed, .inputOutput where hasFailed, .readOnly where hasFailed,
+      .closed where hasFailed:
+      try restart(machine)
     case .rolledBack where options.rollsBack: return
     default: throw error
     }
@@ -86,6 +103,7 @@ extension Simulation {
       throw Oracle.Violation(
         "\(machine.name) has lost acknowledged writes: \(after[actor]) of \(durable.sequence) are there")
     }
+    promise(machine)
     // What was received was made durable before it was said to be.
     guard Oracle.Coverage(after).has(Oracle.Coverage(before), but: actor) else {
       throw Oracle.Violation("\(machine.name) has lost what it had received: \(after) of \(before)")
@@ -98,7 +116,14 @@ extension Simulation {
     try check(machine)
   }
 
+  /// What was acknowledged as durable under a name stays so when the machine goes on under another one.
+  func promise(_ machine: Machine) {
+    guard let durable = machine.durable else { return }
+    machine.promised[durable.actor] = max(machine.promised[durable.actor] ?? 0, durable.sequence)
+  }
+
   private func openAgain(_ machine: Machine) throws -> Store {
+    machine.failuresBefore = machine.host.storage.failures
     var attempts = 0
     while true {
       attempts += 1
@@ -131,7 +156,7 @@ extension Simulation {
   private func compact(_ machine: Machine) throws {
     counts.compactions += 1
     do {
-      try put(machine, "filler", [UInt8](repeating: 7, count: 2000))
+      try put(machine, "filler", Array("\(counts.events)/".utf8) + [UInt8](repeating: 7, count: 2000))
       try machine.store.compact()
     } catch let error as StoreError {
       try endure(error, machine)
@@ -180,6 +205,8 @@ extension Simulation {
     dropLinks(of: machine)
     machine.host.killProcesses()
     machine.path = "/restored.\(counts.events)"
+    // What was written since may be nowhere any more.
+    machine.promised = [:]
     machine.host.storage.free = nil
     try machine.host.storage.install(backup.files, from: backup.path, at: machine.path)
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
@@ -209,7 +236,7 @@ extension Simulation {
     }
     try machine.host.storage.restore(backup.files)
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
-    (machine.durable, machine.seen) = (nil, 0)
+    (machine.durable, machine.seen, machine.promised) = (nil, 0, [:])
     let actor = try machine.store.actor
     oracle.doubt(actor, above: try machine.store.versionVector()[actor])
     try look(machine)

@@ -42,7 +42,7 @@ extension Simulation {
     let server = SessionSide(.server, other.store, peerName: one.name, knowsChunks: true, isOld: other.isOld)
     try SessionPair.run(client, server, &random)
     for (side, machine) in [(client, one), (server, other)] {
-      count(side)
+      count(side, machine)
       try look(machine)
       if let failure = side.takeFailure() { try endure(failure, machine) }
       switch side.outcome {
@@ -67,41 +67,13 @@ extension Simulation {
   }
 
   private func checkHealed() throws {
-    for machine in machines { try check(machine) }
-    let first = machines[0].store
-    let coverage = Oracle.Coverage(try first.versionVector())
-    let digest = try oracle.digest(of: coverage, at: now) { try first.explain($0)?.winner }
     for machine in machines {
-      guard try Oracle.Coverage(machine.store.versionVector()) == coverage else {
-        throw Oracle.Violation(
-          "\(machine.name) covers \(try machine.store.versionVector()), copy 0 \(try first.versionVector())")
-      }
-      guard try machine.store.digest(at: now) == digest else {
-        throw Oracle.Violation("the digest of \(machine.name) is not that of the oracle")
-      }
-      guard try machine.store.verify().isClean else { throw Oracle.Violation("\(machine.name) is damaged") }
-      for key in oracle.keys { try checkWinner(of: key, coverage, machine) }
+      try check(machine)
+      promise(machine)
     }
-  }
-
-  /// All hold the greatest write that was not lost, and read what was asked for with it.
-  private func checkWinner(of key: Key, _ coverage: Oracle.Coverage, _ machine: Machine) throws {
-    let held = try machine.store.explain(key)?.winner
-    guard let top = oracle.winner(of: key, in: coverage) else { return }
-    if top.content.mayBePurged(by: latest), held?.isTombstone ?? true { return }
-    if held == nil, oracle.mayBeBeaten(top, byOneOf: { $0.content.mayBePurged(by: latest) }) { return }
-    guard let held, held.dot == top.dot || oracle.mayBeBeaten(top, byOneOf: { $0.dot == held.dot }) else {
-      throw Oracle.Violation(
-        "\(machine.name) holds \(held.map { "\($0.dot)" } ?? "nothing") of \(key); the greatest write is \(top)"
-      )
-    }
-    let write = held.dot == top.dot ? top : try oracle.doubtfulWrite(held, of: key)
-    let expected = write.map { $0.content.isLive(at: now) ? $0.content.bytes : nil }
-    let bytes = try machine.store.get(key)?.bytes
-    guard let expected, bytes == expected else {
-      throw Oracle.Violation(
-        "\(machine.name) reads \(Oracle.Content(bytes: bytes)) of \(key), which \(held.dot) has set to \(write.map { "\($0)" } ?? "something else")"
-      )
-    }
+    var promised: [ActorID: UInt64] = [:]
+    for machine in machines { promised.merge(machine.promised, uniquingKeysWith: max) }
+    try oracle.checkInStep(
+      machines.map { ($0.name, $0.store) }, Oracle.Clocks(own: now, latest: latest), promised: promised)
   }
 }

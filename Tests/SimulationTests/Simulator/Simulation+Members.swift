@@ -32,6 +32,7 @@ extension Simulation {
     counts.revocations += 1
     wake(by)
     machine.revokedUntil = now + below(3_600_000)
+    machine.wasRevoked = true
     for number in links.keys.sorted() {
       guard let link = links[number], link.client == machine.number || link.server == machine.number else {
         continue

@@ -32,12 +32,20 @@ extension Simulation {
     }
   }
 
+  /// Is there no way between these two?
+  func areParted(_ one: Int, _ other: Int) -> Bool {
+    guard let parted, parted.until > now else { return false }
+    return parted.group.contains(one) != parted.group.contains(other)
+  }
+
   func dial(_ machine: Machine) throws {
     guard let other = machine.neighbours.randomElement(using: &random),
-      [machine, machines[other]].allSatisfy({ $0.awayUntil <= now && $0.revokedUntil <= now })
+      [machine, machines[other]].allSatisfy({ $0.awayUntil <= now && $0.revokedUntil <= now }),
+      !areParted(machine.number, other)
     else { return }
     // One connection of a pair at a time (F62, F70).
-    for (number, link) in links where Set([link.client, link.server]) == [machine.number, other] {
+    for (number, link) in links.sorted(by: { $0.key < $1.key })
+    where Set([link.client, link.server]) == [machine.number, other] {
       if link.clientSide?.outcome == nil && link.clientSide != nil, !link.isCut { return }
       // The dialler knows that the old one is dead; the other side drops it for the new one.
       for isClient in [true, false] { disconnected(number, isClient) }
@@ -92,7 +100,8 @@ extension Simulation {
         link.works[index][lane.rawValue] = true
         queue.schedule(.work(link: number, isClient: isClient, lane), at: now + 1 + below(30))
       }
-      for (timer, set) in side.timers where link.settings[index][timer] != set.setting {
+      for (timer, set) in side.timers.sorted(by: { $0.value.setting < $1.value.setting })
+      where link.settings[index][timer] != set.setting {
         link.settings[index][timer] = set.setting
         queue.schedule(
           .timer(link: number, isClient: isClient, timer, setting: set.setting),
@@ -105,7 +114,7 @@ extension Simulation {
           .deliver(link: number, fromClient: isClient), at: now + UInt64(link.latency) + wire.delay(&counts))
       }
       if side.outcome != nil, side.outgoing.isEmpty || link.isCut || other == nil, !side.hasWork(.receiving) {
-        count(side)
+        count(side, machines[link.machine(isClient)])
         ended.insert(link.machine(isClient))
         link.drop(isClient)
         if other != nil, !link.isCut {
@@ -117,11 +126,12 @@ extension Simulation {
   }
 
   /// The figures of a session that has ended.
-  func count(_ side: SessionSide) {
+  func count(_ side: SessionSide, _ machine: Machine) {
     counts.records += side.figures.receivedRecords
     counts.blobs += side.figures.receivedBlobs
     counts.fullStates += side.fullStates
     counts.returns += side.returns
+    if machine.wasRevoked { counts.revokedReturns += side.returns }
     switch side.outcome {
     case .done: counts.finished += 1
     case .reconnect: counts.rebirths += 1

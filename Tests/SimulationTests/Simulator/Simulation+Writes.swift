@@ -52,15 +52,17 @@ extension Simulation {
   ) throws {
     let content = Oracle.Content(bytes: bytes, deadline: deadline ?? 0)
     oracle.ask(key, content)
+    let before = try value(of: key, machine)
     try machine.store.put(key, bytes, expires: deadline, durability: durability)
-    try confirm([Oracle.Asked(key: key, content: content)], machine)
+    replace([key: before], by: try confirm([Oracle.Asked(key: key, content: content)], machine))
   }
 
   private func delete(_ machine: Machine, _ key: Key, _ durability: Durability) throws {
     oracle.ask(key, .deleted)
     let asked = Oracle.Asked(key: key, content: .deleted)
+    let before = try value(of: key, machine)
     let hadValue = try machine.store.delete(key, durability: durability)
-    try confirm(hadValue ? [asked] : [], machine)
+    replace([key: before], by: try confirm(hadValue ? [asked] : [], machine))
     try confirmRead(asked, machine)
   }
 
@@ -71,6 +73,7 @@ extension Simulation {
     }
     try look(machine)
     let number = oracle.ask(together: asked)
+    let before = try chosen.map { ($0, try value(of: $0, machine)) }
     var written: [Oracle.Asked] = []
     try machine.store.transaction(durability: durability) { transaction in
       for item in asked {
@@ -82,8 +85,23 @@ extension Simulation {
         written.append(item)
       }
     }
-    oracle.join(all: try confirm(written, machine), to: number)
+    let dots = try confirm(written, machine)
+    oracle.join(all: dots, to: number)
+    replace(Dictionary(uniqueKeysWithValues: before), by: dots)
     for item in asked { try confirmRead(item, machine) }
+  }
+
+  /// The value that a key has, also one whose bytes are on their way or whose time is over.
+  private func value(of key: Key, _ machine: Machine) throws -> [UInt8]? {
+    try machine.store.explain(key).flatMap { try oracle.content(of: $0.winner, at: machine.name).bytes }
+  }
+
+  /// These writes were made where their keys had these values.
+  private func replace(_ before: [Key: [UInt8]?], by dots: [Dot]) {
+    for dot in dots {
+      guard let key = oracle.writes[dot]?.key, let bytes = before[key] ?? nil else { continue }
+      oracle.past.replace(bytes, by: dot)
+    }
   }
 
   /// The journal shows what a call was asked for that returned without an error, and so does a read. Returns the dots.
@@ -113,6 +131,7 @@ extension Simulation {
         try oracle.see(entry, at: machine.name)
         machine.seen = max(machine.seen, entry.position)
       }
+      try oracle.judgeReturns(to: machine.store, machine.name, at: machine.host.time)
     } catch let error as StoreError {
       try endure(error, machine)
     }

@@ -34,6 +34,10 @@ final class Simulation {
     /// Own writes of this actor up to this sequence were acknowledged as durable. It becomes another one in a session, too, where it
     /// turns out that a clone goes on under the same name.
     var durable: Dot?
+    /// The same of all its actors, since it was last put back.
+    var promised: [ActorID: UInt64] = [:]
+    /// How often its disk had failed when its store was opened.
+    var failuresBefore = 0
     var backups: [(path: String, files: [String: [UInt8]])] = []
     /// Whom it dials.
     var neighbours: [Int] = []
@@ -41,6 +45,7 @@ final class Simulation {
     var awayUntil: UInt64 = 0
     /// Until then it is no member.
     var revokedUntil: UInt64 = 0
+    var wasRevoked = false
     /// Does its program speak the protocol as the first version did?
     var isOld = false
     /// As which member it speaks: the key is part of the directory, also of a copied one.
@@ -78,6 +83,8 @@ final class Simulation {
     var late = 0, lost = 0, doubled = 0, reordered = 0
     /// Full states taken to their end, and those of them that brought back who did not know of what had been purged.
     var fullStates = 0, returns = 0
+    /// Those of them by members that had been revoked, and times when the network fell apart.
+    var revokedReturns = 0, partitions = 0
     /// Operations of any kind.
     var operations: Int { events + writes }
   }
@@ -98,6 +105,8 @@ final class Simulation {
   var ended: Set<Int> = []
   var links: [Int: Link] = [:]
   var nextLink = 0
+  /// Those who until then reach each other alone.
+  var parted: (group: Set<Int>, until: UInt64)?
   var queue = EventQueue<Event>()
   var oracle = Oracle()
   var counts = Counts()
