@@ -50,6 +50,40 @@ import Testing
     #expect(throws: ReplicationError.self) { try membership.add(Peer(name: "ab", addresses: ["h:0"])) }
   }
 
+  @Test(arguments: [false, true])
+  func `two processes that prepare a store at once agree on its keys`(isMade: Bool) async throws {
+    for _ in 0..<8 {
+      let directory = TemporaryDirectory()
+      let path = directory.path + "/store"
+      if isMade {
+        try Store.create(at: path).close()
+      } else {
+        _ = try DiskStorage().createDirectory(path)
+      }
+      // Two openings, not two instances: a process has one only.
+      let made = try await withThrowingTaskGroup(of: [String].self) { group in
+        for process in 0..<4 {
+          group.addTask {
+            var configuration = SyncStore.Configuration()
+            configuration.mode = .shared
+            var environment = Environment.real()
+            environment.process += 1_000 * process
+            let keys =
+              isMade
+              ? StoreKeys(
+                try Store.open(at: path, configuration: configuration, environment: environment))
+              : StoreKeys(path: path, storage: environment.storage)
+            return [try keys.makeIdentity().pem, try keys.makeGroupKeys().text]
+          }
+        }
+        return try await group.reduce(into: [[String]]()) { $0.append($1) }
+      }
+      #expect(Set(made).count == 1)
+      let kept = StoreKeys(path: path, storage: DiskStorage())
+      #expect(try made.first == [kept.identity().pem, kept.groupKeys().text])
+    }
+  }
+
   @Test func `the keys of a store are for its owner alone, and are found again`() throws {
     let copy = try TestCopy.first()
     let keys = StoreKeys(copy.store)

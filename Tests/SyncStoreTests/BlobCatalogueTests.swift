@@ -173,6 +173,40 @@ import Testing
     #expect(try blobs.read(reference) == [1])
   }
 
+  @Test("What a catalogue knows whose disk fails is not counted on, and what it does not know is put")
+  func claimOnFailingDisk() throws {
+    let test = try BlobsUnderTest(.disk)
+    let blobs = try test.open()
+    let reference = try blobs.put(bytes: [1], durable: true)
+    try blobs.catalogue.perform { (database) throws(StoreError) in
+      // A statement that fails with another error than those of a full, held or damaged catalogue.
+      try database.execute(
+        "CREATE TRIGGER failing BEFORE UPDATE ON object BEGIN SELECT hex(zeroblob(1000000000)); END")
+    }
+    #expect(
+      #expect(throws: StoreError.self) { try blobs.put(bytes: [1], durable: true) }?.code == .inputOutput)
+    #expect(#expect(throws: StoreError.self) { try blobs.counts(on: reference.hash) }?.code == .inputOutput)
+    let other = try blobs.put(bytes: [2], durable: true)
+    #expect(try blobs.read(other) == [2])
+  }
+
+  @Test("A copy whose catalogue another process holds says nothing of what it holds, and ends no session")
+  func holdingsBesideSweep() throws {
+    let directory = TemporaryDirectory()
+    let store = try Store.create(at: directory.path + "/store")
+    try store.put("large", pattern(5 << 20, seed: 1))
+    let blob = try #require(try store.entry("large")?.blob)
+    #expect(try store.holdings(of: [blob])?.held == [true])
+    try store.blobs.catalogue.perform { (database) throws(StoreError) in
+      _ = try database.run("PRAGMA busy_timeout = 10")
+    }
+    let sweeping = try SQLiteConnection(path: store.path + "/blobs/" + Self.catalogue)
+    try sweeping.execute("BEGIN IMMEDIATE")
+    #expect(try store.holdings(of: [blob]) == nil)
+    try sweeping.execute("COMMIT")
+    #expect(try store.holdings(of: [blob])?.held == [true])
+  }
+
   @Test("The write-ahead log is bounded, and gone after a checkpoint")
   func bounded() throws {
     let test = try BlobsUnderTest(.disk)

@@ -189,6 +189,27 @@ struct CompactionTests {
     #expect(try Picture(store) == before)
   }
 
+  @Test("goes on where a segment that was replaced cannot be removed")
+  func unremovable() throws {
+    let plan = FaultPlan()
+    try Store.create(on: host, configuration: Self.small).close()
+    let store = try Store.open(on: host, configuration: Self.small, failing: plan)
+    try Self.churn(store, writes: 120)
+    plan.fail(.remove, on: ".segment", forever: true)
+    #expect(throws: StoreError.self) { try store.compact() }
+    try Self.churn(store, writes: 120, seed: 2)
+    let before = try Picture(store)
+    // It gives back less than it could, and says so again, but takes its turn each time.
+    let segments = try store.status().segments
+    _ = try? store.compact()
+    #expect(try store.status().segments < segments)
+    plan.clear()
+    try store.compact()
+    #expect(try Picture(store).values == before.values)
+    let files = try host.storage.list("/store/journal").filter { $0.hasSuffix(".segment") }
+    #expect(files.count == (try store.status().segments))
+  }
+
   @Test("does not change a round under way, nor a cursor")
   func round() throws {
     let other = try Store.create(on: SimulatedHost(seed: 5, machine: "other"), configuration: Self.small)

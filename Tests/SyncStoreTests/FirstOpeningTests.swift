@@ -61,4 +61,126 @@ struct FirstOpeningTests {
     }
     #expect(call > 20 && found > 2, "\(found) of \(call)")
   }
+
+  @Test(
+    "at any call of its moving outlives a loss of power where it was written (F5)", arguments: [false, true])
+  func moving(sealed: Bool) throws {
+    var call = 1
+    while true {
+      let host = SimulatedHost(seed: UInt64(call), sealed: sealed)
+      try Store.create("/store", on: host).close()
+      _ = try host.storage.createDirectory("/shelf")
+      try host.storage.syncDirectory("/")
+      let plan = FaultPlan()
+      plan.fail(number: call, forever: true)
+      try? Store.move(from: "/store", to: "/shelf/store", FaultingStorage(host.storage, plan: plan))
+      let isOver = plan.calls < call
+      let isMoved = try Store.exists(at: "/shelf/store", host.storage)
+      let isKept = try Self.isKept(isMoved ? "/shelf/store" : "/store", on: host, "call \(call)")
+      #expect(isKept, "call \(call)")
+      if isOver { break }
+      call += 1
+    }
+    #expect(call > 8)
+  }
+
+  @Test("by another program, which let its new name be lost, outlives a loss of power (F5)")
+  func movedByOthers() throws {
+    let host = SimulatedHost()
+    try Store.create("/store", on: host).close()
+    #expect(try host.storage.renameUnlessPresent("/store", to: "/moved"))
+    #expect(try Self.isKept("/moved", on: host, "moved"))
+  }
+
+  @Test("by another program, which let all that it copied be lost, outlives a loss of power (F5, F94)")
+  func copiedByOthers() throws {
+    let host = SimulatedHost()
+    let store = try Store.create("/store", on: host)
+    let large = pattern(100_000, seed: 1)
+    try store.put("large", large)
+    try store.put("packed", Array(large.prefix(5000)))
+    try store.put("small", "value")
+    try store.close()
+    func copy(_ path: String, to target: String) throws {
+      _ = try host.storage.createDirectory(target)
+      for name in try host.storage.list(path) {
+        let (from, to) = (path + "/" + name, target + "/" + name)
+        guard try host.storage.status(from)?.kind == .file else {
+          try copy(from, to: to)
+          continue
+        }
+        let bytes = try host.storage.contents(of: from, limit: 1 << 30) ?? []
+        try host.storage.open(to, .create).write(bytes, at: 0)
+      }
+    }
+    try copy("/store", to: "/copy")
+    #expect(try Self.isKept("/copy", on: host, "copied"))
+    let again = try Store.open("/copy", on: host)
+    #expect(try again.text("small") == "value")
+    #expect(try again.get("large")?.bytes == large)
+    #expect(try again.get("packed")?.bytes == Array(large.prefix(5000)))
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("in a directory of stores that it made for the first of them outlives a loss of power (F5)")
+  func root() throws {
+    for call in 1...4 {
+      let host = SimulatedHost(seed: UInt64(call))
+      let plan = FaultPlan()
+      plan.fail(number: call, forever: true)
+      func root(_ storage: any Storage) -> StoreRoot {
+        StoreRoot("/stores", configuration: host.configured(), environment: host.environment(over: storage))
+      }
+      try? root(FaultingStorage(host.storage, plan: plan)).store().close()
+      host.killProcesses()
+      try root(host.storage).store().withStore { try $0.put("acknowledged", "yes", durability: .full) }
+      RotationTests.losePower(host)
+      #expect(try Store.open("/stores/default", on: host).text("acknowledged") == "yes", "call \(call)")
+    }
+  }
+
+  @Test("on a file system that makes no directory durable by itself outlives a loss of power (F5)")
+  func withoutDirectorySync() throws {
+    let synced = Locked<[String]>([])
+    for isRefused in [false, true] {
+      let host = SimulatedHost()
+      let plan = FaultPlan { call, path in
+        if call == .syncDirectory { synced.withLock { $0.append(path) } }
+      }
+      if isRefused {
+        for (index, path) in synced.withLock({ $0 }).enumerated() where path == "/shelf" {
+          plan.fail(.syncDirectory, number: index + 1, errno: SystemCall.notPossible)
+        }
+        synced.withLock { $0 = [] }
+      }
+      _ = try host.storage.createDirectory("/shelf")
+      try host.storage.syncDirectory("/")
+      try Store.create(
+        at: "/shelf/store", name: nil, id: nil, configuration: host.configured(),
+        environment: host.environment(over: FaultingStorage(host.storage, plan: plan))
+      ).close()
+      #expect(synced.withLock { $0.contains("/shelf") })
+      #expect(try Self.isKept("/shelf/store", on: host, "refused: \(isRefused)"))
+    }
+  }
+
+  @Test("goes by one name, however its path ends")
+  func oneName() throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/store"
+    let store = try Store.create(at: path + "/")
+    #expect(store.name == "store" && store.path == path)
+    for end in ["/", "//", "/.", "/./", "/journal/.."] {
+      #expect(try Store.open(at: path + end) === store, "\(end)")
+    }
+    try store.put("k", "v")
+    let backup = directory.path + "/backup"
+    try store.backUp(to: backup)
+    try store.close()
+    try Store.restore(from: backup, to: path + "/./", replacing: true)
+    try Store.move(from: path + "/", to: directory.path + "/moved/")
+    #expect(try DiskStorage().list(directory.path) == ["backup", "moved"])
+    #expect(try Store.remove(at: directory.path + "/moved/."))
+    #expect(try DiskStorage().list(directory.path) == ["backup"])
+  }
 }

@@ -1,3 +1,4 @@
+import Glibc
 import SyncTestSupport
 import Testing
 
@@ -75,5 +76,40 @@ struct KeyRingDurabilityTests {
     plan.before(.syncDirectory, of: Self.directory) { plan.fail(forever: true) }
     #expect(throws: StoreError.self) { try store.renewKeys() }
     if try Self.fill(other) { #expect(try Self.values(of: host)["more 49"] != nil) }
+  }
+
+  @Test(
+    "behind another passphrase, or none, of a process that died then are made to last before anything is acknowledged (F12)",
+    arguments: [false, true])
+  func killedAtPassphrase(decrypting: Bool) throws {
+    let plan = FaultPlan()
+    try RekeyTests.filled(host, writes: 30).close()
+    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    plan.before(decrypting ? .remove : .rename, of: Self.directory + "/ring") {
+      plan.fail(.syncDirectory, forever: true)
+    }
+    #expect(throws: StoreError.self) {
+      if decrypting { try store.decrypt() } else { try store.changePassphrase(to: RekeyTests.another) }
+    }
+    host.killProcesses()
+    let passphrase = decrypting ? nil : RekeyTests.another
+    let again = try RekeyTests.open(host, passphrase)
+    #expect(try Self.fill(again))
+    RotationTests.losePower(host)
+    #expect(try CompactionTests.Picture(RekeyTests.open(host, passphrase)).values["more 49"] != nil)
+  }
+
+  @Test("and that could not be written, for want of descriptors, change nothing and end nothing (F90)")
+  func withoutDescriptors() throws {
+    let plan = FaultPlan()
+    try RekeyTests.filled(host, writes: 30).close()
+    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    plan.fail(.open, on: Self.directory, forever: true, errno: EMFILE)
+    #expect(throws: StoreError.self) { try store.changePassphrase(to: RekeyTests.another) }
+    try store.put("after", "x", durability: .full)
+    plan.clear()
+    try store.changePassphrase(to: RekeyTests.another)
   }
 }

@@ -171,6 +171,11 @@ package final class FaultingStorage: Storage {
     try storage.syncDirectory(path)
   }
 
+  package func syncFileSystem(_ path: String) throws(StoreError) {
+    try plan.check(.sync, path)
+    try storage.syncFileSystem(path)
+  }
+
   package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
     try plan.check(.fileSystem, path)
     return try storage.fileSystem(path)

@@ -283,6 +283,19 @@ package final class SimulatedStorage: Storage {
     }
   }
 
+  package func syncFileSystem(_ path: String) throws(StoreError) {
+    try locked { state throws(StoreError) in
+      for (path, node) in state.allNodes() where node.kind == .file {
+        if state.syncFails(path) {
+          node.failSync()
+          throw failure("cannot make its file system durable", path, EIO)
+        }
+        if !state.lies { node.sync() }
+      }
+      state.makeDurable()
+    }
+  }
+
   package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
     FileSystem(type: type, freeBytes: UInt64(max(free ?? 1 << 50, 0)), isReadOnly: false)
   }

@@ -46,12 +46,15 @@ extension Node {
         .invalidInvitation,
         "cannot join as \"\(name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
     }
-    let keys = StoreKeys(path: path, storage: environment.storage)
+    let storage = environment.storage
+    let path = try ofStore { () throws(StoreError) in try storage.place(of: path) }
+    let keys = StoreKeys(path: path, storage: storage)
     // Kept before it is shown: an answer that gets lost can be asked for again.
     let identity = try await workers.run { () throws(ReplicationError) in
       try ofStore { () throws(StoreError) in
-        _ = try environment.storage.createDirectory(path)
-        guard try environment.storage.status(path + "/" + StoreIdentity.fileName) == nil else {
+        _ = try storage.createDirectory(path)
+        try storage.syncName(of: path)
+        guard try storage.status(path + "/" + StoreIdentity.fileName) == nil else {
           throw StoreError(.alreadyExists, "there is a store already: join in another directory", path: path)
         }
       }

@@ -28,24 +28,28 @@ package struct StoreKeys: Sendable {
 
   /// The device's identity; made, durably, if there is none. The directory of the store must exist.
   package func makeIdentity() throws(ReplicationError) -> DeviceIdentity {
-    if let identity = try readIdentity() {
-      try makeNamesLast()
+    try inTurn { () throws(ReplicationError) in
+      if let identity = try readIdentity() {
+        try makeNamesLast()
+        return identity
+      }
+      let identity = try DeviceIdentity.generate()
+      try write(identity.pem, to: Self.device)
       return identity
     }
-    let identity = try DeviceIdentity.generate()
-    try write(identity.pem, to: Self.device)
-    return identity
   }
 
   /// The group keys; a first one is made, durably, if there are none.
   package func makeGroupKeys() throws(ReplicationError) -> GroupKeyRing {
-    if let ring = try readGroupKeys() {
-      try makeNamesLast()
+    try inTurn { () throws(ReplicationError) in
+      if let ring = try readGroupKeys() {
+        try makeNamesLast()
+        return ring
+      }
+      let ring = GroupKeyRing(key: SecureRandom.bytes(GroupKeyRing.keyBytes))
+      try replaceGroupKeys(with: ring)
       return ring
     }
-    let ring = GroupKeyRing(key: SecureRandom.bytes(GroupKeyRing.keyBytes))
-    try replaceGroupKeys(with: ring)
-    return ring
   }
 
   /// Puts a ring in place of the one there is, durably.
@@ -62,21 +66,26 @@ package struct StoreKeys: Sendable {
   package func changeGroupKeys(
     _ change: (inout GroupKeyRing) throws(ReplicationError) -> Void
   ) throws(ReplicationError) {
-    guard let store else { preconditionFailure("who makes a store changes nothing") }
-    var result: Result<Void, ReplicationError> = .success(())
-    try ofStore { () throws(StoreError) in
-      try store.changeKeyFiles {
-        do throws(ReplicationError) {
-          var ring = try groupKeys()
-          let before = ring
-          try change(&ring)
-          if ring != before { try replaceGroupKeys(with: ring) }
-        } catch {
-          result = .failure(error)
-        }
-      }
+    try inTurn { () throws(ReplicationError) in
+      var ring = try groupKeys()
+      let before = ring
+      try change(&ring)
+      if ring != before { try replaceGroupKeys(with: ring) }
     }
-    try result.get()
+  }
+
+  /// Runs `body` while no other thread or process changes these files.
+  private func inTurn<Answer>(_ body: () throws(ReplicationError) -> Answer) throws(ReplicationError)
+    -> Answer
+  {
+    var result: Result<Answer, ReplicationError>?
+    func run() { result = Result { () throws(ReplicationError) in try body() } }
+    let (storage, store, path) = (storage, store, type(of: storage).directory(of: directory))
+    try ofStore { () throws(StoreError) in
+      if let store { try store.changeKeyFiles { run() } } else { try Store.making(path, storage) { run() } }
+    }
+    guard let result else { preconditionFailure("it has run") }
+    return try result.get()
   }
 
   /// The device's identity. `.cryptography` if there is none, or the file is not one.

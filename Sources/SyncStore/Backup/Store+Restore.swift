@@ -76,7 +76,7 @@ extension Store {
   ) throws(StoreError) -> RestoreReport {
     let storage = environment.storage
     // What is replaced is the directory, not a link to it.
-    let path = try storage.followingLink(path)
+    let path = try storage.place(of: path)
     let backup = try BackupFile(file, storage)
     if state == nil { try backup.checkEnd() }
     let count = state ?? backup.sections.count
@@ -224,7 +224,7 @@ enum Staged {
   /// Makes the new name durable, and then removes what was replaced. Where the first fails both stay: a loss of power may show the
   /// old names again.
   static func settle(_ staging: String, as path: String, _ storage: any Storage) throws(StoreError) {
-    do throws(StoreError) { try storage.syncDirectory(type(of: storage).directory(of: path)) } catch {
+    do throws(StoreError) { try storage.syncName(of: path) } catch {
       let replaced = try storage.status(staging) == nil ? "" : "; what was there is left at \(staging)"
       throw StoreError(
         error.code,

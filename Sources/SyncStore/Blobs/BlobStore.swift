@@ -218,18 +218,17 @@ package final class BlobStore: Sendable {
     }
   }
 
-  /// Tells all others that somebody counts on an object in a file, and gives its row. Where there is one that cannot be told, for
+  /// Tells all others that somebody counts on an object in a file, and gives its row. Where there is one that cannot be told, as for
   /// want of room (`.diskFull`) or because another process holds the catalogue (`.busy`), a sweep of that one might take the object.
-  /// Other failures change nothing.
+  /// Other failures, as those of a catalogue that cannot even be read, change nothing.
   func claimRow(_ name: BlobHash) throws(StoreError) -> BlobCatalogue.Row? {
     do throws(StoreError) {
       return try catalogue.claim(name)
     } catch {
       memory.withLock { $0.lastCatalogueError = error }
-      guard error.code == .diskFull || error.code == .busy else { return nil }
       // The grace of what has no row begins with the sweep that first sees it.
       let isKnown = noting { (catalogue) throws(StoreError) in try catalogue.row(name) != nil }
-      if isKnown == false { return nil }
+      guard isKnown ?? (error.code == .diskFull || error.code == .busy) else { return nil }
       throw error
     }
   }

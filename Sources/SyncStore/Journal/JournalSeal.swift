@@ -21,6 +21,8 @@ final class JournalSeal: Sendable {
     var blobKeys: BlobKeys?
     /// The file that it was read from.
     var bytes: [UInt8]?
+    /// Why it is not known that the file lasts (rule R4).
+    var failure: StoreError?
     var epoch: [UInt8]?
   }
 
@@ -39,6 +41,7 @@ final class JournalSeal: Sendable {
     (self.store, self.environment, self.writable) = (store, environment, writable)
     self.path = path + "/" + Self.name
     let bytes = try environment.storage.contents(of: self.path, limit: KeyRingFile.limit)
+    if writable { try Self.makeLast(self.path, environment.storage) }
     switch (bytes, passphrase) {
     case (nil, nil): state = Locked(State())
     case (let bytes?, let passphrase?):
@@ -47,7 +50,6 @@ final class JournalSeal: Sendable {
         throw StoreError(
           .foreignFile, "belongs to store \(ring.store): restore the one of this store", path: self.path)
       }
-      if writable { try Self.makeLast(ring, self.path, environment.storage) }
       state = Locked(State(ring: ring, bytes: bytes))
     case (nil, _?):
       throw StoreError(
@@ -183,41 +185,40 @@ final class JournalSeal: Sendable {
     try state.withLock { state throws(StoreError) in
       let bytes = try storage.contents(of: path, limit: KeyRingFile.limit)
       guard bytes != state.bytes else { return }
-      guard let bytes else {
-        // Nothing is sealed any more: what was said of plain segments holds for all.
-        guard state.ring?.acceptsPlain ?? true else {
-          throw StoreError(.damaged, "is gone: restore it from a backup", path: path)
+      let ring = try updated(state.ring, from: bytes)
+      if let failure = state.failure { throw failure }
+      if writable {
+        do throws(StoreError) { try Self.makeLast(path, storage) } catch {
+          state.failure = error
+          throw error
         }
-        (state.ring, state.bytes) = (nil, nil)
-        return
       }
-      guard let ring = state.ring else { throw Self.keyRequired(path) }
-      guard let updated = try ring.updated(from: bytes, path: path) else {
-        throw StoreError(
-          .wrongKey, "the keys were changed by another process: open the store again", path: path)
-      }
-      if writable { try Self.makeLast(updated, path, storage) }
-      (state.ring, state.bytes) = (updated, bytes)
+      (state.ring, state.bytes) = (ring, bytes)
     }
   }
 
-  /// Makes the name of a file durable that another process may have put there and not come to the end of: a segment that is begun
-  /// under its keys would be lost with it. Of a ring that is not in transition an older one serves as well.
-  private static func makeLast(_ ring: KeyRing, _ path: String, _ storage: any Storage) throws(StoreError) {
-    guard ring.isInTransition else { return }
-    try storage.syncWithName(type(of: storage).directory(of: path))
+  private func updated(_ ring: KeyRing?, from bytes: [UInt8]?) throws(StoreError) -> KeyRing? {
+    guard let bytes else {
+      // Nothing is sealed any more: what was said of plain segments holds for all.
+      guard ring?.acceptsPlain ?? true else {
+        throw StoreError(.damaged, "is gone: restore it from a backup", path: path)
+      }
+      return nil
+    }
+    guard let ring else { throw Self.keyRequired(path) }
+    guard let updated = try ring.updated(from: bytes, path: path) else {
+      throw StoreError(
+        .wrongKey, "the keys were changed by another process: open the store again", path: path)
+    }
+    return updated
   }
 
-  /// Is the file not the one that this process knows, or cannot be read?
-  var isBehind: Bool {
-    let (path, storage) = (path, environment.storage)
-    return state.withLock { state in
-      do throws(StoreError) {
-        return try storage.contents(of: path, limit: KeyRingFile.limit) != state.bytes
-      } catch {
-        return true
-      }
-    }
+  /// Makes durable what another process may have put there, or removed, and not come to the end of: a segment that is begun under its
+  /// keys would be lost with it, and an older file asks for another passphrase, or for one at all.
+  private static func makeLast(_ path: String, _ storage: any Storage) throws(StoreError) {
+    let directory = type(of: storage).directory(of: path)
+    guard try storage.status(directory) != nil else { return }
+    try storage.syncWithName(directory)
   }
 
   /// Puts a ring in the place of the one there is, durably; nil removes it. Only for who holds the compaction lock.

@@ -7,7 +7,7 @@ extension Store {
 
   /// `exists` with the storage given, for tests.
   package static func exists(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
-    let path = try storage.followingLink(path)
+    let path = try storage.place(of: path)
     guard try storage.status(path)?.kind == .directory else { return false }
     return try StoreIdentity.read(path, storage) != nil
   }
@@ -54,7 +54,7 @@ extension Store {
 
   /// `remove` with the storage given, for tests.
   package static func remove(at path: String, _ storage: any Storage) throws(StoreError) -> Bool {
-    let path = try storage.followingLink(path)
+    let path = try storage.place(of: path)
     let trash = path + ".removing"
     try Staged.clear(trash, storage)
     guard let status = try storage.status(path), status.kind == .directory else { return false }
@@ -97,7 +97,7 @@ extension Store {
   package static func move(
     from path: String, to newPath: String, _ storage: any Storage
   ) throws(StoreError) {
-    let path = try storage.followingLink(path)
+    let (path, newPath) = (try storage.place(of: path), try storage.place(of: newPath))
     guard try exists(at: path, storage) else {
       throw StoreError(.notAStore, "there is no store here: name the directory of one", path: path)
     }
@@ -114,8 +114,8 @@ extension Store {
         errno: error.errno)
     }
     // First where it is now: a loss of power between the two must not take both names.
+    try storage.syncName(of: newPath)
     let directory = type(of: storage).directory(of:)
-    try storage.syncDirectory(directory(newPath))
     if directory(newPath) != directory(path) { try storage.syncDirectory(directory(path)) }
   }
 }

@@ -52,9 +52,14 @@ public struct StoreRoot: Sendable {
         "\"\(name)\" cannot be a name: use 1 to \(Limits.nameBytes) bytes without blanks or slashes, and no dot before them",
         path: path)
     }
-    if creates { _ = try storage.createDirectory(path) }
+    let place = path + "/" + name
+    if creates {
+      _ = try storage.createDirectory(path)
+      // Before the first of them is made; who made the directory may have been killed then.
+      if try storage.status(place) == nil { try storage.syncName(of: path) }
+    }
     return StoreHandle.at(
-      path + "/" + name, configuration: configuration, creates: creates, environment: environment)
+      place, configuration: configuration, creates: creates, environment: environment)
   }
 
   private static func isLeftover(_ name: String) -> Bool {
@@ -83,7 +88,9 @@ public struct StoreRoot: Sendable {
   /// - Throws: at the first that fails; those before it are backed up.
   @discardableResult
   public func backUpAll(to directory: String) throws(StoreError) -> [String: BackupReport] {
+    let directory = try storage.place(of: directory)
     _ = try storage.createDirectory(directory)
+    try storage.syncName(of: directory)
     var reports: [String: BackupReport] = [:]
     for name in try names() {
       let handle = try store(name, creates: false)

@@ -30,6 +30,7 @@ package final class ControlPage: Sendable {
     static let awaited = 152
     static let blobsPut = 160
     static let blobsDurable = 168
+    static let name = 176
   }
 
   let mapping: Mapping
@@ -60,7 +61,8 @@ package final class ControlPage: Sendable {
       // writer has recovered: a reader may come first, and a writer may die in the middle.
       if !poisoned { clearPoison() }
       mapping.clear(Field.tail..<Field.durable)
-      mapping.clear(Field.writing + 8..<Self.length)
+      mapping.clear(Field.writing + 8..<Field.name)
+      mapping.clear(Field.name + 8..<Self.length)
     }
     unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
       var attributes = pthread_mutexattr_t()
@@ -117,6 +119,12 @@ package final class ControlPage: Sendable {
   package var adopted: UInt64 {
     get { self[Field.adopted] }
     set { self[Field.adopted] = newValue }
+  }
+  /// The name of the store's directory of which it is known that it is durable (`Storage.word(forNameOf:)`); another number if it is of
+  /// none.
+  package var name: UInt64 {
+    get { self[Field.name] }
+    set { self[Field.name] = newValue }
   }
   /// The last segment of which it is known that its beginning and its name are durable; 0 if that is known of none.
   package var begun: UInt64 { self[Field.begun] }

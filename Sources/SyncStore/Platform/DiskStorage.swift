@@ -107,6 +107,15 @@ package final class DiskStorage: Storage {
     guard fsync(descriptor) == 0 else { throw SystemCall.failure("cannot make the directory durable", path) }
   }
 
+  package func syncFileSystem(_ path: String) throws(StoreError) {
+    let descriptor = unsafe sync_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+    guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", path) }
+    defer { close(descriptor) }
+    guard sync_file_system(descriptor) == 0 else {
+      throw SystemCall.failure("cannot make its file system durable", path)
+    }
+  }
+
   package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
     var free: UInt64 = 0
     var type: UInt64 = 0

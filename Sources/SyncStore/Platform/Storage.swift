@@ -28,6 +28,8 @@ package protocol Storage: AnyObject, Sendable {
   func remove(_ path: String) throws(StoreError) -> Bool
   /// Makes the entries of a directory durable: what was created, renamed or removed in it.
   func syncDirectory(_ path: String) throws(StoreError)
+  /// Makes all of the file system durable that `path` lies in.
+  func syncFileSystem(_ path: String) throws(StoreError)
   /// What is known of the file system that `path` lies in.
   func fileSystem(_ path: String) throws(StoreError) -> FileSystem
   /// Where a library that opens files by itself (SQLite) finds `path`; nil if this storage is not the file system.

@@ -84,6 +84,8 @@ package enum SystemCall {
   static let otherFileSystem = EXDEV
   /// What it answers where permissions are lacking.
   static let notAllowed = EACCES
+  /// What it answers where a file system has no such call.
+  static let notPossible = EINVAL
   /// What it answers where there is no room.
   static let noSpace = ENOSPC
   /// What it answers where a name is taken.

@@ -191,7 +191,8 @@ extension Store {
     }
     let tail = Location(packed: control.tail).segment
     let left = names.filter { !counted.contains($0) && $0.stands.upperBound < tail }
-    try remove(left)
+    // What cannot be removed stands in nobody's way.
+    try? remove(left)
   }
 
   /// Has the journal itself say that all of it is durable. A copy of the directory is cut at the place up to which it does

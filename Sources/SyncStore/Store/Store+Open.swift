@@ -62,12 +62,28 @@ extension Store {
     _ name: String, _ id: StoreID?, at path: String, _ configuration: Configuration,
     _ environment: Environment
   ) throws(StoreError) {
-    let storage = environment.storage
+    try making(path, environment.storage) { () throws(StoreError) in
+      try makeInTurn(name, id, at: path, configuration, environment)
+    }
+  }
+
+  /// Runs `body` while nobody else makes anything in a directory that is to be a store.
+  package static func making(
+    _ path: String, _ storage: any Storage, _ body: () throws(StoreError) -> Void
+  ) throws(StoreError) {
     let control = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
     let moved = StoreError(.busy, "the directory was moved or removed meanwhile: try again", path: path)
     guard try control.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw moved }
     defer { _ = try? control.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
     guard try storage.status(control.path)?.inode == control.status().inode else { throw moved }
+    try body()
+  }
+
+  private static func makeInTurn(
+    _ name: String, _ id: StoreID?, at path: String, _ configuration: Configuration,
+    _ environment: Environment
+  ) throws(StoreError) {
+    let storage = environment.storage
     try checkIsFree(path, storage)
     try checkLeftovers(path, storage)
     let journalDirectory = path + "/" + StoreLayout.journal
@@ -85,7 +101,7 @@ extension Store {
     try storage.syncDirectory(path)
     // Last: from here on it is a store.
     try StoreIdentity.write(id: id, name: name, path, environment)
-    try storage.syncDirectory(type(of: storage).directory(of: path))
+    try storage.syncName(of: path)
   }
 
   private static func checkIsFree(_ path: String, _ storage: any Storage) throws(StoreError) {
@@ -137,10 +153,8 @@ extension Store {
     }
   }
 
-  /// The directory itself, where `path` is a link to it: what is locked, replaced and put beside a store goes by one name, wherever
-  /// the link leads later.
   private static func directory(behind path: String, _ storage: any Storage) throws(StoreError) -> String {
-    let path = try storage.followingLink(path)
+    let path = try storage.place(of: path)
     guard try storage.status(path)?.kind != .link else {
       throw StoreError(
         .notAStore, "is a link that leads nowhere: make the directory that it names, or name another",

@@ -14,6 +14,8 @@ extension Store {
     // Who died in the middle of this left nothing that is not done again from the start.
     let foreign = try !identity.isAtHome(path, environment)
     var renewal: Composer.Renewal? = foreign ? .copied : nil
+    // Who copied it need not have made that last; what is in it counts as durable from here on.
+    if foreign { try environment.storage.syncFileSystem(path) }
     if let finding, finding.isInOrder, !foreign, !control.poisoned {
       // As below, without reading everything once more.
       if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false { renewal = .cut }
@@ -35,7 +37,7 @@ extension Store {
     if let renewal {
       try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) }
     }
-    if foreign || engine.withLock({ $0.position == 0 }) { try makeNameLast() }
+    try makeNameLast()
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
@@ -47,15 +49,15 @@ extension Store {
     if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
   }
 
-  /// Makes the names durable by which the store is found. Who made it, or gave it this place, may have died before it did so, and
-  /// what is written into it from now on is acknowledged.
+  /// Makes the names durable by which the store is found, unless that is known. Who made it, or gave it this place, may have died before
+  /// it did so, or be a program that does not, and what is written into it from now on is acknowledged.
   private func makeNameLast() throws(StoreError) {
     let storage = environment.storage
+    let name = try storage.word(forNameOf: path)
+    guard control.name != name else { return }
     try storage.syncDirectory(path)
-    do throws(StoreError) { try storage.syncDirectory(type(of: storage).directory(of: path)) } catch {
-      // A service need not be allowed to read what its directory lies in.
-      guard error.errno == SystemCall.notAllowed else { throw error }
-    }
+    try storage.syncName(of: path)
+    control.name = name
   }
 
   private func note(_ renewal: Composer.Renewal) {

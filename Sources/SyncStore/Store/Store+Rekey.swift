@@ -137,8 +137,12 @@ extension Store {
   /// Puts keys in the place of those there are. Where they have their name and it is not known whether that lasts, nothing goes on
   /// (rule R4): what is sealed under them would be lost with them.
   private func replaceKeys(with ring: KeyRing?) throws(StoreError) {
+    let storage = environment.storage
+    let before = try storage.status(seal.path)?.inode
     do throws(StoreError) { try seal.replace(ring) } catch {
-      if seal.isBehind { control.setPoisoned() }
+      // Looked at, not read: there may be no descriptor left.
+      let isUnchanged = (try? storage.status(seal.path)?.inode == before) ?? false
+      if !isUnchanged { control.setPoisoned() }
       throw error
     }
   }

@@ -40,9 +40,9 @@ enum InitCommand {
     String(System.hostName.prefix { $0 != "." }.prefix(Limits.nameBytes))
   }
 
-  /// Makes the directories above a store that is to be made.
+  /// Makes the directories above a store that is to be made, durably as the store will be.
   static func makeParent(of path: String) throws {
     guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return }
-    try Descriptor.makeDirectories(Array(path[..<slash].utf8))
+    try Descriptor.makeDirectories(Array(path[..<slash].utf8), durably: true)
   }
 }

@@ -161,16 +161,24 @@ final class Descriptor: Sendable {
     guard result == 0 || errno == EEXIST else { throw Self.failure("make", Self.joined(path, name)) }
   }
 
-  /// Makes the directory `path` and those above it, as far as they are missing.
-  static func makeDirectories(_ path: [UInt8], mode: UInt32 = 0o777) throws(Failure) {
-    let made = unsafe withName(path) { unsafe mkdir($0, mode) }
-    if made == 0 || errno == EEXIST { return }
-    guard errno == ENOENT, let slash = path.lastIndex(of: UInt8(ascii: "/")), slash > 0 else {
-      throw failure("make", path)
+  /// Makes the directory `path` and those above it, as far as they are missing. With `durably` a loss of power takes none of them, nor
+  /// the last one that is there already.
+  static func makeDirectories(
+    _ path: [UInt8], mode: UInt32 = 0o777, durably: Bool = false
+  ) throws(Failure) {
+    var made = unsafe withName(path) { unsafe mkdir($0, mode) }
+    let slash = path.lastIndex(of: UInt8(ascii: "/"))
+    if made != 0, errno == ENOENT, let slash, slash > 0 {
+      try makeDirectories(Array(path[..<slash]), mode: mode, durably: durably)
+      made = unsafe withName(path) { unsafe mkdir($0, mode) }
     }
-    try makeDirectories(Array(path[..<slash]), mode: mode)
-    guard unsafe withName(path, { unsafe mkdir($0, mode) }) == 0 || errno == EEXIST else {
-      throw failure("make", path)
+    guard made == 0 || errno == EEXIST else { throw failure("make", path) }
+    if durably {
+      do {
+        try DiskStorage().syncName(of: String(decoding: path, as: UTF8.self))
+      } catch {
+        throw Failure(error)
+      }
     }
   }
 

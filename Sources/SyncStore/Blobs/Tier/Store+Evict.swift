@@ -72,11 +72,21 @@ extension Store {
 
   /// What this copy says to one that wants objects to leave: what it covers, and which of them it holds, durably and in good
   /// order, read just now. Nil while it makes objects leave itself, may not write, or holds only some keys, and so covers writes that
-  /// name an object without keeping it for them: then it says nothing.
+  /// name an object without keeping it for them: then it says nothing. Nor does it where it cannot make them durable for want of room
+  /// (`.diskFull`), or because another process holds the catalogue (`.busy`).
   package func holdings(
     of blobs: [BlobReference]
   ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
     guard isWritable, try scope == nil else { return nil }
+    do throws(StoreError) { return try countedOn(blobs) } catch {
+      guard error.code == .diskFull || error.code == .busy else { throw error }
+      return nil
+    }
+  }
+
+  private func countedOn(
+    _ blobs: [BlobReference]
+  ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
     let tier = try self.blobs
     return try tier.whileNothingLeaves { () throws(StoreError) in
       var held: [Bool] = []

@@ -1,0 +1,41 @@
+/// By which name a directory is found: how it is said, and how it is made to last.
+extension Storage {
+  /// The place of a directory that a caller has named: what is locked, replaced and put beside it goes by this one name, wherever a
+  /// link leads later. A symbolic link is followed; slashes and dots at the end are left out, so that what comes before the last
+  /// slash is the directory that the name lies in.
+  package func place(of path: String) throws(StoreError) -> String {
+    var name = path[...]
+    while name.utf8.count > 1 {
+      if name.hasSuffix("/") {
+        name.removeLast()
+      } else if name.hasSuffix("/.") {
+        name.removeLast(2)
+      } else {
+        break
+      }
+    }
+    if name.isEmpty, !path.isEmpty { name = "/" }
+    let last = name.split(separator: "/").last
+    if last == "." || last == "..", systemPath(path) != nil { return SystemCall.absolutePath(String(name)) }
+    return try followingLink(String(name))
+  }
+
+  /// Makes the name durable by which a directory, which is there, is found. Nothing is done for the place where a file system is mounted:
+  /// that name is not in it.
+  package func syncName(of path: String) throws(StoreError) {
+    let above = Self.directory(of: path)
+    guard try status(followingLink(above))?.fileSystem == status(path)?.fileSystem else { return }
+    do throws(StoreError) { try syncDirectory(above) } catch {
+      // A service need not be allowed to read what its directory lies in, and not every file system makes one directory durable.
+      guard error.errno == SystemCall.notAllowed || error.errno == SystemCall.notPossible else { throw error }
+      try syncFileSystem(path)
+    }
+  }
+
+  /// Which name a directory has, as one word: another one if it, or what it lies in, gets another name.
+  package func word(forNameOf path: String) throws(StoreError) -> UInt64 {
+    let above = try status(followingLink(Self.directory(of: path)))
+    let name = path.split(separator: "/").last ?? "/"
+    return XXH3.hash64(Array("\(above?.fileSystem ?? 0) \(above?.inode ?? 0) \(name)".utf8), seed: 0)
+  }
+}
