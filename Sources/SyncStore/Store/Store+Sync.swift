@@ -109,15 +109,23 @@ extension Store {
     case .relaxed: break
     case .interval(let milliseconds):
       let schedules = lifecycle.withLock { lifecycle in
-        defer { lifecycle.syncScheduled = true }
-        return !lifecycle.syncScheduled
+        !exchange(&lifecycle.syncScheduled, with: true)
       }
-      guard schedules else { return }
-      Background.run(after: milliseconds) { [weak self] in
-        guard let self else { return }
-        self.lifecycle.withLock { $0.syncScheduled = false }
-        // A failure poisons the store: whoever writes next is told.
-        try? self.sync()
+      if schedules { scheduleSync(after: milliseconds) }
+    }
+  }
+
+  private func scheduleSync(after milliseconds: Int) {
+    Background.run(after: milliseconds) { [weak self] in
+      guard let self else { return }
+      self.lifecycle.withLock { $0.syncScheduled = false }
+      do throws(StoreError) { try self.sync() } catch {
+        // A sync that fails poisons the store, and whoever writes next is told. One that could not even begin, as for want of a descriptor,
+        // has told nobody: what is promised is made good later.
+        guard error.code != .closed, error.code != .poisoned, !self.control.poisoned else { return }
+        StoreLog.note(.warning, self.path, "is not durable yet, and is tried again: \(error.description)")
+        let schedules = self.lifecycle.withLock { !exchange(&$0.syncScheduled, with: true) }
+        if schedules { self.scheduleSync(after: milliseconds) }
       }
     }
   }
