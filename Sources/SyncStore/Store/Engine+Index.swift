@@ -260,12 +260,15 @@ extension Engine {
       }
     }
     for segment in journal.segments + journal.coming where segment.slot != nil {
-      for offset in segment.definitions.values { notes.places.append(segment.place(at: offset)) }
+      for offset in segment.definitions.values.sorted() { notes.places.append(segment.place(at: offset)) }
     }
+    let others = notes.places.endIndex
     for location in localPlaces.values { note(location) }
     for location in losers { note(location) }
     for location in parked.values.joined() { note(location) }
     for key in reserved { if let location = find(key) { note(location) } }
+    // What is stored is the same in every process: the order of tables in memory is not.
+    notes.places[others...].sort()
     try index.ledger.replaceNotes(notes)
     notesAtRenewal = notes.places.count
     notesAreStale = false
