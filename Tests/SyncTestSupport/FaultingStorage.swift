@@ -4,7 +4,7 @@ package import SyncStore
 /// The calls of the storage seam that a test can let fail.
 package enum StorageCall: String, Sendable, CaseIterable {
   case createDirectory, list, status, open, rename, remove, syncDirectory, fileSystem
-  case fileStatus, read, write, resize, allocate, sync, map, lock
+  case fileStatus, read, write, resize, allocate, sync, map, lock, mark
 }
 
 /// Which calls fail, and how.
@@ -242,4 +242,11 @@ private final class FaultingFile: StorageFile {
     if kind == .none { plan.hasUnlocked(byte, of: path) }
     return isGranted
   }
+
+  // A mark that cannot be set, or not be seen, is no error: it is not there.
+  func mark() {
+    if (try? plan.check(.mark, path)) != nil { file.mark() }
+  }
+
+  var isMarked: Bool { (try? plan.check(.mark, path)) != nil && file.isMarked }
 }

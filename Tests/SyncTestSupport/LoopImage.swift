@@ -9,6 +9,7 @@ package final class LoopImage: Sendable {
   package let path: String
   let image: String
   private let type: String
+  private let options: String
   private let directory = TemporaryDirectory()
 
   /// Can this process mount one?
@@ -25,17 +26,37 @@ package final class LoopImage: Sendable {
   ) throws {
     path = directory.path + "/mounted"
     image = directory.path + "/image"
-    self.type = type
+    (self.type, self.options) = (type, options)
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     try DiskStorage().open(image, .create).resize(to: megabytes << 20)
     // No space that only the superuser gets.
     guard Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
     else { throw StoreError(.inputOutput, "cannot make the file system", path: image) }
+    try mount()
+    unsafe chmod(path, 0o700)
+  }
+
+  private func mount() throws {
     guard Self.run(["mount", "-t", type, "-o", options, image, path]) else {
       throw StoreError(.inputOutput, "cannot mount it", path: image)
     }
-    unsafe chmod(path, 0o700)
   }
+
+  /// Unmounts it and mounts it again: what it shows then is what the disk has. Nobody may have a file of it open.
+  package func mountAgain() throws {
+    // A thread that was at the sync may let go of the last file a moment after its error was seen.
+    let deadline = SystemCall.monotonicMilliseconds() + 10_000
+    while !Self.run(["umount", path]) {
+      guard SystemCall.monotonicMilliseconds() < deadline else {
+        throw StoreError(.busy, "somebody has a file of it open", path: path)
+      }
+      usleep(10_000)
+    }
+    try mount()
+  }
+
+  /// Writes all that the kernel holds of it to the disk, as the kernel does by itself now and then.
+  package func writeBack() { Self.run(["sync", "-f", path]) }
 
   deinit { Self.run(["umount", "-l", path]) }
 
@@ -67,7 +88,7 @@ package final class LoopImage: Sendable {
   package func drain() {
     unsafe unlink(path + "/filler")
     // Some file systems give it back with the next commit.
-    Self.run(["sync", "-f", path])
+    writeBack()
     if type == "btrfs" { Self.run(["btrfs", "balance", "start", "-dusage=0", path]) }
   }
 

@@ -103,6 +103,10 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
     }
   }
 
+  func mark() { try? locked { _, node throws(StoreError) in node.isMarked = true } }
+
+  var isMarked: Bool { (try? locked { _, node throws(StoreError) in node.isMarked }) ?? false }
+
   private func changing(
     _ what: String, _ body: (inout SimulatedStorage.State, SimulatedNode) throws(StoreError) -> Void
   ) throws(StoreError) {

@@ -101,10 +101,19 @@ package final class SimulatedHost: Sendable {
     return environment
   }
 
-  /// Power is lost and comes back: of what was not synced, a part chosen by `seed` survives.
+  /// Power is lost and comes back: of what was not synced, a part chosen by `seed` survives. Some seeds take only the disk away
+  /// and bring it back: to a store that is the same, but for the boot.
   package func losePower(seed: UInt64) {
     storage.crash(seed: seed)
-    boot()
+    if seed % 3 == 0 { startProcesses() } else { boot() }
+  }
+
+  /// The disk is pulled out and put back in: what `losePower` is, in one boot.
+  package func pullDisk(
+    keeping pages: (_ path: String, _ page: Int) -> PageFate, sizes: (_ path: String) -> Bool = { _ in true }
+  ) {
+    storage.crash(keeping: pages, sizes: sizes)
+    startProcesses()
   }
 
   /// Power is lost and comes back: of what was not synced, that survives which `pages`, `sizes` and `entries` say.
@@ -126,8 +135,10 @@ package final class SimulatedHost: Sendable {
   /// Every process is killed; the machine goes on.
   package func killProcesses() {
     storage.killProcesses()
-    state.withLock { $0.processes += 1 }
+    startProcesses()
   }
+
+  private func startProcesses() { state.withLock { $0.processes += 1 } }
 }
 
 extension Store {

@@ -37,6 +37,8 @@ final class SimulatedNode {
   /// Pages whose write-back failed: the kernel believes that they are clean until they are written anew.
   private var abandoned: [Int: [UInt8]] = [:]
   var locks: [Int: [UInt64: LockKind]] = [:]
+  /// What the kernel keeps with it, and no disk.
+  var isMarked = false
 
   // A directory.
   var entries: [String: SimulatedNode] = [:]
@@ -67,7 +69,7 @@ final class SimulatedNode {
     live = SimulatedMemory(capacity: other.live.capacity)
     durable = SimulatedMemory(capacity: other.durable.capacity)
     (size, durableSize, allocated) = (other.size, other.durableSize, other.allocated)
-    (dirty, abandoned) = (Set(other.changedPages()), other.abandoned)
+    (dirty, abandoned, isMarked) = (Set(other.changedPages()), other.abandoned, other.isMarked)
     guard kind == .file else { return }
     let end = SimulatedMemory.rounded(max(size, durableSize))
     live.copy(0..<min(end, live.capacity), from: other.live)
@@ -159,6 +161,7 @@ final class SimulatedNode {
       live.copy(0..<size, from: durable)
     }
     (dirty, abandoned, locks, entries) = ([], [:], [:], durableEntries)
+    isMarked = false
   }
 
   /// All processes die: the kernel's pages stay, but what the dead still reach is no longer the file.

@@ -17,6 +17,12 @@ int sync_open_beneath(int directory, const char *path, int flags, unsigned mode)
 // by death. `type` is F_RDLCK, F_WRLCK or F_UNLCK.
 int sync_lock_byte(int fd, int type, int64_t offset, int wait);
 
+// F_SET_RW_HINT: a mark that the kernel keeps with the inode in its memory, and writes to no disk. Nothing happens where it cannot.
+void sync_mark(int fd);
+
+// F_GET_RW_HINT: is it there? 0 also where the kernel does not tell.
+int sync_is_marked(int fd);
+
 // A duplicate of `fd` with a number above 2, closed on exec.
 int sync_duplicate_above_standard(int fd);
 

@@ -6,7 +6,7 @@ private import Synchronization
 ///
 /// Invariants: the page is made anew by a process that holds the presence lock alone; only a holder of the mutex moves
 /// `tail`, `writing` and `position`; `durable` only grows while anybody is attached. It is never synced: after a loss of
-/// power its boot name no longer fits and nothing of it is believed.
+/// power its boot name no longer fits and nothing of it is believed, nor is it where the kernel has not kept its file in memory.
 package final class ControlPage: Sendable {
   /// Bytes of the file.
   package static let length = 4096
@@ -48,10 +48,12 @@ package final class ControlPage: Sendable {
     package var writing: UInt64
   }
 
-  /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone.
-  package func begin(boot: UInt64) -> LastLife? {
+  /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone. `isKept`: did
+  /// the kernel keep the file in memory since an earlier life began? Otherwise the disk may have lost what was not synced,
+  /// though the boot is the same.
+  package func begin(boot: UInt64, isKept: Bool) -> LastLife? {
     var last: LastLife?
-    if self[Field.magic] == Self.magic, self[Field.boot] == boot {
+    if isKept, self[Field.magic] == Self.magic, self[Field.boot] == boot {
       last = LastLife(durable: durable, poisoned: poisoned, writing: writing)
     }
     if last == nil {

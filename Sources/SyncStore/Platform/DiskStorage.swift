@@ -263,6 +263,10 @@ final class DiskFile: StorageFile {
     guard errno == EAGAIN || errno == EACCES else { throw SystemCall.failure("cannot lock it", path) }
     return false
   }
+
+  func mark() { sync_mark(descriptor) }
+
+  var isMarked: Bool { sync_is_marked(descriptor) != 0 }
 }
 
 extension FileStatus {

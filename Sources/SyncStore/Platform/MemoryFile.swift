@@ -49,4 +49,6 @@ final class MemoryFile: StorageFile {
   private static let firstPart = Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool { true }
+  func mark() {}
+  var isMarked: Bool { false }
 }

@@ -74,6 +74,11 @@ package protocol StorageFile: AnyObject, Sendable {
   /// Takes a lock of this open file on one byte; released when the file is closed, also by the death of the process.
   /// False if another holds it and `wait` is false.
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool
+  /// Marks it in the kernel's memory and on no disk: the mark outlives the processes, but not the power, and it is gone where the
+  /// file system was mounted anew. Nothing happens where there are no such marks.
+  func mark()
+  /// Is it marked? Then all that was written to it since that was done is there, whether it was synced or not.
+  var isMarked: Bool { get }
 }
 
 /// The kinds of lock on a byte of a file.

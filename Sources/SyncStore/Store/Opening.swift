@@ -202,7 +202,9 @@ struct Opening {
   }
 
   private func enterAlone(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store {
-    let last = control.begin(boot: boot)
+    let last = control.begin(boot: boot, isKept: file.isMarked)
+    // Now that nothing of what the disk may hold is believed any more.
+    file.mark()
     if writable { try journal().settleUnsynced() }
     var found = try goOn(file, control, last)
     if found == nil { found = try read(file, control, last) }
@@ -213,7 +215,7 @@ struct Opening {
 
   private func detached() throws(StoreError) -> Store {
     let control = ControlPage(mapping: .anonymous(ControlPage.length))
-    _ = control.begin(boot: 0)
+    _ = control.begin(boot: 0, isKept: false)
     let identityFile = try storage.open(path + "/" + StoreIdentity.fileName, .readOnly)
     return try read(identityFile, control, nil).0
   }

@@ -154,6 +154,7 @@ extension PackSet {
         // It is filled from its start, and all of it reads as zeros until then.
         pack.table.expectRandomAccess()
         pack.boot = boot
+        file.mark()
         for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }
         return pack
       } catch {

@@ -40,7 +40,7 @@ extension PackSet {
       // Sealing was interrupted, or the size lost: where there is no room now, nothing is added.
       _ = try? pack.file.allocate(to: pack.header.size)
     }
-    if pack.boot != boot || boot == 0 {
+    if !wasKept(pack) {
       var end = 0
       for slot in 0..<pack.header.slots where pack.isValid(slot) { end = slot + 1 }
       let known = min(pack.durable, end)
@@ -57,6 +57,7 @@ extension PackSet {
     if !pack.isCutOff {
       pack.table.clear(PackLayout.offset(pack.count)..<pack.header.tableBytes)
       pack.boot = boot
+      pack.file.mark()
     }
     // What cannot be read, or written, stays as it is, for a day when it can.
     guard !pack.isCutOff else {
@@ -72,6 +73,10 @@ extension PackSet {
     pack.durable = pack.count
     return true
   }
+
+  /// Is all there that was written to it last, whether it was synced or not? A file system that was lost and is mounted anew shows
+  /// what the disk has, in the same boot.
+  func wasKept(_ pack: Pack) -> Bool { pack.boot == boot && boot != 0 && pack.file.isMarked }
 
   // MARK: Giving back
 

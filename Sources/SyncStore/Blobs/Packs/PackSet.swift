@@ -252,13 +252,16 @@ package final class PackSet: Sendable {
   func take(_ pack: Pack, _ ordinal: Int, _ state: inout State) throws(StoreError) {
     let isSealed = pack.isSealed
     // Behind a loss of power nobody has counted: who only reads goes by the checksums alone.
-    let isUncounted = readOnly && !isSealed && pack.boot != boot
+    let isUncounted = readOnly && !isSealed && !wasKept(pack)
     let count = isUncounted ? pack.header.slots : pack.count
+    var loaded = isUncounted ? 0 : count
     for slot in state.packs[ordinal].loaded..<max(count, state.packs[ordinal].loaded) {
       guard pack.word(slot).isLive, pack.isValid(slot) else { continue }
       try enter(pack, slot, ordinal, &state)
+      // A writer may come, and go on behind this one.
+      loaded = max(loaded, slot + 1)
     }
-    state.packs[ordinal].loaded = max(count, state.packs[ordinal].loaded)
+    state.packs[ordinal].loaded = max(loaded, state.packs[ordinal].loaded)
     state.packs[ordinal].isSealed = isSealed
   }
 
