@@ -95,6 +95,38 @@ struct PulledDiskTests {
   }
 
   @Test(
+    "may go while a file is synced: what was said to be durable is there, though the journal of the file system is needed for it"
+  )
+  func withinSync() throws {
+    let image = try LoopImage(megabytes: 32)
+    let pages = 1024
+    for round in 0..<12 as Range<UInt64> {
+      let path = image.path + "/\(round)"
+      let acknowledged = Atomic(0)
+      try lose(image, seed: round) {
+        let file = try DiskStorage().open(path, .create)
+        try file.allocate(to: pages * 4096)
+        try file.sync()
+        try DiskStorage().syncDirectory(image.path)
+        for page in 0..<pages {
+          try file.write(pattern(100, seed: UInt64(page)), at: page * 4096)
+          try file.sync()
+          acknowledged.store(page + 1, ordering: .relaxed)
+        }
+      }
+      try image.mountAgain()
+      let durable = acknowledged.load(ordering: .relaxed)
+      guard durable > 0 else { continue }
+      let file = try DiskStorage().open(path, .readOnly)
+      let lost = try (0..<durable).filter { page in
+        try file.read(100, at: page * 4096) != pattern(100, seed: UInt64(page))
+      }
+      #expect(lost.isEmpty, "round \(round): pages \(lost) of \(durable)")
+      _ = try DiskStorage().remove(path)
+    }
+  }
+
+  @Test(
     "may go while a store is written to: what was acknowledged as durable is there", arguments: [100, 30_000])
   func withinPut(bytes: Int) throws {
     let image = try LoopImage(megabytes: 48)

@@ -222,6 +222,17 @@ final class DiskFile: StorageFile {
     guard SystemCall.retrying({ fdatasync(descriptor) }) == 0 else {
       throw SystemCall.failure("cannot make it durable", path)
     }
+    try checkFileSystem()
+  }
+
+  /// Is the file system still there, now that it has said that all is durable? ext4 also says so when it is shut down in the middle
+  /// of a sync, as it is when its disk goes: what it allocated, but had not yet noted as written, is not there again after that.
+  /// A read, be it of nothing, is refused from then on. It costs 0.3 µs.
+  private func checkFileSystem() throws(StoreError) {
+    var nothing: UInt8 = 0
+    guard SystemCall.retrying({ unsafe pread(descriptor, &nothing, 0, 0) }) == 0 else {
+      throw SystemCall.failure("cannot make it durable: its file system has failed meanwhile", path)
+    }
   }
 
   func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError) {
@@ -233,6 +244,7 @@ final class DiskFile: StorageFile {
 
   func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) {
     guard mapping.sync(range) else { throw SystemCall.failure("cannot make it durable", path) }
+    try checkFileSystem()
   }
 
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
