@@ -115,7 +115,8 @@ struct EveryFileDamageTests {
     for path in sample.names {
       let bytes = try #require(sample.files[path])
       // Bytes in use, and those near them: most of an integer are zeros.
-      for offset in bytes.indices where bytes[max(0, offset - 8)..<min(offset + 8, bytes.count)].contains(where: { $0 != 0 }) {
+      for offset in bytes.indices
+      where bytes[max(0, offset - 8)..<min(offset + 8, bytes.count)].contains(where: { $0 != 0 }) {
         for bit in 0..<8 {
           count += 1
           guard Self.all || count.isMultiple(of: 997) else { continue }

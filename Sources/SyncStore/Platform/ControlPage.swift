@@ -50,14 +50,19 @@ package final class ControlPage: Sendable {
 
   /// Reads what an earlier life left, then begins a new one, which inherits the poison. Only for one who is alone. `isKept`: did
   /// the kernel keep the file in memory since an earlier life began? Otherwise the disk may have lost what was not synced,
-  /// though the boot is the same.
+  /// though the boot is the same: then only the poison is believed.
   package func begin(boot: UInt64, isKept: Bool) -> LastLife? {
     var last: LastLife?
     if isKept, self[Field.magic] == Self.magic, self[Field.boot] == boot {
       last = LastLife(durable: durable, poisoned: poisoned, writing: writing)
     }
     if last == nil {
-      mapping.clear(0..<Self.length)
+      // Pages whose sync failed may be in memory still, though nothing tells; and nobody has recovered since the page was made.
+      let isPoisoned =
+        self[Field.magic] == Self.magic && (self[Field.boot] == boot || self[Field.boot] == ~boot) && poisoned
+      // Boot and magic come last: who dies before that has changed nothing for the next one.
+      if !isPoisoned { clearPoison() }
+      mapping.clear(Field.tail..<Self.length)
     } else {
       // What was durable, whether a sync had failed and how far a killed writer may have stored outlives everybody until a
       // writer has recovered: a reader may come first, and a writer may die in the middle.

@@ -91,7 +91,8 @@ extension Store {
   ) throws(StoreError) -> BlobStore {
     try BlobStore.open(
       directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: true,
-      boot: environment.bootWord, keys: BlobKeySource(seal), clock: environment.now)
+      boot: environment.bootWord, keys: BlobKeySource(seal), clock: environment.now,
+      random: environment.randomWord)
   }
 }
 

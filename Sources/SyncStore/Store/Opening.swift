@@ -225,7 +225,7 @@ struct Opening {
   private func goOn(
     _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?
   ) throws(StoreError) -> (Store, Finding)? {
-    guard last.map({ !$0.poisoned }) ?? true, try identity.isAtHome(path, environment),
+    guard !control.poisoned, try identity.isAtHome(path, environment),
       let index = try JournalIndex.open(files, writable: writable)
     else { return nil }
     var journal = journal()

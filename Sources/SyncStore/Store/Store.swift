@@ -124,7 +124,7 @@ public final class Store: Sendable {
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
           isShared: configuration.mode != .exclusive, boot: environment.bootWord, keys: BlobKeySource(seal),
-          clock: environment.now)
+          clock: environment.now, random: environment.randomWord)
         blobs = opened
         return opened
       }
