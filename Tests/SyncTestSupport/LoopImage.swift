@@ -10,6 +10,7 @@ package final class LoopImage: Sendable {
   let image: String
   private let type: String
   private let options: String
+  private let isThin: Bool
   private let directory = TemporaryDirectory()
 
   /// Can this process mount one?
@@ -20,14 +21,22 @@ package final class LoopImage: Sendable {
     isAvailable && (try? LoopImage(megabytes: type == "btrfs" ? 120 : 32, type: type)) != nil
   }
 
-  /// A new file system of so many MiB. `make` are further words for `mkfs`, `options` for `mount`.
+  /// A new file system of so many MiB. `make` are further words for `mkfs`, `options` for `mount`. A `thin` one has only so many MiB
+  /// of real blocks, and whoever writes more learns it when the blocks are written.
   package init(
-    megabytes: Int, type: String = "ext4", make: [String] = [], options: String = "loop"
+    megabytes: Int, type: String = "ext4", make: [String] = [], options: String = "loop", thin: Int? = nil
   ) throws {
+    isThin = thin != nil
     path = directory.path + "/mounted"
-    image = directory.path + "/image"
+    image = directory.path + (thin == nil ? "/image" : "/pool/image")
     (self.type, self.options) = (type, options)
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
+    if let thin {
+      try FileManager.default.createDirectory(atPath: pool, withIntermediateDirectories: true)
+      guard Self.run(["mount", "-t", "tmpfs", "-o", "size=\(thin)m", "tmpfs", pool]) else {
+        throw StoreError(.inputOutput, "cannot mount it", path: pool)
+      }
+    }
     try DiskStorage().open(image, .create).resize(to: megabytes << 20)
     // No space that only the superuser gets.
     guard Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
@@ -58,7 +67,19 @@ package final class LoopImage: Sendable {
   /// Writes all that the kernel holds of it to the disk, as the kernel does by itself now and then.
   package func writeBack() { Self.run(["sync", "-f", path]) }
 
-  deinit { Self.run(["umount", "-l", path]) }
+  deinit {
+    Self.run(["umount", "-l", path])
+    if isThin { Self.run(["umount", "-l", pool]) }
+  }
+
+  private var pool: String { directory.path + "/pool" }
+
+  /// From now on a thin one has so many MiB of real blocks.
+  package func thicken(megabytes: Int) throws {
+    guard Self.run(["mount", "-o", "remount,size=\(megabytes)m", pool]) else {
+      throw StoreError(.inputOutput, "cannot make it larger", path: pool)
+    }
+  }
 
   /// The block device under it, without "/dev/".
   package var device: String? {
