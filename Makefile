@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory hub rounds kills killpoints exchanges damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory hub rounds kills killpoints calls exchanges damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -110,6 +110,9 @@ kills: deps ## kill a process that writes COUNT times, and look what is left (CO
 
 killpoints: deps ## kill a process at each call of each named step (every test run kills it at the first or the last)
 	KILL_POINTS=all $(SWIFT) test --filter KillPointTests
+
+calls: deps ## let each call of a disk fail in every step of a store's life (every test run lets some of them)
+	ALL_CALLS=1 $(SIMULATE) 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests'
 
 exchanges: deps ## let each call of a disk fail while copies exchange (every test run lets some of them)
 	EXCHANGES=1 $(SIMULATE) FailingExchangeTests

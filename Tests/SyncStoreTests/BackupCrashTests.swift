@@ -77,7 +77,7 @@ struct BackupCrashTests {
       #expect(try Self.keys(host, "/second") == 16, "call \(call)")
       try again.close()
       if isDone { break }
-      call += 1
+      call = EachCall.after(call)
     }
     #expect(call > 20)
     #expect(outcomes == (backedUp ? [10, 15] : [0, 15]))
@@ -110,7 +110,7 @@ struct BackupCrashTests {
         #expect(try host.storage.status(path + ".restoring") == nil)
       }
       if isDone { break }
-      call += 1
+      call = EachCall.after(call)
     }
     #expect(call > 20)
     #expect(outcomes == [10, replacing ? 15 : nil])

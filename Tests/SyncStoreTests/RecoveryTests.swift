@@ -104,8 +104,8 @@ struct RecoveryTests {
       try again.sync()
       RotationTests.losePower(host)
       #expect(try Store.open(on: host).status().keys == writes + 1, "call \(call)")
-      // Every third one of those that take long, in turns in one step and in two.
-      call += writes > 100 ? 3 : 1
+      // In turns in one step and in two.
+      call = writes > 100 ? EachCall.longAfter(call) : EachCall.after(call)
     }
     #expect(call > 10)
   }
@@ -114,7 +114,6 @@ struct RecoveryTests {
     "from a loss of power, cut off by another at any call or failing once there, ends with a whole journal (F8)",
     arguments: 0..<3, [true, false])
   func interrupted(seed: UInt64, forever: Bool) throws {
-    // The three seeds together come to every call.
     var call = 1 + Int(seed)
     var dies = true
     while dies {
@@ -136,7 +135,7 @@ struct RecoveryTests {
       #expect(found >= 60 && found < 140, "seed \(seed), call \(call)")
       #expect(try again.status().keys == found + 1, "seed \(seed), call \(call)")
       #expect(try again.verify().isClean)
-      call += 3
+      call = EachCall.longAfter(call)
     }
     #expect(call > 10)
   }
@@ -163,7 +162,7 @@ struct RecoveryTests {
       try again.sync()
       RotationTests.losePower(host)
       #expect(try Store.open(on: host).status().keys == 150, "call \(call)")
-      call += 3
+      call = EachCall.longAfter(call)
     }
     #expect(call > 10)
   }

@@ -189,7 +189,7 @@ struct RekeyTests {
       #expect(try CompactionTests.Picture(again).values == before.values, "call \(number)")
       #expect(try again.verify().isClean, "call \(number)")
       if isOver { break }
-      number += number < 30 ? 1 : 5
+      number = number < 30 ? EachCall.after(number) : EachCall.longAfter(number)
     }
     #expect(number > (change == .passphrase ? 10 : 60))
   }

@@ -266,7 +266,8 @@ struct RestampTests {
       plan.fail(number: call, forever: true)
       let report = try? store.restampUnsent()
       let isDone = plan.calls - before < call
-      host.losePower(seed: UInt64(call))
+      // With the boot: in the same one a failed sync is remembered, and the store goes on under another name.
+      host.losePower(seed: UInt64(3 * call + 1))
       let again = try Store.open(on: host)
       #expect(try again.text("kept") == "before" && again.text("twice") == "ahead")
       #expect(try again.text("pair/1") == "1" && again.text("pair/2") == "2")
@@ -285,7 +286,7 @@ struct RestampTests {
       #expect(try peer.digest(at: host.time) == again.digest(at: host.time))
       try again.close()
       if isDone { break }
-      call += 1
+      call = EachCall.after(call)
     }
     #expect(call > 5)
     #expect(outcomes == [false, true])

@@ -8,6 +8,6 @@ public enum Sanitizer {
 
 /// How long tests wait before they call something stuck.
 public enum Patience {
-  /// Minutes to wait where `usual` do without a sanitizer, which makes programs slow.
-  public static func minutes(_ usual: Int) -> Int { Sanitizer.isActive ? 10 * usual : usual }
+  /// Minutes to wait where `usual` do for one alone: all tests run at once, on few processors, and a sanitizer makes programs slow.
+  public static func minutes(_ usual: Int) -> Int { (Sanitizer.isActive ? 10 : 4) * usual }
 }

@@ -16,16 +16,10 @@ package struct SplitMix64: RandomNumberGenerator, Sendable {
 
   /// The next `count` bytes.
   package mutating func bytes(_ count: Int) -> [UInt8] {
-    var bytes: [UInt8] = []
-    bytes.reserveCapacity(count + 7)
-    while bytes.count < count {
-      let word = next()
-      for shift in stride(from: UInt64(0), to: 64, by: 8) {
-        bytes.append(UInt8(truncatingIfNeeded: word >> shift))
-      }
-    }
-    bytes.removeLast(bytes.count - count)
-    return bytes
+    var words: [UInt64] = []
+    words.reserveCapacity(count / 8 + 1)
+    while words.count * 8 < count { words.append(next().littleEndian) }
+    return unsafe words.withUnsafeBytes { unsafe [UInt8]($0.prefix(count)) }
   }
 
   /// True in `percent` of all cases.

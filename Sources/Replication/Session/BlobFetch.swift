@@ -47,7 +47,7 @@ struct BlobFetch {
   private(set) var unavailable: Set<BlobHash> = [] {
     didSet {
       guard !explicit.isEmpty else { return }
-      for hash in unavailable.subtracting(oldValue) { settle(hash, false) }
+      for hash in unavailable.subtracting(oldValue).sorted() { settle(hash, false) }
     }
   }
   /// Those that only beaten values refer to.

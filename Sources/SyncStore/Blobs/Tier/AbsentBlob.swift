@@ -57,10 +57,10 @@ extension Store {
   /// What is noted of blobs that are not here, in no order. Others need not wait for the look at it.
   private func allAbsent() throws(StoreError) -> [AbsentBlob] {
     let locals = try reading { engine throws(StoreError) in engine.locals }
-    return locals.compactMap { AbsentBlob(key: $0.key, $0.value) }
+    return locals.compactMap { AbsentBlob(key: $0.key, $0.value) }.sorted { $0.blob.hash < $1.blob.hash }
   }
 
-  /// Blobs that are not here and have this reason, in no order.
+  /// Blobs that are not here and have this reason, in the order of their hashes.
   package func absentBlobs(_ reason: AbsentBlob.Reason) throws(StoreError) -> [BlobReference] {
     try allAbsent().filter { $0.reason == reason }.map(\.blob)
   }
