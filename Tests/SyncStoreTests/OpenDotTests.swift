@@ -61,6 +61,35 @@ struct OpenDotTests {
     }
   }
 
+  @Test func `that is beaten by two whose time comes together leaves its names to the greater one (R8, F50)`()
+    throws
+  {
+    let (first, second, dot) = try half()
+    let ahead = try Store.create(on: hosts[3], id: first.id)
+    hosts[3].time += 600_000
+    for value in ["ahead", "and replaced"] {
+      try ahead.put("k", value)
+      try second.receive(from: ahead)
+    }
+    #expect(try second.text("k") == "second")
+    #expect(try second.status().parked == 1)
+    for host in hosts { host.time += 900_000 }
+    try second.put("poke", "x")
+    #expect(try second.text("k") == "and replaced" && second.status().parked == 0)
+    let issued = try record(second)
+    #expect(
+      try issued.open == [dot] && issued.dot.actor == second.actor && issued.stamp > record(ahead).stamp)
+    #expect(try second.conflicts().map(\.value) == [Array("second".utf8)])
+    let all = [first, second, ahead]
+    for _ in 0..<2 {
+      for one in all { for other in all where other !== one { try one.receive(from: other) } }
+    }
+    for store in all {
+      #expect(try store.text("k") == "and replaced")
+      #expect(try store.digest() == first.digest())
+    }
+  }
+
   @Test func `is above all that was received, of whatever key`() throws {
     let here = try Store.create(on: hosts[0])
     let ahead = try Store.create(on: hosts[1], id: here.id)

@@ -148,7 +148,8 @@ struct Composer {
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
       state.author.clock.observe(record.stamp)
-      try resolve(record, against: held, inJournal: false, kept: kept)
+      let outcome = try resolve(record, against: held, inJournal: false, keepsAll: false, kept: kept)
+      if let outcome { try pass(outcome.names, to: outcome.winner) }
     }
   }
 
@@ -160,15 +161,37 @@ struct Composer {
       && closing.reduce(into: state.vector, { $0.merge($1) }).covers(state.floor)
   }
 
-  /// A record whose time has come, already in the journal.
-  mutating func release(_ record: Record, held stored: Record?, kept: Set<StateDigest>) throws(StoreError) {
-    state.author.clock.observe(record.stamp)
-    try resolve(record, against: self.record(of: record.key) ?? stored, inJournal: true, kept: kept)
+  /// Records of one key whose time has come, already in the journal, in the order of their versions.
+  ///
+  /// Only the greatest is issued again with the names that beaten ones had open: one that is not is over, and issued again it would
+  /// beat what had replaced it.
+  ///
+  /// - Parameter isAlone: nothing was released before them, so that they cannot come with the next append instead. Of beaten values
+  ///   that are too many for one append the last ones are not kept then.
+  /// - Throws: `.outOfBounds` if they do not fit and are not alone.
+  mutating func release(
+    _ records: [Record], held stored: Record?, kept: Set<StateDigest>, isAlone: Bool
+  ) throws(StoreError) {
+    var winner = stored
+    var names: [Dot] = []
+    for record in records {
+      state.author.clock.observe(record.stamp)
+      guard
+        let outcome = try resolve(
+          record, against: self.record(of: record.key) ?? stored, inJournal: true, keepsAll: !isAlone,
+          kept: kept)
+      else { continue }
+      winner = outcome.winner
+      names += outcome.names
+    }
+    if let winner { try pass(names, to: winner) }
   }
 
+  /// Takes in the greater of the two, and keeps the lesser where nobody knew of it. Returns the greater, and the names that it has to be
+  /// issued again with; nil where there is only one.
   private mutating func resolve(
-    _ record: Record, against held: Record?, inJournal: Bool, kept: Set<StateDigest>
-  ) throws(StoreError) {
+    _ record: Record, against held: Record?, inJournal: Bool, keepsAll: Bool, kept: Set<StateDigest>
+  ) throws(StoreError) -> (winner: Record, names: [Dot])? {
     let verdict = Resolution.apply(record, held: held)
     let (winner, loser, isConflict): (Record, Record?, Bool)
     switch verdict {
@@ -181,15 +204,20 @@ struct Composer {
         try append(write: record)
       }
     case .lose(let conflict):
-      guard let held else { return }
+      guard let held else { return nil }
       (winner, loser, isConflict) = (held, record, conflict)
-    case .ignore, .park: return
+    case .ignore, .park: return nil
     }
-    guard let loser else { return }
+    guard let loser else { return nil }
     if isConflict || isDoubtful(loser, besides: winner), !kept.contains(StateDigest(of: loser)) {
-      if inJournal { try keep(loser) } else { try keepOfBatch(loser) }
+      if keepsAll { try keep(loser) } else { try keepOfBatch(loser) }
     }
-    let names = Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) })
+    return (winner, Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) }))
+  }
+
+  /// Issues the winner again with these names, if there are any that it does not bear itself.
+  private mutating func pass(_ names: [Dot], to winner: Record) throws(StoreError) {
+    let names = names.filter { !winner.open.contains($0) && $0 != winner.dot }
     if !names.isEmpty { try reissue(winner, names: names) }
   }
 
@@ -223,7 +251,7 @@ struct Composer {
     entries.append(.loser(loser))
   }
 
-  /// The same for what a batch beats: that cannot be taken in parts, and those that are too many would be gone with the next
+  /// The same for what cannot be taken in parts, a batch or what is released alone, and those that are too many would be gone with the next
   /// compaction.
   private mutating func keepOfBatch(_ loser: Record) throws(StoreError) {
     do throws(StoreError) { try keep(loser) } catch {

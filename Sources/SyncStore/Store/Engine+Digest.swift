@@ -113,6 +113,14 @@ extension Engine {
     return due.sorted { $0.0 < $1.0 }.map(\.1)
   }
 
+  /// The same, those of each key together; the keys are in the order of their least versions.
+  func dueByKey(upTo limit: Stamp) -> [[Location]] {
+    let due = due(upTo: limit)
+    let ranks = Dictionary(uniqueKeysWithValues: zip(due, due.indices))
+    return parked.values.map { $0.compactMap { ranks[$0] }.sorted() }.filter { !$0.isEmpty }
+      .sorted { $0[0] < $1[0] }.map { $0.map { due[$0] } }
+  }
+
   /// Applies a record that was parked; it is not parked any more. Only for who may change the index.
   mutating func release(_ location: Location) throws(StoreError) {
     let view = try journal.record(at: location)

@@ -4,25 +4,27 @@ extension Store {
   @inline(never)
   func releaseParked(_ engine: inout Engine) throws(StoreError) {
     let wall = environment.now()
-    var due = engine.due(upTo: Stamp(milliseconds: wall + Limits.clockDriftMilliseconds))[...]
+    var due = engine.dueByKey(upTo: Stamp(milliseconds: wall + Limits.clockDriftMilliseconds))[...]
     while !due.isEmpty {
       var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
       var count = 0
       do throws(StoreError) {
-        for location in due {
-          try release(location, in: &engine, &composer)
+        for group in due {
+          try release(group, in: &engine, &composer, isAlone: count == 0)
           count += 1
         }
       } catch {
-        // What follows from all of them is more than one transaction may have; of one alone it never is.
+        // What follows from all of them is more than one transaction may have; of one key alone it never is.
         guard error.code == .outOfBounds, count > 0 else { throw error }
         composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
-        for location in due.prefix(count) { try release(location, in: &engine, &composer) }
+        for (number, group) in due.prefix(count).enumerated() {
+          try release(group, in: &engine, &composer, isAlone: number == 0)
+        }
       }
       // First what follows from them: should that fail, they are still parked.
       try commit(composer, &engine)
       do throws(StoreError) {
-        for location in due.prefix(count) { try engine.release(location) }
+        for location in due.prefix(count).joined() { try engine.release(location) }
       } catch {
         // It may be in neither by now: an index that is built anew has all whose time has come.
         engine.index.failure = engine.index.failure ?? error
@@ -33,9 +35,11 @@ extension Store {
   }
 
   private func release(
-    _ location: Location, in engine: inout Engine, _ composer: inout Composer
+    _ places: [Location], in engine: inout Engine, _ composer: inout Composer, isAlone: Bool
   ) throws(StoreError) {
-    let record = try engine.record(at: location)
-    try composer.release(record, held: try? engine.held(record.key), kept: engine.keptLosers)
+    var records: [Record] = []
+    for place in places { records.append(try engine.record(at: place)) }
+    try composer.release(
+      records, held: try? engine.held(records[0].key), kept: engine.keptLosers, isAlone: isAlone)
   }
 }

@@ -47,6 +47,11 @@ struct ModelRuleTests {
       "open-passed",
       "anything 4 1;p 1 0 0;o 1 0;v 1 0 1;p 0 0 0;t 1;p 2 0 0;d 2 0;o 2 0;c 2 0;g 0;k 1 0;o 1 3;c 1 3;o 3 0;c 3 0"
     ),
+    // Of two values whose time comes together the lesser one, issued again with a name, would beat the one that replaced it.
+    (
+      "releases-together",
+      "anything 3 1;p 0 0 0;o 0 1;v 0 1 1;p 1 0 0;w 2 2;w 1 -1;p 2 0 0;p 2 0 0;o 2 1;c 2 1;p 2 0 0;o 2 1;c 2 1;t 4;a 1"
+    ),
     ("winners-only", "anything 3 3;p 2 1 0;p 1 0 0;d 1 0;g 1"),
     ("cursor-mark", "rollbacks 2 2;p 1 1 0;b 0;o 1 0;c 1 0;o 0 1;c 0 1;t 1;q 0 0;p 0 1 0"),
     ("echo", "rollbacks 3 3;p 1 0 0;d 1 0;b 1;o 1 2;c 1 2;o 2 0;q 1 2;p 1 1 0;c 2 0"),

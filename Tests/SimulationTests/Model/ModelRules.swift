@@ -61,6 +61,8 @@ extension Model {
     var mends = true
     /// A dead record is not purged while another record of its key is parked: that would come alive in its time.
     var parkedKept = true
+    /// Of records of one key whose time has come together only the greatest is issued again, with the names of all that it beats.
+    var releasesTogether = true
     /// What is issued again at or below a horizon is so even if it has expired: the clock that says so may be wrong.
     var reissuesExpired = true
     /// A damaged copy's vector is forgotten at once (off: when it is mended; until then it names what may be lost).
@@ -115,6 +117,7 @@ extension Model {
         Switch(name: "digest-time", path: \.digestTime, kind: .anything),
         Switch(name: "digest-in-step", path: \.digestInStep, kind: .anything),
         Switch(name: "parked-kept", path: \.parkedKept, kind: .clocks, isFoundByChance: false),
+        Switch(name: "releases-together", path: \.releasesTogether, kind: .clocks, isFoundByChance: false),
         Switch(name: "reissues-expired", path: \.reissuesExpired, kind: .clocks, isFoundByChance: false),
         Switch(name: "forgets-damaged", path: \.forgetsDamaged, kind: .anything, damages: true),
         Switch(name: "mends", path: \.mends, kind: .anything, damages: true),

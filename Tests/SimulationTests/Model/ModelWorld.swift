@@ -209,7 +209,8 @@ extension Model {
         return
       }
       copies[copy].live.clock = max(copies[copy].live.clock, record.stamp)
-      try apply(copy, record)
+      let outcome = apply(copy, record)
+      try pass(copy, outcome.names, to: outcome.winner)
     }
 
     /// Is it dead, so that it need not be issued again?
@@ -223,8 +224,9 @@ extension Model {
       return record.isGreater(than: old)
     }
 
-    /// Last writer wins; beaten concurrent values are kept as conflicts; names of uncovered dots are passed on.
-    private mutating func apply(_ copy: Int, _ record: Record) throws(Violation) {
+    /// Last writer wins; beaten concurrent values are kept as conflicts. Returns the winner, and names of uncovered dots that it is to be
+    /// issued again with.
+    private mutating func apply(_ copy: Int, _ record: Record) -> (winner: Record, names: [Dot]) {
       let old = copies[copy].live.held(record.key)
       let wins = old.map { beats(record, $0) } ?? true
       if wins {
@@ -235,7 +237,7 @@ extension Model {
         }
         copies[copy].live.hold(record)
       }
-      guard let old, !record.isReserved else { return }
+      guard let old, !record.isReserved else { return (record, []) }
       let (winner, loser) = wins ? (record, old) : (old, record)
       let past = pasts[winner.number]
       let live = copies[copy].live
@@ -244,16 +246,21 @@ extension Model {
         copies[copy].live.lose(loser)
         count(.conflict)
       }
-      let lost = pasts[loser.number].open.filter {
+      return (winner, pasts[loser.number].open)
+    }
+
+    /// Names of uncovered dots are passed on.
+    private mutating func pass(_ copy: Int, _ names: [Dot], to winner: Record) throws(Violation) {
+      let past = pasts[winner.number]
+      let lost = names.filter {
         !copies[copy].live.covers($0) && !past.open.contains($0) && $0 != winner.dot
       }
-      if !lost.isEmpty, rules.openPassed {
-        count(.reissueForNames)
-        try issue(
-          copy, key: record.key, value: winner.value, isDead: winner.isDead, deadline: winner.deadline,
-          source: winner,
-          names: lost)
-      }
+      guard !lost.isEmpty, rules.openPassed else { return }
+      count(.reissueForNames)
+      try checkReissue(copy, winner)
+      try issue(
+        copy, key: winner.key, value: winner.value, isDead: winner.isDead, deadline: winner.deadline,
+        source: winner, names: lost)
     }
 
     /// Applies what was parked and whose time has come.
@@ -265,9 +272,14 @@ extension Model {
         let due = waiting.filter { $0.stamp <= limit }.sorted { $1.isGreater(than: $0) }
         guard !due.isEmpty else { continue }
         copies[copy].live.setParked(key, waiting.filter { $0.stamp > limit })
+        var names: [Dot] = []
         for record in due {
           copies[copy].live.clock = max(copies[copy].live.clock, record.stamp)
-          try apply(copy, record)
+          let outcome = apply(copy, record)
+          names += outcome.names
+          guard !rules.releasesTogether || record == due.last else { continue }
+          try pass(copy, names, to: outcome.winner)
+          names = []
         }
       }
     }

@@ -209,7 +209,8 @@ extension Simulation {
     machine.promised = [:]
     machine.host.storage.free = nil
     try machine.host.storage.install(backup.files, from: backup.path, at: machine.path)
-    machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
+    // A copied directory is made durable when it is opened first: a sync that is to fail fails then.
+    machine.store = try openAgain(machine)
     guard try machine.store.actor != former else {
       throw Oracle.Violation(
         "\(machine.name) goes on under the name it had, though it was restored from a backup")
