@@ -66,7 +66,7 @@ struct CrashTests {
 
   @Test(
     "a loss of power takes no durable write, no half of a transaction, and never a later write without an earlier one (F15, F16, F18, F19, F24)",
-    arguments: 0..<60 as Range<UInt64>)
+    arguments: EachCall.seeds(150, usually: 60))
   func powerLoss(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)
     let host = SimulatedHost(seed: seed, sealed: seed % 2 == 1)
@@ -127,7 +127,7 @@ struct CrashTests {
 
   @Test(
     "creation killed by a loss of power leaves a store or none, and can be done again (F5, F20)",
-    arguments: 0..<9 as Range<UInt64>)
+    arguments: EachCall.seeds(24, usually: 9))
   func creation(seed: UInt64) throws {
     var call = 1
     while true {

@@ -37,9 +37,9 @@ struct FirstOpeningTests {
       let isOver = plan.calls < call
       if try Self.isKept("/store", on: host, "call \(call)") { found += 1 }
       if isOver { break }
-      call = EachCall.after(call)
+      call += 1
     }
-    #expect(call > 20 && found > 0, "\(found) of \(call)")
+    #expect(call > 20 && found > 2, "\(found) of \(call)")
   }
 
   @Test("at any call of its restoring outlives a loss of power (F5)", arguments: [false, true])

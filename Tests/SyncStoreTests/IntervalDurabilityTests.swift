@@ -36,7 +36,7 @@ struct IntervalDurabilityTests {
     try store.put("k", "v")
     let tail = store.control.tail
     #expect(try await waits { store.control.durable >= tail })
-    host.losePower(keeping: { _, _ in .lost }, sizes: { _ in true })
+    RotationTests.losePower(host)
     #expect(try Store.open(on: host).text("k") == "v")
   }
 
@@ -51,7 +51,7 @@ struct IntervalDurabilityTests {
       try other.put(Key("\(number)"), [UInt8](repeating: 1, count: 4000), durability: .relaxed)
     }
     #expect(try await waits { one.control.durable >= tail })
-    host.losePower(keeping: { _, _ in .lost }, sizes: { _ in true })
+    RotationTests.losePower(host)
     #expect(try Store.open(on: host).text("k") == "v")
   }
 

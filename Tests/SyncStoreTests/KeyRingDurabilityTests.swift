@@ -18,6 +18,12 @@ struct KeyRingDurabilityTests {
     return try CompactionTests.Picture(RekeyTests.open(host, passphrase)).values
   }
 
+  /// An encrypted store with some segments, opened in this environment.
+  private func filled(_ environment: Environment) throws -> Store {
+    try RekeyTests.filled(host, writes: 30).close()
+    return try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+  }
+
   /// Writes that begin a segment or two, durably. False if the store is poisoned.
   private static func fill(_ store: Store) throws -> Bool {
     do throws(StoreError) {
@@ -33,9 +39,8 @@ struct KeyRingDurabilityTests {
   @Test("end the writes of the process that made them, and are made to last by the next one (R4, F12)")
   func failedSync() throws {
     let plan = FaultPlan()
-    try RekeyTests.filled(host, writes: 30).close()
     let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
-    let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    let store = try filled(environment)
     plan.fail(.syncDirectory, on: Self.directory)
     #expect(throws: StoreError.self) { try store.renewKeys() }
     #expect(try !Self.fill(store))
@@ -83,9 +88,7 @@ struct KeyRingDurabilityTests {
     arguments: [false, true])
   func killedAtPassphrase(decrypting: Bool) throws {
     let plan = FaultPlan()
-    try RekeyTests.filled(host, writes: 30).close()
-    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
-    let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    let store = try filled(host.environment(over: FaultingStorage(host.storage, plan: plan)))
     plan.before(decrypting ? .remove : .rename, of: Self.directory + "/ring") {
       plan.fail(.syncDirectory, forever: true)
     }
@@ -103,9 +106,7 @@ struct KeyRingDurabilityTests {
   @Test("and that could not be written, for want of descriptors, change nothing and end nothing (F90)")
   func withoutDescriptors() throws {
     let plan = FaultPlan()
-    try RekeyTests.filled(host, writes: 30).close()
-    let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
-    let store = try RekeyTests.open(host, SimulatedHost.passphrase, environment)
+    let store = try filled(host.environment(over: FaultingStorage(host.storage, plan: plan)))
     plan.fail(.open, on: Self.directory, forever: true, errno: EMFILE)
     #expect(throws: StoreError.self) { try store.changePassphrase(to: RekeyTests.another) }
     try store.put("after", "x", durability: .full)

@@ -10,4 +10,7 @@ package enum EachCall {
 
   /// The same for what takes long: one of seven.
   package static func longAfter(_ call: Int) -> Int { call + (isAll ? 1 : 7) }
+
+  /// So many seeds with `ALL_CALLS=1`, else a part of them.
+  package static func seeds(_ all: UInt64, usually part: UInt64) -> Range<UInt64> { 0..<(isAll ? all : part) }
 }

@@ -56,17 +56,16 @@ package final class ControlPage: Sendable {
     if isKept, self[Field.magic] == Self.magic, self[Field.boot] == boot {
       last = LastLife(durable: durable, poisoned: poisoned, writing: writing)
     }
+    // Pages whose sync failed may be in memory still, though nothing tells; and nobody has recovered since the page was made.
+    let isPoisoned =
+      self[Field.magic] == Self.magic && (self[Field.boot] == boot || self[Field.boot] == ~boot) && poisoned
+    if !isPoisoned { clearPoison() }
     if last == nil {
-      // Pages whose sync failed may be in memory still, though nothing tells; and nobody has recovered since the page was made.
-      let isPoisoned =
-        self[Field.magic] == Self.magic && (self[Field.boot] == boot || self[Field.boot] == ~boot) && poisoned
       // Boot and magic come last: who dies before that has changed nothing for the next one.
-      if !isPoisoned { clearPoison() }
       mapping.clear(Field.tail..<Self.length)
     } else {
       // What was durable, whether a sync had failed and how far a killed writer may have stored outlives everybody until a
       // writer has recovered: a reader may come first, and a writer may die in the middle.
-      if !poisoned { clearPoison() }
       mapping.clear(Field.tail..<Field.durable)
       mapping.clear(Field.writing + 8..<Field.name)
       mapping.clear(Field.name + 8..<Self.length)

@@ -101,19 +101,18 @@ package final class DiskStorage: Storage {
   }
 
   package func syncDirectory(_ path: String) throws(StoreError) {
-    let descriptor = unsafe sync_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
-    guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", path) }
-    defer { close(descriptor) }
-    guard fsync(descriptor) == 0 else { throw SystemCall.failure("cannot make the directory durable", path) }
+    try sync(path, "cannot make the directory durable") { fsync($0) }
   }
 
   package func syncFileSystem(_ path: String) throws(StoreError) {
-    let descriptor = unsafe sync_open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
-    guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", path) }
+    try sync(path, "cannot make its file system durable") { sync_file_system($0) }
+  }
+
+  private func sync(_ directory: String, _ failing: String, _ call: (Int32) -> Int32) throws(StoreError) {
+    let descriptor = unsafe sync_open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
+    guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", directory) }
     defer { close(descriptor) }
-    guard sync_file_system(descriptor) == 0 else {
-      throw SystemCall.failure("cannot make its file system durable", path)
-    }
+    guard call(descriptor) == 0 else { throw SystemCall.failure(failing, directory) }
   }
 
   package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {

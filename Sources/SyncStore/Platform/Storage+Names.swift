@@ -23,9 +23,8 @@ extension Storage {
   /// Makes the name durable by which a directory, which is there, is found. Nothing is done for the place where a file system is mounted:
   /// that name is not in it.
   package func syncName(of path: String) throws(StoreError) {
-    let above = Self.directory(of: path)
-    guard try status(followingLink(above))?.fileSystem == status(path)?.fileSystem else { return }
-    do throws(StoreError) { try syncDirectory(above) } catch {
+    guard try statusAbove(path)?.fileSystem == status(path)?.fileSystem else { return }
+    do throws(StoreError) { try syncDirectory(Self.directory(of: path)) } catch {
       // A service need not be allowed to read what its directory lies in, and not every file system makes one directory durable.
       guard error.errno == SystemCall.notAllowed || error.errno == SystemCall.notPossible else { throw error }
       try syncFileSystem(path)
@@ -34,8 +33,13 @@ extension Storage {
 
   /// Which name a directory has, as one word: another one if it, or what it lies in, gets another name.
   package func word(forNameOf path: String) throws(StoreError) -> UInt64 {
-    let above = try status(followingLink(Self.directory(of: path)))
+    let above = try statusAbove(path)
     let name = path.split(separator: "/").last ?? "/"
     return XXH3.hash64(Array("\(above?.fileSystem ?? 0) \(above?.inode ?? 0) \(name)".utf8), seed: 0)
+  }
+
+  /// What is known of the directory that the name of `path` lies in.
+  private func statusAbove(_ path: String) throws(StoreError) -> FileStatus? {
+    try status(followingLink(Self.directory(of: path)))
   }
 }

@@ -267,7 +267,6 @@ extension Store {
       if isHere { arrived.append(blob.hash) } else { missing.append(blob) }
     }
     if !arrived.isEmpty { try noteArrived(arrived) }
-    missing.sort { $0.hash < $1.hash }
     // A few that do not come may be those of values that were overwritten everywhere since: nobody has them any more.
     guard isWritable, !missing.isEmpty, missing.count <= Self.fewMissing else { return (missing, []) }
     // Looking through a large journal takes longer than a peer may wait: the next attempt finds what this one found.

@@ -107,15 +107,14 @@ extension Store {
     switch durability ?? configuration.durability {
     case .full: try sync(upTo: live.isAwaited ? marked(target) : target)
     case .relaxed: break
-    case .interval(let milliseconds):
-      let schedules = lifecycle.withLock { lifecycle in
-        !exchange(&lifecycle.syncScheduled, with: true)
-      }
-      if schedules { scheduleSync(after: milliseconds) }
+    case .interval(let milliseconds): scheduleSync(after: milliseconds)
     }
   }
 
+  /// Syncs so much later, unless it is about to do so anyway.
   private func scheduleSync(after milliseconds: Int) {
+    let isScheduled = lifecycle.withLock { exchange(&$0.syncScheduled, with: true) }
+    guard !isScheduled else { return }
     Background.run(after: milliseconds) { [weak self] in
       guard let self else { return }
       self.lifecycle.withLock { $0.syncScheduled = false }
@@ -124,8 +123,7 @@ extension Store {
         // has told nobody: what is promised is made good later.
         guard error.code != .closed, error.code != .poisoned, !self.control.poisoned else { return }
         StoreLog.note(.warning, self.path, "is not durable yet, and is tried again: \(error.description)")
-        let schedules = self.lifecycle.withLock { !exchange(&$0.syncScheduled, with: true) }
-        if schedules { self.scheduleSync(after: milliseconds) }
+        self.scheduleSync(after: milliseconds)
       }
     }
   }

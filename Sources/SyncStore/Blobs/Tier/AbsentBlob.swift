@@ -54,7 +54,7 @@ package struct AbsentBlob: Hashable, Sendable {
 
 // What is not here, and why.
 extension Store {
-  /// What is noted of blobs that are not here, in no order. Others need not wait for the look at it.
+  /// What is noted of blobs that are not here, in the order of their hashes. Others need not wait for the look at it.
   private func allAbsent() throws(StoreError) -> [AbsentBlob] {
     let locals = try reading { engine throws(StoreError) in engine.locals }
     return locals.compactMap { AbsentBlob(key: $0.key, $0.value) }.sorted { $0.blob.hash < $1.blob.hash }
