@@ -285,11 +285,11 @@ final class Daemon: Sendable {
   let address: String
   let tool: Tool
 
-  init(_ tool: Tool) throws {
+  init(_ tool: Tool, at place: String = "127.0.0.1:0") throws {
     self.tool = tool
-    running = try tool.start(["serve", "--listen", "127.0.0.1:0"])
+    running = try tool.start(["serve", "--listen", place])
     let line = try #require(running.firstLine(), "\(running.err)")
-    address = String(try #require(line.wholeMatch(of: /listening on (127\.0\.0\.1:\d+)/)).1)
+    address = String(try #require(line.wholeMatch(of: /listening on (\d+\.\d+\.\d+\.\d+:\d+)/)).1)
   }
 
   /// Makes `tool` a member, with everything pulled, under the name of its directory.

@@ -22,14 +22,17 @@ struct Tool: Sendable {
   let store: String
   /// Where it lies: kept as long as the tool is.
   let scratch: Scratch
+  /// The program that starts it, by its whole path, and the words before its own.
+  var launcher: [String] = []
 
   /// A process with these words that is under way, its output going to files. It reads `input`, or from `source`.
   func start(
     _ words: [String], input: [UInt8]? = nil, source: FileHandle? = nil, environment: [String: String] = [:]
   ) throws -> Running {
     let process = Process()
-    process.executableURL = URL(fileURLWithPath: Self.path)
-    process.arguments = words
+    let command = launcher + [Self.path] + words
+    process.executableURL = URL(fileURLWithPath: command[0])
+    process.arguments = Array(command.dropFirst())
     var variables = [
       "SYNC_STORE": store, "PATH": "/usr/bin:/bin", "HOME": store + ".home", "SWIFT_BACKTRACE": "enable=no",
     ]

@@ -40,15 +40,26 @@ struct ReplicationRulesTests {
     #expect(why.beaten.map(\.value) == [Array("from a".utf8)])
   }
 
-  @Test("agree on the winner of equal stamps (F53)")
+  @Test("agree on the winner of equal stamps, the write of the greater actor, whoever meets whom first (F53)")
   func equalStamps() throws {
     let (a, b) = try copies()
-    try a.put("k", "a")
-    try b.put("k", "b")
-    try a.synchronize(with: b)
-    try b.synchronize(with: a)
-    #expect(try a.text("k") == b.text("k"))
-    #expect(try a.digest() == b.digest())
+    let third = SimulatedHost(seed: 3, time: left.time, machine: "third")
+    let c = try Store.create(on: third, id: a.id)
+    for (store, value) in [(a, "a"), (b, "b"), (c, "c")] { try store.put("k", value) }
+    let written = try [a, b, c].map { try #require(try $0.current(Array("k".utf8))) }
+    #expect(Set(written.map(\.stamp)).count == 1 && Set(written.map(\.dot.actor)).count == 3)
+    let greatest = try #require(
+      written.max { $0.dot.actor.bytes.lexicographicallyPrecedes($1.dot.actor.bytes) })
+    for (one, other) in [(a, b), (b, c), (c, a), (a, b), (b, c), (c, a)] {
+      try one.receive(from: other)
+      try other.receive(from: one)
+    }
+    for (store, own) in zip([a, b, c], written) {
+      #expect(try store.current(Array("k".utf8))?.dot == greatest.dot)
+      #expect(try store.digest() == a.digest())
+      // Whoever was beaten keeps the own value.
+      #expect(try own.dot == greatest.dot || store.conflicts().contains { $0.dot == own.dot })
+    }
   }
 
   @Test("do not call an overwrite of what was seen a conflict")

@@ -40,7 +40,8 @@ extension Oracle {
     }
     try checkTransactions(current, greatest, coverage, clocks, name)
     let awaited = Set(try store.absentBlobs(.awaited).map(\.hash.bytes))
-    for key in Set(byKey.keys).union(current.keys) {
+    // Reads leave their order in the packs: it is the same in every process.
+    for key in Set(byKey.keys).union(current.keys).sorted() {
       try checkRead(store, key, current[key] ?? [], awaited, clocks.own, name)
     }
   }

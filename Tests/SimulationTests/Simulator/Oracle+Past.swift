@@ -7,7 +7,7 @@ extension Oracle {
   /// what replaced it knew that it was over: it may not bring it back, whether or not it has purged since what had replaced it (R8).
   struct Past {
     /// The dot under which a value was first found.
-    private var origins: [[UInt8]: Dot] = [:]
+    private var origins: [Content: Dot] = [:]
     /// The origins of all that a write replaced, directly or through what it replaced.
     private var replaced: [Dot: Set<Dot>] = [:]
     /// Values that came under a further dot and were not judged yet.
@@ -16,20 +16,21 @@ extension Oracle {
     /// A dot was found that names this write.
     mutating func bind(_ write: Write) {
       guard let bytes = write.content.bytes else { return }
-      guard origins[bytes] != nil else { return origins[bytes] = write.dot }
+      let value = Content(bytes: bytes)
+      guard origins[value] != nil else { return origins[value] = write.dot }
       again.append(write)
     }
 
     /// The write named `dot` was made where the key had this value.
     mutating func replace(_ bytes: [UInt8], by dot: Dot) {
-      guard let origin = origins[bytes] else { return }
+      guard let origin = origins[Content(bytes: bytes)] else { return }
       replaced[dot, default: []].formUnion(replaced[origin] ?? [])
       replaced[dot]?.insert(origin)
     }
 
     /// Did the write named `dot` replace this value?
     fileprivate func has(_ dot: Dot, replaced write: Write) -> Bool {
-      guard let bytes = write.content.bytes, let origin = origins[bytes] else { return false }
+      guard let bytes = write.content.bytes, let origin = origins[Content(bytes: bytes)] else { return false }
       return replaced[dot]?.contains(origin) ?? false
     }
   }

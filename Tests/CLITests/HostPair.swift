@@ -1,0 +1,70 @@
+import Foundation
+import Glibc
+
+/// Two hosts with a network of their own between them: network namespaces that a virtual cable connects (ip-netns(8), veth(4)). Their
+/// addresses are those that are set aside for documentation (RFC 5737). Needs the rights of the superuser, and iproute2.
+final class HostPair: Sendable {
+  static let addresses = ["192.0.2.1", "192.0.2.2"]
+
+  private static let program = ["/usr/sbin/ip", "/sbin/ip"].first {
+    FileManager.default.isExecutableFile(atPath: $0)
+  }
+
+  /// Can this process make one?
+  static let isAvailable = geteuid() == 0 && (try? HostPair()) != nil
+
+  struct Failure: Error, CustomStringConvertible {
+    let description: String
+  }
+
+  /// The names of the namespaces.
+  private let names: [String]
+
+  init() throws {
+    let number = UUID().uuidString.prefix(8).lowercased()
+    names = ["a", "b"].map { "sync-test-\(number)-\($0)" }
+    for name in names { try Self.ip("netns", "add", name) }
+    try Self.ip(
+      "link", "add", "cable", "netns", names[0], "type", "veth", "peer", "name", "cable", "netns", names[1])
+    for (name, address) in zip(names, Self.addresses) {
+      try Self.ip("-n", name, "address", "add", address + "/24", "dev", "cable")
+      for link in ["lo", "cable"] { try Self.ip("-n", name, "link", "set", link, "up") }
+    }
+  }
+
+  deinit { for name in names { try? Self.ip("netns", "delete", name) } }
+
+  /// What starts a program on one of the hosts, 0 or 1.
+  func launcher(of host: Int) -> [String] { [Self.program ?? "", "netns", "exec", names[host]] }
+
+  /// Nothing arrives any more on either side, and nobody is told: each sends to a card that is not there.
+  func cut() throws {
+    for (name, other) in zip(names, Self.addresses.reversed()) {
+      try Self.ip(
+        "-n", name, "neighbour", "replace", other, "lladdr", "02:00:00:00:00:01", "dev", "cable", "nud",
+        "permanent")
+    }
+  }
+
+  /// Both reach each other again.
+  func mend() throws {
+    for (name, other) in zip(names, Self.addresses.reversed()) {
+      try Self.ip("-n", name, "neighbour", "delete", other, "dev", "cable")
+    }
+  }
+
+  private static func ip(_ words: String...) throws {
+    guard let program else { throw Failure(description: "there is no ip: install iproute2") }
+    let process = Process()
+    process.executableURL = URL(fileURLWithPath: program)
+    process.arguments = words
+    let pipe = Pipe()
+    process.standardError = pipe
+    try process.run()
+    let said = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
+    process.waitUntilExit()
+    guard process.terminationStatus == 0 else {
+      throw Failure(description: "ip \(words.joined(separator: " ")): \(said)")
+    }
+  }
+}

@@ -1,0 +1,119 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+/// Real processes on two hosts whose network is cut and mended.
+@Suite(
+  "Two hosts with a cable between them",
+  .enabled(if: HostPair.isAvailable, "needs the rights to make network namespaces, and iproute2"),
+  .timeLimit(.minutes(Patience.minutes(2))))
+struct TwoHostTests {
+  private let pair: HostPair
+  private let alpha: Tool
+  private let beta: Tool
+
+  init() throws {
+    let scratch = try Scratch()
+    pair = try HostPair()
+    alpha = Tool(store: scratch.path + "/alpha", scratch: scratch, launcher: pair.launcher(of: 0))
+    beta = Tool(store: scratch.path + "/beta", scratch: scratch, launcher: pair.launcher(of: 1))
+    try alpha.succeed("init", "--name", "alpha")
+  }
+
+  private func serve(_ tool: Tool, port: String = "0") throws -> Daemon {
+    try Daemon(tool, at: HostPair.addresses[tool.store == alpha.store ? 0 : 1] + ":" + port)
+  }
+
+  /// Waits until both have the same state.
+  private func comeIntoStep() throws {
+    while try alpha.succeed("digest").text != beta.succeed("digest").text {
+      Thread.sleep(forTimeInterval: 0.05)
+    }
+  }
+
+  @Test(
+    "F65 write on while it is cut, and come into step behind it: the later writes win, the beaten ones are kept"
+  )
+  func partition() throws {
+    let server = try serve(alpha)
+    try alpha.succeed("put", "both", "at first")
+    for number in 0..<20 { try alpha.succeed("put", "k\(number)", "alpha") }
+    _ = try server.join(beta)
+    let client = try serve(beta)
+    // A live connection is under way.
+    try beta.succeed("put", "live", "x")
+    try comeIntoStep()
+
+    try pair.cut()
+    try alpha.succeed("put", "both", "earlier")
+    try alpha.succeed("delete", "k1")
+    try alpha.succeed("put", "k2", "beaten by a delete")
+    try beta.succeed("put", "both", "later")
+    try beta.succeed("delete", "k2")
+    try beta.succeed("put", "k3", "beta")
+    #expect(try alpha.succeed("get", "both").text == "earlier" && beta.succeed("get", "both").text == "later")
+    #expect(try alpha.succeed("digest").text != beta.succeed("digest").text)
+
+    try pair.mend()
+    try comeIntoStep()
+    for tool in [alpha, beta] {
+      #expect(try tool.succeed("get", "both").text == "later")
+      #expect(try tool.run("get", "k1").code == 1 && tool.run("get", "k2").code == 1)
+      #expect(try tool.succeed("get", "k3").text == "beta")
+      let conflicts = try tool.succeed("conflicts", "list").text
+      #expect(conflicts.contains("\"earlier\"") && conflicts.contains("\"beaten by a delete\""))
+      #expect(try tool.succeed("verify").text.contains("all whole"))
+    }
+    try client.end()
+    try server.end()
+  }
+
+  @Test("F68 F72 go on with each other though one of them was killed and started again while it was cut")
+  func killed() throws {
+    var server = try serve(alpha)
+    let port = try #require(server.address.split(separator: ":").last.map(String.init))
+    _ = try server.join(beta)
+    let client = try serve(beta)
+    try beta.succeed("put", "live", "x")
+    try comeIntoStep()
+
+    try pair.cut()
+    server.running.signal(SIGKILL)
+    #expect(server.running.finish().code == 128 + SIGKILL)
+    for number in 0..<20 { try beta.succeed("put", "b\(number)", "written while nobody was there") }
+    try alpha.succeed("put", "a", "written while nothing ran")
+    server = try serve(alpha, port: port)
+
+    try pair.mend()
+    try comeIntoStep()
+    #expect(try alpha.succeed("get", "b19").text == "written while nobody was there")
+    #expect(try beta.succeed("get", "a").text == "written while nothing ran")
+    try client.end()
+    try server.end()
+  }
+
+  @Test("F69 say that the network is away, and lose nothing of what is sent when it is cut")
+  func cutInTheMiddle() throws {
+    let server = try serve(alpha)
+    _ = try server.join(beta)
+    try pair.cut()
+    // There is no way to the other host: the address is known, and nobody answers.
+    let alone = try alpha.run("sync", HostPair.addresses[1] + ":7420")
+    #expect(alone.code == 4, "\(alone.err)")
+    try pair.mend()
+    let source = try #require(FileHandle(forReadingAtPath: "/dev/urandom"))
+    let content = try #require(try source.read(upToCount: 40_000_000))
+    let bytes = [UInt8](content)
+    try beta.succeed("put", "large", "-", input: bytes)
+    let push = try beta.start(["push", "alpha"])
+    Thread.sleep(forTimeInterval: 0.2)
+    try pair.cut()
+    Thread.sleep(forTimeInterval: 0.2)
+    try pair.mend()
+    let result = push.finish()
+    #expect(result.code == 0, "\(result.err)")
+    #expect(try alpha.succeed("get", "large").out == bytes)
+    try comeIntoStep()
+    try server.end()
+  }
+}
