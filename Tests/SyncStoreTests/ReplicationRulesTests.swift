@@ -181,6 +181,24 @@ struct ReplicationRulesTests {
     #expect(try Store.open(on: right).digest() == running)
   }
 
+  @Test("keep what is beaten by a value whose time came while the power was away (F50)", arguments: [false, true])
+  func parkedBesideLossOfPower(lost: Bool) throws {
+    let (a, b) = try copies()
+    right.time += 5
+    try b.put("k", "now", durability: .full)
+    left.time += 10 * 60_000
+    try a.put("k", "later")
+    try b.receive(from: a)
+    #expect(try b.status().parked == 1)
+    if lost { right.losePower(seed: 1) } else { right.killProcesses() }
+    right.time += 20 * 60_000
+    let again = try Store.open(on: right)
+    #expect(try again.text("k") == "later")
+    try again.put("poke", "x")
+    #expect(try again.text("k") == "later")
+    #expect(try again.conflicts().map(\.value) == [Array("now".utf8)])
+  }
+
   @Test("apply what was parked again if the disk was full when its time came (F25, F50)")
   func parkingOnFullDisk() throws {
     let (a, b) = try copies()

@@ -2,6 +2,8 @@
 enum JournalEntry: Sendable {
   /// A write. With `position` nil it is given the next one.
   case write(Record, position: UInt64?)
+  /// The same for one whose time has not come: it is applied once that is so, and by an append.
+  case waiting(Record, position: UInt64?)
   /// The beaten side of a conflict, kept for a while.
   case loser(Record)
   /// A key and value of this copy alone; nil ends the key.
@@ -109,6 +111,9 @@ struct RecordEncoder {
     case .write(let record, let given):
       position = given ?? position + 1
       store(record, flags)
+    case .waiting(let record, let given):
+      position = given ?? position + 1
+      store(record, flags.union(.parked))
     case .loser(let record): store(record, flags.union(.loser))
     case .local(let key, let value?): store(.local, flags, key: key.span, value: value.span)
     case .local(let key, nil): store(.localRemoval, flags, key: key.span, value: Span())
@@ -248,7 +253,7 @@ struct RecordEncoder {
 
   private mutating func defineActors(of entry: JournalEntry) {
     switch entry {
-    case .write(let record, _), .loser(let record):
+    case .write(let record, _), .waiting(let record, _), .loser(let record):
       define(record.dot.actor)
       if let base = record.base { define(base.actor) }
       for dot in record.open { define(dot.actor) }

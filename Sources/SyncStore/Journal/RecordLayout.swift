@@ -57,7 +57,8 @@ enum RecordLayout {
     static let open = Flags(rawValue: 8)
     /// The beaten side of a conflict, kept for a while: it has no position and does not travel.
     static let loser = Flags(rawValue: 16)
-    /// Of a purge: what goes is a parked record of that very version, not what is held.
+    /// Of a purge: what goes is a parked record of that very version, not what is held. Of a write: its time had not come when it was
+    /// appended, so that no append has judged yet what it beats.
     static let parked = Flags(rawValue: 32)
     /// Of a purge: what goes had a value.
     static let valued = Flags(rawValue: 64)

@@ -71,7 +71,7 @@ extension JournalEntry {
   /// May it be written with the last space there is? It makes what is dead known, or is of this copy alone.
   var mayUseReserve: Bool {
     switch self {
-    case .write(let record, _): record.isTombstone
+    case .write(let record, _), .waiting(let record, _): record.isTombstone
     case .loser: false
     case .local, .checkpoint, .purge: true
     }

@@ -47,7 +47,10 @@ struct Composer {
   /// How many positions the append takes, nothing being postponed.
   var positions: UInt64 {
     entries.reduce(0) { count, entry in
-      if case .write(_, nil) = entry { count + 1 } else { count }
+      switch entry {
+      case .write(_, nil), .waiting(_, nil): count + 1
+      default: count
+      }
     }
   }
 
@@ -143,8 +146,9 @@ struct Composer {
       // What is held is issued again, and nobody could tell that this was beaten by it.
       try keepOfBatch(record)
     case .park:
-      if !parked.contains(where: { $0.dot == record.dot }) { try append(.write(record, position: nil)) }
-      return
+      if parked.contains(where: { $0.dot == record.dot }) { return }
+      // What the store keeps for itself beats without a word: nothing has to be judged.
+      return try append(record.isReserved ? .write(record, position: nil) : .waiting(record, position: nil))
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
       state.author.clock.observe(record.stamp)

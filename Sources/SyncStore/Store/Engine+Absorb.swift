@@ -207,7 +207,7 @@ extension Engine {
         index.failure = error
       }
     }
-    if view.kind == .local, !parked.isEmpty { applyOwnParked(indexing: indexing) }
+    if view.kind == .local, !parked.isEmpty { applyParked(by: view, indexing: indexing) }
   }
 
   /// Returns where the record was that it replaces.
@@ -240,6 +240,8 @@ extension Engine {
     var position: UInt64
     var hasDeadline: Bool
     var isReserved: Bool
+    /// Had its time not come when it was appended?
+    var waited: Bool
     /// Where the key is in the bytes of its view.
     var key: Range<Int>
   }
@@ -248,17 +250,18 @@ extension Engine {
   @inline(__always)
   private mutating func take(_ write: Write, at view: RecordView, limit: Stamp) {
     position = max(position, write.position)
-    let applies = self.applies(write.version, limit)
+    let applies = self.applies(write.version, limit, waited: write.waited)
     state.absorb(write.version, applied: applies)
     if !applies || write.isReserved || write.hasDeadline && expiring != nil {
       takeRare(write, at: view, applies)
     }
   }
 
-  /// Own writes are never parked: their author sees them at once, even after its clock was put back.
+  /// Own writes are never parked: their author sees them at once, even after its clock was put back. Others that `waited` when they were
+  /// appended do so until an append has judged what they beat, also where the journal is read anew after their time has come.
   @inline(__always)
-  func applies(_ version: Version, _ limit: Stamp) -> Bool {
-    version.stamp <= limit || state.isMine(version.dot)
+  func applies(_ version: Version, _ limit: Stamp, waited: Bool) -> Bool {
+    version.stamp <= limit && !waited || state.isMine(version.dot)
   }
 
   @inline(never)
@@ -305,7 +308,7 @@ extension Engine {
   private mutating func enter(
     _ write: Write, at view: RecordView, _ search: Search, limit: Stamp
   ) throws(StoreError) {
-    let applies = self.applies(write.version, limit)
+    let applies = self.applies(write.version, limit, waited: write.waited)
     if applies, !write.isReserved, !write.hasDeadline, !index.ledger.keepsDigest {
       try hold(write.version, at: view, search)
     } else {
@@ -381,6 +384,6 @@ extension Engine.Write {
     guard let version = view.version else { return nil }
     self.init(
       version: version, position: view.position, hasDeadline: shape.deadline != nil,
-      isReserved: view.isReserved(shape), key: shape.key)
+      isReserved: view.isReserved(shape), waited: view.flags.contains(.parked), key: shape.key)
   }
 }

@@ -139,11 +139,16 @@ extension Engine {
       guard record.isWrite, let shape = record.shape else { return true }
       let key = record.key(shape)
       guard let place = find(key) else {
-        if purged, let version = record.version, applies(version, now) { overtaken[key] = record.location }
+        if purged, let version = record.version, applies(version, now, waited: record.flags.contains(.parked))
+        {
+          overtaken[key] = record.location
+        }
         return true
       }
       if place.segment < SegmentHeader.compacted, place >= applied {
-        if let version = record.version, applies(version, now) { overtaken[key] = record.location }
+        if let version = record.version, applies(version, now, waited: record.flags.contains(.parked)) {
+          overtaken[key] = record.location
+        }
       } else if place == record.location || isCopy(of: record, at: place) {
         // While a compaction is taken in, what is named may be the copy of this record.
         places.append(place)

@@ -174,14 +174,15 @@ extension Engine {
   private func ordinary(
     _ record: MappedBytes, at offset: Int, _ reading: OrdinaryReading, _ limit: Stamp
   ) -> OrdinaryReading.Ahead? {
-    guard let plain = PlainRecord(record, seed: nil), !plain.flags.contains(.deadline),
-      !plain.flags.contains(.loser), let actor = reading.segment.actor(numbered: plain.actorNumber),
+    guard let plain = PlainRecord(record, seed: nil),
+      plain.flags.isDisjoint(with: [.deadline, .loser, .parked]),
+      let actor = reading.segment.actor(numbered: plain.actorNumber),
       plain.key < plain.value, record.load(plain.key, as: UInt8.self) != ReservedKey.first
     else { return nil }
     let version = Version(
       stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
       dot: Dot(actor: actor, sequence: record.load(RecordLayout.sequence)))
-    guard applies(version, limit) else { return nil }
+    guard applies(version, limit, waited: false) else { return nil }
     return OrdinaryReading.Ahead(
       offset: offset, end: offset + RecordLayout.aligned(record.count),
       hash: plain.withKey { index.keys.hash($0) }, version: version,

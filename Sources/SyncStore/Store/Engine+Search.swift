@@ -85,7 +85,7 @@ extension Engine {
     let wanted = Array(copying: key)
     _ = try? visit(from: start) { view throws(StoreError) in
       guard view.isWrite, let shape = view.shape, view.key(shape) == wanted, let other = view.version,
-        applies(other, limit), version.map({ $0 < other }) ?? true
+        applies(other, limit, waited: view.flags.contains(.parked)), version.map({ $0 < other }) ?? true
       else { return true }
       (newest, version) = (view.location, other)
       return true

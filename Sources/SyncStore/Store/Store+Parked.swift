@@ -4,11 +4,14 @@ extension Store {
   @inline(never)
   func releaseParked(_ engine: inout Engine) throws(StoreError) {
     let wall = environment.now()
-    var due = engine.dueByKey(upTo: Stamp(milliseconds: wall + Limits.clockDriftMilliseconds))[...]
+    let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
+    var due = engine.dueByKey(upTo: limit)[...]
     while !due.isEmpty {
       var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
       var count = 0
       do throws(StoreError) {
+        // With this the append says that it has applied all of them: whoever takes it in does so, too.
+        try composer.setLocal(StateKey.released, ReplicaState.encode(released: limit))
         for group in due {
           try release(group, in: &engine, &composer, isAlone: count == 0)
           count += 1
@@ -23,10 +26,11 @@ extension Store {
       }
       // First what follows from them: should that fail, they are still parked.
       try commit(composer, &engine)
+      guard count < due.count else { return }
       do throws(StoreError) {
         for location in due.prefix(count).joined() { try engine.release(location) }
       } catch {
-        // It may be in neither by now: an index that is built anew has all whose time has come.
+        // It may be in neither by now: in an index that is built anew all that had waited does so once more.
         engine.index.failure = engine.index.failure ?? error
         return engine.overcomeTrouble()
       }

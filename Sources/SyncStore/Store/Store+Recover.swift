@@ -283,7 +283,9 @@ extension RecordView {
     switch kind {
     case .value, .blob, .tombstone:
       guard let record = decoded() else { return nil }
-      return flags.contains(.loser) ? .loser(record) : .write(record, position: position)
+      if flags.contains(.loser) { return .loser(record) }
+      return flags.contains(.parked)
+        ? .waiting(record, position: position) : .write(record, position: position)
     case .local: return shape.map { .local(key: key($0), value: value($0)) }
     case .localRemoval: return shape.map { .local(key: key($0), value: nil) }
     case .purge: return purge.map { .purge($0) }

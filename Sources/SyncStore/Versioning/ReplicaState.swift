@@ -131,6 +131,8 @@ enum StateKey {
   static let scope = Array("replica/scope".utf8)
   static let widening = Array("replica/widening".utf8)
   static let clock = Array("replica/clock".utf8)
+  /// Up to which stamp all that had waited, and stands before it, was applied.
+  static let released = Array("replica/released".utf8)
   static let partedPrefix = Array("replica/parted/".utf8)
   static let forsakenPrefix = Array("replica/forsaken/".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
@@ -236,6 +238,10 @@ extension ReplicaState {
     var reader = ByteReader(value ?? [])
     return try? reader.read(UInt64.self)
   }
+
+  static func encode(released: Stamp) -> [UInt8] { encode(position: released.rawValue) }
+
+  static func released(_ value: [UInt8]) -> Stamp? { position(value).map { Stamp(rawValue: $0) } }
 
   static func encode(_ cursor: Cursor) -> [UInt8] {
     var writer = ByteWriter()
