@@ -181,7 +181,8 @@ struct ReplicationRulesTests {
     #expect(try Store.open(on: right).digest() == running)
   }
 
-  @Test("keep what is beaten by a value whose time came while the power was away (F50)", arguments: [false, true])
+  @Test(
+    "keep what is beaten by a value whose time came while the power was away (F50)", arguments: [false, true])
   func parkedBesideLossOfPower(lost: Bool) throws {
     let (a, b) = try copies()
     right.time += 5
