@@ -21,12 +21,16 @@ struct NetworkTests {
     """, arguments: 0..<lanes)
   func seeds(lane: UInt64) async throws {
     let directory = TemporaryDirectory()
-    let file = directory.path + "/figures"
-    // To observe what it prints would block a thread that other tests wait for.
-    await #expect(processExitsWith: .success) { [lane, file = file as String] in
+    await #expect(processExitsWith: .success) { [lane, file = directory.path + "/told" as String] in
       try Self.run(lane, telling: file)
     }
-    if let text = try? String(contentsOfFile: directory.path + "/figures", encoding: .utf8) { print(text) }
+    if let text = try? Self.text(in: directory) { print(text) }
+  }
+
+  /// What another process has told. To observe what it prints would block a thread, for which other tests wait, until the last of all
+  /// processes has ended: each of them has the pipe open.
+  private static func text(in directory: TemporaryDirectory) throws -> String {
+    try String(contentsOfFile: directory.path + "/told", encoding: .utf8)
   }
 
   private static func run(_ lane: UInt64, telling file: String) throws {
@@ -74,10 +78,11 @@ struct NetworkTests {
   @Test("is the same in every process that is given its seed", arguments: [3, 7] as [UInt64])
   func reproduced(seed: UInt64) async throws {
     let own = try Self.told(seed)
-    let process = await #expect(processExitsWith: .success, observing: [\.standardOutputContent]) { [seed] in
-      print(try Self.told(seed))
+    let directory = TemporaryDirectory()
+    await #expect(processExitsWith: .success) { [seed, file = directory.path + "/told" as String] in
+      try Self.told(seed).write(toFile: file, atomically: true, encoding: .utf8)
     }
-    let text = String(decoding: process?.standardOutputContent ?? [], as: UTF8.self)
+    let text = try Self.text(in: directory)
     #expect(own.split(separator: "\n").count > 30)
     for line in own.split(separator: "\n") { #expect(text.contains(line), "\(line)") }
   }
