@@ -143,19 +143,35 @@ extension Model {
 
     mutating func removeBytes(of record: Record) { log.removeAll { $0.record == record } }
 
-    /// What is read from the journal again, by a clock for which stamps above `limit` lie too far ahead. That a record
-    /// waited for its time, and was applied, is not in the journal.
+    /// What is read from the journal again, by a clock for which stamps above `limit` lie too far ahead. It says what waited for its time
+    /// and was applied; of reserved keys the clock alone says it.
     mutating func reread(limit: Int) {
+      let waiting = parked.flatMap(\.records)
       (held, parked, clock) = ([], [], horizon)
       for entry in log {
         let record = entry.record
-        if record.stamp > limit, !mine.contains(record.actor) {
+        let waits = record.isReserved ? record.stamp > limit : waiting.contains(record)
+        if waits, !mine.contains(record.actor) {
           park(record)
         } else {
           clock = max(clock, record.stamp)
-          if self.held(record.key).map({ record.isGreater(than: $0) }) ?? true { hold(record) }
+          holdGreater(record)
         }
       }
+    }
+
+    /// What is shown to who reads by such a clock: what waits and is due counts already.
+    func shown(limit: Int) -> State {
+      var state = self
+      for group in parked {
+        for record in group.records where record.stamp <= limit { state.holdGreater(record) }
+        state.setParked(group.key, group.records.filter { $0.stamp > limit })
+      }
+      return state
+    }
+
+    private mutating func holdGreater(_ record: Record) {
+      if held(record.key).map({ record.isGreater(than: $0) }) ?? true { hold(record) }
     }
 
     /// Becomes another actor.

@@ -188,7 +188,7 @@ extension Twin {
       var state = states[index]
       state.reread(limit: model.limit(copy))
       forgetAged(of: &state, copy, kept: kept)
-      guard Facts(of: state, model) == facts else { continue }
+      guard Facts(of: state.shown(limit: model.limit(copy)), model) == facts else { continue }
       try parkAgain(in: &state, store, copy)
       return (state, index)
     }
