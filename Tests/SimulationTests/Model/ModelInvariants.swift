@@ -151,7 +151,10 @@ extension Model.World {
     let alive = copies.indices.filter { copies[$0].isAlive }
     let before = shown
     try mingle(alive, forks ? 6 : 3)
-    if alive.contains(where: { copies[$0].live.isMending }) { return count(.unmendable) }
+    // Damaged, or in doubt, and nobody can give it full state: a member that was not part of this has to.
+    if alive.contains(where: { copies[$0].live.isMending || !copies[$0].live.suspects.isEmpty }) {
+      return count(.unmendable)
+    }
     try checkHealed()
     if forks { try checkSilentLoss(of: before) }
     now += retirement + 5

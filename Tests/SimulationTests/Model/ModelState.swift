@@ -144,13 +144,13 @@ extension Model {
     mutating func removeBytes(of record: Record) { log.removeAll { $0.record == record } }
 
     /// What is read from the journal again, by a clock for which stamps above `limit` lie too far ahead. It says what waited for its time
-    /// and was applied; of reserved keys the clock alone says it.
+    /// and was applied; what waits under reserved keys is applied at once where its time has come.
     mutating func reread(limit: Int) {
       let waiting = parked.flatMap(\.records)
       (held, parked, clock) = ([], [], horizon)
       for entry in log {
         let record = entry.record
-        let waits = record.isReserved ? record.stamp > limit : waiting.contains(record)
+        let waits = waiting.contains(record) && (!record.isReserved || record.stamp > limit)
         if waits, !mine.contains(record.actor) {
           park(record)
         } else {
