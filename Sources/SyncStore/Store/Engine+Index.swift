@@ -138,17 +138,17 @@ extension Engine {
     try visit(from: start, isComplete: isComplete) { record throws(StoreError) in
       guard record.isWrite, let shape = record.shape else { return true }
       let key = record.key(shape)
+      // Does it count here, others or the index aside?
+      func counts() -> Bool {
+        guard let version = record.version else { return false }
+        return applies(version, now, waited: parked[key]?.contains(record.location) ?? false)
+      }
       guard let place = find(key) else {
-        if purged, let version = record.version, applies(version, now, waited: record.flags.contains(.parked))
-        {
-          overtaken[key] = record.location
-        }
+        if purged, counts() { overtaken[key] = record.location }
         return true
       }
       if place.segment < SegmentHeader.compacted, place >= applied {
-        if let version = record.version, applies(version, now, waited: record.flags.contains(.parked)) {
-          overtaken[key] = record.location
-        }
+        if counts() { overtaken[key] = record.location }
       } else if place == record.location || isCopy(of: record, at: place) {
         // While a compaction is taken in, what is named may be the copy of this record.
         places.append(place)
