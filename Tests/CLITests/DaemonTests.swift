@@ -15,12 +15,7 @@ import Testing
     #expect(try beta.succeed("digest").text == alpha.succeed("digest").text)
 
     try daemon.end()
-    try alpha.succeed("put", "both", "earlier")
-    try alpha.succeed("delete", "k1")
-    try alpha.succeed("put", "k2", "beaten by a delete")
-    try beta.succeed("put", "both", "later")
-    try beta.succeed("delete", "k2")
-    try beta.succeed("put", "k3", "beta")
+    try alpha.writeApart(from: beta)
     #expect(try beta.succeed("digest").text != alpha.succeed("digest").text)
 
     let again = try Daemon(alpha)

@@ -72,6 +72,18 @@ struct Tool: Sendable {
   }
 }
 
+extension Tool {
+  /// What this copy and another one do that do not reach each other: both write one key, the other one later, and each deletes one.
+  func writeApart(from other: Tool) throws {
+    try succeed("put", "both", "earlier")
+    try succeed("delete", "k1")
+    try succeed("put", "k2", "beaten by a delete")
+    try other.succeed("put", "both", "later")
+    try other.succeed("delete", "k2")
+    try other.succeed("put", "k3", "beta")
+  }
+}
+
 /// A process under way.
 final class Running: @unchecked Sendable {
   let process: Process

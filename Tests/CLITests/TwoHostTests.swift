@@ -45,12 +45,7 @@ struct TwoHostTests {
     try comeIntoStep()
 
     try pair.cut()
-    try alpha.succeed("put", "both", "earlier")
-    try alpha.succeed("delete", "k1")
-    try alpha.succeed("put", "k2", "beaten by a delete")
-    try beta.succeed("put", "both", "later")
-    try beta.succeed("delete", "k2")
-    try beta.succeed("put", "k3", "beta")
+    try alpha.writeApart(from: beta)
     #expect(try alpha.succeed("get", "both").text == "earlier" && beta.succeed("get", "both").text == "later")
     #expect(try alpha.succeed("digest").text != beta.succeed("digest").text)
 
