@@ -95,10 +95,12 @@ struct FirstOpeningTests {
   @Test("by another program, which let all that it copied be lost, outlives a loss of power (F5, F94)")
   func copiedByOthers() throws {
     let host = SimulatedHost()
-    let store = try Store.create("/store", on: host)
-    let large = pattern(100_000, seed: 1)
+    let store = try Store.create("/store", on: host, configuration: Configuration(segmentBytes: 64 << 10))
+    // One in a file of its own, one in a pack; and segments that nobody adds to any more.
+    let large = pattern(5_000_000, seed: 1)
     try store.put("large", large)
-    try store.put("packed", Array(large.prefix(5000)))
+    try store.put("packed", Array(large.prefix(50_000)))
+    for number in 0..<30 { try store.put(Key("\(number)"), Array(large.prefix(5000))) }
     try store.put("small", "value")
     try store.close()
     func copy(_ path: String, to target: String) throws {
@@ -118,7 +120,8 @@ struct FirstOpeningTests {
     let again = try Store.open("/copy", on: host)
     #expect(try again.text("small") == "value")
     #expect(try again.get("large")?.bytes == large)
-    #expect(try again.get("packed")?.bytes == Array(large.prefix(5000)))
+    #expect(try again.get("packed")?.bytes == Array(large.prefix(50_000)))
+    for number in 0..<30 { #expect(try again.get(Key("\(number)"))?.bytes == Array(large.prefix(5000))) }
     #expect(try again.verify().isClean)
   }
 
