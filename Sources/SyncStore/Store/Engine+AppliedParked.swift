@@ -5,10 +5,11 @@ extension Engine {
   /// (`StateKey.released`).
   mutating func applyParked(by view: RecordView, indexing: Bool) {
     let released = view.releasedUpTo
-    for location in due(upTo: .maximum) {
-      guard let view = try? journal.record(at: location), let version = view.version,
-        state.isMine(version.dot) || released.map({ version.stamp <= $0 }) ?? false,
-        let shape = view.shape
+    let applied = waiting { version in
+      state.isMine(version.dot) || released.map { version.stamp <= $0 } ?? false
+    }
+    for location in applied {
+      guard let view = try? journal.record(at: location), let version = view.version, let shape = view.shape
       else { continue }
       guard !indexing else {
         do throws(StoreError) { try release(location) } catch { index.failure = error }

@@ -104,18 +104,22 @@ extension Engine {
   // MARK: Parked records
 
   /// Parked records whose time has come by `limit`, in the order of their versions.
-  func due(upTo limit: Stamp) -> [Location] {
-    var due: [(Version, Location)] = []
+  func due(upTo limit: Stamp) -> [Location] { waiting { $0.stamp <= limit } }
+
+  /// Parked records of these versions, in their order.
+  func waiting(where isMeant: (Version) -> Bool) -> [Location] {
+    var found: [(Version, Location)] = []
     for location in parked.values.joined() {
-      guard let version = try? journal.record(at: location).version, version.stamp <= limit else { continue }
-      due.append((version, location))
+      guard let version = try? journal.record(at: location).version, isMeant(version) else { continue }
+      found.append((version, location))
     }
-    return due.sorted { $0.0 < $1.0 }.map(\.1)
+    return found.sorted { $0.0 < $1.0 }.map(\.1)
   }
 
-  /// The same, those of each key together; the keys are in the order of their least versions.
+  /// Those that are due, of each key together; the keys are in the order of their least versions.
   func dueByKey(upTo limit: Stamp) -> [[Location]] {
     let due = due(upTo: limit)
+    guard !due.isEmpty else { return [] }
     let ranks = Dictionary(uniqueKeysWithValues: zip(due, due.indices))
     return parked.values.map { $0.compactMap { ranks[$0] }.sorted() }.filter { !$0.isEmpty }
       .sorted { $0[0] < $1[0] }.map { $0.map { due[$0] } }
