@@ -104,15 +104,15 @@ struct FaultTests {
 
   /// Waits until `key` is there, put by a process that is still under way. False if that ended before.
   private static func wait(for key: String, in store: Tool, from process: Running) throws -> Bool {
-    while process.process.isRunning {
-      if try store.run("get", key).code == 0 { return process.process.isRunning }
+    while process.isRunning {
+      if try store.run("get", key).code == 0 { return process.isRunning }
     }
     return false
   }
 
   /// Waits until the process is stopped; false if it ends instead.
   private static func isStopped(_ process: Running) -> Bool {
-    let path = "/proc/\(process.process.processIdentifier)/stat"
+    let path = "/proc/\(process.processID)/stat"
     for _ in 0..<1000 {
       // The state comes behind the name, which is in brackets.
       guard let text = try? String(contentsOfFile: path, encoding: .utf8),
@@ -153,7 +153,7 @@ struct FaultTests {
     try beta.succeed("put", "new", "x")
     let result = try beta.run("sync", "alpha")
     #expect(result.code != 0)
-    #expect(daemon.running.process.isRunning)
+    #expect(daemon.running.isRunning)
     #expect(try alpha.run("get", "k15").code == 5)
     daemon.running.signal(SIGTERM)
     let end = daemon.running.finish()
@@ -193,7 +193,7 @@ struct FaultTests {
     try scratch.write("config", Array("{\"log\":\"json\",\"blobs\":{\"take\":\"lazy\"}}".utf8))
     try Self.poison(store)
     daemon.signal(SIGHUP)
-    while daemon.process.isRunning, !daemon.err.contains("configuration ") {
+    while daemon.isRunning, !daemon.err.contains("configuration ") {
       Thread.sleep(forTimeInterval: 0.01)
     }
     daemon.signal(SIGTERM)

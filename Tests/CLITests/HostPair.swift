@@ -1,5 +1,6 @@
 import Foundation
 import Glibc
+import SyncTestSupport
 
 /// Two hosts with a network of their own between them: network namespaces that a virtual cable connects (ip-netns(8), veth(4)). Their
 /// addresses are those that are set aside for documentation (RFC 5737). Needs the rights of the superuser, and iproute2.
@@ -55,16 +56,9 @@ final class HostPair: Sendable {
 
   private static func ip(_ words: String...) throws {
     guard let program else { throw Failure(description: "there is no ip: install iproute2") }
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: program)
-    process.arguments = words
-    let pipe = Pipe()
-    process.standardError = pipe
-    try process.run()
-    let said = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-    process.waitUntilExit()
-    guard process.terminationStatus == 0 else {
-      throw Failure(description: "ip \(words.joined(separator: " ")): \(said)")
+    let result = try ChildProcess.run([program] + words)
+    guard result.code == 0 else {
+      throw Failure(description: "ip \(words.joined(separator: " ")): \(result.text)")
     }
   }
 }

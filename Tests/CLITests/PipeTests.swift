@@ -43,7 +43,7 @@ import Testing
     #expect(try scratch.shell("echo '{}' > pipe").code == 0)
     _ = daemon.firstLine()
     daemon.signal(SIGHUP)
-    while daemon.process.isRunning, !daemon.err.contains("configuration ") {
+    while daemon.isRunning, !daemon.err.contains("configuration ") {
       Thread.sleep(forTimeInterval: 0.01)
     }
     daemon.signal(SIGTERM)

@@ -83,8 +83,8 @@ struct TierTests {
     let shown = try JSONSerialization.jsonObject(with: Data(tool.succeed("policy", "--json").out))
     let settings = try #require(shown as? [String: Any])
     #expect(settings["eager_bytes"] as? Int == 1000 && settings["copies"] as? Int == 2)
-    daemon.process.terminate()
-    daemon.process.waitUntilExit()
+    daemon.signal(SIGTERM)
+    #expect(daemon.finish().code == 0)
     let usage = try tool.run("policy", "sometimes")
     #expect(usage.code == 2 && usage.err.contains("eager, lazy"))
   }

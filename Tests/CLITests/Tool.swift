@@ -1,4 +1,5 @@
 import Foundation
+import SyncTestSupport
 import Testing
 
 /// The built program, run as a process as a script would run it.
@@ -29,25 +30,22 @@ struct Tool: Sendable {
   func start(
     _ words: [String], input: [UInt8]? = nil, source: FileHandle? = nil, environment: [String: String] = [:]
   ) throws -> Running {
-    let process = Process()
-    let command = launcher + [Self.path] + words
-    process.executableURL = URL(fileURLWithPath: command[0])
-    process.arguments = Array(command.dropFirst())
     var variables = [
       "SYNC_STORE": store, "PATH": "/usr/bin:/bin", "HOME": store + ".home", "SWIFT_BACKTRACE": "enable=no",
     ]
     variables.merge(environment) { $1 }
-    process.environment = variables
     let folder = NSTemporaryDirectory() + "sync-cli-run-" + UUID().uuidString
     try FileManager.default.createDirectory(atPath: folder, withIntermediateDirectories: true)
     if let input { try Data(input).write(to: URL(fileURLWithPath: folder + "/in")) }
-    process.standardInput =
-      input == nil
-      ? source ?? FileHandle.nullDevice : try FileHandle(forReadingFrom: URL(fileURLWithPath: folder + "/in"))
+    func handle(_ name: String, _ open: (URL) throws -> FileHandle) throws -> FileHandle {
+      try open(URL(fileURLWithPath: folder + "/" + name))
+    }
     for name in ["out", "err"] { try Data().write(to: URL(fileURLWithPath: folder + "/" + name)) }
-    process.standardOutput = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/out"))
-    process.standardError = try FileHandle(forWritingTo: URL(fileURLWithPath: folder + "/err"))
-    try process.run()
+    let process = try ChildProcess(
+      launcher + [Self.path] + words, environment: variables,
+      input: input == nil ? source : handle("in", FileHandle.init(forReadingFrom:)),
+      output: handle("out", FileHandle.init(forWritingTo:)),
+      error: handle("err", FileHandle.init(forWritingTo:)))
     return Running(process: process, folder: folder)
   }
 
@@ -85,14 +83,13 @@ extension Tool {
 }
 
 /// A process under way.
-final class Running: @unchecked Sendable {
-  let process: Process
-  let folder: String
+final class Running: Sendable {
+  private let process: ChildProcess
+  private let folder: String
 
-  init(process: Process, folder: String) { (self.process, self.folder) = (process, folder) }
+  init(process: ChildProcess, folder: String) { (self.process, self.folder) = (process, folder) }
 
   deinit {
-    if process.isRunning { kill(process.processIdentifier, SIGKILL) }
     try? FileManager.default.removeItem(atPath: folder)
   }
 
@@ -101,23 +98,24 @@ final class Running: @unchecked Sendable {
     (try? String(decoding: Data(contentsOf: URL(fileURLWithPath: folder + "/err")), as: UTF8.self)) ?? ""
   }
 
+  var isRunning: Bool { process.isRunning }
+  var processID: pid_t { process.processID }
+
   func finish() -> Tool.Result {
-    process.waitUntilExit()
-    let code =
-      process.terminationReason == .exit ? process.terminationStatus : 128 + process.terminationStatus
+    let code = process.finish()
     return Tool.Result(code: code, out: out, err: err)
   }
 
   /// Waits until standard output holds a whole line, and gives it; nil if the process ends before.
   func firstLine() -> String? {
-    while process.isRunning {
+    while isRunning {
       if let end = out.firstIndex(of: 10) { return String(decoding: out[..<end], as: UTF8.self) }
       Thread.sleep(forTimeInterval: 0.01)
     }
     return out.firstIndex(of: 10).map { String(decoding: out[..<$0], as: UTF8.self) }
   }
 
-  func signal(_ number: Int32) { kill(process.processIdentifier, number) }
+  func signal(_ number: Int32) { process.signal(number) }
 }
 
 /// A directory of a test's own, removed with its last reference.
@@ -155,17 +153,9 @@ final class Scratch: Sendable {
 
   /// What `bash -c script` in here answers.
   func shell(_ script: String) throws -> (code: Int32, out: String) {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/bin/bash")
-    process.arguments = ["-c", script]
-    process.currentDirectoryURL = URL(fileURLWithPath: path)
-    process.environment = ["PATH": "/usr/bin:/bin", "CLI": Tool.path, "LC_ALL": "C.UTF-8"]
-    let pipe = Pipe()
-    process.standardOutput = pipe
-    process.standardError = pipe
-    try process.run()
-    let out = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-    process.waitUntilExit()
-    return (process.terminationStatus, out)
+    let result = try ChildProcess.run(
+      ["/usr/bin/env", "--chdir", path, "bash", "-c", script],
+      environment: ["PATH": "/usr/bin:/bin", "CLI": Tool.path, "LC_ALL": "C.UTF-8"])
+    return (result.code, result.text)
   }
 }

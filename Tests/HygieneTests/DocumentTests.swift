@@ -1,4 +1,5 @@
 import Foundation
+import SyncTestSupport
 import Testing
 
 /// What the documents promise is there.
@@ -100,15 +101,8 @@ import Testing
 
   @Test("each row of the faults is in the name of a test")
   func provenFaults() throws {
-    let script = Process()
-    script.executableURL = URL(fileURLWithPath: Repository.top + "/scripts/faults.sh")
-    script.arguments = ["--missing"]
-    let pipe = Pipe()
-    script.standardOutput = pipe
-    try script.run()
-    let text = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-    script.waitUntilExit()
-    #expect(script.terminationStatus == 0, "\(text)")
+    let result = try ChildProcess.run([Repository.top + "/scripts/faults.sh", "--missing"])
+    #expect(result.code == 0, "\(result.text)")
   }
 
   @Test("golden vectors are valid JSON")

@@ -1,4 +1,5 @@
 import Foundation
+import SyncTestSupport
 import Testing
 
 /// The code in documents is code that the target `SnippetTests` compiles and runs.
@@ -81,13 +82,9 @@ import Testing
       try Data(code.utf8).write(to: URL(fileURLWithPath: package + "/Package.swift"))
       try Data("print(1)\n".utf8).write(
         to: URL(fileURLWithPath: package + "/Sources/\(name)/main.swift"))
-      let process = Process()
-      process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-      process.arguments = ["swift", "package", "--package-path", package, "show-dependencies"]
-      process.standardOutput = FileHandle.nullDevice
-      try process.run()
-      process.waitUntilExit()
-      #expect(process.terminationStatus == 0, "\(code)")
+      let result = try ChildProcess.run(
+        ["/usr/bin/env", "swift", "package", "--package-path", package, "show-dependencies"])
+      #expect(result.code == 0, "\(code)\n\(result.text)")
     }
   }
 

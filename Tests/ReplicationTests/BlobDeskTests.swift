@@ -99,7 +99,7 @@ struct BlobDeskTests {
     try await lower.node.onLoop { () throws(ReplicationError) in
       core.value.desk.gather { gathered.put(core.value.outgoing.count) }
     }
-    #expect(await gathered.take() == 1)
+    #expect(try await gathered.take() == 1)
     try upper.put("key", "value")
     _ = try await upper.node.synchronize(with: name)
     #expect(try lower.get("key") == "value")

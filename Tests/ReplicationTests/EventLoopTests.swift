@@ -38,7 +38,7 @@ import Testing
       _ = loop.schedule(after: 10) { seen.put(2) }
       loop.cancel(cancelled)
     }
-    #expect([await seen.take(), await seen.take(), await seen.take()] == [1, 2, 3])
+    #expect([try await seen.take(), try await seen.take(), try await seen.take()] == [1, 2, 3])
   }
 
   @Test func `a stopped loop still does what it was given before`() async throws {
@@ -46,7 +46,7 @@ import Testing
     let done = Awaited<Bool>()
     loop.execute { done.put(true) }
     loop.stop()
-    #expect(await done.take())
+    #expect(try await done.take())
   }
 }
 

@@ -56,7 +56,7 @@ struct FairnessTests {
       var written = 0
       while isOver.count < copies.count {
         try store.put(Key("news \(written)"), [1])
-        _ = await arrived.take()
+        _ = try await arrived.take()
         written += 1
       }
       #expect(written > 0)

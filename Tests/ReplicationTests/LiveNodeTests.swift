@@ -283,13 +283,14 @@ import Testing
     let core = hub.node.core
     var hasGreeted = false
     while !hasGreeted {
+      try Task.checkCancellation()
       hasGreeted = try await hub.node.onLoop { () throws(ReplicationError) in
         core.value.drivers.contains { $0.peer != nil && !$0.isLive }
       }
     }
     member.right = right
     try Membership(hub.store).put(member)
-    guard case .failed = await closed.take() else {
+    guard case .failed = try await closed.take() else {
       Issue.record("its session ended in good order")
       return
     }

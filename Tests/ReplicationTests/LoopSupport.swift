@@ -11,12 +11,18 @@ func on<Answer: Sendable>(_ loop: EventLoop, _ body: @escaping @Sendable () thro
   }
 }
 
-/// A place where one thread puts something and a test waits for it.
+/// A place where one thread puts something and a test waits for it, until its time is over.
 final class Awaited<Answer: Sendable>: Sendable {
-  private let state = Locked<(answers: [Answer], waiters: [CheckedContinuation<Answer, Never>])>(([], []))
+  private struct State {
+    var answers: [Answer] = []
+    var waiters: [CheckedContinuation<Answer, any Error>] = []
+    var isCancelled = false
+  }
+
+  private let state = Locked(State())
 
   func put(_ answer: Answer) {
-    let waiter = state.withLock { state -> CheckedContinuation<Answer, Never>? in
+    let waiter = state.withLock { state -> CheckedContinuation<Answer, any Error>? in
       guard state.waiters.isEmpty else { return state.waiters.removeFirst() }
       state.answers.append(answer)
       return nil
@@ -24,14 +30,25 @@ final class Awaited<Answer: Sendable>: Sendable {
     waiter?.resume(returning: answer)
   }
 
-  func take() async -> Answer {
-    await withCheckedContinuation { continuation in
-      let answer = state.withLock { state -> Answer? in
-        guard state.answers.isEmpty else { return state.answers.removeFirst() }
-        state.waiters.append(continuation)
-        return nil
+  /// Throws `CancellationError` once the test that waits is cancelled, as one is that takes longer than its suite allows.
+  func take() async throws -> Answer {
+    try await withTaskCancellationHandler {
+      try await withCheckedThrowingContinuation { continuation in
+        let result = state.withLock { state -> Result<Answer, any Error>? in
+          guard state.answers.isEmpty else { return .success(state.answers.removeFirst()) }
+          guard !state.isCancelled else { return .failure(CancellationError()) }
+          state.waiters.append(continuation)
+          return nil
+        }
+        if let result { continuation.resume(with: result) }
       }
-      if let answer { continuation.resume(returning: answer) }
+    } onCancel: {
+      let waiters = state.withLock { state in
+        state.isCancelled = true
+        defer { state.waiters = [] }
+        return state.waiters
+      }
+      for waiter in waiters { waiter.resume(throwing: CancellationError()) }
     }
   }
 

@@ -220,7 +220,7 @@ import Testing
       link.onEstablished = { _ in established.put(LoopBound(link, to: loop)) }
       link.start()
     }
-    let rival = await established.take()
+    let rival = try await established.take()
     while !server.log.lines.contains(where: { $0.contains("second connected") && $0.contains("debug") }) {
       try await Task.sleep(for: .milliseconds(5))
     }
@@ -322,6 +322,6 @@ import Testing
       }
       link.start()
     }
-    return await answer.take()
+    return try await answer.take()
   }
 }

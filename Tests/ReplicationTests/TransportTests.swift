@@ -10,7 +10,7 @@ import Testing
     let loop = test.loop
     let listener = try await TestListener(loop)
     let client = try await connect(loop, to: listener.address)
-    let server = await listener.connections.take()
+    let server = try await listener.connections.take()
     let sent = (0..<5_000_000).map { UInt8(truncatingIfNeeded: $0 &* 7) }
     let received = Awaited<[UInt8]>()
     loop.execute {
@@ -22,7 +22,7 @@ import Testing
       client.value.send(sent)
       client.value.finish()
     }
-    #expect(await received.take() == sent)
+    #expect(try await received.take() == sent)
   }
 
   @Test func `a paused connection reads nothing until it is resumed`() async throws {
@@ -30,7 +30,7 @@ import Testing
     let loop = test.loop
     let listener = try await TestListener(loop)
     let client = try await connect(loop, to: listener.address)
-    let server = await listener.connections.take()
+    let server = try await listener.connections.take()
     let received = Awaited<[UInt8]>()
     let answered = Awaited<[UInt8]>()
     loop.execute {
@@ -42,10 +42,10 @@ import Testing
       client.value.send([1, 2, 3])
       server.value.send([9])
     }
-    #expect(await answered.take() == [9])
+    #expect(try await answered.take() == [9])
     #expect(received.pending.isEmpty)
     loop.execute { server.value.resume() }
-    #expect(await received.take() == [1, 2, 3])
+    #expect(try await received.take() == [1, 2, 3])
   }
 
   @Test func `F90 a peer that never reads is dropped when its queue is full`() async throws {
@@ -53,7 +53,7 @@ import Testing
     let loop = test.loop
     let listener = try await TestListener(loop)
     let silent = try await connect(loop, to: listener.address)
-    let server = await listener.connections.take()
+    let server = try await listener.connections.take()
     let ended = Awaited<ReplicationError.Code?>()
     loop.execute {
       server.value.onEnd = { ended.put($0?.code) }
@@ -61,7 +61,7 @@ import Testing
       let piece = [UInt8](repeating: 1, count: 1 << 20)
       for _ in 0..<64 { server.value.send(piece) }
     }
-    #expect(await ended.take() == .timeout)
+    #expect(try await ended.take() == .timeout)
     #expect(try await on(loop) { !server.value.isOpen && silent.value.isOpen })
   }
 
@@ -81,8 +81,8 @@ import Testing
       }.address
     }
     let silent = try await connect(loop, to: Endpoint(host: address.host, port: address.port))
-    #expect(await accepted.take())
-    #expect(await ended.take() == .timeout)
+    #expect(try await accepted.take())
+    #expect(try await ended.take() == .timeout)
     #expect(try await on(loop) { silent.value.isOpen })
   }
 
@@ -110,7 +110,7 @@ import Testing
       }
       _ = slow.value.start()
     }
-    #expect(await left.take() > 0)
+    #expect(try await left.take() > 0)
     try await on(loop) { slow.value.close() }
   }
 
@@ -124,7 +124,7 @@ import Testing
     var servers: [LoopBound<TCPConnection>] = []
     for _ in 0..<3 {
       clients.append(try await connect(loop, to: listener.address))
-      servers.append(await listener.connections.take())
+      servers.append(try await listener.connections.take())
     }
     let (finishing, all) = (LoopBound(FinishingConnections(limit: 40 << 20), to: loop), servers)
     let gone = Awaited<Int>()
@@ -141,7 +141,7 @@ import Testing
       finishing.value.close(2)
       finishing.value.take(3, all[0].value) { gone.put(3) }
     }
-    for number in 0..<4 { #expect(await gone.take() == number) }
+    for number in 0..<4 { #expect(try await gone.take() == number) }
     try await on(loop) { [clients] in for client in clients { client.value.close() } }
   }
 
@@ -150,14 +150,14 @@ import Testing
     let loop = test.loop
     let listener = try await TestListener(loop)
     let client = try await connect(loop, to: listener.address)
-    let server = await listener.connections.take()
+    let server = try await listener.connections.take()
     let ended = Awaited<Bool>()
     loop.execute {
       client.value.onEnd = { _ in ended.put(true) }
       _ = client.value.start()
       server.value.close()
     }
-    #expect(await ended.take())
+    #expect(try await ended.take())
     try await on(loop) {
       client.value.send([1])
       client.value.finish()
@@ -188,7 +188,7 @@ import Testing
       failures.next() <= 3 ? .exhausted : socket.accept()
     }
     _ = try await connect(test.loop, to: listener.address)
-    _ = await listener.connections.take()
+    _ = try await listener.connections.take()
     // Three rests, not a loop that spins: then the connection, then nobody waits.
     #expect((4...6).contains(failures.count))
   }

@@ -34,7 +34,7 @@ struct WorkerPoolTests {
     for number in 0..<100 { queue.async(number % 3 == 0 ? .prompt : .ordinary) { order.note("\(number)") } }
     let done = Awaited<Bool>()
     queue.async { done.put(true) }
-    _ = await done.take()
+    _ = try await done.take()
     #expect(order.all == (0..<100).map { "\($0)" })
   }
 
@@ -54,7 +54,7 @@ struct WorkerPoolTests {
       done.put(true)
     }
     door.open()
-    _ = await done.take()
+    _ = try await done.take()
     // At most one piece of each before it, and the one that was under way.
     #expect(try #require(order.all.firstIndex(of: "modest")) <= 4)
     #expect(pool.figures.longestOrdinaryWait <= 5)
@@ -68,7 +68,7 @@ struct WorkerPoolTests {
     for _ in 0..<16 { pool.later { door.pass() } }
     door.waitFor(2)
     pool.queue().async(.prompt) { done.put(true) }
-    _ = await done.take()
+    _ = try await done.take()
     #expect(door.came == 2)
     #expect(pool.figures.longestPromptWait == 0)
     door.open()
@@ -81,7 +81,7 @@ struct WorkerPoolTests {
     for _ in 0..<16 { pool.later(.prompt) { door.pass() } }
     door.waitFor(2)
     pool.later { done.put(true) }
-    _ = await done.take()
+    _ = try await done.take()
     #expect(door.came == 2)
     door.open()
   }

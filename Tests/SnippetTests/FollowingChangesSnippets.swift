@@ -64,7 +64,7 @@ import Testing
     // end
     try store.put("limit/a", 5)
     try store.delete("limit/b")
-    while await settings.limits != ["limit/a": 5] { await Task.yield() }
+    while await settings.limits != ["limit/a": 5] { try await Task.sleep(for: .milliseconds(1)) }
     following.cancel()
     try await following.value
     try store.close()

@@ -117,18 +117,10 @@ package final class LoopImage: Sendable {
   @discardableResult
   package static func run(_ words: [String]) -> Bool { output(words) != nil }
 
+  /// What it says; nil if it ended otherwise.
   private static func output(_ words: [String]) -> String? {
-    let process = Process()
-    process.executableURL = URL(fileURLWithPath: "/usr/bin/env")
-    process.arguments = words
-    process.environment = ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"]
-    let pipe = Pipe()
-    process.standardOutput = pipe
-    process.standardError = FileHandle.nullDevice
-    process.standardInput = FileHandle.nullDevice
-    guard (try? process.run()) != nil else { return nil }
-    let text = String(decoding: pipe.fileHandleForReading.readDataToEndOfFile(), as: UTF8.self)
-    process.waitUntilExit()
-    return process.terminationStatus == 0 ? text.trimmingCharacters(in: .whitespacesAndNewlines) : nil
+    let result = try? ChildProcess.run(
+      ["/usr/bin/env"] + words, environment: ["PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C"])
+    return result?.code == 0 ? result?.text.trimmingCharacters(in: .whitespacesAndNewlines) : nil
   }
 }
