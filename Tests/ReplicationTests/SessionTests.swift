@@ -261,6 +261,43 @@ import Testing
     #expect(Self.refusal(of: hello)?.code == .unavailable)
   }
 
+  @Test(
+    "Where both need full state the client gives first, but one that alone is in doubt waits for the other's (R8)",
+    arguments: [ReplicaStanding.settled, .suspect], [ReplicaStanding.settled, .suspect])
+  func bothNeedFullState(client: ReplicaStanding, server: ReplicaStanding) {
+    var hello = (
+      client: Self.hello(Samples.left, receives: true, sends: true),
+      server: Self.hello(Samples.right, receives: true, sends: true)
+    )
+    var replica = (client: Self.replica(Samples.left), server: Self.replica(Samples.right))
+    // Neither covers what the other one has purged.
+    (replica.client.summary.floor, replica.client.summary.standing) = (
+      VersionVector([Samples.left: 1]), client
+    )
+    (replica.server.summary.floor, replica.server.summary.standing) = (
+      VersionVector([Samples.right: 1]), server
+    )
+    (replica.client.summary.vector, replica.server.summary.vector) = (
+      VersionVector([Samples.left: 1]), VersionVector([Samples.right: 1])
+    )
+    (hello.client.summary, hello.server.summary) = (replica.client.summary, replica.server.summary)
+
+    func opens(_ actions: [SessionAction]) -> Bool {
+      actions.contains { action in
+        if case .openRound = action { return true }
+        return false
+      }
+    }
+    let one = Probe(role: .client(.sync), peerName: "right", peerRight: .readWrite)
+    var actions = one.start() + one.handle(.replica(replica.client))
+    actions += one.handle(.message(.hello(hello.server))) + one.handle(.cursor(nil))
+    #expect(opens(actions) == !(client == .suspect && server == .settled))
+    let other = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    actions = other.start() + other.handle(.message(.hello(hello.client)))
+    actions += other.handle(.replica(replica.server)) + other.handle(.message(.want(nil)))
+    #expect(opens(actions) == (client == .suspect && server == .settled))
+  }
+
   @Test("F60 a peer that knows more of this actor makes it a new one")
   func echo() {
     let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)

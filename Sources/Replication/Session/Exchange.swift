@@ -98,10 +98,13 @@ struct Exchange {
     try sending?.open(for: receiver, isHeld: isHeld, &port)
   }
 
-  /// Does this side take in the other's full state before it sends anything itself (rule R8)? If both need it, the server does.
+  /// Does this side take in the other's full state before it sends anything itself (rule R8)? If both need it, the one does that alone is
+  /// in doubt, which may be able to give its own only behind that, otherwise the server.
   private var receivesFirst: Bool {
     guard receiving != nil, own.summary.needsFullState(of: peer.summary) else { return false }
-    return progress == .answering || sending == nil || !peer.summary.needsFullState(of: own.summary)
+    if sending == nil || !peer.summary.needsFullState(of: own.summary) { return true }
+    let isInDoubt = (own: own.summary.standing == .suspect, peer: peer.summary.standing == .suspect)
+    return isInDoubt.own == isInDoubt.peer ? progress == .answering : isInDoubt.own
   }
 
   /// Is nothing under way, of records or of blobs?

@@ -104,7 +104,9 @@ extension Store {
   ) throws(StoreError) {
     guard state.scope == nil else { throw Self.holdsSome }
     let canMend = state.isSettled && state.vector.covers(receiver.floor)
-    guard !state.mending, state.vector.covers(state.floor), receiver.standing != .mending || canMend else {
+    // In doubt, it gives less than it covers: who took over a floor above that could give nobody the full state, this copy neither.
+    guard !state.mending, state.givenVector.covers(state.floor), receiver.standing != .mending || canMend
+    else {
       throw StoreError(
         .unsettled,
         "a peer needs the full state, and this copy waits for the full state of another one itself: let both synchronize with "

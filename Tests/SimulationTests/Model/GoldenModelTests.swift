@@ -37,7 +37,7 @@ struct GoldenModelTests {
     #expect(blocks.count == 150)
     var rules = Model.Rules()
     (rules.parkedKept, rules.forgetsDamaged, rules.reissuesExpired) = (false, false, false)
-    (rules.keepsDoubtful, rules.releasesTogether) = (false, false)
+    (rules.keepsDoubtful, rules.releasesTogether, rules.givesCovered) = (false, false, false)
     for (number, block) in blocks.enumerated() {
       var world = block.history.world(rules)
       var hash = FNV1a()

@@ -151,9 +151,15 @@ extension Model.World {
     let alive = copies.indices.filter { copies[$0].isAlive }
     let before = shown
     try mingle(alive, forks ? 6 : 3)
-    // Damaged, or in doubt, and nobody can give it full state: a member that was not part of this has to.
-    if alive.contains(where: { copies[$0].live.isMending || !copies[$0].live.suspects.isEmpty }) {
+    // Damaged, or all in doubt, and nobody can give it full state: a member that was not part of this has to.
+    let unsettled = alive.filter { copies[$0].live.isMending || !copies[$0].live.suspects.isEmpty }
+    if unsettled.contains(where: { copies[$0].live.isMending }) || unsettled.count == alive.count,
+      !unsettled.isEmpty
+    {
       return count(.unmendable)
+    }
+    if let copy = unsettled.first {
+      throw Model.Violation(name: "I1", text: "\(copy) stays in doubt, though others are not")
     }
     try checkHealed()
     if forks { try checkSilentLoss(of: before) }

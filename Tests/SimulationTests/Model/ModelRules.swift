@@ -69,6 +69,8 @@ extension Model {
     var forgetsDamaged = true
     /// What two lives of one copy wrote to one key is a conflict, whatever names and bases say.
     var keepsDoubtful = true
+    /// A copy in doubt gives no full state whose vector lies below the floor that comes with it.
+    var givesCovered = true
     /// Own writes are parked like others. The store does not do so: decision 5.
     var parksOwn = true
 
@@ -111,6 +113,7 @@ extension Model {
         Switch(name: "echo", path: \.echo, kind: .rollbacks),
         Switch(name: "suspects", path: \.suspects, kind: .rollbacks),
         Switch(name: "forgets", path: \.forgets, kind: .rollbacks),
+        Switch(name: "gives-covered", path: \.givesCovered, kind: .rollbacks),
         Switch(name: "repairs", path: \.repairs, kind: .rollbacks),
         Switch(name: "narrow", path: \.narrow, kind: .selective),
         Switch(name: "digest-parked", path: \.digestParked, kind: .anything),

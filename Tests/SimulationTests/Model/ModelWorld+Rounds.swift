@@ -100,7 +100,15 @@ extension Model.World {
       count(.refusedMending)
       return false
     }
-    if isFull, isNarrow || snapshot.isMending || !snapshot.vector.covers(snapshot.floor) {
+    var given = snapshot
+    if rules.keepsDoubtful {
+      // What is in doubt is not sent, though later writes of that life may have been purged.
+      for suspect in snapshot.suspects {
+        given.vector[suspect.actor] = min(given.vector[suspect.actor], suspect.above)
+      }
+    }
+    let stated = rules.givesCovered ? given : snapshot
+    if isFull, isNarrow || snapshot.isMending || !stated.vector.covers(stated.floor) {
       count(.refusedFullState)
       return false
     }
@@ -114,13 +122,6 @@ extension Model.World {
       return entry.position > start && (state.isMending || !state.covers(record.dot))
         && wanted.wants(record.key)
         && !snapshot.isSuspect(record) && (!rules.winnersOnly || snapshot.isCurrent(record))
-    }
-    var given = snapshot
-    if rules.keepsDoubtful {
-      // What is in doubt is not sent, though later writes of that life may have been purged.
-      for suspect in snapshot.suspects {
-        given.vector[suspect.actor] = min(given.vector[suspect.actor], suspect.above)
-      }
     }
     rounds.append(
       Model.Round(

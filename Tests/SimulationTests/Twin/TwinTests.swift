@@ -54,6 +54,8 @@ struct TwinTests {
   private static let keptForks: [(copies: Int, keys: Int, seed: UInt64, operations: String)] = [
     // One name had two contents, of two keys, and a full state says by names what is held.
     (3, 2, 1014, "p 2 0 0;u 2;p 3 1 0;d 2 0;m 1 3;m 2 3"),
+    // A copy in doubt gave a full state below the floor that it states: who took it could give none, and neither could settle the other.
+    (2, 3, 1302, "p 1 0 0;o 1 0;c 1 0;p 0 1 0;u 0;d 0 0;o 2 1;v 2 1 1;g 0;m 0 1;m 0 1;m 0 2;m 1 2"),
     // Of two beaten values of one name, of two keys, one was kept.
     (4, 3, 1434, "u 0;p 0 1 0;p 4 0 0;u 1;p 5 1 20;p 0 0 0"),
     // What a copy in doubt had set aside was set aside once more.
