@@ -100,6 +100,14 @@ package final class BlobStore: Sendable {
   /// The last error of the catalogue, which failed nothing; nil if there was none.
   package var catalogueError: StoreError? { memory.withLock { $0.lastCatalogueError } }
 
+  /// Copies what a pack holds that an earlier life could not make durable, so that `sync` stands for all there is.
+  ///
+  /// - Throws: `.diskFull` if there is no room for the copies: all there is can be read, and it can be tried again.
+  func copyLeft() throws(StoreError) {
+    guard !readOnly else { return }
+    try packs.copyLeft()
+  }
+
   /// Makes durable what was put without it, by whatever process. Who comes while a sync runs shares the next one.
   package func sync() throws(StoreError) {
     guard !readOnly else { return }

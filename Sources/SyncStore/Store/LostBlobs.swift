@@ -72,17 +72,33 @@ extension RecoveryPlan {
 }
 
 extension Store {
-  /// Makes blobs durable before the records that refer to them can be (rule R7): those of this process and of others.
+  /// Makes blobs durable before the records that refer to them can be (rule R7): those of this process, of others, and what a process of
+  /// an earlier life has left.
+  ///
+  /// - Throws: `.diskFull` if what was left has first to be copied, and there is no room: nothing was written that could be lost, and
+  ///   the next sync tries again. `.poisoned` if anything else fails, and nothing more is written.
   func syncBlobs() throws(StoreError) {
     let put = control.blobsPut
-    // What a process of an earlier life left is made durable when the tier is opened.
-    let isFirst = !looksAtBlobs.exchange(true, ordering: .relaxed)
+    let isFirst = !hasSyncedBlobs.load(ordering: .acquiring)
     guard isFirst || put != control.blobsDurable else { return }
-    if put == control.blobsDurable {
-      guard try environment.storage.status(path + "/" + StoreLayout.blobs + "/packs") != nil else { return }
+    var mayWait = true
+    do throws(StoreError) {
+      if put == control.blobsDurable {
+        guard try environment.storage.status(path + "/" + StoreLayout.blobs + "/packs") != nil else {
+          return hasSyncedBlobs.store(true, ordering: .releasing)
+        }
+      }
+      try blobs.copyLeft()
+      mayWait = false
+      try blobs.sync()
+    } catch {
+      guard mayWait, error.code == .diskFull else { throw poisoned(by: error) }
+      throw StoreError(
+        .diskFull, "large values that could not be made durable are to be copied first: \(error.message)",
+        path: error.path, errno: error.errno)
     }
-    try blobs.sync()
     control.raiseBlobsDurable(to: put)
+    hasSyncedBlobs.store(true, ordering: .releasing)
   }
 
   /// The blob tier as a recovery sees it, which changes nothing.

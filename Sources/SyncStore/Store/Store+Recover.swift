@@ -45,7 +45,11 @@ extension Store {
     if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard let renewal else { return }
     note(renewal)
-    try sync(upTo: control.tail)
+    do throws(StoreError) { try sync(upTo: control.tail) } catch {
+      // The name lasts with the first write that does. One that came to this place is given it again by the next who opens it.
+      guard error.code == .diskFull, !control.poisoned else { throw error }
+      return
+    }
     if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
   }
 

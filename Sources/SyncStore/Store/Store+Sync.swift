@@ -47,12 +47,7 @@ extension Store {
       let place = engine.journal.place(of: first.segment) ?? 0
       return (engine.applied.packed, Array(engine.journal.segments[place...]))
     }
-    do throws(StoreError) { try syncBlobs() } catch {
-      control.setPoisoned()
-      StoreLog.note(.error, path, "\(error.description); \(poisonedError.message)")
-      throw StoreError(
-        .poisoned, "\(error.message); \(poisonedError.message)", path: error.path, errno: error.errno)
-    }
+    try syncBlobs()
     // What compaction wrote is durable from the beginning.
     for segment in segments where segment.header.compaction == 0 {
       let file = segment.file
@@ -83,10 +78,7 @@ extension Store {
         }
         if let error = segment.faultError { throw error }
       } catch {
-        control.setPoisoned()
-        StoreLog.note(.error, path, "\(error.description); \(poisonedError.message)")
-        throw StoreError(
-          .poisoned, "\(error.message); \(poisonedError.message)", path: file.path, errno: error.errno)
+        throw poisoned(by: error, file.path)
       }
     }
     // The last ones may have been begun without their names being durable.
@@ -100,6 +92,14 @@ extension Store {
     // Another process may have met the failure in the same pages meanwhile.
     guard !control.poisoned else { throw poisonedError }
     control.raiseDurable(to: tail)
+  }
+
+  /// Lets nobody write any more (rule R4), and gives the error that says so.
+  func poisoned(by error: StoreError, _ path: String? = nil) -> StoreError {
+    control.setPoisoned()
+    StoreLog.note(.error, self.path, "\(error.description); \(poisonedError.message)")
+    return StoreError(
+      .poisoned, "\(error.message); \(poisonedError.message)", path: path ?? error.path, errno: error.errno)
   }
 
   /// Sees to it that `target` becomes durable as the mode promises.

@@ -50,8 +50,8 @@ public final class Store: Sendable {
   let ordering = Locked(0)
   let forkGeneration: UInt32
   private let lazyBlobs = Locked<BlobStore?>(nil)
-  /// Did this instance see to what earlier ones have left in the blob tier?
-  let looksAtBlobs = Atomic(false)
+  /// Has this instance made durable what earlier ones have left in the blob tier?
+  let hasSyncedBlobs = Atomic(false)
   /// Tells those who follow the journal that it has grown.
   let changeSignal: ChangeSignal
   /// The thread whose transaction is under way here; 0 if there is none.

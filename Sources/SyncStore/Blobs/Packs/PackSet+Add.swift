@@ -166,7 +166,8 @@ extension PackSet {
 
   // MARK: Durability
 
-  /// Makes all objects durable that were added so far, by whatever process. Who comes while a sync runs shares the next.
+  /// Makes all objects durable that were added so far, by whatever process, but for those of packs that are yet to be copied
+  /// (`copyLeft`). Who comes while a sync runs shares the next.
   ///
   /// - Throws: the error of a sync that failed; the objects it was about are never counted on again.
   func sync() throws(StoreError) {
@@ -189,7 +190,7 @@ extension PackSet {
       var open: [(Pack, Known)] = []
       for ordinal in state.packs.indices {
         let known = state.packs[ordinal]
-        if known.isSealed || known.isGone || known.isLeaving { continue }
+        if known.isSealed || known.isGone || known.isLeaving || known.isLeft { continue }
         guard var pack = try pack(ordinal, &state) else { continue }
         if pack.isCutOff { pack = try mapAgain(pack, ordinal, &state, atOnce: true) }
         open.append((pack, known))

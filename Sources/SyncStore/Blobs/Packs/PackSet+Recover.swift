@@ -3,13 +3,13 @@ internal import Synchronization
 // What killed processes and losses of power leave, and giving space back.
 extension PackSet {
   /// Looks at packs that nobody adds to and that are not sealed: what is whole is made durable, one that has room is
-  /// added to from now on, the others are sealed. Returns those whose sync had failed: what they hold is to be copied.
-  func recoverLeft() throws(StoreError) -> [(Pack, Int)] {
+  /// added to from now on, the others are sealed. What those hold whose sync had failed is to be copied.
+  func recoverLeft() throws(StoreError) {
     var ours: [(pack: Pack, ordinal: Int)] = []
     try eachPack { pack, ordinal throws(StoreError) in
       if try recover(pack) { ours.append((pack, ordinal)) }
     }
-    guard !ours.isEmpty else { return [] }
+    guard !ours.isEmpty else { return }
     try files.storage.syncDirectory(files.path("packs"))
     try files.syncDirectories()
     var writer = Writer()
@@ -26,7 +26,26 @@ extension PackSet {
     }
     let chosen = writer
     writing.withLock { $0 = chosen }
-    return ours.filter { $0.pack.hasFailed }.map { ($0.pack, $0.ordinal) }
+    state.withLock { state in
+      for (pack, ordinal) in ours where pack.hasFailed { state.packs[ordinal].isLeft = true }
+    }
+  }
+
+  /// Copies to others what lives in packs that were left with a sync that had failed, and removes them.
+  ///
+  /// - Throws: `.diskFull` if there is no room for the copies: those that are left can be read, and it can be tried again.
+  func copyLeft() throws(StoreError) {
+    try load()
+    let left = state.withLock { state in
+      state.packs.indices.filter { state.packs[$0].isLeft && !state.packs[$0].isGone }
+    }
+    guard !left.isEmpty else { return }
+    try moving.withLock { _ throws(StoreError) in
+      for ordinal in left {
+        let found = try state.withLock { state throws(StoreError) in try pack(ordinal, &state) }
+        if let found { try evacuate(found, ordinal) }
+      }
+    }
   }
 
   /// False if a living process adds to it.

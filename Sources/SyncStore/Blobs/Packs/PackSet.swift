@@ -32,7 +32,8 @@ package struct PackSettings: Sendable, Equatable {
 /// - A pack is known by its number: one that was closed to save descriptors is another object once it is opened again.
 /// - Only who holds the lock on byte 0 of a pack adds to it; who counts on an object and who removes it are told apart
 ///   by the word of its entry.
-/// - A pack whose sync failed is never synced again, nor added to (rule R4).
+/// - A pack whose sync failed is never synced again, nor added to (rule R4). One that was left so by an earlier life can be read until what
+///   lives in it is copied, and nothing that counts on it becomes durable before (`copyLeft`).
 /// - Bytes of an object stay where they are as long as anybody maps them: space is given back by whole files.
 /// - Objects move from pack to pack under `moving`: the locks of files do not tell the threads of one process apart.
 /// - Ordinals and numbers are given once: who holds one while all packs go (`moveAside`) finds nothing.
@@ -54,6 +55,8 @@ package final class PackSet: Sendable {
     var isLeaving = false
     /// This process has added to it.
     var isOwn = false
+    /// Its sync had failed before this process came, and what lives in it is to be copied to others.
+    var isLeft = false
     /// Before then, by the clock that only rises, it is not mapped anew: where the disk fails each attempt takes long.
     var mapsAgainAt: UInt64 = 0
     var liveCount = 0
@@ -192,14 +195,14 @@ package final class PackSet: Sendable {
     try loading.withLock { isDone throws(StoreError) in
       guard !isDone else { return }
       try follow(taking: readOnly)
-      let failed = readOnly ? [] : try recoverLeft()
-      if !readOnly { try follow() }
+      if !readOnly {
+        try recoverLeft()
+        try follow()
+      }
       isDone = true
       isLoaded.store(true, ordering: .releasing)
-      guard !failed.isEmpty else { return }
-      try moving.withLock { _ throws(StoreError) in
-        for (pack, ordinal) in failed { try evacuate(pack, ordinal) }
-      }
+      // For want of room reads need not fail: whoever makes the store durable tries again.
+      do throws(StoreError) { try copyLeft() } catch { guard error.code == .diskFull else { throw error } }
     }
   }
 
