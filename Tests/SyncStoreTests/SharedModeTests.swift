@@ -150,4 +150,42 @@ struct SharedModeTests {
     #expect(throws: StoreError.self) { try first.put("a", "1") }
     #expect(#expect(throws: StoreError.self) { try second.put("b", "1") }?.code == .poisoned)
   }
+
+  @Test(
+    "F25 F31 lets whichever process finds room first copy the large values whose sync had failed, and stops none before",
+    arguments: [false, true])
+  func left(others: Bool) throws {
+    let large = [UInt8](repeating: 9, count: 30_000)
+    var (first, second) = try processes()
+    try host.storage.syncDirectory("/")
+    try first.put("large", large, durability: .relaxed)
+    let packs = "/store/blobs/packs"
+    let pack = packs + "/" + (try #require(try host.storage.list(packs).first))
+    host.storage.failSync(of: pack)
+    #expect(#expect(throws: StoreError.self) { try first.sync() }?.code == .poisoned)
+    host.killProcesses()
+
+    host.storage.free = 2 << 20
+    first = try Store.open(on: host, configuration: Self.shared)
+    #expect(try first.get("large")?.bytes == large)
+    second = try Store.open(
+      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    for store in [second, first, second] {
+      #expect(
+        #expect(throws: StoreError.self) { try store.put("small", [1], durability: .full) }?.code == .diskFull
+      )
+      #expect(try store.get("large")?.bytes == large)
+    }
+    host.storage.free = nil
+    for store in others ? [second, first] : [first, second] {
+      try store.put("small", [2], durability: .full)
+      try store.put("larger", large + [others ? 1 : 0])
+    }
+    #expect(try host.storage.status(pack) == nil)
+    host.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in false })
+    let store = try Store.open(on: host)
+    #expect(try store.get("large")?.bytes == large && store.get("small")?.bytes == [2])
+    #expect(try store.get("larger")?.bytes == large + [others ? 1 : 0])
+    #expect(try store.verify().isClean)
+  }
 }

@@ -102,7 +102,8 @@ package final class BlobStore: Sendable {
 
   /// Copies what a pack holds that an earlier life could not make durable, so that `sync` stands for all there is.
   ///
-  /// - Throws: `.diskFull` if there is no room for the copies: all there is can be read, and it can be tried again.
+  /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process makes them: all there is can be read, and it can
+  ///   be tried again.
   func copyLeft() throws(StoreError) {
     guard !readOnly else { return }
     try packs.copyLeft()

@@ -75,8 +75,9 @@ extension Store {
   /// Makes blobs durable before the records that refer to them can be (rule R7): those of this process, of others, and what a process of
   /// an earlier life has left.
   ///
-  /// - Throws: `.diskFull` if what was left has first to be copied, and there is no room: nothing was written that could be lost, and
-  ///   the next sync tries again. `.poisoned` if anything else fails, and nothing more is written.
+  /// - Throws: `.diskFull` if what was left has first to be copied, and there is no room; `.busy` if another process is to do that, or does
+  ///   it: nothing was written that could be lost, and the next sync tries again. `.poisoned` if anything else fails: nothing more is
+  ///   written.
   func syncBlobs() throws(StoreError) {
     let put = control.blobsPut
     let isFirst = !hasSyncedBlobs.load(ordering: .acquiring)
@@ -92,9 +93,10 @@ extension Store {
       mayWait = false
       try blobs.sync()
     } catch {
-      guard mayWait, error.code == .diskFull else { throw poisoned(by: error) }
+      // Nothing of what this process has written has failed.
+      guard error.code == .busy || mayWait && error.code == .diskFull else { throw poisoned(by: error) }
       throw StoreError(
-        .diskFull, "large values that could not be made durable are to be copied first: \(error.message)",
+        error.code, "large values that could not be made durable are to be copied first: \(error.message)",
         path: error.path, errno: error.errno)
     }
     control.raiseBlobsDurable(to: put)

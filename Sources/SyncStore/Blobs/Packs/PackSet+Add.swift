@@ -57,6 +57,7 @@ extension PackSet {
       added.add(1, ordering: .sequentiallyConsistent)
       return try state.withLock { state throws(StoreError) in
         let slot = pack.count - 1
+        state.packs[ordinal].isOwn = true
         // Others may have looked at the table between the two.
         defer { state.packs[ordinal].loaded = max(state.packs[ordinal].loaded, slot + 1) }
         guard let (old, oldSlot) = try find(name, &state), !(old.isSame(as: pack) && oldSlot == slot) else {
@@ -94,11 +95,7 @@ extension PackSet {
       writer = Writer()
     }
     let pack = try makePack(for: needed)
-    let ordinal = try state.withLock { state throws(StoreError) in
-      let ordinal = try add(pack, &state)
-      state.packs[ordinal].isOwn = true
-      return ordinal
-    }
+    let ordinal = try state.withLock { state throws(StoreError) in try add(pack, &state) }
     writer = Writer(ordinal: ordinal, pack: pack, end: pack.header.tableBytes)
     return (pack, ordinal)
   }
@@ -219,6 +216,11 @@ extension PackSet {
     }
     guard durable < count else { return }
     guard !pack.hasFailed else {
+      guard isOwn else {
+        throw StoreError(
+          .busy, "another process could not make durable what is in it, or is copying it: try again",
+          path: pack.file.path)
+      }
       throw StoreError(
         .poisoned, "a sync of this pack failed: close the store, check the disk, and open it again",
         path: pack.file.path)

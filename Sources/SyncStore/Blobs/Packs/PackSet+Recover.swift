@@ -26,16 +26,20 @@ extension PackSet {
     }
     let chosen = writer
     writing.withLock { $0 = chosen }
-    state.withLock { state in
-      for (pack, ordinal) in ours where pack.hasFailed { state.packs[ordinal].isLeft = true }
+    for (pack, ordinal) in ours where pack.hasFailed {
+      state.withLock { $0.packs[ordinal].isLeft = true }
+      // Whoever comes to it first copies it.
+      _ = try pack.file.lock(byte: 0, .none, wait: false)
     }
   }
 
   /// Copies to others what lives in packs that were left with a sync that had failed, and removes them.
   ///
-  /// - Throws: `.diskFull` if there is no room for the copies: those that are left can be read, and it can be tried again.
+  /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process is at it: what is left can be read, and it can be
+  ///   tried again.
   func copyLeft() throws(StoreError) {
     try load()
+    if isShared { try findLeft() }
     let left = state.withLock { state in
       state.packs.indices.filter { state.packs[$0].isLeft && !state.packs[$0].isGone }
     }
@@ -43,7 +47,24 @@ extension PackSet {
     try moving.withLock { _ throws(StoreError) in
       for ordinal in left {
         let found = try state.withLock { state throws(StoreError) in try pack(ordinal, &state) }
-        if let found { try evacuate(found, ordinal) }
+        guard let found, try !evacuateEnded(found, ordinal) else { continue }
+        throw StoreError(.busy, "another process copies what is in it: try again", path: found.file.path)
+      }
+    }
+  }
+
+  /// What a process has left that has gone since this one came.
+  private func findLeft() throws(StoreError) {
+    try follow()
+    try state.withLock { state throws(StoreError) in
+      for ordinal in state.packs.indices {
+        let known = state.packs[ordinal]
+        guard !known.isSealed, !known.isGone, !known.isOwn, !known.isLeft,
+          let pack = try pack(ordinal, &state),
+          !pack.isCutOff, pack.hasFailed, try pack.file.lock(byte: 0, .exclusive, wait: false)
+        else { continue }
+        state.packs[ordinal].isLeft = true
+        _ = try pack.file.lock(byte: 0, .none, wait: false)
       }
     }
   }
@@ -189,11 +210,12 @@ extension PackSet {
       if pack.live.count == 0 { try evacuate(pack, ordinal) }
       return
     }
-    _ = try evacuateSealed(pack, ordinal)
+    _ = try evacuateEnded(pack, ordinal)
   }
 
-  /// Copies what lives in a sealed pack to others, and removes it. False if another process is at it. The caller holds `moving`.
-  func evacuateSealed(_ pack: Pack, _ ordinal: Int) throws(StoreError) -> Bool {
+  /// Copies what lives in a pack to which nobody adds any more to others, and removes it. False if another process is at it. The
+  /// caller holds `moving`.
+  func evacuateEnded(_ pack: Pack, _ ordinal: Int) throws(StoreError) -> Bool {
     guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return false }
     defer { _ = try? pack.file.lock(byte: 0, .none, wait: false) }
     try evacuate(pack, ordinal)

@@ -174,7 +174,7 @@ extension PackSet {
     try eachPack { pack, ordinal throws(StoreError) in
       guard (0..<pack.count).contains(where: { !pack.isSealedObject($0) }) else { return }
       // Another process adds to it: who is alone does it.
-      guard state.withLock({ $0.packs[ordinal].isSealed }), try evacuateSealed(pack, ordinal) else { return }
+      guard state.withLock({ $0.packs[ordinal].isSealed }), try evacuateEnded(pack, ordinal) else { return }
       found = true
     }
     return found
