@@ -65,8 +65,7 @@ import Testing
   func `F78 what is not the protocol gets at most an alert, and members are served`(index: Int) async throws {
     let (what, bytes) = Self.records[index]
     let (server, client, address) = try await pair()
-    let raw = try await RawClient(try EventLoop.shared(), to: address)
-    try await raw.send(bytes)
+    let raw = try await RawClient(try EventLoop.shared(), to: address, saying: bytes)
     #expect(try await raw.ended.take(), "\(what)")
     let answer = raw.received.pending.flatMap { $0 }
     #expect(answer.isEmpty || (answer.count == 7 && answer[0] == 21), "\(what): \(answer)")
@@ -87,13 +86,12 @@ import Testing
   @Test func `F89 who is sent an alert keeps its place until it is gone`() async throws {
     let server = try TestCopy.first()
     let address = try await server.listen()
-    let raw = try await RawClient(try EventLoop.shared(), to: address)
     let core = server.node.core
-    // How many places are taken, and that of nobody who is listened to: each turn of it, however seldom this test gets a thread.
+    // Each change, however seldom this test gets a thread.
     let places = Awaited<Int>()
     try await server.node.onLoop { () throws(ReplicationError) in watch(core, 0, places) }
-    // It does not look at what it is sent.
-    try await raw.send(noise(4000, seed: 9), thenPausing: true)
+    let raw = try await RawClient(
+      try EventLoop.shared(), to: address, saying: noise(4000, seed: 9), isDeaf: true)
     while try await places.take() != 1 {}
     try await raw.close()
     while try await places.take() != 0 {}

@@ -76,23 +76,27 @@ final class RawClient: Sendable {
   private let connection: LoopBound<TCPConnection>
   private let loop: EventLoop
 
-  init(_ loop: EventLoop, to address: Endpoint) async throws {
+  /// Connects, and says something at once: a test may not get a thread before whoever says nothing is dropped. If it is `deaf` it does
+  /// not look at what it is sent.
+  init(_ loop: EventLoop, to address: Endpoint, saying bytes: [UInt8] = [], isDeaf: Bool = false) async throws
+  {
     self.loop = loop
-    connection = try await connect(loop, to: address)
-    let (connection, received, ended) = (connection, received, ended)
-    try await on(loop) {
-      connection.value.onBytes = { received.put($0) }
-      connection.value.onEnd = { _ in ended.put(true) }
-      _ = connection.value.start()
+    let (received, ended) = (received, ended)
+    let answer = Awaited<Result<LoopBound<TCPConnection>, ReplicationError>>()
+    loop.execute {
+      TCPConnector.connect(to: address, loop: loop) { result in
+        answer.put(
+          result.map { connection in
+            connection.onBytes = { received.put($0) }
+            connection.onEnd = { _ in ended.put(true) }
+            _ = connection.start()
+            connection.send(bytes)
+            if isDeaf { connection.pause() }
+            return LoopBound(connection, to: loop)
+          })
+      }
     }
-  }
-
-  func send(_ bytes: [UInt8], thenPausing: Bool = false) async throws {
-    let connection = connection
-    try await on(loop) {
-      connection.value.send(bytes)
-      if thenPausing { connection.value.pause() }
-    }
+    connection = try await answer.take().get()
   }
 
   func close() async throws {

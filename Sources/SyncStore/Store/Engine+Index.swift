@@ -10,6 +10,18 @@ extension Engine {
     get throws(StoreError) { try index.keys.applied != applied.packed || index.ledger.changes & 1 != 0 }
   }
 
+  /// Changes the index that processes share, if this one uses it. Where it turns out to be damaged, or to be given up by another process,
+  /// this one goes on with an index of its own.
+  @inline(__always)
+  mutating func changeSharedIndex(_ body: (inout Engine) throws(StoreError) -> Void) throws(StoreError) {
+    guard index.isShared else { return }
+    do throws(StoreError) { try body(&self) } catch {
+      guard error.code == .damaged || error.code == .closed else { throw error }
+      index.failure = index.failure ?? error
+    }
+    if isInTrouble { overcomeTrouble() }
+  }
+
   /// Comes to a state in which the index gives answers.
   @inline(never)
   mutating func overcomeTrouble() {

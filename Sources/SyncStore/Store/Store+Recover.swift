@@ -256,7 +256,7 @@ extension Store {
   /// After the death of a writer: takes in what it had stored whole, blanks the rest (F2, F13). The caller holds the
   /// writers' mutex.
   func repair(_ engine: inout Engine) throws(StoreError) {
-    if engine.index.isShared {
+    try engine.changeSharedIndex { engine throws(StoreError) in
       try engine.index.beginWriting()
       _ = try engine.index.keys.recoverIntent()
     }
@@ -277,7 +277,7 @@ extension Store {
     }
     control.tail = Location(segment: tail.segment, offset: end).packed
     try catchUp(&engine)
-    if engine.index.isShared { try engine.completeIndex() }
+    try engine.changeSharedIndex { engine throws(StoreError) in try engine.completeIndex() }
   }
 }
 

@@ -166,14 +166,11 @@ extension Store {
   /// Brings the view up to date and applies what has come due before something is composed. The caller holds the mutex.
   func prepareToWrite(_ engine: inout Engine) throws(StoreError) {
     try catchUp(&engine)
-    if engine.index.isShared {
+    try engine.changeSharedIndex { engine throws(StoreError) in
       try engine.index.beginWriting()
       if try engine.isIndexBehind { try engine.completeIndex() }
       // Another process may have given a segment its number in the index a moment after this one looked.
-      if engine.journal.lacksSlots {
-        engine.enrol(mayAdd: true)
-        if engine.isInTrouble { engine.overcomeTrouble() }
-      }
+      if engine.journal.lacksSlots { engine.enrol(mayAdd: true) }
     }
     if !engine.parked.isEmpty { try releaseParked(&engine) }
   }
