@@ -98,8 +98,8 @@ struct Exchange {
     try sending?.open(for: receiver, isHeld: isHeld, &port)
   }
 
-  /// Does this side take in the other's full state before it sends anything itself (rule R8)? If both need it, the one does that alone is
-  /// in doubt, which may be able to give its own only behind that, otherwise the server.
+  /// Does this side take in the other's full state before it sends anything itself (rule R8)? If both need it, one that alone is in
+  /// doubt does, which may be able to give its own only behind that; otherwise the server.
   private var receivesFirst: Bool {
     guard receiving != nil, own.summary.needsFullState(of: peer.summary) else { return false }
     if sending == nil || !peer.summary.needsFullState(of: own.summary) { return true }

@@ -201,8 +201,10 @@ package final class PackSet: Sendable {
       }
       isDone = true
       isLoaded.store(true, ordering: .releasing)
-      // For want of room reads need not fail: whoever makes the store durable tries again.
-      do throws(StoreError) { try copyLeft() } catch { guard error.code == .diskFull else { throw error } }
+      // What can be tried again is no matter for who reads: whoever makes the store durable does so.
+      do throws(StoreError) { try copyLeft() } catch {
+        guard error.code == .diskFull || error.code == .busy else { throw error }
+      }
     }
   }
 
