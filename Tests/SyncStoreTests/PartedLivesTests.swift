@@ -90,7 +90,7 @@ struct PartedLivesTests {
     #expect(try Self.kept(copies[0]) == ["before"])
   }
 
-  @Test("gives others no full state while it keeps back what lies below deletes of that life that it has purged")
+  @Test("gives no full state while it keeps back what lies below deletes of that life that it has purged")
   func coverage() throws {
     let copies = try copies()
     try copies[0].put("given", "1")

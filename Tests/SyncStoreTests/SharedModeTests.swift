@@ -193,6 +193,10 @@ struct SharedModeTests {
     host.killProcesses()
 
     host.storage.free = 2 << 20
+    // Who only looks copies nothing.
+    let reader = try BlobStore.open(
+      directory: "/store/blobs", storage: host.storage, readOnly: true, clock: { 1_000_000 })
+    #expect(try reader.packs.totals().count == 1)
     first = try Store.open(on: host, configuration: Self.shared)
     #expect(try first.get("large")?.bytes == large)
     second = try Store.open(

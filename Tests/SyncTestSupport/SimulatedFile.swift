@@ -85,7 +85,9 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
   }
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool {
-    try locked { _, node throws(StoreError) in
+    // As fcntl(2) does.
+    guard kind != .exclusive || writable else { throw failure("cannot lock it", path, EBADF) }
+    return try locked { _, node throws(StoreError) in
       let others = (node.locks[byte] ?? [:]).filter { $0.key != handle }.values
       let free =
         switch kind {

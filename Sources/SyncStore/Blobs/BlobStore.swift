@@ -104,10 +104,7 @@ package final class BlobStore: Sendable {
   ///
   /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process makes them: all there is can be read, and it can
   ///   be tried again.
-  func copyLeft() throws(StoreError) {
-    guard !readOnly else { return }
-    try packs.copyLeft()
-  }
+  func copyLeft() throws(StoreError) { try packs.copyLeft() }
 
   /// Makes durable what was put without it, by whatever process. Who comes while a sync runs shares the next one.
   package func sync() throws(StoreError) {

@@ -38,6 +38,7 @@ extension PackSet {
   /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process is at it: what is left can be read, and it can be
   ///   tried again.
   func copyLeft() throws(StoreError) {
+    guard !readOnly else { return }
     try load()
     if isShared { try findLeft() }
     let left = state.withLock { state in
