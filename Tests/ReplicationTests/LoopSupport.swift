@@ -104,12 +104,19 @@ final class TestListener: Sendable {
   func close() async throws { try await on(loop) { [listener] in listener.value.close() } }
 }
 
-/// A connection to `endpoint`, not started.
-func connect(_ loop: EventLoop, to endpoint: Endpoint) async throws -> LoopBound<TCPConnection> {
+/// A connection to `endpoint`, not started, but for what is done with it on the loop as soon as it is there.
+func connect(
+  _ loop: EventLoop, to endpoint: Endpoint,
+  atOnce begin: @escaping @Sendable (TCPConnection) -> Void = { _ in }
+) async throws -> LoopBound<TCPConnection> {
   let answer = Awaited<Result<LoopBound<TCPConnection>, ReplicationError>>()
   loop.execute {
     TCPConnector.connect(to: endpoint, loop: loop) { result in
-      answer.put(result.map { LoopBound($0, to: loop) })
+      answer.put(
+        result.map { connection in
+          begin(connection)
+          return LoopBound(connection, to: loop)
+        })
     }
   }
   return try await answer.take().get()

@@ -82,21 +82,13 @@ final class RawClient: Sendable {
   {
     self.loop = loop
     let (received, ended) = (received, ended)
-    let answer = Awaited<Result<LoopBound<TCPConnection>, ReplicationError>>()
-    loop.execute {
-      TCPConnector.connect(to: address, loop: loop) { result in
-        answer.put(
-          result.map { connection in
-            connection.onBytes = { received.put($0) }
-            connection.onEnd = { _ in ended.put(true) }
-            _ = connection.start()
-            connection.send(bytes)
-            if isDeaf { connection.pause() }
-            return LoopBound(connection, to: loop)
-          })
-      }
+    connection = try await connect(loop, to: address) { connection in
+      connection.onBytes = { received.put($0) }
+      connection.onEnd = { _ in ended.put(true) }
+      _ = connection.start()
+      connection.send(bytes)
+      if isDeaf { connection.pause() }
     }
-    connection = try await answer.take().get()
   }
 
   func close() async throws {

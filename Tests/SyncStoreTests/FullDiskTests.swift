@@ -8,6 +8,7 @@ import Testing
 struct FullDiskTests {
   static let small = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
   static let journal = "/store/journal"
+  static let packs = "/store/blobs/packs"
   let host = SimulatedHost(compacting: .onRequest)
 
   /// Puts until there is no space; returns how many.
@@ -29,6 +30,19 @@ struct FullDiskTests {
     try host.storage.list(Self.journal).filter { $0.hasSuffix(".segment") }
   }
 
+  /// Puts a large value, has the sync of its pack fail, and kills all processes. Returns the pack's path.
+  static func leaveUnsynced(_ key: Key, _ value: [UInt8], of store: Store, on host: SimulatedHost) throws
+    -> String
+  {
+    try host.storage.syncDirectory("/")
+    try store.put(key, value, durability: .relaxed)
+    let pack = packs + "/" + (try #require(try host.storage.list(packs).first))
+    host.storage.failSync(of: pack)
+    #expect(#expect(throws: StoreError.self) { try store.sync() }?.code == .poisoned)
+    host.killProcesses()
+    return pack
+  }
+
   @Test(
     "F25 F31 a store that has first to copy large values whose sync had failed promises nothing, reads on, and goes on once there is room"
   )
@@ -36,13 +50,7 @@ struct FullDiskTests {
     let configuration = Configuration(durability: .relaxed)
     let large = [UInt8](repeating: 9, count: 30_000)
     var store = try Store.create(on: host, configuration: configuration)
-    try host.storage.syncDirectory("/")
-    try store.put("large", large)
-    let packs = "/store/blobs/packs"
-    let pack = packs + "/" + (try #require(try host.storage.list(packs).first))
-    host.storage.failSync(of: pack)
-    #expect(#expect(throws: StoreError.self) { try store.sync() }?.code == .poisoned)
-    host.killProcesses()
+    let pack = try Self.leaveUnsynced("large", large, of: store, on: host)
 
     host.storage.free = 2 << 20
     store = try Store.open(on: host, configuration: configuration)
@@ -52,7 +60,7 @@ struct FullDiskTests {
       #expect(error?.code == .diskFull && error?.message.contains("make room") == true)
       #expect(try store.get("small")?.bytes == [round])
     }
-    #expect(try host.storage.list(packs).count == 1)
+    #expect(try host.storage.list(Self.packs).count == 1)
 
     host.storage.free = nil
     try store.sync()

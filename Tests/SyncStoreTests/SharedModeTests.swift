@@ -11,11 +11,20 @@ struct SharedModeTests {
 
   func processes() throws -> (Store, Store) {
     let first = try Store.create(on: host, configuration: Self.shared)
-    return (
-      first,
-      try Store.open(
-        at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
-    )
+    return (first, try beside())
+  }
+
+  /// The store as another process has it.
+  private func beside() throws -> Store {
+    try Store.open(at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+  }
+
+  /// A process leaves the index that it shares with others.
+  private static func giveUpIndex(of store: Store) {
+    store.engine.withLock { engine in
+      engine.index.failure = StoreError(.inputOutput, "for the test")
+      engine.overcomeTrouble()
+    }
   }
 
   @Test("shows each process what the other wrote, at once, across segments")
@@ -130,15 +139,11 @@ struct SharedModeTests {
     let plan = FaultPlan()
     try Store.create(on: host, configuration: Self.shared).close()
     let first = try Store.open(on: host, configuration: Self.shared, failing: plan)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let second = try beside()
     try first.put("k", "old")
     #expect(try second.text("k") == "old")
     plan.fail(.map, on: "/index", forever: true, errno: ENOMEM)
-    first.engine.withLock { engine in
-      engine.index.failure = StoreError(.inputOutput, "for the test")
-      engine.overcomeTrouble()
-    }
+    Self.giveUpIndex(of: first)
     try first.put("k", "new")
     if readsFirst { #expect(try second.text("k") == "new") }
     try second.put("k", "newer")
@@ -152,10 +157,7 @@ struct SharedModeTests {
     let (first, second) = try processes()
     try first.put("k", "old")
     #expect(try second.text("k") == "old")
-    first.engine.withLock { engine in
-      engine.index.failure = StoreError(.inputOutput, "for the test")
-      engine.overcomeTrouble()
-    }
+    Self.giveUpIndex(of: first)
     try first.put("k", "new")
     if isDamaged {
       second.engine.withLock { engine in
@@ -184,13 +186,7 @@ struct SharedModeTests {
   func left(others: Bool) throws {
     let large = [UInt8](repeating: 9, count: 30_000)
     var (first, second) = try processes()
-    try host.storage.syncDirectory("/")
-    try first.put("large", large, durability: .relaxed)
-    let packs = "/store/blobs/packs"
-    let pack = packs + "/" + (try #require(try host.storage.list(packs).first))
-    host.storage.failSync(of: pack)
-    #expect(#expect(throws: StoreError.self) { try first.sync() }?.code == .poisoned)
-    host.killProcesses()
+    let pack = try FullDiskTests.leaveUnsynced("large", large, of: first, on: host)
 
     host.storage.free = 2 << 20
     // Who only looks copies nothing.
@@ -199,8 +195,7 @@ struct SharedModeTests {
     #expect(try reader.packs.totals().count == 1)
     first = try Store.open(on: host, configuration: Self.shared)
     #expect(try first.get("large")?.bytes == large)
-    second = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    second = try beside()
     for store in [second, first, second] {
       #expect(
         #expect(throws: StoreError.self) { try store.put("small", [1], durability: .full) }?.code == .diskFull

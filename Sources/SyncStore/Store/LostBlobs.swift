@@ -84,14 +84,12 @@ extension Store {
     guard isFirst || put != control.blobsDurable else { return }
     var mayWait = true
     do throws(StoreError) {
-      if put == control.blobsDurable {
-        guard try environment.storage.status(path + "/" + StoreLayout.blobs + "/packs") != nil else {
-          return hasSyncedBlobs.store(true, ordering: .releasing)
-        }
+      let packs = path + "/" + StoreLayout.blobs + "/packs"
+      if try put == control.blobsDurable ? environment.storage.status(packs) != nil : true {
+        try blobs.copyLeft()
+        mayWait = false
+        try blobs.sync()
       }
-      try blobs.copyLeft()
-      mayWait = false
-      try blobs.sync()
     } catch {
       // Nothing of what this process has written has failed.
       guard error.code == .busy || mayWait && error.code == .diskFull else { throw poisoned(by: error) }
