@@ -24,8 +24,11 @@ build: deps ## debug build of everything
 release: deps ## optimised build of sync-cli
 	$(SWIFT) build -c release --product sync-cli
 
+# So many tests at once: with all of them some would wait for a thread longer than a peer may be silent.
+WIDTH = --experimental-maximum-parallelization-width 8
+
 test: deps ## the whole test suite
-	$(SWIFT) test --parallel
+	$(SWIFT) test --parallel $(WIDTH)
 
 # Long runs of the tests in Tests/SimulationTests, optimised.
 SIMULATE = $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel --filter
@@ -131,8 +134,7 @@ mutants: deps ## plant faults in a copy of the sources: do the tests notice each
 sealed: deps ## the tests of the journal once more, on encrypted stores
 	SYNC_TEST_SEALED=1 $(SWIFT) test --filter 'SyncStoreTests|SimulationTests'
 
-# Programs under a sanitizer are slow: with all tests at once some of them wait for others longer than a peer may.
-SANITIZE = $(SWIFT) test --experimental-maximum-parallelization-width 8
+SANITIZE = $(SWIFT) test $(WIDTH)
 
 tsan: deps ## the tests under the thread sanitizer
 	$(SANITIZE) --sanitize=thread --scratch-path .build/tsan

@@ -10,15 +10,8 @@ import Testing
   private static func tryTLS(
     _ address: Endpoint, as identity: DeviceIdentity, protocols: [String]
   ) async throws -> (plaintext: [UInt8], failure: ReplicationError.Code?) {
-    let loop = try EventLoop.shared()
-    let connection = try await connect(loop, to: address)
-    let context = try TLSContext(role: .client, identity: identity)
     let end = Awaited<([UInt8], ReplicationError.Code?)>()
-    loop.execute {
-      guard let engine = try? HandshakeEngine(context, protocols: protocols, accept: { _, _ in true }) else {
-        return
-      }
-      let link = PeerLink(connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+    try await startLink(to: address, as: identity, protocols: protocols) { link in
       var heard: [UInt8] = []
       link.onPlaintext = { heard += $0 }
       link.onEstablished = { _ in link.send([1, 2, 3]) }
@@ -26,7 +19,6 @@ import Testing
         withExtendedLifetime(link) {}
         end.put((heard, error?.code))
       }
-      link.start()
     }
     return try await end.take()
   }

@@ -69,6 +69,22 @@ func noise(_ count: Int, seed: UInt64) -> [UInt8] {
   return random.bytes(count)
 }
 
+/// A link to `address` as `identity`, begun as soon as it is connected and `prepare` has said what becomes of it: a test may not get a
+/// thread before whoever says nothing is dropped. It is what its own closures hold that keeps it.
+func startLink(
+  to address: Endpoint, as identity: DeviceIdentity, protocols: [String] = [WireLimits.sessionProtocol],
+  prepare: @escaping @Sendable (PeerLink) -> Void
+) async throws {
+  let loop = try EventLoop.shared()
+  let engine = try HandshakeEngine(
+    TLSContext(role: .client, identity: identity), protocols: protocols, accept: { _, _ in true })
+  _ = try await connect(loop, to: address) { connection in
+    let link = PeerLink(connection, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+    prepare(link)
+    link.start()
+  }
+}
+
 /// A TCP connection for what is not the protocol.
 final class RawClient: Sendable {
   let received = Awaited<[UInt8]>()

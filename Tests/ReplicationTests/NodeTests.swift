@@ -210,15 +210,10 @@ import Testing
     let (server, client, address) = try await pair()
     try client.put("key", "value")
     let loop = try EventLoop.shared()
-    let connection = try await connect(loop, to: address)
-    let engine = try HandshakeEngine(
-      TLSContext(role: .client, identity: StoreKeys(client.store).identity()),
-      protocols: [WireLimits.sessionProtocol], accept: { _, _ in true })
     let established = Awaited<LoopBound<PeerLink>>()
-    loop.execute {
-      let link = PeerLink(connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+    try await startLink(to: address, as: StoreKeys(client.store).identity()) { link in
       link.onEstablished = { _ in established.put(LoopBound(link, to: loop)) }
-      link.start()
+      link.onEnd = { _ in withExtendedLifetime(link) {} }
     }
     let rival = try await established.take()
     while !server.log.lines.contains(where: { $0.contains("second connected") && $0.contains("debug") }) {
@@ -295,22 +290,13 @@ import Testing
   private static func greet(_ address: Endpoint, as identity: DeviceIdentity, store: Store) async throws
     -> Bool
   {
-    let loop = try EventLoop.shared()
-    let context = try TLSContext(role: .client, identity: identity)
-    let connection = try await connect(loop, to: address)
     let answer = Awaited<Bool>()
     let hello = Hello(
       summary: ReplicaSummary(
         store: store.id, actor: .random(), sequence: 0, vector: VersionVector(), floor: VersionVector(),
         horizon: .zero, position: 0), wallMilliseconds: store.environment.now(), digest: StateDigest(),
       receives: true, sends: false)
-    loop.execute {
-      guard
-        let engine = try? HandshakeEngine(
-          context, protocols: [WireLimits.sessionProtocol], accept: { _, _ in true })
-      else { return answer.put(false) }
-      let link = PeerLink(
-        connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+    try await startLink(to: address, as: identity) { link in
       link.onEnd = { _ in
         withExtendedLifetime(link) {}
         answer.put(false)
@@ -320,7 +306,6 @@ import Testing
         answer.put(bytes.count > Frame.headerBytes && bytes[4] == MessageType.hello.rawValue)
         link.close()
       }
-      link.start()
     }
     return try await answer.take()
   }

@@ -47,16 +47,8 @@ final class ThinMember {
     _ identity: DeviceIdentity, to address: Endpoint, _ store: StoreID, _ keys: GroupKeyRing,
     _ members: LoopBound<ThinMembers>, _ isStuck: Bool
   ) async throws -> Bool {
-    let loop = try EventLoop.shared()
-    let context = try TLSContext(role: .client, identity: identity)
-    let connection = try await ReplicationTests.connect(loop, to: address)
     let live = Awaited<Bool>()
-    loop.execute {
-      guard
-        let engine = try? HandshakeEngine(
-          context, protocols: [WireLimits.sessionProtocol], accept: { _, _ in true })
-      else { return live.put(false) }
-      let link = PeerLink(connection.value, engine: engine, worker: WorkerPool.shared.queue(), loop: loop)
+    try await startLink(to: address, as: identity) { link in
       link.onEnd = { _ in
         withExtendedLifetime(link) {}
         live.put(false)
@@ -67,7 +59,6 @@ final class ThinMember {
         member.start()
         if isStuck { live.put(true) }
       }
-      link.start()
     }
     return try await live.take()
   }
