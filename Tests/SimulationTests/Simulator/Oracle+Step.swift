@@ -3,17 +3,16 @@ import SyncStore
 /// What the oracle expects of copies that have come into step.
 extension Oracle {
   /// All cover and hold the same, with the digest that follows from what was asked for, and of each actor no less than was
-  /// `promised` to be durable.
+  /// `promised` to be durable, be it under another name. A large value that `isLost` is nowhere any more.
   func checkInStep(
-    _ copies: [(name: String, store: Store)], _ clocks: Clocks, promised: [ActorID: UInt64]
+    _ copies: [(name: String, store: Store)], _ clocks: Clocks, promised: [ActorID: UInt64],
+    isLost: (BlobReference) throws -> Bool = { _ in false }
   ) throws {
     let first = copies[0].store
     let coverage = Coverage(try first.versionVector())
     for (actor, sequence) in promised where coverage.last(of: actor) < sequence {
-      guard isDoubtful(Dot(actor: actor, sequence: sequence)) else {
-        throw Violation(
-          "in the end \(coverage.last(of: actor)) of \(sequence) acknowledged writes of \(actor) are there")
-      }
+      if isDoubtful(Dot(actor: actor, sequence: sequence)) { continue }
+      try checkReissued(actor, coverage.last(of: actor)...sequence, coverage, clocks)
     }
     let digest = try digest(of: coverage, clocks) { try first.explain($0)?.winner }
     for (name, store) in copies {
@@ -25,13 +24,31 @@ extension Oracle {
         throw Violation("the digest of \(name) is not that of the oracle")
       }
       guard try store.verify().isClean else { throw Violation("\(name) is damaged") }
-      for key in keys { try checkWinner(of: key, coverage, store, name, clocks) }
+      for key in keys { try checkWinner(of: key, coverage, store, name, clocks, isLost) }
+    }
+  }
+
+  /// These writes were acknowledged, and their names are not covered. That is as it should be only where machines were put back in place:
+  /// one of them may know a round that its sender has forgotten since, and the sender takes itself for put back. Then it has issued again
+  /// what it wrote, and something greater of each key is covered.
+  private func checkReissued(
+    _ actor: ActorID, _ sequences: ClosedRange<UInt64>, _ coverage: Coverage, _ clocks: Clocks
+  ) throws {
+    for sequence in sequences.dropFirst() {
+      guard let write = writes[Dot(actor: actor, sequence: sequence)] else { continue }
+      let isPurged = (byKey[write.key] ?? []).contains {
+        !($0 < write) && $0.content.mayBePurged(by: clocks.latest)
+      }
+      if hasDoubts, isPurged || winner(of: write.key, in: coverage).map({ write < $0 }) ?? false { continue }
+      if mayBeBeaten(write, byOneOf: { _ in true }) { continue }
+      throw Violation("the acknowledged write \(write) is covered nowhere in the end, and nothing greater")
     }
   }
 
   /// All hold the greatest write that was not lost, and read what was asked for with it.
   private func checkWinner(
-    of key: Key, _ coverage: Coverage, _ store: Store, _ name: String, _ clocks: Clocks
+    of key: Key, _ coverage: Coverage, _ store: Store, _ name: String, _ clocks: Clocks,
+    _ isLost: (BlobReference) throws -> Bool
   ) throws {
     let held = try store.explain(key)?.winner
     guard let top = winner(of: key, in: coverage) else { return }
@@ -44,6 +61,7 @@ extension Oracle {
     }
     let write = held.dot == top.dot ? top : try doubtfulWrite(held, of: key)
     let expected = write.map { $0.content.isLive(at: clocks.own) ? $0.content.bytes : nil }
+    if let blob = held.blob, try isLost(blob) { return }
     let bytes = try store.get(key)?.bytes
     guard let expected, bytes == expected else {
       throw Violation(

@@ -47,10 +47,19 @@ extension Simulation {
       if let failure = side.takeFailure() { try endure(failure, machine) }
       switch side.outcome {
       case .done, .reconnect: break
+      case .failed(.unavailable, _) where try isLeftNowhere(machine.store.missingBlobs()): break
       case let outcome where isLast:
         throw Oracle.Violation("\(machine.name) cannot come into step: \(String(describing: outcome))")
       default: break
       }
+    }
+  }
+
+  /// Were large values lost with a machine that was put back, before anybody else had them?
+  private func isLeftNowhere(_ blobs: [BlobReference]) throws -> Bool {
+    guard counts.rollbacks + counts.restores > 0 else { return false }
+    return try blobs.allSatisfy { blob in
+      try machines.allSatisfy { try !$0.store.blobs.has(blob.hash) }
     }
   }
 
@@ -60,7 +69,7 @@ extension Simulation {
     for machine in machines {
       guard try Oracle.Coverage(machine.store.versionVector()) == coverage,
         try machine.store.digest(at: now) == first.digest(at: now),
-        try machine.store.missingBlobs().isEmpty
+        try isLeftNowhere(machine.store.missingBlobs()) || machine.store.missingBlobs().isEmpty
       else { return false }
     }
     return true
@@ -74,6 +83,7 @@ extension Simulation {
     var promised: [ActorID: UInt64] = [:]
     for machine in machines { promised.merge(machine.promised, uniquingKeysWith: max) }
     try oracle.checkInStep(
-      machines.map { ($0.name, $0.store) }, Oracle.Clocks(own: now, latest: latest), promised: promised)
+      machines.map { ($0.name, $0.store) }, Oracle.Clocks(own: now, latest: latest), promised: promised,
+      isLost: { try self.isLeftNowhere([$0]) })
   }
 }
