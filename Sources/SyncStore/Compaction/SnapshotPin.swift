@@ -38,13 +38,18 @@ extension Engine {
   /// Bytes of replaced segments that are kept for readers of this process.
   var heldBytes: Int { journal.replaced.reduce(0) { $0 + $1.mapping.count } }
 
+  /// Is there a copy in this view that has its name, and no number in the index of all yet? That one's turn is still to come.
+  private var holdsUncountedCopy: Bool {
+    journal.segments.contains { $0.header.compaction > 0 && $0.slot == nil }
+  }
+
   /// Unmaps what nobody needs any more, and ends the oldest readers while more is kept than there is room for.
   mutating func releaseReplaced() {
     pins.removeAll { $0.pin == nil }
     // Until whoever compacts has moved the index over, it names what was replaced; one of this process's own until this view
     // has read what made the rest of it go.
     guard !journal.replaced.isEmpty,
-      index.isShared ? control.adopted >= compactions : applied >= replacementsEnd
+      index.isShared ? control.adopted >= compactions && !holdsUncountedCopy : applied >= replacementsEnd
     else { return }
     defer { publish() }
     while true {

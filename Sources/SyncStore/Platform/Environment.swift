@@ -28,6 +28,8 @@ package struct Environment: Sendable {
   package var rescuedAtOnce = 1 << 30
   /// Called where a round that is being opened, or a full state that is being closed, lets others go on. Tests do then what others might.
   package var betweenTurns: (@Sendable () -> Void)?
+  /// The same where the index is being moved over to a compacted segment.
+  package var betweenAdoptions: (@Sendable () -> Void)?
 
   /// Who compacts segments.
   package enum Compacting: Sendable {

@@ -63,6 +63,7 @@ extension Engine {
       enrol(mayAdd: !index.isShared)
       while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
     }
+    enrol(mayAdd: !index.isShared)
     self.compactions = compactions
   }
 
@@ -83,5 +84,6 @@ extension Engine {
     if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
     fresh.absorb(upTo: tail, indexing: !index.isShared)
     replace(by: fresh)
+    do throws(StoreError) { try defineReplaced() } catch { index.failure = error }
   }
 }

@@ -29,6 +29,7 @@ extension Engine {
       index.isAhead = false
       do throws(StoreError) {
         try follow()
+        try loadReplaced()
         // The ledger may have named a segment a moment after it was begun.
         return enrol(mayAdd: !index.isShared)
       } catch {
@@ -36,6 +37,29 @@ extension Engine {
       }
     }
     buildInMemory()
+  }
+
+  /// Until another process has moved the index over to a copy, it names what that stands for: also where this view has come to know
+  /// the copy alone, because it had not read so far, or knew another copy of the same, or none.
+  mutating func loadReplaced() throws(StoreError) {
+    guard index.isShared, !journal.segments.isEmpty else { return }
+    let known = journal.replacedCount
+    try journal.loadReplaced()
+    if journal.replacedCount > known { try defineReplaced() }
+  }
+
+  /// Learns who wrote the records of segments that were replaced before this view has read them. The ledger notes it for as long as the index
+  /// names any of them.
+  mutating func defineReplaced() throws(StoreError) {
+    guard index.isShared, !journal.replaced.isEmpty else { return }
+    enrol(mayAdd: false)
+    for place in try index.ledger.noted().places {
+      guard let segment = journal.table.segment(ofPlace: place),
+        let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count),
+        view.kind == .actor
+      else { continue }
+      define(view)
+    }
   }
 
   /// Builds an index of this process's own from the journal, because the shared one is damaged, was replaced, or has no

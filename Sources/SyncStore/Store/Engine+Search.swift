@@ -68,8 +68,9 @@ extension Engine {
   private mutating func searchEntering(_ key: Span<UInt8>) -> Search {
     if index.failure == nil {
       index.isAhead = false
+      do throws(StoreError) { try loadReplaced() } catch { index.failure = error }
       enrol(mayAdd: true)
-      if let search = Self.search(key, index, journal.table) { return search }
+      if index.failure == nil, let search = Self.search(key, index, journal.table) { return search }
     }
     contradiction()
     return Search(hash: index.keys.hash(key))

@@ -131,6 +131,7 @@ extension Store {
     var isAtEnd = false
     var isFirst = true
     while !isAtEnd {
+      if !isFirst { environment.betweenAdoptions?() }
       try lockWriters()
       defer { control.unlock() }
       isAtEnd = engine.withLock { engine in

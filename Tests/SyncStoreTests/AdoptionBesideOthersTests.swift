@@ -1,0 +1,132 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// One that has read a part of the journal, beside another one that compacts the rest.
+@Suite("A reader beside one that moves the index over to a compacted segment")
+struct AdoptionBesideOthersTests {
+  private let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
+  private let plan = FaultPlan()
+  private let host = SimulatedHost(compacting: .onRequest)
+  private let turns = Turns()
+
+  /// What is to happen where a compaction lets others go on.
+  private final class Turns: Sendable {
+    private let action = Locked<(@Sendable () -> Void)?>(nil)
+    func set(_ new: (@Sendable () -> Void)?) { action.withLock { $0 = new } }
+    func take() { action.withLock { $0 }?() }
+  }
+
+  /// One store for each of two processes; the first one's compactions do what `plan` and `turns` say.
+  private func pair() throws -> (store: Store, other: Store) {
+    try Store.create(on: host, configuration: shared).close()
+    var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    environment.betweenAdoptions = { [turns] in turns.take() }
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: environment)
+    let other = try Store.open(
+      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    return (store, other)
+  }
+
+  private static let kept = 200
+
+  /// Segments that stay as they are, which the other one has read, and behind them some that are worth compacting.
+  private func fill(_ store: Store, _ other: Store) throws {
+    for number in 0..<30 { try store.put(Key("old \(number)"), [UInt8](repeating: 1, count: 5000)) }
+    #expect(try other.get("old 29") != nil)
+    // None of which a compaction will take.
+    for number in 30..<60 { try store.put(Key("old \(number)"), [UInt8](repeating: 1, count: 5000)) }
+    for number in 0..<20 { try store.put(Key("middle \(number)"), [UInt8](repeating: 1, count: 500)) }
+    for number in 0..<Self.kept {
+      try store.put(Key("new \(number)"), "\(number)")
+      try store.put("filler", [UInt8](repeating: 2, count: 900))
+    }
+    for _ in 0..<14 { try store.put("filler", [UInt8](repeating: 3, count: 5000)) }
+  }
+
+  private func check(_ other: Store) {
+    for number in stride(from: 0, to: Self.kept, by: 17) {
+      let found = Result { try Key("new \(number)") }.flatMap { key in Result { try other.text(key) } }
+      #expect(throws: Never.self) { _ = try found.get() }
+      #expect((try? found.get()) == "\(number)")
+    }
+    #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
+  }
+
+  @Test("finds what the index names, though the copy has its name and no number yet")
+  func named() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let looks = Locked(0)
+    plan.before(.open, of: "-1.segment") {
+      check(other)
+      check(other)
+      looks.withLock { $0 += 1 }
+    }
+    try store.compact()
+    #expect(looks.withLock { $0 } > 0)
+    check(other)
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+
+  @Test("finds what the index names, some in the copy and some in what that has replaced")
+  func halfMoved() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let looks = Locked(0)
+    turns.set {
+      check(other)
+      looks.withLock { $0 += 1 }
+    }
+    try store.compact()
+    turns.set(nil)
+    #expect(looks.withLock { $0 } > 1)
+    check(other)
+    #expect(try other.status().heldBytes == 0)
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+
+  @Test("finds what the index names, though what a copy has replaced was a copy that it has never seen")
+  func compactedTwice() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    try store.compact()
+    // Now it is worth another one.
+    for number in 0..<20 { try store.put(Key("middle \(number)"), [UInt8](repeating: 2, count: 500)) }
+    for _ in 0..<14 { try store.put("filler", [UInt8](repeating: 3, count: 5000)) }
+    let looks = Locked(0)
+    turns.set {
+      check(other)
+      looks.withLock { $0 += 1 }
+    }
+    try store.compact()
+    turns.set(nil)
+    #expect(looks.withLock { $0 } > 1)
+    check(other)
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+
+  @Test("writes beside it, too")
+  func writing() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let looks = Locked(0)
+    turns.set {
+      let number = looks.withLock { looks in
+        looks += 1
+        return looks
+      }
+      // One that has not been moved over.
+      #expect(throws: Never.self) { try other.put(Key("new \(Self.kept - number)"), "other") }
+      #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
+    }
+    try store.compact()
+    turns.set(nil)
+    for number in 1...looks.withLock({ $0 }) {
+      #expect(try store.text(Key("new \(Self.kept - number)")) == "other")
+    }
+    #expect(try other.digest() == store.digest() && other.verify().isClean)
+  }
+}
