@@ -5,8 +5,13 @@ extension Store {
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
   ///   `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(for receiver: RoundReceiver) throws(StoreError) -> OutgoingRound {
-    let (round, tail) = try composeRound(
-      for: receiver, behind: receiver.cursor?.position ?? 0, isLive: false)
+    let begin = receiver.cursor?.position ?? 0
+    let state = engine.withLock { $0.state }
+    if !state.suspects.isEmpty {
+      _ = try givesFullState(state, to: receiver, isLive: false)
+      try reissueUnknown(to: receiver.covered, behind: begin)
+    }
+    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: false)
     // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
     try sync(upTo: tail)
     return round
@@ -55,14 +60,7 @@ extension Store {
     let (opening, tail) = try append { composer throws(StoreError) -> Opening? in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
-      if let cursor = receiver.cursor, state.marks[cursor.mark] == nil {
-        throw StoreError(
-          .rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
-      }
-      try requireOwnWrites(in: receiver.covered, state)
-      let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
-      if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
-      if isFull { try checkGivesFullState(state, to: receiver) }
+      let isFull = try givesFullState(state, to: receiver, isLive: isLive)
       // Before there is a mark: what a peer may have been given cannot be restamped.
       if isFull || receiver.lacking != nil { try checkHorizon(state.horizon, at: composer.wall) }
       let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
@@ -90,6 +88,21 @@ extension Store {
     }
     let round = OutgoingRound(store: self, close: opening.close, items: items, start: opening.start, pin: pin)
     return (round, tail)
+  }
+
+  /// The same, once it is sure that it can give what the receiver needs, and was not rolled back.
+  private func givesFullState(
+    _ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool
+  ) throws(StoreError) -> Bool {
+    if let cursor = receiver.cursor, state.marks[cursor.mark] == nil {
+      throw StoreError(
+        .rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
+    }
+    try requireOwnWrites(in: receiver.covered, state)
+    let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
+    if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
+    if isFull { try checkGivesFullState(state, to: receiver) }
+    return isFull
   }
 
   /// Does this copy give the receiver full state (rule R8)?

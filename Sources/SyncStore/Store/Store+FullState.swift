@@ -86,7 +86,50 @@ enum FullStateVerdict: Equatable {
   }
 }
 
+/// Who says what becomes of the records that are held here.
+private enum Judge {
+  /// Another copy's full state, once it has come.
+  case fullState(FullState, RoundClose)
+  /// This copy, about to give a round to one that covers this: what is in doubt and not covered there is issued again.
+  case unknown(VersionVector)
+
+  /// Can anything but `keep` come out?
+  func concerns(_ dot: Dot, _ state: ReplicaState) -> Bool {
+    switch self {
+    case .fullState(let full, _): return !full.isPresent(dot) || state.isSuspect(dot)
+    case .unknown(let covered): return state.isSuspect(dot) && !covered.covers(dot)
+    }
+  }
+
+  func verdict(on record: Record, _ state: ReplicaState, at time: UInt64) -> FullStateVerdict {
+    // What has come of keys that are not held yet is another round's: it is given up, and brought anew. An own write under such a key would
+    // be given up with it, and this copy would go on covering it.
+    guard state.scope.holds(record.key), concerns(record.dot, state) else { return .keep }
+    switch self {
+    case .fullState(let full, let close):
+      let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
+      return FullStateVerdict(
+        record, state, close, isPresent: isSame ?? false, isContested: isSame == false, at: time)
+    case .unknown: return record.isReserved ? .keep : .reissue
+    }
+  }
+}
+
 extension Store {
+  /// What is in doubt does not leave, and hides what it has replaced: whoever had a round without it would cover that, and never be given
+  /// it; in a full state it would be dead. So what the receiver of a round does not cover is issued again before, as the receiver's full
+  /// state would have it. What it does cover hides nothing from it.
+  /// What lies up to `begin` was looked at when it had another round.
+  func reissueUnknown(to covered: VersionVector, behind begin: UInt64) throws(StoreError) {
+    let pin = SnapshotPin()
+    let places = try reading { engine throws(StoreError) in
+      guard !engine.state.suspects.isEmpty, engine.position > begin else { return [Location]() }
+      engine.hold(pin)
+      return try engine.currentPlaces(from: engine.start(of: begin + 1)) ?? []
+    }
+    try settle(places, .unknown(covered), pin)
+  }
+
   /// Records that are looked at, or given up, while others wait.
   private static let recordsAtOnce = 256
 
@@ -105,23 +148,27 @@ extension Store {
       engine.hold(pin)
       return (try engine.locations(isExclusive: isAlone), engine.due(upTo: .maximum))
     }
+    try settle(places, .fullState(full, close), pin)
+    for place in parked { try settle(parked: place, full, close, pin) }
+  }
+
+  /// Judges all of the records, and carries out what comes out.
+  private func settle(_ places: [Location], _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
     var affected: [(key: [UInt8], version: Version)] = []
     for start in stride(from: 0, to: places.count, by: Self.recordsAtOnce) {
-      affected += try self.affected(
-        places[start..<min(start + Self.recordsAtOnce, places.count)], full, close, pin)
+      affected += try self.affected(places[start..<min(start + Self.recordsAtOnce, places.count)], judge, pin)
     }
     // What is issued again keeps the order in which it was written.
     affected.sort { $0.version < $1.version }
     for start in stride(from: 0, to: affected.count, by: Self.recordsAtOnce) {
       environment.betweenTurns?()
-      try settle(affected[start..<min(start + Self.recordsAtOnce, affected.count)], full, close)
+      try settle(affected[start..<min(start + Self.recordsAtOnce, affected.count)], judge)
     }
-    for place in parked { try settle(parked: place, full, close, pin) }
   }
 
   /// Those of the records that are not simply kept.
   private func affected(
-    _ places: ArraySlice<Location>, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
+    _ places: ArraySlice<Location>, _ judge: Judge, _ pin: SnapshotPin
   ) throws(StoreError) -> [(key: [UInt8], version: Version)] {
     let time = environment.now()
     return try reading { engine throws(StoreError) in
@@ -130,8 +177,8 @@ extension Store {
       for place in places {
         // One that is damaged cannot be told of: whoever reads it is told so.
         guard let view = try? engine.journal.record(at: place), let dot = view.dot,
-          !full.isPresent(dot) || engine.state.isSuspect(dot), let record = view.decoded(),
-          verdict(on: record, engine.state, full, close, time) != .keep
+          judge.concerns(dot, engine.state), let record = view.decoded(),
+          judge.verdict(on: record, engine.state, at: time) != .keep
         else { continue }
         affected.append((record.key, record.version))
       }
@@ -139,31 +186,20 @@ extension Store {
     }
   }
 
-  private func verdict(
-    on record: Record, _ state: ReplicaState, _ full: FullState, _ close: RoundClose, _ time: UInt64
-  ) -> FullStateVerdict {
-    // What has come of keys that are not held yet is another round's: it is given up, and brought anew. An own write under such a key would
-    // be given up with it, and this copy would go on covering it.
-    guard state.scope.holds(record.key) else { return .keep }
-    let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
-    return FullStateVerdict(
-      record, state, close, isPresent: isSame ?? false, isContested: isSame == false, at: time)
-  }
-
   /// Carries out the verdicts on some records, in one transaction, or in more where that would be too large to be sent.
   private func settle(
-    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ full: FullState, _ close: RoundClose
+    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ judge: Judge
   ) throws(StoreError) {
-    do throws(StoreError) { try settleTogether(affected, full, close) } catch {
+    do throws(StoreError) { try settleTogether(affected, judge) } catch {
       guard error.code == .outOfBounds, affected.count > 1 else { throw error }
       let half = affected.count / 2
-      try settle(affected.prefix(half), full, close)
-      try settle(affected.dropFirst(half), full, close)
+      try settle(affected.prefix(half), judge)
+      try settle(affected.dropFirst(half), judge)
     }
   }
 
   private func settleTogether(
-    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ full: FullState, _ close: RoundClose
+    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ judge: Judge
   ) throws(StoreError) {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
       var doomed: [Composer.Doomed] = []
@@ -173,7 +209,7 @@ extension Store {
         guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
           record.version == version
         else { continue }
-        let verdict = verdict(on: record, composer.state, full, close, composer.wall)
+        let verdict = judge.verdict(on: record, composer.state, at: composer.wall)
         let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
         switch verdict {
         case .keep: continue

@@ -38,6 +38,7 @@ struct GoldenModelTests {
     var rules = Model.Rules()
     (rules.parkedKept, rules.forgetsDamaged, rules.reissuesExpired) = (false, false, false)
     (rules.keepsDoubtful, rules.releasesTogether, rules.givesCovered) = (false, false, false)
+    rules.reissuesUnknown = false
     for (number, block) in blocks.enumerated() {
       var world = block.history.world(rules)
       var hash = FNV1a()

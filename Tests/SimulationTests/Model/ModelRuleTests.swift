@@ -57,6 +57,11 @@ struct ModelRuleTests {
     ("echo", "rollbacks 3 3;p 1 0 0;d 1 0;b 1;o 1 2;c 1 2;o 2 0;q 1 2;p 1 1 0;c 2 0"),
     ("suspects", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
     ("forgets", "rollbacks 2 2;p 0 0 0;b 0;o 0 1;c 0 1;q 0 0;p 0 1 0"),
+    // What is in doubt hides what it replaced: that seems dead to who is given full state.
+    (
+      "reissues-unknown",
+      "rollbacks 2 1;p 1 0 0;u 1;o 2 0;c 2 0;n 2 0;u 3;p 3 0 0;j 0 0;o 3 4;c 3 4;m 5 4"
+    ),
     // What the one in doubt gives leaves the other one below its own floor, and able to give nothing.
     ("gives-covered", "rollbacks 2 3;p 1 0 0;o 1 0;c 1 0;p 0 1 0;u 0;d 0 0;o 2 1;v 2 1 1;g 0"),
     ("reissues-expired", "clocks 3 1;p 2 0 0;o 2 1;c 2 1;w 0 -2;p 0 0 6;o 0 1;d 1 0;w 1 9;g 1;c 0 1"),

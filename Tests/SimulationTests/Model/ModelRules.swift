@@ -71,6 +71,8 @@ extension Model {
     var keepsDoubtful = true
     /// A copy in doubt gives no full state whose vector lies below the floor that comes with it.
     var givesCovered = true
+    /// A copy in doubt issues again what is in doubt and not covered by a receiver, before it gives it a round.
+    var reissuesUnknown = true
     /// Own writes are parked like others. The store does not do so: decision 5.
     var parksOwn = true
 
@@ -114,6 +116,8 @@ extension Model {
         Switch(name: "suspects", path: \.suspects, kind: .rollbacks),
         Switch(name: "forgets", path: \.forgets, kind: .rollbacks),
         Switch(name: "gives-covered", path: \.givesCovered, kind: .rollbacks),
+        Switch(
+          name: "reissues-unknown", path: \.reissuesUnknown, kind: .rollbacks, isFoundByChance: false),
         Switch(name: "repairs", path: \.repairs, kind: .rollbacks),
         Switch(name: "narrow", path: \.narrow, kind: .selective),
         Switch(name: "digest-parked", path: \.digestParked, kind: .anything),

@@ -78,6 +78,28 @@ extension Model.World {
     if rules.shipsDurable { sync(sender) }
   }
 
+  /// What is in doubt is not sent, though later writes of that life may have been purged.
+  private func given(_ snapshot: Model.State) -> Model.State {
+    guard rules.keepsDoubtful else { return snapshot }
+    var given = snapshot
+    for suspect in snapshot.suspects {
+      given.vector[suspect.actor] = min(given.vector[suspect.actor], suspect.above)
+    }
+    return given
+  }
+
+  /// It hides what it has replaced, too, which a receiver that does not cover it would never be given: it is issued again before.
+  /// True if there was any.
+  private mutating func reissueUnknown(_ sender: Int, to receiver: Int) throws(Violation) -> Bool {
+    guard rules.reissuesUnknown else { return false }
+    let (live, theirs) = (copies[sender].live, copies[receiver].live)
+    let unknown = live.held.filter { !$0.isReserved && live.isSuspect($0) && !theirs.covers($0.dot) }
+    for record in unknown.sorted(by: { $1.isGreater(than: $0) }) {
+      try reissue(sender, record, as: .reissueByReturning)
+    }
+    return !unknown.isEmpty
+  }
+
   /// Opens a round. False if there is nothing to open, or it is refused.
   mutating func open(_ sender: Int, _ receiver: Int) throws(Violation) -> Bool {
     guard sender != receiver, max(sender, receiver) < copies.count, round(sender, receiver) == nil,
@@ -90,7 +112,7 @@ extension Model.World {
     // Selective copies are leaves: they talk to full copies only.
     if isNarrow, copies[receiver].scope != nil { return false }
     if !isLikeStore { makeMark(sender) }
-    let snapshot = rules.shipsDurable ? copies[sender].durable : copies[sender].live
+    var snapshot = rules.shipsDurable ? copies[sender].durable : copies[sender].live
     let state = copies[receiver].live
     // Nobody takes over a narrower sender's vector.
     let isBehind =
@@ -100,19 +122,14 @@ extension Model.World {
       count(.refusedMending)
       return false
     }
-    var given = snapshot
-    if rules.keepsDoubtful {
-      // What is in doubt is not sent, though later writes of that life may have been purged.
-      for suspect in snapshot.suspects {
-        given.vector[suspect.actor] = min(given.vector[suspect.actor], suspect.above)
-      }
-    }
-    let stated = rules.givesCovered ? given : snapshot
+    let stated = rules.givesCovered ? given(snapshot) : snapshot
     if isFull, isNarrow || snapshot.isMending || !stated.vector.covers(stated.floor) {
       count(.refusedFullState)
       return false
     }
-    if isLikeStore { makeMark(sender) }
+    let isKnown = try !reissueUnknown(sender, to: receiver)
+    if isLikeStore || !isKnown { makeMark(sender) }
+    if !isKnown { snapshot = rules.shipsDurable ? copies[sender].durable : copies[sender].live }
     // The store names what a full state has before the cursor, and sends it only to who is in doubt about its own records.
     let isFromStart = isFull && (!isLikeStore || !state.suspects.isEmpty)
     let start = isFromStart ? 0 : state.cursors[snapshot.actor]?.position ?? 0
@@ -125,7 +142,7 @@ extension Model.World {
     }
     rounds.append(
       Model.Round(
-        sender: sender, receiver: receiver, isFull: isFull, snapshot: given, items: items,
+        sender: sender, receiver: receiver, isFull: isFull, snapshot: given(snapshot), items: items,
         mark: copies[sender].live.mark ?? 0, isNarrow: isNarrow))
     count(isFull ? .fullRound : .round)
     if !rules.wholeRound { copies[receiver].live.vector.merge(snapshot.vector) }
