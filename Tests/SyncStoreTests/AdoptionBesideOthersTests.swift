@@ -108,6 +108,22 @@ struct AdoptionBesideOthersTests {
     #expect(try other.digest() == store.digest() && other.verify().isClean)
   }
 
+  @Test("tells the digest of all")
+  func digest() throws {
+    let (store, other) = try pair()
+    try fill(store, other)
+    let digests = Locked<[StateDigest?]>([])
+    turns.set {
+      let digest = try? other.digest()
+      digests.withLock { $0.append(digest) }
+    }
+    try store.compact()
+    turns.set(nil)
+    let expected = try store.digest()
+    #expect(digests.withLock { !$0.isEmpty && $0.allSatisfy { $0 == expected } })
+    check(other)
+  }
+
   @Test("writes beside it, too")
   func writing() throws {
     let (store, other) = try pair()

@@ -138,9 +138,10 @@ struct Journal {
     return nil
   }
 
-  /// Maps the segments up to `number` that others have begun since.
-  mutating func extend(to number: UInt32) throws(StoreError) {
-    guard let last = segments.last?.header.stands.upperBound, last < number else { return }
+  /// Maps the segments up to `number` that others have begun since. True if they have compacted some of them already.
+  @discardableResult
+  mutating func extend(to number: UInt32) throws(StoreError) -> Bool {
+    guard let last = segments.last?.header.stands.upperBound, last < number else { return false }
     // What others have written in the meantime, they may have compacted too.
     let chain = SegmentName.chain(of: try SegmentName.all(in: directory, environment.storage), from: last + 1)
     for name in chain.names where name.stands.upperBound <= number {
@@ -155,6 +156,7 @@ struct Journal {
         .damaged, "segment \(chain.missing ?? number) is missing, though records are said to be in it",
         path: directory)
     }
+    return chain.names.contains { $0.compaction > 0 }
   }
 
   /// Maps what compaction has replaced and not yet removed: the index may still name it.

@@ -23,7 +23,7 @@ extension Engine {
         let tail = Location(packed: control.tail)
         if !journal.replaced.isEmpty { releaseReplaced() }
         guard applied < tail else { return }
-        try journal.extend(to: tail.segment)
+        if try journal.extend(to: tail.segment) { try loadReplaced() }
         absorb(upTo: tail, indexing: !index.isShared)
         if !index.isShared, !journal.replaced.isEmpty { releaseReplaced() }
         if let error = journal.segment(tail.segment)?.faultError { throw error }
@@ -64,6 +64,7 @@ extension Engine {
       while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
     }
     enrol(mayAdd: !index.isShared)
+    try loadReplaced()
     self.compactions = compactions
   }
 
@@ -84,6 +85,6 @@ extension Engine {
     if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
     fresh.absorb(upTo: tail, indexing: !index.isShared)
     replace(by: fresh)
-    do throws(StoreError) { try defineReplaced() } catch { index.failure = error }
+    defineReplaced()
   }
 }

@@ -45,20 +45,24 @@ extension Engine {
     guard index.isShared, !journal.segments.isEmpty else { return }
     let known = journal.replacedCount
     try journal.loadReplaced()
-    if journal.replacedCount > known { try defineReplaced() }
+    if journal.replacedCount > known { defineReplaced() }
   }
 
   /// Learns who wrote the records of segments that were replaced before this view has read them. The ledger notes it for as long as the index
   /// names any of them.
-  mutating func defineReplaced() throws(StoreError) {
+  mutating func defineReplaced() {
     guard index.isShared, !journal.replaced.isEmpty else { return }
     enrol(mayAdd: false)
-    for place in try index.ledger.noted().places {
-      guard let segment = journal.table.segment(ofPlace: place),
-        let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count),
-        view.kind == .actor
-      else { continue }
-      define(view)
+    do throws(StoreError) {
+      for place in try index.ledger.noted().places {
+        guard let segment = journal.table.segment(ofPlace: place),
+          let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count),
+          view.kind == .actor
+        else { continue }
+        define(view)
+      }
+    } catch {
+      index.failure = error
     }
   }
 

@@ -151,6 +151,7 @@ struct Opening {
       // The copies are taken in at the next look, unless whoever made one has yet to say that it counts: until then the index
       // names what it stands for.
       if isUnfinished, adopted < compactions { engine.compactions &-= 1 }
+      try engine.loadReplaced()
       return engine
     }
     return nil
