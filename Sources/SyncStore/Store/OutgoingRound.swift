@@ -6,9 +6,8 @@ extension Store {
   ///   `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(for receiver: RoundReceiver) throws(StoreError) -> OutgoingRound {
     let begin = receiver.cursor?.position ?? 0
-    let state = engine.withLock { $0.state }
-    if !state.suspects.isEmpty {
-      _ = try givesFullState(state, to: receiver, isLive: false)
+    if try isInDoubt {
+      _ = try givesFullState(engine.withLock { $0.state }, to: receiver, isLive: false)
       try reissueUnknown(to: receiver.covered, behind: begin)
     }
     let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: false)
@@ -90,6 +89,13 @@ extension Store {
     return (round, tail)
   }
 
+  /// Does this copy give the receiver full state (rule R8)?
+  static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
+    let isBehind =
+      receiver.standing != .settled || state.scope == nil && !receiver.covered.covers(state.floor)
+    return !isLive && receiver.lacking == nil && isBehind
+  }
+
   /// The same, once it is sure that it can give what the receiver needs, and was not rolled back.
   private func givesFullState(
     _ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool
@@ -103,13 +109,6 @@ extension Store {
     if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
     if isFull { try checkGivesFullState(state, to: receiver) }
     return isFull
-  }
-
-  /// Does this copy give the receiver full state (rule R8)?
-  static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
-    let isBehind =
-      receiver.standing != .settled || state.scope == nil && !receiver.covered.covers(state.floor)
-    return !isLive && receiver.lacking == nil && isBehind
   }
 
   private func checkGivesFullState(

@@ -118,16 +118,21 @@ private enum Judge {
 extension Store {
   /// What is in doubt does not leave, and hides what it has replaced: whoever had a round without it would cover that, and never be given
   /// it; in a full state it would be dead. So what the receiver of a round does not cover is issued again before, as the receiver's full
-  /// state would have it. What it does cover hides nothing from it.
-  /// What lies up to `begin` was looked at when it had another round.
+  /// state would have it. What it does cover hides nothing from it. What lies up to `begin` was looked at when it had another round.
   func reissueUnknown(to covered: VersionVector, behind begin: UInt64) throws(StoreError) {
+    guard try isInDoubt else { return }
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
-      guard !engine.state.suspects.isEmpty, engine.position > begin else { return [Location]() }
+      guard engine.position > begin else { return [Location]() }
       engine.hold(pin)
       return try engine.currentPlaces(from: engine.start(of: begin + 1)) ?? []
     }
     try settle(places, .unknown(covered), pin)
+  }
+
+  /// Is anything that this copy wrote in doubt (rule R9)?
+  var isInDoubt: Bool {
+    get throws(StoreError) { try reading { engine throws(StoreError) in !engine.state.suspects.isEmpty } }
   }
 
   /// Records that are looked at, or given up, while others wait.
