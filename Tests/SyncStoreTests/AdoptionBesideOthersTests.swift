@@ -55,6 +55,19 @@ struct AdoptionBesideOthersTests {
     #expect(other.engine.withLock { $0.index.isShared }, "it uses the index of all")
   }
 
+  /// One compacts, and the other one looks wherever that lets others go on, and at the end. How often it did meanwhile.
+  private func looks(of other: Store, while store: Store) throws -> Int {
+    let looks = Locked(0)
+    turns.set {
+      check(other)
+      looks.withLock { $0 += 1 }
+    }
+    try store.compact()
+    turns.set(nil)
+    check(other)
+    return looks.withLock { $0 }
+  }
+
   @Test("finds what the index names, though the copy has its name and no number yet")
   func named() throws {
     let (store, other) = try pair()
@@ -75,15 +88,7 @@ struct AdoptionBesideOthersTests {
   func halfMoved() throws {
     let (store, other) = try pair()
     try fill(store, other)
-    let looks = Locked(0)
-    turns.set {
-      check(other)
-      looks.withLock { $0 += 1 }
-    }
-    try store.compact()
-    turns.set(nil)
-    #expect(looks.withLock { $0 } > 1)
-    check(other)
+    #expect(try looks(of: other, while: store) > 1)
     #expect(try other.status().heldBytes == 0)
     #expect(try other.digest() == store.digest() && other.verify().isClean)
   }
@@ -96,15 +101,7 @@ struct AdoptionBesideOthersTests {
     // Now it is worth another one.
     for number in 0..<20 { try store.put(Key("middle \(number)"), [UInt8](repeating: 2, count: 500)) }
     for _ in 0..<14 { try store.put("filler", [UInt8](repeating: 3, count: 5000)) }
-    let looks = Locked(0)
-    turns.set {
-      check(other)
-      looks.withLock { $0 += 1 }
-    }
-    try store.compact()
-    turns.set(nil)
-    #expect(looks.withLock { $0 } > 1)
-    check(other)
+    #expect(try looks(of: other, while: store) > 1)
     #expect(try other.digest() == store.digest() && other.verify().isClean)
   }
 

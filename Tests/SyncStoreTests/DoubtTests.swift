@@ -19,13 +19,13 @@ struct DoubtTests {
     try doubting.becomeNewActor()
   }
 
-  private func another(_ seed: UInt64) throws -> Store {
-    try Store.create(on: SimulatedHost(seed: seed, machine: "another"), id: author.id)
+  private func another() throws -> Store {
+    try Store.create(on: SimulatedHost(seed: 3, machine: "another"), id: author.id)
   }
 
   @Test("has another one in doubt drop no older value of what it holds something newer of (F57, F61)")
   func bothInDoubt() throws {
-    let other = try another(3)
+    let other = try another()
     try other.receive(from: author)
     try other.becomeNewActor()
     try other.receive(from: doubting)
@@ -42,7 +42,7 @@ struct DoubtTests {
   @Test(
     "gives a round in which nothing is covered of which neither the value nor a greater one has come (R6)")
   func ordinaryRound() throws {
-    let other = try another(3)
+    let other = try another()
     try other.receive(from: doubting)
     #expect(try other.text("k") == "new")
     // It has what the vector says, so the author has nothing more for it.
@@ -56,7 +56,7 @@ struct DoubtTests {
 
   @Test("says in a burst, too, what its vector covers (R6)")
   func burst() throws {
-    let other = try another(3)
+    let other = try another()
     let receiver = RoundReceiver(cursor: nil, covered: try other.versionVector())
     let burst = try doubting.openBurst(for: receiver, behind: 0)
     let batch = try #require(try burst.round?.next(maximumBytes: 1 << 20))

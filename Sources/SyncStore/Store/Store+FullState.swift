@@ -120,7 +120,6 @@ extension Store {
   /// it; in a full state it would be dead. So what the receiver of a round does not cover is issued again before, as the receiver's full
   /// state would have it. What it does cover hides nothing from it. What lies up to `begin` was looked at when it had another round.
   func reissueUnknown(to covered: VersionVector, behind begin: UInt64) throws(StoreError) {
-    guard try isInDoubt else { return }
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
       guard engine.position > begin else { return [Location]() }

@@ -56,7 +56,7 @@ extension Store {
   ///
   /// - Throws: `.rolledBack` as `openRound`.
   package func openBurst(for receiver: RoundReceiver, behind begin: UInt64) throws(StoreError) -> Burst {
-    try reissueUnknown(to: receiver.covered, behind: begin)
+    if try isInDoubt { try reissueUnknown(to: receiver.covered, behind: begin) }
     let survey = try survey(for: receiver, behind: begin, isLive: true)
     let (isAny, position) = try reading { engine throws(StoreError) in
       // Thousands of sessions keep it.

@@ -67,9 +67,10 @@ extension Simulation {
     let first = machines[0].store
     let coverage = Oracle.Coverage(try first.versionVector())
     for machine in machines {
+      let missing = try machine.store.missingBlobs()
       guard try Oracle.Coverage(machine.store.versionVector()) == coverage,
         try machine.store.digest(at: now) == first.digest(at: now),
-        try isLeftNowhere(machine.store.missingBlobs()) || machine.store.missingBlobs().isEmpty
+        try missing.isEmpty || isLeftNowhere(missing)
       else { return false }
     }
     return true
