@@ -25,8 +25,7 @@ struct AdoptionBesideOthersTests {
     environment.betweenAdoptions = { [turns] in turns.take() }
     let store = try Store.open(
       at: "/store", configuration: host.configured(shared), environment: environment)
-    let other = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let other = try Store.openBeside(on: host, configuration: shared)
     return (store, other)
   }
 

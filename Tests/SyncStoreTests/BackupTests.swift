@@ -153,8 +153,7 @@ struct BackupTests {
   func inUse() throws {
     let shared = SharedModeTests.shared
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: shared)
     for number in 0..<400 {
       try second.transaction { transaction in
         try transaction.put(Key("a\(number)"), Array("\(number)".utf8))

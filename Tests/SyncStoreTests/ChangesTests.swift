@@ -130,8 +130,7 @@ struct ChangesTests {
   @Test("of concurrent writers, another process and a peer are seen once each, while others compact")
   func concurrent() async throws {
     let here = try Store.create(on: host, configuration: Self.shared)
-    let beside = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let beside = try Store.openBeside(on: host, configuration: Self.shared)
     let far = SimulatedHost(seed: 9, machine: "far")
     let peer = try Store.create(on: far, id: here.id, configuration: Self.small)
     let changes = try here.changes()
@@ -350,8 +349,7 @@ struct ChangesTests {
   @Test("are not missed by who waits without waiting for another process that is in the middle of a write")
   func waitingAtOnce() throws {
     let writer = try Store.create(on: host, configuration: Self.shared)
-    let waiter = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let waiter = try Store.openBeside(on: host, configuration: Self.shared)
     let (before, told) = (waiter.journalPosition, Locked(0))
     let tell = { @Sendable in told.withLock { $0 += 1 } }
     #expect(waiter.whenGrownAtOnce(behind: before, tell) && waiter.changeSignal.count == 1)

@@ -144,7 +144,7 @@ struct CollectionIndexTests {
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let stores = [
       try Store.create(on: host, configuration: shared),
-      try Store.open(at: "/store", configuration: host.configured(shared), environment: host.otherProcess),
+      try Store.openBeside(on: host, configuration: shared),
     ]
     let collections = try stores.map { try $0.collection("orders", of: Order.self, indexes: Order.indexes) }
     try await withThrowingTaskGroup(of: Void.self) { group in

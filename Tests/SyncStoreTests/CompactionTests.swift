@@ -242,8 +242,7 @@ struct CompactionTests {
   @Test("is followed by the other processes on the store, however far behind they are")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: Self.shared)
     for turn in 0..<6 as Range<UInt64> {
       try Self.churnUnpurged(turn % 2 == 0 ? first : second, writes: 150, seed: turn)
       if turn != 3 { #expect(try first.digest() == second.digest()) }

@@ -135,8 +135,7 @@ struct CompareAndSetTests {
     let host = SimulatedHost()
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: shared)
     let each = 150
     try await withThrowingTaskGroup(of: Void.self) { group in
       for writer in 0..<4 {

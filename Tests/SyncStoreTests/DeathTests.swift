@@ -48,7 +48,7 @@ struct DeathTests {
     try first.put("before", "x")
     return (
       first,
-      try Store.open(at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+      try Store.openBeside(on: host, configuration: shared)
     )
   }
 
@@ -93,8 +93,7 @@ struct DeathTests {
     let second =
       isAlone
       ? try Store.open(on: host)
-      : try Store.open(
-        at: "/store", configuration: host.configured(SharedModeTests.shared), environment: host.otherProcess)
+      : try Store.openBeside(on: host, configuration: SharedModeTests.shared)
     try second.put("after", "x")
     host.losePower(keeping: { _, _ in .survives }, sizes: { _ in true })
     let again = try Store.open(on: host)

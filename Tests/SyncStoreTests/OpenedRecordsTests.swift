@@ -16,8 +16,7 @@ struct OpenedRecordsTests {
 
   func stores() throws -> (Store, Store) {
     let first = try Store.create(on: host, configuration: Self.configuration())
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(Self.configuration()), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: Self.configuration())
     return (first, second)
   }
 

@@ -14,8 +14,7 @@ struct OpeningBesideOthersTests {
     try store.put("a", "1")
     // Nobody can believe it now, but for who has it open.
     try host.storage.flipBit(of: "/store/index", at: 20, bit: 0)
-    let other = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let other = try Store.openBeside(on: host, configuration: shared)
     for number in 0..<10 {
       try other.put("a", "other \(number)")
       #expect(try store.text("a") == "other \(number)")
@@ -31,8 +30,7 @@ struct OpeningBesideOthersTests {
     let host = SimulatedHost(compacting: .onRequest)
     let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
     let store = try Store.create(on: host, configuration: shared)
-    let other = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let other = try Store.openBeside(on: host, configuration: shared)
     for number in 0..<20 { try store.put(Key("key \(number)"), "first \(number)") }
     #expect(try other.text("key 7") == "first 7")
     other.engine.withLock { engine in
@@ -64,8 +62,7 @@ struct OpeningBesideOthersTests {
     for number in 0..<60 { try store.put(Key("key \(min(number, 8))"), [UInt8](repeating: 1, count: 5000)) }
     let others = Locked<[Store]>([])
     plan.before(.open, of: "-1.segment") {
-      let other = try? Store.open(
-        at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+      let other = try? Store.openBeside(on: host, configuration: shared)
       // From here on it takes the copy for what it is one of, though the index does not know of the copy yet.
       #expect((try? other?.get("key 7")) != nil)
       others.withLock { $0 = other.map { [$0] } ?? [] }
@@ -89,8 +86,7 @@ struct OpeningBesideOthersTests {
     try store.put("b", "2")
     // All of it is noted but for how far that is.
     store.engine.withLock { $0.index.keys.setApplied(applied) }
-    let other = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let other = try Store.openBeside(on: host, configuration: shared)
     #expect(other.engine.withLock { $0.index.isShared })
     #expect(try other.text("b") == "2")
     if isSettled { try store.put("c", "3") }
@@ -148,7 +144,7 @@ struct OpeningBesideOthersTests {
     let opened = Locked<Result<Store, any Error>?>(nil)
     plan.afterUnlocking(StoreLayout.entranceByte, of: "/control") {
       let other = Result {
-        try Store.open(at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+        try Store.openBeside(on: host, configuration: shared)
       }
       opened.withLock { $0 = other }
     }

@@ -118,8 +118,7 @@ struct OpeningTests {
     for _ in 0..<4 {
       try CompactionTests.churn(store, writes: 100)
       try store.compact()
-      let other = try Store.open(
-        at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+      let other = try Store.openBeside(on: host, configuration: shared)
       #expect(other.engine.withLock { $0.index.isShared })
       try other.put("other", "x")
       #expect(try store.text("other") == "x")

@@ -61,8 +61,7 @@ struct OrderedViewTests {
     let host = SimulatedHost()
     let shared = Configuration(mode: .shared)
     let store = try Store.create(on: host, configuration: shared)
-    let other = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let other = try Store.openBeside(on: host, configuration: shared)
     try store.put("a", "1")
     #expect(try other.list().map(\.key) == ["a"])
     try store.put("b", "1")

@@ -57,8 +57,7 @@ struct RecoveryTests {
     #expect(throws: StoreError.self) { try store.put("a", "1") }
     try store.close()
     let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
-    let writer = try Store.open(
-      at: "/store", configuration: host.configured(SharedModeTests.shared), environment: host.otherProcess)
+    let writer = try Store.openBeside(on: host, configuration: SharedModeTests.shared)
     try writer.put("b", "2")
     #expect(try reader.text("a") == "1")
     #expect(try reader.text("b") == "2")
@@ -175,8 +174,7 @@ struct RecoveryTests {
     }
     let read = Configuration(mode: .readOnly)
     let first = try Store.open(on: host, configuration: read)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(read), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: read)
     var third = host.otherProcess
     third.process += 1
     let found = try first.status().keys

@@ -225,8 +225,7 @@ struct RestampTests {
   func shared() throws {
     let shared = Configuration(mode: .shared)
     let first = try Store.create(on: host, configuration: shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: shared)
     try ahead {
       try first.put("1", "ahead")
       try second.put("2", "ahead")

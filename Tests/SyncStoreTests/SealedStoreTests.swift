@@ -153,8 +153,7 @@ struct SealedStoreTests {
   @Test("is used by several processes at once, each sealing under its own key")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: Self.shared)
     for number in 0..<20 {
       try (number % 2 == 0 ? first : second).put(Key("\(number)"), "\(number)")
       #expect(try first.text(Key("\(number)")) == "\(number)")

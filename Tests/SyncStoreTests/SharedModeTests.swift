@@ -16,7 +16,7 @@ struct SharedModeTests {
 
   /// The store as another process has it.
   private func beside() throws -> Store {
-    try Store.open(at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    try Store.openBeside(on: host, configuration: Self.shared)
   }
 
   /// A process leaves the index that it shares with others.
@@ -74,8 +74,7 @@ struct SharedModeTests {
   func compactedEarly() throws {
     let host = SimulatedHost(compacting: .onRequest)
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: Self.shared)
     for number in 0..<300 { try first.put(Key("\(number % 7)"), [UInt8](repeating: 9, count: 9000)) }
     #expect(try second.get("6") != nil)
     second.engine.withLock { $0.journal.forgetSlots() }

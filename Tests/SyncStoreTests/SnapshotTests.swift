@@ -35,8 +35,7 @@ struct SnapshotTests {
   @Test("shows what another process has written up to then, and nothing of what it writes afterwards")
   func processes() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: Self.shared)
     for turn in 0..<4 as Range<UInt64> {
       try CompactionTests.churn(second, writes: 100, seed: turn)
       let snapshot = try first.snapshot()
@@ -53,8 +52,7 @@ struct SnapshotTests {
   @Test("has the newest record of each key also while a compaction is being taken in")
   func adoption() throws {
     let first = try Store.create(on: host, configuration: Self.shared)
-    let second = try Store.open(
-      at: "/store", configuration: host.configured(Self.shared), environment: host.otherProcess)
+    let second = try Store.openBeside(on: host, configuration: Self.shared)
     for number in 0..<300 { try first.put(Key("key \(number)"), [UInt8](repeating: 1, count: 100)) }
     #expect(try second.scanned().count == 300)
     // What replaces the first values lies in sealed segments, half of it dead.
@@ -244,8 +242,7 @@ struct SnapshotConcurrencyTests {
   func shared() async throws {
     let host = SimulatedHost(compacting: .onRequest)
     let writer = try Store.create(on: host, configuration: SnapshotTests.shared)
-    let reader = try Store.open(
-      at: "/store", configuration: host.configured(SnapshotTests.shared), environment: host.otherProcess)
+    let reader = try Store.openBeside(on: host, configuration: SnapshotTests.shared)
     try await withThrowingTaskGroup(of: Void.self) { group in
       group.addTask {
         for number in 0..<300 {

@@ -159,6 +159,13 @@ extension Store {
     try open(at: path, configuration: host.configured(configuration), environment: host.environment)
   }
 
+  /// Opens the same directory as another process of the host does, beside the first.
+  package static func openBeside(
+    on host: SimulatedHost, configuration: Configuration = Configuration()
+  ) throws(StoreError) -> Store {
+    try open(at: "/store", configuration: host.configured(configuration), environment: host.otherProcess)
+  }
+
   /// The same over storage whose calls fail as planned.
   package static func open(
     on host: SimulatedHost, configuration: Configuration = Configuration(), failing plan: FaultPlan
