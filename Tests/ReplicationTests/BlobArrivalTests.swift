@@ -30,4 +30,33 @@ import Testing
     #expect(try hashes.map { try again.blobs.has($0) } == [true, true, false])
     #expect(try again.blobs.read(BlobReference(hash: hashes[1], size: 3000)) == values[1])
   }
+
+  @Test
+  func
+    `that could not be made durable let nobody write any more, and come once the store is opened again (F30)`()
+    throws
+  {
+    let host = SimulatedHost()
+    try Store.create(on: host).close()
+    let plan = FaultPlan()
+    let store = try Store.open(on: host, failing: plan)
+    let ring = try StoreKeys(store).makeGroupKeys()
+    let sender = try store.actor
+    let value = [UInt8](repeating: 7, count: 3000)
+    let hash = try #require(BlobHash(bytes: SHA256.hash(value)))
+    func arrive(in store: Store) throws -> SessionEvent? {
+      let sealed = try BatchCodec.seal(
+        value, as: .blobRange(store: store.id, sender: sender, offset: 0), keys: ring,
+        randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+      let range = BlobRange(hash: hash, offset: 0, isLast: true, sealed: sealed)
+      return SessionStore(store).answer(.storeBlobs([range], sizes: [3000]), peer: sender)
+    }
+    plan.fail(.sync, on: ".pack")
+    #expect(try arrive(in: store) != .blobsStored([true]))
+    #expect(#expect(throws: StoreError.self) { try store.checkSyncs() }?.code == .poisoned)
+    try? store.close()
+    let again = try Store.open(on: host)
+    #expect(try arrive(in: again) == .blobsStored([true]))
+    #expect(try again.blobs.read(BlobReference(hash: hash, size: 3000)) == value)
+  }
 }

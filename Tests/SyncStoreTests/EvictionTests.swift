@@ -148,6 +148,17 @@ struct EvictionTests {
     #expect(try members.trim(0, to: Self.limits(count: 0)).evicted == 1)
   }
 
+  @Test("One whose copy in a file has rotted since it was seen whole does not count, either (F44)")
+  func rottenFile() throws {
+    let members = try TestMembers(2) { try $0.put("0", pattern(5 << 20)) }
+    let blob = try #require(try members.stores[1].entry("0")?.blob)
+    let path = "/store/blobs/" + BlobFiles.object(blob.hash)
+    let file = try members.hosts[1].storage.open(path, .readWrite)
+    try file.write([try file.read(1, at: 1 << 20)[0] ^ 1], at: 1 << 20)
+    #expect(try members.trim(0, to: Self.limits(count: 0)).evicted == 0)
+    #expect(try members.stores[1].missingBlobs().map(\.hash) == [blob.hash])
+  }
+
   // MARK: What leaves
 
   @Test("The least recently used leave first, to the millisecond and to the limit", arguments: [false, true])
@@ -221,6 +232,19 @@ struct EvictionTests {
     #expect(report.evicted == 1 && report.used == 2)
     #expect(try (0..<3).map { try Self.holds(store, $0) } == [true, true, false])
     #expect(try store.absentValues().evicted == 1 && store.verify().isClean)
+  }
+
+  @Test("What is put again while it would leave stays, though the clock was set back meanwhile")
+  func usedEarlier() throws {
+    let members = try TestMembers(2) { try $0.put("0", pattern(5 << 20)) }
+    let store = members.stores[0]
+    let turn = try #require(try store.beginEviction(Self.limits(count: 0)))
+    let batch = try turn.next()
+    members.hosts[0].time -= 3_600_000
+    try store.put("other", pattern(5 << 20))
+    try turn.evict(batch, heldBy: members.holders(of: batch, by: [1]))
+    #expect(turn.end().evicted == 0)
+    #expect(try store.get("other")?.bytes.count == 5 << 20)
   }
 
   @Test(

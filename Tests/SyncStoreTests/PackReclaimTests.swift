@@ -15,7 +15,7 @@ struct PackReclaimTests {
   }()
 
   /// Objects of which most leave, and those that stay, with their seeds.
-  private func mostlyDead(_ blobs: BlobStore, _ groups: Int) throws -> [(BlobReference, seed: UInt64)] {
+  static func mostlyDead(_ blobs: BlobStore, _ groups: Int) throws -> [(BlobReference, seed: UInt64)] {
     var kept: [(BlobReference, seed: UInt64)] = []
     var leaving: [BlobReference] = []
     for group in 0..<UInt64(groups) {
@@ -30,7 +30,7 @@ struct PackReclaimTests {
     return kept
   }
 
-  private func expectAll(_ kept: [(BlobReference, seed: UInt64)], in blobs: BlobStore) throws {
+  static func expectAll(_ kept: [(BlobReference, seed: UInt64)], in blobs: BlobStore) throws {
     for (reference, seed) in kept { #expect(try blobs.read(reference) == pattern(4000, seed: seed)) }
   }
 
@@ -39,7 +39,7 @@ struct PackReclaimTests {
     let test = try BlobsUnderTest(.simulated)
     let plan = FaultPlan()
     let blobs = try test.open(FaultingStorage(test.base.storage, plan: plan), packing: Self.tiny)
-    let kept = try mostlyDead(blobs, 4)
+    let kept = try Self.mostlyDead(blobs, 4)
     let isDone = Signal()
     let other = Threaded {
       try? blobs.packs.reclaim()
@@ -52,20 +52,20 @@ struct PackReclaimTests {
     }
     try blobs.packs.reclaim()
     other.join()
-    try expectAll(kept, in: blobs)
+    try Self.expectAll(kept, in: blobs)
     blobs.close()
-    try expectAll(kept, in: test.open(packing: Self.tiny))
+    try Self.expectAll(kept, in: test.open(packing: Self.tiny))
   }
 
   @Test("lose nothing when there are more of them than are open at once")
   func closedMeanwhile() throws {
     let test = try BlobsUnderTest(.simulated)
     let blobs = try test.open(packing: Self.tiny)
-    let kept = try mostlyDead(blobs, PackSet.openAtOnce + 40)
+    let kept = try Self.mostlyDead(blobs, PackSet.openAtOnce + 40)
     #expect(try test.packs().count > PackSet.openAtOnce)
     try blobs.packs.reclaim()
     #expect(try test.packs().count < PackSet.openAtOnce)
-    try expectAll(kept, in: blobs)
+    try Self.expectAll(kept, in: blobs)
     #expect(try blobs.verify() == [])
   }
 

@@ -86,8 +86,8 @@ package final class BlobCatalogue: Sendable {
     let now = clock()
     return try perform { (database) throws(StoreError) in
       try database.run(
-        "UPDATE object SET accessed = max(accessed, ?), state = iif(state = 3, 0, state) WHERE hash = ?",
-        [.integer(Int64(now)), .bytes(hash.bytes)])
+        "UPDATE object SET accessed = max(min(accessed, ?) + 1, ?), state = iif(state = 3, 0, state) WHERE hash = ?",
+        [.integer(Int64.max - 1), .integer(Int64(now)), .bytes(hash.bytes)])
       return database.changes == 0 ? nil : try Self.row(hash, database)
     }
   }

@@ -46,7 +46,7 @@ extension BlobStore {
       var bytes: [UInt8] = []
       try? pack.withBytes(entry) { bytes = [UInt8](copying: $0) }
       try files.keepAside(bytes, name)
-      _ = try packs.remove(name)
+      try packs.remove(entry, in: pack)
     } catch {
       // What cannot be set aside stays where it is, and is not served.
     }

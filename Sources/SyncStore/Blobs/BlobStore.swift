@@ -63,11 +63,13 @@ package final class BlobStore: Sendable {
   /// Opens the blob tier in `directory`, and makes it if it is missing; its parent must exist. With `readOnly` nothing
   /// is made or changed, and a missing directory is an empty tier. `isShared`: other processes may use it. `boot` names
   /// this boot of the machine, 0 if it does not tell. `keys` seal what is written. `clock` gives milliseconds since 1970.
+  /// `onFailedSync` is told of each sync of packs that failed.
   package static func open(
     directory: String, storage: any Storage, readOnly: Bool = false, isShared: Bool = true,
     packing: PackSettings = PackSettings(), boot: UInt64 = 0, keys: BlobKeySource = .none,
     clock: @escaping @Sendable () -> UInt64 = { SystemCall.wallMilliseconds() },
-    random: @escaping @Sendable () -> UInt64 = { SystemCall.randomWord() }
+    random: @escaping @Sendable () -> UInt64 = { SystemCall.randomWord() },
+    onFailedSync: @escaping @Sendable (StoreError) -> Void = { _ in }
   ) throws(StoreError) -> BlobStore {
     let files = BlobFiles(storage: storage, directory: directory)
     if !readOnly {
@@ -77,7 +79,7 @@ package final class BlobStore: Sendable {
     }
     let packs = PackSet(
       files, settings: packing, readOnly: readOnly, isShared: isShared, boot: boot, clock: clock,
-      random: random)
+      random: random, onFailedSync: onFailedSync)
     return BlobStore(files, packs, readOnly: readOnly, keys: keys, clock: clock, random: random)
   }
 

@@ -189,7 +189,7 @@ extension PackSet {
         throw StoreError(.inputOutput, "a name that is used once is taken", path: files.path(name))
       }
       for ordinal in state.packs.indices where !state.packs[ordinal].isGone { drop(ordinal, &state) }
-      (state.places, state.others, writer) = ([:], [:], Writer())
+      (state.places, state.others, state.spares, writer) = ([:], [:], [:], Writer())
       _ = try files.storage.createDirectory(files.path("packs"))
       try files.storage.syncDirectory(files.directory)
     }

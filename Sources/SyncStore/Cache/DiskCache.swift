@@ -126,6 +126,8 @@ public final class DiskCache: Sendable {
       clock: environment.now, random: environment.randomWord)
     limitsNow = Locked(limits)
     try packs.load()
+    // A process that was killed within a set has left the older value, too.
+    packs.endAllSpares()
     if limits.trimInterval > 0 {
       upkeep.repeats(every: limits.trimInterval) { [weak self] in _ = try? self?.trim() }
     }
@@ -320,7 +322,7 @@ public final class DiskCache: Sendable {
       isDamaged = true
     }
     if isDamaged {
-      _ = try packs.remove(CacheEntry.name(key))
+      try packs.remove(entry, in: pack)
     } else {
       packs.noteUse(pack, slot)
     }

@@ -96,8 +96,9 @@ extension Store {
 
   /// Lets nobody write any more (rule R4), and gives the error that says so.
   func poisoned(by error: StoreError, _ path: String? = nil) -> StoreError {
+    let isFirst = !control.poisoned
     control.setPoisoned()
-    StoreLog.note(.error, self.path, "\(error.description); \(poisonedError.message)")
+    if isFirst { StoreLog.note(.error, self.path, "\(error.description); \(poisonedError.message)") }
     return StoreError(
       .poisoned, "\(error.message); \(poisonedError.message)", path: path ?? error.path, errno: error.errno)
   }

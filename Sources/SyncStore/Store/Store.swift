@@ -124,7 +124,8 @@ public final class Store: Sendable {
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
           isShared: configuration.mode != .exclusive, boot: environment.bootWord, keys: BlobKeySource(seal),
-          clock: environment.now, random: environment.randomWord)
+          clock: environment.now, random: environment.randomWord
+        ) { [weak self] error in _ = self?.poisoned(by: error) }
         blobs = opened
         return opened
       }

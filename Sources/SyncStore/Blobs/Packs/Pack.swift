@@ -83,14 +83,17 @@ final class Pack: Sendable {
     }
   }
 
-  /// Lifts the stamp of a live object. False if it is none any more.
+  /// Lifts the stamp of a live object. False if it is none any more. With `isRising` the stamp is another one after this also where the
+  /// clock stands behind it: who has listed the object before sees that somebody counts on it.
   @discardableResult
-  func claim(_ slot: Int, stamp: UInt64) -> Bool {
+  func claim(_ slot: Int, stamp: UInt64, isRising: Bool = false) -> Bool {
     while true {
       let old = word(slot)
       guard old.isLive else { return false }
-      if old.stamp >= stamp || !isWritable { return true }
-      if exchange(old, by: PackWord(stamp: stamp, isLive: true), slot) { return true }
+      guard isWritable else { return true }
+      let new = isRising && old.stamp < PackLayout.greatestStamp ? max(stamp, old.stamp + 1) : stamp
+      if old.stamp >= new { return true }
+      if exchange(old, by: PackWord(stamp: new, isLive: true), slot) { return true }
     }
   }
 

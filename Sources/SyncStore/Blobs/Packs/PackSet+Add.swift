@@ -13,7 +13,7 @@ extension PackSet {
   ) throws(StoreError) -> Bool? {
     guard let (pack, slot) = try find(name, following: following) else { return nil }
     if let size, pack.size(slot) != size { return nil }
-    guard !isSuspect(pack, slot), pack.claim(slot, stamp: stamp()) else { return nil }
+    guard !isSuspect(pack, slot), pack.claim(slot, stamp: stamp(), isRising: true) else { return nil }
     let isNamed = pack.isSealed || pack.isNamed.load(ordering: .acquiring)
     return isNamed && slot < pack.durable
   }
@@ -33,10 +33,15 @@ extension PackSet {
   /// Milliseconds.
   private static let usesPassedOver: UInt64 = 60_000
 
-  private func isSuspect(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
+  /// Can it not become durable any more?
+  func isSuspect(_ pack: Pack, _ slot: Int) -> Bool { pack.hasFailed && slot >= pack.durable }
 
   /// What becomes of an object of the same name that is here already.
-  enum Adding { case unlessThere, replacing, moving }
+  enum Adding {
+    case unlessThere, replacing
+    /// It stays for now, as what is moved from there; what was removed or replaced meanwhile is not moved.
+    case moving(Moved)
+  }
 
   /// Adds an object. Nothing is synced. Returns the bytes of the one that it replaced.
   @discardableResult
@@ -60,6 +65,10 @@ extension PackSet {
         state.packs[ordinal].isOwn = true
         // Others may have looked at the table between the two.
         defer { state.packs[ordinal].loaded = max(state.packs[ordinal].loaded, slot + 1) }
+        if case .moving(let source) = adding, !source.isLive {
+          pack.remove(slot)
+          return nil
+        }
         guard let (old, oldSlot) = try find(name, &state), !(old.isSame(as: pack) && oldSlot == slot) else {
           try enter(pack, slot, ordinal, &state)
           return nil
@@ -72,13 +81,24 @@ extension PackSet {
             return nil
           }
         case .replacing: break
-        case .moving:
+        case .moving(let source):
+          guard source.lies(in: old, oldSlot) || isSuspect(old, oldSlot) else {
+            pack.remove(slot)
+            return nil
+          }
+          // Whoever has counted on it since it was read counts on this one.
+          pack.claim(slot, stamp: source.pack.word(source.slot).stamp)
           try enter(pack, slot, ordinal, &state, replacing: true)
           return nil
         }
         let size = old.size(oldSlot)
         try enter(pack, slot, ordinal, &state, replacing: true)
         old.remove(oldSlot)
+        if case .replacing = adding {
+          endSpares(name, &state)
+        } else if let ordinal = state.ordinals[old.header.number] {
+          forgetSpare(old, oldSlot, Self.place(ordinal, oldSlot), &state)
+        }
         return size
       }
     }
@@ -91,8 +111,13 @@ extension PackSet {
       if !pack.hasFailed, pack.count < pack.header.slots, writer.end + needed <= pack.header.size {
         return (pack, ordinal)
       }
-      state.withLock { $0.packs[ordinal].isRetired = true }
+      let isMany = state.withLock { state in
+        state.packs[ordinal].isRetired = true
+        return state.openPacks >= Self.openAtOnce
+      }
       writer = Writer()
+      // Only what is sealed can be closed, and a cache that is never full seals nothing by itself.
+      if isMany { Background.tidy { [weak self] in _ = try? self?.sync() } }
     }
     let pack = try makePack(for: needed)
     let ordinal = try state.withLock { state throws(StoreError) in try add(pack, &state) }
@@ -197,8 +222,13 @@ extension PackSet {
     for (pack, known) in open { try syncPack(pack, isOwn: known.isOwn) }
     let unnamed = open.filter { !$0.0.isNamed.load(ordering: .acquiring) }
     if !unnamed.isEmpty {
-      try files.storage.syncDirectory(files.path("packs"))
-      try files.syncDirectories()
+      do throws(StoreError) {
+        try files.storage.syncDirectory(files.path("packs"))
+        try files.syncDirectories()
+      } catch {
+        onFailedSync(error)
+        throw error
+      }
       for (pack, _) in unnamed { pack.isNamed.store(true, ordering: .releasing) }
     }
     settled.store(target, ordering: .releasing)
@@ -211,8 +241,9 @@ extension PackSet {
     guard !pack.isCutOff else {
       // How much there is cannot be read. Of what this process has added it is not to be said that it is durable; what others had left
       // costs its own keys, and not the store.
-      if isOwn { throw pack.cutOff }
-      return
+      guard isOwn else { return }
+      onFailedSync(pack.cutOff)
+      throw pack.cutOff
     }
     guard durable < count else { return }
     guard !pack.hasFailed else {
@@ -227,6 +258,7 @@ extension PackSet {
     }
     do throws(StoreError) { try pack.file.sync() } catch {
       pack.setState(PackLayout.failedState)
+      onFailedSync(error)
       throw error
     }
     pack.durable = count

@@ -123,18 +123,35 @@ extension PackSet {
 
   /// Removes an object, whoever counts on it. Its bytes; nil if it was not here.
   func remove(_ name: BlobHash) throws(StoreError) -> Int? {
-    guard let (pack, slot) = try find(name, following: true) else { return nil }
-    let size = pack.size(slot)
-    guard pack.remove(slot) else {
-      if pack.isCutOff { throw pack.cutOff }
-      return nil
+    guard try find(name, following: true) != nil else { return nil }
+    // At once, so that nothing takes its place in between.
+    return try state.withLock { state throws(StoreError) in
+      guard let (pack, slot) = try find(name, &state), let ordinal = state.ordinals[pack.header.number] else {
+        return nil
+      }
+      let size = pack.size(slot)
+      guard end(pack, slot, ordinal, &state) else {
+        if pack.isCutOff { throw pack.cutOff }
+        return nil
+      }
+      return size
     }
-    state.withLock { state in
-      guard let ordinal = state.ordinals[pack.header.number] else { return }
-      discount(pack, slot, ordinal, &state)
-      forget(pack, slot, Self.place(ordinal, slot), &state)
+  }
+
+  /// Removes that very object, and no other one of its name.
+  func remove(_ entry: PackEntry, in pack: Pack) throws(StoreError) {
+    try state.withLock { state throws(StoreError) in
+      guard let ordinal = state.ordinals[pack.header.number],
+        let slot = (0..<pack.count).first(where: {
+          pack.isNamed(entry.name, $0) && pack.entry($0)?.offset == entry.offset
+        })
+      else { return }
+      let spares = state.spares.removeValue(forKey: entry.name)
+      guard end(pack, slot, ordinal, &state) || !pack.isCutOff else { throw pack.cutOff }
+      for place in spares ?? [] where place != Self.place(ordinal, slot) {
+        passOver(place, entry.name, &state)
+      }
     }
-    return size
   }
 
   /// Removes objects whose stamps are below `limit` still, a few at a time so that no reader waits for long. Returns how
@@ -147,10 +164,7 @@ extension PackSet {
         var count = 0
         for place in batch {
           guard let pack = try pack(Self.ordinal(place), &state) else { continue }
-          guard pack.remove(Self.slot(place), below: limit) else { continue }
-          discount(pack, Self.slot(place), Self.ordinal(place), &state)
-          forget(pack, Self.slot(place), place, &state)
-          count += 1
+          if end(pack, Self.slot(place), Self.ordinal(place), below: limit, &state) { count += 1 }
         }
         return count
       }
@@ -167,26 +181,22 @@ extension PackSet {
   /// Removed while others wait.
   private static let removedAtOnce = 256
 
-  func forget(_ pack: Pack, _ slot: Int, _ place: UInt32, _ state: inout State) {
-    if state.places[pack.prefix(slot)] == place {
-      state.places[pack.prefix(slot)] = nil
-    } else if let name = pack.entry(slot)?.name, state.others[name] == place {
-      state.others[name] = nil
-    }
-  }
-
   /// Gives back the files in which nothing lives, and copies what lives out of those of which less than half does. One that cannot be
   /// emptied keeps no other one.
   func reclaim() throws(StoreError) {
     guard !readOnly else { return }
     try load()
+    var failure: StoreError?
+    do throws(StoreError) { try sealRetired() } catch {
+      // What another process cannot make durable is no matter here.
+      if error.code != .busy { failure = error }
+    }
     let candidates = state.withLock { state in
       state.packs.indices.filter {
         (state.packs[$0].isSealed || state.packs[$0].isRetired) && !state.packs[$0].isGone
       }
       .sorted { state.packs[$0].liveCount < state.packs[$1].liveCount }
     }
-    var failure: StoreError?
     for ordinal in candidates {
       do throws(StoreError) {
         // For each one alone: who wants all to leave at once does not wait for the others.
@@ -197,6 +207,19 @@ extension PackSet {
       }
     }
     if let failure { throw failure }
+  }
+
+  /// Seals, by a sync, the packs that this process has filled, where one of them is to be emptied: in a store each sync does that, in a
+  /// cache nothing else.
+  private func sealRetired() throws(StoreError) {
+    let retired = state.withLock { state in
+      state.packs.filter { $0.isRetired && !$0.isSealed && !$0.isGone && $0.liveCount > 0 }
+    }
+    let isOneDue = retired.contains { known in
+      guard let pack = known.pack, !pack.hasFailed else { return false }
+      return known.liveBytes * 2 < pack.end - pack.header.tableBytes
+    }
+    if isOneDue { try sync() }
   }
 
   private func reclaim(_ ordinal: Int) throws(StoreError) {
@@ -231,9 +254,11 @@ extension PackSet {
     for slot in 0..<pack.count {
       let word = pack.word(slot)
       guard word.isLive, let entry = pack.entry(slot) else { continue }
-      let object = Moved(pack: pack, slot: slot, stamp: word.stamp, name: entry.name)
+      let object = Moved(pack: pack, slot: slot, name: entry.name)
       // A copy of it may have been left by one who was killed in the middle of this.
-      if let (other, _) = try find(entry.name, following: false), !other.isSame(as: pack) {
+      if let (other, place) = try find(entry.name, following: false), !other.isSame(as: pack),
+        !isSuspect(other, place)
+      {
         moved.append(object)
         continue
       }
@@ -246,10 +271,10 @@ extension PackSet {
         // fail, and what it could not store is often what is damaged.
         guard pack.hasFailed else { return }
         try files.keepAside(copy, entry.name)
-        _ = try remove(entry.name)
+        try remove(entry, in: pack)
         continue
       }
-      try add(entry.name, copy, isSealed: entry.isSealed, stamp: word.stamp, .moving)
+      try add(entry.name, copy, isSealed: entry.isSealed, stamp: word.stamp, .moving(object))
       moved.append(object)
     }
     try handOver(moved)
@@ -264,9 +289,11 @@ extension PackSet {
   struct Moved {
     let pack: Pack
     let slot: Int
-    let stamp: UInt64
     /// What its successor is called.
     let name: BlobHash
+
+    var isLive: Bool { pack.word(slot).isLive }
+    func lies(in other: Pack, _ place: Int) -> Bool { pack.isSame(as: other) && slot == place }
   }
 
   /// Makes the successors durable, then ends the old ones; whoever counted on one meanwhile, or removed it, did so to the new
@@ -275,34 +302,40 @@ extension PackSet {
     guard !batch.isEmpty else { return }
     try sync()
     for moved in batch {
-      guard let (copy, place) = try find(moved.name, following: false),
-        !(copy.isSame(as: moved.pack) && place == moved.slot)
-      else { continue }
-      while true {
-        let word = moved.pack.word(moved.slot)
-        // Zeros of a page that was refused are no removal.
-        guard !moved.pack.isCutOff else { throw moved.pack.cutOff }
-        guard word.isLive else {
-          copy.remove(place, below: moved.stamp + 1)
-          break
-        }
-        if moved.pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), moved.slot) {
-          copy.claim(place, stamp: word.stamp)
-          discountEnded(moved)
-          break
-        }
+      try state.withLock { state throws(StoreError) in try handOver(moved, &state) }
+    }
+  }
+
+  private func handOver(_ moved: Moved, _ state: inout State) throws(StoreError) {
+    guard let (copy, place) = try find(moved.name, &state), !moved.lies(in: copy, place),
+      !isSuspect(copy, place),
+      let ordinal = state.ordinals[copy.header.number]
+    else { return }
+    while true {
+      let word = moved.pack.word(moved.slot)
+      // Zeros of a page that was refused are no removal.
+      guard !moved.pack.isCutOff else { throw moved.pack.cutOff }
+      guard word.isLive else {
+        // Whoever has counted on the successor since keeps it.
+        _ = end(copy, place, ordinal, below: word.stamp + 1, &state)
+        return
+      }
+      copy.claim(place, stamp: word.stamp)
+      if moved.pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), moved.slot) {
+        return forgetEnded(moved, &state)
       }
     }
   }
 
   /// One that had another name than its successor was still counted.
-  private func discountEnded(_ moved: Moved) {
-    state.withLock { state in
-      guard let ordinal = state.ordinals[moved.pack.header.number],
-        state.places[moved.pack.prefix(moved.slot)] == Self.place(ordinal, moved.slot)
-      else { return }
+  private func forgetEnded(_ moved: Moved, _ state: inout State) {
+    guard let ordinal = state.ordinals[moved.pack.header.number] else { return }
+    let place = Self.place(ordinal, moved.slot)
+    if state.places[moved.pack.prefix(moved.slot)] == place {
       discount(moved.pack, moved.slot, ordinal, &state)
       state.places[moved.pack.prefix(moved.slot)] = nil
+    } else {
+      forgetSpare(moved.pack, moved.slot, place, &state)
     }
   }
 }

@@ -70,6 +70,8 @@ package final class PackSet: Sendable {
     var places: [UInt64: UInt32] = [:]
     /// Those whose first eight bytes another one has as well.
     var others: [BlobHash: UInt32] = [:]
+    /// Live ones under names of which another one counts.
+    var spares: [BlobHash: [UInt32]] = [:]
     var openPacks = 0
     var liveCount = 0
     var liveBytes = 0
@@ -93,6 +95,8 @@ package final class PackSet: Sendable {
   let boot: UInt64
   let clock: @Sendable () -> UInt64
   let random: @Sendable () -> UInt64
+  /// Is told of each sync that failed, whoever asked for it: what it was about never becomes durable (rule R4).
+  let onFailedSync: @Sendable (StoreError) -> Void
   let state = Locked(State())
   let moving = Locked(())
   let writing = Locked(Writer())
@@ -110,10 +114,11 @@ package final class PackSet: Sendable {
 
   init(
     _ files: BlobFiles, settings: PackSettings, readOnly: Bool, isShared: Bool, boot: UInt64,
-    clock: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64
+    clock: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64,
+    onFailedSync: @escaping @Sendable (StoreError) -> Void = { _ in }
   ) {
     (self.files, self.settings, self.readOnly, self.isShared) = (files, settings, readOnly, isShared)
-    (self.boot, self.clock, self.random) = (boot, clock, random)
+    (self.boot, self.clock, self.random, self.onFailedSync) = (boot, clock, random, onFailedSync)
   }
 
   /// A stamp above all that this process has given: the order of last use is exact.
@@ -140,6 +145,14 @@ package final class PackSet: Sendable {
   }
 
   func find(_ name: BlobHash, _ state: inout State) throws(StoreError) -> (pack: Pack, slot: Int)? {
+    if let found = try indexed(name, &state) { return found }
+    return try enterSpares(name, &state) ? try indexed(name, &state) : nil
+  }
+
+  /// Where the index has an object that lives.
+  private func indexed(
+    _ name: BlobHash, _ state: inout State
+  ) throws(StoreError) -> (pack: Pack, slot: Int)? {
     let prefix = name.prefix
     if let place = state.places[prefix], let pack = try pack(Self.ordinal(place), &state),
       pack.isNamed(name, Self.slot(place))
@@ -167,8 +180,8 @@ package final class PackSet: Sendable {
     if isShared { try follow() }
     try eachPack { pack, ordinal throws(StoreError) in
       for slot in 0..<pack.count
-      where pack.word(slot).isLive && pack.isValid(slot) && isCurrent(pack, slot, ordinal) {
-        try body(pack, slot, ordinal)
+      where pack.word(slot).isLive && pack.isValid(slot) {
+        if try isCurrent(pack, slot, ordinal) { try body(pack, slot, ordinal) }
       }
     }
   }
@@ -214,11 +227,13 @@ package final class PackSet: Sendable {
     let numbers = try files.storage.list(files.path("packs")).compactMap { Pack.number($0) }
     try state.withLock { state throws(StoreError) in
       let there = Set(numbers)
+      var hasOneGone = false
       for ordinal in state.packs.indices
       where !state.packs[ordinal].isGone && !there.contains(state.packs[ordinal].number) {
         // Made between the listing and now.
         if try files.storage.status(files.path(Pack.name(state.packs[ordinal].number))) == nil {
           drop(ordinal, &state)
+          hasOneGone = true
         }
       }
       for number in numbers where state.ordinals[number].map({ state.packs[$0].isGone }) ?? true {
@@ -230,6 +245,7 @@ package final class PackSet: Sendable {
       where !state.packs[ordinal].isGone && !state.packs[ordinal].isSealed {
         if let pack = try pack(ordinal, &state) { try take(pack, ordinal, &state) }
       }
+      if hasOneGone { try settleSpares(&state) }
     }
   }
 
@@ -282,11 +298,17 @@ package final class PackSet: Sendable {
         guard let name = pack.entry(slot)?.name else { return }
         guard other.isNamed(name, Self.slot(old)) else {
           if state.others[name] == place { return }
-          if let older = state.others[name] { uncount(older, &state) }
+          if let older = state.others[name] {
+            uncount(older, &state)
+            passOver(older, name, &state)
+          }
           state.others[name] = place
           return count(pack, slot, ordinal, &state)
         }
-        guard replacing || pack.word(slot).stamp > other.word(Self.slot(old)).stamp else { return }
+        guard replacing || pack.word(slot).stamp > other.word(Self.slot(old)).stamp else {
+          return passOver(place, name, &state)
+        }
+        passOver(old, name, &state)
         discount(other, Self.slot(old), Self.ordinal(old), &state)
       }
     }
@@ -300,11 +322,15 @@ package final class PackSet: Sendable {
   }
 
   /// Is this the place of the object that the index knows?
-  func isCurrent(_ pack: Pack, _ slot: Int, _ ordinal: Int) -> Bool {
+  func isCurrent(_ pack: Pack, _ slot: Int, _ ordinal: Int) throws(StoreError) -> Bool {
     let place = Self.place(ordinal, slot)
-    return state.withLock { state in
+    return try state.withLock { state throws(StoreError) in
       if state.places[pack.prefix(slot)] == place { return true }
-      return !state.others.isEmpty && state.others.values.contains(place)
+      if !state.others.isEmpty, state.others.values.contains(place) { return true }
+      guard !state.spares.isEmpty, let name = pack.entry(slot)?.name, state.spares[name] != nil,
+        let (counting, other) = try find(name, &state)
+      else { return false }
+      return counting.isSame(as: pack) && other == slot
     }
   }
 

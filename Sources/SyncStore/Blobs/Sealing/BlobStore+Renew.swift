@@ -78,9 +78,10 @@ extension BlobStore {
       }
       let form = form(reference)
       if form.isSealed, !entry.isSealed { renewal.sealedPlain = true }
+      let moved = PackSet.Moved(pack: pack, slot: slot, name: form.name)
       try packs.add(
-        form.name, form.stored(plain, salt: newSalt()), isSealed: form.isSealed, stamp: stamp, .moving)
-      batch.append(PackSet.Moved(pack: pack, slot: slot, stamp: stamp, name: form.name))
+        form.name, form.stored(plain, salt: newSalt()), isSealed: form.isSealed, stamp: stamp, .moving(moved))
+      batch.append(moved)
       renewal.renewed += 1
       bytes += plain.count
     }

@@ -135,7 +135,8 @@ extension BlobStore {
       // The checksum of the pack tells damage; that name and content belong together was seen when it was put.
       if case .packed(let pack, let entry) = reader.source {
         guard try pack.isWhole(entry) else { throw reader.setAside() }
-      } else if !memory.withLock({ $0.whole.contains(reader.name) }) {
+      } else {
+        // Whoever has asked lets go of its own for this word: what was seen whole once may have rotted since.
         try reader.verify { _, _ in }
         remember(reader.name)
       }
@@ -202,12 +203,10 @@ extension PackSet {
     try inGroups(places) { (object, state) throws(StoreError) in
       let (place, limit) = object
       guard let pack = try pack(Self.ordinal(place), &state) else { return false }
-      guard pack.remove(Self.slot(place), below: limit) else {
+      guard end(pack, Self.slot(place), Self.ordinal(place), below: limit, &state) else {
         if pack.isCutOff { throw pack.cutOff }
         return false
       }
-      discount(pack, Self.slot(place), Self.ordinal(place), &state)
-      forget(pack, Self.slot(place), place, &state)
       return true
     }
   }
