@@ -120,4 +120,23 @@ struct DamageInUseTests {
     #expect(#expect(throws: StoreError.self) { try again.get("k") }?.code == .damaged)
     #expect(try again.text("other") == "x")
   }
+
+  @Test(
+    "in shared mode, too, fails a scan that would leave its key out, and is named to who wants the rest (F37)"
+  )
+  func scansInUse() throws {
+    let shared = Configuration(mode: .shared)
+    let first = try Store.create(on: host, configuration: shared)
+    for key in ["a", "b", "c"] { try first.put(try Key(key), "old") }
+    for key in ["a", "b", "c"] { try first.put(try Key(key), "new of \(key)") }
+    try first.close()
+    try host.storage.flipBit(of: Self.path, at: try place(of: "new of b"), bit: 1)
+    let store = try Store.open(on: host, configuration: shared)
+    #expect(#expect(throws: StoreError.self) { try store.list() }?.code == .damaged)
+    var keys: [String] = []
+    let (last, doubts) = try store.snapshot().scanReadable(.all) { keys.append("\($0.key)") }
+    #expect(keys == ["a", "c"] && last == nil)
+    #expect(doubts.map(\.key) == ["b"] && doubts.first?.error.code == .damaged)
+    #expect(try store.snapshot().scanReadable(KeyRange(prefix: "c")) { _ in }.doubts.isEmpty)
+  }
 }

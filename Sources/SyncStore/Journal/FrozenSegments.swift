@@ -224,6 +224,15 @@ final class FrozenSegments: KeySource, Sendable {
     }
   }
 
+  /// Whose the damaged record at a place was; nil if that cannot be told.
+  func lostKey(at location: Location) -> [UInt8]? {
+    let number = number(of: location)
+    guard segments.indices.contains(number), let segment = segments[number] else { return nil }
+    var walker = SegmentWalker(segment, from: location.offset, limit: segment.mapping.count)
+    guard case .gap(let range)? = walker.next() else { return nil }
+    return DamagedRecord.key(in: range, of: segment).flatMap { $0.isEmpty ? nil : $0 }
+  }
+
   /// A copy of the key at a place; empty if nothing can be read there.
   func keyBytes(at location: Location) -> [UInt8] { withKey(location) { [UInt8](copying: $0) } ?? [] }
 

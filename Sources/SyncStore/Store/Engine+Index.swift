@@ -160,22 +160,45 @@ extension Engine {
   /// May others change the index meanwhile?
   private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !isAlone && !isExclusive }
 
-  /// The places of all keys from the journal, which stays as it is.
-  private func unsteadyLocations() throws(StoreError) -> [Location] {
+  /// The places of all keys, those among them whose record was damaged while in use: for who must not take what is left for all.
+  func allLocations() throws(StoreError) -> [Location] {
+    // The index names what is damaged like all else.
+    guard mayChange(false) else { return try locations() }
+    var lost: [Location] = []
+    let found = try unsteadyLocations { segment, range in
+      if let place = lostPlace(range, in: segment) { lost.append(place) }
+    }
+    if !lost.isEmpty { noteDamageMet() }
+    return found + lost
+  }
+
+  /// Where a record counted that was damaged while in use; nil if one that is whole has taken its place.
+  private func lostPlace(_ range: Range<Int>, in segment: Segment) -> Location? {
+    let place = Location(segment: segment.number, offset: range.lowerBound)
+    guard let key = DamagedRecord.key(in: range, of: segment) else { return place }
+    guard !key.isEmpty, let found = find(key) else { return nil }
+    return found.segment == segment.number && range.contains(found.offset) ? found : nil
+  }
+
+  /// The places of all keys from the journal, which stays as it is. `lost` hears of bytes that were damaged while in use.
+  private func unsteadyLocations(
+    lost: (Segment, Range<Int>) -> Void = { _, _ in }
+  ) throws(StoreError) -> [Location] {
     let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
-    return try currentPlaces(from: start, isComplete: false) ?? []
+    return try currentPlaces(from: start, isComplete: false, lost: lost) ?? []
   }
 
   /// The places of the records behind `start` that count for their keys, as far as this view has read; nil if there are
   /// more than `limit`. With `purged` also the last records of keys that were purged since: they take the place of older ones.
   func currentPlaces(
-    from start: Location, isComplete: Bool = true, purged: Bool = false, limit: Int = .max
+    from start: Location, isComplete: Bool = true, purged: Bool = false, limit: Int = .max,
+    lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location]? {
     var places: [Location] = []
     // Of keys that others have written to meanwhile: their latest record here.
     var overtaken: [[UInt8]: Location] = [:]
     let now = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
-    try visit(from: start, isComplete: isComplete) { record throws(StoreError) in
+    try visit(from: start, isComplete: isComplete, lost: lost) { record throws(StoreError) in
       guard record.isWrite, let shape = record.shape else { return true }
       let key = record.key(shape)
       // Does it count here, others or the index aside?

@@ -3,7 +3,7 @@ extension Engine {
   /// Applied records in the order of their keys. Takes as long as sorting all keys if nothing is known of their order.
   mutating func orderedView() throws(StoreError) -> OrderedView {
     if let view = try knownOrder() { return view }
-    let view = OrderedView(try locations(), upTo: applied, in: FrozenSegments(journal))
+    let view = OrderedView(try allLocations(), upTo: applied, in: FrozenSegments(journal))
     ordered = view
     return view
   }
@@ -37,7 +37,7 @@ extension Engine {
   /// What there is to be put in order now.
   func unordered() throws(StoreError) -> Unordered {
     Unordered(
-      places: try locations(), upTo: applied, segments: FrozenSegments(journal),
+      places: try allLocations(), upTo: applied, segments: FrozenSegments(journal),
       numbers: journal.segments.map(\.number), disorders: disorders)
   }
 
@@ -92,6 +92,20 @@ struct Doubts: Sendable {
     for key in keys.keys where isMeant(key) { try check(key, try order.location(of: key)) }
   }
 
+  /// What may be missing, or be an older value, of what a look at all keys for which `isMeant` holds has shown.
+  func listed(
+    in order: OrderedView, _ isMeant: ([UInt8]) -> Bool
+  ) throws(StoreError) -> [Doubt] {
+    var doubts = unattributed.prefix(1).map {
+      Doubt(key: nil, error: error(at: $0, "the latest value of any key"))
+    }
+    for (key, gap) in keys.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) where isMeant(key) {
+      if let found = try order.location(of: key), !precedes(found, gap) { continue }
+      doubts.append(Doubt(key: Key(unchecked: key), error: error(at: gap, "this key's latest value")))
+    }
+    return doubts
+  }
+
   private func precedes(_ left: Location, _ right: Location) -> Bool {
     guard left.segment != right.segment else { return left.offset < right.offset }
     return (order.lastIndex(of: left.segment) ?? -1) < (order.lastIndex(of: right.segment) ?? -1)
@@ -102,4 +116,12 @@ struct Doubts: Sendable {
       .damaged, "a damaged record at offset \(gap.offset) may hold \(what): run `Store.verify`",
       path: paths[gap])
   }
+}
+
+/// What a lost record leaves open for who looks at all keys.
+package struct Doubt: Sendable {
+  /// The key whose latest value is lost; nil if it may be that of any key.
+  package let key: Key?
+  /// What reading that key fails with.
+  package let error: StoreError
 }

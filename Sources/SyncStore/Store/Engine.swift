@@ -241,9 +241,10 @@ struct Engine {
   }
 
   /// Visits whole records from `location` on, up to what was absorbed. Damaged bytes are passed over; with `isComplete`
-  /// only those that were known when the journal was read, any other is `.damaged`.
+  /// only those that were known when the journal was read, any other is `.damaged`; without it `lost` hears of it.
   func visit(
-    from location: Location, isComplete: Bool = false, _ body: (RecordView) throws(StoreError) -> Bool
+    from location: Location, isComplete: Bool = false, lost: (Segment, Range<Int>) -> Void = { _, _ in },
+    _ body: (RecordView) throws(StoreError) -> Bool
   ) throws(StoreError) {
     guard let first = journal.place(of: location.segment), let last = journal.place(of: applied.segment),
       first <= last
@@ -261,7 +262,9 @@ struct Engine {
           try segment.checkUnchanged(at: view.offset)
           if !goesOn { return }
         case .gap(let range):
-          guard isComplete, !knownGaps.contains(JournalDamage(segment: segment.number, bytes: range)) else {
+          if knownGaps.contains(JournalDamage(segment: segment.number, bytes: range)) { continue }
+          guard isComplete else {
+            lost(segment, range)
             continue
           }
           if let error = segment.faultError { throw error }

@@ -78,15 +78,34 @@ struct FrozenView: Sendable {
     try visit(scan, isCertain: false, in: store) { try body(try Self.entry($0, $1)) }
   }
 
+  /// Visits all that can be read, and returns what cannot: what was damaged while in use, too.
+  func visitReadable(
+    _ scan: Scan, in store: Store, _ body: (Entry) throws -> Void
+  ) throws -> (last: Key?, doubts: [Doubt]) {
+    var lost = order.damaged
+    let last = try visit(scan, isCertain: false, lost: { lost.append($0) }, in: store) {
+      try body(try Self.entry($0, $1))
+      return .next
+    }
+    let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range
+    var doubts = try doubts?.listed(in: order, range.contains) ?? []
+    for place in lost {
+      let key = order.segments.lostKey(at: place)
+      if let key, !range.contains(key) { continue }
+      doubts.append(Doubt(key: key.map { Key(unchecked: $0) }, error: order.segments.error(at: place)))
+    }
+    return (last, doubts)
+  }
+
   @inline(__always)
   private func visit(
-    _ scan: Scan, isCertain: Bool, in store: Store,
+    _ scan: Scan, isCertain: Bool, lost: ((Location) -> Void)? = nil, in store: Store,
     _ body: (RawSpan, FrozenSegments.Fields) throws -> ScanStep
   ) throws -> Key? {
     guard scan.limit > 0 else { return scan.after }
     let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range
     guard !range.isEmpty else { return nil }
-    let (low, high) = try bounds(of: range, isCertain: isCertain)
+    let (low, high) = try bounds(of: range, isCertain: isCertain, isWhole: lost == nil)
     let segments = order.segments
     var left = scan.limit
     var last: Location?
@@ -103,8 +122,10 @@ struct FrozenView: Sendable {
         }
         return .next
       }
-      guard let step else { throw segments.error(at: location) }
-      return step
+      if let step { return step }
+      guard let lost else { throw segments.error(at: location) }
+      lost(location)
+      return .next
     }
     guard let last else { return nil }
     let key = segments.keyBytes(at: last)
@@ -112,9 +133,9 @@ struct FrozenView: Sendable {
   }
 
   private func bounds(
-    of range: KeyRange, isCertain: Bool
+    of range: KeyRange, isCertain: Bool, isWhole: Bool
   ) throws(StoreError) -> (OrderedView.Position, OrderedView.Position) {
-    if let lost = order.damaged.first { throw order.segments.error(at: lost) }
+    if isWhole, let lost = order.damaged.first { throw order.segments.error(at: lost) }
     if isCertain { try doubts?.check(in: order, range.contains) }
     let low = try order.firstPosition(notBefore: range.lower)
     guard let upper = range.upper else { return (low, order.end) }

@@ -96,6 +96,14 @@ public final class Snapshot: ReadableStore {
     return try usable().visitEntries(scan, in: store, body)
   }
 
+  /// `scanEntries` for who shows what there is: what is damaged does not end it. Returns what is left open by that, too.
+  package func scanReadable(
+    _ range: KeyRange, after: Key? = nil, limit: Int = .max, _ body: (Entry) throws -> Void
+  ) throws -> (last: Key?, doubts: [Doubt]) {
+    let scan = FrozenView.Scan(range: range, after: after, reversed: false, limit: limit, time: time)
+    return try usable().visitReadable(scan, in: store, body)
+  }
+
   /// What was noted of the indexes of a collection; see `IndexNote`.
   func indexNote(_ key: [UInt8]) throws(StoreError) -> [UInt8]? { try usable().indexNotes[key] }
 

@@ -9,29 +9,46 @@ enum LineCommands {
       Each line is {"key","value","type"}, and "expires" in milliseconds since 1970 if there is a deadline. "base64"
       stands for "value", and "key_base64" for "key", where the bytes are not UTF-8. "sync-cli load" reads it back.
       It ends at the first key whose line would be longer than 256 MiB: use "sync-cli export" for such values.
+      Ends with 5 if keys are damaged: the others are written, and those named on standard error.
       """
   ) { invocation, output in
     try invocation.withStore(toWrite: false) { store in
       let prefix = invocation.prefix(invocation.operands.first)
-      try lines(of: store.snapshot(), prefix) { try output.write($0 + [0x0A]) }
+      let snapshot = try store.snapshot()
+      var unreadable = Unreadable("dump")
+      let doubts = try lines(
+        of: snapshot, prefix,
+        unreadable: { key, error in
+          try unreadable.note(key, error)
+        }
+      ) {
+        try output.write($0 + [0x0A])
+      }
+      unreadable.note(doubts)
+      try unreadable.check()
       return .done
     }
   }
 
   /// Gives each line of a dump to `body`. One that `load` would refuse is an error: nothing of it is given, and a value
-  /// that makes it so by itself is not even read.
+  /// that makes it so by itself is not even read. `unreadable` is told of a key whose value cannot be read, and
+  /// may go on. Returns what is left open by damage.
+  @discardableResult
   static func lines(
     of snapshot: Snapshot, _ prefix: [UInt8], limit: Int = LineReader.lineBytes,
+    unreadable: (Key, StoreError) throws -> Void = { throw $1 },
     _ body: ([UInt8]) throws -> Void
-  ) throws {
-    try snapshot.scanEntries(KeyRange(prefix: prefix)) { entry in
+  ) throws -> [Doubt] {
+    try snapshot.scanReadable(KeyRange(prefix: prefix)) { entry in
       let key = entry.key
       guard entry.size <= limit else { throw tooLong(key, limit) }
-      guard let value = try snapshot.get(key) else { return }
+      let found: Value?
+      do throws(StoreError) { found = try snapshot.get(key) } catch { return try unreadable(key, error) }
+      guard let value = found else { return }
       let line = KeyLine.line(key, value).encoded
       guard line.count <= limit else { throw tooLong(key, limit) }
       try body(line)
-    }
+    }.doubts
   }
 
   private static func tooLong(_ key: Key, _ limit: Int) -> Failure {

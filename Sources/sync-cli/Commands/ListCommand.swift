@@ -9,13 +9,15 @@ enum ListCommand {
       Option("long", "with type, size and the time of the write"),
       Option("limit", value: "N", "at most N keys"),
       Option("after", value: "KEY", "only keys above KEY"),
-    ]
+    ],
+    notes:
+      "Ends with 5 if damaged records leave open which keys there are: those that can be read are shown first."
   ) { invocation, output in
     let after = try invocation.value("after").map { try Key(bytes: $0.bytes) }
     let limit = try invocation.integer("limit", in: 1...Int.max) ?? .max
     return try invocation.withStore(toWrite: false) { store in
       let range = KeyRange(prefix: invocation.prefix(invocation.operands.first))
-      try store.scanEntries(range, after: after, limit: limit) { entry in
+      let (last, doubts) = try store.snapshot().scanReadable(range, after: after, limit: limit) { entry in
         if invocation.wantsJSON {
           try output.line(json(entry))
         } else {
@@ -25,6 +27,9 @@ enum ListCommand {
           try output.write(key + [0x0A])
         }
       }
+      var unreadable = Unreadable("list")
+      unreadable.note(doubts, upTo: last)
+      try unreadable.check()
       return .done
     }
   }

@@ -65,7 +65,7 @@ enum TreeCommands {
     options: [Option("prefix", value: "P", "only keys that begin with P, which is taken off")],
     notes: """
       Each file is replaced at once or not at all. Keys that would leave DIR, or are no path of a file, are refused
-      before anything is written.
+      before anything is written. Ends with 5 if keys are damaged: the others are written, and those named.
       """
   ) { invocation, output in
     let prefix = invocation.prefix(invocation.value("prefix"))
@@ -73,9 +73,11 @@ enum TreeCommands {
     _ = try invocation.path(invocation.operands[0])
     return try invocation.withStore(toWrite: false) { store in
       var totalBytes: UInt64 = 0
-      try store.scanEntries(KeyRange(prefix: prefix)) { entry in
+      let range = KeyRange(prefix: prefix)
+      _ = try store.snapshot().scanReadable(range) { entry in
         totalBytes += entry.size
-        guard let objection = TreeWriter.objection(to: Array(entry.key.bytes.dropFirst(prefix.count))) else {
+        let path = Array(entry.key.bytes.dropFirst(prefix.count))
+        guard let objection = TreeWriter.objection(to: path) else {
           return
         }
         throw Failure(
@@ -87,19 +89,26 @@ enum TreeCommands {
       var progress = Progress("export", totalBytes: totalBytes, enabled: invocation.showsProgress)
       defer { progress.finish() }
       var (files, bytes): (Int, UInt64) = (0, 0)
-      try store.scanEntries(KeyRange(prefix: prefix)) { entry in
-        guard try export(entry, of: store, as: Array(entry.key.bytes.dropFirst(prefix.count)), by: writer)
-        else { return }
+      var unreadable = Unreadable("export")
+      let doubts = try store.snapshot().scanReadable(range) { entry in
+        do {
+          guard try export(entry, of: store, as: Array(entry.key.bytes.dropFirst(prefix.count)), by: writer)
+          else { return }
+        } catch let error as StoreError {
+          return try unreadable.note(entry.key, error)
+        }
         files += 1
         bytes += entry.size
         progress.update(bytes: bytes, Text.count(files, "file"))
-      }
+      }.doubts
       try writer.finish()
       progress.finish()
+      unreadable.note(doubts)
       try invocation.tell(
         "exported \(Text.count(files, "file")), \(Text.size(bytes)), in \(Text.decimal(progress.seconds)) s",
         json: ["files": .integer(files), "bytes": .integer(bytes), "seconds": .real(progress.seconds)], output
       )
+      try unreadable.check()
       return .done
     }
   }
