@@ -50,4 +50,13 @@ import Testing
     try store.succeed("put", "k2", "again")
     #expect(try store.succeed("list").lines == ["k1", "k2", "k3", "k4"])
   }
+
+  @Test("do not keep a delete of all that begin so from its end")
+  func deleting() throws {
+    let store = try Self.damaged()
+    _ = try store.run("delete", "k2")
+    let result = try store.scratch.shell("timeout -s KILL 30 $CLI --store store delete --prefix k")
+    #expect(result.code == 0 || result.code == 5, "\(result.out)")
+    #expect(Set(try store.run("list").lines).isDisjoint(with: ["k1", "k3"]))
+  }
 }

@@ -134,7 +134,10 @@ enum KeyCommands {
       var absent: [Key] = []
       for key in keys where try !store.delete(key) { absent.append(key) }
       var deleted = keys.count - absent.count
-      if let prefix = invocation.value("prefix") { deleted += try deleteAll(prefix.bytes, in: store) }
+      var unreadable = Unreadable("delete")
+      if let prefix = invocation.value("prefix") {
+        deleted += try deleteAll(prefix.bytes, in: store, &unreadable)
+      }
       if invocation.wantsJSON { try output.line(["deleted": .integer(deleted)]) }
       invocation.remark("\(Text.count(deleted, "key")) deleted")
       guard let first = absent.first else { return .done }
@@ -145,16 +148,34 @@ enum KeyCommands {
     }
   }
 
-  private static func deleteAll(_ prefix: [UInt8], in store: Store) throws -> Int {
+  private static func deleteAll(
+    _ prefix: [UInt8], in store: Store, _ unreadable: inout Unreadable
+  ) throws -> Int {
     var deleted = 0
-    while true {
-      let page = try store.list(prefix: prefix, limit: 1000)
-      if page.isEmpty { return deleted }
+    var last: Key?
+    repeat {
+      // Behind the last page, whether its keys have gone or not: one that cannot be deleted must not be met again.
+      var page: [Key] = []
+      let (next, doubts) = try store.snapshot().scanReadable(
+        KeyRange(prefix: prefix), after: last, limit: 1000
+      ) {
+        page.append($0.key)
+      }
+      last = next
       deleted += try store.transaction { transaction in
         var count = 0
-        for entry in page where try transaction.delete(entry.key) { count += 1 }
+        for key in page where try transaction.delete(key) { count += 1 }
         return count
       }
-    }
+      // Of those on later pages it is told again there.
+      for doubt in doubts {
+        if let key = doubt.key, next.map({ key <= $0 }) ?? true, try store.delete(key) {
+          deleted += 1; continue
+        }
+        unreadable.note([doubt], upTo: next)
+      }
+    } while last != nil
+    return deleted
   }
 }
+      try unreadable.check()
