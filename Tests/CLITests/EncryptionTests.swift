@@ -111,4 +111,22 @@ struct EncryptionTests {
     #expect(try here.run("get", "back", environment: after).text == "w")
     #expect(try here.run("digest", environment: after).text == there.succeed("digest").text)
   }
+
+  @Test("a decryption beside a daemon says that it is not finished, and is finished by the next one")
+  func decryptingBeside() throws {
+    let tool = scratch.tool()
+    let variables = ["SYNC_PASSPHRASE": "correct horse"]
+    #expect(try tool.run("init", "--encrypt", environment: variables).code == 0)
+    #expect(try tool.run("put", "k", "v", environment: variables).code == 0)
+    let serving = try tool.start(["serve", "--listen", "127.0.0.1:0"], environment: variables)
+    _ = try #require(serving.firstLine())
+    let beside = try tool.run("rekey", "--decrypt", environment: variables)
+    #expect(beside.code == 6 && beside.err.contains("keep"), "\(beside.text) \(beside.err)")
+    serving.signal(15)
+    #expect(serving.finish().code == 0)
+    #expect(try tool.run("get", "k").code == 3)
+    let alone = try tool.run("rekey", "--decrypt", environment: variables)
+    #expect(alone.code == 0 && alone.text.hasPrefix("decrypted: "), "\(alone.text) \(alone.err)")
+    #expect(try tool.run("get", "k").text == "v")
+  }
 }

@@ -14,6 +14,9 @@ enum RekeyCommand {
       Without a switch only the passphrase changes, at once. Others go on reading and writing meanwhile; one that was \
       interrupted goes on with "rekey --master-key", or by itself. The new passphrase comes from FILE, from \
       $SYNC_NEW_PASSPHRASE, or from the terminal.
+      After --encrypt no process that has the store open can go on: a daemon ends with 3, and is to be started again with \
+      the passphrase. --decrypt ends with 6 as long as other processes have the store open: keep the passphrase, and run \
+      it again once they have ended.
       """
   ) { invocation, output in
     let switches = ["master-key", "encrypt", "decrypt"].filter { invocation.has($0) }
@@ -26,10 +29,15 @@ enum RekeyCommand {
       throw invocation.usage(
         "--new-passphrase-file", "--\(switches[0]) does not change the passphrase", "leave one of them out")
     }
-    let result = try invocation.withStore { store in
+    let opening = try invocation.opening(toWrite: true)
+    let wasEncrypted = try Store.isEncrypted(at: opening.path)
+    let result = try invocation.withStore(opening) { store in
       switch switches.first {
       case "master-key": return try store.renewKeys()
-      case "decrypt": return try store.decrypt()
+      case "decrypt":
+        // An earlier one had to leave its last step to whoever opens the store alone: that was the opening.
+        guard store.isEncrypted || !wasEncrypted else { return Store.RekeyingReport(isComplete: true) }
+        return try store.decrypt()
       case "encrypt": return try store.encrypt(with: try Secrets.newPassphrase(invocation))
       default:
         guard store.isEncrypted else {
@@ -47,7 +55,14 @@ enum RekeyCommand {
         .init(name: "damaged_segments", value: .integer(result.damaged)),
         .init(name: "complete", value: .bool(result.isComplete)),
       ]), output)
-    return result.damaged == 0 ? .done : .damaged
+    guard result.damaged == 0 else { return .damaged }
+    guard switches.first != "decrypt" || result.isComplete else {
+      throw Failure(
+        .busy,
+        "rekey --decrypt: not finished: other processes have the store open, and it still opens with the passphrase alone: "
+          + "keep that, and run \"sync-cli rekey --decrypt\" with it again once they have ended")
+    }
+    return .done
   }
 
   private static func text(_ change: String?, _ report: Store.RekeyingReport) -> String {
@@ -61,6 +76,8 @@ enum RekeyCommand {
     var text = "\(done): \(report.rewritten) segments written anew"
     if report.damaged > 0 {
       text += ", \(report.damaged) damaged ones kept as they are: run `verify --repair`, then this again"
+    } else if !report.isComplete, change == "decrypt" {
+      text += "; one step is left until the other processes have let the store go"
     } else if !report.isComplete {
       text += "; the older keys are kept until the other processes have let the store go"
     }
