@@ -1,3 +1,4 @@
+import Glibc
 import Testing
 
 @Suite("Encryption on the command line")
@@ -128,5 +129,26 @@ struct EncryptionTests {
     let alone = try tool.run("rekey", "--decrypt", environment: variables)
     #expect(alone.code == 0 && alone.text.hasPrefix("decrypted: "), "\(alone.text) \(alone.err)")
     #expect(try tool.run("get", "k").text == "v")
+  }
+
+  @Test("a daemon whose store was encrypted beside it ends, so that it is started anew with the passphrase")
+  func encryptingBeside() throws {
+    let tool = try scratch.store()
+    // So that it looks often.
+    let serving = try tool.start(
+      ["serve", "--listen", "127.0.0.1:0"], environment: ["WATCHDOG_USEC": "200000"])
+    _ = try #require(serving.firstLine())
+    #expect(
+      try tool.run("rekey", "--encrypt", environment: ["SYNC_NEW_PASSPHRASE": "correct horse"]).code == 0)
+    // One that goes on is ended, with another code.
+    for _ in 0..<3000 where serving.isRunning { usleep(10_000) }
+    serving.signal(15)
+    let end = serving.finish()
+    #expect(end.code == 3 && end.err.contains("ending: "), "\(end.err)")
+    let again = try tool.start(
+      ["serve", "--listen", "127.0.0.1:0"], environment: ["SYNC_PASSPHRASE": "correct horse"])
+    #expect(again.firstLine()?.hasPrefix("listening on") == true)
+    again.signal(15)
+    #expect(again.finish().code == 0)
   }
 }

@@ -101,4 +101,20 @@ import Testing
     let store = try Store.create(at: directory.path + "/s")
     #expect { _ = try Node(store: store) } throws: { ($0 as? ReplicationError)?.code == .cryptography }
   }
+
+  @Test func `who comes while the store cannot be read is not taken for a stranger, and not let in either`()
+    throws
+  {
+    let copy = try TestCopy.first()
+    let (dialled, accepted) = (
+      Gatekeeper(store: copy.store, target: DialTarget(device: nil, name: "x")), Gatekeeper(store: copy.store)
+    )
+    try copy.store.close()
+    #expect(!dialled.admits(copy.node.device, WireLimits.sessionProtocol))
+    #expect(accepted.admits(copy.node.device, WireLimits.sessionProtocol))
+    for gate in [dialled, accepted] {
+      #expect(gate.member == nil && gate.failure?.store?.code == .closed)
+    }
+    #expect(!accepted.admits(copy.node.device, WireLimits.joinProtocol))
+  }
 }

@@ -14,6 +14,7 @@ final class Gatekeeper: Sendable {
   private let store: Store
   private let target: DialTarget?
   private let found = Locked<Member?>(nil)
+  private let trouble = Locked<ReplicationError?>(nil)
 
   /// The gate of a connection that was accepted (no target) or dialled.
   init(store: Store, target: DialTarget? = nil) { (self.store, self.target) = (store, target) }
@@ -21,15 +22,25 @@ final class Gatekeeper: Sendable {
   /// The member that was let in; nil if none was.
   var member: Member? { found.withLock { $0 } }
 
+  /// Why the store could not say who the other side is; nil if it could.
+  var failure: ReplicationError? { trouble.withLock { $0 } }
+
   /// May this device speak this application protocol?
   func admits(_ device: DeviceID, _ applicationProtocol: String) -> Bool {
     if applicationProtocol == WireLimits.joinProtocol {
       return target == nil && ((try? InvitationBook(store: store).isAnyOpen()) ?? false)
     }
     if let expected = target?.device, expected != device { return false }
-    guard let member = try? member(device), member.right != .revoked else { return false }
-    found.withLock { $0 = member }
-    return true
+    do throws(ReplicationError) {
+      guard let member = try member(device), member.right != .revoked else { return false }
+      found.withLock { $0 = member }
+      return true
+    } catch {
+      trouble.withLock { $0 = error }
+      // It is not known that it is none: who came hears so, and nothing else (`NodeCore`). A handshake that fails would tell it that it
+      // is no member.
+      return target == nil
+    }
   }
 
   private func member(_ device: DeviceID) throws(ReplicationError) -> Member? {

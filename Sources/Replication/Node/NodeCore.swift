@@ -164,6 +164,10 @@ final class NodeCore {
   // MARK: Sessions that others dialled
 
   private func serve(_ number: UInt64, _ link: PeerLink, _ device: DeviceID, _ gate: Gatekeeper) {
+    if let failure = gate.failure {
+      context.log.foreign(.error, "cannot look up who comes from \(link.remote): \(failure.message)")
+      return refuse(number, link, "this copy cannot read its store at the moment")
+    }
     guard let member = gate.member, let right = member.right.inSession else {
       link.close()
       return ended(number)
@@ -285,7 +289,8 @@ final class NodeCore {
     link.onEnd = { error in
       finish(
         .failure(
-          error ?? ReplicationError(.network, "\(connection.remote) closed the connection: look into its log")
+          gate.failure ?? error
+            ?? ReplicationError(.network, "\(connection.remote) closed the connection: look into its log")
         ))
     }
     link.onEstablished = { [weak self, context, loop] other in

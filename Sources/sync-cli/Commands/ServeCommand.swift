@@ -77,14 +77,16 @@ enum ServeCommand {
     while true {
       switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 10)) {
       case .none:
-        do { try store.checkSyncs() } catch {
+        do {
+          try store.checkSyncs()
+          try signOfLife(store, manager, log)
+        } catch {
           // Only who opens it anew can go on: the service manager has that done.
           log.write(.error, "ending: \(error)")
           manager.tell("STOPPING=1")
           try blocking { await node.stop() }
           throw error
         }
-        signOfLife(store, manager, log)
       case .reload: reload(&current, store, node, invocation, manager, log)
       case .end:
         manager.tell("STOPPING=1")
@@ -105,12 +107,16 @@ enum ServeCommand {
     try output.flush()
   }
 
-  /// A store that can no longer be read is no life: the service manager will start us anew.
-  private static func signOfLife(_ store: Store, _ manager: ServiceManager, _ log: DaemonLog) {
-    do {
+  /// A store that can no longer be read is no life: the service manager will start us anew. One that was encrypted meanwhile, or whose
+  /// keys this process does not have, never can be again: that is thrown.
+  private static func signOfLife(
+    _ store: Store, _ manager: ServiceManager, _ log: DaemonLog
+  ) throws(StoreError) {
+    do throws(StoreError) {
       _ = try store.versionVector()
       manager.tell("WATCHDOG=1")
     } catch {
+      guard error.code != .keyRequired, error.code != .wrongKey else { throw error }
       log.write(.error, "the store cannot be read: \(error)")
     }
   }
