@@ -22,6 +22,9 @@ enum Program {
     "watch", "completions",
   ]
 
+  /// How long the end of a daemon waits for who reads its log.
+  private static let lastWordsMilliseconds: Int32 = 250
+
   /// What the name of a family means alone.
   static let alone = ["conflicts": "conflicts list"]
 
@@ -41,6 +44,7 @@ enum Program {
       case .run(let invocation): code = try invocation.command.run(invocation, output)
       }
       try output.flush()
+      Diagnostics.flush(within: lastWordsMilliseconds)
       return code
     } catch {
       return end(Failure(error), output)
@@ -52,6 +56,7 @@ enum Program {
     // What was found before the failure is still data; if that cannot be written either, one failure is enough.
     try? output.flush()
     Diagnostics.report(failure.message)
+    Diagnostics.flush(within: lastWordsMilliseconds)
     return failure.code
   }
 }

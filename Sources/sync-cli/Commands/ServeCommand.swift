@@ -77,6 +77,8 @@ enum ServeCommand {
     while true {
       switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 10)) {
       case .none:
+        // Somebody may read again.
+        Diagnostics.flush()
         do {
           try store.checkSyncs()
           try signOfLife(store, manager, log)

@@ -2,7 +2,7 @@ private import SyncStore
 import Replication
 
 /// The daemon's log on standard error: lines with journald's priorities in front, or lines of JSON. A person at a terminal
-/// gets neither.
+/// gets neither. Nothing waits for who reads it: lines that are not read are held, and then lost and counted.
 final class DaemonLog: Sendable {
   private let settings: Locked<(level: LogLevel, format: ServeConfiguration.LogFormat)>
   private let isTerminal = System.isTerminal(2)
@@ -10,6 +10,11 @@ final class DaemonLog: Sendable {
   /// A log as the configuration wants it.
   init(_ configuration: ServeConfiguration) {
     settings = Locked((configuration.logLevel, configuration.logFormat))
+    Diagnostics.neverWait { [self] lost in
+      line(
+        .warning,
+        "\(Text.count(lost, "line")) of this log \(lost == 1 ? "was" : "were") lost: nobody read them")
+    }
   }
 
   /// Takes over a new configuration.
@@ -19,18 +24,20 @@ final class DaemonLog: Sendable {
 
   /// One line.
   func write(_ level: LogLevel, _ message: String) {
-    let (limit, format) = settings.withLock { $0 }
-    guard level <= limit else { return }
-    let message = ToolWords.said(message)
-    switch format {
+    guard level <= settings.withLock({ $0.level }) else { return }
+    Diagnostics.write(line(level, ToolWords.said(message)))
+  }
+
+  private func line(_ level: LogLevel, _ message: String) -> String {
+    switch settings.withLock({ $0.format }) {
     case .journal:
-      Diagnostics.write((isTerminal ? "" : "<\(level.rawValue)>") + Text.printable(message.utf8) + "\n")
+      return (isTerminal ? "" : "<\(level.rawValue)>") + Text.printable(message.utf8) + "\n"
     case .json:
       let line: JSON = [
         "time": .string(Text.date(milliseconds: System.wallMilliseconds)), "level": .string("\(level)"),
         "message": .string(message),
       ]
-      Diagnostics.write(String(decoding: line.encoded, as: UTF8.self) + "\n")
+      return String(decoding: line.encoded, as: UTF8.self) + "\n"
     }
   }
 }

@@ -1,3 +1,5 @@
+private import SyncStore
+
 /// Standard output: data and nothing else. Buffered; `finish` tells whether all of it arrived.
 final class Output {
   private let descriptor = Descriptor(standard: 1)
@@ -30,12 +32,31 @@ final class Output {
 /// Standard error: what is told to people. Failing to tell is no failure of the command.
 enum Diagnostics {
   private static let descriptor = Descriptor(standard: 2)
+  /// Nil where a line is waited for until it is taken.
+  private static let held = Locked<HeldLines?>(nil)
+
+  /// From now on nobody waits for a line to be taken: a daemon is not to stand still because nobody reads what it says. `notice` makes
+  /// the line that tells how many were lost.
+  static func neverWait(_ notice: @escaping @Sendable (Int) -> String) {
+    held.withLock { $0 = HeldLines(notice: notice) }
+  }
+
+  /// Gives on what is held; waits for a reader, for so many milliseconds at most.
+  static func flush(within milliseconds: Int32 = 0) {
+    held.withLock { _ = $0?.drain(to: descriptor, within: milliseconds) }
+  }
 
   /// `sync-cli: message`, kept on one line whatever the message holds.
   static func report(_ message: String) {
     write("sync-cli: \(Text.printable(ToolWords.said(message).utf8))\n")
   }
 
-  /// Text as it is.
-  static func write(_ text: String) { try? descriptor.write(Array(text.utf8)) }
+  /// Text as it is: whole lines.
+  static func write(_ text: String) {
+    let isHeld = held.withLock { lines in
+      lines?.add(Array(text.utf8))
+      return lines?.drain(to: descriptor) != nil
+    }
+    if !isHeld { try? descriptor.write(Array(text.utf8)) }
+  }
 }

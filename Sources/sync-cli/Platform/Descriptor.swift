@@ -144,6 +144,13 @@ final class Descriptor: Sendable {
     return names.sorted { $0.lexicographicallyPrecedes($1) }
   }
 
+  /// Would a write of at most `PIPE_BUF` bytes be taken within so many milliseconds, or fail at once? Writes to what nobody reads
+  /// wait for ever.
+  func takesMore(within milliseconds: Int32) -> Bool {
+    var waiting = pollfd(fd: number, events: Int16(POLLOUT), revents: 0)
+    return SystemCall.retrying { Int(unsafe poll(&waiting, 1, milliseconds)) } != 0
+  }
+
   /// What `name` is; nil if there is none. A link is not followed.
   func kind(of name: [UInt8]) throws(Failure) -> (kind: Kind, size: UInt64)? {
     var answer = stat()
