@@ -10,7 +10,7 @@ public struct ReplicationError: Error, Sendable {
 
     /// The other side is not a member, or has shown another key than the one that is pinned (F75).
     public static let notAMember = Code("not-a-member")
-    /// The other side has the right to know us, but not to do this (F81).
+    /// A member has the right to be known, but not to do this: the other side, or this copy itself (F81).
     public static let notAllowed = Code("not-allowed")
     /// The invitation is unknown, used, expired or wrong (F87).
     public static let invalidInvitation = Code("invalid-invitation")

@@ -169,6 +169,10 @@ import Testing
     try beta.succeed("put", "mine", "v")
     let refused = try beta.run("push", "alpha")
     #expect(refused.code == 3, "\(refused.err)")
+    for words in [["peer", "revoke", "alpha"], ["invite", "--address", "127.0.0.1:1"]] {
+      let unheard = try beta.start(words).finish()
+      #expect(unheard.code == 3 && unheard.out.isEmpty, "\(words): \(unheard.err)")
+    }
     #expect(try alpha.run("get", "mine").code == 1)
     try daemon.end()
   }

@@ -1,4 +1,5 @@
 import Foundation
+import Replication
 import SyncStore
 import Testing
 
@@ -89,5 +90,19 @@ import Testing
     #expect(try alpha.succeed("get", "both").text == "earlier")
     #expect(try beta.run("conflicts", "restore", "both", "--number", "9").code == 1)
     try again.end()
+  }
+
+  @Test("a copy that knows that it was revoked says so")
+  func revokedHere() throws {
+    let tool = try Scratch().store()
+    #expect(try tool.succeed("status", "--json").text.contains("\"revoked\":false"))
+    let store = try Store.open(at: tool.store)
+    let membership = Membership(store)
+    var own = try #require(try membership.own())
+    own.right = .revoked
+    try membership.put(own)
+    try store.close()
+    #expect(try tool.succeed("status").text.contains("revoked    what is written here reaches nobody"))
+    #expect(try tool.succeed("status", "--json").text.contains("\"revoked\":true"))
   }
 }

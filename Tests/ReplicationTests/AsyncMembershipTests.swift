@@ -25,8 +25,15 @@ import Testing
     #expect(try await membership.peer(named: "shed")?.addresses == ["10.0.0.1:7420"])
     #expect(try await membership.remove(peer: "shed"))
     await #expect(throws: ReplicationError.self) { try await membership.revoke("nobody") }
-    try await membership.revokeAndRenewKeys("hub")
-    #expect(try membership.membership.members().first?.right == .revoked)
+    let refused = await #expect(throws: ReplicationError.self) {
+      try await membership.revokeAndRenewKeys("hub")
+    }
+    #expect(refused?.code == .notAllowed)
+    let other = try #require(DeviceID(bytes: [UInt8](repeating: 3, count: 32)))
+    try membership.membership.put(
+      Member(device: other, name: "lost", right: .readWrite, addresses: [], joined: 0))
+    try await membership.revokeAndRenewKeys("lost")
+    #expect(try await membership.members().map(\.right) == [.readWrite, .revoked])
     await node.stop()
     try await store.close()
   }

@@ -117,4 +117,27 @@ import Testing
     }
     #expect(!accepted.admits(copy.node.device, WireLimits.joinProtocol))
   }
+
+  @Test func `F81 a copy that was revoked, or is read-only, says no more who is a member`() throws {
+    let copy = try TestCopy.first()
+    let membership = Membership(copy.store)
+    var own = try #require(try membership.own())
+    try membership.put(
+      Member(device: Self.device, name: "other", right: .readWrite, addresses: [], joined: 0))
+    #expect(refusal { try membership.revoke(own.name) } == .notAllowed)
+    for right in [Member.Right.readOnly, .revoked] {
+      own.right = right
+      try membership.put(own)
+      #expect(refusal { try membership.revokeAndRenewKeys("other") } == .notAllowed)
+      #expect(
+        refusal { _ = try Node.invite(to: copy.store, addresses: [Endpoint(host: "h", port: 1)]) }
+          == .notAllowed)
+    }
+    #expect(try membership.member(Self.device)?.right == .readWrite)
+    #expect(try StoreKeys(copy.store).groupKeys().epochs == [1])
+  }
+
+  private func refusal(_ body: () throws -> Void) -> ReplicationError.Code? {
+    #expect(throws: ReplicationError.self, performing: body)?.code
+  }
 }

@@ -45,13 +45,37 @@ public struct Membership: Sendable {
     try members().first { $0.name == name && $0.right != .revoked }
   }
 
+  /// The member that this copy is; nil if it has no identity, or has not heard of itself yet.
+  package func own() throws(ReplicationError) -> Member? {
+    guard let identity = try StoreKeys(store).identityIfAny() else { return nil }
+    return try member(identity.id)
+  }
+
+  /// Fails with `.notAllowed` if this copy may not say who is a member, since the others would not hear of it.
+  package func checkMayDecide(_ what: String) throws(ReplicationError) {
+    guard let own = try own(), own.right != .readWrite else { return }
+    let reason =
+      own.right == .revoked
+      ? "this copy was revoked" : "this copy is read-only: it receives, and may not send"
+    throw ReplicationError(
+      .notAllowed,
+      "cannot \(what): \(reason), and the others would not hear of it: do it on one that is read-write")
+  }
+
   /// Takes the member's right away, on every copy that hears of it. Of one that is revoked already it does what may not have been
-  /// done: it may have failed in the middle. `.notAMember` if there is none of that name.
+  /// done: it may have failed in the middle. `.notAMember` if there is none of that name; `.notAllowed` if it is this copy itself, which
+  /// nobody could undo, or if this copy is revoked or read-only, so that nobody would hear of it.
   public func revoke(_ name: String) throws(ReplicationError) {
     let found = try members().filter { $0.name == name }
     guard var member = found.first(where: { $0.right != .revoked }) ?? found.last else {
       throw ReplicationError(
         .notAMember, "cannot revoke \(name): no member has that name: see `Membership.peers`")
+    }
+    try checkMayDecide("revoke \(name)")
+    guard try member.device != own()?.device else {
+      throw ReplicationError(
+        .notAllowed,
+        "cannot revoke \(name): it is this copy itself, and could not be undone: do it on another one")
     }
     if member.right != .revoked {
       member.right = .revoked
@@ -69,7 +93,7 @@ public struct Membership: Sendable {
   /// again, also of a member that is revoked by then: at worst one epoch more begins.
   ///
   /// - Returns: the epoch that has begun.
-  /// - Throws: `.notAMember` if there is none of that name.
+  /// - Throws: `.notAMember` if there is none of that name; `.notAllowed` as `revoke`.
   @discardableResult
   public func revokeAndRenewKeys(_ name: String) throws(ReplicationError) -> UInt32 {
     try revoke(name)

@@ -8,7 +8,8 @@ extension Node {
   ///   - lifetime: seconds until it ends, 1 to 30 days.
   ///   - right: what the new member may do.
   ///   - addresses: where the inviting node listens, at most 8; by default where it last listened.
-  /// - Throws: `.invalidInvitation` if a parameter is out of bounds, no address is known, or too many are open.
+  /// - Throws: `.invalidInvitation` if a parameter is out of bounds, no address is known, or too many are open; `.notAllowed` if this
+  ///   copy is revoked or read-only: the others would not hear of the new member.
   public static func invite(
     to store: Store, lifetime: UInt64 = 600, right: Member.Right = .readWrite, addresses: [Endpoint] = []
   ) throws(ReplicationError) -> String {
@@ -17,6 +18,7 @@ extension Node {
     }
     guard (1...2_592_000).contains(lifetime) else { throw refusal("give it 1 second to 30 days") }
     guard let right = right.inSession else { throw refusal("nobody is invited to be revoked") }
+    try Membership(store).checkMayDecide("invite")
     let addresses = try addresses.isEmpty ? lastAddresses(of: store) : addresses
     guard !addresses.isEmpty else {
       throw refusal("no address is known: let a node listen (`Node.start`), or give one")

@@ -90,11 +90,14 @@ package struct StoreKeys: Sendable {
 
   /// The device's identity. `.cryptography` if there is none, or the file is not one.
   package func identity() throws(ReplicationError) -> DeviceIdentity {
-    guard let identity = try readIdentity() else { throw missing(Self.device) }
+    guard let identity = try identityIfAny() else { throw missing(Self.device) }
     return identity
   }
 
-  /// The group keys. `.cryptography` if there are none; `.protocolViolation` if the file is not one.
+  /// The device's identity; nil if there is none. `.cryptography` if the file is not one.
+  package func identityIfAny() throws(ReplicationError) -> DeviceIdentity? { try readIdentity() }
+
+  /// The group keys. `.cryptography` if there are none, or the file is not one.
   package func groupKeys() throws(ReplicationError) -> GroupKeyRing {
     guard let ring = try readGroupKeys() else { throw missing(Self.group) }
     return ring

@@ -1,3 +1,4 @@
+import Replication
 import SyncStore
 
 /// `status`: sizes, counts, and how far the other copies are.
@@ -7,13 +8,19 @@ enum StatusCommand {
     try invocation.withStore(toWrite: false) { store in
       let (status, actor) = (try store.status(), try store.actor)
       let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
+      // Whatever is wrong with its keys, the figures are right.
+      let isRevoked = (try? Membership(store).own())?.right == .revoked
       if invocation.wantsJSON {
         let prefixes = try store.scope.map { JSON.array($0.prefixes.map { .string(Text.printable($0)) }) }
         try output.line(
-          json(store, actor, status, absent, trim?.report, trim?.time).with("prefixes", prefixes))
+          json(store, actor, status, absent, trim?.report, trim?.time).with("prefixes", prefixes)
+            .with("revoked", .bool(isRevoked)))
       } else {
         for line in lines(store, actor, status) + lines(absent, trim?.report, trim?.time) {
           try output.line(line)
+        }
+        if isRevoked {
+          try output.line("revoked    what is written here reaches nobody: join again with a new copy")
         }
         if let scope = try store.scope {
           let more = try store.isWidening ? "; more are still to come: see \"sync-cli pull\"" : ""
