@@ -67,7 +67,9 @@ struct Failure: Error {
     case .notAMember, .notAllowed, .invalidInvitation, .clockSkew, .otherStore: .refused
     case .incompatible: .newerFormat
     case .digestsDiffer: .notFound
-    case .protocolViolation, .network, .timeout, .unavailable, .cryptography: .network
+    case .protocolViolation, .network, .timeout, .unavailable: .network
+    // The device's or the group's keys are missing, or no keys: what others send never is that.
+    case .cryptography: .damaged
     default: .bug
     }
   }

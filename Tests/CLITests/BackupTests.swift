@@ -50,7 +50,7 @@ struct BackupTests {
     #expect(try tool.run("backup", file("text")).code == 5)
     try tool.succeed("destroy")
     #expect(try tool.run("restore", file("text")).code == 5)
-    #expect(try tool.run("restore", file("missing")).code == 7)
+    #expect(try tool.run("restore", file("missing")).code == 1)
     bytes[bytes.count / 2] ^= 1
     try scratch.write("damaged", bytes)
     #expect(try tool.run("restore", file("damaged")).code == 5)

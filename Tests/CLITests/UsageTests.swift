@@ -204,4 +204,28 @@ import Testing
     #expect(try tool.succeed("get", "a").text == "b")
     #expect(try tool.succeed("verify").text.contains("all whole"))
   }
+
+  @Test("what cannot be meant is a mistake of the caller, whichever part of the program finds it")
+  func unmeant() throws {
+    let scratch = try Scratch()
+    let store = try scratch.store()
+    try store.succeed("put", "k", "value")
+    for (words, code) in [
+      (["peer", "add", "", "h:1"], 2), (["peer", "add", "a b", "h:1"], 2), (["peer", "add", "x", "h:0"], 2),
+      (["invite", "--ttl", "60d"], 2), (["get", "k", "--output", "/tmp"], 2), (["backup", "/tmp"], 2),
+      (["backup", "/dev/null"], 2), (["restore", "/nonexistent"], 1), (["restore", "/tmp"], 2),
+      (["--store", scratch.path + "/new", "join", "token", "--name", "a b"], 2),
+      (["peer", "revoke", "store"], 3),
+    ] as [([String], Int32)] {
+      let result = try store.start(words).finish()
+      #expect(result.code == code && result.out.isEmpty, "\(words): \(result.code) \(result.err)")
+    }
+    // What is no file is written into, and a log that goes on is not replaced.
+    let streams = try scratch.shell(
+      """
+      export SYNC_STORE=store; $CLI get k --output /dev/null || exit 9
+      (echo before; $CLI get k --output /dev/stdout; echo; echo after) > log; cat log; $CLI get k --output /dev/stdout | cat
+      """)
+    #expect(streams.code == 0 && streams.out == "before\nvalue\nafter\nvalue", "\(streams.out)")
+  }
 }

@@ -110,7 +110,11 @@ package struct StoreKeys: Sendable {
 
   private func readGroupKeys() throws(ReplicationError) -> GroupKeyRing? {
     guard let text = try read(Self.group, limit: GroupKeyRing.maximumTextBytes) else { return nil }
-    return try GroupKeyRing(text: text)
+    do throws(ReplicationError) { return try GroupKeyRing(text: text) } catch {
+      throw ReplicationError(
+        .cryptography,
+        "\(directory)/\(Self.group) is damaged: \(error.message): restore it from a backup, or join again")
+    }
   }
 
   private func read(_ name: String, limit: Int) throws(ReplicationError) -> String? {

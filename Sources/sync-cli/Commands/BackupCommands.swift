@@ -11,6 +11,8 @@ enum BackupCommands {
       """
   ) { invocation, output in
     let file = try invocation.path(invocation.operands[0])
+    let kind = try Descriptor.kind(at: invocation.operands[0].bytes)
+    guard kind == nil || kind == .file else { throw notAFile(invocation) }
     let report = try invocation.withStore { store in
       var bar = Progress("backup", totalBytes: 0, enabled: invocation.showsProgress)
       defer { bar.finish() }
@@ -35,6 +37,10 @@ enum BackupCommands {
     return .done
   }
 
+  private static func notAFile(_ invocation: Invocation) -> Failure {
+    invocation.usage(invocation.operands[0].shown, "it is no regular file", "name one")
+  }
+
   static let restore = Command(
     "restore", "make a store of a backup", operands: [Operand("FILE")],
     options: [
@@ -48,6 +54,9 @@ enum BackupCommands {
   ) { invocation, output in
     let path = try invocation.storePath()
     let file = try invocation.path(invocation.operands[0])
+    // Said as for every other file that is to be read.
+    _ = try Descriptor.reading(invocation.operands[0].bytes, waiting: false)
+    guard try Descriptor.kind(at: invocation.operands[0].bytes) == .file else { throw notAFile(invocation) }
     try InitCommand.makeParent(of: path)
     let state: Int? = try invocation.integer("state", in: 1...Int.max)
     var bar = Progress("restore", totalBytes: 0, enabled: invocation.showsProgress)

@@ -59,7 +59,10 @@ enum KeyCommands {
     operands: [Operand("KEY")],
     options: [Option("output", value: "F", "write into a file, which is replaced at once or not at all")],
     notes:
-      "Ends with 1 if the key is absent. A large value that is not here is fetched from a peer that has it."
+      """
+      Ends with 1 if the key is absent. A large value that is not here is fetched from a peer that has it. Where F is a
+      device, a pipe or a stream of this process, such as /dev/null or /dev/stdout, the value is written into it.
+      """
   ) { invocation, output in
     let key = try Key(bytes: invocation.operands[0].bytes)
     return try TierCommands.fetching(key, invocation) { try get(key, invocation, output) }
@@ -71,36 +74,62 @@ enum KeyCommands {
         .notFound,
         "get \(invocation.operands[0].shown): there is no such key: \"sync-cli list\" shows those there are")
       if let file = invocation.value("output") {
-        guard try store.export(key, toFileAt: invocation.path(file)) else { throw absent }
+        guard try write(key, of: store, into: file, invocation) else { throw absent }
         return .done
       }
-      if !invocation.wantsJSON, let entry = try store.entry(key), entry.size > streamedBytes {
-        guard let reader = try store.reader(of: key) else { throw absent }
-        try stream(reader, entry.blob, to: output)
+      guard invocation.wantsJSON else {
+        guard try give(key, of: store, to: { try output.write($0) }) else { throw absent }
         return .done
       }
       guard let value = try store.get(key) else { throw absent }
-      if invocation.wantsJSON {
-        try output.line(KeyLine.line(key, value))
-      } else {
-        try output.write(value.bytes)
-      }
+      try output.line(KeyLine.line(key, value))
       return .done
     }
   }
 
-  /// A value larger than this goes to standard output in pieces.
+  private static func write(
+    _ key: Key, of store: Store, into file: Argument, _ invocation: Invocation
+  ) throws -> Bool {
+    // A log that a shell appends to is not to be replaced by what is said to it.
+    let stream = Descriptor.standard(at: file.bytes)
+    switch try Descriptor.kind(at: file.bytes) {
+    case _ where stream != nil, .other:
+      // What would replace it could be no device and no pipe.
+      let sink = try stream ?? Descriptor.writing(file.bytes)
+      return try give(key, of: store) { bytes throws(Failure) in try sink.write(bytes) }
+    case .directory:
+      throw invocation.usage(
+        "--output \(file.shown)", "it is a directory", "give a file, or use \"sync-cli export\"")
+    case .file, .link, nil: return try store.export(key, toFileAt: invocation.path(file))
+    }
+  }
+
+  /// Gives the value to `write`, a large one in pieces; false if the key has none.
+  private static func give(_ key: Key, of store: Store, to write: ([UInt8]) throws -> Void) throws -> Bool {
+    if let entry = try store.entry(key), entry.size > streamedBytes {
+      guard let reader = try store.reader(of: key) else { return false }
+      try stream(reader, entry.blob, to: write)
+      return true
+    }
+    guard let value = try store.get(key) else { return false }
+    try write(value.bytes)
+    return true
+  }
+
+  /// A value larger than this is given in pieces.
   private static let streamedBytes: UInt64 = 16 << 20
   private static let pieceBytes = 1 << 20
 
   /// Gives a value out, in pieces and without a copy on the disk, which may be full. All of it is hashed before the
   /// first byte leaves.
-  private static func stream(_ reader: ValueReader, _ blob: BlobReference?, to output: Output) throws {
+  private static func stream(
+    _ reader: ValueReader, _ blob: BlobReference?, to write: ([UInt8]) throws -> Void
+  ) throws {
     let hasher = SHA256Hasher()
     try pieces(of: reader) { hasher.update($0) }
     // It is damaged, or another one by now: the reader knows which of them, and sets aside what is damaged.
     if hasher.finish() != blob?.hash.bytes { try reader.withBytes { _ in } }
-    try pieces(of: reader) { try output.write($0) }
+    try pieces(of: reader, write)
   }
 
   private static func pieces(of reader: ValueReader, _ body: ([UInt8]) throws -> Void) throws {
@@ -140,6 +169,7 @@ enum KeyCommands {
       }
       if invocation.wantsJSON { try output.line(["deleted": .integer(deleted)]) }
       invocation.remark("\(Text.count(deleted, "key")) deleted")
+      try unreadable.check()
       guard let first = absent.first else { return .done }
       let others = absent.count == 1 ? "" : " and \(absent.count - 1) more"
       throw Failure(
@@ -178,4 +208,3 @@ enum KeyCommands {
     return deleted
   }
 }
-      try unreadable.check()

@@ -18,6 +18,9 @@ enum MemberCommands {
       "The token is a secret: whoever has it first can join. It works while \"sync-cli serve\" runs on this store."
   ) { invocation, output in
     let milliseconds = try invocation.milliseconds("ttl") ?? 600_000
+    guard milliseconds <= longestInvitation else {
+      throw invocation.usage("--ttl", "it is longer than 30 days", "give at most 30d")
+    }
     let addresses = try (invocation.values["address"] ?? []).map { try endpoint($0, invocation) }
     let token = try invocation.withStore { store in
       try Node.invite(
@@ -29,9 +32,20 @@ enum MemberCommands {
     return .done
   }
 
+  private static let longestInvitation: UInt64 = 30 * 86_400_000
+
+  /// The name of a member or a peer that an argument gives.
+  private static func name(_ argument: Argument, _ invocation: Invocation) throws -> String {
+    guard StoreIdentity.isName(argument.text) else {
+      throw invocation.usage(
+        "\"\(argument.shown)\"", "no name", "use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
+    }
+    return argument.text
+  }
+
   /// The address that an argument names, which must have a port.
   static func endpoint(_ argument: Argument, _ invocation: Invocation) throws -> Endpoint {
-    guard let endpoint = Endpoint(argument.text), !endpoint.host.isEmpty else {
+    guard let endpoint = Endpoint(argument.text), !endpoint.host.isEmpty, endpoint.port > 0 else {
       throw invocation.usage("\"\(argument.shown)\"", "no address", "write host:port")
     }
     return endpoint
@@ -61,7 +75,7 @@ enum MemberCommands {
         "leave it out, and use \"sync-cli rekey --encrypt\" afterwards")
     }
     let path = try invocation.storePath()
-    let name = invocation.value("name")?.text ?? InitCommand.defaultName
+    let name = try invocation.value("name").map { try Self.name($0, invocation) } ?? InitCommand.defaultName
     let token = try token(invocation)
     let configuration = invocation.configuration(.shared)
     let scope = try SyncCommands.scope(invocation)
@@ -139,7 +153,7 @@ enum MemberCommands {
   ) { invocation, _ in
     let endpoint = try endpoint(invocation.operands[1], invocation)
     try invocation.withStore { store in
-      let (membership, name) = (Membership(store), invocation.operands[0].text)
+      let membership = Membership(store)
       let device = try membership.peer(named: name)?.device ?? membership.member(named: name)?.device
       var peer = Peer(name: name, addresses: [endpoint.description])
       peer.device = device
@@ -154,6 +168,7 @@ enum MemberCommands {
   ) { invocation, _ in
     try invocation.withStore { store in
       guard try Membership(store).remove(peer: invocation.operands[0].text) else {
+    let name = try name(invocation.operands[0], invocation)
         throw Failure(
           .notFound,
           "peer remove \(invocation.operands[0].shown): no peer is called so: \"sync-cli peer list\" shows those there are"

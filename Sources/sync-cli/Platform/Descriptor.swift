@@ -33,6 +33,35 @@ final class Descriptor: Sendable {
     try opened(path, in: nil, flags: O_RDONLY | O_NOCTTY | (waiting ? 0 : O_NONBLOCK), doing: "open")
   }
 
+  /// Opens a device or a pipe that the user has named for writing; nothing is made.
+  static func writing(_ path: [UInt8]) throws(Failure) -> Descriptor {
+    try opened(path, in: nil, flags: O_WRONLY | O_NOCTTY, doing: "open")
+  }
+
+  /// The stream of the process, standard output or standard error, that a path leads to, such as /dev/stdout; nil if it leads to neither.
+  static func standard(at path: [UInt8]) -> Descriptor? {
+    var named = stat()
+    guard unsafe withName(path, { unsafe stat($0, &named) }) == 0 else { return nil }
+    for number in Int32(1)...2 {
+      var own = stat()
+      guard unsafe fstat(number, &own) == 0, own.st_dev == named.st_dev, own.st_ino == named.st_ino else {
+        continue
+      }
+      return Descriptor(standard: number)
+    }
+    return nil
+  }
+
+  /// What a path that the user has named leads to; nil if there is nothing. A symbolic link is followed.
+  static func kind(at path: [UInt8]) throws(Failure) -> Kind? {
+    var answer = stat()
+    guard unsafe withName(path, { unsafe stat($0, &answer) }) == 0 else {
+      if errno == ENOENT { return nil }
+      throw failure("look at", path)
+    }
+    return kind(answer.st_mode)
+  }
+
   /// Opens the file at `path` below this directory for reading; no link in any part of it is followed, and a device
   /// does not make it wait.
   func reading(_ path: [UInt8]) throws(Failure) -> Descriptor {
@@ -115,6 +144,13 @@ final class Descriptor: Sendable {
     }
   }
 
+  /// Would a write of at most `PIPE_BUF` bytes be taken within so many milliseconds, or fail at once? Writes to what nobody reads
+  /// wait for ever.
+  func takesMore(within milliseconds: Int32) -> Bool {
+    var waiting = pollfd(fd: number, events: Int16(POLLOUT), revents: 0)
+    return SystemCall.retrying { Int(unsafe poll(&waiting, 1, milliseconds)) } != 0
+  }
+
   /// Makes content and size durable.
   func sync() throws(Failure) {
     guard fdatasync(number) == 0 else { throw Self.failure("sync", path) }
@@ -142,13 +178,6 @@ final class Descriptor: Sendable {
     }
     guard errno == 0 else { throw Self.failure("list", path) }
     return names.sorted { $0.lexicographicallyPrecedes($1) }
-  }
-
-  /// Would a write of at most `PIPE_BUF` bytes be taken within so many milliseconds, or fail at once? Writes to what nobody reads
-  /// wait for ever.
-  func takesMore(within milliseconds: Int32) -> Bool {
-    var waiting = pollfd(fd: number, events: Int16(POLLOUT), revents: 0)
-    return SystemCall.retrying { Int(unsafe poll(&waiting, 1, milliseconds)) } != 0
   }
 
   /// What `name` is; nil if there is none. A link is not followed.
