@@ -10,11 +10,12 @@ enum InitCommand {
       Option("encrypt", "seal keys and values under a passphrase, which is asked for"),
     ],
     notes: """
-      Makes the directory, the identity of this device, and the key that all copies will share.
+      Makes the directory, the identity of this device, and the key that all copies will share. One that was interrupted
+      is finished when it is run again; where there is a store that is complete it ends with 2.
       """
   ) { invocation, output in
     let path = try invocation.storePath()
-    let name = invocation.value("name")?.text ?? defaultName
+    let wish = invocation.value("name")?.text
     var configuration = invocation.configuration(.exclusive)
     if !invocation.has("encrypt"), invocation.has(Secrets.option.name) {
       throw invocation.usage(
@@ -25,14 +26,37 @@ enum InitCommand {
     if invocation.has("encrypt") {
       configuration.passphrase = try Secrets.newPassphrase(invocation, isFirst: true)
     }
-    let store = try Store.create(at: path, name: name, configuration: configuration)
-    try Node.prepare(store, name: name)
+    let store = try create(at: path, name: wish ?? defaultName, configuration)
+    try Node.prepare(store, name: wish ?? store.name)
     try invocation.tell(
       "created \(store.name) in \(path)",
       json: ["path": .string(path), "name": .string(store.name), "store": .string(store.id.description)],
       output)
     try store.close()
     return .done
+  }
+
+  /// A new store, or one whose `init` was ended between its two steps.
+  private static func create(
+    at path: String, name: String, _ configuration: Configuration
+  ) throws -> Store {
+    do { return try Store.create(at: path, name: name, configuration: configuration) } catch let error {
+      // Whatever keeps it from being looked at, there is a store.
+      guard error.code == .alreadyExists, (try? isUnfinished(at: path, configuration)) ?? false else {
+        throw error
+      }
+      return try Store.open(at: path, configuration: configuration)
+    }
+  }
+
+  /// Has nobody become a member yet, not even this copy? Who has joined and not pulled has its inviter for a peer.
+  private static func isUnfinished(at path: String, _ configuration: Configuration) throws -> Bool {
+    var looking = configuration
+    looking.mode = .readOnly
+    let store = try Store.open(at: path, configuration: looking)
+    defer { try? store.close() }
+    let membership = Membership(store)
+    return try membership.members().isEmpty && membership.peers().isEmpty
   }
 
   /// The host's name, without its domain.
