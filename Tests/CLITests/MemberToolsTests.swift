@@ -105,4 +105,20 @@ import Testing
     #expect(try tool.succeed("status").text.contains("revoked    what is written here reaches nobody"))
     #expect(try tool.succeed("status", "--json").text.contains("\"revoked\":true"))
   }
+
+  @Test("a join whose pull breaks says that it has joined, and what goes on")
+  func joinedOnly() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("alpha"))
+    try daemon.tool.succeed("put", "large", "-", input: [UInt8](repeating: 7, count: 3 << 20))
+    let token = try daemon.tool.succeed("invite").text.trimmingCharacters(in: .newlines)
+    let result = try scratch.shell("ulimit -f 1024; $CLI --store beta join '\(token)' --name beta 2> err")
+    #expect(result.code == 7 && result.out.hasPrefix("joined alpha as beta in "), "\(result.out)")
+    let told = String(decoding: try scratch.read("err"), as: UTF8.self)
+    #expect(told.contains("run \"sync-cli pull alpha\""), "\(told)")
+    let beta = scratch.tool("beta")
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.succeed("digest").text == daemon.tool.succeed("digest").text)
+    try daemon.end()
+  }
 }

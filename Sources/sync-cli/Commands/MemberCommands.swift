@@ -66,6 +66,7 @@ enum MemberCommands {
     notes:
       """
       TOKEN is what "sync-cli invite" printed there, or "-" for standard input. The inviter is a peer from then on.
+      If the pull breaks, this copy is a member all the same: "sync-cli pull NAME", with the inviter's name, goes on.
       The copy is a plain one: "sync-cli rekey --encrypt" makes it an encrypted one.
       """
   ) { invocation, output in
@@ -83,20 +84,36 @@ enum MemberCommands {
     let joined = try blocking {
       try await Node.join(token, at: path, name: name, scope: scope, configuration: configuration)
     }
-    var report: SessionReport?
-    if !invocation.has("no-pull") {
-      report = try SyncCommands.run(invocation, joined.store, with: joined.inviterName, .pull)
-    }
     let figures: JSON = [
       "path": .string(path), "store": .string("\(joined.store.id)"), "name": .string(joined.memberName),
       "inviter": .string(joined.inviterName), "right": .string("\(joined.right)"),
     ]
-    try invocation.tell(
-      "joined \(joined.inviterName) as \(joined.memberName) in \(path)",
-      json: figures.with("pull", report.map(SyncCommands.json)), output)
+    if !invocation.wantsJSON, !invocation.isQuiet {
+      try output.line("joined \(joined.inviterName) as \(joined.memberName) in \(path)")
+      // Whatever becomes of the pull: the token is used up.
+      try output.flush()
+    }
+    var report: SessionReport?
+    if !invocation.has("no-pull") {
+      do {
+        report = try SyncCommands.run(invocation, joined.store, with: joined.inviterName, .pull)
+      } catch {
+        if invocation.wantsJSON { try output.line(figures) }
+        try? joined.store.close()
+        throw notPulled(from: joined.inviterName, Failure(error))
+      }
+    }
+    if invocation.wantsJSON { try output.line(figures.with("pull", report.map(SyncCommands.json))) }
     if let report, !invocation.wantsJSON, !invocation.isQuiet { try output.line(SyncCommands.text(report)) }
     try joined.store.close()
     return .done
+  }
+
+  private static func notPulled(from inviter: String, _ failure: Failure) -> Failure {
+    Failure(
+      failure.code,
+      "join: joined, but the pull broke: \(failure.message): run \"sync-cli pull \(inviter)\", the token is used up",
+      isBrokenPipe: failure.isBrokenPipe)
   }
 
   private static func token(_ invocation: Invocation) throws -> String {
@@ -151,6 +168,7 @@ enum MemberCommands {
     "peer add", "name an address, so that push, pull and sync can be told by name",
     operands: [Operand("NAME"), Operand("ADDR")]
   ) { invocation, _ in
+    let name = try name(invocation.operands[0], invocation)
     let endpoint = try endpoint(invocation.operands[1], invocation)
     try invocation.withStore { store in
       let membership = Membership(store)
@@ -168,7 +186,6 @@ enum MemberCommands {
   ) { invocation, _ in
     try invocation.withStore { store in
       guard try Membership(store).remove(peer: invocation.operands[0].text) else {
-    let name = try name(invocation.operands[0], invocation)
         throw Failure(
           .notFound,
           "peer remove \(invocation.operands[0].shown): no peer is called so: \"sync-cli peer list\" shows those there are"
