@@ -38,6 +38,26 @@ struct TierTests {
     #expect(failed.err.contains("was left out of this copy by its policy") && failed.err.contains("peer add"))
   }
 
+  @Test("dump and export fetch what is elsewhere, and name what they cannot get")
+  func whole() throws {
+    let (alpha, beta, daemon) = try pair()
+    for number in 0..<3 as Range<UInt8> {
+      try alpha.succeed("put", "\(number)/large", "-", input: Self.bytes(number))
+    }
+    try beta.succeed("policy", "lazy")
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.succeed("dump", "0/").text == alpha.succeed("dump", "0/").text)
+    try beta.succeed("export", beta.scratch.path + "/out", "--prefix", "1/")
+    #expect(try beta.succeed("status").text.contains("elsewhere  1 left out"))
+    try daemon.end()
+    for words in [["dump"], ["export", beta.scratch.path + "/more"]] {
+      let failed = try beta.start(words).finish()
+      #expect(
+        failed.code == 4 && failed.err.contains("2/large") && failed.err.contains("start the daemon"),
+        "\(failed.err)")
+    }
+  }
+
   @Test("trim lets large values leave that a peer holds, and get brings them back")
   func trim() throws {
     let (alpha, beta, daemon) = try pair()

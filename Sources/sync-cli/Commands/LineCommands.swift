@@ -9,16 +9,18 @@ enum LineCommands {
       Each line is {"key","value","type"}, and "expires" in milliseconds since 1970 if there is a deadline. "base64"
       stands for "value", and "key_base64" for "key", where the bytes are not UTF-8. "sync-cli load" reads it back.
       It ends at the first key whose line would be longer than 256 MiB: use "sync-cli export" for such values.
+      Large values that are not here are fetched from a peer that has them.
       Ends with 5 if keys are damaged: the others are written, and those named on standard error.
       """
   ) { invocation, output in
-    try invocation.withStore(toWrite: false) { store in
+    try TierCommands.withAllValues(invocation) { store in
       let prefix = invocation.prefix(invocation.operands.first)
       let snapshot = try store.snapshot()
       var unreadable = Unreadable("dump")
       let doubts = try lines(
         of: snapshot, prefix,
         unreadable: { key, error in
+          guard error.code != .blobUnavailable else { throw TierCommands.unfetched(key, invocation, error) }
           try unreadable.note(key, error)
         }
       ) {

@@ -196,6 +196,33 @@ enum TierCommands {
 
   // MARK: Fetching
 
+  /// Runs `body` with the store open to read all there is. Where large values are elsewhere, each is fetched from the peers when it is
+  /// read.
+  static func withAllValues<Result>(_ invocation: Invocation, _ body: (Store) throws -> Result) throws
+    -> Result
+  {
+    var opening = try invocation.opening(toWrite: false)
+    let whole = try invocation.withStore(opening) { store in
+      try store.absentValues() == AbsentValues() ? try body(store) : nil as Result?
+    }
+    if let whole { return whole }
+    opening.configuration.mode = .shared
+    return try invocation.withStore(opening) { store in
+      // A store without keys of its own has no peers to ask: reading says so.
+      let node = try? Node(store: store, configuration: invocation.nodeConfiguration)
+      defer { if let node { try? blocking { await node.stop() } } }
+      return try body(store)
+    }
+  }
+
+  /// The error of a value that could not be fetched either, with its key.
+  static func unfetched(_ key: Key, _ invocation: Invocation, _ error: StoreError) -> Failure {
+    Failure(
+      .network,
+      "\(invocation.command.name) \(Text.printable(key.bytes)): \(error.message): "
+        + "start the daemon of a member that has it, or name where it is by \"sync-cli peer add\"")
+  }
+
   /// Runs `body`, which reads the value of a key; if that is not here, fetches it from the peers and runs it again.
   static func fetching<Result>(
     _ key: Key, _ invocation: Invocation, _ body: () throws -> Result

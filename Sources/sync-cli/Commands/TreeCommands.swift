@@ -65,13 +65,14 @@ enum TreeCommands {
     options: [Option("prefix", value: "P", "only keys that begin with P, which is taken off")],
     notes: """
       Each file is replaced at once or not at all. Keys that would leave DIR, or are no path of a file, are refused
-      before anything is written. Ends with 5 if keys are damaged: the others are written, and those named.
+      before anything is written. Large values that are not here are
+      fetched from a peer that has them. Ends with 5 if keys are damaged: the others are written, and those named.
       """
   ) { invocation, output in
     let prefix = invocation.prefix(invocation.value("prefix"))
     // Large values are written by their path.
     _ = try invocation.path(invocation.operands[0])
-    return try invocation.withStore(toWrite: false) { store in
+    return try TierCommands.withAllValues(invocation) { store in
       var totalBytes: UInt64 = 0
       let range = KeyRange(prefix: prefix)
       _ = try store.snapshot().scanReadable(range) { entry in
@@ -95,6 +96,9 @@ enum TreeCommands {
           guard try export(entry, of: store, as: Array(entry.key.bytes.dropFirst(prefix.count)), by: writer)
           else { return }
         } catch let error as StoreError {
+          guard error.code != .blobUnavailable else {
+            throw TierCommands.unfetched(entry.key, invocation, error)
+          }
           return try unreadable.note(entry.key, error)
         }
         files += 1
