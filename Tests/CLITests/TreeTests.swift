@@ -148,4 +148,20 @@ import Testing
     #expect(result.err.contains(part))
     #expect(try tool.succeed("list").lines.isEmpty)
   }
+
+  @Test("keys that would be a file and a directory at once are refused before anything is written")
+  func nested() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    let lines = ["a", "x", "x-", "x-/y", "x/y"].map { "{\"key\":\"\($0)\",\"value\":\"v\"}" }
+    try tool.succeed("load", "-", input: Array(lines.joined(separator: "\n").utf8))
+    let refused = try tool.run("export", scratch.path + "/out")
+    #expect(refused.code == 3 && refused.err.contains("x-/y: \"x-\" is a key"), "\(refused.err)")
+    #expect(try scratch.shell("ls").out == "store\n")
+    var paths = NestedPaths()
+    let objections = ["a", "a-b", "a.b/c", "a/b", "a0", "ab/c", "ab/c/d/e"].map {
+      paths.objection(to: Array($0.utf8)) != nil
+    }
+    #expect(objections == [false, false, false, true, false, false, true])
+  }
 }

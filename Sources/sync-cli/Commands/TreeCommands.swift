@@ -65,7 +65,7 @@ enum TreeCommands {
     options: [Option("prefix", value: "P", "only keys that begin with P, which is taken off")],
     notes: """
       Each file is replaced at once or not at all. Keys that would leave DIR, or are no path of a file, are refused
-      before anything is written. Large values that are not here are
+      before anything is written; so is one that begins with another one and a slash. Large values that are not here are
       fetched from a peer that has them. Ends with 5 if keys are damaged: the others are written, and those named.
       """
   ) { invocation, output in
@@ -75,10 +75,11 @@ enum TreeCommands {
     return try TierCommands.withAllValues(invocation) { store in
       var totalBytes: UInt64 = 0
       let range = KeyRange(prefix: prefix)
+      var directories = NestedPaths()
       _ = try store.snapshot().scanReadable(range) { entry in
         totalBytes += entry.size
         let path = Array(entry.key.bytes.dropFirst(prefix.count))
-        guard let objection = TreeWriter.objection(to: path) else {
+        guard let objection = TreeWriter.objection(to: path) ?? directories.objection(to: path) else {
           return
         }
         throw Failure(

@@ -82,3 +82,17 @@ final class TreeWriter {
     return (directory, name)
   }
 }
+
+/// Finds paths that would lie below a file, among paths that come in the order of their bytes.
+struct NestedPaths {
+  /// Those that the last one begins with, and itself. All that begin with one of them come without a gap.
+  private var open: [[UInt8]] = []
+
+  /// Why the next path could not be made beside those before it; nil if it can.
+  mutating func objection(to path: [UInt8]) -> String? {
+    while let last = open.last, !path.starts(with: last) { open.removeLast() }
+    let file = open.first { $0.count < path.count && path[$0.count] == UInt8(ascii: "/") }
+    open.append(path)
+    return file.map { "\"\(Text.printable($0))\" is a key, too, and would be both a file and a directory" }
+  }
+}
