@@ -52,6 +52,8 @@ public struct StoreError: Error, Sendable {
     public static let snapshotEnded = Code("snapshot-ended")
     /// Deletes behind the position that changes were to be read from are not kept any more.
     public static let changesLost = Code("changes-lost")
+    /// What a session took this copy to be does not hold any more: another one is to be begun. Only sessions meet it.
+    package static let overtaken = Code("overtaken")
     /// The store is encrypted, and no passphrase was given.
     public static let keyRequired = Code("key-required")
     /// The passphrase is not the store's.

@@ -24,7 +24,7 @@ struct PlainBatchTests {
       for (copy, records) in zip(copies, [BatchRecords(packing: records), .list(records)]) {
         let batch = IncomingBatch(
           sender: try source.actor, mark: RoundMark(high: 0, low: mark), position: end, records: records,
-          present: [], widening: nil)
+          present: [], scope: nil, widening: nil)
         _ = try copy.apply(batch)
       }
       try expectEqual()
@@ -155,7 +155,7 @@ struct PlainBatchTests {
       try copy.take(
         IncomingBatch(
           sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 10,
-          records: BatchRecords(packing: records), present: [], widening: nil))
+          records: BatchRecords(packing: records), present: [], scope: nil, widening: nil))
     }
     let plain = try #require(try take([setting.record("a", 1), setting.record("b", 2)]).echo)
     #expect(plain.behind == before && plain.upTo == before + 2)

@@ -46,6 +46,90 @@ struct WideningPartsTests {
     #expect(try !some.isWidening && some.list(prefix: Array("b/".utf8)).count == 4)
   }
 
+  /// Two copies of all keys that know nothing of each other, and one of the keys under a/ that knows neither.
+  private func strangers() throws -> (first: Store, other: Store, some: Store) {
+    for host in hosts { host.time += 1000 }
+    let first = try Store.create(on: hosts[0])
+    let stores = try hosts[1...].map { try Store.create(on: $0, id: first.id) }
+    try stores[1].narrow(to: KeyScope(prefixes: ["a/"]))
+    return (first, stores[0], stores[1])
+  }
+
+  /// The copy comes to hold the keys under b/, too, as the sender has them.
+  private func widen(_ some: Store, from sender: Store) throws {
+    try some.widen(to: KeyScope(prefixes: ["a/", "b/"]))
+    try passLacking(from: sender, to: some)
+    let isWidening = try some.isWidening
+    try #require(!isWidening)
+  }
+
+  /// The same in the middle of a round of another one, which fails then.
+  private func widen(_ some: Store, from sender: Store, within other: Store, maximumBytes: Int) {
+    var isWider = false
+    let error = #expect(throws: StoreError.self) {
+      try some.receive(from: other, maximumBytes: maximumBytes) {
+        isWider = (try? widen(some, from: sender)) != nil
+      }
+    }
+    #expect(isWider && error?.code == .overtaken)
+  }
+
+  @Test("asks again for what lies before its cursor for one, once another has brought what it lacked")
+  func openCursor() throws {
+    let (first, other, some) = try strangers()
+    for key in ["b/1", "a/1", "a/2"] as [Key] { try first.put(key, "1") }
+    try some.receive(from: first, batches: 1, maximumBytes: 1)
+    try other.put("a/x", "2")
+    try widen(some, from: other)
+    try some.receive(from: first)
+    #expect(try some.list().map(\.key) == ["a/1", "a/2", "b/1"])
+  }
+
+  @Test("asks again, too, where the round was closed, and it did not take over what the sender covers")
+  func closedCursor() throws {
+    let (first, other, some) = try strangers()
+    let host = SimulatedHost(seed: 9, machine: "another machine")
+    host.time = hosts[0].time
+    let narrow = try Store.create(on: host, id: first.id)
+    try narrow.narrow(to: KeyScope(prefixes: ["a/", "b/"]))
+    try first.put("a/1", "1")
+    try narrow.receive(from: first)
+    for key in ["b/1", "a/2"] as [Key] { try narrow.put(key, "2") }
+    try some.receive(from: narrow)
+    try widen(some, from: other)
+    try some.receive(from: first)
+    try some.receive(from: narrow)
+    #expect(try some.list().map(\.key) == ["a/1", "a/2", "b/1"])
+  }
+
+  @Test("takes in nothing more of a round that was begun for fewer keys")
+  func oldRound() throws {
+    let (first, other, some) = try strangers()
+    for key in ["b/1", "a/1", "a/2"] as [Key] { try first.put(key, "1") }
+    widen(some, from: other, within: first, maximumBytes: 1)
+    #expect(try some.list().map(\.key) == ["a/1"])
+    try some.receive(from: first)
+    #expect(try some.list().map(\.key) == ["a/1", "a/2", "b/1"])
+  }
+
+  @Test(
+    "keeps what has just come though a full state is closed that was begun without it",
+    arguments: [1, 1 << 20])
+  func oldFullState(maximumBytes: Int) throws {
+    let (first, other, some) = try strangers()
+    for key in ["b/1", "a/1", "a/2", "a/dead"] as [Key] { try first.put(key, "1") }
+    try other.receive(from: first)
+    try first.delete("a/dead")
+    for host in hosts { host.time += Limits.retirementMilliseconds + 1000 }
+    try first.acknowledge(as: devices[0])
+    let purged = try first.purge()
+    try #require(purged == 1)
+    widen(some, from: other, within: first, maximumBytes: maximumBytes)
+    #expect(try some.get("b/1") != nil)
+    for _ in 0..<2 { try some.receive(from: first) }
+    #expect(try some.list().map(\.key) == ["a/1", "a/2", "b/1"])
+  }
+
   @Test("has them brought by one session at a time, and by the next once that is gone")
   func oneAtATime() throws {
     final class Session: Sendable {}

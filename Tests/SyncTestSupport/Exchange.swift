@@ -23,7 +23,7 @@ extension Store {
     var delivered = 0
     var behind: Cursor?
     while batches.map({ delivered < $0 }) ?? true, var batch = try round.next(maximumBytes: maximumBytes) {
-      (batch.widening, batch.behind) = (widening, behind)
+      (batch.scope, batch.widening, batch.behind) = (mine.scope, widening, behind)
       _ = try apply(batch, full)
       if widening != nil { behind = Cursor(position: batch.position, mark: batch.mark, closed: false) }
       delivered += 1
@@ -68,7 +68,7 @@ extension OutgoingRound {
       batch.position.isMultiple(of: 2) ? .list(collector.records) : BatchRecords(packing: collector.records)
     return IncomingBatch(
       sender: close.sender, mark: close.mark, position: batch.position, records: records,
-      present: batch.present, widening: nil)
+      present: batch.present, scope: nil, widening: nil)
   }
 }
 

@@ -64,7 +64,7 @@ extension SessionStore {
       if intake.widening != nil { try store.claimWidening(for: self) }
       var batch = IncomingBatch(
         sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
-        present: payload.present, widening: intake.widening)
+        present: payload.present, scope: state.withLock { $0.scope }, widening: intake.widening)
       if intake.widening != nil, intake.index > 0 { batch.behind = state.withLock { $0.lacking } }
       let taken = try store.take(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(

@@ -24,6 +24,8 @@ package final class SessionStore: Sendable {
     var full: (mark: RoundMark, state: FullState)?
     /// The own actor, as it was said at the handshake.
     var actor: ActorID?
+    /// The keys that this copy held then; nil for all.
+    var scope: KeyScope?
     var failure: StoreError?
     /// The number that the next batch of the round has that may be appended; nil once one could not be.
     var nextIntake: UInt32? = 0
@@ -140,6 +142,7 @@ package final class SessionStore: Sendable {
     switch error {
     case let error as StoreError:
       if error.code == .rolledBack { return .rolledBack(error.message) }
+      if error.code == .overtaken { return .overtaken(error.message) }
       state.withLock { $0.failure = error }
       return .failed(.store, error.description)
     case let error as ReplicationError:
@@ -163,7 +166,7 @@ package final class SessionStore: Sendable {
     let wall = store.environment.now()
     let (summary, digest) = try store.replicaSummary(digestAt: time ?? wall)
     let cursor = try sender.flatMap { try store.cursor(for: $0) }
-    state.withLock { ($0.actor, $0.cursor) = (summary.actor, cursor) }
+    state.withLock { ($0.actor, $0.scope, $0.cursor) = (summary.actor, summary.scope, cursor) }
     var replica = Replica(
       summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
       missingBlobs: try missingBlobs(), epochs: try ring().checks, repairs: store.isWritable)

@@ -87,7 +87,8 @@ extension Store {
   /// - Parameters:
   ///   - full: of a full state, takes notice of what the sender holds.
   ///   - close: closes the round, if it is an increment and this its last batch, in the same step (`finish`).
-  /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote.
+  /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote; `.overtaken` if this copy is not
+  ///   what the session took it to be any more.
   package func take(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> TakenBatch {
@@ -138,10 +139,11 @@ extension Store {
     return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
   }
 
-  /// Moves the cursor behind a batch, or closes its round.
+  /// Moves the cursor behind a batch, or closes its round. The cursor would say of keys that this copy holds since that they had come.
   private func conclude(
     _ batch: IncomingBatch, _ close: RoundClose?, _ composer: inout Composer
   ) throws(StoreError) {
+    try requireScope(batch.scope, composer.state)
     if let close { return try merge(close, &composer) }
     let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
     if let widening = batch.widening { return try note(cursor, of: widening, &composer) }
@@ -199,7 +201,8 @@ extension Store {
   private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
     try requireOwnWrites(in: close.vector, composer.state)
     if close.widening != nil { return try widen(close, &composer) }
-    try requireScope(of: close, composer.state)
+    // With other keys now this copy would seem to have what nobody sent.
+    try requireScope(close.scope, composer.state)
     var vector = composer.state.vector
     // A copy that does not know what it covers learns it from a full state only.
     if close.isFull || !composer.state.mending { vector.merge(close.covered(by: composer.state)) }

@@ -157,17 +157,32 @@ extension Store {
     }
     // What was purged there under those keys is purged here (rule R8).
     try composer.raise(close.floor, close.horizon)
+    try composer.lookBehindCursors()
     try composer.setLocal(StateKey.scope, closing.scope?.bytes)
     try composer.setLocal(StateKey.widening, nil)
   }
 
-  /// What a round closes is what the sender took this copy to hold: with other keys now it would seem to have what nobody sent.
-  func requireScope(of close: RoundClose, _ state: ReplicaState) throws(StoreError) {
-    guard close.scope == state.scope else { throw changed }
+  /// What a session brings is for a copy of the keys that this one held when the session began: of any other keys its sender has said
+  /// nothing.
+  func requireScope(_ scope: KeyScope?, _ state: ReplicaState) throws(StoreError) {
+    guard scope == state.scope else { throw StoreError(.overtaken, Self.otherKeys, path: path) }
   }
 
-  private var changed: StoreError {
-    StoreError(.busy, "this copy holds other keys than when the session began: begin another one", path: path)
+  private var changed: StoreError { StoreError(.busy, Self.otherKeys, path: path) }
+
+  private static let otherKeys =
+    "this copy holds other keys than when the session began, or is to hold others: begin another one"
+}
+
+extension Composer {
+  /// Goes back to the beginning with every sender. What lies before a cursor has come for the keys that were held; what it has for others
+  /// this copy covers only if it has taken over what the sender covered there, which it has not in the middle of a round, nor from a copy
+  /// of some keys. The marks stay: they tell a sender that was put back.
+  mutating func lookBehindCursors() throws(StoreError) {
+    for (sender, cursor) in state.cursors.sorted(by: { $0.key < $1.key }) where cursor.position > 0 {
+      let start = Cursor(position: 0, mark: cursor.mark, closed: false)
+      try setLocal(StateKey.cursor(sender), ReplicaState.encode(start))
+    }
   }
 }
 

@@ -120,6 +120,8 @@ package struct IncomingBatch: Hashable, Sendable {
   package var records: BatchRecords
   /// Of a full state: what else the sender holds up to this position, which the receiver has already.
   package var present: [Dot]
+  /// The keys that the sender took the receiver to hold; nil for all.
+  package var scope: KeyScope?
   /// Of a round of keys that were lacking: what the receiver will hold.
   package var widening: Widening?
   /// Of such a round: the cursor that the batch before this one has left; nil for the first one.
@@ -128,20 +130,20 @@ package struct IncomingBatch: Hashable, Sendable {
   /// All fields.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord], present: [Dot] = [],
-    widening: Widening? = nil
+    scope: KeyScope? = nil, widening: Widening? = nil
   ) {
     self.init(
-      sender: sender, mark: mark, position: position, records: .list(records), present: present,
+      sender: sender, mark: mark, position: position, records: .list(records), present: present, scope: scope,
       widening: widening)
   }
 
   /// The same with records as they came.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: BatchRecords, present: [Dot],
-    widening: Widening?
+    scope: KeyScope?, widening: Widening?
   ) {
     (self.sender, self.mark, self.position) = (sender, mark, position)
-    (self.records, self.present, self.widening) = (records, present, widening)
+    (self.records, self.present, self.scope, self.widening) = (records, present, scope, widening)
   }
 }
 
