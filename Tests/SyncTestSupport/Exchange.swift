@@ -24,6 +24,7 @@ extension Store {
     var behind: Cursor?
     while batches.map({ delivered < $0 }) ?? true, var batch = try round.next(maximumBytes: maximumBytes) {
       (batch.scope, batch.widening, batch.behind) = (mine.scope, widening, behind)
+      batch.addressee = Addressee(actor: mine.actor)
       _ = try apply(batch, full)
       if widening != nil { behind = Cursor(position: batch.position, mark: batch.mark, closed: false) }
       delivered += 1
@@ -32,6 +33,7 @@ extension Store {
     guard batches == nil else { return }
     var close = round.close
     (close.isNarrow, close.scope, close.widening) = (theirs.scope != nil, mine.scope, widening)
+    close.addressee = Addressee(actor: mine.actor)
     try finish(close, full, behind: behind)
   }
 

@@ -60,11 +60,11 @@ extension SessionStore {
       guard isNext else {
         return .failed(.failed(.protocolViolation, "a batch before batch \(intake.index) was not taken in"))
       }
-      if let why = try overtaken(by: intake.sender) { return .failed(.overtaken(why)) }
       if intake.widening != nil { try store.claimWidening(for: self) }
       var batch = IncomingBatch(
         sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
         present: payload.present, scope: state.withLock { $0.scope }, widening: intake.widening)
+      batch.addressee = addressee
       if intake.widening != nil, intake.index > 0 { batch.behind = state.withLock { $0.lacking } }
       let taken = try store.take(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(

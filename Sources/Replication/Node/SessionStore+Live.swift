@@ -60,14 +60,12 @@ extension SessionStore {
   /// The session goes on live: from now on it is noticed what others do for the same two copies.
   package func goLive() { state.withLock { $0.isLive = true } }
 
-  /// Why this session must not go on: another one has received from the same copy, or the own copy is another one now
-  /// (rule R9). Both copies find out what holds when they greet each other anew.
-  func overtaken(by sender: ActorID) throws -> String? {
-    let (isLive, cursor) = state.withLock { ($0.isLive, $0.cursor) }
-    guard isLive else { return nil }
-    if let why = try renewed() { return why }
-    guard try store.cursor(for: sender) != cursor else { return nil }
-    return "another session of the same two copies has gone on meanwhile"
+  /// What this session must find in place of what it brings: else another one has received from the same copy, or the own copy is another
+  /// one now (rule R9), and both copies find out what holds when they greet each other anew.
+  var addressee: Addressee? {
+    state.withLock { state in
+      state.actor.map { Addressee(actor: $0, cursor: state.isLive ? state.cursor : nil) }
+    }
   }
 
   private func renewed() throws -> String? {

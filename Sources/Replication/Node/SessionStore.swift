@@ -85,7 +85,9 @@ package final class SessionStore: Sendable {
         let covered = try store.versionVector()
         let lacking = state.withLock { $0.lacking.take() }
         if close.widening != nil { try store.claimWidening(for: self) }
-        try store.finish(close, close.isFull ? full(of: close.mark) : nil, behind: lacking)
+        var own = close
+        own.addressee = addressee
+        try store.finish(own, close.isFull ? full(of: close.mark) : nil, behind: lacking)
         if close.widening != nil { store.endWidening() }
         let coversMore = try store.versionVector() != covered
         state.withLock { ($0.full, $0.coversMore) = (nil, coversMore) }

@@ -142,7 +142,7 @@ extension Store {
   /// others until then is looked at as if it were: nothing here looks at it again.
   func take(_ full: FullState, _ close: RoundClose) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
-      try requireScope(close.scope, composer.state)
+      try requireReceiver(of: close, composer.state)
       let covered = close.covered(by: composer.state)
       closing.withLock { $0[ObjectIdentifier(full)] = covered }
       try composer.raise(close.floor, close.horizon)
@@ -155,6 +155,12 @@ extension Store {
     }
     try settle(places, .fullState(full, close), pin)
     for place in parked { try settle(parked: place, full, close, pin) }
+  }
+
+  /// The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
+  private func requireReceiver(of close: RoundClose, _ state: ReplicaState) throws(StoreError) {
+    try requireScope(close.scope, state)
+    try require(close.addressee, of: close.sender, state)
   }
 
   /// Judges all of the records, and carries out what comes out.
@@ -209,8 +215,7 @@ extension Store {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
       var doomed: [Composer.Doomed] = []
       var again: [Record] = []
-      // The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
-      if case .fullState(_, let close) = judge { try requireScope(close.scope, composer.state) }
+      if case .fullState(_, let close) = judge { try requireReceiver(of: close, composer.state) }
       let kept = engine.withLock { $0.keptLosers }
       for (key, version) in affected {
         guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
@@ -235,7 +240,7 @@ extension Store {
     parked place: Location, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
   ) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
-      try requireScope(close.scope, composer.state)
+      try requireReceiver(of: close, composer.state)
       let (record, held) = try engine.withLock { engine throws(StoreError) in
         try pin.check(path)
         guard let record = try? engine.record(at: place), engine.isParked(record) else {

@@ -144,6 +144,7 @@ extension Store {
     _ batch: IncomingBatch, _ close: RoundClose?, _ composer: inout Composer
   ) throws(StoreError) {
     try requireScope(batch.scope, composer.state)
+    try require(batch.addressee, of: batch.sender, composer.state)
     if let close { return try merge(close, &composer) }
     let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
     if let widening = batch.widening { return try note(cursor, of: widening, &composer) }
@@ -161,7 +162,10 @@ extension Store {
   package func finish(
     _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
   ) throws(StoreError) {
-    try reading { engine throws(StoreError) in try requireOwnWrites(in: close.vector, engine.state) }
+    try reading { engine throws(StoreError) in
+      try require(close.addressee, of: close.sender, engine.state)
+      try requireOwnWrites(in: close.vector, engine.state)
+    }
     if close.isFull || close.widening != nil { try requirePossible(close.horizon) }
     let full = full ?? FullState()
     defer { closing.withLock { $0[ObjectIdentifier(full)] = nil } }
@@ -198,7 +202,22 @@ extension Store {
       path: path)
   }
 
+  /// Fails if this copy is another one than the session knows. A new actor may have forgotten what it covers and all cursors, so that
+  /// everything is offered again (rule R9): a session begun before would put back what it knows of either.
+  func require(
+    _ addressee: Addressee?, of sender: ActorID, _ state: ReplicaState
+  ) throws(StoreError) {
+    guard let addressee else { return }
+    guard state.actor == addressee.actor else {
+      throw StoreError(.overtaken, "this copy has taken a new actor meanwhile", path: path)
+    }
+    guard let cursor = addressee.cursor, state.cursors[sender] != cursor else { return }
+    throw StoreError(
+      .overtaken, "another session of the same two copies has gone on meanwhile", path: path)
+  }
+
   private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+    try require(close.addressee, of: close.sender, composer.state)
     try requireOwnWrites(in: close.vector, composer.state)
     if close.widening != nil { return try widen(close, &composer) }
     // With other keys now this copy would seem to have what nobody sent.

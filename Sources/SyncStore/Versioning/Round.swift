@@ -126,6 +126,8 @@ package struct IncomingBatch: Hashable, Sendable {
   package var widening: Widening?
   /// Of such a round: the cursor that the batch before this one has left; nil for the first one.
   package var behind: Cursor?
+  /// For whom the session brings it; nil if no session does.
+  package var addressee: Addressee?
 
   /// All fields.
   package init(
@@ -145,6 +147,18 @@ package struct IncomingBatch: Hashable, Sendable {
     (self.sender, self.mark, self.position) = (sender, mark, position)
     (self.records, self.present, self.scope, self.widening) = (records, present, scope, widening)
   }
+}
+
+/// The copy to which a session brings something, as the session knows it. One that has become another since would be taken to have what
+/// it has forgotten.
+package struct Addressee: Hashable, Sendable {
+  /// Its actor at the handshake.
+  package var actor: ActorID
+  /// The cursor for the sender that the session has left, where nobody else is to have moved it; else nil.
+  package var cursor: Cursor?
+
+  /// Both fields.
+  package init(actor: ActorID, cursor: Cursor? = nil) { (self.actor, self.cursor) = (actor, cursor) }
 }
 
 /// What closes a round: the sender's state when it fixed its snapshot.
@@ -169,8 +183,10 @@ package struct RoundClose: Hashable, Sendable {
   package var scope: KeyScope?
   /// Of a round of keys that were lacking: what the receiver will hold.
   package var widening: Widening?
+  /// At the receiver: for whom the session brings it; nil if no session does.
+  package var addressee: Addressee?
 
-  /// All fields.
+  /// All fields but the addressee.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
     horizon: Stamp, isFull: Bool = false, isNarrow: Bool = false, scope: KeyScope? = nil,

@@ -1,0 +1,57 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+/// What a session was told of its own copy does not hold for ever.
+@Suite("The store's side of a session")
+struct RenewedSessionTests {
+  @Test(
+    "ends it in place of closing a round, once the copy has become a new actor (R9)",
+    arguments: [false, true])
+  func renewed(isLive: Bool) throws {
+    let store = try Store.create(on: SimulatedHost())
+    let session = SessionStore(store)
+    let peer = ActorID.random()
+    _ = session.answer(.loadReplica(peer: peer, at: nil), peer: peer)
+    if isLive { session.goLive() }
+    func close(_ position: UInt64) -> SessionEvent? {
+      session.answer(
+        .finishRound(
+          RoundClose(
+            sender: peer, mark: RoundMark(high: 1, low: position), position: position,
+            vector: VersionVector([peer: position]), floor: VersionVector(), horizon: .zero)), peer: peer)
+    }
+    #expect(close(1) == .roundFinished)
+    try store.becomeNewActor()
+    guard case .overtaken = close(2) else {
+      Issue.record("it was closed")
+      return
+    }
+    #expect(try store.cursor(for: peer) == nil)
+  }
+
+  @Test("ends a live one in place of closing a round, once another one has received from the same copy")
+  func overtaken() throws {
+    let store = try Store.create(on: SimulatedHost())
+    let peer = ActorID.random()
+    let sessions = (0..<2).map { _ in SessionStore(store) }
+    func close(_ session: SessionStore, _ position: UInt64) -> SessionEvent? {
+      session.answer(
+        .finishRound(
+          RoundClose(
+            sender: peer, mark: RoundMark(high: 1, low: position), position: position,
+            vector: VersionVector([peer: position]), floor: VersionVector(), horizon: .zero)), peer: peer)
+    }
+    for session in sessions { _ = session.answer(.loadReplica(peer: peer, at: nil), peer: peer) }
+    #expect(close(sessions[0], 1) == .roundFinished)
+    sessions[0].goLive()
+    #expect(close(sessions[1], 2) == .roundFinished)
+    guard case .overtaken = close(sessions[0], 3) else {
+      Issue.record("it was closed")
+      return
+    }
+    #expect(try store.cursor(for: peer)?.position == 2)
+  }
+}
