@@ -19,7 +19,7 @@ struct FullStateTurnsTests {
     var environment = hosts[0].environment
     environment.betweenTurns = { [between] in between.withLock { $0 }?() }
     receiver = try Store.create(
-      at: "/store", name: nil, id: sender.id, configuration: hosts[0].configured(Configuration()),
+      at: "/store", name: nil, id: sender.id, configuration: hosts[0].configured(SharedModeTests.shared),
       environment: environment)
   }
 
@@ -49,13 +49,21 @@ struct FullStateTurnsTests {
     return try #require(try round.next(maximumBytes: 1000))
   }
 
-  /// The receiver is given the sender's full state, and the batch between two parts of its closing.
-  private func receive(between batch: IncomingBatch) throws {
+  /// The receiver as another process has it.
+  private func beside() throws -> Store {
+    try Store.open(
+      at: "/store", configuration: hosts[0].configured(SharedModeTests.shared),
+      environment: hosts[0].otherProcess)
+  }
+
+  /// The receiver is given the sender's full state, and the batch between two parts of its closing, maybe in another process.
+  private func receive(between batch: IncomingBatch, inOtherProcess: Bool) throws {
     let turns = Locked(0)
+    let taker = inOtherProcess ? try beside() : receiver
     between.withLock {
       $0 = {
         turns.withLock { $0 += 1 }
-        #expect(throws: Never.self) { _ = try receiver.apply(batch) }
+        #expect(throws: Never.self) { _ = try taker.apply(batch) }
       }
     }
     try receiver.receive(from: sender)
@@ -63,26 +71,27 @@ struct FullStateTurnsTests {
     #expect(turns.withLock { $0 } == 1)
   }
 
-  @Test("what another copy sends, and that state knows to be dead, stays dead")
-  func known() throws {
+  @Test("what another copy sends, and that state knows to be dead, stays dead", arguments: [false, true])
+  func known(inOtherProcess: Bool) throws {
     let batch = try late()
     try sender.receive(from: other)
     for key in ["doomed", "late"] as [Key] { try sender.delete(key) }
     try purgeAtSender()
-    try receive(between: batch)
+    try receive(between: batch, inOtherProcess: inOtherProcess)
     #expect(try receiver.get("late") == nil)
     #expect(try receiver.explain("late") == nil)
     #expect(try receiver.digest() == sender.digest())
   }
 
-  @Test("what another copy sends, and that state knows nothing of, is issued again")
-  func unknown() throws {
+  @Test(
+    "what another copy sends, and that state knows nothing of, is issued again", arguments: [false, true])
+  func unknown(inOtherProcess: Bool) throws {
     let batch = try late()
     pass(1)
     try sender.put("late", "3")
     for key in ["doomed", "late"] as [Key] { try sender.delete(key) }
     try purgeAtSender()
-    try receive(between: batch)
+    try receive(between: batch, inOtherProcess: inOtherProcess)
     let held = try #require(try receiver.engine.withLock { try $0.held(Array("late".utf8)) })
     #expect(held.dot.actor == (try receiver.actor))
     for _ in 0..<2 { try meet() }

@@ -120,20 +120,15 @@ struct Composer {
   /// One that is no tombstone, and as old as what this copy has purged, is issued again as a new write: a delete that was purged here may
   /// have beaten it elsewhere (rule R8). One of keys that were `lacking` is new, whatever this copy covers: nothing was purged here under
   /// those keys, and an own write under them would be gone, and covered, if another session begins anew with them.
-  /// What is covered by a full state that is being closed (`closing`) is dead or held already, whoever sends it.
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<StateDigest>,
-    lacking: LackingKeys? = nil, closing: [VersionVector] = []
+    lacking: LackingKeys? = nil
   ) throws(StoreError) {
     let isLacking = lacking?.contains(record.key) ?? false
     guard isLacking || state.scope.holds(record.key) else { return }
     let held = self.record(of: record.key) ?? stored
     let limit = state.isMine(record.dot) ? Stamp.maximum : limit
-    let isKnown = closing.contains { $0.covers(record.dot) } && !state.isSuspect(record.dot)
-    if isKnown, !isLacking { return }
-    if !isLacking, isAtRisk(record, held, closing),
-      !parked.contains(where: { $0.dot == record.dot })
-    {
+    if !isLacking, isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
       state.author.clock.observe(record.stamp)
       return try reissue(record)
     }
@@ -157,12 +152,11 @@ struct Composer {
     }
   }
 
-  /// Not on a copy that does not cover its own floor: a full state is still to come, and says whether it is dead. One that is being
-  /// closed has said so of what it covers, and knows nothing of the rest.
-  private func isAtRisk(_ record: Record, _ held: Record?, _ closing: [VersionVector]) -> Bool {
+  /// Not on a copy that does not cover its own floor: a full state is still to come, or is being closed, and judges what has come.
+  private func isAtRisk(_ record: Record, _ held: Record?) -> Bool {
     record.stamp <= state.horizon && !record.isReserved && !state.mending && !state.covers(record.dot)
       && held.map { $0.version < record.version } ?? true && !record.isTombstone
-      && closing.reduce(into: state.vector, { $0.merge($1) }).covers(state.floor)
+      && state.vector.covers(state.floor)
   }
 
   /// Records of one key whose time has come, already in the journal, in the order of their versions.

@@ -137,24 +137,121 @@ extension Store {
   /// Records that are looked at, or given up, while others wait.
   private static let recordsAtOnce = 256
 
-  /// Does with the records held here what the full state of another copy says of them. In parts, so that nobody waits for long: floor and
-  /// horizon come first, so that this copy gives no full state itself, nor purges, until its vector is merged at the end. What comes from
-  /// others until then is looked at as if it were: nothing here looks at it again.
-  func take(_ full: FullState, _ close: RoundClose) throws(StoreError) {
+  /// Does with the records held here what the full state of another copy says of them, and closes it; durable on return. In parts, so that
+  /// nobody waits for long: floor and horizon come first, so that this copy gives no full state itself, nor purges, until its vector is
+  /// merged at the end. What comes from others until then, into this process or another one of the store, is not taken for dead by
+  /// anybody but here: so it is judged, too, and the last of it in the step that merges the vector.
+  func finish(_ full: FullState, _ close: RoundClose) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
       try requireReceiver(of: close, composer.state)
-      let covered = close.covered(by: composer.state)
-      closing.withLock { $0[ObjectIdentifier(full)] = covered }
       try composer.raise(close.floor, close.horizon)
       try composer.restartWidening()
     }
-    let pin = SnapshotPin()
-    let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
+    let (pin, judge) = (SnapshotPin(), Judge.fullState(full, close))
+    var (judged, places, waiting) = try readingAlone { engine, isAlone throws(StoreError) in
       engine.hold(pin)
-      return (try engine.locations(isExclusive: isAlone), engine.due(upTo: .maximum))
+      let waiting = engine.due(upTo: .maximum)
+      let judged = Judged(position: engine.position, waiting: Set(waiting))
+      return (judged, try engine.locations(isExclusive: isAlone), waiting)
     }
-    try settle(places, .fullState(full, close), pin)
-    for place in parked { try settle(parked: place, full, close, pin) }
+    try settle(places, judge, pin)
+    for place in waiting { try settle(parked: place, full, close, pin) }
+    // There may be millions.
+    (places, waiting) = ([], [])
+    /// What has come since; nil if it is little enough for those who write to wait for it.
+    func much() throws(StoreError) -> Rest? {
+      try reading { engine throws(StoreError) in
+        guard engine.position > judged.position + UInt64(Self.recordsAtOnce) else { return nil }
+        return try whatCame(behind: judged, full, close, pin, engine)
+      }
+    }
+    for _ in 0..<Self.mostPasses {
+      guard let rest = try much() else { break }
+      try settle(rest, full, close, pin)
+      judged = rest.judged
+    }
+    while true {
+      let (left, tail) = try append(limit: .max) { composer throws(StoreError) -> Rest? in
+        let rest = try engine.withLock { engine throws(StoreError) in
+          try whatCame(behind: judged, full, close, pin, engine)
+        }
+        guard rest.isLittle else { return rest }
+        try carryOut(rest.affected[...], judge, &composer)
+        try merge(close, &composer)
+        try composer.comeToRest()
+        return nil
+      }
+      guard let left else { return try sync(upTo: tail) }
+      try settle(left, full, close, pin)
+      judged = left.judged
+    }
+  }
+
+  /// How often what has come meanwhile is judged while others go on.
+  private static let mostPasses = 8
+
+  /// How far the journal was judged.
+  private struct Judged {
+    var position: UInt64
+    /// What waited for its time then: it may have come since, at its old place.
+    var waiting: Set<Location>
+  }
+
+  /// A record that is not simply kept.
+  private struct Affected {
+    var key: [UInt8]
+    var version: Version
+    var bytes: Int
+  }
+
+  /// What has come behind what was judged, as far as it is not simply kept.
+  private struct Rest {
+    var affected: [Affected]
+    var waiting: [Location]
+    var judged: Judged
+
+    /// Does it fit into the step that closes the full state? One transaction must not be too large to be sent.
+    var isLittle: Bool {
+      waiting.isEmpty && affected.count <= Store.recordsAtOnce
+        && (affected.count <= 1 || affected.reduce(0) { $0 + $1.bytes } <= Limits.transactionBytes / 2)
+    }
+  }
+
+  private func whatCame(
+    behind judged: Judged, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin,
+    _ engine: borrowing Engine
+  ) throws(StoreError) -> Rest {
+    try pin.check(path)
+    let (position, waiting) = (engine.position, engine.due(upTo: .maximum))
+    let now = Judged(position: position, waiting: Set(waiting))
+    var places: [Location] = []
+    if position > judged.position {
+      let start = engine.start(of: judged.position + 1)
+      // What the present actor has written since is stamped above all that was purged, and what was issued again must not be so anew.
+      places = (try engine.currentPlaces(from: start, isComplete: false) ?? []).filter {
+        (try? engine.journal.record(at: $0))?.dot?.actor != engine.state.actor
+      }
+    }
+    places += judged.waiting.subtracting(now.waiting)
+    let doomed = waiting.filter { place in
+      guard !judged.waiting.contains(place), let record = try? engine.record(at: place),
+        engine.state.scope.holds(record.key)
+      else { return false }
+      return FullStateVerdict(parked: record, close, isPresent: full.isPresent(record.dot)) != .keep
+    }
+    return Rest(
+      affected: affected(places[...], .fullState(full, close), engine).sorted { $0.version < $1.version },
+      waiting: doomed, judged: now)
+  }
+
+  private func settle(
+    _ rest: Rest, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
+  ) throws(StoreError) {
+    for start in stride(from: 0, to: rest.affected.count, by: Self.recordsAtOnce) {
+      let end = min(start + Self.recordsAtOnce, rest.affected.count)
+      try settle(rest.affected[start..<end], .fullState(full, close))
+    }
+    for place in rest.waiting { try settle(parked: place, full, close, pin) }
   }
 
   /// The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
@@ -165,9 +262,13 @@ extension Store {
 
   /// Judges all of the records, and carries out what comes out.
   private func settle(_ places: [Location], _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
-    var affected: [(key: [UInt8], version: Version)] = []
+    var affected: [Affected] = []
     for start in stride(from: 0, to: places.count, by: Self.recordsAtOnce) {
-      affected += try self.affected(places[start..<min(start + Self.recordsAtOnce, places.count)], judge, pin)
+      affected += try reading { engine throws(StoreError) in
+        try pin.check(path)
+        return self.affected(
+          places[start..<min(start + Self.recordsAtOnce, places.count)], judge, engine)
+      }
     }
     // What is issued again keeps the order in which it was written.
     affected.sort { $0.version < $1.version }
@@ -179,28 +280,23 @@ extension Store {
 
   /// Those of the records that are not simply kept.
   private func affected(
-    _ places: ArraySlice<Location>, _ judge: Judge, _ pin: SnapshotPin
-  ) throws(StoreError) -> [(key: [UInt8], version: Version)] {
+    _ places: ArraySlice<Location>, _ judge: Judge, _ engine: borrowing Engine
+  ) -> [Affected] {
     let time = environment.now()
-    return try reading { engine throws(StoreError) in
-      try pin.check(path)
-      var affected: [(key: [UInt8], version: Version)] = []
-      for place in places {
-        // One that is damaged cannot be told of: whoever reads it is told so.
-        guard let view = try? engine.journal.record(at: place), let dot = view.dot,
-          judge.concerns(dot, engine.state), let record = view.decoded(),
-          judge.verdict(on: record, engine.state, at: time) != .keep
-        else { continue }
-        affected.append((record.key, record.version))
-      }
-      return affected
+    var affected: [Affected] = []
+    for place in places {
+      // One that is damaged cannot be told of: whoever reads it is told so.
+      guard let view = try? engine.journal.record(at: place), let dot = view.dot,
+        judge.concerns(dot, engine.state), let record = view.decoded(),
+        judge.verdict(on: record, engine.state, at: time) != .keep
+      else { continue }
+      affected.append(Affected(key: record.key, version: record.version, bytes: record.transferSize))
     }
+    return affected
   }
 
   /// Carries out the verdicts on some records, in one transaction, or in more where that would be too large to be sent.
-  private func settle(
-    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ judge: Judge
-  ) throws(StoreError) {
+  private func settle(_ affected: ArraySlice<Affected>, _ judge: Judge) throws(StoreError) {
     do throws(StoreError) { try settleTogether(affected, judge) } catch {
       guard error.code == .outOfBounds, affected.count > 1 else { throw error }
       let half = affected.count / 2
@@ -209,31 +305,36 @@ extension Store {
     }
   }
 
-  private func settleTogether(
-    _ affected: ArraySlice<(key: [UInt8], version: Version)>, _ judge: Judge
-  ) throws(StoreError) {
+  private func settleTogether(_ affected: ArraySlice<Affected>, _ judge: Judge) throws(StoreError) {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
-      var doomed: [Composer.Doomed] = []
-      var again: [Record] = []
       if case .fullState(_, let close) = judge { try requireReceiver(of: close, composer.state) }
-      let kept = engine.withLock { $0.keptLosers }
-      for (key, version) in affected {
-        guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
-          record.version == version
-        else { continue }
-        let verdict = judge.verdict(on: record, composer.state, at: composer.wall)
-        let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
-        switch verdict {
-        case .keep: continue
-        case .reissue: again.append(record)
-        case .setAside, .drop:
-          if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keep(record) }
-          doomed.append(Composer.Doomed(key: key, version: version, hadValue: isLive))
-        }
-      }
-      try composer.drop(doomed)
-      for record in again { try composer.reissue(record) }
+      try carryOut(affected, judge, &composer)
     }
+  }
+
+  private func carryOut(
+    _ affected: ArraySlice<Affected>, _ judge: Judge, _ composer: inout Composer
+  ) throws(StoreError) {
+    guard !affected.isEmpty else { return }
+    var doomed: [Composer.Doomed] = []
+    var again: [Record] = []
+    let kept = engine.withLock { $0.keptLosers }
+    for (key, version) in affected.lazy.map({ ($0.key, $0.version) }) {
+      guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
+        record.version == version
+      else { continue }
+      let verdict = judge.verdict(on: record, composer.state, at: composer.wall)
+      let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
+      switch verdict {
+      case .keep: continue
+      case .reissue: again.append(record)
+      case .setAside, .drop:
+        if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keep(record) }
+        doomed.append(Composer.Doomed(key: key, version: version, hadValue: isLive))
+      }
+    }
+    try composer.drop(doomed)
+    for record in again { try composer.reissue(record) }
   }
 
   private func settle(

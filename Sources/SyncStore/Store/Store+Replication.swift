@@ -107,7 +107,6 @@ extension Store {
         try requireOwn(widening, in: batch.mark, behind: batch.behind, composer.state)
         return try lackingKeys(widening, composer.state)
       }
-      let closing = self.closing.withLock { Array($0.values) }
       // Until this is committed nothing that is held here changes.
       let (held, parked, kept, position) = engine.withLock { engine in
         (engine.held(of: records), engine.parked(of: records), engine.keptLosers, engine.position)
@@ -128,8 +127,7 @@ extension Store {
           }
         }
         try composer.receive(
-          record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking,
-          closing: closing)
+          record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
       }
       for absent in absent { try composer.setLocal(absent.key, absent.value) }
       try conclude(batch, close, &composer)
@@ -167,16 +165,13 @@ extension Store {
       try requireOwnWrites(in: close.vector, engine.state)
     }
     if close.isFull || close.widening != nil { try requirePossible(close.horizon) }
-    let full = full ?? FullState()
-    defer { closing.withLock { $0[ObjectIdentifier(full)] = nil } }
-    if close.isFull { try take(full, close) }
+    if close.isFull { return try finish(full ?? FullState(), close) }
     if behind == nil { try prepareToTake(close.widening, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       if let widening = close.widening {
         try requireOwn(widening, in: close.mark, behind: behind, composer.state)
       }
       try merge(close, &composer)
-      if close.isFull { try composer.comeToRest() }
     }
     try sync(upTo: tail)
   }
@@ -216,7 +211,8 @@ extension Store {
       .overtaken, "another session of the same two copies has gone on meanwhile", path: path)
   }
 
-  private func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+  /// Merges what the sender covers, and closes the cursor.
+  func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
     try require(close.addressee, of: close.sender, composer.state)
     try requireOwnWrites(in: close.vector, composer.state)
     if close.widening != nil { return try widen(close, &composer) }

@@ -42,8 +42,6 @@ public final class Store: Sendable {
   let lookedThrough = Locked<MissingBlobs?>(nil)
   /// The session that brings keys which this copy lacks.
   let wideningClaim = Locked(WideningClaim())
-  /// What this copy will cover once full states are closed that it is closing.
-  let closing = Locked<[ObjectIdentifier: VersionVector]>([:])
   /// Holds writers back while there are too many dead bytes.
   let pace = CompactionPace()
   /// Orders of all keys made by this instance; held while one is.
