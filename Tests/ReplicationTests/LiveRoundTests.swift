@@ -86,4 +86,37 @@ struct LiveRoundTests {
     await client.node.stop()
     await hub.stop()
   }
+
+  /// What a session with `peer` gives behind `last`, once something was written.
+  private static func burst(
+    _ session: SessionStore, to peer: ActorID, behind last: RoundClose?
+  ) throws -> RoundClose {
+    try session.store.put(Key("key"), [1], durability: .full)
+    let cursor = last.map { Cursor(position: $0.position, mark: $0.mark, closed: true) }
+    let action = SessionAction.openBurst(
+      since: cursor, behind: last?.position ?? 0, covered: last?.vector ?? VersionVector())
+    guard case .burstOpened(let burst)? = session.answer(action, peer: peer) else {
+      throw ReplicationError(.store, "no round was opened: \(String(describing: session.failure))")
+    }
+    return burst.close
+  }
+
+  @Test("leave no marks when they are over, and the next one with the same peer is past them")
+  func marksOfEnded() throws {
+    let store = try Store.create(on: SimulatedHost(seed: 5))
+    try Node.prepare(store, name: "first")
+    let away = try Self.burst(SessionStore(store), to: Samples.right, behind: nil)
+    let before = try store.roundMarkCount()
+    var last: RoundClose?
+    for _ in 0..<30 {
+      let session = SessionStore(store)
+      for _ in 0..<3 { last = try Self.burst(session, to: Samples.left, behind: last) }
+    }
+    #expect(try store.roundMarkCount() - before < 8)
+    // Both may come again, and bear what they were given last.
+    for close in [away, try #require(last)] {
+      let cursor = Cursor(position: close.position, mark: close.mark, closed: true)
+      _ = try store.openRound(since: cursor, covered: close.vector)
+    }
+  }
 }

@@ -6,10 +6,11 @@ extension SessionStore {
   /// the batch is made ready; the answer, with which it leaves, is given when all of the round is durable (rule R7), by
   /// whoever made it so.
   func openBurst(
-    _ receiver: RoundReceiver, behind begin: UInt64, then answer: @escaping @Sendable (SessionEvent) -> Void
+    _ receiver: RoundReceiver, behind begin: UInt64, to peer: ActorID?,
+    then answer: @escaping @Sendable (SessionEvent) -> Void
   ) {
     do {
-      let (event, tail) = try composeBurst(receiver, behind: begin)
+      let (event, tail) = try composeBurst(receiver, behind: begin, to: peer)
       guard let tail else { return answer(event) }
       store.whenDurable(upTo: tail) { [self] error in answer(error.map { self.event(of: $0) } ?? event) }
     } catch {
@@ -19,17 +20,20 @@ extension SessionStore {
 
   /// What the session is told of a round once the journal is durable up to the tail, if one is given.
   func composeBurst(
-    _ receiver: RoundReceiver, behind begin: UInt64
+    _ receiver: RoundReceiver, behind begin: UInt64, to peer: ActorID?
   ) throws -> (event: SessionEvent, tail: UInt64?) {
     if let why = try renewed() { return (.overtaken(why), nil) }
     let burst = try store.openBurst(for: receiver, behind: begin)
     guard let round = burst.round else { return (.burstEmpty(position: burst.position), nil) }
-    // Rounds follow each other only on the other side's word: its cursor has the mark of the last one, or this one's.
+    // Rounds follow each other only on the other side's word: its cursor has the mark of the last one, or this one's. It is past those of
+    // earlier sessions, too: it was given a round of the ordinary kind since.
+    let left = peer.map { store.takeLiveMarks(leftWith: $0) } ?? []
     let passed = state.withLock { state in
-      state.marks.append(round.close.mark)
-      return state.marks.count > 2 ? state.marks.removeFirst() : nil
+      let marks = left + state.marks + [round.close.mark]
+      (state.marks, state.peer) = (marks.suffix(2), peer)
+      return marks.dropLast(2)
     }
-    if let passed { store.releaseLiveMark(passed) }
+    for mark in passed { store.releaseLiveMark(mark) }
     let first = try nextBatch(of: round, 0)
     let isWhole = first.map { $0.batch.records == round.count } ?? true
     state.withLock { $0.round = isWhole ? nil : round }

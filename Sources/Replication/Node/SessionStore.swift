@@ -37,6 +37,8 @@ package final class SessionStore: Sendable {
     var lacking: Cursor?
     /// The marks of the live round under way and of the one before it, which the other side has wholly.
     var marks: [RoundMark] = []
+    /// Who is given live rounds.
+    var peer: ActorID?
     /// What the last batch brought, of the positions of the own journal.
     var echo: (behind: UInt64, upTo: UInt64)?
     /// Does this copy cover more since the last round was closed?
@@ -53,6 +55,13 @@ package final class SessionStore: Sendable {
     keys = StoreKeys(store)
   }
 
+  deinit {
+    // Where it ends is not where the other side has heard everything: the next session with it knows more.
+    state.withLock { state in
+      if let peer = state.peer { store.leaveLiveMarks(state.marks, with: peer) }
+    }
+  }
+
   /// The store's own error, if it had one.
   package var failure: StoreError? { state.withLock { $0.failure } }
 
@@ -62,7 +71,8 @@ package final class SessionStore: Sendable {
     _ action: SessionAction, peer: ActorID?, then tell: @escaping @Sendable (SessionEvent?) -> Void
   ) {
     if case .openBurst(let cursor, let begin, let covered, let scope) = action {
-      openBurst(RoundReceiver(cursor: cursor, covered: covered, scope: scope), behind: begin, then: tell)
+      let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)
+      openBurst(receiver, behind: begin, to: peer, then: tell)
     } else {
       tell(answer(action, peer: peer))
     }
@@ -96,7 +106,7 @@ package final class SessionStore: Sendable {
         return .roundFinished
       case .openBurst(let cursor, let begin, let covered, let scope):
         let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)
-        let (event, tail) = try composeBurst(receiver, behind: begin)
+        let (event, tail) = try composeBurst(receiver, behind: begin, to: peer)
         if let tail { try store.sync(upTo: tail) }
         return event
       case .giveGroupKeys(let epochs): return .groupKeys(Array(try ring().only(epochs).text.utf8))

@@ -17,7 +17,7 @@ extension Store {
   }
 
   /// The same for what lies behind a position that may be greater than the cursor's. A live session has no full state. Nothing of
-  /// the round may leave before all up to `tail` is durable.
+  /// the round may leave before all up to `tail` is durable, and its mark is in use until `releaseLiveMark`.
   ///
   /// Where much is to be looked through, that is done beforehand (`surveyed`, or else here): writers wait only for what was appended since.
   func composeRound(
@@ -56,6 +56,9 @@ extension Store {
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: RoundSurvey?
   ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64)? {
     let pin = survey?.pin ?? SnapshotPin()
+    var used: RoundMark?
+    // Until the round is there its mark is not given to anybody.
+    defer { if let used { live.release(used) } }
     let (opening, tail) = try append { composer throws(StoreError) -> Opening? in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
@@ -74,6 +77,11 @@ extension Store {
       guard let (items, moment) = found else { return nil }
       let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
       let mark = try self.mark(&composer, position: position, digest: digest, isLive: isLive)
+      // While nobody else can let go of it, or make another one.
+      if isLive {
+        live.use(mark)
+        used = mark
+      }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.givenVector,
         floor: state.floor, horizon: state.horizon, isFull: isFull)
@@ -86,6 +94,7 @@ extension Store {
       items = survey.items + items
     }
     let round = OutgoingRound(store: self, close: opening.close, items: items, start: opening.start, pin: pin)
+    used = nil
     return (round, tail)
   }
 
@@ -277,42 +286,6 @@ package final class OutgoingRound: Sendable {
     }
     return (list, end)
   }
-}
-
-/// What a batch has beside its records.
-package struct OutgoingBatch: Sendable {
-  /// The position up to which it reaches.
-  package var position: UInt64
-  /// How many records it has.
-  package var records = 0
-  /// How many of them are of users, not of what the store says of its members.
-  package var users = 0
-  /// Of a full state: what else is held here up to there, and the receiver has already; in order.
-  package var present: [Dot] = []
-}
-
-/// Takes the records of a batch in their order, and puts them into the form in which they travel.
-package protocol BatchWriter {
-  /// Takes a record of the ordinary form, in place: it is there for the time of the call.
-  mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>)
-  /// Takes any record.
-  mutating func write(_ record: PositionedRecord)
-}
-
-/// The fields of a record that has its value in the journal, or is a tombstone, and names neither a deadline nor open dots.
-package struct OutgoingHeading: Sendable {
-  /// Its place in its sender's journal.
-  package var position: UInt64
-  /// Its dot and stamp.
-  package var version: Version
-  /// Which write it replaced; nil if it replaced none.
-  package var base: Dot?
-  /// What the value is.
-  package var type: ValueType
-  /// Does it delete the key?
-  package var isTombstone: Bool
-  /// Do more records of its transaction follow in the batch?
-  package var continues: Bool
 }
 
 extension Store {

@@ -74,12 +74,17 @@ extension Store {
     }
     guard isAny else { return Burst(position: position, tail: 0) }
     let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: true, surveyed: survey)
-    live.use(round.close.mark)
     return Burst(round: round, position: round.close.position, tail: tail)
   }
 
   /// A session that used `mark` has its peer's word that it is past it.
   package func releaseLiveMark(_ mark: RoundMark) { live.release(mark) }
+
+  /// A session is over in which `peer` was given rounds under these marks: its cursor may bear one of them.
+  package func leaveLiveMarks(_ marks: [RoundMark], with peer: ActorID) { live.leave(marks, with: peer) }
+
+  /// What earlier sessions have left with `peer`. Who takes it gives it back, or releases it.
+  package func takeLiveMarks(leftWith peer: ActorID) -> [RoundMark] { live.takeLeft(with: peer) }
 
   /// Puts the mark of the round that will carry what was just written behind it, so that one sync makes both durable: a mark
   /// is durable before any record of its round leaves (R9). Only the first write of a burst does so.
@@ -97,14 +102,17 @@ extension Store {
 
 /// What the live sessions of this process have in common.
 ///
-/// Invariant: a live mark is forgotten only when every session whose peer may bear it in its cursor has that peer's word
-/// that it bears a later one.
+/// Invariants: a live mark is forgotten only when every session that has a round under it has its peer's word that it bears a later one; a
+/// session takes one into use only under the writers' mutex, and whoever makes the next one, under the same mutex, forgets all that are
+/// not in use.
 final class LiveSessions: Sendable {
   private struct Book {
-    /// Sessions that have sent a round under it and not been told that the next one arrived.
+    /// The marks that were made here: how many sessions have a round under each, and not been told that the next one arrived.
     var uses: [RoundMark: Int] = [:]
-    var own: Set<RoundMark> = []
-    var retired: [RoundMark] = []
+    /// Those in no use: nobody was given a round under them, or all are past it.
+    var idle: Set<RoundMark> = []
+    /// What sessions that are over have left in use, by their peers.
+    var left: [ActorID: [RoundMark]] = [:]
   }
 
   private let awaited = Atomic(false)
@@ -117,25 +125,50 @@ final class LiveSessions: Sendable {
   func setAwaited() { awaited.store(true, ordering: .relaxed) }
   func takeAwaited() -> Bool { awaited.exchange(false, ordering: .relaxed) }
 
-  func made(_ mark: RoundMark) { book.withLock { _ = $0.own.insert(mark) } }
-  func isOwn(_ mark: RoundMark) -> Bool { book.withLock { $0.own.contains(mark) } }
-  func use(_ mark: RoundMark) { book.withLock { $0.uses[mark, default: 0] += 1 } }
-
-  func release(_ mark: RoundMark) {
+  func made(_ mark: RoundMark) {
     book.withLock { book in
-      guard let uses = book.uses[mark] else { return }
-      book.uses[mark] = uses > 1 ? uses - 1 : nil
-      guard uses == 1 else { return }
-      book.own.remove(mark)
-      book.retired.append(mark)
+      book.uses[mark] = 0
+      book.idle.insert(mark)
     }
   }
 
-  func takeRetired() -> [RoundMark] {
+  func isOwn(_ mark: RoundMark) -> Bool { book.withLock { $0.uses[mark] != nil } }
+  func isUsed(_ mark: RoundMark) -> Bool { book.withLock { $0.uses[mark] ?? 0 > 0 } }
+
+  func use(_ mark: RoundMark) {
     book.withLock { book in
-      defer { book.retired = [] }
-      return book.retired
+      book.uses[mark, default: 0] += 1
+      book.idle.remove(mark)
     }
+  }
+
+  func release(_ mark: RoundMark) {
+    book.withLock { book in
+      guard let uses = book.uses[mark], uses > 0 else { return }
+      book.uses[mark] = uses - 1
+      if uses == 1 { book.idle.insert(mark) }
+    }
+  }
+
+  /// Those in no use that are among the known ones, in order. What is not known any more is forgotten here, too: only then is it sure that
+  /// the append by which it went was made.
+  func idle(of known: RoundMarks) -> [RoundMark] {
+    book.withLock { book in
+      for mark in book.idle where known[mark] == nil {
+        book.uses[mark] = nil
+        book.idle.remove(mark)
+      }
+      return book.idle.sorted()
+    }
+  }
+
+  func leave(_ marks: [RoundMark], with peer: ActorID) {
+    guard !marks.isEmpty else { return }
+    book.withLock { $0.left[peer, default: []] += marks }
+  }
+
+  func takeLeft(with peer: ActorID) -> [RoundMark] {
+    book.withLock { $0.left.removeValue(forKey: peer) ?? [] }
   }
 }
 

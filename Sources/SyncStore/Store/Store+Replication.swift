@@ -37,22 +37,18 @@ extension Store {
     {
       return last
     }
-    if composer.state.marks.count >= Self.keptMarks,
-      let oldest = composer.state.marks.min(by: { $0.value.position < $1.value.position })
-    {
-      try composer.setLocal(StateKey.mark(oldest.key), nil)
-    }
     let mark = environment.newMark(besides: contents(composer.state, digest))
+    if let oldest = composer.state.marks.oldest(inPlaceOf: mark, used: live.isUsed) {
+      try composer.setLocal(StateKey.mark(oldest), nil)
+    }
     let made = ReplicaState.Mark(
       position: position, sequence: composer.state.sequence, isLive: isLive,
       clock: composer.state.author.clock.last)
     try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
     if isLive {
+      // Behind the new one: there must be a last one that says how far this copy had written.
+      for idle in live.idle(of: composer.state.marks) { try composer.setLocal(StateKey.mark(idle), nil) }
       live.made(mark)
-      // No peer's cursor bears these any more.
-      for retired in live.takeRetired() where retired != mark {
-        try composer.setLocal(StateKey.mark(retired), nil)
-      }
     }
     return mark
   }
@@ -68,9 +64,6 @@ extension Store {
     known.write(raw: digest?.bytes ?? [])
     return known.bytes
   }
-
-  /// A peer whose cursor bears an older mark makes this copy a new actor: tiresome, not wrong.
-  private static let keptMarks = 1 << 16
 
   /// A batch that was appended.
   package struct TakenBatch: Sendable {

@@ -31,7 +31,7 @@ struct ReplicaState: Sendable {
   var acknowledged: UInt64?
   var cursors: [ActorID: Cursor] = [:]
   /// The marks of own rounds: position and own sequence that were durable when each was made.
-  var marks: [RoundMark: Mark] = [:]
+  var marks = RoundMarks()
   var lastMark: RoundMark?
   var suspects: [Suspect] = []
   /// Former incarnations that this copy gave up because it found itself put back, or cloned: another life may bear them still.
