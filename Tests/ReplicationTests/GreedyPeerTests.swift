@@ -51,6 +51,133 @@ import Testing
     #expect(throws: SessionEnd.self) { try half.applied(to: .max, records: 0, missing: [], &port) }
   }
 
+  // MARK: What is kept of what was said
+
+  /// So many actors that nobody has heard of, from a number on.
+  private static func actors(_ count: Int, from first: Int) -> VersionVector {
+    VersionVector(
+      Dictionary(
+        uniqueKeysWithValues: (first..<first + count).map { (ActorID(high: 1, low: UInt64($0)), UInt64(1)) }))
+  }
+
+  private static func burst(_ number: Int, vector: VersionVector, floor: VersionVector) -> Burst {
+    Burst(
+      mark: Samples.mark, position: UInt64(11 + number), records: 0, vector: vector, floor: floor,
+      horizon: .zero)
+  }
+
+  @Test("Who holds only some keys gives no full state")
+  func fullStateOfNarrow() throws {
+    var (sender, port) = (Self.summary(Samples.right), SessionPort(peerName: "peer"))
+    sender.scope = try KeyScope(prefixes: ["a/"])
+    var half = ReceivingHalf(sender: sender, own: Self.summary(Samples.left), cursor: nil)
+    #expect(throws: SessionEnd.self) {
+      try half.begun(RoundBegin(mark: Samples.mark, kind: .full, position: 10, records: 0), &port)
+    }
+  }
+
+  @Test(
+    "F82 of who holds only some keys it is remembered what he covers, or has purged, as far as one vector may say",
+    arguments: [false, true])
+  func saidOfNarrow(isFloor: Bool) throws {
+    var (sender, port) = (Self.summary(Samples.right), SessionPort(peerName: "peer"))
+    sender.scope = try KeyScope(prefixes: ["a/"])
+    var half = ReceivingHalf(sender: sender, own: Self.summary(Samples.left), cursor: nil)
+    func take(_ number: Int) throws(SessionEnd) {
+      let (some, none) = (Self.actors(Limits.actors, from: number * Limits.actors), VersionVector())
+      try half.begun(
+        Self.burst(number, vector: isFloor ? none : some, floor: isFloor ? some : none), &port)
+      try half.burstEnded(batches: 0, &port)
+      half.pump(&port)
+      half.finished(&port)
+    }
+    try take(0)
+    // The same once more says nothing new.
+    try take(0)
+    #expect(throws: SessionEnd.self) { try take(1) }
+  }
+
+  @Test(
+    "F82 a session with who holds only some keys remembers of what he covers no more than two copies may cover"
+  )
+  func coveredByNarrow() throws {
+    var port = SessionPort(peerName: "peer")
+    let hellos = [Samples.left, Samples.right].map { actor in
+      var summary = Self.summary(actor)
+      if actor == Samples.right { summary.scope = try? KeyScope(prefixes: ["a/"]) }
+      return Hello(
+        compatibleFeatures: SessionFeature.live, summary: summary, wallMilliseconds: Samples.wall,
+        digest: Samples.digest, receives: actor == Samples.left, sends: actor == Samples.right)
+    }
+    var exchange = Exchange(serverOf: hellos[1], own: hellos[0], missing: [], &port)
+    let end = RoundEnd(
+      mark: Samples.mark, position: 10, batches: 0, vector: VersionVector(), floor: VersionVector(),
+      horizon: .zero)
+    try exchange.accept(.roundBegin(RoundBegin(mark: Samples.mark, position: 10, records: 0)), &port)
+    try exchange.accept(.roundClose(end), &port)
+    try exchange.pump(&port)
+    try exchange.answered(.roundFinished, &port)
+    let state = JudgedState(position: 10, vector: VersionVector(), digest: Samples.digest, at: Samples.wall)
+    try exchange.answered(.stateJudged(state), &port)
+    try exchange.accept(.live, &port)
+    #expect(throws: SessionEnd.self) {
+      for number in 0..<3 {
+        let vector = Self.actors(Limits.actors, from: number * Limits.actors)
+        // Each round is given up before its end: it says all the same what its sender covers.
+        try exchange.accept(.burst(Self.burst(number, vector: vector, floor: VersionVector())), &port)
+        try exchange.accept(.burstEnd(batches: 0), &port)
+        try exchange.pump(&port)
+        try exchange.answered(.roundFinished, &port)
+      }
+    }
+  }
+
+  @Test("F91 a full state that names writes without end, far apart, is ended before they fill the memory")
+  func presentWithoutEnd() throws {
+    let store = try Store.create(on: SimulatedHost(seed: 6))
+    try Node.prepare(store, name: "first")
+    let (session, keys) = (SessionStore(store), try StoreKeys(store).groupKeys())
+    func answer(_ index: UInt32) throws -> SessionEvent? {
+      let dots = (0..<UInt64(WireLimits.presentDots)).map {
+        Dot(actor: Samples.right, sequence: (UInt64(index) << 16 + $0) << 16 + 1)
+      }
+      let context = BatchContext.records(
+        store: store.id, sender: Samples.right, mark: Samples.mark, index: UInt64(index))
+      let sealed = try BatchCodec.seal(
+        RecordCodec.Encoder(capacity: 1 << 20).finish(position: 1, present: dots), as: context, keys: keys,
+        randomness: noise(BatchCodec.randomnessBytes, seed: UInt64(index)))
+      return session.answer(
+        .applyBatch(
+          sender: Samples.right, mark: Samples.mark, index: index, sealed: sealed, isFull: true,
+          widening: nil), peer: Samples.right)
+    }
+    for index in 0..<12 as Range<UInt32> {
+      let event = try answer(index)
+      if case .batchApplied? = event { continue }
+      guard case .failed(.protocolViolation, _)? = event else { break }
+      #expect(index > 2)
+      return
+    }
+    Issue.record("it goes on")
+  }
+
+  @Test("What is named costs two bytes where it lies close together, and a bitmap at most")
+  func costOfNames() {
+    var names = DotSet()
+    for sequence in 1...4000 as ClosedRange<UInt64> {
+      names.insert(Dot(actor: Samples.left, sequence: sequence))
+    }
+    #expect(names.bytes == DotSet.containerBytes + 8000)
+    for sequence in 1...6000 as ClosedRange<UInt64> {
+      names.insert(Dot(actor: Samples.left, sequence: sequence))
+    }
+    #expect(names.count == 6000 && names.bytes == DotSet.containerBytes + 8192)
+    for far in 1...10 as ClosedRange<UInt64> {
+      for _ in 0..<2 { names.insert(Dot(actor: Samples.left, sequence: far << 16)) }
+    }
+    #expect(names.bytes == 11 * DotSet.containerBytes + 8192 + 10 * 2)
+  }
+
   // MARK: Parts of large values
 
   private static func parts(_ count: Int) -> BlobPartsWanted {

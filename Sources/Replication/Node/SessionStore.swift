@@ -284,12 +284,21 @@ package final class SessionStore: Sendable {
     }
   }
 
-  func full(of mark: RoundMark) -> FullState {
-    state.withLock { state in
+  /// What the other side has said of its full state; fails if that is more than it can have to say.
+  func full(of mark: RoundMark) throws -> FullState {
+    let full = state.withLock { state in
       if let full = state.full, full.mark == mark { return full.state }
       let full = FullState()
       state.full = (mark, full)
       return full
     }
+    let bytes = full.bytes
+    guard bytes > WireLimits.fullStateBytes else { return full }
+    let (keys, more) = (try store.keysHeld(), bytes - WireLimits.fullStateBytes)
+    guard more / WireLimits.fullStateBytesPerKey > keys else { return full }
+    throw ReplicationError(
+      .protocolViolation,
+      "the other side's full state names far more writes than can concern the \(keys) keys held here: its program may be damaged"
+    )
   }
 }

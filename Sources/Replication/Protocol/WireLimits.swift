@@ -47,6 +47,11 @@ package enum WireLimits {
 
   /// Writes that a batch of a full state may name beside its records.
   package static let presentDots = 1 << 16
+  /// Bytes that it may take to remember which writes a full state names (`DotSet.bytes`), beside those for each key that is held
+  /// here: an honest sender names what this copy covers or was given, and so little more than that, but for what was purged here alone.
+  package static let fullStateBytes = 32 << 20
+  /// The same for each key that is held here.
+  package static let fullStateBytesPerKey = 16
   /// Batches sent and not yet reported durable.
   package static let batchesInFlight = 4
   /// Bytes of a blob that one recipe is about, at least.

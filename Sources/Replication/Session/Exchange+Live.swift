@@ -56,6 +56,14 @@ extension Exchange {
     if let own = sending?.covered, live.covered == own { live.covered = own }
   }
 
+  /// The same of what a round has said. Of who holds only some keys nobody merges it: no store refuses what is too much.
+  mutating func cover(saidBy burst: Burst) throws(SessionEnd) {
+    cover(burst.vector)
+    guard live.covered.count <= 2 * Limits.actors else {
+      throw .violation("its rounds name more than \(Limits.actors) actors")
+    }
+  }
+
   private func follow(_ port: inout SessionPort) {
     if let sending { port.actions.append(.follow(behind: sending.scanned)) }
   }

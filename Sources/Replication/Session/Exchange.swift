@@ -175,7 +175,7 @@ struct Exchange {
       try requireLive()
       try requireReceiving()
       try receiving?.begun(burst, &port)
-      cover(burst.vector)
+      try cover(saidBy: burst)
     case .burstEnd(let batches):
       try requireReceiving()
       try receiving?.burstEnded(batches: batches, &port)

@@ -85,7 +85,7 @@ struct ReceivingHalf {
       widening = next
       self.next = nil
     }
-    guard (begin.kind == .widening) == (widening != nil) else {
+    guard (begin.kind == .widening) == (widening != nil), !isNarrow || begin.kind != .full else {
       throw .violation("another kind of round was wanted")
     }
     (nextArrival, nextApplied, position, end, burst) = (0, 0, 0, nil, nil)
@@ -110,6 +110,15 @@ struct ReceivingHalf {
     }
     guard end.mark == begin.mark, end.position == begin.position, end.batches == nextArrival else {
       throw .violation("the close does not fit its round")
+    }
+    if isNarrow {
+      // A live round says only what is new: whether this copy has all that the sender has is told by all of it.
+      said.vector.merge(end.vector)
+      said.floor.merge(end.floor)
+      // Nobody merges it, so no store refuses what one vector could not say.
+      guard max(said.vector.count, said.floor.count) <= Limits.actors else {
+        throw .violation("its rounds name more than \(Limits.actors) actors")
+      }
     }
     self.end = end
   }
@@ -162,14 +171,8 @@ struct ReceivingHalf {
     port.actions.append(.finishRound(close(end, isFull: isFull)))
   }
 
-  private mutating func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
-    var (vector, floor) = (end.vector, end.floor)
-    if isNarrow {
-      // A live round says only what is new: whether this copy has all that the sender has is told by all of it.
-      said.vector.merge(vector)
-      said.floor.merge(floor)
-      (vector, floor) = said
-    }
+  private func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
+    let (vector, floor) = isNarrow ? said : (end.vector, end.floor)
     return RoundClose(
       sender: sender, mark: end.mark, position: end.position, vector: vector, floor: floor,
       horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, widening: widening)

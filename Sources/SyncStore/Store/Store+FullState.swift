@@ -11,6 +11,9 @@ package final class FullState: Sendable {
   /// Nothing was told yet.
   package init() {}
 
+  /// About how many bytes it takes up in memory to know which writes the sender holds.
+  package var bytes: Int { known.withLock { $0.present.bytes } }
+
   /// Takes notice of what a batch says.
   func note(_ batch: IncomingBatch) {
     known.withLock { known in
@@ -127,6 +130,11 @@ extension Store {
       return try engine.currentPlaces(from: engine.start(of: begin + 1)) ?? []
     }
     try settle(places, .unknown(covered), pin)
+  }
+
+  /// How many keys are held here, of users and of the store itself, deletes among them.
+  package func keysHeld() throws(StoreError) -> UInt64 {
+    try reading { engine throws(StoreError) in engine.keyCount }
   }
 
   /// Is anything that this copy wrote in doubt (rule R9)?

@@ -10,9 +10,13 @@ package struct DotSet: Hashable, Sendable {
   private var containers: [ActorID: [UInt64: Container]] = [:]
   /// How many writes there are.
   package private(set) var count = 0
+  /// About how many bytes they take up in memory: `containerBytes` for each container, and 2 for each write in it as long as it is an array.
+  package private(set) var bytes = 0
 
   /// An array of more elements takes more room than a bitmap.
   private static let mostInArray = 4096
+  /// Bytes of a container beside its elements, and of its place among the others.
+  package static let containerBytes = 96
 
   /// No write.
   package init() {}
@@ -38,30 +42,35 @@ package struct DotSet: Hashable, Sendable {
   /// Adds a write.
   package mutating func insert(_ dot: Dot) {
     let low = UInt16(truncatingIfNeeded: dot.sequence)
-    let isNew = Self.insert(
+    let more = Self.insert(
       low, into: &containers[dot.actor, default: [:]][dot.sequence >> 16, default: .few([])])
-    if isNew { count += 1 }
+    guard let more else { return }
+    count += 1
+    bytes += more
   }
 
-  private static func insert(_ low: UInt16, into container: inout Container) -> Bool {
+  /// Returns the bytes that the container takes up more; nil if it had the element.
+  private static func insert(_ low: UInt16, into container: inout Container) -> Int? {
     switch consume container {
     case .few(var lows):
       container = .few([])
       let index = lows.last.map { $0 < low } ?? true ? lows.count : index(of: low, in: lows)
       guard index == lows.count || lows[index] != low else {
         container = .few(lows)
-        return false
+        return nil
       }
+      let isFirst = lows.isEmpty
       lows.insert(low, at: index)
-      container = lows.count > mostInArray ? .many(bitmap(of: lows)) : .few(lows)
-      return true
+      let isArray = lows.count <= mostInArray
+      container = isArray ? .few(lows) : .many(bitmap(of: lows))
+      return isFirst ? containerBytes + 2 : isArray ? 2 : 0
     case .many(var words):
       container = .few([])
       let (word, bit) = (Int(low >> 6), UInt64(1) << UInt64(low & 63))
       let isNew = words[word] & bit == 0
       words[word] |= bit
       container = .many(words)
-      return isNew
+      return isNew ? 0 : nil
     }
   }
 
