@@ -1,3 +1,4 @@
+import Glibc
 import SyncTestSupport
 import Testing
 
@@ -360,8 +361,30 @@ struct ChangesTests {
     // The tail was moved, the position not yet: nothing that is written from now on would wake who waits now.
     writer.control.position = own
     #expect(!waiter.whenGrownAtOnce(behind: own, tell) && waiter.changeSignal.count == 0)
-    waiter.whenGrown(behind: own, tell)
-    #expect(told.withLock { $0 } == 2)
+    #expect(waiter.whenGrown(behind: own, tell) && told.withLock { $0 } == 2)
+    try waiter.close()
+    try writer.close()
+    // It grows no more.
+    #expect(waiter.whenGrown(behind: waiter.journalPosition, tell) && told.withLock { $0 } == 2)
+  }
+
+  @Test("are waited for again by who was told that it could not be looked, for want of descriptors (F33)")
+  func waitingWithoutDescriptors() async throws {
+    let writer = try Store.create(on: host, configuration: Self.shared)
+    let (plan, told) = (FaultPlan(), Locked(0))
+    var environment = host.otherProcess
+    environment.storage = FaultingStorage(host.storage, plan: plan)
+    let waiter = try Store.open(
+      at: "/store", configuration: host.configured(Self.shared), environment: environment)
+    for number in 0..<6 { try writer.put(Key("\(number)"), [UInt8](repeating: 1, count: 18_000)) }
+    let position = waiter.journalPosition
+    plan.fail(.open, on: "/journal/", forever: true, errno: EMFILE)
+    let tell = { @Sendable in told.withLock { $0 += 1 } }
+    #expect(!waiter.whenGrown(behind: position, tell) && waiter.changeSignal.count == 0)
+    plan.clear()
+    #expect(waiter.whenGrown(behind: position, tell) && waiter.changeSignal.count == 1)
+    try writer.put("k", "v")
+    try await Self.until { told.withLock { $0 } == 1 }
     try waiter.close()
     try writer.close()
   }

@@ -16,6 +16,7 @@ final class JournalWatch {
   /// Called soon after the journal has grown, once a second at most.
   var onGrowth: () -> Void = {}
   private static let reviewMilliseconds = 1000
+  private static let retryMilliseconds = 500
 
   init(_ context: NodeContext) { self.context = context }
 
@@ -47,7 +48,19 @@ final class JournalWatch {
     let wake = { @Sendable in loop.execute { this.value.woken() } }
     // A worker waits for whoever is at work in the store: the loop does not.
     if store.whenGrownAtOnce(behind: position, wake) { return }
-    context.workers.later(.prompt) { store.whenGrown(behind: position, wake) }
+    context.workers.later(.prompt) {
+      if store.whenGrown(behind: position, wake) { return }
+      loop.execute { this.value.lookLater() }
+    }
+  }
+
+  /// The store could not be looked at. Nobody would wake those who wait, so it is tried again: what was wanting, descriptors or
+  /// memory, may be there by then.
+  private func lookLater() {
+    _ = context.loop.schedule(after: Self.retryMilliseconds) { [weak self] in
+      self?.isArmed = false
+      self?.look()
+    }
   }
 
   private func woken() {

@@ -5,18 +5,26 @@ private import Synchronization
 extension Store {
   /// Has `body` called, once or twice, from any thread, when the journal has something behind `position`; at once if it
   /// has already. It must return at once. The call is also made when the journal may have grown, but has not.
-  package func whenGrown(behind position: UInt64, _ body: @escaping @Sendable () -> Void) {
-    guard control.position <= position else { return body() }
+  ///
+  /// False if it could not be looked, for want of descriptors or memory maybe: then `body` may not be called, and the caller asks again
+  /// after a while. A store that is closed grows no more: that is no failure.
+  package func whenGrown(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
+    guard control.position <= position else {
+      body()
+      return true
+    }
     live.setAwaited()
     let number = changeSignal.add(body)
     // Under the engine's lock: what was written before it is seen here, what is written after it wakes.
-    guard let now = try? reading({ engine throws(StoreError) in engine.position }) else {
-      // Closed, or no longer readable: it grows no more.
-      return changeSignal.remove(number)
+    let now: UInt64
+    do throws(StoreError) { now = try reading { engine throws(StoreError) in engine.position } } catch {
+      changeSignal.remove(number)
+      return error.code == .closed || error.code == .forked
     }
-    guard now > position else { return }
+    guard now > position else { return true }
     changeSignal.remove(number)
     body()
+    return true
   }
 
   /// The same for a caller that must not wait for anybody. False if somebody is at work in the store at this moment: then `body`
