@@ -28,4 +28,33 @@ struct CoverageTests {
     try receive()
     #expect(session.takeCoversMore())
   }
+
+  @Test("is said by nobody who would name more actors than a vector may: it says what to do instead (F82)")
+  func tooMany() throws {
+    let store = try Store.create(on: SimulatedHost(seed: 3))
+    try Node.prepare(store, name: "first")
+    let actors = (0..<Limits.actors - 3).map { (ActorID(high: 1, low: UInt64($0)), UInt64(1)) }
+    try store.finish(
+      RoundClose(
+        sender: Samples.right, mark: Samples.mark, position: 1,
+        vector: VersionVector(Dictionary(uniqueKeysWithValues: actors)), floor: VersionVector(),
+        horizon: .zero))
+    // Each life may have given away what it wrote.
+    for life in 0..<3 {
+      try store.put(Key("life"), [UInt8(life)])
+      _ = try store.openRound(since: nil, covered: VersionVector())
+      guard case .replica? = SessionStore(store).answer(.loadReplica(peer: nil, at: nil), peer: nil) else {
+        Issue.record("it has a place for life \(life)")
+        return
+      }
+      try store.becomeNewActor()
+    }
+    try store.put("life", [3])
+    let event = SessionStore(store).answer(.loadReplica(peer: nil, at: nil), peer: nil)
+    guard case .failed(.store, let why)? = event else {
+      Issue.record("it says \(String(describing: event))")
+      return
+    }
+    #expect(why.contains("importAll"))
+  }
 }

@@ -179,6 +179,8 @@ package final class SessionStore: Sendable {
     let (summary, digest) = try store.replicaSummary(digestAt: time ?? wall)
     let cursor = try sender.flatMap { try store.cursor(for: $0) }
     state.withLock { ($0.actor, $0.scope, $0.cursor) = (summary.actor, summary.scope, cursor) }
+    // Others could not read it.
+    guard max(summary.vector.count, summary.floor.count) <= Limits.actors else { throw store.tooManyActors }
     var replica = Replica(
       summary: summary, digest: digest, wallMilliseconds: wall, cursor: cursor,
       missingBlobs: try missingBlobs(), epochs: try ring().checks, repairs: store.isWritable)

@@ -42,6 +42,12 @@ extension Composer {
   mutating func raise(_ floor: VersionVector, _ horizon: Stamp) throws(StoreError) {
     var merged = state.floor
     merged.merge(floor)
+    // What was purged elsewhere by more than a vector can name could be told to nobody.
+    guard merged.count <= max(Limits.actors, state.vector.count) else {
+      throw StoreError(
+        .outOfBounds,
+        "the peer's floor and this copy's name more than \(Limits.actors) actors: its program may be damaged")
+    }
     let highest = max(state.horizon, horizon)
     guard merged != state.floor || highest != state.horizon else { return }
     try setLocal(StateKey.floor, ReplicaState.encode(floor: merged, horizon: highest))

@@ -152,6 +152,9 @@ extension Store {
   func finish(_ full: FullState, _ close: RoundClose) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
       try requireReceiver(of: close, composer.state)
+      let covered = close.covered(by: composer.state)
+      // Before the floor: who cannot take over the vector would not cover that.
+      try requirePlaces(in: [covered].reduce(into: composer.state.vector) { $0.merge($1) }, composer.state)
       try composer.raise(close.floor, close.horizon)
       try composer.restartWidening()
     }

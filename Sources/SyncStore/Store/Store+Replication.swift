@@ -214,10 +214,7 @@ extension Store {
     var vector = composer.state.vector
     // A copy that does not know what it covers learns it from a full state only.
     if close.isFull || !composer.state.mending { vector.merge(close.covered(by: composer.state)) }
-    guard vector.count <= Limits.actors else {
-      throw StoreError(
-        .outOfBounds, "the peer's vector names more than \(Limits.actors) actors", path: path)
-    }
+    try requirePlaces(in: vector, composer.state)
     if vector != composer.state.vector {
       try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
     }
@@ -225,6 +222,23 @@ extension Store {
     if composer.state.cursors[close.sender] != cursor {
       try composer.setLocal(StateKey.cursor(close.sender), ReplicaState.encode(cursor))
     }
+  }
+
+  /// Fails if a vector that is to be taken over leaves no place for this copy itself, should it not have written yet, and for who it
+  /// becomes when it is put back: others could read nothing that it says from then on. What names nobody new is taken in any case.
+  func requirePlaces(in vector: VersionVector, _ state: ReplicaState) throws(StoreError) {
+    let isNamed = state.actor.map { vector[$0] > 0 } ?? false
+    guard vector.count > Limits.actors - (isNamed ? 1 : 2), vector.count > state.vector.count else { return }
+    throw tooManyActors
+  }
+
+  /// A vector would name more actors than it may.
+  package var tooManyActors: StoreError {
+    StoreError(
+      .outOfBounds,
+      "all copies that this store ever had, each time that one was put back counted anew, are more than \(Limits.actors) together: make a "
+        + "new store of what this one holds (`Store.importAll(from:)`), and have the members join that",
+      path: path)
   }
 
   /// Becomes a new actor, because a peer knows more of this copy than it does itself (rule R9), or bears the same name.

@@ -1,0 +1,64 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A vector names a bounded number of actors, and whoever hears one that names more ends the session (F82).
+@Suite("A copy that covers as many actors as it may")
+struct ManyActorsTests {
+  private let store: Store
+  private static let peer = ActorID(high: 2, low: 0)
+
+  init() throws { store = try Store.create(on: SimulatedHost(seed: 21)) }
+
+  /// The end of a round from who covers so many actors.
+  private static func close(_ count: Int, position: UInt64 = 1) -> RoundClose {
+    let actors = (0..<count).map { (ActorID(high: 1, low: UInt64($0)), UInt64(1)) }
+    return RoundClose(
+      sender: peer, mark: RoundMark(high: 3, low: 3), position: position,
+      vector: VersionVector(Dictionary(uniqueKeysWithValues: actors)), floor: VersionVector(), horizon: .zero)
+  }
+
+  private func expectReadable(_ count: Int) throws {
+    let vector = try store.replicaSummary().vector
+    #expect(vector.count == count && count <= Limits.actors)
+    var writer = ByteWriter()
+    writer.write(vector)
+    var reader = ByteReader(writer.bytes)
+    #expect(try reader.readVector() == vector)
+  }
+
+  @Test("has places left for itself, and for who it is after it was put back")
+  func placesLeft() throws {
+    try store.finish(Self.close(Limits.actors - 2))
+    try store.put("own", "1")
+    try expectReadable(Limits.actors - 1)
+    // What a round may have brought away stays covered.
+    _ = try store.openRound(since: nil, covered: VersionVector())
+    try store.becomeNewActor()
+    try store.put("as another", "2")
+    try expectReadable(Limits.actors)
+    // What it covers already it is told again.
+    try store.finish(Self.close(Limits.actors - 2, position: 2))
+  }
+
+  @Test("takes over nothing that leaves it no place for itself, and says what to do", arguments: [0, 1])
+  func noPlace(lacking: Int) throws {
+    let error = #expect(throws: StoreError.self) { try store.finish(Self.close(Limits.actors - lacking)) }
+    #expect(error?.code == .outOfBounds && error?.message.contains("importAll") == true)
+    #expect(try store.replicaSummary().vector.isEmpty)
+  }
+
+  @Test("takes over no floor that it could tell nobody")
+  func floor() throws {
+    func close(_ family: UInt64) -> RoundClose {
+      var close = Self.close(1)
+      let purged = (0..<Limits.actors).map { (ActorID(high: family, low: UInt64($0)), UInt64(1)) }
+      (close.isFull, close.floor) = (true, VersionVector(Dictionary(uniqueKeysWithValues: purged)))
+      return close
+    }
+    try store.finish(close(5))
+    #expect(throws: StoreError.self) { try store.finish(close(6)) }
+    #expect(try store.replicaSummary().floor == close(5).floor)
+  }
+}
