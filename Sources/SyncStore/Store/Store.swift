@@ -68,6 +68,8 @@ public final class Store: Sendable {
     var purgedAt: UInt64 = 0
     /// Up to here the journal has no delete that was not acknowledged.
     var deletesLookedTo: UInt64 = 0
+    /// Keys from which on building the index anew takes longer than the syncs that spare it. Tests lower it.
+    var keysWorthClosing = 1 << 16
   }
 
   init(
@@ -260,14 +262,12 @@ public final class Store: Sendable {
     }
   }
 
-  /// Keys from which on building the index anew takes longer than the syncs that spare it.
-  private static let keysWorthClosing = 1 << 16
-
   /// Notes that the index has all of the journal, if nobody else has the store open: then it is believed in another boot,
-  /// too. It is a part of closing that may be left out.
+  /// too. It is a part of closing that may be left out: where somebody has just written, it is. Where it is done, the store is
+  /// closed from then on.
   private func closeIndex() throws(StoreError) {
     guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.keys.count }),
-      keys >= Self.keysWorthClosing,
+      keys >= lifecycle.withLock({ $0.keysWorthClosing }),
       try controlFile.lock(byte: StoreLayout.entranceByte, .exclusive, wait: false)
     else { return }
     defer { _ = try? controlFile.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
@@ -279,9 +279,16 @@ public final class Store: Sendable {
       }
     }
     try sync()
-    let tail = control.tail
+    // Whoever is about to write ends first, and nobody else begins: what the index does not have, or what is not durable,
+    // must not come behind the note.
+    let acquisition = control.lock()
+    defer { control.unlock() }
+    if case .afterDeath = acquisition { try repairOrPoison() }
+    closed.store(true, ordering: .releasing)
+    guard !control.poisoned else { return }
     try? engine.withLock { engine throws(StoreError) in
-      guard engine.applied.packed == tail, engine.gaps.isEmpty else { return }
+      let tail = control.tail
+      guard engine.applied.packed == tail, control.durable >= tail, engine.gaps.isEmpty else { return }
       try engine.index.close()
     }
   }

@@ -1,0 +1,136 @@
+import Glibc
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A store of so many keys that its index is noted as complete when it is closed, and others that are about to write.
+@Suite("Closing a store of many keys")
+struct ClosingTests {
+  private static let configuration = Configuration(durability: .relaxed, segmentBytes: 64 << 10)
+  private static let count = 2000
+
+  private let host = SimulatedHost(compacting: .onRequest)
+  private let plan = FaultPlan()
+
+  /// One of whose first segments a part is dead, in an environment whose calls `plan` knows of.
+  private func store(betweenAdoptions: (@Sendable () -> Void)? = nil) throws -> Store {
+    try Store.create(on: host, configuration: Self.configuration).close()
+    var environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+    environment.betweenAdoptions = betweenAdoptions
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(Self.configuration), environment: environment)
+    store.lifecycle.withLock { $0.keysWorthClosing = 1000 }
+    for part in [0, 0, 1, 2, 3] {
+      try store.transaction { transaction in
+        for number in (part * Self.count / 4)..<((part + 1) * Self.count / 4) {
+          try transaction.put(Key("\(number)"), [1])
+        }
+      }
+    }
+    return store
+  }
+
+  /// Waits until it is so, for a while.
+  private static func wait(milliseconds: Int = 100, until isSo: () -> Bool) {
+    for _ in 0..<(milliseconds * 10) where !isSo() { usleep(100) }
+  }
+
+  private static func isIndexClosed(_ store: Store) -> Bool {
+    store.engine.withLock { !$0.index.keys.isWriting }
+  }
+
+  /// Opens it behind a loss of power that takes all that is not durable.
+  private func openAfterLoss() throws -> Store {
+    RotationTests.losePower(host)
+    let again = try Store.open(on: host, configuration: Self.configuration)
+    #expect(try again.verify().isClean)
+    return again
+  }
+
+  @Test("notes that its index is complete: it is believed behind a loss of power")
+  func noted() throws {
+    let store = try store()
+    try store.close()
+    let again = try openAfterLoss()
+    #expect(again.engine.withLock { $0.isRestored })
+    #expect(try again.status().keys == Self.count)
+  }
+
+  @Test("lets a transaction that is under way end, and notes nothing then")
+  func transactionUnderWay() throws {
+    let store = try store()
+    let isInside = Locked(false)
+    let writer = Threaded {
+      try? store.transaction { transaction in
+        isInside.withLock { $0 = true }
+        Self.wait { Self.isIndexClosed(store) }
+        try transaction.put("late", [1])
+      }
+    }
+    plan.before(.lock, of: "control") {
+      writer.start()
+      Self.wait { isInside.withLock { $0 } }
+    }
+    try store.close()
+    writer.join()
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Self.configuration)
+    #expect(try again.get("late")?.bytes == [1])
+    #expect(try again.status().keys == Self.count + 1 && again.verify().isClean)
+  }
+
+  @Test("does not note as complete what has records that are not durable")
+  func lateRecord() throws {
+    let store = try store()
+    // All that follows is to be in one segment.
+    while Location(packed: store.control.tail).offset > 32 << 10 {
+      try store.put("0", [UInt8](repeating: 1, count: 15_000))
+    }
+    let late = Locked(Location(segment: 0, offset: 0))
+    // Stored once the last bytes were made durable, and before it is looked where they end.
+    plan.before(.lock, of: "control") {
+      try? store.put("unsynced", "x")
+      plan.before(.fileStatus, of: "next.new") {
+        late.withLock { $0 = Location(packed: store.control.tail) }
+        for (key, bytes) in [("late", 15_000), ("later", 1)] as [(Key, Int)] {
+          try? store.put(key, [UInt8](repeating: 1, count: bytes))
+        }
+      }
+    }
+    try store.close()
+    // Of the late ones the last reaches the disk alone.
+    let (segment, page) = late.withLock { (SegmentName($0.segment).text, $0.offset / 4096 + 2) }
+    #expect(page > 2, "they were stored")
+    RotationTests.losePower(host) { $0.hasSuffix(segment) && $1 > page }
+    let again = try Store.open(on: host, configuration: Self.configuration)
+    #expect(try again.get("late") == nil && again.get("later") == nil)
+    #expect(try again.status().keys == Self.count + 1 && again.text("unsynced") == "x")
+    #expect(try again.verify().isClean)
+  }
+
+  @Test("ends a compaction that is moving the index over, which the next one goes on with")
+  func compactionUnderWay() throws {
+    let closing = Locked<Threaded?>(nil)
+    let opened = Locked<Store?>(nil)
+    let store = try self.store {
+      guard let store = opened.withLock({ $0 }) else { return }
+      let closer = closing.withLock { closing -> Threaded? in
+        guard closing == nil else { return nil }
+        closing = Threaded { try? store.close() }
+        return closing
+      }
+      closer?.start()
+      Self.wait(milliseconds: 5000) { (try? store.checkOpen()) == nil || Self.isIndexClosed(store) }
+    }
+    opened.withLock { $0 = store }
+    #expect(code { try store.compact() } == .closed)
+    closing.withLock { $0 }?.join()
+    opened.withLock { $0 = nil }
+    let again = try openAfterLoss()
+    #expect(again.engine.withLock { $0.isRestored })
+    #expect(try again.status().keys == Self.count)
+    try again.compact()
+    #expect(try again.status().keys == Self.count && again.verify().isClean)
+  }
+}
