@@ -141,6 +141,49 @@ struct FullDiskTests {
     #expect(try again.verify().isClean)
   }
 
+  @Test("F22 F25 keeps the deletes that were made before a part of the reserve is taken a second time")
+  func reserveTakenTwice() throws {
+    let long = Key(unchecked: [UInt8](repeating: 65, count: 1000))
+    var store = try Store.create(on: host, configuration: Self.small)
+    for key in ["short", long] as [Key] { try store.put(key, "x") }
+    host.storage.free = 2 << 20
+    try fill(store)
+    try fill(store, bytes: 900)
+    try store.sync()
+    try host.storage.syncDirectory(Self.journal)
+    // There is room for a small delete, and none for this one.
+    #expect(try store.delete(long))
+    #expect(try host.storage.status(Self.journal + "/reserve") == nil)
+    let begun = SegmentName(Location(packed: store.control.tail).segment).text
+    // Of what was begun the beginning is there still, under the name that it had before.
+    RotationTests.losePower(host) { path, _ in path.hasSuffix(begun) }
+    store = try Store.open(on: host, configuration: Self.small)
+    // What the loss has given back somebody else has taken.
+    host.storage.free = 0
+    #expect(try store.contains(long))
+    #expect(try store.delete("short", durability: .full))
+    #expect(try store.delete(long))
+    RotationTests.losePower(host, entries: true)
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try again.get("short") == nil && again.contains(long))
+    #expect(try again.delete(long) && again.verify().isClean)
+  }
+
+  @Test("F25 has room for what gives space back also where a stranger has written into the reserve")
+  func reserveNotZero() throws {
+    let store = try Store.create(on: host, configuration: Self.small)
+    try store.put("k", "x")
+    host.storage.free = 2 << 20
+    let count = try fill(store)
+    try host.storage.open(Self.journal + "/reserve", .readWrite).write([1, 2, 3], at: 100)
+    try fill(store, bytes: 1)
+    for number in 0..<count { #expect(try store.delete(Key("\(number)"))) }
+    #expect(try host.storage.status(Self.journal + "/reserve") == nil)
+    host.killProcesses()
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try again.text("k") == "x" && again.get("0") == nil && again.verify().isClean)
+  }
+
   @Test("F25 that stays full once the reserve is used up says so, and the store is unharmed")
   func reserveUsedUp() throws {
     let store = try Store.create(on: host, configuration: Self.small)

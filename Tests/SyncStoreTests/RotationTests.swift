@@ -159,4 +159,46 @@ struct RotationTests {
     host.killProcesses()
     #expect(try Store.open(on: host).status().keys == 100)
   }
+
+  @Test(
+    "whose name was lost with the power does not end its segment there once more, with what was written since (F22, F24)"
+  )
+  func nameLostTwice() throws {
+    var store = try Store.create(on: host, configuration: Self.relaxed)
+    try Self.fill(store, 69)
+    try store.sync()
+    _ = try Journal.prepare(
+      directory: Self.journal, size: 1 << 20, storage: host.storage, isDurable: true)
+    try host.storage.syncDirectory(Self.journal)
+    let large = [UInt8](repeating: 1, count: 19_000)
+    try store.put("large", large)
+    // What was begun has its beginning still, and the name that it had before.
+    Self.losePower(host) { path, _ in path.hasSuffix("2.segment") }
+    store = try Store.open(on: host, configuration: Self.relaxed)
+    #expect(try store.get("large") == nil)
+    try store.put("small", "x", durability: .full)
+    try store.put("large", large)
+    Self.losePower(host, entries: true)
+    let again = try Store.open(on: host)
+    #expect(try again.text("small") == "x")
+    #expect(try again.status().keys == 70 && again.verify().isClean)
+  }
+
+  @Test("takes no prepared file that begins with anything but zeros, whoever left it there")
+  func preparedNotBlank() throws {
+    let store = try Store.create(on: host, configuration: Self.relaxed)
+    try Self.fill(store, 69)
+    let header = try host.storage.open(Self.journal + "/0000000000000001.segment", .readOnly).read(
+      4096, at: 0)
+    let stale = try host.storage.open(Self.journal + "/next", .openOrCreate)
+    try stale.allocate(to: 1 << 20)
+    try stale.write(header, at: 0)
+    try stale.sync()
+    try store.put("large", [UInt8](repeating: 1, count: 19_000))
+    Self.losePower(host, entries: true)
+    // Its beginning was not durable: it is blank.
+    let again = try Store.open(on: host)
+    #expect(try again.get("large") == nil)
+    try again.put("after", "x")
+  }
 }

@@ -89,8 +89,6 @@ extension Journal {
           size = max(least, size / 2 & ~(unit - 1))
           continue
         }
-        let reserve = Reserve(
-          directory: directory, storage: environment.storage, largestSegment: largestSegment)
         guard mayUseReserve,
           let file = try reserve.take(.segment, as: path, atLeast: SegmentHeader.length + room)
         else { throw error }
@@ -113,13 +111,28 @@ extension Journal {
         if let mine, mine.inode == taken.inode, mine.mapping.count == taken.size {
           return (mine.file, mine.mapping)
         }
-        return (try storage.open(path, .readWrite), nil)
+        let file = try storage.open(path, .readWrite)
+        if file.beginsBlank { return (file, nil) }
       }
     }
     _ = try storage.remove(path)
     let file = try storage.open(path, .create)
     try file.allocate(to: size)
     return (file, nil)
+  }
+
+  /// Sees to it that no file is begun a second time: after a loss of power, or in a copy of a directory in use, one that was a
+  /// segment may have the name that it had when it was made ready. Whatever were to be lost of its new beginning, the old one would
+  /// be read in its place, and end the segment before it where that had ended then.
+  func removeUsed() throws(StoreError) {
+    if try environment.storage.status(preparedPath)?.kind == .file {
+      _ = try environment.storage.remove(preparedPath)
+    }
+    try reserve.removeIfUsed()
+  }
+
+  private var reserve: Reserve {
+    Reserve(directory: directory, storage: environment.storage, largestSegment: largestSegment)
   }
 
   /// Bytes for which memory is found at once.

@@ -63,7 +63,31 @@ struct Reserve: Sendable {
       return nil
     }
     try storage.rename(path(purpose), to: newPath)
-    return try storage.open(newPath, .readWrite)
+    let file = try storage.open(newPath, .readWrite)
+    // A compaction makes all durable that it writes before anybody reads it.
+    guard purpose == .segment, !file.beginsBlank else { return file }
+    // What it holds could be read again behind a loss of power. Its space is taken once more.
+    _ = try storage.remove(newPath)
+    let fresh = try storage.open(newPath, .create)
+    try fresh.allocate(to: status.size)
+    return fresh
+  }
+
+  /// Removes the file for a segment if it was one (`Journal.removeUsed`). `restore` makes another one, of the same space.
+  func removeIfUsed() throws(StoreError) {
+    let path = path(.segment)
+    guard let status = try storage.status(path), status.kind == .file, status.size > 0 else { return }
+    let mapping = try storage.open(path, .readOnly).map(status.size, writable: false)
+    if mapping.lastNonZero(0..<status.size) != nil || mapping.fault != nil { _ = try storage.remove(path) }
+  }
+}
+
+extension StorageFile {
+  /// Are there zeros where a segment has its header? Of a file that was never one there are, and nothing of an earlier life can come
+  /// back behind a loss of power.
+  var beginsBlank: Bool {
+    guard let page = try? read(SegmentHeader.length, at: 0) else { return false }
+    return page.allSatisfy { $0 == 0 }
   }
 }
 

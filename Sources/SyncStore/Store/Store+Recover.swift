@@ -16,6 +16,9 @@ extension Store {
     var renewal: Composer.Renewal? = foreign ? .copied : nil
     // Who copied it need not have made that last; what is in it counts as durable from here on.
     if foreign { try environment.storage.syncFileSystem(path) }
+    if foreign || lastLife == nil {
+      try engine.withLock { engine throws(StoreError) in try engine.journal.removeUsed() }
+    }
     if let finding, finding.isInOrder, !foreign, !control.poisoned {
       // As below, without reading everything once more.
       if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false { renewal = .cut }
@@ -118,8 +121,6 @@ extension Store {
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
         largestSegment: configuration.segmentBytes, seal: seal)
-      // A loss of power may have given a segment that was in use the name back that it had before.
-      if lastLife == nil { _ = try environment.storage.remove(journal.preparedPath) }
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       if lastLife == nil, !foreign {
