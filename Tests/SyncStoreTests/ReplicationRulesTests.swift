@@ -200,26 +200,6 @@ struct ReplicationRulesTests {
     #expect(try again.conflicts().map(\.value) == [Array("now".utf8)])
   }
 
-  @Test("apply what was parked again if the disk was full when its time came (F25, F50)")
-  func parkingOnFullDisk() throws {
-    let (a, b) = try copies()
-    right.time += 5
-    try b.put("k", [UInt8](repeating: 1, count: 10_000))
-    left.time += 10 * 60_000
-    try a.put("k", "later")
-    try b.receive(from: a)
-    #expect(try b.status().parked == 1)
-    var count = 0
-    right.storage.free = 0
-    while (try? b.put(Key("\(count)"), [UInt8](repeating: 1, count: 9_000))) != nil { count += 1 }
-    right.time += 10 * 60_000
-    #expect(throws: StoreError.self) { try b.put("other", "x") }
-    right.storage.free = nil
-    try b.put("other", "x")
-    #expect(try b.text("k") == "later")
-    #expect(try b.conflicts().count == 1)
-  }
-
   @Test("apply all that was parked though the index could not grow when its time came (F25, F50)")
   func parkingWithoutIndex() throws {
     let (a, first) = try copies()

@@ -1,6 +1,9 @@
 /// Records that were stamped ahead of this machine's clock, once their time has come.
 extension Store {
   /// Applies parked records whose time has come, with what the rules make of them. The caller holds the mutex.
+  ///
+  /// On a full disk they go on waiting until there is room for that: a delete or a compaction, which makes room, must not wait
+  /// for them. Readers see them meanwhile, so what is written comes after them.
   @inline(never)
   func releaseParked(_ engine: inout Engine) throws(StoreError) {
     let wall = environment.now()
@@ -25,7 +28,13 @@ extension Store {
         }
       }
       // First what follows from them: should that fail, they are still parked.
-      try commit(composer, &engine)
+      do throws(StoreError) { try commit(composer, &engine) } catch {
+        guard error.code == .diskFull, !control.poisoned else { throw error }
+        if let last = engine.due(upTo: limit).last, let stamp = try? engine.record(at: last).stamp {
+          engine.state.author.clock.observe(stamp)
+        }
+        return
+      }
       guard count < due.count else { return }
       do throws(StoreError) {
         for location in due.prefix(count).joined() { try engine.release(location) }

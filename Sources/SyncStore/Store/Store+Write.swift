@@ -44,16 +44,6 @@ extension Store {
     try write(key, try content(ofFile: file), type, self.deadline(deadline), durability)
   }
 
-  /// Deletes a key. False if it had no value.
-  @discardableResult
-  public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
-    let (deleted, tail) = try append { composer throws(StoreError) in
-      try self.delete(key, &composer)
-    }
-    try settle(tail, durability)
-    return deleted
-  }
-
   /// Does several writes at once: all of them are found again, or none. What `body` throws undoes it. Nobody else writes
   /// meanwhile, so what `body` reads stays true until it returns; only the transaction may be used in it to write.
   public func transaction<Result>(
@@ -87,15 +77,6 @@ extension Store {
       try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     }
     try settle(tail, durability)
-  }
-
-  func delete(_ key: Key, _ composer: inout Composer) throws(StoreError) -> Bool {
-    try settle(&composer)
-    guard let held = try heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
-      return false
-    }
-    try composer.issue(key: key.bytes, content: .tombstone, type: .bytes, deadline: nil, held: held)
-    return true
   }
 
   /// What is held of a key, as far as this append has not replaced it. A damaged record can be overwritten.
@@ -163,7 +144,8 @@ extension Store {
     return true
   }
 
-  /// Brings the view up to date and applies what has come due before something is composed. The caller holds the mutex.
+  /// Brings the view up to date and applies what has come due, if there is room for what follows from it, before something is
+  /// composed. The caller holds the mutex.
   func prepareToWrite(_ engine: inout Engine) throws(StoreError) {
     try catchUp(&engine)
     try engine.changeSharedIndex { engine throws(StoreError) in

@@ -58,9 +58,7 @@ public struct Transaction: ~Copyable {
       if composer.postponed.list[write].isTombstone { return false }
     } else {
       // What came before the postponed writes was issued.
-      guard let held = try store.heldForWriting(key.bytes, composer), held.isLive(at: composer.wall) else {
-        return false
-      }
+      if case .nothing = try store.found(key.bytes, composer) { return false }
     }
     try composer.postpone(key.bytes, nil, .bytes)
     return true

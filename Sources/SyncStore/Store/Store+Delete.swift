@@ -1,0 +1,60 @@
+/// How a delete works: as a put does (`Store+Write`), of a record without a value, where there is one to be ended.
+extension Store {
+  /// Deletes a key. False if it had no value.
+  @discardableResult
+  public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
+    let (deleted, tail) = try append { composer throws(StoreError) in
+      try self.delete(key, &composer)
+    }
+    try settle(tail, durability)
+    return deleted
+  }
+
+  func delete(_ key: Key, _ composer: inout Composer) throws(StoreError) -> Bool {
+    try settle(&composer)
+    switch try found(key.bytes, composer) {
+    case .nothing: return false
+    case .value(let held):
+      try composer.issue(key: key.bytes, content: .tombstone, type: .bytes, deadline: nil, held: held)
+      return true
+    }
+  }
+
+  /// What a delete finds of a key, as far as this append has not replaced it.
+  func found(_ key: [UInt8], _ composer: borrowing Composer) throws(StoreError) -> FoundToDelete {
+    let wall = composer.wall
+    if let record = composer.record(of: key) {
+      return record.isLive(at: wall) ? .value(record.replaced) : .nothing
+    }
+    return engine.withLock { $0.foundToDelete(key, at: wall) }
+  }
+}
+
+/// What a delete finds of a key.
+enum FoundToDelete {
+  /// No value: nothing is to be written.
+  case nothing
+  /// A value, which the delete is to end, and what is known of the record that it replaces.
+  case value(Replaced?)
+}
+
+extension Engine {
+  fileprivate mutating func foundToDelete(_ key: [UInt8], at wall: UInt64) -> FoundToDelete {
+    let held = replaced(key.span)
+    if let held, held.isLive(at: wall) { return .value(held) }
+    return !parked.isEmpty && showsParked(key, at: wall) ? .value(held) : .nothing
+  }
+
+  /// Does a reader see a value that had waited, whose time has come, and that could not be applied yet (`Store.releaseParked`)?
+  private mutating func showsParked(_ key: [UInt8], at wall: UInt64) -> Bool {
+    guard let places = parked[key] else { return false }
+    let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
+    let held = try? held(key)
+    return places.contains { place in
+      guard let record = try? record(at: place), record.stamp <= limit, record.isLive(at: wall) else {
+        return false
+      }
+      return held.map { $0.version < record.version } ?? true
+    }
+  }
+}

@@ -1,0 +1,80 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Values whose time comes while there is no room for the ones that they beat, which are to be kept.
+@Suite("A full disk, when the time of what waited has come")
+struct WaitingOnFullDiskTests {
+  private let left = SimulatedHost(seed: 1, machine: "left")
+  private let right = SimulatedHost(seed: 2, machine: "right", compacting: .onRequest)
+
+  /// A copy that holds a "k", and to which "k" and "new" are known of later; and the other one, whose clock is ahead. Then the
+  /// disk is full, and the time comes. Returns how many other values there are.
+  private func copies() throws -> (ahead: Store, store: Store, count: Int) {
+    let store = try Store.create(on: right, configuration: FullDiskTests.small)
+    try store.put("k", [UInt8](repeating: 1, count: 10_000))
+    left.time += 10 * 60_000
+    let ahead = try Store.create(on: left, id: store.id)
+    for key in ["k", "new"] as [Key] { try ahead.put(key, "later") }
+    try store.receive(from: ahead)
+    #expect(try store.status().parked == 2)
+    right.storage.free = 1 << 20
+    var count = 0
+    for bytes in [15_000, 100, 1] {
+      while (try? store.put(Key("\(count)"), [UInt8](repeating: 1, count: bytes))) != nil { count += 1 }
+    }
+    #expect(right.storage.free == 0)
+    // As far ahead as a clock may be.
+    right.time += 10 * 60_000 - 59_000
+    return (ahead, store, count)
+  }
+
+  /// All is as if the time had come on a disk with room.
+  private func check(_ store: Store) throws {
+    try store.put("other", "x")
+    #expect(try store.status().parked == 0)
+    #expect(try store.text("k") == "later" && store.text("new") == "later")
+    #expect(try store.conflicts().map(\.value?.count) == [10_000])
+    #expect(try store.verify().isClean)
+  }
+
+  @Test(
+    "takes deletes, is tidied by a compaction, and applies it then, also when the store was opened again (F25, F50)",
+    arguments: [false, true])
+  func deletes(reopens: Bool) throws {
+    var (_, store, count) = try copies()
+    if reopens {
+      right.killProcesses()
+      store = try Store.open(on: right, configuration: FullDiskTests.small)
+    }
+    #expect(code { try store.put("other", [UInt8](repeating: 1, count: 1000)) } == .diskFull)
+    for number in 0..<count { #expect(try store.delete(Key("\(number)"))) }
+    #expect(try store.text("k") == "later" && store.status().parked == 2)
+    #expect(try store.compact() > 1 << 19)
+    try check(store)
+  }
+
+  @Test("applies it once there is room again (F25, F50)")
+  func room() throws {
+    let (_, store, _) = try copies()
+    #expect(try store.delete("0"))
+    right.storage.free = nil
+    try check(store)
+  }
+
+  @Test(
+    "lets it be deleted, which is not undone once there is room again (F25, F50)", arguments: ["k", "new"])
+  func deleted(name: String) throws {
+    let (ahead, store, _) = try copies()
+    let key = try Key(name)
+    #expect(try store.text(key) == "later")
+    #expect(try store.delete(key))
+    #expect(try store.get(key) == nil)
+    right.storage.free = nil
+    try store.put("other", "x")
+    #expect(try store.status().parked == 0 && store.get(key) == nil)
+    try ahead.synchronize(with: store)
+    #expect(try ahead.get(key) == nil && ahead.digest() == store.digest())
+  }
+}
