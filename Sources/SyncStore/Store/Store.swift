@@ -263,7 +263,7 @@ public final class Store: Sendable {
   }
 
   /// Notes that the index has all of the journal, if nobody else has the store open: then it is believed in another boot,
-  /// too. It is a part of closing that may be left out: where somebody has just written, it is. Where it is done, the store is
+  /// too. It is a part of closing that may be left out: where somebody writes just now, it is. Where it is done, the store is
   /// closed from then on.
   private func closeIndex() throws(StoreError) {
     guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.keys.count }),
@@ -279,9 +279,10 @@ public final class Store: Sendable {
       }
     }
     try sync()
-    // Whoever is about to write ends first, and nobody else begins: what the index does not have, or what is not durable,
-    // must not come behind the note.
-    let acquisition = control.lock()
+    // Nobody is about to write, and nobody begins to: what the index does not have, or what is not durable, must not come
+    // behind the note.
+    let acquisition = control.lock(waits: false)
+    if case .heldByOther = acquisition { return }
     defer { control.unlock() }
     if case .afterDeath = acquisition { try repairOrPoison() }
     closed.store(true, ordering: .releasing)
