@@ -33,6 +33,50 @@ struct DamageInUseTests {
     #expect(try store.text("the key") == "again")
   }
 
+  @Test(
+    "of a key that is deleted then does not bring it back: not when the store is opened again, and not from a peer (F37)",
+    arguments: [(0, false), (0, true), (8, false), (8, true)], [false, true])
+  func deleted(damage: (byte: Int, isFoundAtOpening: Bool), inTransaction: Bool) throws {
+    var store = try Store.create(on: host)
+    let peer = SimulatedHost(seed: 5, machine: "peer", sealed: false)
+    let other = try Store.create(on: peer, id: store.id)
+    try store.put("the key", "value")
+    try other.receive(from: store)
+    try host.storage.flipBit(of: Self.path, at: try place(of: "the keyvalue") + damage.byte, bit: 1)
+    host.time += 5
+    if damage.isFoundAtOpening {
+      try host.storage.syncFileSystem("/store")
+      host.losePower(keeping: { _, _ in .survives }, sizes: { _ in true })
+      store = try Store.open(on: host)
+    }
+    #expect(code { _ = try store.get("the key") } == .damaged)
+    let deleted =
+      try inTransaction ? store.transaction { try $0.delete("the key") } : store.delete("the key")
+    #expect(deleted)
+    #expect(try store.get("the key") == nil && !store.delete("the key"))
+    // Damage that was met in use is to be mended before anything is sent.
+    host.killProcesses()
+    store = try Store.open(on: host)
+    #expect(try store.get("the key") == nil)
+    for _ in 0..<2 { try store.synchronize(with: other) }
+    #expect(try store.get("the key") == nil && other.get("the key") == nil)
+    #expect(try store.digest() == other.digest())
+  }
+
+  @Test("of one key makes a delete of no other one a write")
+  func deletedBeside() throws {
+    let store = try Store.create(on: host)
+    try store.put("the key", "value")
+    try store.put("other", "value")
+    try store.delete("other")
+    try host.storage.flipBit(of: Self.path, at: try place(of: "the key"), bit: 1)
+    let position = try store.status().position
+    for key in ["other", "absent"] as [Key] {
+      #expect(try !store.delete(key) && !store.transaction { try $0.delete(key) })
+    }
+    #expect(try store.status().position == position)
+  }
+
   @Test("while the store is open stops a round that would claim to hold the lost record (R6)")
   func roundInUse() throws {
     let store = try Store.create(on: host)

@@ -97,7 +97,7 @@ public struct AsyncStore: Sendable {
     }
   }
 
-  /// Deletes a key. False if it had no value.
+  /// Deletes a key, as `Store.delete` does. False if it had no value.
   @discardableResult
   public func delete(_ key: Key, durability: Durability? = nil) async throws(StoreError) -> Bool {
     try await write(durability, isLarge: false) { durability throws(StoreError) in

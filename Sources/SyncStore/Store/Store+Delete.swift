@@ -1,6 +1,6 @@
 /// How a delete works: as a put does (`Store+Write`), of a record without a value, where there is one to be ended.
 extension Store {
-  /// Deletes a key. False if it had no value.
+  /// Deletes a key. False if it had no value. True also where it may have had one that cannot be read: `get` says why.
   @discardableResult
   public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
     let (deleted, tail) = try append { composer throws(StoreError) in
@@ -26,7 +26,7 @@ extension Store {
     if let record = composer.record(of: key) {
       return record.isLive(at: wall) ? .value(record.replaced) : .nothing
     }
-    return engine.withLock { $0.foundToDelete(key, at: wall) }
+    return try reading { engine throws(StoreError) in engine.foundToDelete(key, at: wall) }
   }
 }
 
@@ -34,15 +34,27 @@ extension Store {
 enum FoundToDelete {
   /// No value: nothing is to be written.
   case nothing
-  /// A value, which the delete is to end, and what is known of the record that it replaces.
+  /// A value, or what may be one, which the delete is to end, and what is known of the record that it replaces.
   case value(Replaced?)
 }
 
 extension Engine {
   fileprivate mutating func foundToDelete(_ key: [UInt8], at wall: UInt64) -> FoundToDelete {
-    let held = replaced(key.span)
-    if let held, held.isLive(at: wall) { return .value(held) }
-    return !parked.isEmpty && showsParked(key, at: wall) ? .value(held) : .nothing
+    let held: Replaced?
+    do throws(StoreError) {
+      guard let view = try view(of: key.span) else { return shown(key, nil, at: wall) }
+      held = view.replaced
+    } catch {
+      // Whatever it is, the delete is to end it, should it be read again or come back from a peer.
+      return .value(nil)
+    }
+    guard let held, !held.isLive(at: wall) else { return .value(held) }
+    return shown(key, held, at: wall)
+  }
+
+  /// The same where what is `held` has no value.
+  private mutating func shown(_ key: [UInt8], _ held: Replaced?, at wall: UInt64) -> FoundToDelete {
+    !parked.isEmpty && showsParked(key, at: wall) ? .value(held) : .nothing
   }
 
   /// Does a reader see a value that had waited, whose time has come, and that could not be applied yet (`Store.releaseParked`)?

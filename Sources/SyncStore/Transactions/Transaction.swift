@@ -51,7 +51,7 @@ public struct Transaction: ~Copyable {
     if case .blob(let blob) = content { placed.append(blob) }
   }
 
-  /// Deletes a key. False if it had no value.
+  /// Deletes a key, as `Store.delete` does. False if it had no value.
   @discardableResult
   public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
     if let write = composer.postponedWrite(of: key.bytes) {
