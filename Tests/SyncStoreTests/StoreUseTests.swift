@@ -36,6 +36,60 @@ struct StoreUseTests {
     try store.close()
   }
 
+  @Test(
+    "what waits for a compaction is refused within a transaction, for which the compaction may wait",
+    arguments: [
+      { _ = try $0.compact() }, { _ = try $0.trim() }, { _ = try $0.finishRekeying() },
+      { _ = try $0.encrypt(with: Passphrase("another")) },
+      { try $0.changePassphrase(to: Passphrase("another")) },
+    ] as [@Sendable (Store) throws -> Void])
+  func compactedWithin(call: @escaping @Sendable (Store) throws -> Void) throws {
+    let host = SimulatedHost(compacting: .onRequest)
+    try Store.create(on: host, configuration: CompactionTests.small).close()
+    let opened = Locked<Store?>(nil)
+    let outcomes = Locked<[StoreError.Code?]>([])
+    let writer = Threaded {
+      guard let store = opened.withLock({ $0 }) else { return }
+      try? store.transaction { transaction in
+        try transaction.put("k", [1])
+        let outcome = Result { try call(store) }
+        outcomes.withLock { outcomes in
+          if case .failure(let error) = outcome { outcomes.append((error as? StoreError)?.code) }
+        }
+      }
+    }
+    let isBegun = Locked(false)
+    var environment = host.environment
+    environment.betweenAdoptions = {
+      guard isBegun.withLock({ exchange(&$0, with: true) }) == false else { return }
+      writer.start()
+      Self.wait(milliseconds: 500) { outcomes.withLock { !$0.isEmpty } }
+    }
+    let store = try Store.open(
+      at: "/store", configuration: host.configured(CompactionTests.small), environment: environment)
+    opened.withLock { $0 = store }
+    try CompactionTests.churnUnpurged(store, keys: 200, writes: 1000, bytes: 500)
+    let isCompacted = Locked(false)
+    let compaction = Threaded {
+      _ = try? store.compact()
+      isCompacted.withLock { $0 = true }
+    }
+    compaction.start()
+    Self.wait(milliseconds: 5000) { isCompacted.withLock { $0 } }
+    #expect(isCompacted.withLock { $0 } && outcomes.withLock { $0 } == [.busy])
+    guard isCompacted.withLock({ $0 }) else { return }
+    compaction.join()
+    writer.join()
+    opened.withLock { $0 = nil }
+    #expect(try store.get("k")?.bytes == [1])
+    try store.close()
+  }
+
+  /// Waits until it is so, for a while.
+  private static func wait(milliseconds: Int, until isSo: () -> Bool) {
+    for _ in 0..<milliseconds where !isSo() { usleep(1000) }
+  }
+
   @Test("nothing is written any more once it is closed, by threads that were about to")
   func closedMeanwhile() throws {
     for round in 0..<10 {

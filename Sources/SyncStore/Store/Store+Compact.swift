@@ -12,9 +12,12 @@ extension Store {
   /// tail. Others go on reading and writing meanwhile. Returns the bytes gained.
   ///
   /// - Throws: `.diskFull` if there is room for no copy: nothing is lost then. Where some do not fit, the others have given space back.
+  ///   `.busy` within a transaction of this thread.
   @discardableResult
   public func compact() throws(StoreError) -> UInt64 {
     try checkWritable()
+    // One that is under way waits for the writers' mutex, here or in another process.
+    try checkNotWriting("compact the store")
     return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
       try purgeBeforeCompaction(always: true)

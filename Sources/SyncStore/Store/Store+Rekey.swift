@@ -33,7 +33,8 @@ extension Store {
 
   /// Asks for another passphrase from now on. At once, whatever the store holds; who has it open goes on.
   ///
-  /// - Throws: `.notEncrypted`; `.wrongKey` if another process has changed it since this one opened the store.
+  /// - Throws: `.notEncrypted`; `.wrongKey` if another process has changed it since this one opened the store; `.busy` within a
+  ///   transaction of this thread.
   public func changePassphrase(to passphrase: Passphrase) throws(StoreError) {
     try passphrase.check()
     try alone { () throws(StoreError) in
@@ -104,11 +105,14 @@ extension Store {
     }
   }
 
-  /// Works while nobody else compacts, or changes the keys, here or in another process.
+  /// Works while nobody else compacts, or changes the keys, here or in another process. `.busy` within a transaction of this
+  /// thread.
   private func alone<Result>(
     waiting: Bool = true, _ body: () throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     try checkWritable()
+    // A compaction that is under way waits for the writers' mutex, here or in another process.
+    try checkNotWriting("change its keys")
     return try compacting.withLock { compactions throws(StoreError) in
       guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: waiting) else {
         throw StoreError(.busy, "another process compacts the store: try again", path: path)

@@ -224,7 +224,7 @@ public final class Store: Sendable {
   public func close() throws(StoreError) {
     guard !closed.load(ordering: .acquiring) else { return }
     let isParent = SystemCall.forkGeneration == forkGeneration
-    if isWritable, isParent { try checkNotWriting() }
+    if isWritable, isParent { try checkNotWriting("close the store") }
     defer {
       isWritable && isParent ? endWriting() : closed.store(true, ordering: .releasing)
       engine.withLock { engine in
@@ -294,15 +294,17 @@ public final class Store: Sendable {
     }
   }
 
-  private func checkNotWriting() throws(StoreError) {
-    let acquisition = control.lock()
-    guard case .alreadyHeld = acquisition else {
+  /// Refuses what is not to be done by a thread within a transaction: it would wait for others, who wait for the transaction.
+  func checkNotWriting(_ what: String) throws(StoreError) {
+    let acquisition = control.lock(waits: false)
+    switch acquisition {
+    case .heldByOther: return
+    case .clean, .afterDeath:
       defer { control.unlock() }
       if case .afterDeath = acquisition { try repairOrPoison() }
-      return
+    case .alreadyHeld:
+      throw StoreError(.busy, "a transaction of this thread is under way: \(what) behind it", path: path)
     }
-    throw StoreError(
-      .busy, "a transaction of this thread is under way: close the store behind it", path: path)
   }
 
   /// Closes while nobody writes: who waited for the mutex meanwhile is refused, lest it write when another process has
