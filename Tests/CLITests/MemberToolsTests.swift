@@ -46,6 +46,53 @@ import Testing
     try daemon.end()
   }
 
+  @Test(
+    "status tells of each member what it is not known to have, how its clock stands and where its last receipt was"
+  )
+  func membersInStatus() throws {
+    let scratch = try Scratch()
+    let daemon = try Daemon(scratch.store("alpha"))
+    let beta = try daemon.join(scratch.tool("beta"))
+    func member() throws -> String {
+      let line = try beta.succeed("status").text.split(separator: "\n").first { $0.hasPrefix("member ") }
+      return String(try #require(line))
+    }
+    #expect(try member().contains(": lacks nothing that is here, clock "))
+    for key in ["a", "b"] { try beta.succeed("put", key, "1") }
+    try beta.succeed("delete", "b")
+    #expect(try member().contains(": not known to have 2 keys, clock "))
+    #expect(try beta.succeed("status", "--json").text.contains("\"lacking\":2,\"lacking_is_bounded\":false"))
+    // What came from there is known there, also of another author.
+    let gamma = try daemon.join(scratch.tool("gamma"))
+    try gamma.succeed("put", "c", "1")
+    try gamma.succeed("sync", "alpha")
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.succeed("get", "c").text == "1")
+    #expect(try member().contains(": not known to have 2 keys, clock "))
+    try beta.succeed("push", "alpha")
+    let told = try member()
+    #expect(told.contains(": lacks nothing that is here, clock ") && told.contains("receipt up to position "))
+    try daemon.end()
+  }
+
+  @Test("status tells of a member that was never met, and does not look through all of a large store for it")
+  func unknownMember() throws {
+    let tool = try Scratch().store()
+    let store = try Store.open(at: tool.store)
+    try store.transaction { transaction in
+      for number in 0..<10_001 { try transaction.put(Key("\(number)"), [1]) }
+    }
+    let device = try #require(DeviceID(bytes: [UInt8](repeating: 7, count: 32)))
+    try Membership(store).put(
+      Member(device: device, name: "away", right: .readWrite, addresses: [], joined: 0))
+    try store.close()
+    #expect(
+      try tool.succeed("status").text.contains(
+        "member     away: not known to have more than 10000 keys, not met yet"))
+    #expect(
+      try tool.succeed("status", "--json").text.contains("\"lacking\":10000,\"lacking_is_bounded\":true"))
+  }
+
   @Test("F81 a revoked member is refused, and the others go on under a new group key")
   func revoke() throws {
     let scratch = try Scratch()

@@ -25,6 +25,34 @@ extension Store {
     }
   }
 
+  /// How many keys have a write behind `position` that the copy of `actor` has neither made nor, by what the journal still tells,
+  /// sent here: an upper bound of what it lacks, once it has acknowledged all up to there.
+  ///
+  /// - Parameter limit: no more than so many are counted.
+  package func countUnknown(to actor: ActorID?, behind position: UInt64, limit: Int) throws(StoreError) -> Int
+  {
+    try reading { engine throws(StoreError) in
+      // Who sent a batch stands at its end.
+      var (count, inBatch, isTheirs) = (0, 0, false)
+      try engine.visit(from: engine.start(of: position + 1)) { view throws(StoreError) in
+        if let shape = view.shape {
+          if !view.isWrite {
+            isTheirs = isTheirs || actor.map { view.key(shape) == StateKey.cursor($0) } ?? false
+          } else if view.position > position, view.actor != actor, engine.isCurrent(view),
+            !ReservedKey.isReserved(view.key(shape))
+          {
+            inBatch += 1
+          }
+        }
+        guard !view.flags.contains(.continues) else { return true }
+        if !isTheirs { count += inBatch }
+        (inBatch, isTheirs) = (0, false)
+        return count < limit
+      }
+      return min(count + (isTheirs ? 0 : inBatch), limit)
+    }
+  }
+
   /// Writes a beaten value again as a new write, which then counts on every copy.
   ///
   /// - Parameter beaten: one of those that `conflicts` or `explain` gave.

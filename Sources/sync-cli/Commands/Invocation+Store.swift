@@ -100,6 +100,14 @@ enum KeyLine {
     return JSON.Member(name: "key", value: .string(text))
   }
 
+  /// The beginning of keys: a text, or an object with `base64` where it is not UTF-8.
+  static func prefix(_ bytes: [UInt8]) -> JSON {
+    guard let text = String(validating: bytes, as: UTF8.self) else {
+      return ["base64": .string(Base64.encode(bytes))]
+    }
+    return .string(text)
+  }
+
   /// The line of `dump` and `get --json`.
   static func line(_ key: Key, _ value: Value) -> JSON {
     JSON.object([member(key.bytes)] + ValueText.members(value.bytes, value.type))

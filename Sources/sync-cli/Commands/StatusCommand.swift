@@ -3,7 +3,7 @@ import SyncStore
 
 /// `status`: sizes, counts, and how far the other copies are.
 enum StatusCommand {
-  static let command = Command("status", "show sizes, counts, peers and what needs attention") {
+  static let command = Command("status", "show sizes, counts, members and what needs attention") {
     invocation, output in
     try invocation.withStore(toWrite: false) { store in
       let (status, actor) = (try store.status(), try store.actor)
@@ -11,14 +11,15 @@ enum StatusCommand {
       // Whatever is wrong with its keys, the figures are right.
       let isRevoked = (try? Membership(store).own())?.right == .revoked
       if invocation.wantsJSON {
-        let prefixes = try store.scope.map { JSON.array($0.prefixes.map { .string(Text.printable($0)) }) }
+        let prefixes = try store.scope.map { JSON.array($0.prefixes.map(KeyLine.prefix)) }
         try output.line(
           json(store, actor, status, absent, trim?.report, trim?.time).with("prefixes", prefixes)
-            .with("revoked", .bool(isRevoked)))
+            .with("revoked", .bool(isRevoked)).with("members", (try? OtherCopies.json(store)) ?? .null))
       } else {
         for line in lines(store, actor, status) + lines(absent, trim?.report, trim?.time) {
           try output.line(line)
         }
+        for line in (try? OtherCopies.lines(store)) ?? [] { try output.line(line) }
         if isRevoked {
           try output.line("revoked    what is written here reaches nobody: join again with a new copy")
         }

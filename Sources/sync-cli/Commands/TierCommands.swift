@@ -114,7 +114,7 @@ enum TierCommands {
     func bound(_ value: UInt64) -> JSON { value == .max ? .null : .integer(value) }
     return [
       "eager_bytes": bound(policy.eagerBytes),
-      "eager_prefixes": .array(policy.eagerPrefixes.map { .string(String(decoding: $0, as: UTF8.self)) }),
+      "eager_prefixes": .array(policy.eagerPrefixes.map(KeyLine.prefix)),
       "max_bytes": bound(limits.bytes), "max_count": bound(limits.count),
       "max_age_ms": bound(limits.ageMilliseconds), "min_free_bytes": .integer(limits.freeDiskBytes),
       "copies": .integer(limits.copies), "trim_seconds": .integer(UInt64(limits.trimSeconds)),

@@ -17,18 +17,18 @@ enum WhyCommand {
           .notFound, "why \(invocation.operands[0].shown): \(try absence(store, key)): check the key")
       }
       let origin = try store.origin(of: explanation.winner)
-      let names = try Names(store)
-      let lacking = try names.lacking(explanation.winner)
+      let others = try OtherCopies(store)
+      let lacking = others.lacking(explanation.winner)
       if invocation.wantsJSON {
         let json = InspectCommands.json(explanation.winner)
           .with("local", .bool(explanation.isLocal))
-          .with("device", names.name(of: explanation.winner.dot.actor).map { .string($0) })
-          .with("from", origin.map { .string(names.name(of: $0) ?? "\($0)") })
+          .with("device", others.name(of: explanation.winner.dot.actor).map { .string($0) })
+          .with("from", origin.map { .string(others.name(of: $0) ?? "\($0)") })
           .with("beaten", .array(explanation.beaten.map(InspectCommands.json)))
           .with("unacknowledged", .array(lacking.map { .string($0) }))
         try output.line(json)
       } else {
-        for line in lines(explanation, origin, names, lacking, try expiry(explanation, store)) {
+        for line in lines(explanation, origin, others, lacking, try expiry(explanation, store)) {
           try output.line(line)
         }
       }
@@ -55,7 +55,8 @@ enum WhyCommand {
   }
 
   private static func lines(
-    _ explanation: Explanation, _ origin: ActorID?, _ names: Names, _ lacking: [String], _ expiry: String?
+    _ explanation: Explanation, _ origin: ActorID?, _ others: OtherCopies, _ lacking: [String],
+    _ expiry: String?
   ) -> [String] {
     let winner = explanation.winner
     let place = explanation.isLocal ? "written here" : "received from another copy"
@@ -63,13 +64,13 @@ enum WhyCommand {
       "\(Text.printable(winner.key?.bytes ?? [])): \(InspectCommands.content(winner)), \(place)",
       "  stamp  \(InspectCommands.stamp(winner))",
       "  actor  \(winner.dot.actor), its write \(winner.dot.sequence)"
-        + (names.name(of: winner.dot.actor).map { ", \(Text.printable($0.utf8))" } ?? ""),
+        + (others.name(of: winner.dot.actor).map { ", \(Text.printable($0.utf8))" } ?? ""),
       "  base   "
         + (winner.base.map { "replaced write \($0.sequence) of \($0.actor)" }
           ?? "replaced nothing of another copy"),
     ]
     if let origin {
-      lines.append("  from   \(names.name(of: origin).map { Text.printable($0.utf8) } ?? "\(origin)")")
+      lines.append("  from   \(others.name(of: origin).map { Text.printable($0.utf8) } ?? "\(origin)")")
     }
     if winner.position > 0 { lines.append("  place  position \(winner.position) of this copy's journal") }
     if let expiry { lines.append("  until  \(expiry)") }
@@ -87,32 +88,5 @@ enum WhyCommand {
         ? "  No concurrent value is kept: it was written by one copy after the other."
         : "  The later stamp wins, on every copy; the beaten value is kept for a while.")
     return lines
-  }
-}
-
-/// Members by what they have told of themselves.
-private struct Names {
-  private var byActor: [ActorID: String] = [:]
-  private let members: [(name: String, contact: Contact?)]
-
-  init(_ store: Store) throws {
-    let own = try? StoreKeys(store).identity().id
-    let contacts = Contacts(store)
-    let all = try Membership(store).members()
-    members = try all.filter { $0.device != own && $0.right != .revoked }.map {
-      ($0.name, try contacts.contact($0.device))
-    }
-    for (name, contact) in members { if let contact { byActor[contact.actor] = name } }
-    if let name = all.first(where: { $0.device == own })?.name { byActor[try store.actor] = name }
-  }
-
-  func name(of actor: ActorID) -> String? { byActor[actor] }
-
-  /// Members that have not acknowledged a write to this copy, and have not made it themselves.
-  func lacking(_ entry: LogEntry) throws -> [String] {
-    members.filter { member in
-      guard let contact = member.contact else { return true }
-      return contact.received < entry.position && contact.actor != entry.dot.actor
-    }.map(\.name)
   }
 }
