@@ -1,4 +1,5 @@
 import Glibc
+import Synchronization
 import SyncTestSupport
 import Testing
 
@@ -55,6 +56,21 @@ struct ClosingTests {
     let again = try openAfterLoss()
     #expect(again.engine.withLock { $0.isRestored })
     #expect(try again.status().keys == Self.count)
+  }
+
+  @Test("tells a sync of large values that comes behind it so, and poisons nothing")
+  func syncBehind() throws {
+    let store = try store()
+    try store.put("large", pattern(40_000))
+    try store.sync()
+    try store.put("large", pattern(50_000))
+    // As closing does, the last sync of which came before that.
+    store.closed.store(true, ordering: .releasing)
+    let error = #expect(throws: StoreError.self) { try store.sync(upTo: store.control.tail) }
+    #expect(error?.code == .closed && !store.control.poisoned)
+    store.closed.store(false, ordering: .releasing)
+    try store.close()
+    #expect(try openAfterLoss().get("large")?.bytes == pattern(50_000))
   }
 
   @Test("lets a transaction that is under way end, and notes nothing then")

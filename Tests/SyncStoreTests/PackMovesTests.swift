@@ -43,6 +43,30 @@ struct PackMovesTests {
     #expect(try !one.has(reference) && !test.open(packing: .small).has(reference))
   }
 
+  @Test("live on in one pack when two processes move them at once", arguments: [false, true])
+  func movedTwice(knowsTheOther: Bool) throws {
+    let test = try BlobsUnderTest(.disk)
+    let one = try test.open(packing: .small)
+    let reference = try one.put(bytes: pattern(9000), durable: true)
+    try one.packs.retireWriter()
+    let two = try test.open(packing: .small)
+    let both = try [one, two].map { tier in
+      let (pack, slot) = try #require(try tier.packs.find(reference.hash, following: true))
+      return (tier, PackSet.Moved(pack: pack, slot: slot, name: reference.hash))
+    }
+    for (tier, moved) in both {
+      let stamp = moved.pack.word(moved.slot).stamp
+      _ = try tier.packs.add(reference.hash, pattern(9000), stamp: stamp, .moving(moved))
+    }
+    if knowsTheOther { try two.packs.follow() }
+    for (tier, moved) in both {
+      try tier.packs.moving.withLock { _ throws(StoreError) in try tier.packs.handOver([moved]) }
+    }
+    #expect(try one.read(reference) == pattern(9000))
+    #expect(try two.read(reference) == pattern(9000))
+    #expect(try test.open(packing: .small).read(reference) == pattern(9000))
+  }
+
   // MARK: In a cache
 
   private let host = SimulatedHost(sealed: false)
@@ -76,6 +100,20 @@ struct PackMovesTests {
     cache.close()
     let again = try open()
     #expect(try kept.filter { try again.contains($0) } == [] && again.count == 20)
+  }
+
+  @Test("are not seen again when they are removed while they are copied")
+  func removedEarly() throws {
+    let plan = FaultPlan()
+    let (cache, kept) = try toMove(plan)
+    plan.before(.map, of: ".pack") { for key in kept { _ = try? cache.remove(key) } }
+    let seen = Locked<[String]>([])
+    plan.before(.sync, of: ".pack") {
+      for key in kept where (try? cache.contains(key)) != false { seen.withLock { $0.append(key) } }
+    }
+    for _ in 0..<2 { try cache.packs.reclaim() }
+    #expect(seen.withLock { $0 } == [])
+    #expect(try cache.count == 20 && kept.filter { try cache.contains($0) } == [])
   }
 
   @Test("do not hide what was set in their place while they were copied")

@@ -86,11 +86,14 @@ extension Store {
     do throws(StoreError) {
       let packs = path + "/" + StoreLayout.blobs + "/packs"
       if try put == control.blobsDurable ? environment.storage.status(packs) != nil : true {
+        let blobs = try blobs
         try blobs.copyLeft()
         mayWait = false
         try blobs.sync()
       }
     } catch {
+      // It was closed before this could begin: nothing has failed, and nothing is called durable.
+      if error.code == .closed || error.code == .forked { throw error }
       // Nothing of what this process has written has failed.
       guard error.code == .busy || mayWait && error.code == .diskFull else { throw poisoned(by: error) }
       throw StoreError(

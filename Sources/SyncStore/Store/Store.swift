@@ -121,6 +121,8 @@ public final class Store: Sendable {
       try checkUsable()
       return try lazyBlobs.withLock { blobs throws(StoreError) in
         if let blobs { return blobs }
+        // Closing takes the tier away under this lock: none may be opened behind that.
+        try checkUsable()
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
           isShared: configuration.mode != .exclusive, boot: environment.bootWord, keys: BlobKeySource(seal),

@@ -69,6 +69,7 @@ extension PackSet {
           pack.remove(slot)
           return nil
         }
+        if case .moving(let source) = adding { source.noteCopy(Self.place(ordinal, slot)) }
         guard let (old, oldSlot) = try find(name, &state), !(old.isSame(as: pack) && oldSlot == slot) else {
           try enter(pack, slot, ordinal, &state)
           return nil

@@ -286,11 +286,25 @@ extension PackSet {
   }
 
   /// An object that has a successor.
-  struct Moved {
+  final class Moved: Sendable {
     let pack: Pack
     let slot: Int
     /// What its successor is called.
     let name: BlobHash
+    /// One more than the place of the copy that this process has made of it; 0 if it has made none.
+    private let copied = Atomic<UInt64>(0)
+
+    init(pack: Pack, slot: Int, name: BlobHash) {
+      (self.pack, self.slot, self.name) = (pack, slot, name)
+    }
+
+    /// Where the copy lies that this process has made; nil if it has made none.
+    var copy: UInt32? {
+      let copied = copied.load(ordering: .relaxed)
+      return copied == 0 ? nil : UInt32(copied - 1)
+    }
+
+    func noteCopy(_ place: UInt32) { copied.store(UInt64(place) + 1, ordering: .relaxed) }
 
     var isLive: Bool { pack.word(slot).isLive }
     func lies(in other: Pack, _ place: Int) -> Bool { pack.isSame(as: other) && slot == place }
@@ -308,22 +322,31 @@ extension PackSet {
 
   private func handOver(_ moved: Moved, _ state: inout State) throws(StoreError) {
     guard let (copy, place) = try find(moved.name, &state), !moved.lies(in: copy, place),
-      !isSuspect(copy, place),
-      let ordinal = state.ordinals[copy.header.number]
+      !isSuspect(copy, place)
     else { return }
     while true {
       let word = moved.pack.word(moved.slot)
       // Zeros of a page that was refused are no removal.
       guard !moved.pack.isCutOff else { throw moved.pack.cutOff }
-      guard word.isLive else {
-        // Whoever has counted on the successor since keeps it.
-        _ = end(copy, place, ordinal, below: word.stamp + 1, &state)
-        return
-      }
-      copy.claim(place, stamp: word.stamp)
+      guard word.isLive else { return try endCopy(of: moved, below: word.stamp + 1, &state) }
+      // It has gone meanwhile: the old one is what there is then.
+      guard copy.claim(place, stamp: word.stamp) else { return }
       if moved.pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), moved.slot) {
         return forgetEnded(moved, &state)
       }
+    }
+  }
+
+  /// Of one that somebody else has ended: it was removed, or moved by another process, whose copy is all that there is then. So nothing
+  /// is ended but what this process has made, unless somebody has counted on it since.
+  private func endCopy(of moved: Moved, below limit: UInt64, _ state: inout State) throws(StoreError) {
+    guard let place = moved.copy else { return }
+    let (ordinal, slot) = (Self.ordinal(place), Self.slot(place))
+    guard let pack = try pack(ordinal, &state), pack.isNamed(moved.name, slot) else { return }
+    let spares = state.spares.removeValue(forKey: moved.name)
+    _ = end(pack, slot, ordinal, below: limit, &state)
+    for other in spares ?? [] where other != place || pack.word(slot).isLive {
+      passOver(other, moved.name, &state)
     }
   }
 
