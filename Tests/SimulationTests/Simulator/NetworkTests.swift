@@ -86,6 +86,21 @@ struct NetworkTests {
   func kept(seed: UInt64) throws {
     try Simulation(Simulation.Options(seed: seed, isExtended: false)).run()
   }
+
+  @Test("takes a machine that was put back to what it had lost since for one whose names are in doubt (F20)")
+  func revived() throws {
+    let simulation = try Simulation(Simulation.Options(seed: 6519, rollsBack: true))
+    try simulation.run()
+    #expect(simulation.revivals > 0)
+  }
+
+  /// A copy had made it a new write, for the sake of names that it did not cover, before it heard of what had been written over it.
+  @Test("allows a copy to issue again what has come back to it by its stamp")
+  func comeback() throws {
+    let simulation = try Simulation(Simulation.Options(seed: 8907))
+    try simulation.run()
+    #expect(simulation.oracle.past.comebacks > 0)
+  }
 }
 
 extension Simulation.Counts {

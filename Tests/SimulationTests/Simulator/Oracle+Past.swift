@@ -12,6 +12,8 @@ extension Oracle {
     private var replaced: [Dot: Set<Dot>] = [:]
     /// Values that came under a further dot and were not judged yet.
     fileprivate var again: [Write] = []
+    /// How often a copy has issued again what had come back to it by its stamp.
+    fileprivate(set) var comebacks = 0
 
     /// A dot was found that names this write.
     mutating func bind(_ write: Write) {
@@ -47,12 +49,19 @@ extension Oracle {
     let limit = (time + Content.drift) << 16
     for write in own {
       // What waits for its time beats it then, or is given up with what had replaced it.
-      let over = (byKey[write.key] ?? []).first {
+      let over = (byKey[write.key] ?? []).filter {
         $0.dot != write.dot && coverage.has($0.dot) && $0.stamp <= limit && past.has($0.dot, replaced: write)
       }
-      if let over {
-        throw Violation("\(name) has issued \(write) again, though it covers \(over), which had replaced it")
+      guard let greatest = over.last else { continue }
+      // Another copy that knew of nothing greater may have made it a new write before, and that one wins by its stamp.
+      let isBack = byKey[write.key]?.contains {
+        $0.dot.actor != actor && $0.content.bytes == write.content.bytes && greatest < $0
       }
+      guard isBack ?? false else {
+        throw Violation(
+          "\(name) has issued \(write) again, though it covers \(greatest), which had replaced it")
+      }
+      past.comebacks += 1
     }
   }
 }

@@ -110,6 +110,10 @@ extension Simulation {
     }
     let others = machines.filter { $0 !== machine }.map { ($0.name, $0.store) }
     try oracle.lose(actor, above: after[actor], upTo: before[actor], others: others)
+    for index in machine.backups.indices where machine.backups[index].last.actor == actor {
+      let kept = min(machine.backups[index].last.sequence, after[actor])
+      machine.backups[index].last = Dot(actor: actor, sequence: kept)
+    }
     machine.seen = 0
     if try machine.store.actor != actor { machine.durable = nil }
     try look(machine)
@@ -192,7 +196,11 @@ extension Simulation {
   }
 
   private func backUp(_ machine: Machine) throws {
-    machine.backups.append((machine.path, try machine.host.storage.files(below: machine.path)))
+    let actor = try machine.store.actor
+    machine.backups.append(
+      Backup(
+        path: machine.path, files: try machine.host.storage.files(below: machine.path),
+        last: Dot(actor: actor, sequence: try machine.store.versionVector()[actor])))
     if machine.backups.count > 3 { machine.backups.removeFirst() }
   }
 
@@ -239,7 +247,10 @@ extension Simulation {
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
     (machine.durable, machine.seen, machine.promised) = (nil, 0, [:])
     let actor = try machine.store.actor
-    oracle.doubt(actor, above: try machine.store.versionVector()[actor])
+    let last = try machine.store.versionVector()[actor]
+    let sure = backup.last.actor == actor ? min(backup.last.sequence, last) : last
+    if sure < last { revivals += 1 }
+    oracle.doubt(actor, above: sure)
     try look(machine)
     try check(machine)
   }

@@ -38,7 +38,7 @@ final class Simulation {
     var promised: [ActorID: UInt64] = [:]
     /// How often its disk had failed when its store was opened.
     var failuresBefore = 0
-    var backups: [(path: String, files: [String: [UInt8]])] = []
+    var backups: [Backup] = []
     /// Whom it dials.
     var neighbours: [Int] = []
     /// Until then it cannot be reached.
@@ -57,6 +57,14 @@ final class Simulation {
     }
 
     var name: String { "copy \(number)" }
+  }
+
+  /// The files of a store as they once were.
+  struct Backup {
+    let path: String
+    let files: [String: [UInt8]]
+    /// What the copy had written by then. What it had not made durable and lost later is no longer meant: the names were given anew.
+    var last: Dot
   }
 
   enum Event {
@@ -110,6 +118,8 @@ final class Simulation {
   var queue = EventQueue<Event>()
   var oracle = Oracle()
   var counts = Counts()
+  /// How often a machine was put back to writes that it had lost since, and whose names it had given anew.
+  var revivals = 0
   let keys: [Key]
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   let end: UInt64
