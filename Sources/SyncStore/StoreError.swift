@@ -94,6 +94,11 @@ public struct StoreError: Error, Sendable {
   }
 }
 
+extension StoreError {
+  /// Was there no descriptor left (F33)? What was to be opened was not touched, so that nothing is lost where that is tried again.
+  var isForWantOfDescriptors: Bool { SystemCall.isForWantOfDescriptors(errno) }
+}
+
 extension StoreError: CustomStringConvertible {
   /// `path: message`.
   public var description: String { path.map { "\($0): \(message)" } ?? message }

@@ -66,11 +66,34 @@ struct ClosingTests {
     try store.put("large", pattern(50_000))
     // As closing does, the last sync of which came before that.
     store.closed.store(true, ordering: .releasing)
-    let error = #expect(throws: StoreError.self) { try store.sync(upTo: store.control.tail) }
-    #expect(error?.code == .closed && !store.control.poisoned)
+    for sync in [{ try store.sync(upTo: store.control.tail) }, { try store.syncBlobs() }] {
+      #expect(throws: StoreError.self) { try sync() }.map { #expect($0.code == .closed) }
+    }
+    #expect(!store.control.poisoned)
     store.closed.store(false, ordering: .releasing)
     try store.close()
     #expect(try openAfterLoss().get("large")?.bytes == pattern(50_000))
+  }
+
+  @Test("waits for another thread that is making something durable: what that counts would be another life's")
+  func syncUnderWay() throws {
+    let store = try store()
+    try store.put("large", pattern(40_000))
+    let (isHeld, isClosed) = (Locked(false), Locked(false))
+    let closer = Threaded {
+      try? store.close()
+      isClosed.withLock { $0 = true }
+    }
+    plan.before(.sync, of: ".pack") {
+      // Closing makes nothing durable then, and would not wait for that.
+      store.control.setPoisoned()
+      closer.start()
+      Self.wait { isClosed.withLock { $0 } }
+      isHeld.withLock { $0 = !isClosed.withLock { $0 } }
+    }
+    #expect(throws: StoreError.self) { try store.sync() }
+    closer.join()
+    #expect(isHeld.withLock { $0 } && isClosed.withLock { $0 })
   }
 
   @Test("lets a transaction that is under way end, and notes nothing then")

@@ -151,6 +151,33 @@ struct LongLifeTests {
     #expect(try store.verify().isClean)
   }
 
+  @Test(
+    "F33 is not poisoned by a sync for which no descriptor was left, and loses nothing when it is done later",
+    arguments: [(StorageCall.list, "packs"), (.syncDirectory, "packs"), (.syncDirectory, "journal")])
+  func syncWithoutDescriptors(call: StorageCall, path: String) throws {
+    try Store.create(on: host, configuration: Self.small).close()
+    let plan = FaultPlan()
+    // Only one that others may have open looks for their packs.
+    var shared = Self.small
+    shared.mode = .shared
+    let store = try Store.open(on: host, configuration: shared, failing: plan)
+    try store.put("large", pattern(40_000))
+    plan.fail(call, on: path, forever: true, errno: 24)
+    let error = #expect(throws: StoreError.self) {
+      try churn(store, 1)
+      try store.sync()
+    }
+    #expect(error?.code == .inputOutput && error?.errno == 24)
+    #expect(try store.get("large")?.bytes == pattern(40_000))
+    plan.clear()
+    try store.put("k", "1")
+    try store.sync()
+    host.losePower(seed: 1)
+    let again = try Store.open(on: host, configuration: Self.small)
+    #expect(try again.get("large")?.bytes == pattern(40_000) && again.text("k") == "1")
+    #expect(try again.verify().isClean)
+  }
+
   @Test("F39 stops writing once a segment was removed: at the next sync", arguments: [false, true])
   func segmentRemoved(isRotation: Bool) throws {
     let store = try Store.create(on: host, configuration: Self.small)

@@ -67,6 +67,30 @@ struct PackMovesTests {
     #expect(try test.open(packing: .small).read(reference) == pattern(9000))
   }
 
+  @Test(
+    "that two processes have put stay where one of them counts on its own, whatever the other one's clock says"
+  )
+  func evicted() throws {
+    let test = try BlobsUnderTest(.disk)
+    let ahead = try test.open(packing: .small)
+    let two = try BlobStore.open(
+      directory: test.directory, storage: test.base.storage, packing: .small, clock: { 500_000 })
+    _ = try (ahead.packs.totals(), two.packs.totals())
+    let reference = try ahead.put(bytes: pattern(9000), durable: false)
+    _ = try two.put(bytes: pattern(9000), durable: false)
+    try ahead.packs.follow()
+    #expect(ahead.packs.state.withLock { $0.spares.count } == 1)
+    let use = try #require(try ahead.uses().first)
+    #expect(try two.counts(on: reference.hash))
+    #expect(try ahead.evict([(reference.hash, use)]) == [false])
+    for tier in [ahead, two, try test.open(packing: .small)] {
+      #expect(try tier.read(reference) == pattern(9000))
+    }
+    // Nobody has counted on what is left since that was listed.
+    let rest = try ahead.uses().map { (reference.hash, $0) }
+    #expect(try ahead.evict(rest) == [true] && !test.open(packing: .small).has(reference))
+  }
+
   // MARK: In a cache
 
   private let host = SimulatedHost(sealed: false)

@@ -88,6 +88,8 @@ package enum SystemCall {
   static let notPossible = EINVAL
   /// What it answers where there is no room.
   static let noSpace = ENOSPC
+  /// Does this error number say that the process, or the system, has no descriptor left?
+  static func isForWantOfDescriptors(_ code: Int32) -> Bool { code == EMFILE || code == ENFILE }
   /// What it answers where a name is taken.
   static let exists = EEXIST
 

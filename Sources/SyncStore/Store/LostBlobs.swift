@@ -76,8 +76,8 @@ extension Store {
   /// an earlier life has left.
   ///
   /// - Throws: `.diskFull` if what was left has first to be copied, and there is no room; `.busy` if another process is to do that, or does
-  ///   it: nothing was written that could be lost, and the next sync tries again. `.poisoned` if anything else fails: nothing more is
-  ///   written.
+  ///   it: nothing was written that could be lost, and the next sync tries again. `.inputOutput` where no descriptor is left: the same.
+  ///   `.poisoned` if anything else fails: nothing more is written.
   func syncBlobs() throws(StoreError) {
     let put = control.blobsPut
     let isFirst = !hasSyncedBlobs.load(ordering: .acquiring)
@@ -95,7 +95,9 @@ extension Store {
       // It was closed before this could begin: nothing has failed, and nothing is called durable.
       if error.code == .closed || error.code == .forked { throw error }
       // Nothing of what this process has written has failed.
-      guard error.code == .busy || mayWait && error.code == .diskFull else { throw poisoned(by: error) }
+      guard error.code == .busy || error.isForWantOfDescriptors || mayWait && error.code == .diskFull else {
+        throw poisoned(by: error)
+      }
       throw StoreError(
         error.code, "large values that could not be made durable are to be copied first: \(error.message)",
         path: error.path, errno: error.errno)

@@ -258,7 +258,7 @@ extension Store {
   /// (rule R4).
   private func syncNames() throws(StoreError) {
     do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
-      control.setPoisoned()
+      if !error.isForWantOfDescriptors { control.setPoisoned() }
       throw error
     }
   }

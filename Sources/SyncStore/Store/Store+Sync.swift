@@ -41,6 +41,7 @@ extension Store {
   private static let leastLetGo = 1 << 18
 
   private func syncNow() throws(StoreError) {
+    try checkUsable()
     let first = Location(packed: control.durable)
     let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
       try catchUp(&engine)
@@ -84,7 +85,7 @@ extension Store {
     // The last ones may have been begun without their names being durable.
     if let last = segments.last?.number, control.begun < UInt64(last) {
       do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
-        control.setPoisoned()
+        if !error.isForWantOfDescriptors { control.setPoisoned() }
         throw error
       }
       control.raiseBegun(to: last)

@@ -291,7 +291,8 @@ extension Store {
       try segment.file.sync(0..<SegmentHeader.length, of: segment.mapping)
       try environment.storage.syncDirectory(journalDirectory)
     } catch {
-      control.setPoisoned()
+      // Where it could not be begun it is tried again: by the next sync, and before the segment after this one.
+      if !error.isForWantOfDescriptors { control.setPoisoned() }
       throw error
     }
     control.raiseBegun(to: segment.number)

@@ -229,6 +229,13 @@ public final class Store: Sendable {
     if isWritable, isParent { try checkNotWriting("close the store") }
     defer {
       isWritable && isParent ? endWriting() : closed.store(true, ordering: .releasing)
+      // What another thread is making durable it counts in the control file, which may be another process's soon.
+      if isWritable, isParent {
+        try? syncs.wait {
+          false
+        } work: {
+        }
+      }
       engine.withLock { engine in
         engine.isPublic = false
         readers.publish(nil)

@@ -227,7 +227,7 @@ extension PackSet {
         try files.storage.syncDirectory(files.path("packs"))
         try files.syncDirectories()
       } catch {
-        onFailedSync(error)
+        if !error.isForWantOfDescriptors { onFailedSync(error) }
         throw error
       }
       for (pack, _) in unnamed { pack.isNamed.store(true, ordering: .releasing) }

@@ -63,10 +63,11 @@ extension PackSet {
     state.spares[name] = left.isEmpty ? nil : left
   }
 
-  /// Removes what lies at a place, if it was counted on last with a stamp below `limit`, and with it others of its name of which that is
-  /// true. False if it stays, or has gone before.
+  /// Removes what lies at a place, if it was counted on last with a stamp below `limit`, and `withSpares` others of its name of which that
+  /// is true. False if it stays, or has gone before.
   func end(
-    _ pack: Pack, _ slot: Int, _ ordinal: Int, below limit: UInt64 = .max, _ state: inout State
+    _ pack: Pack, _ slot: Int, _ ordinal: Int, below limit: UInt64 = .max, withSpares: Bool = true,
+    _ state: inout State
   ) -> Bool {
     guard pack.remove(slot, below: limit) else { return false }
     let place = Self.place(ordinal, slot)
@@ -78,7 +79,9 @@ extension PackSet {
       state.others[name] = nil
       discount(pack, slot, ordinal, &state)
     }
-    if !state.spares.isEmpty, let name = pack.entry(slot)?.name { endSpares(name, below: limit, &state) }
+    if withSpares, !state.spares.isEmpty, let name = pack.entry(slot)?.name {
+      endSpares(name, below: limit, &state)
+    }
     return true
   }
 }

@@ -198,16 +198,19 @@ extension PackSet {
     }
   }
 
-  /// Removes objects whose stamps are below a limit of their own still; which have gone.
+  /// Removes objects whose stamps are below a limit of their own still; which have gone. Another object of the same name has a stamp of
+  /// its own, and its turn when it is listed itself: where one is left, the name has not gone.
   func removeEach(_ places: [(place: UInt32, limit: UInt64)]) throws(StoreError) -> [Bool] {
     try inGroups(places) { (object, state) throws(StoreError) in
       let (place, limit) = object
       guard let pack = try pack(Self.ordinal(place), &state) else { return false }
-      guard end(pack, Self.slot(place), Self.ordinal(place), below: limit, &state) else {
+      let slot = Self.slot(place)
+      guard end(pack, slot, Self.ordinal(place), below: limit, withSpares: false, &state) else {
         if pack.isCutOff { throw pack.cutOff }
         return false
       }
-      return true
+      guard !state.spares.isEmpty, let name = pack.entry(slot)?.name else { return true }
+      return try find(name, &state) == nil
     }
   }
 
