@@ -90,7 +90,7 @@ run() {
 all=$(for name in "${names[@]}"; do field "$name" tests; done | tr '|' '\n' | sort -u | paste -sd '|')
 run '' "$all" || { echo "scripts/mutants.sh: the tests fail without any fault: see $work/none.log" >&2; exit 1; }
 for suite in ${all//|/ }; do
-  [[ -e $(find Tests -name "$suite.swift" -print -quit) ]] || grep -rqE "^struct $suite\b" Tests || { echo "scripts/mutants.sh: there is no suite $suite" >&2; exit 1; }
+  grep -rqE "^(@.* )?(struct|final class) $suite\b" Tests || { echo "scripts/mutants.sh: there is no suite $suite" >&2; exit 1; }
 done
 
 survived=0

@@ -100,4 +100,89 @@ struct FullStateTurnsTests {
       #expect(try copy.digest() == sender.digest())
     }
   }
+
+  // MARK: Deletes that the receiver itself has purged
+
+  /// One that knows the receiver's delete, and nothing else.
+  private let witness = SimulatedHost(seed: 4, machine: "machine 4")
+
+  /// The receiver has purged a delete of a value that the other copy has set before, and nobody else has; the sender has purged an older
+  /// delete. Returns the witness, which has both.
+  private func purgeAtReceiver() throws -> Store {
+    let witness = try Store.create(on: witness, id: sender.id)
+    try sender.put("doomed", "1")
+    try meet()
+    pass(1)
+    try sender.delete("doomed")
+    pass(1)
+    try other.put("late", "2")
+    pass(1)
+    try receiver.put("late", "3")
+    try receiver.delete("late")
+    self.witness.time = hosts[0].time
+    for copy in [sender, receiver] { try witness.receive(from: copy) }
+    pass(1)
+    #expect(try sender.purge() == 1 && receiver.purge() == 1)
+    return witness
+  }
+
+  /// All come into step, and none has brought back under its old name what the witness knows to be deleted.
+  private func expectIssuedAgain(_ witness: Store) throws {
+    let held = try #require(try receiver.engine.withLock { try $0.held(Array("late".utf8)) })
+    #expect(held.dot.actor == (try receiver.actor))
+    for _ in 0..<3 {
+      pass(1)
+      self.witness.time = hosts[0].time
+      let all = copies + [witness]
+      for copy in all { for peer in all where peer !== copy { try copy.receive(from: peer) } }
+    }
+    for copy in copies + [witness] {
+      #expect(try copy.text("late") == "2" && copy.digest() == sender.digest())
+    }
+  }
+
+  @Test(
+    "what may have been beaten by a delete that was purged here is issued again, also where its round has come to its end",
+    arguments: [false, true])
+  func purgedHere(isClosed: Bool) throws {
+    let witness = try purgeAtReceiver()
+    let turns = Locked(0)
+    between.withLock {
+      $0 = { [receiver, other] in
+        guard
+          turns.withLock({
+            $0 += 1; return $0 == 1
+          })
+        else { return }
+        #expect(throws: Never.self) { try receiver.receive(from: other, batches: isClosed ? .max : 1) }
+      }
+    }
+    try receiver.receive(from: sender)
+    between.withLock { $0 = nil }
+    #expect(turns.withLock { $0 } > 0)
+    try expectIssuedAgain(witness)
+  }
+
+  @Test("a closing that was broken off is made up for by the next one", arguments: [false, true])
+  func brokenOff(coversFloorBefore: Bool) throws {
+    let witness = try purgeAtReceiver()
+    between.withLock {
+      $0 = { [receiver, other] in
+        #expect(throws: Never.self) { try receiver.receive(from: other, batches: 1) }
+        receiver.control.setPoisoned()
+      }
+    }
+    #expect(throws: StoreError.self) { try receiver.receive(from: sender) }
+    between.withLock { $0 = nil }
+    hosts[0].killProcesses()
+    let again = try Store.open(on: hosts[0], configuration: SharedModeTests.shared)
+    // One whose own floor is lower tells it of the delete in an ordinary round.
+    if coversFloorBefore { try again.receive(from: witness) }
+    #expect(try again.replicaSummary().standing == (coversFloorBefore ? .suspect : .settled))
+    try again.receive(from: sender)
+    let held = try #require(try again.engine.withLock { try $0.held(Array("late".utf8)) })
+    #expect(held.dot.actor == (try again.actor))
+    #expect(again.engine.withLock { $0.state.unsettled } == nil)
+    #expect(try again.replicaSummary().standing == .settled)
+  }
 }

@@ -53,6 +53,12 @@ extension Composer {
     try setLocal(StateKey.floor, ReplicaState.encode(floor: merged, horizon: highest))
   }
 
+  /// Notes, where the floor is not covered, from where on what comes is not measured by the horizon as it comes (`receive`).
+  mutating func noteUnsettled() throws(StoreError) {
+    guard state.unsettled == nil, !state.vector.covers(state.floor) else { return }
+    try setLocal(StateKey.unsettled, ReplicaState.encode(position: position))
+  }
+
   private mutating func note(purgedUpTo position: UInt64) throws(StoreError) {
     try setLocal(StateKey.purged, ReplicaState.encode(position: position))
   }

@@ -50,6 +50,7 @@ extension Composer {
   /// After the full state of a peer nothing is in doubt any more.
   mutating func comeToRest() throws(StoreError) {
     if !state.suspects.isEmpty { try setLocal(StateKey.suspects, nil) }
+    if state.unsettled != nil, state.vector.covers(state.floor) { try setLocal(StateKey.unsettled, nil) }
     guard state.mending else { return }
     try setLocal(StateKey.mending, nil)
     for place in state.noted.subtracting(state.resolved).sorted() {

@@ -52,17 +52,16 @@ enum FullStateVerdict: Equatable {
   case setAside
 
   /// For a record that this copy, in `state`, holds and that counts for its key. `isPresent`: the sender holds that very write;
-  /// `isContested`: it holds another of the key, which does not beat it.
+  /// `isContested`: it holds another of the key, which does not beat it. Up to `horizon` a delete that is purged may have beaten it.
   init(
-    _ record: Record, _ state: ReplicaState, _ close: RoundClose, isPresent: Bool, isContested: Bool,
-    at time: UInt64
+    _ record: Record, _ state: ReplicaState, _ close: RoundClose, horizon: Stamp, isPresent: Bool,
+    isContested: Bool, at time: UInt64
   ) {
     let isCovered = close.vector.covers(record.dot)
-    let isOld = record.stamp <= close.horizon
     if record.isReserved || isPresent {
       self = .keep
     } else if state.isSuspect(record.dot) {
-      if !isCovered || isContested || !isOld {
+      if !isCovered || isContested || record.stamp > close.horizon {
         self = .reissue
       } else {
         self = record.isGone(at: time) ? .drop : .setAside
@@ -74,32 +73,32 @@ enum FullStateVerdict: Equatable {
       self = .reissue
     } else {
       // Whether it has expired is a question of clocks, and this one's may be wrong.
-      self = isOld && !record.isTombstone ? .reissue : .keep
+      self = record.stamp <= horizon && !record.isTombstone ? .reissue : .keep
     }
   }
 
   /// The same for one whose time has not come.
-  init(parked record: Record, _ close: RoundClose, isPresent: Bool) {
+  init(parked record: Record, _ close: RoundClose, horizon: Stamp, isPresent: Bool) {
     let isCovered = close.vector.covers(record.dot)
     if isCovered {
       self = isPresent ? .keep : .drop
     } else {
-      self = record.stamp <= close.horizon && !record.isTombstone ? .reissue : .keep
+      self = record.stamp <= horizon && !record.isTombstone ? .reissue : .keep
     }
   }
 }
 
 /// Who says what becomes of the records that are held here.
 private enum Judge {
-  /// Another copy's full state, once it has come.
-  case fullState(FullState, RoundClose)
+  /// Another copy's full state, once it has come. A delete stamped up to the horizon may have been purged there, or here.
+  case fullState(FullState, RoundClose, horizon: Stamp)
   /// This copy, about to give a round to one that covers this: what is in doubt and not covered there is issued again.
   case unknown(VersionVector)
 
   /// Can anything but `keep` come out?
   func concerns(_ dot: Dot, _ state: ReplicaState) -> Bool {
     switch self {
-    case .fullState(let full, _): return !full.isPresent(dot) || state.isSuspect(dot)
+    case .fullState(let full, _, _): return !full.isPresent(dot) || state.isSuspect(dot)
     case .unknown(let covered): return state.isSuspect(dot) && !covered.covers(dot)
     }
   }
@@ -109,12 +108,20 @@ private enum Judge {
     // be given up with it, and this copy would go on covering it.
     guard state.scope.holds(record.key), concerns(record.dot, state) else { return .keep }
     switch self {
-    case .fullState(let full, let close):
+    case .fullState(let full, let close, let horizon):
       let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       return FullStateVerdict(
-        record, state, close, isPresent: isSame ?? false, isContested: isSame == false, at: time)
+        record, state, close, horizon: horizon, isPresent: isSame ?? false, isContested: isSame == false,
+        at: time)
     case .unknown: return record.isReserved ? .keep : .reissue
     }
+  }
+
+  /// The same for one whose time has not come.
+  func verdict(onParked record: Record) -> FullStateVerdict {
+    guard case .fullState(let full, let close, let horizon) = self else { return .keep }
+    return FullStateVerdict(
+      parked: record, close, horizon: horizon, isPresent: full.isPresent(record.dot))
   }
 }
 
@@ -129,7 +136,7 @@ extension Store {
       engine.hold(pin)
       return try engine.currentPlaces(from: engine.start(of: begin + 1)) ?? []
     }
-    try settle(places, .unknown(covered), pin)
+    try settle(places[...], .unknown(covered), pin)
   }
 
   /// How many keys are held here, of users and of the store itself, deletes among them.
@@ -148,52 +155,62 @@ extension Store {
   /// Does with the records held here what the full state of another copy says of them, and closes it; durable on return. In parts, so that
   /// nobody waits for long: floor and horizon come first, so that this copy gives no full state itself, nor purges, until its vector is
   /// merged at the end. What comes from others until then, into this process or another one of the store, is not taken for dead by
-  /// anybody but here: so it is judged, too, and the last of it in the step that merges the vector.
+  /// anybody but here: so it is judged, too, and the last of it in the step that merges the vector. Nor was it measured by the deletes that
+  /// this copy itself has purged (`Composer.receive`): that is done here as well.
   func finish(_ full: FullState, _ close: RoundClose) throws(StoreError) {
-    try append(limit: .max) { composer throws(StoreError) in
+    let (raised, _) = try append(limit: .max) { composer throws(StoreError) -> (behind: UInt64, Stamp) in
       try requireReceiver(of: close, composer.state)
       let covered = close.covered(by: composer.state)
       // Before the floor: who cannot take over the vector would not cover that.
       try requirePlaces(in: [covered].reduce(into: composer.state.vector) { $0.merge($1) }, composer.state)
       try composer.raise(close.floor, close.horizon)
+      try composer.noteUnsettled()
       try composer.restartWidening()
+      return (composer.state.unsettled ?? composer.position, composer.state.horizon)
     }
-    let (pin, judge) = (SnapshotPin(), Judge.fullState(full, close))
-    var (judged, places, waiting) = try readingAlone { engine, isAlone throws(StoreError) in
+    let pin = SnapshotPin()
+    let (early, late) = (
+      Judge.fullState(full, close, horizon: close.horizon), Judge.fullState(full, close, horizon: raised.1)
+    )
+    var (judged, start, places, waiting) = try readingAlone { engine, isAlone throws(StoreError) in
       engine.hold(pin)
       let waiting = engine.due(upTo: .maximum)
       let judged = Judged(position: engine.position, waiting: Set(waiting))
-      return (judged, try engine.locations(isExclusive: isAlone), waiting)
+      return (
+        judged, engine.start(of: raised.behind + 1), try engine.locations(isExclusive: isAlone), waiting
+      )
     }
-    try settle(places, judge, pin)
-    for place in waiting { try settle(parked: place, full, close, pin) }
+    let count = places.partition { $0 >= start }
+    try settle(places[..<count], early, pin)
+    try settle(places[count...], late, pin)
+    for place in waiting { try settle(parked: place, place < start ? early : late, pin) }
     // There may be millions.
     (places, waiting) = ([], [])
     /// What has come since; nil if it is little enough for those who write to wait for it.
     func much() throws(StoreError) -> Rest? {
       try reading { engine throws(StoreError) in
         guard engine.position > judged.position + UInt64(Self.recordsAtOnce) else { return nil }
-        return try whatCame(behind: judged, full, close, pin, engine)
+        return try whatCame(behind: judged, late, pin, engine)
       }
     }
     for _ in 0..<Self.mostPasses {
       guard let rest = try much() else { break }
-      try settle(rest, full, close, pin)
+      try settle(rest, late, pin)
       judged = rest.judged
     }
     while true {
       let (left, tail) = try append(limit: .max) { composer throws(StoreError) -> Rest? in
         let rest = try engine.withLock { engine throws(StoreError) in
-          try whatCame(behind: judged, full, close, pin, engine)
+          try whatCame(behind: judged, late, pin, engine)
         }
         guard rest.isLittle else { return rest }
-        try carryOut(rest.affected[...], judge, &composer)
+        try carryOut(rest.affected[...], late, &composer)
         try merge(close, &composer)
         try composer.comeToRest()
         return nil
       }
       guard let left else { return try sync(upTo: tail) }
-      try settle(left, full, close, pin)
+      try settle(left, late, pin)
       judged = left.judged
     }
   }
@@ -229,8 +246,7 @@ extension Store {
   }
 
   private func whatCame(
-    behind judged: Judged, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin,
-    _ engine: borrowing Engine
+    behind judged: Judged, _ judge: Judge, _ pin: SnapshotPin, _ engine: borrowing Engine
   ) throws(StoreError) -> Rest {
     try pin.check(path)
     let (position, waiting) = (engine.position, engine.due(upTo: .maximum))
@@ -248,21 +264,19 @@ extension Store {
       guard !judged.waiting.contains(place), let record = try? engine.record(at: place),
         engine.state.scope.holds(record.key)
       else { return false }
-      return FullStateVerdict(parked: record, close, isPresent: full.isPresent(record.dot)) != .keep
+      return judge.verdict(onParked: record) != .keep
     }
     return Rest(
-      affected: affected(places[...], .fullState(full, close), engine).sorted { $0.version < $1.version },
+      affected: affected(places[...], judge, engine).sorted { $0.version < $1.version },
       waiting: doomed, judged: now)
   }
 
-  private func settle(
-    _ rest: Rest, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
-  ) throws(StoreError) {
+  private func settle(_ rest: Rest, _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
     for start in stride(from: 0, to: rest.affected.count, by: Self.recordsAtOnce) {
       let end = min(start + Self.recordsAtOnce, rest.affected.count)
-      try settle(rest.affected[start..<end], .fullState(full, close))
+      try settle(rest.affected[start..<end], judge)
     }
-    for place in rest.waiting { try settle(parked: place, full, close, pin) }
+    for place in rest.waiting { try settle(parked: place, judge, pin) }
   }
 
   /// The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
@@ -272,13 +286,13 @@ extension Store {
   }
 
   /// Judges all of the records, and carries out what comes out.
-  private func settle(_ places: [Location], _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
+  private func settle(_ places: ArraySlice<Location>, _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
     var affected: [Affected] = []
-    for start in stride(from: 0, to: places.count, by: Self.recordsAtOnce) {
+    for start in stride(from: places.startIndex, to: places.endIndex, by: Self.recordsAtOnce) {
       affected += try reading { engine throws(StoreError) in
         try pin.check(path)
         return self.affected(
-          places[start..<min(start + Self.recordsAtOnce, places.count)], judge, engine)
+          places[start..<min(start + Self.recordsAtOnce, places.endIndex)], judge, engine)
       }
     }
     // What is issued again keeps the order in which it was written.
@@ -318,7 +332,7 @@ extension Store {
 
   private func settleTogether(_ affected: ArraySlice<Affected>, _ judge: Judge) throws(StoreError) {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
-      if case .fullState(_, let close) = judge { try requireReceiver(of: close, composer.state) }
+      if case .fullState(_, let close, _) = judge { try requireReceiver(of: close, composer.state) }
       try carryOut(affected, judge, &composer)
     }
   }
@@ -349,10 +363,10 @@ extension Store {
   }
 
   private func settle(
-    parked place: Location, _ full: FullState, _ close: RoundClose, _ pin: SnapshotPin
+    parked place: Location, _ judge: Judge, _ pin: SnapshotPin
   ) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
-      try requireReceiver(of: close, composer.state)
+      if case .fullState(_, let close, _) = judge { try requireReceiver(of: close, composer.state) }
       let (record, held) = try engine.withLock { engine throws(StoreError) in
         try pin.check(path)
         guard let record = try? engine.record(at: place), engine.isParked(record) else {
@@ -361,7 +375,7 @@ extension Store {
         return (record, try engine.held(record.key))
       }
       guard let record, composer.state.scope.holds(record.key) else { return }
-      let verdict = FullStateVerdict(parked: record, close, isPresent: full.isPresent(record.dot))
+      let verdict = judge.verdict(onParked: record)
       guard verdict != .keep else { return }
       try composer.drop(
         [Composer.Doomed(key: record.key, version: record.version, isParked: true, held: held)])

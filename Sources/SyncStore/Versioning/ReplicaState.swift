@@ -38,6 +38,9 @@ struct ReplicaState: Sendable {
   var parted: Set<ActorID> = []
   /// Damaged: the vector was forgotten until a whole round has come in.
   var mending = false
+  /// What came behind this position, while a full state was being closed, is measured by what this copy itself has purged when one is
+  /// closed to its end; nil if there is none.
+  var unsettled: UInt64?
 
   /// Of former lives: what was taken back of their writes.
   var forsaken: [ActorID: Forsaken] = [:]
@@ -59,8 +62,12 @@ struct ReplicaState: Sendable {
   /// Can it be believed what this copy covers, and is nothing of its own in doubt?
   var isSettled: Bool { standing == .settled }
 
-  /// What the copy thinks of its own state.
-  var standing: ReplicaStanding { mending ? .mending : suspects.isEmpty ? .settled : .suspect }
+  /// What the copy thinks of its own state. A closing that was broken off is made up for by another full state, in whatever way its floor
+  /// came to be covered meanwhile.
+  var standing: ReplicaStanding {
+    if mending { return .mending }
+    return suspects.isEmpty && (unsettled == nil || !vector.covers(floor)) ? .settled : .suspect
+  }
 
   /// The present incarnation.
   var actor: ActorID? { author.actor }
@@ -125,6 +132,7 @@ enum StateKey {
   static let purged = Array("replica/purged".utf8)
   static let suspects = Array("replica/suspects".utf8)
   static let mending = Array("replica/mending".utf8)
+  static let unsettled = Array("replica/unsettled".utf8)
   static let member = Array("replica/member".utf8)
   static let acknowledged = Array("replica/acknowledged".utf8)
   static let conflicts = Array("replica/conflicts".utf8)
@@ -219,6 +227,8 @@ extension ReplicaState {
       forsaken[former] = Self.position(value).map { Forsaken(above: $0) }
     } else if key == StateKey.mending {
       mending = value != nil
+    } else if key == StateKey.unsettled {
+      unsettled = Self.position(value)
     }
   }
 
