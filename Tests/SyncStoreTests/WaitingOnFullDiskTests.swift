@@ -11,17 +11,20 @@ struct WaitingOnFullDiskTests {
 
   /// A copy that holds a "k", and to which "k" and "new" are known of later; and the other one, whose clock is ahead. Then the
   /// disk is full, and the time comes. Returns how many other values there are.
-  private func copies() throws -> (ahead: Store, store: Store, count: Int) {
+  private func copies(
+    sizes: [Int] = [15_000, 100, 1], early: String? = nil, batches: Int = .max
+  ) throws -> (ahead: Store, store: Store, count: Int) {
     let store = try Store.create(on: right, configuration: FullDiskTests.small)
     try store.put("k", [UInt8](repeating: 1, count: 10_000))
+    if let early { try store.put("new", early) }
     left.time += 10 * 60_000
     let ahead = try Store.create(on: left, id: store.id)
     for key in ["k", "new"] as [Key] { try ahead.put(key, "later") }
-    try store.receive(from: ahead)
+    try store.receive(from: ahead, batches: batches)
     #expect(try store.status().parked == 2)
     right.storage.free = 1 << 20
     var count = 0
-    for bytes in [15_000, 100, 1] {
+    for bytes in sizes {
       while (try? store.put(Key("\(count)"), [UInt8](repeating: 1, count: bytes))) != nil { count += 1 }
     }
     #expect(right.storage.free == 0)
@@ -76,5 +79,55 @@ struct WaitingOnFullDiskTests {
     #expect(try store.status().parked == 0 && store.get(key) == nil)
     try ahead.synchronize(with: store)
     #expect(try ahead.get(key) == nil && ahead.digest() == store.digest())
+  }
+
+  // MARK: Who writes sees what readers see
+
+  /// The last free bytes take what is small, though what had waited does not fit.
+  private static let leavingSome = [9000]
+
+  @Test("compares what is expected with what is read (F25, F50)")
+  func compared() throws {
+    let (_, store, _) = try copies(sizes: Self.leavingSome)
+    #expect(try store.text("new") == "later" && store.text("k") == "later")
+    #expect(try store.status().parked == 2)
+    #expect(try store.put("new", [1], expecting: .absent) == nil)
+    #expect(try store.put("new", Array("mine".utf8), expecting: .value(Array("later".utf8))) != nil)
+    #expect(try store.status().parked == 2, "it waits still")
+    #expect(try store.delete("k", expecting: .value(Array("later".utf8))))
+    right.storage.free = nil
+    try store.put("other", "x")
+    #expect(try store.status().parked == 0 && store.get("k") == nil && store.text("new") == "mine")
+  }
+
+  @Test("takes for a change what is not what is read (F25, F50)")
+  func changed() throws {
+    let (_, store, _) = try copies(sizes: Self.leavingSome, early: "old")
+    #expect(try store.text("new") == "later")
+    #expect(try !store.putIfChanged("new", Array("later".utf8), type: .string))
+    #expect(try store.putIfChanged("new", Array("old".utf8), type: .string))
+    right.storage.free = nil
+    try store.put("other", "x")
+    #expect(try store.status().parked == 0 && store.text("new") == "old")
+  }
+
+  @Test(
+    "lets what ends it wait for who does not know of it, before it is purged (F25, F50)",
+    arguments: [false, true])
+  func named(isFull: Bool) throws {
+    let third = SimulatedHost(seed: 3, machine: "third")
+    third.time += 10 * 60_000
+    let (ahead, store, _) = try copies(batches: 1)
+    let relay = try Store.create(on: third, id: store.id)
+    try relay.receive(from: ahead)
+    if !isFull { right.storage.free = nil }
+    #expect(try store.delete("new") && store.get("new") == nil)
+    right.storage.free = nil
+    try store.put("other", "x")
+    #expect(try store.status().parked == 0)
+    for host in [left, right, third] { host.time += Limits.retirementMilliseconds + 700_000 }
+    _ = try store.purge()
+    try store.receive(from: relay)
+    #expect(try store.get("new") == nil)
   }
 }

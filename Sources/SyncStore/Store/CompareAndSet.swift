@@ -156,7 +156,10 @@ extension Store {
   private func live(_ key: Key, _ composer: borrowing Composer) throws(StoreError) -> Record? {
     let wall = composer.wall
     if let record = composer.record(of: key.bytes) { return record.isLive(at: wall) ? record : nil }
-    let held = try engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }
+    let held = try engine.withLock { engine throws(StoreError) -> Record? in
+      if let shown = engine.shown(key.bytes) { return shown.record }
+      return try engine.held(key.bytes)
+    }
     return held.flatMap { $0.isLive(at: wall) ? $0 : nil }
   }
 

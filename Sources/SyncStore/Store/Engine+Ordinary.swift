@@ -5,7 +5,7 @@ extension Engine {
   @inline(__always)
   mutating func ordinaryWriter() -> OrdinaryWriter? {
     guard takesShortWay, state.scope == nil, gaps.isEmpty, !index.ledger.keepsDigest, !isInTrouble,
-      !control.isLost
+      !control.isLost, unreleased == nil
     else {
       return nil
     }

@@ -23,6 +23,9 @@ struct Engine {
   var localPlaces: [[UInt8]: Location] = [:]
   /// Records stamped too far ahead, by key; not applied yet.
   var parked: [[UInt8]: [Location]] = [:]
+  /// Up to which stamp some of them are due that could not be applied, as the disk was full; nil if none are, as far as this process has
+  /// tried. Readers see them in place of what is applied, and so do writers (`shown`).
+  var unreleased: Stamp?
   /// The beaten sides of conflicts.
   var losers: [Location] = []
   /// Which values those are: one that is delivered again is not kept again (F66). By what they are, not by their names: of two lives
@@ -136,6 +139,7 @@ struct Engine {
   /// The same for a key that was looked up.
   @inline(__always)
   mutating func replaced(_ key: Span<UInt8>, _ search: Search) -> Replaced? {
+    if unreleased != nil, let shown = shown(Array(copying: key)) { return shown.replaced }
     guard search.found != nil else { return nil }
     return (try? view(of: key, search))?.replaced
   }

@@ -40,33 +40,16 @@ enum FoundToDelete {
 
 extension Engine {
   fileprivate mutating func foundToDelete(_ key: [UInt8], at wall: UInt64) -> FoundToDelete {
-    let held: Replaced?
     do throws(StoreError) {
-      guard let view = try view(of: key.span) else { return shown(key, nil, at: wall) }
-      held = view.replaced
+      let held = try view(of: key.span)?.replaced
+      if unreleased != nil, let shown = shown(key) {
+        return shown.record.isLive(at: wall) ? .value(shown.replaced) : .nothing
+      }
+      guard let held, held.isLive(at: wall) else { return .nothing }
+      return .value(held)
     } catch {
       // Whatever it is, the delete is to end it, should it be read again or come back from a peer.
       return .value(nil)
-    }
-    guard let held, !held.isLive(at: wall) else { return .value(held) }
-    return shown(key, held, at: wall)
-  }
-
-  /// The same where what is `held` has no value.
-  private mutating func shown(_ key: [UInt8], _ held: Replaced?, at wall: UInt64) -> FoundToDelete {
-    !parked.isEmpty && showsParked(key, at: wall) ? .value(held) : .nothing
-  }
-
-  /// Does a reader see a value that had waited, whose time has come, and that could not be applied yet (`Store.releaseParked`)?
-  private mutating func showsParked(_ key: [UInt8], at wall: UInt64) -> Bool {
-    guard let places = parked[key] else { return false }
-    let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
-    let held = try? held(key)
-    return places.contains { place in
-      guard let record = try? record(at: place), record.stamp <= limit, record.isLive(at: wall) else {
-        return false
-      }
-      return held.map { $0.version < record.version } ?? true
     }
   }
 }

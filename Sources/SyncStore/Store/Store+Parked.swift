@@ -8,6 +8,7 @@ extension Store {
   func releaseParked(_ engine: inout Engine) throws(StoreError) {
     let wall = environment.now()
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
+    engine.unreleased = nil
     var due = engine.dueByKey(upTo: limit)[...]
     while !due.isEmpty {
       var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
@@ -33,6 +34,7 @@ extension Store {
         if let last = engine.due(upTo: limit).last, let stamp = try? engine.record(at: last).stamp {
           engine.state.author.clock.observe(stamp)
         }
+        engine.unreleased = limit
         return
       }
       guard count < due.count else { return }
@@ -54,5 +56,33 @@ extension Store {
     for place in places { records.append(try engine.record(at: place)) }
     try composer.release(
       records, held: try? engine.held(records[0].key), kept: engine.keptLosers, isAlone: isAlone)
+  }
+}
+
+extension Engine {
+  /// A value that had waited, whose time has come, and that could not be applied yet, where it beats what is applied.
+  struct Shown {
+    var record: Record
+    /// Names that what it beats has open: whoever replaces it has to bear them, too (`Resolution.names`).
+    fileprivate var open: [Dot]
+
+    /// What a write that replaces it has to know.
+    var replaced: Replaced {
+      var replaced = record.replaced
+      replaced.open += open.filter { !replaced.open.contains($0) && $0 != record.dot }
+      return replaced
+    }
+  }
+
+  /// What a reader sees of a key in place of what is applied; nil if it sees that.
+  @inline(never)
+  mutating func shown(_ key: [UInt8]) -> Shown? {
+    guard let limit = unreleased, let places = parked[key] else { return nil }
+    let held = try? held(key)
+    let due = places.compactMap { try? record(at: $0) }.filter { $0.stamp <= limit }
+    guard let greatest = due.max(by: { $0.version < $1.version }),
+      held.map({ $0.version < greatest.version }) ?? true
+    else { return nil }
+    return Shown(record: greatest, open: (held?.open ?? []) + due.flatMap(\.open))
   }
 }

@@ -37,7 +37,7 @@ extension Store {
         }
       }
       let search = engine.search(key.span)
-      if unlessKnown, search.found != nil || !engine.gaps.isEmpty { return nil }
+      if unlessKnown, search.found != nil || !engine.gaps.isEmpty || engine.unreleased != nil { return nil }
       let held = engine.replaced(key.span, search)
       var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
       try composer.issue(
