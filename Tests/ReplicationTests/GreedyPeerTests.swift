@@ -178,6 +178,14 @@ import Testing
     #expect(names.bytes == 11 * DotSet.containerBytes + 8192 + 10 * 2)
   }
 
+  @Test("What an honest sender names is never too much, however far apart its writes are that still count")
+  func farApart() {
+    var names = DotSet()
+    let count = 5000
+    for number in 1...UInt64(count) { names.insert(Dot(actor: Samples.left, sequence: number << 16)) }
+    #expect(names.count == count && names.bytes <= count * WireLimits.fullStateBytesPerKey)
+  }
+
   // MARK: Parts of large values
 
   private static func parts(_ count: Int) -> BlobPartsWanted {

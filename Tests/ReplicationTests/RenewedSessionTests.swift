@@ -32,6 +32,28 @@ struct RenewedSessionTests {
     #expect(try store.cursor(for: peer) == nil)
   }
 
+  @Test(
+    "ends it in place of giving a round by marks that are gone: the copy is not taken for one that was put back (R9)"
+  )
+  func renewedGiver() throws {
+    let (left, right) = (SimulatedHost(seed: 1, machine: "left"), SimulatedHost(seed: 2, machine: "right"))
+    let giver = try Store.create(on: left)
+    let taker = try Store.create(on: right, id: giver.id)
+    try giver.put("k", [1])
+    let first = try giver.openRound(since: nil, covered: taker.versionVector())
+    while let batch = try first.next(maximumBytes: 1000) { _ = try taker.apply(batch) }
+    try taker.finish(first.close)
+    let (former, peer) = (try giver.actor, try taker.actor)
+    let session = SessionStore(giver)
+    _ = session.answer(.loadReplica(peer: peer, at: nil), peer: peer)
+    try giver.becomeNewActor()
+    let receiver = RoundReceiver(cursor: try taker.cursor(for: former), covered: try taker.versionVector())
+    guard case .overtaken = session.answer(.openRound(for: receiver), peer: peer) else {
+      Issue.record("it was given a round")
+      return
+    }
+  }
+
   @Test("ends a live one in place of closing a round, once another one has received from the same copy")
   func overtaken() throws {
     let store = try Store.create(on: SimulatedHost())

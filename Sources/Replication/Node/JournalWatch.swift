@@ -11,6 +11,8 @@ final class JournalWatch {
   private let context: NodeContext
   private var waiting: [UInt64: Waiting] = [:]
   private var isArmed = false
+  /// How often it was armed.
+  private var armings: UInt64 = 0
   private var isLookDue = false
   private var reviewTimer: UInt64?
   /// Called soon after the journal has grown, once a second at most.
@@ -43,6 +45,8 @@ final class JournalWatch {
     if !due.isEmpty { review() }
     guard !waiting.isEmpty, !isArmed else { return }
     isArmed = true
+    armings += 1
+    let number = armings
     let (store, loop) = (context.store, context.loop)
     let this = LoopBound(self, to: loop)
     let wake = { @Sendable in loop.execute { this.value.woken() } }
@@ -50,16 +54,17 @@ final class JournalWatch {
     if store.whenGrownAtOnce(behind: position, wake) { return }
     context.workers.later(.prompt) {
       if store.whenGrown(behind: position, wake) { return }
-      loop.execute { this.value.lookLater() }
+      loop.execute { this.value.lookLater(number) }
     }
   }
 
   /// The store could not be looked at. Nobody would wake those who wait, so it is tried again: what was wanting, descriptors or
-  /// memory, may be there by then.
-  private func lookLater() {
+  /// memory, may be there by then. Not where it was woken all the same, and armed anew.
+  private func lookLater(_ number: UInt64) {
     _ = context.loop.schedule(after: Self.retryMilliseconds) { [weak self] in
-      self?.isArmed = false
-      self?.look()
+      guard let self, number == armings else { return }
+      isArmed = false
+      look()
     }
   }
 

@@ -156,7 +156,8 @@ final class NodeCore {
       // Whoever comes to join has proven nothing yet: its place is kept until it has.
       pair(number, link, other.device)
     } else {
-      proven(number)
+      // Whoever it is whose key could not be looked up: it has proven nothing either.
+      if gate.failure == nil { proven(number) }
       serve(number, link, other.device, gate)
     }
   }

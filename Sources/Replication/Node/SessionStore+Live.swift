@@ -72,7 +72,7 @@ extension SessionStore {
     }
   }
 
-  private func renewed() throws -> String? {
+  func renewed() throws -> String? {
     guard let actor = state.withLock({ $0.actor }), try store.actor != actor else { return nil }
     return "this copy has taken a new actor meanwhile"
   }

@@ -230,7 +230,10 @@ package final class SessionStore: Sendable {
   // MARK: Rounds
 
   private func openRound(for receiver: RoundReceiver) throws -> SessionEvent {
-    let round = try store.openRound(for: receiver)
+    let opened = Result { try store.openRound(for: receiver) }
+    // Asked behind it: the marks of who this copy was are gone, which is no sign of having been put back.
+    if let why = try renewed() { return .overtaken(why) }
+    let round = try opened.get()
     state.withLock { $0.round = round }
     return .roundOpened(records: UInt64(round.count), close: round.close)
   }

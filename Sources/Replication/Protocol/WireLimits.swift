@@ -50,8 +50,8 @@ package enum WireLimits {
   /// Bytes that it may take to remember which writes a full state names (`DotSet.bytes`), beside those for each key that is held
   /// here: an honest sender names what this copy covers or was given, and so little more than that, but for what was purged here alone.
   package static let fullStateBytes = 32 << 20
-  /// The same for each key that is held here.
-  package static let fullStateBytesPerKey = 16
+  /// The same for each key that is held here: what one write takes whose neighbours have all been replaced since.
+  package static let fullStateBytesPerKey = DotSet.containerBytes + 2
   /// Batches sent and not yet reported durable.
   package static let batchesInFlight = 4
   /// Bytes of a blob that one recipe is about, at least.
