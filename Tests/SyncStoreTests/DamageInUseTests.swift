@@ -149,6 +149,50 @@ struct DamageInUseTests {
     #expect(try again.text("behind") == "x")
   }
 
+  /// A copy and a peer; `body` is what both do before two records are lost of which nobody can tell whose they were, and that is found when
+  /// the copy is opened again.
+  private func mending(_ body: (Store, Store) throws -> Void) throws -> (store: Store, peer: Store) {
+    let store = try Store.create(on: host)
+    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
+    try body(store, peer)
+    for key in ["lost 1", "lost 2"] as [Key] { try store.put(key, "lost too", durability: .full) }
+    try store.put("behind", "x", durability: .full)
+    let (first, last) = (try place(of: "lost 1"), try place(of: "lost 2"))
+    try overwrite(first..<(last + 10))
+    host.losePower(keeping: { _, _ in .survives }, sizes: { _ in true })
+    let again = try Store.open(on: host)
+    #expect(code { _ = try again.get("never there") } == .damaged)
+    #expect(try again.text("behind") == "x")
+    return (again, peer)
+  }
+
+  @Test("of nobody knows which keys lets no older value of a peer beat one that can be read (F17, F37)")
+  func readable() throws {
+    let (store, peer) = try mending { store, peer in
+      try store.put("k", "older")
+      try peer.receive(from: store)
+      host.time += 5
+      try store.put("k", "newer")
+    }
+    for _ in 0..<2 { try store.synchronize(with: peer) }
+    #expect(try store.text("k") == "newer" && peer.text("k") == "newer")
+    #expect(try store.digest() == peer.digest() && store.text("behind") == "x")
+  }
+
+  @Test(
+    "of nobody knows which keys is mended also where the peer has deleted some that can be read (F17, F37)")
+  func deletedElsewhere() throws {
+    let (store, peer) = try mending { store, peer in
+      try store.put("gone", "1")
+      try peer.receive(from: store)
+      try peer.delete("gone")
+      #expect(try peer.purge() == 1)
+    }
+    for _ in 0..<2 { try store.synchronize(with: peer) }
+    #expect(try store.get("gone") == nil && store.get("never there") == nil)
+    #expect(try store.digest() == peer.digest() && store.replicaSummary().standing == .settled)
+  }
+
   @Test("of one byte costs the record it is in, and no other", arguments: [0, 13, 18, 41, 60])
   func oneByte(offset: Int) throws {
     let store = try Store.create(on: host)

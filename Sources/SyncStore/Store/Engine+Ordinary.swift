@@ -154,7 +154,7 @@ extension Engine {
       if index + Self.readAhead < hashes.count { keys.prefetch(hashes[index + Self.readAhead]) }
       // Most that is received for the first time is of keys whose hash nobody has.
       if gaps.isEmpty, let found = try? keys.has(hashes[index]), !found { return nil }
-      return try? held(records[index].record.key)
+      return readable(records[index].record.key)
     }
   }
 

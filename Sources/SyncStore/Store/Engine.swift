@@ -133,6 +133,13 @@ struct Engine {
     return record
   }
 
+  /// The greatest applied record of a key that can be read, though one that is damaged may have been greater; nil if there is none. What
+  /// comes from peers is measured by that: the lost one comes again by itself, and what can be read must not be lost beside it.
+  mutating func readable(_ key: [UInt8]) -> Record? {
+    guard let location = search(key.span).found?.location else { return nil }
+    return try? record(at: location)
+  }
+
   /// What a write of a key has to know of the record that it replaces. A damaged one can be overwritten.
   mutating func replaced(_ key: Span<UInt8>) -> Replaced? { replaced(key, search(key)) }
 

@@ -345,9 +345,7 @@ extension Store {
     var again: [Record] = []
     let kept = engine.withLock { $0.keptLosers }
     for (key, version) in affected.lazy.map({ ($0.key, $0.version) }) {
-      guard let record = try engine.withLock({ engine throws(StoreError) in try engine.held(key) }),
-        record.version == version
-      else { continue }
+      guard let record = engine.withLock({ $0.readable(key) }), record.version == version else { continue }
       let verdict = judge.verdict(on: record, composer.state, at: composer.wall)
       let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
       switch verdict {
@@ -372,7 +370,7 @@ extension Store {
         guard let record = try? engine.record(at: place), engine.isParked(record) else {
           return (Record?.none, Record?.none)
         }
-        return (record, try engine.held(record.key))
+        return (record, engine.readable(record.key))
       }
       guard let record, composer.state.scope.holds(record.key) else { return }
       let verdict = judge.verdict(onParked: record)

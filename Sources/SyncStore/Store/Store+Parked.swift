@@ -55,7 +55,7 @@ extension Store {
     var records: [Record] = []
     for place in places { records.append(try engine.record(at: place)) }
     try composer.release(
-      records, held: try? engine.held(records[0].key), kept: engine.keptLosers, isAlone: isAlone)
+      records, held: engine.readable(records[0].key), kept: engine.keptLosers, isAlone: isAlone)
   }
 }
 
@@ -78,7 +78,7 @@ extension Engine {
   @inline(never)
   mutating func shown(_ key: [UInt8]) -> Shown? {
     guard let limit = unreleased, let places = parked[key] else { return nil }
-    let held = try? held(key)
+    let held = readable(key)
     let due = places.compactMap { try? record(at: $0) }.filter { $0.stamp <= limit }
     guard let greatest = due.max(by: { $0.version < $1.version }),
       held.map({ $0.version < greatest.version }) ?? true

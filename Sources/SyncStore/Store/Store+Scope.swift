@@ -133,7 +133,7 @@ extension Store {
           doomed.append(
             Composer.Doomed(
               key: record.key, version: record.version, isParked: isParked, hadValue: !record.isTombstone,
-              held: isParked ? try engine.held(record.key) : nil))
+              held: isParked ? engine.readable(record.key) : nil))
         }
         return doomed
       }

@@ -57,6 +57,13 @@ extension Model.World {
     count(.deletion)
   }
 
+  /// The same of a key of which a record is damaged: whatever that was is to be ended.
+  mutating func deleteUnreadable(_ copy: Int, _ key: Int) throws(Model.Violation) {
+    guard try wake(copy), copies[copy].wants(key) else { return }
+    try issue(copy, key: key, value: 0, isDead: true, isUnreadable: true)
+    count(.deletion)
+  }
+
   private mutating func future(_ copy: Int, _ key: Int, _ isDelete: Bool) throws(Model.Violation) {
     guard try wake(copy), copies[copy].wants(key), !isDelete || copies[copy].live.held(key) != nil else {
       return

@@ -110,11 +110,12 @@ extension Model {
 
     // MARK: The rules of one copy
 
-    /// A local write, or, with a source, the issue of that record as a new write.
+    /// A local write, or, with a source, the issue of that record as a new write. Nothing is known of what it replaces if that
+    /// `isUnreadable`.
     @discardableResult
     mutating func issue(
       _ copy: Int, key: Int, value: Int, isDead: Bool = false, deadline: Int = Model.never,
-      source: Record? = nil,
+      source: Record? = nil, isUnreadable: Bool = false,
       stamp given: Int? = nil, names: [Dot] = [], frontier: Vector = Vector()
     ) throws(Violation) -> Record {
       copies[copy].live.sequence += 1
@@ -127,7 +128,7 @@ extension Model {
       }
       let (actor, sequence) = (copies[copy].live.actor, copies[copy].live.sequence)
       var past = Past(frontier: frontier)
-      if let old = source ?? copies[copy].live.held(key) {
+      if !isUnreadable, let old = source ?? copies[copy].live.held(key) {
         let before = pasts[old.number]
         past.base = old.actor == actor ? before.base : old.dot
         // A name of a life in doubt may be that of another value elsewhere.

@@ -82,6 +82,20 @@ extension Twin {
     settle(copy)
   }
 
+  /// What a delete of a key is to end that cannot be read, the model does not know of.
+  func delete(_ copy: Int, _ key: Int, _ operation: Model.Operation) throws {
+    try wake(copy)
+    let (store, name) = (machines[copy].store, try Self.key(key))
+    do {
+      _ = try store.get(name)
+      try model.step(operation)
+    } catch let error as StoreError where error.code == .damaged {
+      try model.deleteUnreadable(copy, key)
+    }
+    try store.delete(name, durability: .relaxed)
+    capture(copy)
+  }
+
   private static let mark = Array("twin/mark".utf8)
 
   /// Turns a bit of the record over, where its journal has it.

@@ -136,11 +136,7 @@ final class Twin {
       try model.step(operation)
       machines[copy].host.time = UInt64((model.now + units) * Self.unit)
     case .put(let copy, let key, let life): try put(copy, key, life, operation)
-    case .delete(let copy, let key):
-      try wake(copy)
-      try model.step(operation)
-      try machines[copy].store.delete(Self.key(key), durability: .relaxed)
-      capture(copy)
+    case .delete(let copy, let key): try delete(copy, key, operation)
     case .future(let copy, let key, let isDelete): try future(copy, key, isDelete)
     case .sync(let copy): try sync(copy)
     case .crash(let copy): try crash(copy)
