@@ -33,9 +33,9 @@ test: deps ## the whole test suite
 # Long runs of the tests in Tests/SimulationTests, optimised.
 SIMULATE = $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel --filter
 
-sim: deps ## networks of machines on virtual time (SEEDS=1000 FIRST=0, or SEED=7; COPIES=4 HOURS=2)
+sim: deps ## networks of machines on virtual time (SEEDS=1000 FIRST=0, or SEED=7; COPIES=4 HOURS=2; CHECKS=1 looks at all after each event)
 	$(if $(SEED),SIM_SEED=$(SEED)) SIM_FIRST=$(or $(FIRST),0) SIM_SEEDS=$(or $(SEEDS),1000) $(if $(COPIES),SIM_COPIES=$(COPIES)) \
-	  $(if $(HOURS),SIM_HOURS=$(HOURS)) $(SIMULATE) NetworkTests
+	  $(if $(HOURS),SIM_HOURS=$(HOURS)) $(if $(CHECKS),SIM_CHECKS=$(CHECKS)) $(SIMULATE) NetworkTests
 
 model: deps ## random histories of the model, and each of its rules switched off (SEEDS=20000 FIRST=0)
 	MODEL_FIRST=$(or $(FIRST),0) MODEL_SEEDS=$(or $(SEEDS),20000) MODEL_RULES=$(or $(SEEDS),20000) $(SIMULATE) 'ModelTests|ModelRuleTests'

@@ -168,8 +168,13 @@ struct ReplicationRulesTests {
     try b.receive(from: a)
     #expect(try b.text("k") == "now")
     #expect(try b.status().parked == 2)
+    // Nor does its stamp move the clock here: what is written now would have to wait elsewhere.
+    try b.put("here", "x")
+    let here = try #require(try b.explain("here"))
+    #expect(here.winner.stamp.milliseconds <= right.time)
     #expect(try b.versionVector().covers(try a.versionVector()))
     #expect(try a.text("k") == "later")
+    try a.receive(from: b)
     #expect(try b.digest() == a.digest())
     right.time += 10 * 60_000
     #expect(try b.text("k") == "later")

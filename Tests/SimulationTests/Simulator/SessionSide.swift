@@ -32,15 +32,14 @@ final class SessionSide {
 
   /// A session that begins.
   init(
-    _ role: Session.Role, _ store: Store, peerName: String, staysOpen: Bool = false,
-    knowsChunks: Bool = false,
-    isOld: Bool = false
+    _ role: Session.Role, _ store: Store, peerName: String, peerRight: MemberRight = .readWrite,
+    staysOpen: Bool = false, knowsChunks: Bool = false, isOld: Bool = false
   ) {
     self.store = store
     self.isOld = isOld
     answers = SessionStore(store)
     session = Session(
-      role: role, peerName: peerName, peerRight: .readWrite, staysOpen: staysOpen && !isOld,
+      role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen && !isOld,
       knowsChunks: knowsChunks && !isOld)
     perform(session.start())
   }

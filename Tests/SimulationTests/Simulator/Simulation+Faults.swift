@@ -8,6 +8,7 @@ extension Simulation {
   func strike() throws {
     let machine = random.pick(machines)
     wake(machine)
+    if options.hasRights, rights.chance(6) { restrict(rights.pick(machines)) }
     if options.rollsBack, random.chance(40) { return try rollBack(machine) }
     switch random.below(18) {
     case 0...2: try crash(machine)

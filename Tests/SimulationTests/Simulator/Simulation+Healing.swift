@@ -9,7 +9,7 @@ extension Simulation {
     links = [:]
     now += 2 * 3_600_000
     for machine in machines {
-      (machine.skew, machine.awayUntil, machine.revokedUntil) = (0, 0, 0)
+      (machine.skew, machine.awayUntil, machine.revokedUntil, machine.restrictedUntil) = (0, 0, 0, 0)
       // One dot with two contents is for programs to mend that know how.
       if counts.rollbacks > 0 { machine.isOld = false }
       machine.host.storage.free = nil
@@ -58,9 +58,11 @@ extension Simulation {
   /// Were large values lost with a machine that was put back, before anybody else had them?
   private func isLeftNowhere(_ blobs: [BlobReference]) throws -> Bool {
     guard counts.rollbacks + counts.restores > 0 else { return false }
-    return try blobs.allSatisfy { blob in
+    let isLost = try blobs.allSatisfy { blob in
       try machines.allSatisfy { try !$0.store.blobs.has(blob.hash) }
     }
+    if isLost, !blobs.isEmpty { lostValues += 1 }
+    return isLost
   }
 
   private func areInStep() throws -> Bool {

@@ -51,6 +51,30 @@ extension Simulation {
     try look(by)
   }
 
+  /// One may only read for a while, as far as all others are concerned: they take nothing from it.
+  func restrict(_ machine: Machine) {
+    counts.restrictions += 1
+    machine.restrictedUntil = now + 60_000 + UInt64(rights.below(3_600_000))
+    // Whoever is connected is asked for its right anew.
+    for number in links.keys.sorted() {
+      guard let link = links[number], link.client == machine.number || link.server == machine.number else {
+        continue
+      }
+      for isClient in [true, false] { disconnected(number, isClient) }
+    }
+  }
+
+  /// What the others let it do.
+  func right(_ machine: Machine) -> MemberRight { machine.restrictedUntil > now ? .readOnly : .readWrite }
+
+  /// Which way two members go on. Whoever may only read mostly knows that.
+  func direction(
+    of client: Machine, to server: Machine, _ drawn: SessionDirection
+  ) -> SessionDirection {
+    guard right(client) == .readOnly || right(server) == .readOnly, rights.chance(80) else { return drawn }
+    return right(client) == .readOnly ? .pull : .push
+  }
+
   /// The program is replaced by a newer one, or by an older one, and started again.
   func changeProgram(_ machine: Machine) throws {
     machine.isOld.toggle()

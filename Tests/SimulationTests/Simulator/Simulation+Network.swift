@@ -59,15 +59,15 @@ extension Simulation {
       letsThrough: wire.letsThrough())
     nextLink += 1
     links[nextLink] = link
-    let direction = random.chance(80) ? SessionDirection.sync : random.pick([.push, .pull])
+    let drawn = random.chance(80) ? SessionDirection.sync : random.pick([.push, .pull])
+    let direction = direction(of: machine, to: machines[other], drawn)
     let staysOpen = random.chance(30)
     link.clientSide = SessionSide(
-      .client(direction), machine.store, peerName: machines[other].name, staysOpen: staysOpen,
-      knowsChunks: true,
-      isOld: machine.isOld)
+      .client(direction), machine.store, peerName: machines[other].name, peerRight: right(machines[other]),
+      staysOpen: staysOpen, knowsChunks: true, isOld: machine.isOld)
     link.serverSide = SessionSide(
-      .server, machines[other].store, peerName: machine.name, staysOpen: staysOpen, knowsChunks: true,
-      isOld: machines[other].isOld)
+      .server, machines[other].store, peerName: machine.name, peerRight: right(machine),
+      staysOpen: staysOpen, knowsChunks: true, isOld: machines[other].isOld)
     if machine.isOld || machines[other].isOld { counts.old += 1 }
     if staysOpen { queue.schedule(.cut(link: nextLink), at: now + below(1_200_000)) }
     // What goes wrong goes wrong most often in the middle of something.
@@ -132,6 +132,7 @@ extension Simulation {
     counts.fullStates += side.fullStates
     counts.returns += side.returns
     if machine.wasRevoked { counts.revokedReturns += side.returns }
+    if side.outcome == .done, right(machine) == .readOnly { counts.restricted += 1 }
     switch side.outcome {
     case .done: counts.finished += 1
     case .reconnect: counts.rebirths += 1

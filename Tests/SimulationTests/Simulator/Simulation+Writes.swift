@@ -147,6 +147,16 @@ extension Simulation {
     }
   }
 
+  /// Looks at the copies that have changed since they were looked at in whole.
+  func checkChanged() throws {
+    for machine in machines where machine.store.journalPosition != machine.checkedTo {
+      wake(machine)
+      try look(machine)
+      try check(machine)
+      machine.checkedTo = machine.store.journalPosition
+    }
+  }
+
   /// Looks at the copies at which a session has ended.
   func checkEnded() throws {
     guard !ended.isEmpty else { return }

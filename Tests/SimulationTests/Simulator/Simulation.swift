@@ -19,6 +19,10 @@ final class Simulation {
     /// What was added since some histories were kept, which are to stay what they were: a wire that loses, doubles and reorders,
     /// deadlines that lie behind the end, syncs of any file that fail.
     var isExtended = true
+    /// The same of what came later: members that may only read for a while.
+    var hasRights = true
+    /// Is each copy looked at in whole after each event that has changed it?
+    var checksAlways = false
   }
 
   /// One machine with one store.
@@ -46,6 +50,10 @@ final class Simulation {
     /// Until then it is no member.
     var revokedUntil: UInt64 = 0
     var wasRevoked = false
+    /// Until then it may only read.
+    var restrictedUntil: UInt64 = 0
+    /// Where its journal ended when it was looked at in whole.
+    var checkedTo: UInt64 = 0
     /// Does its program speak the protocol as the first version did?
     var isOld = false
     /// As which member it speaks: the key is part of the directory, also of a copied one.
@@ -93,6 +101,8 @@ final class Simulation {
     var fullStates = 0, returns = 0
     /// Those of them by members that had been revoked, and times when the network fell apart.
     var revokedReturns = 0, partitions = 0
+    /// Members that may only read for a while, and sessions with them that came to their end.
+    var restrictions = 0, restricted = 0
     /// Operations of any kind.
     var operations: Int { events + writes }
   }
@@ -104,6 +114,8 @@ final class Simulation {
   var random: SplitMix64
   /// Draws what was added since some histories were kept.
   var additions: SplitMix64
+  /// The same of what came later.
+  var rights: SplitMix64
   var wire: Wire
   var now: UInt64 = 1_760_000_000_000
   /// The most that the clock of any machine has ever shown.
@@ -120,6 +132,8 @@ final class Simulation {
   var counts = Counts()
   /// How often a machine was put back to writes that it had lost since, and whose names it had given anew.
   var revivals = 0
+  /// How often a large value was found to be lost with a machine that was put back.
+  var lostValues = 0
   let keys: [Key]
   private let ring = GroupKeyRing(key: [UInt8](repeating: 7, count: GroupKeyRing.keyBytes))
   let end: UInt64
@@ -129,6 +143,7 @@ final class Simulation {
     random = SplitMix64(seed: options.seed)
     wire = Wire(seed: options.seed, isOn: options.isExtended)
     additions = SplitMix64(seed: options.seed ^ 0x4D4F_5245)
+    rights = SplitMix64(seed: options.seed ^ 0x5249_4748)
     end = now + UInt64(options.hours) * 3_600_000
     keys = try (0..<[2, 5, 20][random.below(3)]).map { try Key("key/\($0)") }
     for _ in 0..<(options.copies ?? 2 + random.below(3)) { try addMachine() }
@@ -181,6 +196,7 @@ final class Simulation {
       counts.events += 1
       try take(event)
       try checkEnded()
+      if options.checksAlways { try checkChanged() }
     }
     try heal()
   }
