@@ -90,25 +90,29 @@ enum FullStateVerdict: Equatable {
 
 /// Who says what becomes of the records that are held here.
 private enum Judge {
-  /// Another copy's full state, once it has come. A delete stamped up to the horizon may have been purged there, or here.
-  case fullState(FullState, RoundClose, horizon: Stamp)
+  /// Another copy's full state, once it has come. What stands behind the position given was not measured as it came by the deletes that
+  /// were purged here, up to that horizon.
+  case fullState(FullState, RoundClose, behind: UInt64, horizon: Stamp)
   /// This copy, about to give a round to one that covers this: what is in doubt and not covered there is issued again.
   case unknown(VersionVector)
 
   /// Can anything but `keep` come out?
   func concerns(_ dot: Dot, _ state: ReplicaState) -> Bool {
     switch self {
-    case .fullState(let full, _, _): return !full.isPresent(dot) || state.isSuspect(dot)
+    case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.isSuspect(dot)
     case .unknown(let covered): return state.isSuspect(dot) && !covered.covers(dot)
     }
   }
 
-  func verdict(on record: Record, _ state: ReplicaState, at time: UInt64) -> FullStateVerdict {
+  func verdict(
+    on record: Record, at position: UInt64, _ state: ReplicaState, at time: UInt64
+  ) -> FullStateVerdict {
     // What has come of keys that are not held yet is another round's: it is given up, and brought anew. An own write under such a key would
     // be given up with it, and this copy would go on covering it.
     guard state.scope.holds(record.key), concerns(record.dot, state) else { return .keep }
     switch self {
-    case .fullState(let full, let close, let horizon):
+    case .fullState(let full, let close, let behind, let horizon):
+      let horizon = position > behind ? horizon : close.horizon
       let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       return FullStateVerdict(
         record, state, close, horizon: horizon, isPresent: isSame ?? false, isContested: isSame == false,
@@ -118,10 +122,11 @@ private enum Judge {
   }
 
   /// The same for one whose time has not come.
-  func verdict(onParked record: Record) -> FullStateVerdict {
-    guard case .fullState(let full, let close, let horizon) = self else { return .keep }
+  func verdict(onParked record: Record, at position: UInt64) -> FullStateVerdict {
+    guard case .fullState(let full, let close, let behind, let horizon) = self else { return .keep }
     return FullStateVerdict(
-      parked: record, close, horizon: horizon, isPresent: full.isPresent(record.dot))
+      parked: record, close, horizon: position > behind ? horizon : close.horizon,
+      isPresent: full.isPresent(record.dot))
   }
 }
 
@@ -136,7 +141,7 @@ extension Store {
       engine.hold(pin)
       return try engine.currentPlaces(from: engine.start(of: begin + 1)) ?? []
     }
-    try settle(places[...], .unknown(covered), pin)
+    try settle(places, .unknown(covered), pin)
   }
 
   /// How many keys are held here, of users and of the store itself, deletes among them.
@@ -158,7 +163,8 @@ extension Store {
   /// anybody but here: so it is judged, too, and the last of it in the step that merges the vector. Nor was it measured by the deletes that
   /// this copy itself has purged (`Composer.receive`): that is done here as well.
   func finish(_ full: FullState, _ close: RoundClose) throws(StoreError) {
-    let (raised, _) = try append(limit: .max) { composer throws(StoreError) -> (behind: UInt64, Stamp) in
+    let (raised, _) = try append(limit: .max) {
+      composer throws(StoreError) -> (behind: UInt64, horizon: Stamp) in
       try requireReceiver(of: close, composer.state)
       let covered = close.covered(by: composer.state)
       // Before the floor: who cannot take over the vector would not cover that.
@@ -169,48 +175,42 @@ extension Store {
       return (composer.state.unsettled ?? composer.position, composer.state.horizon)
     }
     let pin = SnapshotPin()
-    let (early, late) = (
-      Judge.fullState(full, close, horizon: close.horizon), Judge.fullState(full, close, horizon: raised.1)
-    )
-    var (judged, start, places, waiting) = try readingAlone { engine, isAlone throws(StoreError) in
+    let judge = Judge.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
+    var (judged, places, waiting) = try readingAlone { engine, isAlone throws(StoreError) in
       engine.hold(pin)
       let waiting = engine.due(upTo: .maximum)
       let judged = Judged(position: engine.position, waiting: Set(waiting))
-      return (
-        judged, engine.start(of: raised.behind + 1), try engine.locations(isExclusive: isAlone), waiting
-      )
+      return (judged, try engine.locations(isExclusive: isAlone), waiting)
     }
-    let count = places.partition { $0 >= start }
-    try settle(places[..<count], early, pin)
-    try settle(places[count...], late, pin)
-    for place in waiting { try settle(parked: place, place < start ? early : late, pin) }
+    try settle(places, judge, pin)
+    for place in waiting { try settle(parked: place, judge, pin) }
     // There may be millions.
     (places, waiting) = ([], [])
     /// What has come since; nil if it is little enough for those who write to wait for it.
     func much() throws(StoreError) -> Rest? {
       try reading { engine throws(StoreError) in
         guard engine.position > judged.position + UInt64(Self.recordsAtOnce) else { return nil }
-        return try whatCame(behind: judged, late, pin, engine)
+        return try whatCame(behind: judged, judge, pin, engine)
       }
     }
     for _ in 0..<Self.mostPasses {
       guard let rest = try much() else { break }
-      try settle(rest, late, pin)
+      try settle(rest, judge, pin)
       judged = rest.judged
     }
     while true {
       let (left, tail) = try append(limit: .max) { composer throws(StoreError) -> Rest? in
         let rest = try engine.withLock { engine throws(StoreError) in
-          try whatCame(behind: judged, late, pin, engine)
+          try whatCame(behind: judged, judge, pin, engine)
         }
         guard rest.isLittle else { return rest }
-        try carryOut(rest.affected[...], late, &composer)
+        try carryOut(rest.affected[...], judge, &composer)
         try merge(close, &composer)
         try composer.comeToRest()
         return nil
       }
       guard let left else { return try sync(upTo: tail) }
-      try settle(left, late, pin)
+      try settle(left, judge, pin)
       judged = left.judged
     }
   }
@@ -229,6 +229,7 @@ extension Store {
   private struct Affected {
     var key: [UInt8]
     var version: Version
+    var position: UInt64
     var bytes: Int
   }
 
@@ -261,10 +262,10 @@ extension Store {
     }
     places += judged.waiting.subtracting(now.waiting)
     let doomed = waiting.filter { place in
-      guard !judged.waiting.contains(place), let record = try? engine.record(at: place),
-        engine.state.scope.holds(record.key)
+      guard !judged.waiting.contains(place), let view = try? engine.journal.record(at: place),
+        let record = try? engine.record(at: place), engine.state.scope.holds(record.key)
       else { return false }
-      return judge.verdict(onParked: record) != .keep
+      return judge.verdict(onParked: record, at: view.position) != .keep
     }
     return Rest(
       affected: affected(places[...], judge, engine).sorted { $0.version < $1.version },
@@ -286,13 +287,13 @@ extension Store {
   }
 
   /// Judges all of the records, and carries out what comes out.
-  private func settle(_ places: ArraySlice<Location>, _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
+  private func settle(_ places: [Location], _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
     var affected: [Affected] = []
-    for start in stride(from: places.startIndex, to: places.endIndex, by: Self.recordsAtOnce) {
+    for start in stride(from: 0, to: places.count, by: Self.recordsAtOnce) {
       affected += try reading { engine throws(StoreError) in
         try pin.check(path)
         return self.affected(
-          places[start..<min(start + Self.recordsAtOnce, places.endIndex)], judge, engine)
+          places[start..<min(start + Self.recordsAtOnce, places.count)], judge, engine)
       }
     }
     // What is issued again keeps the order in which it was written.
@@ -313,9 +314,11 @@ extension Store {
       // One that is damaged cannot be told of: whoever reads it is told so.
       guard let view = try? engine.journal.record(at: place), let dot = view.dot,
         judge.concerns(dot, engine.state), let record = view.decoded(),
-        judge.verdict(on: record, engine.state, at: time) != .keep
+        judge.verdict(on: record, at: view.position, engine.state, at: time) != .keep
       else { continue }
-      affected.append(Affected(key: record.key, version: record.version, bytes: record.transferSize))
+      affected.append(
+        Affected(
+          key: record.key, version: record.version, position: view.position, bytes: record.transferSize))
     }
     return affected
   }
@@ -332,7 +335,7 @@ extension Store {
 
   private func settleTogether(_ affected: ArraySlice<Affected>, _ judge: Judge) throws(StoreError) {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
-      if case .fullState(_, let close, _) = judge { try requireReceiver(of: close, composer.state) }
+      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
       try carryOut(affected, judge, &composer)
     }
   }
@@ -344,16 +347,17 @@ extension Store {
     var doomed: [Composer.Doomed] = []
     var again: [Record] = []
     let kept = engine.withLock { $0.keptLosers }
-    for (key, version) in affected.lazy.map({ ($0.key, $0.version) }) {
-      guard let record = engine.withLock({ $0.readable(key) }), record.version == version else { continue }
-      let verdict = judge.verdict(on: record, composer.state, at: composer.wall)
+    for item in affected {
+      guard let record = engine.withLock({ $0.readable(item.key) }), record.version == item.version
+      else { continue }
+      let verdict = judge.verdict(on: record, at: item.position, composer.state, at: composer.wall)
       let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
       switch verdict {
       case .keep: continue
       case .reissue: again.append(record)
       case .setAside, .drop:
         if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keep(record) }
-        doomed.append(Composer.Doomed(key: key, version: version, hadValue: isLive))
+        doomed.append(Composer.Doomed(key: item.key, version: item.version, hadValue: isLive))
       }
     }
     try composer.drop(doomed)
@@ -364,16 +368,16 @@ extension Store {
     parked place: Location, _ judge: Judge, _ pin: SnapshotPin
   ) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
-      if case .fullState(_, let close, _) = judge { try requireReceiver(of: close, composer.state) }
-      let (record, held) = try engine.withLock { engine throws(StoreError) in
+      if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
+      let (record, position, held) = try engine.withLock { engine throws(StoreError) in
         try pin.check(path)
         guard let record = try? engine.record(at: place), engine.isParked(record) else {
-          return (Record?.none, Record?.none)
+          return (Record?.none, UInt64(0), Record?.none)
         }
-        return (record, engine.readable(record.key))
+        return (record, try engine.journal.record(at: place).position, engine.readable(record.key))
       }
       guard let record, composer.state.scope.holds(record.key) else { return }
-      let verdict = judge.verdict(onParked: record)
+      let verdict = judge.verdict(onParked: record, at: position)
       guard verdict != .keep else { return }
       try composer.drop(
         [Composer.Doomed(key: record.key, version: record.version, isParked: true, held: held)])
