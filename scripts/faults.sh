@@ -18,6 +18,7 @@ covered=0
 missing=0
 while read -r number title; do
   [[ $number =~ ^F[0-9]+$ ]] || continue
+  title=${title%%:*}
   files=$(awk -v n="$number" '$2 == n { print $1 }' <<<"$names" | sort -u | paste -sd' ')
   if [[ -n $files ]]; then
     covered=$((covered + 1))
