@@ -1,4 +1,5 @@
 import SyncStore
+import Synchronization
 import Testing
 
 /// The code of `Caches.md`. `GuideTests` sees to it that the two are the same.
@@ -26,6 +27,20 @@ import Testing
     print(thumbnails.count)  // 0
     // end
     #expect(thumbnails.count == 0)
+  }
+
+  @Test("a listener of one's own")
+  func listener() {
+    // snippet
+    let parsed = Mutex<[String: [Double]]>([:])
+    let listener = MemoryPressure.listen { level in
+      parsed.withLock { if level == .critical { $0 = [:] } }
+    }
+    // end
+    parsed.withLock { $0["a"] = [1, 2] }
+    MemoryPressure.announce(.critical)
+    #expect(parsed.withLock { $0.isEmpty })
+    listener.cancel()
   }
 
   @Test("a cache on two levels")

@@ -17,10 +17,10 @@ public enum MemoryPressure {
     public static func < (left: Level, right: Level) -> Bool { left.rawValue < right.rawValue }
   }
 
-  /// Tells every cache of the process, with those that encrypted stores have of what they opened: for a program that knows
-  /// by itself. Returns once all have been told.
+  /// Tells every listener of the process: the program's own, its caches, and what encrypted stores keep of what they opened.
+  /// For a program that knows by itself. Returns once all have been told, on this thread. Not to be called by a listener.
   public static func announce(_ level: Level) {
-    for listener in listeners.withLock({ Array($0.values) }) { listener(level) }
+    for body in bodies.withLock({ Array($0.values) }) { body(level) }
   }
 
   /// Where the kernel is asked: a file of triggers; nil if this machine offers none, or nobody listens yet.
@@ -28,15 +28,34 @@ public enum MemoryPressure {
 
   // MARK: Listeners
 
-  private static let listeners = Locked<[UInt64: @Sendable (Level) -> Void]>([:])
+  /// One that is told when memory is short, from `listen` until it is cancelled or nobody holds it any more. What it calls
+  /// must not hold it, or it has no end but `cancel`. Thread-safe.
+  public final class Listener: Sendable {
+    private let number: UInt64
+
+    fileprivate init(_ number: UInt64) { self.number = number }
+
+    /// Has it told no more. A call that another thread has begun meanwhile still comes to its end. May be called by the
+    /// listener itself, and again.
+    public func cancel() { bodies.withLock { _ = $0.removeValue(forKey: number) } }
+
+    deinit { cancel() }
+  }
+
+  private static let bodies = Locked<[UInt64: @Sendable (Level) -> Void]>([:])
   private static let last = Atomic<UInt64>(0)
   private static let watch = Locked<PressureWatch?>(nil)
   private static let beginning = Locked(false)
 
-  /// Has `body` told from now on; until `forget` with the number that is returned.
-  package static func listen(_ body: @escaping @Sendable (Level) -> Void) -> UInt64 {
+  /// Has `body` told when memory is short, as long as the listener that is returned is held and not cancelled.
+  ///
+  /// The kernel's word comes on a thread of its own, which tells all listeners one after the other, in no order: what takes long
+  /// in one keeps the others waiting. It comes at most once for each level in two seconds, and again as long as the shortage
+  /// lasts; nothing tells of its end. Who calls `announce` tells them on its own thread: so `body` may be called by several
+  /// threads at once.
+  public static func listen(_ body: @escaping @Sendable (Level) -> Void) -> Listener {
     let number = last.add(1, ordering: .relaxed).newValue
-    listeners.withLock { $0[number] = body }
+    bodies.withLock { $0[number] = body }
     // Whoever comes while it begins waits: then `source` is known.
     beginning.withLock { hasBegun in
       if !hasBegun {
@@ -45,9 +64,6 @@ public enum MemoryPressure {
         hasBegun = true
       }
     }
-    return number
+    return Listener(number)
   }
-
-  /// Has the listener of that number told no more.
-  package static func forget(_ number: UInt64) { listeners.withLock { _ = $0.removeValue(forKey: number) } }
 }

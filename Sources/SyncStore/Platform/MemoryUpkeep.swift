@@ -4,7 +4,7 @@ private import Dispatch
 ///
 /// Invariant: once `end` has returned, nothing new begins; what has begun holds its cache weakly.
 final class MemoryUpkeep: Sendable {
-  private let state = Locked<(timer: Timer?, listener: UInt64?)>((nil, nil))
+  private let state = Locked<(timer: Timer?, listener: MemoryPressure.Listener?)>((nil, nil))
 
   /// A source is thread-safe; its type does not say so.
   private struct Timer: @unchecked Sendable {
@@ -27,8 +27,8 @@ final class MemoryUpkeep: Sendable {
 
   /// Has `work` told when memory is short.
   func listens(_ work: @escaping @Sendable (MemoryPressure.Level) -> Void) {
-    let number = MemoryPressure.listen(work)
-    state.withLock { $0.listener = number }
+    let listener = MemoryPressure.listen(work)
+    state.withLock { $0.listener = listener }
   }
 
   func end() {
@@ -37,6 +37,6 @@ final class MemoryUpkeep: Sendable {
       return state
     }
     timer?.source.cancel()
-    if let listener { MemoryPressure.forget(listener) }
+    listener?.cancel()
   }
 }
