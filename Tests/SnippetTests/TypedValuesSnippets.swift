@@ -40,6 +40,30 @@ import Testing
     try store.close()
   }
 
+  private struct Lowered {
+    typealias Order = TypedValuesSnippets.Order
+    // snippet
+    static let byCustomer = CollectionIndex("customer", version: 2) { (order: Order) in
+      order.customer.lowercased()
+    }
+    // end
+  }
+
+  struct Order: Codable, Identifiable, Sendable {
+    let id: Int
+    var customer: String
+  }
+
+  @Test("an index that is by something else has another version")
+  func versions() throws {
+    let store = try Store.create(at: here + "store")
+    let former = CollectionIndex("customer", \Order.customer)
+    try store.collection("orders", of: Order.self, indexes: [former]).insert(Order(id: 1, customer: "Ann"))
+    let orders = try store.collection("orders", of: Order.self, indexes: [Lowered.byCustomer])
+    #expect(try orders.all(by: Lowered.byCustomer, equalTo: "ann").map(\.id) == [1])
+    try store.close()
+  }
+
   @Test("collections")
   func collections() async throws {
     let store = try Store.create(at: here + "store")

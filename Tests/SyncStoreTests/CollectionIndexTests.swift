@@ -231,6 +231,51 @@ struct CollectionIndexTests {
     #expect(try again.all(by: Order.byCustomer).map(\.id) == [1, 2])
   }
 
+  /// The index that `Order.byCustomer` is taken for by who looks at name and version alone.
+  private static let byInitial = CollectionIndex("customer") { (order: Order) in
+    String(order.customer.prefix(1))
+  }
+
+  @Test(
+    "an index that is by something else under its old version is built anew when the collection is opened")
+  func changedInSilence() throws {
+    var store = try Store.create(on: host)
+    let former = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer, Order.byTotal])
+    try former.insert(contentsOf: (0..<40).map { Order(id: $0, customer: $0 % 2 == 0 ? "Ann" : "Bo") })
+    try store.close()
+    store = try Store.open(on: host)
+    let orders = try store.collection("orders", of: Order.self, indexes: [Self.byInitial, Order.byTotal])
+    #expect(
+      try orders.all(by: Self.byInitial, equalTo: "A").map(\.id) == Array(stride(from: 0, to: 40, by: 2)))
+    #expect(
+      try orders.all(by: Self.byInitial, equalTo: "Ann").isEmpty, "entries that are left count for nothing")
+    #expect(try orders.all(by: Order.byTotal).count == 40)
+    let position = try store.status().position
+    _ = try store.collection("orders", of: Order.self, indexes: [Self.byInitial, Order.byTotal])
+    #expect(try store.status().position == position, "what is right is not built again")
+  }
+
+  @Test("one of the last elements alone shows that an index is by something else", arguments: [0, 3, 36, 39])
+  func sampled(place: Int) throws {
+    let store = try Store.create(on: host)
+    let former = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer])
+    try former.insert(contentsOf: (0..<40).map { Order(id: $0, customer: $0 == place ? "Ann" : "B") })
+    let orders = try store.collection("orders", of: Order.self, indexes: [Self.byInitial])
+    #expect(try orders.all(by: Self.byInitial, equalTo: "A").map(\.id) == [place])
+  }
+
+  @Test("who only reads is told that an index is by something else, and gets no part of the elements")
+  func changedForReaders() throws {
+    let store = try Store.create(on: host)
+    let former = try store.collection("orders", of: Order.self, indexes: [Order.byCustomer])
+    try former.insert(Order(id: 1, customer: "Ann"))
+    try store.close()
+    let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))
+    #expect(
+      code { _ = try reader.collection("orders", of: Order.self, indexes: [Self.byInitial]) } == .readOnly)
+    #expect(try reader.collection("orders", of: Order.self, indexes: [Order.byCustomer]).count == 1)
+  }
+
   @Test("who opens for reading only need not name all indexes, and removes none")
   func readOnly() throws {
     let store = try Store.create(on: host)

@@ -11,7 +11,8 @@
 public struct CollectionIndex<Element, Value: KeyComponent>: CollectionIndexing {
   /// 1 to `Limits.collectionNameBytes` bytes without `/`, other than those of the collection's other indexes.
   public let name: String
-  /// To be raised whenever what `value` gives for an element changes: the index is then built anew.
+  /// To be raised whenever what `value` gives for an element changes: the index is then built anew. Opening a collection looks at a
+  /// few elements whether that was forgotten, which cannot see everything.
   public let version: Int
   let value: @Sendable (Element) -> Value?
 
@@ -19,7 +20,7 @@ public struct CollectionIndex<Element, Value: KeyComponent>: CollectionIndexing 
   ///
   /// - Parameters:
   ///   - name: what the index is called in the store; it stays when the property is renamed.
-  ///   - version: to be raised when the same name is to stand for another property.
+  ///   - version: to be raised when the same name is to stand for another property, or the property for something else.
   public init(_ name: String, version: Int = 1, _ property: any KeyPath<Element, Value> & Sendable) {
     self.init(name, version: version) { $0[keyPath: property] }
   }

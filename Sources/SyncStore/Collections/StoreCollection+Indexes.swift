@@ -4,21 +4,63 @@ extension StoreCollection {
   /// How often building begins anew because others have written who do not know of an index.
   private static var buildAttempts: Int { 8 }
 
-  /// Builds the indexes that are not complete, and removes those that are not wanted any more.
+  /// So many elements at each end of the collection are looked at when it is opened.
+  private static var sampledElements: Int { 4 }
+
+  /// Builds the indexes that are not complete or not by what they are declared to be by, and removes those that are not wanted any more.
   func prepareIndexes() throws(StoreError) {
     let bytes = try source.local(layout.noteKey)
-    guard bytes != layout.noteBytes else { return }
     let (note, wanted) = (IndexNote(bytes), Set(layout.indexNames))
+    let stale = try staleIndexes(among: note.complete.intersection(wanted))
+    guard bytes != layout.noteBytes || !stale.isEmpty else { return }
     // Who only reads needs those that it names, and removes none.
-    if !source.isWritable, wanted.isSubset(of: note.complete) { return }
+    if !source.isWritable, wanted.isSubset(of: note.complete) {
+      guard let index = stale.first else { return }
+      throw StoreError(
+        .readOnly,
+        "the index \"\(index.name)\" (version \(index.version)) of the collection \"\(name)\" lacks entries of elements and cannot be built by who only reads: open the collection where it may be written, or declare the index as it was built",
+        path: source.path)
+    }
     try source.checkWritable()
     let former = note.complete.union(note.building.keys).subtracting(wanted)
     // First of all they do not count any more, whatever comes in between.
-    try changeNote { $0.leave(only: wanted) }
+    try changeNote { $0.leave(only: wanted.subtracting(stale)) }
     for index in former {
       try removeEntries(CollectionLayout<Element>.entryPrefix(name, index.name, index.version))
     }
     try buildIndexes(all: false)
+  }
+
+  /// Those that lack the entry of one of the first or last elements. What they are by was changed under the same version, or an element
+  /// was not written through a collection. They are built as those of a new version are, but that nothing is removed: another copy may
+  /// count on the very entry. What is left over of what they were by counts for nothing.
+  private func staleIndexes(among complete: Set<IndexNote.Name>) throws(StoreError) -> Set<IndexNote.Name> {
+    let places = layout.indexNames.indices.filter { complete.contains(layout.indexNames[$0]) }
+    guard !places.isEmpty else { return [] }
+    var stale: Set<IndexNote.Name> = []
+    do throws(StoreError) {
+      // An element and its entries are of one moment.
+      let snapshot = try source.snapshot()
+      defer { snapshot.close() }
+      let elements = layout.range(Unbounded<Element.ID>())
+      for reversed in [false, true] {
+        // A large value may be elsewhere, and would be waited for.
+        for entry in try snapshot.list(elements, reversed: reversed, limit: Self.sampledElements)
+        where entry.blob == nil {
+          guard let element = try? snapshot.get(entry.key)?.decoded(as: Element.self) else { continue }
+          for place in places where !stale.contains(layout.indexNames[place]) {
+            guard let key = layout.entry(ofStored: element, in: place), try !snapshot.contains(key) else {
+              continue
+            }
+            stale.insert(layout.indexNames[place])
+          }
+        }
+      }
+    } catch {
+      // What cannot be read here is an error for who asks for it, and no reason not to open the collection.
+      guard error.code == .damaged || error.code == .snapshotEnded else { throw error }
+    }
+    return stale
   }
 
   /// Adds the entries that the indexes lack, while others read and write: for elements that were not written through a collection, such
