@@ -40,6 +40,41 @@ import Testing
     try store.close()
   }
 
+  @Test("arrays of numbers and of bytes")
+  func arrays() throws {
+    let store = try Store.create(at: here + "store")
+    // snippet
+    try store.put("bytes", [1, 2, 3])  // three bytes, of the type `bytes`
+    try store.put("numbers", [1, 300] as [Int])  // numbers; without `as` 300 is too large for a byte
+    let numbers = try store.get("numbers", as: [Int].self)
+    // end
+    #expect(numbers == [1, 300])
+    #expect(try store.entry("bytes")?.type == .bytes && store.entry("numbers")?.type == .cbor)
+    #expect(try store.get("bytes")?.bytes == [1, 2, 3])
+    try store.close()
+  }
+
+  /// What `Date`, `UUID` and `Data` are stored as by a program that does not link `SyncStoreFoundation`: their own `Codable`.
+  @Test("dates and identifiers that were stored without the library are not read as such, and are put again")
+  func withoutFoundation() throws {
+    let store = try Store.create(at: here + "store")
+    let date = Date(timeIntervalSince1970: 1_700_000_000)
+    try store.put("visited/a", date.timeIntervalSinceReferenceDate)
+    #expect(
+      #expect(throws: StoreError.self) { try store.get("visited/a", as: Date.self) }?.code == .wrongType)
+    try store.put("id", UUID().uuidString)
+    #expect(#expect(throws: StoreError.self) { try store.get("id", as: UUID.self) }?.code == .wrongType)
+    try store.put("data", [1, 2, 255] as [Int])
+    #expect(try store.get("data", as: Data.self) == Data([1, 2, 255]))
+    // snippet
+    for (key, seconds) in try store.values(of: Double.self, prefix: "visited/") {
+      try store.put(key, Date(timeIntervalSinceReferenceDate: seconds))
+    }
+    // end
+    #expect(try store.get("visited/a", as: Date.self) == date)
+    try store.close()
+  }
+
   private struct Lowered {
     typealias Order = TypedValuesSnippets.Order
     // snippet

@@ -8,6 +8,9 @@
 extension Store {
   /// Sets a key to a value of any type that can be encoded.
   ///
+  /// An array literal of whole numbers is taken for bytes: `put("k", [1, 2, 3])` is the put of `[UInt8]`. Where it is to be an array of
+  /// numbers say so: `put("k", [1, 300] as [Int])`.
+  ///
   /// - Parameters:
   ///   - deadline: when it expires, in milliseconds since 1970.
   ///   - durability: for this write; by default the store's.
