@@ -57,6 +57,17 @@ import Testing
     previews.memory.removeAll()
     #expect(try previews.get("a.png") == [1, 2, 3])
     previews.disk.close()
+    let tile = [UInt8](repeating: 7, count: 2 << 20)
+    // snippet
+    let tiles = try DiskCache.open(at: here + "tiles", limits: limits)
+    try tiles.set("7/66/45", tile, extendedData: Array("etag-1".utf8))
+    let item = try tiles.item("7/66/45")  // value, extended data and type in one read
+    let known = try tiles.information("7/66/45")  // sizes and times; does not count as used
+    let left = try tiles.removeLarger(than: 1 << 20)  // how many have left
+    // end
+    #expect(item?.extendedData == Array("etag-1".utf8) && item?.value == tile)
+    #expect(known?.valueBytes == 2 << 20 && left == 1)
+    tiles.close()
   }
 
   @Test("what follows from a stored value is forgotten with it")
