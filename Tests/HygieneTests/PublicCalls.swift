@@ -12,6 +12,8 @@ struct PublicCall: Hashable {
   let isCall: Bool
   /// Can asynchronous code not call it?
   let isBarred: Bool
+  /// What its comment says, in one line.
+  let comment: String
 
   /// All of them, of libraries alone.
   static func all() throws -> [PublicCall] {
@@ -55,6 +57,7 @@ struct PublicCall: Hashable {
         of: /\ \ (@\S+ )*public (static |mutating |convenience |consuming )*(func (\w+)|(init)|var (\w+))/)
     else { return nil }
     let isBarred = (attributes + lines[index]).contains("noasync")
+    let comment = comment(above: index, in: lines)
     // The longest declaration has fewer lines.
     let text = lines[index..<min(index + 12, lines.count)].joined(separator: "\n")
     if let name = found.6 {
@@ -62,7 +65,8 @@ struct PublicCall: Hashable {
       return PublicCall(
         type: type, name: String(name), isAsync: getter.contains("get async"),
         canFail: getter.contains("throws"),
-        isCall: getter.contains("get throws") || getter.contains("get async"), isBarred: isBarred)
+        isCall: getter.contains("get throws") || getter.contains("get async"), isBarred: isBarred,
+        comment: comment)
     }
     guard let open = text.firstIndex(of: "(") else { return nil }
     var (labels, depth, begins, place) = ("", 0, false, open)
@@ -90,6 +94,25 @@ struct PublicCall: Hashable {
     return PublicCall(
       type: type, name: "\(found.4 ?? found.5 ?? "")(\(labels))", isAsync: behind.contains(" async"),
       canFail: behind.contains(" throws"),
-      isCall: true, isBarred: isBarred)
+      isCall: true, isBarred: isBarred, comment: comment)
+  }
+
+  /// Attributes may stand between the two.
+  private static func comment(above index: Int, in lines: [String]) -> String {
+    var before = index - 1
+    while before >= 0, lines[before].hasPrefix("  @") { before -= 1 }
+    var comment: [Substring] = []
+    while before >= 0, lines[before].hasPrefix("  ///") {
+      comment.append(lines[before].dropFirst(5).drop { $0 == " " })
+      before -= 1
+    }
+    return comment.reversed().joined(separator: " ")
+  }
+
+  /// Does the comment say with which errors it fails, or whose errors those are? A code, `- Throws:`, or another call that it is as.
+  var saysErrors: Bool {
+    comment.contains("- Throws: ") || comment.contains(/`\.[a-z]/)
+      || comment.contains(/\b([Aa]s|[Ss]ee) (`|the same)/)
+      || comment.contains(/^(`[A-Z]\w+\.\w+|The same)/)
   }
 }

@@ -95,6 +95,15 @@ import Testing
     }
   }
 
+  @Test("what can fail says how, or which call it fails as")
+  func errors() throws {
+    let failing = try PublicCall.all().filter(\.canFail)
+    #expect(failing.count > 400)
+    for call in failing {
+      #expect(call.saysErrors, "\(call.type).\(call.name) does not say what it throws: \(call.comment)")
+    }
+  }
+
   @Test("no path of somebody's machine is in the repository")
   func machinePaths() throws {
     let pattern = #"(^|[^\w.])/(wo"# + #"rk|ro"# + #"ot|ho"# + #"me|far"# + #"m)/\w"#

@@ -207,6 +207,7 @@ struct AsyncWaitingTests {
     #expect(try await store.delete("bytes", expecting: .value([1])))
     #expect(try await store.explain("a")?.isLocal == true)
     #expect(try await store.log(from: 0, limit: 2).count == 2)
+    #expect(try await store.log(from: 0, limit: 0).isEmpty)
     #expect(try await store.conflicts().isEmpty)
     #expect(try await store.status().keys == 4)
     #expect(try await store.digest() == store.store.digest())

@@ -22,6 +22,8 @@ public struct Membership: Sendable {
 
   /// All members, in the order of their names, the revoked too. A record that cannot be read is left out: its device is
   /// not let in.
+  ///
+  /// - Throws: `.store` if the store cannot be read.
   public func members() throws(ReplicationError) -> [Member] {
     let records = try ofStore { () throws(StoreError) in try store.reserved(prefix: ReservedKey.memberPrefix)
     }
@@ -35,12 +37,16 @@ public struct Membership: Sendable {
   }
 
   /// The member with this key; nil if there is none.
+  ///
+  /// - Throws: `.store` if the store cannot be read.
   public func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
     let value = try ofStore { () throws(StoreError) in try store.reserved(ReservedKey.member(device)) }
     return value.flatMap { try? Member(device: device, bytes: $0) }
   }
 
   /// The member with this name that is not revoked; nil if there is none.
+  ///
+  /// - Throws: `.store` if the store cannot be read.
   public func member(named name: String) throws(ReplicationError) -> Member? {
     try members().first { $0.name == name && $0.right != .revoked }
   }
@@ -65,6 +71,8 @@ public struct Membership: Sendable {
   /// Takes the member's right away, on every copy that hears of it. Of one that is revoked already it does what may not have been
   /// done: it may have failed in the middle. `.notAMember` if there is none of that name; `.notAllowed` if it is this copy itself, which
   /// nobody could undo, or if this copy is revoked or read-only, so that nobody would hear of it.
+  ///
+  /// - Throws: `.notAMember` and `.notAllowed` as said; `.store` if it cannot be written.
   public func revoke(_ name: String) throws(ReplicationError) {
     let found = try members().filter { $0.name == name }
     guard var member = found.first(where: { $0.right != .revoked }) ?? found.last else {
@@ -107,6 +115,8 @@ public struct Membership: Sendable {
 
   /// What this copy has learned of a member's when they last met; nil if they never did. It is this copy's own knowledge, kept
   /// through restarts. While a session stays open it is brought up to date at its end.
+  ///
+  /// - Throws: `.store` if the store cannot be read.
   public func contact(of device: DeviceID) throws(ReplicationError) -> Contact? {
     try Contacts(store).contact(device)
   }
@@ -134,6 +144,8 @@ public struct Membership: Sendable {
   // MARK: Peers of this copy
 
   /// The peers that were named here, in the order of their names.
+  ///
+  /// - Throws: `.store` if the store cannot be read.
   public func peers() throws(ReplicationError) -> [Peer] {
     let records = try ofStore { () throws(StoreError) in try store.locals(prefix: Self.peerPrefix) }
     return records.compactMap { record in
@@ -143,12 +155,16 @@ public struct Membership: Sendable {
   }
 
   /// The peer that was named so here; nil if none was.
+  ///
+  /// - Throws: `.store` if the store cannot be read.
   public func peer(named name: String) throws(ReplicationError) -> Peer? {
     let value = try ofStore { () throws(StoreError) in try store.local(Self.peerPrefix + Array(name.utf8)) }
     return value.flatMap { try? Peer(name: name, bytes: $0) }
   }
 
   /// Names a peer, in place of one that had the name, durably. `.network` if the name or an address is none.
+  ///
+  /// - Throws: `.network` as said; `.store` if it cannot be written.
   public func add(_ peer: Peer) throws(ReplicationError) {
     guard StoreIdentity.isName(peer.name) else {
       throw ReplicationError(
@@ -165,6 +181,8 @@ public struct Membership: Sendable {
   }
 
   /// Forgets a peer's name. False if there was none.
+  ///
+  /// - Throws: `.store` if it cannot be written.
   public func remove(peer name: String) throws(ReplicationError) -> Bool {
     try ofStore { () throws(StoreError) in
       let key = Self.peerPrefix + Array(name.utf8)

@@ -65,6 +65,9 @@ public final class Node: Sendable {
 
   /// Makes a new store one that can have members: its device key, its group key, and the record of its first member,
   /// called `name`. What is there already stays. Blocks.
+  ///
+  /// - Throws: `.cryptography` if keys cannot be made, or those that are there are unusable; `.store` if the
+  ///   store cannot be read or written.
   public static func prepare(_ store: Store, name: String) throws(ReplicationError) {
     let keys = StoreKeys(store)
     let identity = try keys.makeIdentity()

@@ -11,6 +11,8 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   private let stripes = (0..<16).map { _ in Locked(()) }
 
   /// The cache in the directory `path`, as `DiskCache.open`, with memory in front of it.
+  ///
+  /// - Throws: as `DiskCache.open`.
   public convenience init(
     at path: String, name: String? = nil, memory: MemoryCache<String, Value> = MemoryCache(),
     limits: DiskCache.Limits = DiskCache.Limits()
@@ -31,6 +33,8 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   }
 
   /// Is there a value on either level? It does not count as used.
+  ///
+  /// - Throws: as `DiskCache.contains`.
   public func contains(_ key: String) throws(StoreError) -> Bool {
     if memory.contains(key) { return true }
     return try disk.contains(key)
@@ -66,6 +70,8 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   }
 
   /// Makes a key leave both levels. False if neither had it.
+  ///
+  /// - Throws: as `DiskCache.remove`.
   @discardableResult
   public func remove(_ key: String) throws(StoreError) -> Bool {
     try alone(key) { () throws(StoreError) in
@@ -77,6 +83,7 @@ public final class Cache<Value: Codable & Sendable>: Sendable {
   /// Makes all keys leave both levels.
   ///
   /// - Parameter progress: as in `DiskCache.removeAll`.
+  /// - Throws: as `DiskCache.removeAll`.
   public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
     try alone(with: stripes[...]) { () throws(StoreError) in
       try disk.moveAside()

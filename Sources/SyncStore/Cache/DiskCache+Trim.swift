@@ -3,6 +3,8 @@ extension DiskCache {
   /// Makes the least recently used values leave until the limits hold, and gives space back. Returns how many have left.
   ///
   /// - Parameter progress: how many of how many.
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
+  ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func trim(progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }) throws(StoreError) -> Int {
     let limits = limits
@@ -19,6 +21,9 @@ extension DiskCache {
   }
 
   /// Makes the least recently used leave until there are at most so many.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
+  ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func trim(
     toCount count: Int, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -27,6 +32,9 @@ extension DiskCache {
   }
 
   /// Makes the least recently used leave until they have at most so many bytes.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
+  ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func trim(
     toBytes bytes: Int, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -35,6 +43,9 @@ extension DiskCache {
   }
 
   /// Makes those leave that nobody has set or got for so many seconds.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
+  ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func trim(
     toAge seconds: Double, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -46,6 +57,9 @@ extension DiskCache {
   }
 
   /// Makes the least recently used leave until the file system has so many bytes free, or nothing is left.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
+  ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func trim(
     toFreeDiskBytes free: UInt64, progress: (_ done: Int, _ total: Int) -> Void = { _, _ in }
@@ -64,12 +78,18 @@ extension DiskCache {
   }
 
   /// Makes values leave that take more than so many bytes, with their keys and extended data (`Information.bytes`).
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
+  ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func removeLarger(than bytes: Int) throws(StoreError) -> Int {
     try leave({ _, _ in }, which: { $0.size > bytes }) { $0.count }
   }
 
   /// Makes values leave that were set or got last before a time in milliseconds since 1970.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
+  ///   room to move what stays. What has left until then has left.
   @discardableResult
   public func removeOlder(than time: UInt64) throws(StoreError) -> Int {
     try leave({ _, _ in }, which: { $0.stamp >> 16 < time }) { $0.count }
@@ -78,6 +98,7 @@ extension DiskCache {
   /// Makes all values leave, at once: the directory of them is moved aside, and removed while others go on.
   ///
   /// - Parameter progress: how many of how many files are gone; with it, the call returns when all are.
+  /// - Throws: `.closed`; `.inputOutput` if the directory cannot be moved aside: then all are still there.
   public func removeAll(progress: ((_ done: Int, _ total: Int) -> Void)? = nil) throws(StoreError) {
     try moveAside()
     emptyTrash(progress)

@@ -179,20 +179,30 @@ public final class DiskCache: Sendable {
   // MARK: Totals
 
   /// How many values there are.
+  ///
+  /// - Throws: `.damaged`, `.inputOutput` if its files cannot be read.
   public var count: Int { get throws(StoreError) { try packs.totals().count } }
 
   /// Bytes of all values, keys and extended data.
+  ///
+  /// - Throws: `.damaged`, `.inputOutput` if its files cannot be read.
   public var totalBytes: Int { get throws(StoreError) { try packs.totals().bytes } }
 
   // MARK: Values
 
   /// Is there a value? It does not count as used.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func contains(_ key: String) throws(StoreError) -> Bool { try find(key) != nil }
 
   /// The value of a key, which is the last used one then; nil if there is none.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func get(_ key: String) throws(StoreError) -> [UInt8]? { try item(key)?.value }
 
   /// The value of a key and what was put beside it; nil if there is none.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func item(_ key: String) throws(StoreError) -> Item? {
     try withEntry(key) { bytes, header throws(StoreError) in
       Item(
@@ -202,6 +212,8 @@ public final class DiskCache: Sendable {
   }
 
   /// Works on the value of a key in place; nil if there is none. It stays as it is, whoever sets or removes it meanwhile.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; what `body` throws.
   public func withValue<Result>(
     _ key: String, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result? {
@@ -211,6 +223,8 @@ public final class DiskCache: Sendable {
   }
 
   /// The values of several keys; those without one are left out.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func get(_ keys: some Sequence<String>) throws(StoreError) -> [String: [UInt8]] {
     var found: [String: [UInt8]] = [:]
     for key in keys { found[key] = try get(key) }
@@ -244,6 +258,8 @@ public final class DiskCache: Sendable {
   }
 
   /// Makes a key leave. False if it had no value.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   @discardableResult
   public func remove(_ key: String) throws(StoreError) -> Bool {
     guard try find(key) != nil else { return false }
@@ -251,6 +267,8 @@ public final class DiskCache: Sendable {
   }
 
   /// Makes several keys leave. Returns how many had a value.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   @discardableResult
   public func remove(_ keys: some Sequence<String>) throws(StoreError) -> Int {
     var count = 0
@@ -261,12 +279,16 @@ public final class DiskCache: Sendable {
   // MARK: Information
 
   /// What is known of the value of a key; it does not count as used. Nil if there is none.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
   public func information(_ key: String) throws(StoreError) -> Information? {
     guard let (pack, slot, entry) = try find(key) else { return nil }
     return try Self.information(pack, slot, entry)
   }
 
   /// Calls `body` for each value there is, in no order, until it returns false. None counts as used.
+  ///
+  /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; what `body` throws.
   public func forEach(_ body: (Information) throws(StoreError) -> Bool) throws(StoreError) {
     try checkOpen()
     var goesOn = true

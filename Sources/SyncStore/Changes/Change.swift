@@ -103,6 +103,8 @@ extension ChangePosition: LosslessStringConvertible {
 
 extension ChangePosition: Codable {
   /// Reads the text of a position.
+  ///
+  /// - Throws: `DecodingError.dataCorrupted` if it is none; what `decoder` throws.
   public init(from decoder: any Decoder) throws {
     let container = try decoder.singleValueContainer()
     let text = try container.decode(String.self)
@@ -114,6 +116,8 @@ extension ChangePosition: Codable {
   }
 
   /// Writes its text.
+  ///
+  /// - Throws: what `encoder` throws.
   public func encode(to encoder: any Encoder) throws {
     var container = encoder.singleValueContainer()
     try container.encode(description)

@@ -94,6 +94,9 @@ extension Store {
   ///
   /// With `interval` and `relaxed` durability a loss of power may take the last writes, and with them the
   /// positions; who keeps a position elsewhere calls `sync` first.
+  ///
+  /// - Throws: `.damaged` if the journal does not say under which name this copy writes; `.closed`,
+  ///   `.forked`.
   public func changePosition() throws(StoreError) -> ChangePosition {
     try reading { engine throws(StoreError) in
       let actor = try changeActor(engine)
@@ -116,6 +119,8 @@ extension Store {
   }
 
   /// What is written to the keys in a range; see `Changes`.
+  ///
+  /// - Throws: `.closed`, as the same with a prefix.
   public func changes(in range: KeyRange, from position: ChangePosition? = nil) throws(StoreError) -> Changes
   {
     try checkUsable()

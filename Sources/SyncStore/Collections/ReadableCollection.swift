@@ -28,11 +28,16 @@ where Element.ID: KeyComponent {
   public func snapshot() -> CollectionSnapshot<Element> { self }
 
   /// The element of an identifier; nil if there is none.
+  ///
+  /// - Throws: as `Store.get`, and as `EncodedValue.decoded`; `.invalidKey` for an identifier that makes no
+  ///   key.
   public func get(_ identifier: Element.ID) throws(StoreError) -> Element? {
     try source.get(try layout.key(identifier), as: Element.self)
   }
 
   /// Is there an element of that identifier?
+  ///
+  /// - Throws: as `Snapshot.contains`; `.invalidKey` for an identifier that makes no key.
   public func contains(_ identifier: Element.ID) throws(StoreError) -> Bool {
     try source.contains(try layout.key(identifier))
   }
@@ -47,6 +52,8 @@ extension ReadableCollection {
   ///   - reversed: from the last to the first.
   ///   - limit: at most so many.
   ///   - after: only those behind this identifier in the direction of the order: a page goes on where the last one ended.
+  /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
+  ///   for an element that cannot be decoded; `.closed`, `.forked`.
   public func all(
     reversed: Bool = false, limit: Int = .max, after: Element.ID? = nil
   ) throws(StoreError) -> [Element] {
@@ -54,6 +61,9 @@ extension ReadableCollection {
   }
 
   /// The elements whose identifiers are in a range, in their order; see `all`.
+  ///
+  /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
+  ///   for an element that cannot be decoded; `.closed`, `.forked`.
   public func all<Bounds: KeyBounds>(
     in bounds: Bounds, reversed: Bool = false, limit: Int = .max, after: Element.ID? = nil
   ) throws(StoreError) -> [Element] where Bounds.Bound == Element.ID {
@@ -84,11 +94,15 @@ extension ReadableCollection {
   }
 
   /// How many elements there are. Each of their keys is looked at.
+  ///
+  /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public var count: Int {
     get throws(StoreError) { try count(of: Unbounded<Element.ID>()) }
   }
 
   /// How many elements have identifiers in a range. Each of their keys is looked at.
+  ///
+  /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public func count<Bounds: KeyBounds>(in bounds: Bounds) throws(StoreError) -> Int
   where Bounds.Bound == Element.ID {
     try count(of: bounds)
@@ -113,6 +127,9 @@ extension ReadableCollection {
   ///   - reversed: from the last to the first.
   ///   - limit: at most so many.
   ///   - after: only those behind this element in the direction of the order: a page goes on where the last one ended.
+  /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
+  ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
+  ///   the collection was opened without, or that is not complete.
   public func all<Value>(
     by index: CollectionIndex<Element, Value>, reversed: Bool = false, limit: Int = .max,
     after: Element? = nil
@@ -121,6 +138,10 @@ extension ReadableCollection {
   }
 
   /// The elements whose values in an index are in a range; see `all(by:)`.
+  ///
+  /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
+  ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
+  ///   the collection was opened without, or that is not complete.
   public func all<Bounds: KeyBounds>(
     by index: CollectionIndex<Element, Bounds.Bound>, in bounds: Bounds, reversed: Bool = false,
     limit: Int = .max, after: Element? = nil
@@ -129,6 +150,10 @@ extension ReadableCollection {
   }
 
   /// The elements of one value in an index, in the order of their identifiers; see `all(by:)`.
+  ///
+  /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
+  ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
+  ///   the collection was opened without, or that is not complete.
   public func all<Value>(
     by index: CollectionIndex<Element, Value>, equalTo value: Value, reversed: Bool = false,
     limit: Int = .max, after: Element? = nil
@@ -149,6 +174,10 @@ extension ReadableCollection {
   }
 
   /// How many elements have one value in an index. Each of them is read.
+  ///
+  /// - Throws: `.damaged` and `.blobUnavailable` as `scan`; `.wrongType`, `.outOfBounds` or `.malformedValue`
+  ///   for an element that cannot be decoded; `.closed`, `.forked`; `.outOfBounds`, too, for an index that
+  ///   the collection was opened without, or that is not complete.
   public func count<Value>(
     by index: CollectionIndex<Element, Value>, equalTo value: Value
   ) throws(StoreError) -> Int {

@@ -1,6 +1,9 @@
 /// Elements that expire. The entries of an element go when it goes: they have its deadline.
 extension StoreCollection {
   /// Adds an element that lasts so long. `.duplicateIdentifier` if there is one of its identifier.
+  ///
+  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
+  ///   identifier, or an entry of an index, that makes no key.
   public func insert(
     _ element: Element, lasting span: Expiry, durability: Durability? = nil
   ) throws(StoreError) {
@@ -10,6 +13,10 @@ extension StoreCollection {
   }
 
   /// Adds an element that lasts so long. `.duplicateIdentifier` if there is one of its identifier.
+  ///
+  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
+  ///   identifier, or an entry of an index, that makes no key; `.outOfBounds` if it does not fit into the
+  ///   transaction any more.
   public func insert(
     _ element: Element, lasting span: Expiry, in transaction: inout Transaction
   ) throws(StoreError) {
@@ -19,6 +26,9 @@ extension StoreCollection {
   }
 
   /// Adds an element that lasts so long, or puts it in the place of the one of its identifier.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key.
   public func insertOrReplace(
     _ element: Element, lasting span: Expiry, durability: Durability? = nil
   ) throws(StoreError) {
@@ -28,6 +38,9 @@ extension StoreCollection {
   }
 
   /// Adds an element that lasts so long, or puts it in the place of the one of its identifier.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
   public func insertOrReplace(
     _ element: Element, lasting span: Expiry, in transaction: inout Transaction
   ) throws(StoreError) {
@@ -40,6 +53,8 @@ extension StoreCollection {
   /// Changes when an element expires, and not the element. False if there is none of that identifier, or it has expired.
   ///
   /// `Store.expire` with the element's key is not the same: it leaves the entries of indexes as they are.
+  ///
+  /// - Throws: as `Store.expire`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
   public func expire(
     _ identifier: Element.ID, _ change: DeadlineChange, durability: Durability? = nil
@@ -50,6 +65,8 @@ extension StoreCollection {
   }
 
   /// Changes when an element expires, and not the element. False if there is none of that identifier, or it has expired.
+  ///
+  /// - Throws: as `Transaction.expire`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
   public func expire(
     _ identifier: Element.ID, _ change: DeadlineChange, in transaction: inout Transaction
@@ -66,6 +83,8 @@ extension StoreCollection {
   }
 
   /// When an element expires, in milliseconds since 1970; nil if there is none of that identifier, or it does not expire.
+  ///
+  /// - Throws: as `Store.deadline(of:)`; `.invalidKey` for an identifier that makes no key.
   public func deadline(of identifier: Element.ID) throws(StoreError) -> UInt64? {
     try source.deadline(of: try layout.key(identifier))
   }

@@ -5,11 +5,18 @@
 /// write that loses against this one was stamped before these entries (decision 13).
 extension StoreCollection {
   /// Adds an element. `.duplicateIdentifier` if there is one of its identifier.
+  ///
+  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
+  ///   identifier, or an entry of an index, that makes no key; `.outOfBounds` if it does not fit into the
+  ///   transaction any more.
   public func insert(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
     guard try insertOrIgnore(element, in: &transaction) else { throw duplicate(element.id) }
   }
 
   /// Adds an element unless there is one of its identifier: false in that case.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public func insertOrIgnore(
     _ element: Element, in transaction: inout Transaction
@@ -18,12 +25,18 @@ extension StoreCollection {
   }
 
   /// Adds an element, or puts it in the place of the one of its identifier.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
   public func insertOrReplace(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
     let key = try layout.key(element.id)
     try write(element, key, replacing: try held(key, transaction), in: &transaction)
   }
 
   /// Puts an element in the place of the one of its identifier. False if there is none.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public func replace(_ element: Element, in transaction: inout Transaction) throws(StoreError) -> Bool {
     let key = try layout.key(element.id)
@@ -56,6 +69,8 @@ extension StoreCollection {
   }
 
   /// Takes an element away. False if there was none.
+  ///
+  /// - Throws: as `Transaction.delete`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
   public func delete(
     _ identifier: Element.ID, in transaction: inout Transaction
@@ -71,6 +86,8 @@ extension StoreCollection {
   }
 
   /// The element of an identifier as the transaction leaves it so far; nil if there is none.
+  ///
+  /// - Throws: as `Transaction.get(_:as:)`; `.invalidKey` for an identifier that makes no key.
   public func get(_ identifier: Element.ID, in transaction: borrowing Transaction) throws(StoreError)
     -> Element?
   {
@@ -78,6 +95,8 @@ extension StoreCollection {
   }
 
   /// Is there an element of that identifier, as the transaction leaves it so far?
+  ///
+  /// - Throws: as `Transaction.contains`; `.invalidKey` for an identifier that makes no key.
   public func contains(
     _ identifier: Element.ID, in transaction: borrowing Transaction
   ) throws(StoreError) -> Bool {

@@ -20,6 +20,8 @@ where Element.ID: KeyComponent {
   public var name: String { layout.name }
 
   /// The collection as it is now: what is written afterwards does not show in it.
+  ///
+  /// - Throws: as `Store.snapshot`.
   public func snapshot() throws(StoreError) -> CollectionSnapshot<Element> {
     CollectionSnapshot(source: try source.snapshot(), layout: layout)
   }
@@ -30,11 +32,16 @@ where Element.ID: KeyComponent {
   }
 
   /// The element of an identifier; nil if there is none.
+  ///
+  /// - Throws: as `Store.get`, and as `EncodedValue.decoded`; `.invalidKey` for an identifier that makes no
+  ///   key.
   public func get(_ identifier: Element.ID) throws(StoreError) -> Element? {
     try source.get(try layout.key(identifier), as: Element.self)
   }
 
   /// Is there an element of that identifier?
+  ///
+  /// - Throws: as `Store.contains`; `.invalidKey` for an identifier that makes no key.
   public func contains(_ identifier: Element.ID) throws(StoreError) -> Bool {
     try source.contains(try layout.key(identifier))
   }
@@ -51,16 +58,25 @@ where Element.ID: KeyComponent {
   }
 
   /// The key that an element is stored under.
+  ///
+  /// - Throws: `.invalidKey` if it makes no key: above `Limits.keyBytes` with the name, or beginning with the
+  ///   byte 255.
   public func key(of identifier: Element.ID) throws(StoreError) -> Key { try layout.key(identifier) }
 
   // MARK: One element
 
   /// Adds an element. `.duplicateIdentifier` if there is one of its identifier.
+  ///
+  /// - Throws: `.duplicateIdentifier`; as `Store.put`, and as `EncodedValue`; `.invalidKey` for an
+  ///   identifier, or an entry of an index, that makes no key.
   public func insert(_ element: Element, durability: Durability? = nil) throws(StoreError) {
     guard try insertOrIgnore(element, durability: durability) else { throw duplicate(element.id) }
   }
 
   /// Adds an element unless there is one of its identifier: false in that case.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key.
   @discardableResult
   public func insertOrIgnore(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
     if try putWithoutIndexes(element, unlessKnown: true, durability) { return true }
@@ -82,6 +98,9 @@ where Element.ID: KeyComponent {
   }
 
   /// Adds an element, or puts it in the place of the one of its identifier.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key.
   public func insertOrReplace(_ element: Element, durability: Durability? = nil) throws(StoreError) {
     if try putWithoutIndexes(element, unlessKnown: false, durability) { return }
     try transaction(durability) { transaction throws(StoreError) in
@@ -90,6 +109,9 @@ where Element.ID: KeyComponent {
   }
 
   /// Puts an element in the place of the one of its identifier. False if there is none.
+  ///
+  /// - Throws: as `Store.put`, and as `EncodedValue`; `.invalidKey` for an identifier, or an entry of an
+  ///   index, that makes no key.
   @discardableResult
   public func replace(_ element: Element, durability: Durability? = nil) throws(StoreError) -> Bool {
     try transaction(durability) { transaction throws(StoreError) in try replace(element, in: &transaction) }
@@ -106,6 +128,8 @@ where Element.ID: KeyComponent {
   }
 
   /// Takes an element away. False if there was none.
+  ///
+  /// - Throws: as `Store.delete`; `.invalidKey` for an identifier that makes no key.
   @discardableResult
   public func delete(_ identifier: Element.ID, durability: Durability? = nil) throws(StoreError) -> Bool {
     guard !layout.hasIndexes else {
@@ -121,6 +145,8 @@ where Element.ID: KeyComponent {
   /// Adds elements, all or none. `.duplicateIdentifier` if there is one of the identifier of any of them, `.outOfBounds` if
   /// they and their index entries are more than a transaction holds (`Limits.transactionBytes`): add them some thousand at a
   /// time then.
+  ///
+  /// - Throws: as said, and as `insert(_:durability:)`.
   public func insert(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
   ) throws(StoreError) {
@@ -130,6 +156,8 @@ where Element.ID: KeyComponent {
   }
 
   /// Adds those elements whose identifiers are not there yet, at once. Returns how many those were.
+  ///
+  /// - Throws: `.outOfBounds` as the insert of many; as `insertOrIgnore(_:durability:)`.
   @discardableResult
   public func insertOrIgnore(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
@@ -142,6 +170,8 @@ where Element.ID: KeyComponent {
   }
 
   /// Adds elements or puts them in the place of those of their identifiers, all or none.
+  ///
+  /// - Throws: `.outOfBounds` as the insert of many; as `insertOrReplace(_:durability:)`.
   public func insertOrReplace(
     contentsOf elements: some Sequence<Element>, durability: Durability? = nil
   ) throws(StoreError) {
@@ -151,6 +181,8 @@ where Element.ID: KeyComponent {
   }
 
   /// Takes elements away, all or none. Returns how many of them were there.
+  ///
+  /// - Throws: `.outOfBounds` as the insert of many; as `delete(_:durability:)`.
   @discardableResult
   public func delete(
     contentsOf identifiers: some Sequence<Element.ID>, durability: Durability? = nil
@@ -163,6 +195,8 @@ where Element.ID: KeyComponent {
   }
 
   /// Takes all elements away, many to a transaction. Returns how many there were.
+  ///
+  /// - Throws: as `delete(_:durability:)`; those that went before it stay away.
   @discardableResult
   public func deleteAll(durability: Durability? = nil) throws(StoreError) -> Int {
     var count = 0

@@ -100,6 +100,8 @@ public struct AsyncValueReader: AsyncSequence, Sendable {
     init(_ reader: AsyncValueReader) { self.reader = reader }
 
     /// The next piece; nil at the end.
+    ///
+    /// - Throws: as `ValueReader.read`; `.cancelled`.
     public mutating func next() async throws(StoreError) -> [UInt8]? {
       guard offset < reader.size else { return nil }
       let piece = try await reader.read(AsyncValueReader.pieceBytes, at: offset)

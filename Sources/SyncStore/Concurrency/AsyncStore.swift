@@ -153,17 +153,17 @@ public struct AsyncStore: Sendable {
 
   // MARK: The rest
 
-  /// Makes everything committed so far durable.
+  /// Makes everything committed so far durable. As `Store.sync`.
   public func sync() async throws(StoreError) {
     try await perform { () throws(StoreError) in try store.sync() }
   }
 
-  /// The value of a key, which may lie in the blob tier; nil if it has none.
+  /// The value of a key, which may lie in the blob tier; nil if it has none. As `Store.get`.
   public func get(_ key: Key) async throws(StoreError) -> Value? {
     try await perform { () throws(StoreError) in try store.get(key) }
   }
 
-  /// The value that a change has written; nil for a delete.
+  /// The value that a change has written; nil for a delete. As `Change.value`.
   public func value(of change: Change) async throws(StoreError) -> Value? {
     guard change.blob != nil else { return try change.value() }
     return try await perform { () throws(StoreError) in try change.value() }
@@ -228,6 +228,8 @@ public struct AsyncStore: Sendable {
   }
 
   /// Any other work with the store that may block, a scan for example: on a thread that may.
+  ///
+  /// - Throws: what `body` throws; `.cancelled`.
   public func withStore<Result: Sendable>(
     _ body: @escaping @Sendable (Store) throws -> Result
   ) async throws -> Result {

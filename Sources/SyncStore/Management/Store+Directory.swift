@@ -1,6 +1,9 @@
 /// A store's directory as a whole: what is in it, how large it is, where it lies.
 extension Store {
   /// Is there a store in this directory? It is not opened.
+  ///
+  /// - Throws: `.inputOutput` if the directory cannot be looked at; `.foreignFile`, `.damaged`,
+  ///   `.newerFormat` if the file that says which store it is cannot be read.
   public static func exists(at path: String) throws(StoreError) -> Bool {
     try exists(at: path, Environment.real().storage)
   }
@@ -13,11 +16,15 @@ extension Store {
   }
 
   /// The paths of all files in the store's directory, sorted. Some may come and go meanwhile.
+  ///
+  /// - Throws: `.inputOutput` if the directory cannot be listed, or is not there.
   public static func files(at path: String) throws(StoreError) -> [String] {
     try files(at: path, Environment.real().storage).map(\.path)
   }
 
   /// Bytes of all files in the store's directory.
+  ///
+  /// - Throws: as `files(at:)`.
   public static func sizeOfFiles(at path: String) throws(StoreError) -> UInt64 {
     try files(at: path, Environment.real().storage).reduce(0) { $0 + UInt64($1.size) }
   }

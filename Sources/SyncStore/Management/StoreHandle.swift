@@ -182,6 +182,8 @@ public final class StoreHandle: Sendable {
   // MARK: Files
 
   /// The paths of all files of the store; none if there is no store.
+  ///
+  /// - Throws: as `Store.exists(at:)`, and as `Store.files(at:)`.
   public var files: [String] {
     get throws(StoreError) {
       guard try Store.exists(at: path, environment.storage) else { return [] }
@@ -190,6 +192,8 @@ public final class StoreHandle: Sendable {
   }
 
   /// Bytes of all its files; 0 if there is no store.
+  ///
+  /// - Throws: as `files`.
   public var sizeOfFiles: UInt64 {
     get throws(StoreError) {
       guard try Store.exists(at: path, environment.storage) else { return 0 }
@@ -198,6 +202,8 @@ public final class StoreHandle: Sendable {
   }
 
   /// Closes the store and removes it with all its files. False if there was none. As `Store.remove(at:)`.
+  ///
+  /// - Throws: `.busy` within `withStore`, and if another process has it open; what closing throws.
   @discardableResult
   public func remove() throws(StoreError) -> Bool {
     try blockade()
@@ -207,6 +213,8 @@ public final class StoreHandle: Sendable {
   }
 
   /// Closes the store and moves it to another directory, whose handle is returned. As `Store.move(from:to:)`.
+  ///
+  /// - Throws: `.busy` within `withStore`; what closing throws.
   public func move(to newPath: String) throws(StoreError) -> StoreHandle {
     try blockade()
     defer { unblockade() }
@@ -219,12 +227,16 @@ public final class StoreHandle: Sendable {
   }
 
   /// Backs the store up. As `Store.backUp(to:)`.
+  ///
+  /// - Throws: as `withStore`.
   @discardableResult
   public func backUp(to file: String, replacing: Bool = false) throws -> BackupReport {
     try withStore { try $0.backUp(to: file, replacing: replacing) }
   }
 
   /// Closes the store and puts one that is restored from a backup in its place. As `Store.restore(from:to:)`.
+  ///
+  /// - Throws: `.busy` within `withStore`; what closing throws.
   @discardableResult
   public func restore(from file: String, state: Int? = nil) throws(StoreError) -> RestoreReport {
     try blockade()

@@ -67,6 +67,8 @@ public struct StoreRoot: Sendable {
   }
 
   /// The names of all stores in it, sorted.
+  ///
+  /// - Throws: `.inputOutput` if the directory cannot be listed; as `Store.exists(at:)`.
   public func names() throws(StoreError) -> [String] {
     guard try storage.status(path) != nil else { return [] }
     var names: [String] = []
@@ -77,6 +79,8 @@ public struct StoreRoot: Sendable {
   }
 
   /// Is there a store of that name?
+  ///
+  /// - Throws: as `Store.exists(at:)`.
   public func contains(_ name: String) throws(StoreError) -> Bool {
     guard StoreIdentity.isName(name) else { return false }
     return try Store.exists(at: path + "/" + name, storage)

@@ -175,6 +175,9 @@ extension Store {
 
 extension Transaction {
   /// Sets a key if what it holds is what is expected, as this transaction leaves it so far; as `Store.put` does.
+  ///
+  /// - Throws: as `Store.put`; `.outOfBounds` if it does not fit into the transaction any more: nothing of it
+  ///   was written then; `.damaged` if what the key holds cannot be read.
   public mutating func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
     expires deadline: UInt64? = nil
@@ -187,11 +190,17 @@ extension Transaction {
   }
 
   /// Deletes a key if what it holds is what is expected, and that is a value. False if it does not.
+  ///
+  /// - Throws: as `Store.delete`; `.outOfBounds` if it does not fit into the transaction any more: nothing of
+  ///   it was written then; `.damaged` if what the key holds cannot be read.
   public mutating func delete(_ key: Key, expecting expectation: Expected) throws(StoreError) -> Bool {
     try store.delete(key, expecting: expectation, &composer)
   }
 
   /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  ///
+  /// - Throws: as `Store.put`; `.outOfBounds` if it does not fit into the transaction any more: nothing of it
+  ///   was written then.
   public mutating func putIfChanged(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) -> Bool {
@@ -203,6 +212,8 @@ extension Transaction {
   }
 
   /// The value of a key together with its version, as this transaction leaves it so far.
+  ///
+  /// - Throws: as `Store.get`.
   public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
     let composer = try settled(key)
     guard let record = composer.record(of: key.bytes) else { return try store.versioned(key) }
@@ -210,6 +221,8 @@ extension Transaction {
   }
 
   /// Has the key a value, as this transaction leaves it so far?
+  ///
+  /// - Throws: as `Store.contains`.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     if let write = composer.postponedWrite(of: key.bytes) {
       return !composer.postponed.list[write].isTombstone
@@ -219,6 +232,8 @@ extension Transaction {
   }
 
   /// What is known of a key without reading its value, as this transaction leaves it so far.
+  ///
+  /// - Throws: as `Store.entry`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
     let composer = try settled(key)
     guard let record = composer.record(of: key.bytes) else { return try store.entry(key) }

@@ -114,9 +114,13 @@ extension Store {
   }
 
   /// When the value of a key expires, in milliseconds since 1970; nil if it has no value, or does not expire.
+  ///
+  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func deadline(of key: Key) throws(StoreError) -> UInt64? { try entry(key)?.deadline }
 
   /// How many keys have a value, and how many had one that has expired and was not replaced. Looks at every key.
+  ///
+  /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public func keyCounts(in range: KeyRange = .all) throws(StoreError) -> KeyCounts {
     let now = environment.now()
     let view = try frozenView()
@@ -147,6 +151,8 @@ extension Store {
 
 extension Transaction {
   /// Changes when the value of a key expires, as `Store.expire` does.
+  ///
+  /// - Throws: as `Store.expire`; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public mutating func expire(_ key: Key, _ change: DeadlineChange) throws(StoreError) -> Bool {
     try store.expire(key, change, &composer)

@@ -52,6 +52,10 @@ public struct EntryDetails: Sendable {
 /// - returns the last key visited if the limit was reached or `body` stopped there, for `after`; nil if there are no more.
 extension ReadableStore {
   /// Visits keys and values in the order of the keys' bytes, in place: the spans are valid within `body` only.
+  ///
+  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
+  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
+  ///   here; `.closed`, `.forked`; what `body` throws.
   @inlinable @discardableResult
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -64,6 +68,10 @@ extension ReadableStore {
   }
 
   /// Visits keys and values in the order of the keys' bytes, in place, until `body` stops.
+  ///
+  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
+  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
+  ///   here; `.closed`, `.forked`; what `body` throws.
   @inlinable @discardableResult @_disfavoredOverload
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -75,6 +83,10 @@ extension ReadableStore {
   }
 
   /// Visits keys and values in the order of the keys' bytes, in place, with type, deadline and version of each.
+  ///
+  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
+  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
+  ///   here; `.closed`, `.forked`; what `body` throws.
   @inlinable @discardableResult
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -88,6 +100,10 @@ extension ReadableStore {
 
   /// Visits keys and values in the order of the keys' bytes, in place, with type, deadline and version of each, until
   /// `body` stops.
+  ///
+  /// - Throws: `.damaged` where it comes upon a record that is not what was written, and at once where a lost
+  ///   one may have been a newer one of a key in the range; `.blobUnavailable` for a large value that is not
+  ///   here; `.closed`, `.forked`; what `body` throws.
   @inlinable @discardableResult @_disfavoredOverload
   public func scan(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -98,6 +114,9 @@ extension ReadableStore {
 
   /// Visits keys with their values' sizes and types, in the order of the keys' bytes, without reading values: also of
   /// blobs that are not here, and beside records that were lost.
+  ///
+  /// - Throws: `.damaged` where the order of the keys cannot be known; `.closed`, `.forked`; what `body`
+  ///   throws.
   @inlinable @discardableResult
   public func scanEntries(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -110,6 +129,8 @@ extension ReadableStore {
   }
 
   /// The same until `body` stops.
+  ///
+  /// - Throws: as above.
   @inlinable @discardableResult @_disfavoredOverload
   public func scanEntries(
     _ range: KeyRange = .all, after: Key? = nil, reversed: Bool = false, limit: Int = .max,
@@ -119,6 +140,8 @@ extension ReadableStore {
   }
 
   /// Keys with their values' sizes and types, in the order of bytes.
+  ///
+  /// - Throws: `.damaged` where the order of the keys cannot be known; `.closed`, `.forked`.
   public func list(
     _ range: KeyRange, after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) throws(StoreError) -> [Entry] {
@@ -139,6 +162,7 @@ extension ReadableStore {
   ///   - after: only keys behind this one: a listing goes on where the last one ended.
   ///   - reversed: from the last key to the first.
   ///   - limit: at most so many.
+  /// - Throws: `.damaged` where the order of the keys cannot be known; `.closed`, `.forked`.
   public func list(
     prefix: [UInt8] = [], after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) throws(StoreError) -> [Entry] {
@@ -148,6 +172,8 @@ extension ReadableStore {
 
 extension Store: ReadableStore {
   /// What `scan` does; see there.
+  ///
+  /// - Throws: as `scan`.
   public func visit(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int,
     _ body: (_ key: RawSpan, _ value: RawSpan, _ details: EntryDetails) throws -> ScanStep
@@ -158,6 +184,8 @@ extension Store: ReadableStore {
   }
 
   /// What `scanEntries` does; see there.
+  ///
+  /// - Throws: as `scanEntries`.
   public func visitEntries(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int, _ body: (Entry) throws -> ScanStep
   ) throws -> Key? {

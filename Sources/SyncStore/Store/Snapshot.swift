@@ -53,9 +53,15 @@ public final class Snapshot: ReadableStore {
   }
 
   /// Had the key a value?
+  ///
+  /// - Throws: `.damaged` if it cannot be known what the key held; `.closed` once the snapshot or the store
+  ///   is.
   public func contains(_ key: Key) throws(StoreError) -> Bool { try find(key) { _, _ in } != nil }
 
   /// What was known of a key, without reading its value; nil if it had none.
+  ///
+  /// - Throws: `.damaged` if it cannot be known what the key held; `.closed` once the snapshot or the store
+  ///   is.
   public func entry(_ key: Key) throws(StoreError) -> Entry? { try find(key, FrozenView.entry) }
 
   private func find<Result>(
@@ -66,6 +72,8 @@ public final class Snapshot: ReadableStore {
   }
 
   /// How many keys had a value. Counted at the first call, by a look at each.
+  ///
+  /// - Throws: `.damaged` as `scanEntries`; `.closed` once the snapshot or the store is.
   public var count: Int {
     get throws(StoreError) {
       _ = try usable()
@@ -80,6 +88,8 @@ public final class Snapshot: ReadableStore {
   }
 
   /// What `scan` does; see there.
+  ///
+  /// - Throws: as `scan`.
   public func visit(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int,
     _ body: (_ key: RawSpan, _ value: RawSpan, _ details: EntryDetails) throws -> ScanStep
@@ -89,6 +99,8 @@ public final class Snapshot: ReadableStore {
   }
 
   /// What `scanEntries` does; see there.
+  ///
+  /// - Throws: as `scanEntries`.
   public func visitEntries(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int, _ body: (Entry) throws -> ScanStep
   ) throws -> Key? {
@@ -121,6 +133,8 @@ extension Store {
   /// other processes have written up to now; within a transaction, what was there before it began.
   ///
   /// Costs next to nothing, but for the first one, or the first scan, on an opened store, which sorts all keys.
+  ///
+  /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read; `.closed`, `.forked`.
   public func snapshot() throws(StoreError) -> Snapshot {
     let view = try frozenView()
     return Snapshot(of: self, view, at: environment.now())

@@ -1,6 +1,8 @@
 /// How a delete works: as a put does (`Store+Write`), of a record without a value, where there is one to be ended.
 extension Store {
   /// Deletes a key. False if it had no value. True also where it may have had one that cannot be read: `get` says why.
+  ///
+  /// - Throws: as `put`.
   @discardableResult
   public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
     let (deleted, tail) = try append { composer throws(StoreError) in

@@ -2,6 +2,8 @@
 extension Store {
   /// From whom a received write came: the actor of the copy that sent it. Nil if it was made here, or if the journal does not
   /// tell any more: what has come is followed by the sender's cursor until that is compacted away.
+  ///
+  /// - Throws: `.damaged` if the journal cannot be read there; `.closed`, `.forked`.
   public func origin(of entry: LogEntry) throws(StoreError) -> ActorID? {
     guard entry.position > 0 else { return nil }
     return try reading { engine throws(StoreError) -> ActorID? in

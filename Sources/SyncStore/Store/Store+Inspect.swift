@@ -3,8 +3,15 @@ extension Store {
   /// Records of the journal from `position` on, in order, at most `limit`. Superseded ones are shown as long as their
   /// bytes are there. Costs what it gives: a process that asks again behind the last position it has seen learns which keys
   /// were written meanwhile, by whatever process.
+  ///
+  /// - Parameters:
+  ///   - position: the first one, from 1; 0 is the same.
+  ///   - limit: 0 or less for none. It has no upper bound but memory: an entry has a copy of its value, up to
+  ///     `Limits.inlineValueBytes`, so ask for some hundreds at a time.
+  /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read there; `.closed`, `.forked`. Single damaged records are left out.
   public func log(from position: UInt64, limit: Int) throws(StoreError) -> [LogEntry] {
-    try reading { engine throws(StoreError) in
+    guard limit > 0 else { return [] }
+    return try reading { engine throws(StoreError) in
       var entries: [LogEntry] = []
       try engine.visit(from: engine.start(of: position)) { view throws(StoreError) in
         guard view.isWrite, view.position >= position, let record = view.decoded() else { return true }
@@ -15,7 +22,10 @@ extension Store {
     }
   }
 
-  /// Why a key has the value it has: its record and the concurrent values it beat. Nil if nothing is known of it.
+  /// Why a key has the value it has: its record and the concurrent values it beat. Nil if nothing is known of it. Of those it gives
+  /// all that are still kept: `Limits.conflictMilliseconds` and `Limits.conflictBytes` bound what a compaction keeps of them.
+  ///
+  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func explain(_ key: Key) throws(StoreError) -> Explanation? {
     guard let record = try current(key.bytes) else { return nil }
     return try reading { engine throws(StoreError) in
@@ -30,6 +40,8 @@ extension Store {
   }
 
   /// Beaten concurrent values that are kept, newest first.
+  ///
+  /// - Throws: `.closed`, `.forked`. What cannot be read is left out.
   public func conflicts() throws(StoreError) -> [LogEntry] {
     try reading { engine throws(StoreError) in
       engine.losers.compactMap { try? engine.record(at: $0) }
@@ -39,6 +51,9 @@ extension Store {
 
   /// Reads every record and every blob. `progress` is told how many bytes were read of how many. A store that is open for
   /// writing does what is to be done about damage to its journal: from then on peers give again what was lost.
+  ///
+  /// - Throws: `.inputOutput` if the disk fails; `.closed`, `.forked`. Damage is no error here: the report
+  ///   has it.
   public func verify(
     progress: (_ done: UInt64, _ total: UInt64) -> Void = { _, _ in }
   ) throws(StoreError) -> VerificationReport {

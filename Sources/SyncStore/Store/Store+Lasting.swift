@@ -1,6 +1,8 @@
 /// Values that last for a span of time from now on, by the clock of this machine; each put begins it anew. See `Expiry`.
 extension Store {
   /// Sets a key to bytes that last so long; see `put(_:_:type:expires:durability:)`.
+  ///
+  /// - Throws: as that.
   public func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, lasting span: Expiry,
     durability: Durability? = nil
@@ -9,6 +11,8 @@ extension Store {
   }
 
   /// Sets a key to a value that lasts so long; see `put(_:_:expires:durability:)`.
+  ///
+  /// - Throws: as that.
   @_disfavoredOverload
   public func put<Content: Encodable>(
     _ key: Key, _ value: Content, lasting span: Expiry, durability: Durability? = nil
@@ -24,6 +28,8 @@ extension Store {
   /// ```swift
   /// let isMine = try store.put("lease/door", "host-a", expecting: .absent, lasting: .seconds(10)) != nil
   /// ```
+  ///
+  /// - Throws: as that.
   @_disfavoredOverload
   public func put<Content: Encodable>(
     _ key: Key, _ value: Content, expecting expectation: Expected, lasting span: Expiry,
@@ -35,6 +41,8 @@ extension Store {
 
   /// Sets a key to bytes, for so long, if what it holds is what is expected; see
   /// `put(_:_:expecting:type:expires:durability:)`.
+  ///
+  /// - Throws: as that.
   public func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
     lasting span: Expiry, durability: Durability? = nil
@@ -47,6 +55,8 @@ extension Store {
 
 extension Transaction {
   /// Sets a key, for so long, if what it holds is what is expected, as `Store.put` does.
+  ///
+  /// - Throws: as the same with a deadline.
   @_disfavoredOverload
   public mutating func put<Content: Encodable>(
     _ key: Key, _ value: Content, expecting expectation: Expected, lasting span: Expiry
@@ -55,6 +65,8 @@ extension Transaction {
   }
 
   /// Sets a key to bytes, for so long, if what it holds is what is expected, as `Store.put` does.
+  ///
+  /// - Throws: as the same with a deadline.
   public mutating func put(
     _ key: Key, _ value: [UInt8], expecting expectation: Expected, type: ValueType = .bytes,
     lasting span: Expiry
@@ -63,6 +75,8 @@ extension Transaction {
   }
 
   /// Sets a key to bytes that last so long, as `Store.put` does.
+  ///
+  /// - Throws: as the same with a deadline.
   public mutating func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, lasting span: Expiry
   ) throws(StoreError) {
@@ -70,6 +84,8 @@ extension Transaction {
   }
 
   /// Sets a key to a value that lasts so long, as `Store.put` does.
+  ///
+  /// - Throws: as the same with a deadline.
   @_disfavoredOverload
   public mutating func put<Content: Encodable>(
     _ key: Key, _ value: Content, lasting span: Expiry

@@ -115,6 +115,8 @@ extension Store {
   }
 
   /// Has the key a value?
+  ///
+  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
     switch readers.read({ view -> Fast<Void>? in look(key, view) { _ in } }) {
     case .value?: true
@@ -168,6 +170,8 @@ extension Store {
   }
 
   /// What is known of a key without reading its value; nil if it has none.
+  ///
+  /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
     guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return nil }
     return Entry(record)
@@ -205,14 +209,22 @@ extension Store {
   }
 
   /// The digest of the live records, at this moment by the wall clock: equal on two copies in step.
+  ///
+  /// - Throws: `.damaged` if a record that it is made of cannot be read; `.busy` in shared mode within a
+  ///   transaction of this thread; `.closed`, `.forked`.
   public func digest() throws(StoreError) -> StateDigest { try digest(at: environment.now()) }
 
   /// What this copy covers.
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public func versionVector() throws(StoreError) -> VersionVector {
     try reading { engine throws(StoreError) in engine.state.vector }
   }
 
   /// Sizes and counts. Looks at every key: not a call for a loop.
+  ///
+  /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read; `.closed`, `.forked`. Single damaged
+  ///   records are left out.
   public func status() throws(StoreError) -> StoreStatus {
     let now = environment.now()
     let journal = try reading { engine throws(StoreError) in

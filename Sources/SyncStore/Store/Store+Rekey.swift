@@ -5,6 +5,8 @@
 /// there (F12). Others read and write meanwhile; who begins a segment reads the key file before.
 extension Store {
   /// Does the store in the directory `path` have to be opened with a passphrase? False if there is none.
+  ///
+  /// - Throws: `.inputOutput` if the directory cannot be looked at.
   public static func isEncrypted(at path: String) throws(StoreError) -> Bool {
     try JournalSeal.isThere(path, Environment.real().storage)
   }
@@ -93,6 +95,9 @@ extension Store {
   }
 
   /// Goes on with a re-keying that was interrupted; does nothing if there is none.
+  ///
+  /// - Throws: `.diskFull` if there is no room for a copy of a segment: it can be called again; `.readOnly`,
+  ///   `.closed`, `.forked`.
   @discardableResult
   public func finishRekeying() throws(StoreError) -> RekeyingReport { try finishRekeying(waiting: true) }
 

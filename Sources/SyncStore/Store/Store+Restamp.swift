@@ -10,6 +10,8 @@ extension Store {
 
   /// Milliseconds by which the stamps of this copy run ahead of its clock: above `Limits.clockDriftMilliseconds`, peers let what is
   /// written here wait until then.
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public func clockLead() throws(StoreError) -> UInt64 {
     let now = environment.now()
     let last = try reading { engine throws(StoreError) in engine.state.author.clock.last.milliseconds }

@@ -1,11 +1,15 @@
 /// Copies of some of the keys: what they hold, and how they come to hold more. docs/replication.md, Selective copies.
 extension Store {
   /// Which keys this copy holds; nil for all.
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public var scope: KeyScope? {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.scope } }
   }
 
   /// Is it to hold more than it holds, and has not got all of that yet?
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public var isWidening: Bool {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.widening != nil } }
   }

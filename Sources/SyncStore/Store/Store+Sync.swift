@@ -1,6 +1,10 @@
 /// How what was appended becomes durable, for all who wait at once (rules R4, R7).
 extension Store {
   /// Makes everything committed so far durable.
+  ///
+  /// - Throws: `.poisoned` if it fails, or one did before: nothing more is written until the store is opened
+  ///   again; `.diskFull`, `.busy` and `.inputOutput` where large values cannot become durable at the moment:
+  ///   the next sync tries again; `.closed`, `.forked`.
   public func sync() throws(StoreError) {
     try checkUsable()
     guard isWritable else { return }

@@ -8,6 +8,10 @@ extension Store {
   ///   - type: stored with the value.
   ///   - deadline: when it expires, in milliseconds since 1970.
   ///   - durability: for this write; by default the store's.
+  /// - Throws: `.diskFull`: nothing was changed; `.readOnly`; `.poisoned` once a sync has failed;
+  ///   `.outOfBounds` above `Limits.blobBytes`, and for a key that is not in the scope of this copy; `.busy`
+  ///   within a transaction of this thread: write through that; `.clock` where no stamp can follow;
+  ///   `.closed`, `.forked`.
   public func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil,
     durability: Durability? = nil
@@ -21,6 +25,7 @@ extension Store {
   ///   - type: stored with the value.
   ///   - deadline: when it expires, in milliseconds since 1970.
   ///   - durability: for this write; by default the store's.
+  /// - Throws: as the put of an array.
   public func put(
     _ key: Key, _ value: Span<UInt8>, type: ValueType = .bytes, expires deadline: UInt64? = nil,
     durability: Durability? = nil
@@ -36,6 +41,8 @@ extension Store {
   }
 
   /// Sets a key to the content of a file, which is streamed if it is above the threshold. A symbolic link is followed.
+  ///
+  /// - Throws: as the put of bytes; `.foreignFile` if it is no file; `.inputOutput` if it cannot be read.
   public func put(
     _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil,
     durability: Durability? = nil
@@ -46,6 +53,9 @@ extension Store {
 
   /// Does several writes at once: all of them are found again, or none. What `body` throws undoes it. Nobody else writes
   /// meanwhile, so what `body` reads stays true until it returns; only the transaction may be used in it to write.
+  ///
+  /// - Throws: what `body` throws; as `put`; `.outOfBounds` above `Limits.transactionBytes`. Nothing was
+  ///   written then, unless it is `.poisoned`.
   public func transaction<Result>(
     durability: Durability? = nil, _ body: (inout Transaction) throws -> Result
   ) throws -> Result {

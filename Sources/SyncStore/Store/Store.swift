@@ -98,6 +98,8 @@ public final class Store: Sendable {
   package var isWritable: Bool { configuration.mode != .readOnly }
 
   /// The present incarnation of this copy.
+  ///
+  /// - Throws: `.damaged` if the journal does not say; `.closed`, `.forked`.
   public var actor: ActorID {
     get throws(StoreError) {
       try reading { engine throws(StoreError) in
@@ -223,6 +225,9 @@ public final class Store: Sendable {
   // MARK: Closing
 
   /// Makes everything durable and lets the directory go. Calls after it fail with `.closed`; a second one does nothing.
+  ///
+  /// - Throws: as `sync`; `.busy` within a transaction of this thread: nothing was closed then. Otherwise it
+  ///   is closed in any case.
   public func close() throws(StoreError) {
     guard !closed.load(ordering: .acquiring) else { return }
     let isParent = SystemCall.forkGeneration == forkGeneration

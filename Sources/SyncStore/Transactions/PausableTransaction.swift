@@ -25,6 +25,8 @@ extension Store {
   /// nobody waits the steps follow each other without the mutex being given back.
   ///
   /// Made durable once, at the end, as the mode has it, also if a step throws.
+  ///
+  /// - Throws: what `step` throws, and as `transaction`. The steps before it stay.
   @discardableResult
   public func pausableTransaction(
     durability: Durability? = nil, _ step: (inout Transaction) throws -> TransactionStep

@@ -17,6 +17,8 @@ extension Transaction {
   /// written before. Any depth.
   ///
   /// It costs a copy of the list of what the transaction has written so far, not of the values.
+  ///
+  /// - Throws: what `body` throws, and nothing else.
   public mutating func nested<Result, Failure: Error>(
     _ body: (inout Transaction) throws(Failure) -> Result
   ) throws(Failure) -> Result {

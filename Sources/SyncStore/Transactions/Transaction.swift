@@ -19,6 +19,9 @@ public struct Transaction: ~Copyable {
   }
 
   /// Sets a key, as `Store.put` does.
+  ///
+  /// - Throws: as `Store.put`; `.outOfBounds` if it does not fit into the transaction any more: nothing of it
+  ///   was written then.
   public mutating func put(
     _ key: Key, _ value: [UInt8], type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) {
@@ -26,6 +29,8 @@ public struct Transaction: ~Copyable {
   }
 
   /// Sets a key to the content of a file, as `Store.put(_:fileAt:)` does.
+  ///
+  /// - Throws: as the put of bytes, and as `Store.put(_:fileAt:)`.
   public mutating func put(
     _ key: Key, fileAt file: String, type: ValueType = .bytes, expires deadline: UInt64? = nil
   ) throws(StoreError) {
@@ -52,6 +57,9 @@ public struct Transaction: ~Copyable {
   }
 
   /// Deletes a key, as `Store.delete` does. False if it had no value.
+  ///
+  /// - Throws: as `Store.delete`; `.outOfBounds` if it does not fit into the transaction any more: nothing of
+  ///   it was written then.
   @discardableResult
   public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
     if let write = composer.postponedWrite(of: key.bytes) {
@@ -65,6 +73,8 @@ public struct Transaction: ~Copyable {
   }
 
   /// The value of a key as this transaction leaves it so far.
+  ///
+  /// - Throws: as `Store.get`.
   public func get(_ key: Key) throws(StoreError) -> Value? {
     if let number = composer.postponedWrite(of: key.bytes) {
       let write = composer.postponed.list[number]

@@ -12,6 +12,7 @@ extension ReadableStore {
   ///   - after: only keys behind this one in the direction of the scan: a page goes on behind the last key of the one before.
   ///   - reversed: from the last key to the first.
   ///   - limit: at most so many.
+  /// - Throws: as `scan`; as `EncodedValue.decoded` for the first value that cannot be read as that type.
   public func values<Content: Decodable>(
     of type: Content.Type, prefix: String, after: Key? = nil, reversed: Bool = false, limit: Int = .max
   ) throws(StoreError) -> [(key: Key, value: Content)] {
@@ -19,6 +20,8 @@ extension ReadableStore {
   }
 
   /// The keys in a range and their values; see the same with a prefix.
+  ///
+  /// - Throws: as the same with a prefix.
   public func values<Content: Decodable>(
     of type: Content.Type, in range: KeyRange = .all, after: Key? = nil, reversed: Bool = false,
     limit: Int = .max

@@ -83,6 +83,8 @@ extension Store {
 
 extension Transaction {
   /// Changes the value of a key by what it is as this transaction leaves it so far; see `Store.update`.
+  ///
+  /// - Throws: what `body` throws; as `get(_:as:)`, and as `put`.
   @discardableResult
   public mutating func update<Content: Codable>(
     _ key: Key, default fallback: @autoclosure () -> Content, _ body: (inout Content) throws -> Void

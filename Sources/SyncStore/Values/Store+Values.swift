@@ -40,6 +40,8 @@ extension Store {
   }
 
   /// Sets a key if what it holds is what is expected; see the same for bytes. `Expected.equal(to:)` expects a typed value.
+  ///
+  /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public func put<Content: Encodable>(
     _ key: Key, _ value: Content, expecting expectation: Expected, expires deadline: UInt64? = nil,
@@ -51,6 +53,8 @@ extension Store {
   }
 
   /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  ///
+  /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public func putIfChanged<Content: Encodable>(
     _ key: Key, _ value: Content, expires deadline: UInt64? = nil, durability: Durability? = nil
@@ -110,6 +114,8 @@ extension ReadableStore {
 
 extension Transaction {
   /// Sets a key to a value of any type that can be encoded, as `Store.put` does.
+  ///
+  /// - Throws: as the put of bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func put<Content: Encodable>(
     _ key: Key, _ value: Content, expires deadline: UInt64? = nil
@@ -119,6 +125,8 @@ extension Transaction {
   }
 
   /// Sets a key if what it holds is what is expected, as this transaction leaves it so far.
+  ///
+  /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func put<Content: Encodable>(
     _ key: Key, _ value: Content, expecting expectation: Expected, expires deadline: UInt64? = nil
@@ -128,6 +136,8 @@ extension Transaction {
   }
 
   /// Sets a key unless it has this very value, type and deadline already. False in that case.
+  ///
+  /// - Throws: as the same for bytes, and as `EncodedValue`.
   @_disfavoredOverload
   public mutating func putIfChanged<Content: Encodable>(
     _ key: Key, _ value: Content, expires deadline: UInt64? = nil
@@ -144,6 +154,8 @@ extension Transaction {
   }
 
   /// The value of a key as a type of the program, as this transaction leaves it so far; the default if it has none.
+  ///
+  /// - Throws: as `get(_:as:)`: a value of another type is no reason to take the default.
   public func get<Content: Decodable>(
     _ key: Key, default fallback: @autoclosure () -> Content
   ) throws(StoreError) -> Content {

@@ -31,6 +31,8 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
   }
 
   /// The same for text, in UTF-8.
+  ///
+  /// - Throws: `.outOfBounds` as the same for bytes.
   public init(prefixes: [String]) throws(StoreError) {
     try self.init(prefixes: prefixes.map { Array($0.utf8) })
   }

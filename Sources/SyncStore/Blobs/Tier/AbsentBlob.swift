@@ -142,6 +142,8 @@ extension Store {
   }
 
   /// Which large values are not here, and why.
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public func absentValues() throws(StoreError) -> AbsentValues {
     let all = try allAbsent()
     guard !all.isEmpty else { return AbsentValues() }

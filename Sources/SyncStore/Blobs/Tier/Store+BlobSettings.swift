@@ -4,9 +4,13 @@ extension Store {
   private static let trimmedKey = Array("blobs/trimmed".utf8)
 
   /// Which large values this copy takes with the records that name them: by all processes that use the store.
+  ///
+  /// - Throws: `.newerFormat` if a newer program has set it; `.closed`, `.forked`.
   public var blobPolicy: BlobPolicy { get throws(StoreError) { try blobSettings().policy } }
 
   /// How much of the large values this copy keeps.
+  ///
+  /// - Throws: `.newerFormat` if a newer program has set it; `.closed`, `.forked`.
   public var blobLimits: BlobLimits { get throws(StoreError) { try blobSettings().limits } }
 
   func blobSettings() throws(StoreError) -> BlobSettings {
@@ -20,6 +24,9 @@ extension Store {
   }
 
   /// Changes the policy, durably. What it takes and is not here is asked for by the next session, also what has left.
+  ///
+  /// - Throws: `.outOfBounds` for more than `BlobPolicy.maximumPrefixes` prefixes, or one above
+  ///   `Limits.keyBytes`; `.newerFormat` if a newer program has set what is there; as `put`.
   public func setBlobPolicy(_ policy: BlobPolicy) throws(StoreError) {
     var settings = try blobSettings()
     guard settings.policy != policy else { return }
@@ -29,6 +36,9 @@ extension Store {
   }
 
   /// Changes the limits, durably. They hold again soon, if a `Node` runs and enough members can be asked.
+  ///
+  /// - Throws: `.outOfBounds` for copies other than 1 to `Limits.blobCopies`; `.newerFormat` if a newer
+  ///   program has set what is there; as `put`.
   public func setBlobLimits(_ limits: BlobLimits) throws(StoreError) {
     var settings = try blobSettings()
     guard settings.limits != limits else { return }
@@ -71,6 +81,8 @@ extension Store {
   // MARK: The last trim
 
   /// What the last attempt to keep the limits came to, and when, in milliseconds since 1970; nil if there was none.
+  ///
+  /// - Throws: `.closed`, `.forked`.
   public func lastBlobTrim() throws(StoreError) -> (time: UInt64, report: BlobTrimReport)? {
     guard let bytes = try local(Self.trimmedKey) else { return nil }
     var reader = ByteReader(bytes)
