@@ -8,7 +8,7 @@ PREFIX ?= /usr/local
 TIME ?= 60
 COUNT ?= 1000
 
-.PHONY: help deps build release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
+.PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
   example-config example-documents demo acceptance faults bench fuzz memory hub rounds kills killpoints calls exchanges damage soak mutants sealed tsan asan \
   install clean
 
@@ -52,7 +52,10 @@ scopes: deps ## copies of some keys among copies of all (SEEDS=2000 FIRST=1)
 scripts: deps ## the store beside a dictionary (SEEDS=1000 FIRST=0)
 	SCRIPT_FIRST=$(or $(FIRST),0) SCRIPT_SEEDS=$(or $(SEEDS),1000) $(SIMULATE) StoreScriptTests
 
-check: lint build test ## what every commit must pass
+check: lint build build-examples test ## what every commit must pass
+
+build-examples: deps ## debug build of Examples, which `make examples` runs
+	$(SWIFT) build --package-path Examples
 
 format: ## rewrite all sources in the project's format
 	$(SWIFT) format --in-place --parallel --recursive Package.swift Sources Tests Benchmarks Fuzz Examples
