@@ -4,23 +4,20 @@ extension StoreCollection {
   /// How often building begins anew because others have written who do not know of an index.
   private static var buildAttempts: Int { 8 }
 
-  /// So many elements at each end of the collection are looked at when it is opened.
-  private static var sampledElements: Int { 4 }
+  /// So many of the elements that were written last are looked at when the collection is opened.
+  private static var sampledElements: Int { 8 }
+  /// As far as they are among so many records at the end of the journal: opening a collection is not to cost more with more keys.
+  private static var sampledRecords: UInt64 { 4096 }
 
   /// Builds the indexes that are not complete or not by what they are declared to be by, and removes those that are not wanted any more.
   func prepareIndexes() throws(StoreError) {
     let bytes = try source.local(layout.noteKey)
     let (note, wanted) = (IndexNote(bytes), Set(layout.indexNames))
-    let stale = try staleIndexes(among: note.complete.intersection(wanted))
+    // Who only reads could do nothing about it.
+    let stale = source.isWritable ? try staleIndexes(among: note.complete.intersection(wanted)) : []
     guard bytes != layout.noteBytes || !stale.isEmpty else { return }
     // Who only reads needs those that it names, and removes none.
-    if !source.isWritable, wanted.isSubset(of: note.complete) {
-      guard let index = stale.first else { return }
-      throw StoreError(
-        .readOnly,
-        "the index \"\(index.name)\" (version \(index.version)) of the collection \"\(name)\" lacks entries of elements and cannot be built by who only reads: open the collection where it may be written, or declare the index as it was built",
-        path: source.path)
-    }
+    if !source.isWritable, wanted.isSubset(of: note.complete) { return }
     try source.checkWritable()
     let former = note.complete.union(note.building.keys).subtracting(wanted)
     // First of all they do not count any more, whatever comes in between.
@@ -31,34 +28,34 @@ extension StoreCollection {
     try buildIndexes(all: false)
   }
 
-  /// Those that lack the entry of one of the first or last elements. What they are by was changed under the same version, or an element
-  /// was not written through a collection. They are built as those of a new version are, but that nothing is removed: another copy may
-  /// count on the very entry. What is left over of what they were by counts for nothing.
+  /// Those that lack the entry of one of the elements that were written last. What they are by was changed under the same version, or an
+  /// element was not written through a collection. They are built as those of a new version are, but that nothing is removed: another copy
+  /// may count on the very entry. What is left over of what they were by counts for nothing.
   private func staleIndexes(among complete: Set<IndexNote.Name>) throws(StoreError) -> Set<IndexNote.Name> {
     let places = layout.indexNames.indices.filter { complete.contains(layout.indexNames[$0]) }
     guard !places.isEmpty else { return [] }
     var stale: Set<IndexNote.Name> = []
-    do throws(StoreError) {
-      // An element and its entries are of one moment.
-      let snapshot = try source.snapshot()
-      defer { snapshot.close() }
-      let elements = layout.range(Unbounded<Element.ID>())
-      for reversed in [false, true] {
+    let elements = layout.range(Unbounded<Element.ID>())
+    for key in try source.writtenLast(in: elements, among: Self.sampledRecords, limit: Self.sampledElements) {
+      do throws(StoreError) {
         // A large value may be elsewhere, and would be waited for.
-        for entry in try snapshot.list(elements, reversed: reversed, limit: Self.sampledElements)
-        where entry.blob == nil {
-          guard let element = try? snapshot.get(entry.key)?.decoded(as: Element.self) else { continue }
-          for place in places where !stale.contains(layout.indexNames[place]) {
-            guard let key = layout.entry(ofStored: element, in: place), try !snapshot.contains(key) else {
-              continue
-            }
-            stale.insert(layout.indexNames[place])
+        guard let before = try source.entry(key), before.blob == nil,
+          let element = try? source.get(key)?.decoded(as: Element.self)
+        else { continue }
+        var lacking: [IndexNote.Name] = []
+        for place in places {
+          guard let entry = layout.entry(ofStored: element, in: place), try !source.contains(entry) else {
+            continue
           }
+          lacking.append(layout.indexNames[place])
         }
+        // An element is written with its entries: what was looked at is of one moment if it is still the same.
+        guard !lacking.isEmpty, try source.entry(key)?.dot == before.dot else { continue }
+        stale.formUnion(lacking)
+      } catch {
+        // What cannot be read here is an error for who asks for it, and no reason not to open the collection.
+        guard error.code == .damaged else { throw error }
       }
-    } catch {
-      // What cannot be read here is an error for who asks for it, and no reason not to open the collection.
-      guard error.code == .damaged || error.code == .snapshotEnded else { throw error }
     }
     return stale
   }

@@ -232,8 +232,8 @@ extension Store {
   ///   - name: 1 to `Limits.collectionNameBytes` bytes without `/`, `#` and zero.
   ///   - indexes: second orders of the elements. Those that were not there the last time, or whose version is another one,
   ///     are built now, which reads all elements; those that are not named any more are removed. Name the same ones
-  ///     everywhere in a program. Of those that were there, the entries of the first four and the last four elements are
-  ///     looked for, and one that lacks any is built, too. That look is a first scan: it may have to sort all keys.
+  ///     everywhere in a program. Of those that were there, the entries of a few elements that were written last are looked
+  ///     for where the store may be written, and one that lacks any is built, too.
   /// - Throws: `.invalidKey` for names that cannot be; `.readOnly` if an index is to be built and the store was opened
   ///   for reading only; `.busy` as `rebuildIndexes`; what reading all elements throws.
   public func collection<Element: Codable & Identifiable & Sendable>(

@@ -22,6 +22,27 @@ extension Store {
     }
   }
 
+  /// The keys of a range that were written last, as far as they still count and are among so many records at the end of the journal; the
+  /// last one first. Costs what those records do.
+  func writtenLast(in range: KeyRange, among records: UInt64, limit: Int) throws(StoreError) -> [Key] {
+    try reading { engine throws(StoreError) in
+      let first = engine.position > records ? engine.position - records + 1 : 1
+      var places: [(key: Key, view: RecordView)] = []
+      try engine.visit(from: engine.start(of: first)) { view throws(StoreError) in
+        guard view.isWrite, view.position >= first, let bytes = view.keyBytes, range.contains(bytes),
+          let key = try? Key(bytes: bytes)
+        else { return true }
+        places.append((key, view))
+        return true
+      }
+      var keys: [Key] = []
+      for (key, view) in places.reversed() where keys.count < limit && engine.isCurrent(view) {
+        keys.append(key)
+      }
+      return keys
+    }
+  }
+
   /// Why a key has the value it has: its record and the concurrent values it beat. Nil if nothing is known of it. Of those it gives
   /// all that are still kept: `Limits.conflictMilliseconds` and `Limits.conflictBytes` bound what a compaction keeps of them.
   ///
