@@ -118,7 +118,7 @@ killpoints: deps ## kill a process at each call of each named step (every test r
 	KILL_POINTS=all $(SWIFT) test --filter KillPointTests
 
 calls: deps ## let each call of a disk fail in every step of a store's life (every test run lets some of them)
-	ALL_CALLS=1 $(SIMULATE) 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests'
+	ALL_CALLS=1 $(SIMULATE) 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests|SealedBlobStoreTests'
 
 exchanges: deps ## let each call of a disk fail while copies exchange (every test run lets some of them)
 	EXCHANGES=1 $(SIMULATE) FailingExchangeTests

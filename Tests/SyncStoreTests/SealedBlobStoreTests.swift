@@ -103,7 +103,7 @@ struct SealedBlobStoreTests {
         if round == 0 { #expect(try next.finishRekeying().isComplete, "call \(number)") }
       }
       if isOver { break }
-      number += number < 12 ? 4 : 15
+      number = number < 12 ? EachCall.after(number) : EachCall.longAfter(number)
     }
     #expect(number > 120)
   }
