@@ -132,7 +132,7 @@ import Testing
     }
   }
 
-  @Test("F91 a full state that names writes without end, far apart, is ended before they fill the memory")
+  @Test("A full state that names writes without end, far apart, is ended before they fill the memory")
   func presentWithoutEnd() throws {
     let store = try Store.create(on: SimulatedHost(seed: 6))
     try Node.prepare(store, name: "first")

@@ -95,8 +95,7 @@ import Testing
     await server.node.stop()
   }
 
-  @Test func `F63 what all members have deleted is purged everywhere once they have met twice`() async throws
-  {
+  @Test func `what all members have deleted is purged everywhere once they have met twice`() async throws {
     let (server, client, _) = try await pair()
     for number in 0..<20 { try server.put("key \(number)", "value") }
     _ = try await client.node.synchronize(with: "first")

@@ -79,7 +79,7 @@ import Testing
     #expect(left.rebirths == 0 && right.rebirths == 0, "seed \(seed)")
   }
 
-  @Test("F66 a session with nothing new changes nothing", arguments: SessionDirection.allCases)
+  @Test("A session with nothing new changes nothing", arguments: SessionDirection.allCases)
   func repetitionHasNoEffect(direction: SessionDirection) {
     var (left, right, random) = Self.pair(7)
     var network = SessionNetwork(seed: 7)

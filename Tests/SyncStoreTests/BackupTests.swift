@@ -195,7 +195,7 @@ struct BackupTests {
     #expect(try copy.verify().isClean)
   }
 
-  @Test("blobs are in it once; what had not arrived comes with a later one (F11)")
+  @Test("blobs are in it once; what had not arrived comes with a later one")
   func blobs() throws {
     let host = SimulatedHost(sealed: false)
     let configuration = Configuration(blobThreshold: 1000)

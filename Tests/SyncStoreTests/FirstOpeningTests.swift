@@ -92,7 +92,7 @@ struct FirstOpeningTests {
     #expect(try Self.isKept("/moved", on: host, "moved"))
   }
 
-  @Test("by another program, which let all that it copied be lost, outlives a loss of power (F5, F94)")
+  @Test("by another program, which let all that it copied be lost, outlives a loss of power (F5, F104)")
   func copiedByOthers() throws {
     let host = SimulatedHost()
     let store = try Store.create("/store", on: host, configuration: Configuration(segmentBytes: 64 << 10))

@@ -40,7 +40,7 @@ struct IntervalDurabilityTests {
     #expect(try Store.open(on: host).text("k") == "v")
   }
 
-  @Test("is synced later where that could not begin for want of descriptors (F24, F90)")
+  @Test("is synced later where that could not begin for want of descriptors (F24, F33)")
   func triedAgain() async throws {
     let (one, other) = try opened(50)
     try one.put("k", "v")

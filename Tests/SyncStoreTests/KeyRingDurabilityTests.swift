@@ -103,7 +103,7 @@ struct KeyRingDurabilityTests {
     #expect(try CompactionTests.Picture(RekeyTests.open(host, passphrase)).values["more 49"] != nil)
   }
 
-  @Test("and that could not be written, for want of descriptors, change nothing and end nothing (F90)")
+  @Test("and that could not be written, for want of descriptors, change nothing and end nothing (F33)")
   func withoutDescriptors() throws {
     let plan = FaultPlan()
     let store = try filled(host.environment(over: FaultingStorage(host.storage, plan: plan)))
