@@ -3,7 +3,8 @@ internal import SyncStore
 /// Keeps peers in step: dials, waits, dials again. Belongs to its loop's thread.
 ///
 /// Invariants: of each peer at most one attempt or session is under way; no two attempts of one peer are closer than the
-/// back-off says (F71), unless the last session had gone live for a while; nobody is dialled who is connected already (F70).
+/// back-off says (F71), unless the last session had been live for a while, or was a meeting that did all it was for; nobody is
+/// dialled who is connected already (F70).
 final class PeerKeeper {
   private struct Kept {
     var known: Route.Known
@@ -200,7 +201,8 @@ final class PeerKeeper {
       change(name) { $0.progress = SessionProgress(end.end.figures) }
       switch end.end.outcome {
       case .done:
-        kept[name]?.backoff.succeeded()
+        // One that was to stay open and did not is no success, however politely it ended: `pause` looks how long it lasted.
+        if !end.end.wasLive { kept[name]?.backoff.succeeded() }
         change(name) { ($0.lastError, $0.failures) = (nil, 0) }
         if isConnected(name, end.device) { return }
         wait(name, milliseconds: end.end.wasLive ? pause(name, failed: true) : untilNextMeeting)
