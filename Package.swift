@@ -45,7 +45,7 @@ let package = Package(
       dependencies: ["SyncStore", "SyncStoreFoundation", "CLinux", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
-      name: "ReplicationTests", dependencies: ["Replication", "SyncTestSupport"],
+      name: "ReplicationTests", dependencies: ["Replication", "COpenSSL", "SyncTestSupport"],
       swiftSettings: strict),
     .testTarget(
       name: "SimulationTests", dependencies: ["Replication", "SyncTestSupport"],
