@@ -109,7 +109,24 @@ import Testing
     await again.stop()
   }
 
-  @Test func `F70 two nodes that keep each other in step have one live session`() async throws {
+  /// The secrets of the connections over which the node has a live session with the device: both ends of one have the same.
+  private static func connections(of node: Node, to device: DeviceID) async throws -> [[UInt8]] {
+    let core = node.core
+    return try await node.onLoop { () throws(ReplicationError) in
+      let all =
+        core.value.incoming.values.map { ($0.device, $0.driver) }
+        + core.value.outgoing.values.map { ($0.device, $0.driver) }
+      var secrets: [[UInt8]] = []
+      for case (device?, let driver?) in all where driver.isLive {
+        secrets.append(try driver.link.exporter())
+      }
+      return secrets
+    }
+  }
+
+  @Test func `F70 two nodes that keep each other in step have one live session, the same one on both sides`()
+    async throws
+  {
     let (server, client, _) = try await pair()
     let back = try await client.listen()
     try Membership(server.store).add(
@@ -118,23 +135,24 @@ import Testing
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
     try await Self.live(server.node, "second")
-    let core = server.node.core
-    let device = client.node.device
-    func count() async throws -> Int {
-      try await server.node.onLoop { () throws(ReplicationError) in
-        (core.value.incoming.values.map { ($0.device, $0.driver) }
-          + core.value.outgoing.values.map { ($0.device, $0.driver) })
-          .count { $0.0 == device && $0.1?.isLive == true }
-      }
+    func here() async throws -> [[UInt8]] {
+      try await Self.connections(of: server.node, to: client.node.device)
+    }
+    func there() async throws -> [[UInt8]] {
+      try await Self.connections(of: client.node, to: server.node.device)
     }
     for number in 0..<10 {
       try client.put("c \(number)", "c")
       try server.put("s \(number)", "s")
       try await Self.until { try server.get("c \(number)") == "c" && client.get("s \(number)") == "s" }
-      #expect(try await count() <= 1)
+      #expect(try await here().count <= 1)
     }
     // One that ends for the other's sake may be gone before that is live.
-    while try await count() != 1 { try await Task.sleep(for: .milliseconds(2)) }
+    var secrets = (try await here(), try await there())
+    while secrets.0.count != 1 || secrets.0 != secrets.1 {
+      try await Task.sleep(for: .milliseconds(2))
+      secrets = (try await here(), try await there())
+    }
     await server.node.stop()
     await client.node.stop()
   }
