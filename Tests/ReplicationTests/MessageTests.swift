@@ -115,23 +115,31 @@ import Testing
     }
   }
 
-  @Test(
-    "F82 a vector of more actors than the limit is refused, and one that announces millions allocates nothing"
-  )
-  func millionsOfActors() {
-    var writer = ByteWriter()
-    writer.write(raw: Samples.mark.bytes)
-    writer.writeVariable(1)
-    writer.write(UInt32(0))
-    writer.writeVariable(UInt64(Limits.actors) + 1)
-    #expect(throws: DecodingFailure.self) {
-      try Message.decode(Frame(type: MessageType.roundClose.rawValue, payload: writer.bytes))
+  @Test("F82 a vector of as many actors as the limit is read, and one with one more is refused")
+  func millionsOfActors() throws {
+    func read(actors count: Int) throws {
+      let actors = (0..<count).map { (ActorID(high: 1, low: UInt64($0)), UInt64(1)) }
+      let message = Message.roundClose(
+        RoundEnd(
+          mark: Samples.mark, position: 1, batches: 0,
+          vector: VersionVector(Dictionary(uniqueKeysWithValues: actors)), floor: VersionVector(),
+          horizon: .zero))
+      #expect(try Message.decode(message.frame) == message)
     }
-    var wants = ByteWriter()
-    wants.writeVariable(UInt64(Limits.blobsInFlight) + 1)
-    #expect(throws: DecodingFailure.self) {
-      try Message.decode(Frame(type: MessageType.blobWant.rawValue, payload: wants.bytes))
+    try read(actors: Limits.actors)
+    #expect(throws: DecodingFailure.self) { try read(actors: Limits.actors + 1) }
+  }
+
+  @Test("As many large values as may be in flight can be asked for at once, and not one more")
+  func blobsAskedFor() throws {
+    func read(blobs count: Int) throws {
+      let needs = (0..<count).map {
+        BlobNeed(hash: BlobHash(bytes: Samples.bytes(32, from: UInt8($0 % 256)))!, size: 10)
+      }
+      #expect(try Message.decode(Message.blobWant(needs).frame) == .blobWant(needs))
     }
+    try read(blobs: Limits.blobsInFlight)
+    #expect(throws: DecodingFailure.self) { try read(blobs: Limits.blobsInFlight + 1) }
   }
 
   @Test("F78 the lists of a repair are refused beyond their bounds and out of their order")
