@@ -110,9 +110,10 @@ rounds: deps ## how long the longest put waits while a round for a first copy of
 	MEASURE_ROUNDS=$(or $(KEYS),1000000) \
 	  $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --filter RoundMeasurement
 
-kills: deps ## kill a process that writes COUNT times, and look what is left (COUNT=1000)
+kills: deps ## kill a process that writes COUNT times, alone and beside another one, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) steps
+	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) shared
 
 killpoints: deps ## kill a process at each call of each named step (every test run kills it at the first or the last)
 	KILL_POINTS=all $(SWIFT) test --filter KillPointTests

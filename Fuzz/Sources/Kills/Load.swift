@@ -5,12 +5,19 @@ import SyncStore
 /// operation is told on standard output before it begins and after it was acknowledged.
 struct Load {
   static let keys = 60
-  static let configuration = Configuration(
-    durability: .relaxed, blobThreshold: 4096, segmentBytes: 256 << 10)
+
+  static func configuration(_ mode: Configuration.Mode) -> Configuration {
+    Configuration(mode: mode, durability: .relaxed, blobThreshold: 4096, segmentBytes: 256 << 10)
+  }
 
   /// One line of the child's, 16 bytes: the operation's number, key, and what happened.
   struct Note {
-    enum Kind: UInt8 { case begins = 1, done = 2 }
+    enum Kind: UInt8 {
+      case begins = 1
+      case done = 2
+      /// What a process that lives on finds under the key, 0 for nothing; what it has written to its own; and the end of that.
+      case seen, own, end
+    }
     var number: UInt64
     var key: UInt32
     var deletes: Bool
@@ -52,8 +59,8 @@ struct Load {
     return Self.value(number) == value ? number : nil
   }
 
-  static func run(at path: String, from first: UInt64) throws -> Never {
-    let store = try Store.open(at: path, configuration: configuration)
+  static func run(at path: String, from first: UInt64, _ mode: Configuration.Mode) throws -> Never {
+    let store = try Store.open(at: path, configuration: configuration(mode))
     var number = first
     while true {
       let count = Int.random(in: 0..<8) == 0 ? 3 : 1

@@ -4,9 +4,10 @@ import SyncStore
 /// Kills a process that writes, again and again, at random moments, and looks after each kill whether all that was
 /// acknowledged is there, nothing is half done, and how long opening takes.
 ///
-///   Kills COUNT [steps]
+///   Kills COUNT [steps | shared]
 ///
-/// With `steps` it is a pausable transaction that is killed.
+/// With `steps` it is a pausable transaction that is killed. With `shared` another process that has the store open goes on writing
+/// and sees all that the killed one was told to be done; so does the one that looks, a third.
 struct Kills {
   /// What is known of a key: the operation that gave it what it has, and the one that may have begun after it.
   struct State {
@@ -15,21 +16,38 @@ struct Kills {
   }
 
   let count: Int
+  let mode: Configuration.Mode
   let path = NSTemporaryDirectory() + "sync-store-kills-\(UUID().uuidString)"
   private var states = [State](repeating: State(), count: Load.keys)
   private var next: UInt64 = 1
   private var openings: [Double] = []
   private let growth = Growth()
 
-  init(count: Int) { self.count = count }
+  init(count: Int, mode: Configuration.Mode) { (self.count, self.mode) = (count, mode) }
 
   mutating func run() throws {
-    try Store.create(at: path, configuration: Load.configuration).close()
+    try Store.create(at: path, configuration: Load.configuration(mode)).close()
+    var neighbour = mode == .shared ? try Neighbour(at: path) : nil
+    var others: [UInt64] = []
     for kill in 1...count {
       try childUntilKilled()
-      try look(after: kill)
-      try growth.look(at: ["operations": next - 1], after: kill, of: count)
+      if let neighbour {
+        let answer = try neighbour.ask()
+        others = others.isEmpty ? answer.own : zip(others, answer.own).map(max)
+        try check(answer.seen, kill)
+        try refuseExclusive(kill)
+      }
+      try look(after: kill, others)
+      var numbers = ["operations": next - 1]
+      if let last = others.max() { numbers["writes beside"] = last }
+      try growth.look(at: numbers, after: kill, of: count)
+      if kill.isMultiple(of: 50), let ended = neighbour {
+        // It dies, too; the next one begins where it has stood.
+        ended.kill()
+        neighbour = try Neighbour(at: path)
+      }
     }
+    neighbour?.kill()
     // After a failure it is left to be looked at.
     try FileManager.default.removeItem(atPath: path)
     openings.sort()
@@ -43,32 +61,58 @@ struct Kills {
   }
 
   private mutating func childUntilKilled() throws {
-    for note in try KilledChild.notes(of: ["--load", path, String(next)]) {
+    for note in try KilledChild.notes(of: [mode == .shared ? "--load-shared" : "--load", path, String(next)])
+    {
       let operation = (note.number, note.deletes)
       switch note.kind {
       case .begins: states[Int(note.key)].begun = operation
       case .done: (states[Int(note.key)].acknowledged, states[Int(note.key)].begun) = (operation, nil)
+      case .seen, .own, .end: throw Failure("the child's notes are another's")
       }
       next = max(next, note.number + 1)
     }
   }
 
-  private mutating func look(after kill: Int) throws {
+  /// `others` are the numbers that the process beside has under its keys, at least.
+  private mutating func look(after kill: Int, _ others: [UInt64]) throws {
     let clock = ContinuousClock()
     let begin = clock.now
-    let store = try Store.open(at: path, configuration: Load.configuration)
+    let store = try Store.open(at: path, configuration: Load.configuration(mode))
     let elapsed = (clock.now - begin).components
     openings.append(Double(elapsed.seconds) * 1e3 + Double(elapsed.attoseconds) / 1e15)
     defer { try? store.close() }
+    var found: [UInt64?] = []
+    for key in 0..<Load.keys {
+      let value = try store.get(Load.key(UInt32(key)))?.bytes
+      found.append(value.map { Load.number(of: $0) ?? .max })
+    }
+    try check(found, kill)
+    for (key, acknowledged) in others.enumerated() where acknowledged > 0 {
+      guard let number = try store.get(Neighbour.key(key)).flatMap({ Load.number(of: $0.bytes) }),
+        number >= acknowledged
+      else { throw Failure("kill \(kill): write \(acknowledged) of the process beside is lost") }
+    }
+    if kill.isMultiple(of: 20) {
+      let report = try store.verify()
+      guard report.isClean else { throw Failure("kill \(kill): \(report.damage)") }
+    }
+  }
+
+  /// Nobody has the store for himself while others have it.
+  private func refuseExclusive(_ kill: Int) throws {
+    let outcome = Result { try Store.open(at: path, configuration: Load.configuration(.exclusive)) }
+    if case .failure(let error as StoreError) = outcome, error.code == .busy { return }
+    throw Failure("kill \(kill): the store is opened by one alone while another one writes")
+  }
+
+  /// Is there, under each key, what was acknowledged, or what had begun when the child was killed?
+  private mutating func check(_ all: [UInt64?], _ kill: Int) throws {
     var happened: [UInt64: Bool] = [:]
-    for key in states.indices {
-      let state = states[key]
-      let found = try store.get(Load.key(UInt32(key))).map { value in
-        guard let number = Load.number(of: value.bytes) else {
-          throw Failure("kill \(kill): key \(key) has a value that was never written")
-        }
-        return number
+    for (key, found) in all.enumerated() {
+      guard found != .max else {
+        throw Failure("kill \(kill): key \(key) has a value that was never written")
       }
+      let state = states[key]
       let before = state.acknowledged.flatMap { $0.deletes ? nil : $0.number }
       if let begun = state.begun {
         let after = begun.deletes ? nil : begun.number
@@ -88,10 +132,6 @@ struct Kills {
         throw Failure("kill \(kill): key \(key) has \(found as Any), \(before as Any) was acknowledged")
       }
     }
-    if kill.isMultiple(of: 20) {
-      let report = try store.verify()
-      guard report.isClean else { throw Failure("kill \(kill): \(report.damage)") }
-    }
   }
 
   struct Failure: Error, CustomStringConvertible {
@@ -102,8 +142,12 @@ struct Kills {
 
 let arguments = CommandLine.arguments
 if arguments.count == 4, arguments[1] == "--load", let first = UInt64(arguments[3]) {
-  try Load.run(at: arguments[2], from: first)
+  try Load.run(at: arguments[2], from: first, .exclusive)
 }
+if arguments.count == 4, arguments[1] == "--load-shared", let first = UInt64(arguments[3]) {
+  try Load.run(at: arguments[2], from: first, .shared)
+}
+if arguments.count == 3, arguments[1] == "--beside" { try Neighbour.run(at: arguments[2]) }
 if arguments.count == 4, arguments[1] == "--steps", let first = UInt64(arguments[3]) {
   try Steps.run(at: arguments[2], from: first)
 }
@@ -115,7 +159,9 @@ if arguments.count == 3, arguments[2] == "steps", let count = Int(arguments[1]) 
   }
   exit(0)
 }
-var kills = Kills(count: arguments.dropFirst().first.flatMap { Int($0) } ?? 1000)
+var kills = Kills(
+  count: arguments.dropFirst().first.flatMap { Int($0) } ?? 1000,
+  mode: arguments.last == "shared" ? .shared : .exclusive)
 do { try kills.run() } catch {
   FileHandle.standardError.write(Data("\(error); the store is left in \(kills.path)\n".utf8))
   exit(1)
