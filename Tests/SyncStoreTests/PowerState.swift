@@ -1,0 +1,172 @@
+import SyncTestSupport
+
+@testable import SyncStore
+
+/// What lies below a directory: names, and what each file holds.
+struct PowerState {
+  /// Of each path its inode.
+  var inodes: [String: UInt64] = [:]
+  /// Of each inode: is it a directory?
+  var kinds: [UInt64: Bool] = [:]
+  /// Of each inode of a file its bytes, if they were read.
+  var contents: [UInt64: [UInt8]] = [:]
+
+  init(of path: String, contents: Bool = true) throws {
+    try read(path, contents)
+  }
+
+  private mutating func read(_ path: String, _ readsContents: Bool) throws {
+    let disk = DiskStorage()
+    guard let status = try disk.status(path) else { return }
+    inodes[path] = status.inode
+    kinds[status.inode] = status.kind == .directory
+    if status.kind == .directory {
+      for name in try disk.list(path) { try read(path + "/" + name, readsContents) }
+    } else if readsContents {
+      contents[status.inode] = try disk.contents(of: path, limit: 1 << 24)
+    }
+  }
+
+  /// Names and kinds as text.
+  var lines: [String] {
+    inodes.sorted { $0.key < $1.key }.map { "\($0.value) \(kinds[$0.value] == true ? "d" : "f") \($0.key)" }
+  }
+
+  init(lines: ArraySlice<Substring>) throws {
+    for line in lines {
+      let parts = line.split(separator: " ", maxSplits: 2)
+      guard parts.count == 3, let inode = UInt64(parts[0]) else { throw StoreError(.damaged, "\(line)") }
+      inodes[String(parts[2])] = inode
+      kinds[inode] = parts[1] == "d"
+    }
+  }
+
+  private static func isIn(_ directory: String, _ path: String) -> Bool {
+    path.hasPrefix(directory + "/") && !path.dropFirst(directory.count + 1).contains("/")
+  }
+
+  /// The names in one directory are what they are in `other`.
+  mutating func take(namesOf directory: String, from other: PowerState) {
+    inodes = inodes.filter { !Self.isIn(directory, $0.key) }
+    for (path, inode) in other.inodes where Self.isIn(directory, path) {
+      inodes[path] = inode
+      kinds[inode] = other.kinds[inode]
+    }
+  }
+
+  /// Makes files below `path` what `content` says, a directory of each that is nil, and nothing else. Files keep their inodes.
+  static func lay(_ content: [String: [UInt8]?], at path: String) throws {
+    let disk = DiskStorage()
+    func clear(_ directory: String) throws {
+      for name in try disk.list(directory) {
+        let path = directory + "/" + name
+        let isDirectory = try disk.status(path)?.kind == .directory
+        guard let kept = content[path], (kept == nil) == isDirectory else {
+          _ = try disk.removeTree(path)
+          continue
+        }
+        if isDirectory { try clear(path) }
+      }
+    }
+    try clear(path)
+    for (path, bytes) in content.sorted(by: { $0.key < $1.key }) {
+      guard let bytes else {
+        if try disk.status(path) == nil { _ = try disk.createDirectory(path) }
+        continue
+      }
+      let file = try disk.open(path, .openOrCreate)
+      try file.resize(to: 0)
+      try file.write(bytes, at: 0)
+    }
+  }
+}
+
+/// A moment at which the power goes: what was durable, and what was there.
+struct PowerCrash {
+  let number: Int
+  private let old: PowerState
+  private let live: PowerState
+  /// Operations that had begun, and those that are durable whatever happens.
+  let begun: Int
+  let durable: Int
+
+  init(number: Int, old: PowerState, live: PowerState, begun: Int, durable: Int) {
+    (self.number, self.old, self.live, self.begun, self.durable) = (number, old, live, begun, durable)
+  }
+
+  private static let pageBytes = 4096
+
+  /// The files and directories (nil) that are left where `choice` says of each name, page and size whether the later one has
+  /// reached the disk; a page in eight is torn.
+  func content(_ choice: () -> Bool) -> [String: [UInt8]?] {
+    var names = old.inodes
+    // What was renamed has its old name or the new one; what that replaced goes with it. A name that is gone may be back.
+    let inodes = Set(old.inodes.values).union(live.inodes.values).sorted()
+    for inode in inodes {
+      let (before, after) = (Self.names(of: inode, in: old), Self.names(of: inode, in: live))
+      guard before != after, choice() else { continue }
+      for path in before where names[path] == inode {
+        if after.isEmpty, let successor = live.inodes[path], successor != inode { continue }
+        names[path] = nil
+      }
+      for path in after { names[path] = inode }
+    }
+    var bytes: [UInt64: [UInt8]] = [:]
+    var content: [String: [UInt8]?] = [:]
+    for (path, inode) in names.sorted(by: { $0.key < $1.key }) where isReachable(path, names) {
+      // A table of SQLite's, which tells what files tell, is there as it was, or not at all.
+      if path.contains("catalogue.sqlite") {
+        if !path.hasSuffix("-shm"), let all = live.contents[inode] { content[path] = all }
+        continue
+      }
+      if (live.kinds[inode] ?? old.kinds[inode]) == true {
+        content[path] = .some(nil)
+      } else {
+        let mixed = bytes[inode] ?? mixed(inode, choice)
+        bytes[inode] = mixed
+        content[path] = mixed
+      }
+    }
+    return content
+  }
+
+  private static func names(of inode: UInt64, in state: PowerState) -> [String] {
+    state.inodes.filter { $0.value == inode }.keys.sorted()
+  }
+
+  private func isReachable(_ path: String, _ names: [String: UInt64]) -> Bool {
+    guard let top = names.keys.min(), path != top else { return true }
+    var parent = path
+    while let slash = parent.lastIndex(of: "/") {
+      parent = String(parent[..<slash])
+      if parent == top { return true }
+      if names[parent] == nil { return false }
+    }
+    return false
+  }
+
+  private func mixed(_ inode: UInt64, _ choice: () -> Bool) -> [UInt8] {
+    let before = old.contents[inode] ?? []
+    // Removed meanwhile: of what was not synced nothing is known.
+    guard let after = live.contents[inode], XXH3.hash64(after, seed: 0) != XXH3.hash64(before, seed: 0)
+    else { return before }
+    let size = before.count == after.count || choice() ? after.count : before.count
+    var bytes = [UInt8](repeating: 0, count: size)
+    for start in stride(from: 0, to: size, by: Self.pageBytes) {
+      let end = min(start + Self.pageBytes, size)
+      func copy(_ range: Range<Int>, from source: [UInt8]) {
+        let range = range.clamped(to: 0..<source.count)
+        bytes.replaceSubrange(range, with: source[range])
+      }
+      copy(start..<end, from: before)
+      guard start < after.count else { continue }
+      if choice() {
+        copy(start..<end, from: after)
+      } else if choice(), choice() {
+        // Torn: the first sectors are the later ones.
+        copy(start..<min(start + 512 * (1 + (start >> 12) % 7), end), from: after)
+      }
+    }
+    return bytes
+  }
+}
