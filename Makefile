@@ -115,8 +115,8 @@ kills: deps ## kill a process that writes COUNT times, alone and beside another 
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) steps
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) shared
 
-killpoints: deps ## kill a process at each call of each named step (every test run kills it at the first or the last)
-	KILL_POINTS=all $(SWIFT) test --filter KillPointTests
+killpoints: deps ## kill a process at each call of each named step, and lose power in more ways (a test run does a part of it)
+	KILL_POINTS=all $(SWIFT) test --filter 'KillPointTests|RealPageSubsetTests'
 
 calls: deps ## let each call of a disk fail in every step of a store's life (every test run lets some of them)
 	ALL_CALLS=1 $(SIMULATE) 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests|SealedBlobStoreTests'

@@ -4,9 +4,9 @@ import Testing
 
 @testable import SyncStore
 
-/// A loss of power put together from the files of a real process over the real disk, which kills itself: at each of its syncs, and at
-/// its end, all that there is is copied. What may be left is any mixture of the pages,
-/// sizes and names that were durable and of those that were there.
+/// A loss of power put together from the real files of a process that kills itself: at each of its syncs, and at its end, all that there
+/// is is copied. What may be left is any mixture of the pages, sizes and names that were durable and of those that were there: some
+/// hundred, with `KILL_POINTS=all` (`make killpoints`) thousands.
 @Suite("Any subset of the unsynced pages of a killed process")
 struct RealPageSubsetTests {
   @Test(
@@ -29,9 +29,10 @@ struct RealPageSubsetTests {
     var (states, losses) = (0, 0)
     for crash in crashes {
       var random = SplitMix64(seed: UInt64(crash.number))
-      // All that was durable and nothing more, all that was there, and mixtures.
-      for choice in 0..<12 {
-        let content = crash.content { choice == 0 ? false : choice == 1 || random.next() % 2 == 0 }
+      // All that was durable and nothing more, all that was there, and mixtures with much or little of either.
+      for choice in 0..<(KillPointTests.all ? 300 : 12) {
+        let eighths: UInt64 = choice < 2 ? [0, 8][choice] : [1, 4, 7][choice % 3]
+        let content = crash.content { random.next() % 8 < eighths }
         let found = try look(directory.path + "/store", crash, content, "crash \(crash.number), \(choice)")
         states += 1
         if let found, found < crash.begun { losses += 1 }
