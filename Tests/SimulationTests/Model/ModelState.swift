@@ -150,7 +150,8 @@ extension Model {
       (held, parked, clock) = ([], [], horizon)
       for entry in log {
         let record = entry.record
-        let waits = waiting.contains(record) && (!record.isReserved || record.stamp > limit)
+        // One that has not waited bears no word of that: where the clock was put back since, it waits once more.
+        let waits = record.stamp > limit || waiting.contains(record) && !record.isReserved
         if waits, !mine.contains(record.actor) {
           park(record)
         } else {

@@ -48,6 +48,8 @@ struct TwinTests {
     ),
     // What had waited, and was beaten by a delete that was purged, waited once more after a loss of power.
     (2, 3, 1887, "f 0 1 0;m 1 0;f 1 1 1;z 1;x 1"),
+    // A clock was put back, and what had been applied waits once more where the journal is read anew: the model let it count.
+    (3, 2, 21020, "w 1 9;w 0 9;p 1 0 0;o 1 0;c 1 0;w 0 0;b 0;n 0 1"),
     // A delete of a damaged key is a write, which the model was not told of.
     (2, 1, 20086, "p 1 0 0;j 1 0;e 2 0;d 2 0"),
     // A damaged copy that had a value of that key waiting could take in no full state.
