@@ -244,16 +244,3 @@ private final class Dialogue {
   /// The other side says something.
   func say(_ message: Message) -> [SessionAction] { handle(.received(message.frame.bytes)) }
 }
-
-extension SessionAction {
-  fileprivate static func message(_ message: Message) -> SessionAction { .send(message.frame.bytes) }
-
-  fileprivate var message: Message? {
-    guard case .send(let bytes) = self else { return nil }
-    return try? Message.decode(Frame(type: bytes[4], payload: Array(bytes.dropFirst(Frame.headerBytes))))
-  }
-
-  fileprivate var failure: ReplicationError.Code? {
-    if case .close(.failed(let code, _)) = self { code } else { nil }
-  }
-}

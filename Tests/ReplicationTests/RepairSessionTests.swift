@@ -164,9 +164,3 @@ private final class Talk {
   /// The other side says something.
   func say(_ message: Message) -> [SessionAction] { handle(.received(message.frame.bytes)) }
 }
-
-extension SessionAction {
-  fileprivate var failure: ReplicationError.Code? {
-    if case .close(.failed(let code, _)) = self { code } else { nil }
-  }
-}

@@ -5,11 +5,11 @@ import Testing
 
 /// Dialogues with one session: what it is told, what it answers.
 @Suite struct SessionTests {
-  private static let wall = Samples.wall
-  private static let endMark = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
-  private static let wanted = BlobNeed(hash: Samples.hash, size: 300_000, offset: 100)
+  static let wall = Samples.wall
+  static let endMark = RoundMark(bytes: Samples.bytes(16, from: 0x41))!
+  static let wanted = BlobNeed(hash: Samples.hash, size: 300_000, offset: 100)
 
-  private static func summary(
+  static func summary(
     _ actor: ActorID, _ vector: VersionVector = VersionVector(), position: UInt64 = 10
   )
     -> ReplicaSummary
@@ -22,7 +22,7 @@ import Testing
       position: position)
   }
 
-  private static func replica(
+  static func replica(
     _ actor: ActorID, wall: UInt64 = wall, cursor: Cursor? = nil, missing: [BlobNeed] = []
   ) -> Replica {
     Replica(
@@ -30,21 +30,21 @@ import Testing
       missingBlobs: missing)
   }
 
-  private static func hello(_ actor: ActorID, receives: Bool, sends: Bool, cursor: Cursor? = nil) -> Hello {
+  static func hello(_ actor: ActorID, receives: Bool, sends: Bool, cursor: Cursor? = nil) -> Hello {
     Hello(
       summary: summary(actor), wallMilliseconds: wall, digest: Samples.digest, receives: receives,
       sends: sends,
       cursor: cursor)
   }
 
-  private static func close(_ sender: ActorID) -> RoundClose {
+  static func close(_ sender: ActorID) -> RoundClose {
     RoundClose(
       sender: sender, mark: Samples.mark, position: 10, vector: summary(sender).vector,
       floor: VersionVector(),
       horizon: .zero)
   }
 
-  private static func end(batches: UInt32, _ sender: ActorID = Samples.right) -> Message {
+  static func end(batches: UInt32, _ sender: ActorID = Samples.right) -> Message {
     let close = close(sender)
     return .roundClose(
       RoundEnd(
@@ -53,17 +53,17 @@ import Testing
         horizon: close.horizon))
   }
 
-  private static func begin(records: UInt64 = 3) -> Message {
+  static func begin(records: UInt64 = 3) -> Message {
     .roundBegin(RoundBegin(mark: Samples.mark, position: 10, records: records))
   }
 
-  private static func judged(_ actor: ActorID, digest: StateDigest = Samples.digest) -> JudgedState {
+  static func judged(_ actor: ActorID, digest: StateDigest = Samples.digest) -> JudgedState {
     JudgedState(position: 10, vector: summary(actor).vector, digest: digest, at: wall)
   }
 
   /// A server that has answered the hello of a client that syncs.
-  private static func server(missing: [BlobNeed] = []) -> Probe {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+  static func server(missing: [BlobNeed] = []) -> SessionProbe {
+    let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
     _ = session.handle(.message(.hello(hello(Samples.left, receives: true, sends: true))))
     _ = session.handle(.replica(replica(Samples.right, missing: missing)))
@@ -71,10 +71,10 @@ import Testing
   }
 
   /// A client that has sent its hello, and what the server's hello makes it do.
-  private static func client(
+  static func client(
     _ direction: SessionDirection, cursor: Cursor? = nil
-  ) -> Probe {
-    let session = Probe(role: .client(direction), peerName: "right", peerRight: .readWrite)
+  ) -> SessionProbe {
+    let session = SessionProbe(role: .client(direction), peerName: "right", peerRight: .readWrite)
     _ = session.start()
     _ = session.handle(.replica(replica(Samples.left)))
     let theirs = hello(
@@ -86,7 +86,7 @@ import Testing
 
   @Test("A push: hello, round, receipt, goodbye, in two round trips")
   func push() {
-    let session = Probe(role: .client(.push), peerName: "right", peerRight: .readWrite)
+    let session = SessionProbe(role: .client(.push), peerName: "right", peerRight: .readWrite)
     #expect(session.start() == [.loadReplica(peer: nil, at: nil)])
     var own = Self.hello(Samples.left, receives: false, sends: true)
     own.compatibleFeatures = SessionFeature.widens
@@ -158,7 +158,7 @@ import Testing
 
   @Test("The server answers a hello with its own, judged at the client's time, and asks for what it lacks")
   func server() {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     #expect(session.start() == [.setTimer(.handshake, seconds: WireLimits.helloSeconds)])
     let theirs = Self.hello(Samples.left, receives: true, sends: true)
     #expect(
@@ -180,7 +180,7 @@ import Testing
 
   @Test("F49 clocks too far apart are refused by both sides, with both times named")
   func clockSkew() {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
     _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
     let wall = Self.wall + Limits.clockDriftMilliseconds + 1
@@ -194,7 +194,7 @@ import Testing
       refusal.text.contains("2023-11-14T22:13:20.123Z") && refusal.text.contains("2023-11-14T22:14:20.124Z"))
     #expect(actions.last?.failure == .clockSkew)
 
-    let client = Probe(role: .client(.pull), peerName: "right", peerRight: .readWrite)
+    let client = SessionProbe(role: .client(.pull), peerName: "right", peerRight: .readWrite)
     _ = client.start()
     _ = client.handle(.replica(Self.replica(Samples.left)))
     #expect(client.handle(.message(.refuse(refusal))).last?.failure == .clockSkew)
@@ -202,7 +202,7 @@ import Testing
 
   @Test("F49 clocks just within the limit are taken")
   func clocksWithin() {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
     _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
     let wall = Self.wall + Limits.clockDriftMilliseconds
@@ -218,7 +218,7 @@ import Testing
 
   @Test("F100 no common version, or a feature that must be known, is refused and says why")
   func incompatible() {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
     let actions = session.handle(.message(.foreignHello(2...3)))
     #expect(actions.last?.failure == .incompatible)
@@ -238,7 +238,7 @@ import Testing
   @Test("F81 what was not agreed in the hello is refused later, too")
   func unagreed() {
     for message in [Self.begin(), .batch(index: 0, sealed: []), Self.end(batches: 0)] {
-      let session = Probe(role: .server, peerName: "left", peerRight: .readOnly)
+      let session = SessionProbe(role: .server, peerName: "left", peerRight: .readOnly)
       _ = session.start()
       _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: false))))
       _ = session.handle(.replica(Self.replica(Samples.right)))
@@ -288,11 +288,11 @@ import Testing
         return false
       }
     }
-    let one = Probe(role: .client(.sync), peerName: "right", peerRight: .readWrite)
+    let one = SessionProbe(role: .client(.sync), peerName: "right", peerRight: .readWrite)
     var actions = one.start() + one.handle(.replica(replica.client))
     actions += one.handle(.message(.hello(hello.server))) + one.handle(.cursor(nil))
     #expect(opens(actions) == !(client == .suspect && server == .settled))
-    let other = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    let other = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     actions = other.start() + other.handle(.message(.hello(hello.client)))
     actions += other.handle(.replica(replica.server)) + other.handle(.message(.want(nil)))
     #expect(opens(actions) == (client == .suspect && server == .settled))
@@ -300,7 +300,7 @@ import Testing
 
   @Test("F60 a peer that knows more of this actor makes it a new one")
   func echo() {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
     var hello = Self.hello(Samples.left, receives: true, sends: true)
     hello.summary.vector[Samples.right] = 11
@@ -318,7 +318,7 @@ import Testing
 
   @Test("F58 who goes on under a name that this side gave up is told to take a new one, and connects again")
   func otherLife() {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
+    let session = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     _ = session.start()
     _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
     var replica = Self.replica(Samples.right)
@@ -388,327 +388,5 @@ import Testing
     _ = session.handle(.message(.batch(index: 0, sealed: [])))
     let actions = session.handle(.batchApplied(position: position, records: 1, missing: []))
     #expect(actions.last?.failure == .protocolViolation)
-  }
-
-  @Test("F80 a batch that cannot be opened ends the session, and the other side learns no more than that")
-  func unopened() {
-    let session = Self.server()
-    _ = session.handle(.message(Self.begin()))
-    _ = session.handle(.message(.batch(index: 0, sealed: [1])))
-    let actions = session.handle(.failed(.protocolViolation, "bad tag at /secret/path"))
-    #expect(actions.last == .close(.failed(.protocolViolation, "bad tag at /secret/path")))
-    guard case .refuse(let refusal)? = actions.first?.message else {
-      Issue.record("\(actions)")
-      return
-    }
-    #expect(refusal.code == .protocolViolation && !refusal.text.contains("secret"))
-  }
-
-  @Test("No more than four batches are sent before one is confirmed")
-  func window() {
-    let session = Self.client(.push)
-    _ = session.handle(.cursor(nil))
-    var actions = session.handle(.roundOpened(records: 9, close: Self.close(Samples.left)))
-    for index in 0..<UInt32(WireLimits.batchesInFlight) {
-      #expect(actions.contains(.nextBatch(mark: Samples.mark, index: index)))
-      actions = session.handle(.batchSealed([1], position: UInt64(index) + 1, records: 1))
-    }
-    #expect(actions.count == 1)
-    #expect(
-      session.handle(.message(.batchReceived(position: 1))) == [.nextBatch(mark: Samples.mark, index: 4)])
-    #expect(session.handle(.message(.batchReceived(position: 3))).last?.failure == .protocolViolation)
-  }
-
-  @Test(
-    "F72 a receipt before every batch was confirmed, or for another position, is refused",
-    arguments: [true, false])
-  func earlyReceipt(isConfirmed: Bool) {
-    let session = Self.client(.push)
-    _ = session.handle(.cursor(nil))
-    _ = session.handle(.roundOpened(records: 1, close: Self.close(Samples.left)))
-    _ = session.handle(.batchSealed([1], position: 10, records: 1))
-    _ = session.handle(.roundExhausted)
-    if isConfirmed { _ = session.handle(.message(.batchReceived(position: 10))) }
-    let receipt = Receipt(
-      received: isConfirmed ? 9 : 10, state: Self.judged(Samples.right), missingBlobs: 0)
-    #expect(session.handle(.message(.receipt(receipt))).last?.failure == .protocolViolation)
-  }
-
-  @Test("Blob ranges wait while much is queued, and go on as the transport drains")
-  func blobBackpressure() {
-    let session = Self.server()
-    let need = BlobNeed(hash: Samples.hash, size: UInt64(20 * Limits.blobRangeBytes))
-    var reads = session.handle(.message(.blobWant([need])))
-    #expect(reads.count == WireLimits.blobReadsInFlight)
-    let sealed = [UInt8](repeating: 0, count: Limits.blobRangeBytes)
-    var queued = 0
-    for read in reads {
-      guard case .readBlob(_, _, let offset, _) = read else { continue }
-      let actions = session.handle(.blobRead(hash: Samples.hash, offset: offset, sealed: sealed))
-      // Nothing more is read. What is large goes on as it is, behind its frame's beginning.
-      #expect(actions.count == 2)
-      for case .send(let bytes) in actions { queued += bytes.count }
-    }
-    reads = session.handle(.sent(queued))
-    #expect(reads.count == WireLimits.blobReadsInFlight)
-  }
-
-  @Test("A blob that is not there is reported once, and the next is given")
-  func blobUnavailable() {
-    let session = Self.server()
-    let other = BlobHash(bytes: Samples.bytes(32, from: 0x61))!
-    let needs = [BlobNeed(hash: Samples.hash, size: 600_000), BlobNeed(hash: other, size: 5)]
-    #expect(session.handle(.message(.blobWant(needs))).count == 4)
-    #expect(session.handle(.blobUnavailable(Samples.hash)) == [.message(.blobUnavailable(Samples.hash))])
-    #expect(session.handle(.blobUnavailable(Samples.hash)) == [])
-    #expect(session.handle(.blobUnavailable(Samples.hash)) == [])
-    #expect(
-      session.handle(.blobRead(hash: other, offset: 0, sealed: [1])) == [
-        .message(.blobRange(BlobRange(hash: other, offset: 0, isLast: true, sealed: [1])))
-      ])
-  }
-
-  @Test(
-    "F85 a blob that does not match its hash is asked for once more from its start, then counted as missing")
-  func blobRejected() {
-    let session = Self.server(missing: [Self.wanted])
-    func range(_ offset: UInt64) -> Message {
-      .blobRange(BlobRange(hash: Samples.hash, offset: offset, isLast: true, sealed: [1]))
-    }
-    _ = session.handle(.message(range(100)))
-    let again = BlobNeed(hash: Samples.hash, size: 300_000, offset: 0)
-    #expect(session.handle(.blobRejected(Samples.hash)) == [.message(.blobWant([again]))])
-    _ = session.handle(.message(range(0)))
-    #expect(session.handle(.blobRejected(Samples.hash)) == [])
-    _ = session.handle(.message(Self.begin(records: 0)))
-    #expect(
-      session.handle(.message(Self.end(batches: 0, Samples.left))) == [.finishRound(Self.close(Samples.left))]
-    )
-    #expect(session.handle(.roundFinished) == [.judgeState(at: nil)])
-    let state = Self.judged(Samples.right)
-    #expect(
-      session.handle(.stateJudged(state)) == [
-        .message(.receipt(Receipt(received: 10, state: state, missingBlobs: 1)))
-      ])
-  }
-
-  @Test("A push whose blobs did not all arrive is not done")
-  func missingBlobsAtTheOtherSide() {
-    let session = Self.client(.push)
-    _ = session.handle(.cursor(nil))
-    _ = session.handle(.roundOpened(records: 0, close: Self.close(Samples.left)))
-    let receipt = Receipt(received: 10, state: Self.judged(Samples.right), missingBlobs: 2)
-    _ = session.handle(.message(.receipt(receipt)))
-    let actions = session.handle(.stateJudged(Self.judged(Samples.left)))
-    #expect(actions.first == .message(.goodbye))
-    #expect(actions.last?.failure == .unavailable)
-  }
-
-  @Test(
-    "F61 digests that differ in step end the session loudly; out of step they are not compared",
-    arguments: [true, false])
-  func digests(isInStep: Bool) {
-    let cursor = Cursor(position: isInStep ? 10 : 9, mark: Self.endMark, closed: true)
-    let session = Self.client(.push)
-    _ = session.handle(.cursor(cursor))
-    _ = session.handle(.roundOpened(records: 0, close: Self.close(Samples.left)))
-    let receipt = Receipt(received: 10, state: Self.judged(Samples.left), missingBlobs: 0)
-    _ = session.handle(.message(.receipt(receipt)))
-    let actions = session.handle(.stateJudged(Self.judged(Samples.left, digest: StateDigest())))
-    #expect(actions.last?.failure == (isInStep ? .digestsDiffer : nil))
-  }
-
-  @Test("The time that the own store takes before a hello is not the other side's")
-  func slowStore() {
-    let client = Probe(role: .client(.push), peerName: "right", peerRight: .readWrite)
-    #expect(client.start() == [.loadReplica(peer: nil, at: nil)])
-    #expect(client.handle(.timer(.handshake)) == [])
-    _ = client.handle(.replica(Self.replica(Samples.left)))
-    #expect(client.handle(.timer(.handshake)).last?.failure == .timeout)
-    let server = Probe(role: .server, peerName: "left", peerRight: .readWrite)
-    _ = server.start()
-    _ = server.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
-    #expect(server.handle(.timer(.handshake)) == [])
-    let hello = server.handle(.replica(Self.replica(Samples.right))).first?.message
-    guard case .hello? = hello else {
-      Issue.record("\(String(describing: hello))")
-      return
-    }
-  }
-
-  @Test("F88 no hello in time ends the connection, and so does a message before it")
-  func handshakeDeadline() {
-    let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
-    _ = session.start()
-    #expect(session.handle(.timer(.handshake)).last?.failure == .timeout)
-    for message in [Message.want(nil), .batchReceived(position: 1), Self.begin()] {
-      let session = Probe(role: .server, peerName: "left", peerRight: .readWrite)
-      _ = session.start()
-      #expect(session.handle(.message(message)).last?.failure == .protocolViolation)
-    }
-  }
-
-  @Test("F68 a silent peer is asked, and dropped after the idle limit")
-  func halfOpen() {
-    let session = Self.server()
-    session.drain()
-    // The hello came within the first interval.
-    #expect(session.handle(.timer(.ping)) == [.setTimer(.ping, seconds: Limits.pingSeconds)])
-    let intervals = Limits.idleSeconds / Limits.pingSeconds
-    for _ in 1..<intervals {
-      session.drain()
-      let actions = session.handle(.timer(.ping))
-      guard case .ping? = actions.first?.message else {
-        Issue.record("\(actions)")
-        return
-      }
-    }
-    #expect(session.handle(.timer(.ping)).last?.failure == .timeout)
-  }
-
-  @Test("F68 a peer that answers pings is kept")
-  func alive() {
-    let session = Self.server()
-    for _ in 0..<20 {
-      session.drain()
-      for action in session.handle(.timer(.ping)) {
-        if case .ping(let number)? = action.message { _ = session.handle(.message(.pong(number))) }
-        #expect(action.failure == nil)
-      }
-    }
-    session.drain()
-    #expect(session.handle(.message(.ping(9))) == [.message(.pong(9))])
-  }
-
-  @Test("F88 bytes that drip without making a frame count as silence")
-  func drip() {
-    let session = Self.server()
-    _ = session.handle(.timer(.ping))
-    _ = session.handle(.received([0xFF, 0xFF, 0, 0, MessageType.batch.rawValue]))
-    var failure: ReplicationError.Code?
-    for _ in 0..<10 where failure == nil {
-      _ = session.handle(.received([0]))
-      failure = session.handle(.timer(.ping)).last?.failure
-    }
-    #expect(failure == .timeout)
-  }
-
-  @Test("F90 a peer that asks and never reads costs a bounded queue, and is dropped after the idle limit")
-  func neverReads() {
-    let session = Self.server()
-    let pings = (0..<1000).flatMap { Message.ping(UInt64($0)).frame.bytes }
-    var queued = 0
-    for _ in 0..<100 {
-      for case .send(let bytes) in session.handle(.received(pings)) { queued += bytes.count }
-    }
-    #expect(queued <= Limits.controlFrameBytes + 100)
-    var failure: ReplicationError.Code?
-    for _ in 0..<(Limits.idleSeconds / Limits.pingSeconds) {
-      #expect(failure == nil)
-      _ = session.handle(.received(pings))
-      failure = session.handle(.timer(.ping)).last?.failure
-    }
-    #expect(failure == .timeout)
-  }
-
-  @Test("Reading pauses while much is unstored")
-  func pausing() {
-    let session = Self.server(missing: [Self.wanted])
-    let sealed = [UInt8](repeating: 1, count: Limits.blobRangeBytes)
-    var paused = false
-    for number in 0..<40 {
-      let range = BlobRange(hash: Samples.hash, offset: UInt64(100 + number), isLast: false, sealed: sealed)
-      paused = paused || session.handle(.message(.blobRange(range))).contains(.pauseReading)
-    }
-    #expect(paused)
-    // What no longer fits is thrown away, and reading goes on.
-    let actions = session.handle(.blobStored(hash: Samples.hash, held: 5000, isComplete: false))
-    #expect(actions.contains(.resumeReading))
-  }
-
-  @Test("A server is done when the client leaves in good order, with or without a goodbye")
-  func goodbye() {
-    let session = Self.server()
-    #expect(session.handle(.message(.goodbye)) == [.close(.done)])
-    let other = Self.server()
-    #expect(other.handle(.disconnected) == [.close(.done)])
-    let busy = Self.server()
-    _ = busy.handle(.message(Self.begin()))
-    #expect(busy.handle(.disconnected).last?.failure == .network)
-  }
-
-  @Test("A client that is left before all was done says so")
-  func leftAlone() {
-    let session = Self.client(.pull)
-    #expect(session.handle(.message(.goodbye)).last?.failure == .network)
-    let other = Self.client(.push)
-    #expect(other.handle(.disconnected).last?.failure == .network)
-  }
-
-  @Test("F78 random bytes after a good hello never crash a session", arguments: 1...50 as ClosedRange<UInt64>)
-  func garbage(seed: UInt64) {
-    var random = SplitMix64(seed: seed)
-    let session = Self.server()
-    for _ in 0..<200 {
-      let type = random.chance(90) ? UInt8(random.next() % 18) : UInt8(random.next() % 256)
-      let frame = Frame(type: type, payload: random.bytes(Int(random.next() % 80)))
-      let actions = session.handle(.received(random.chance(95) ? frame.bytes : random.bytes(9)))
-      if case .close? = actions.last { return }
-    }
-  }
-
-  private static func refusal(of hello: Hello, right: MemberRight = .readWrite) -> Refusal? {
-    let session = Probe(role: .server, peerName: "left", peerRight: right)
-    _ = session.start()
-    _ = session.handle(.message(.hello(hello)))
-    let actions = session.handle(.replica(replica(Samples.right)))
-    for action in actions { if case .refuse(let refusal)? = action.message { return refusal } }
-    return nil
-  }
-}
-
-/// A session that an expectation can call.
-private final class Probe {
-  private var session: Session
-  private var queued = 0
-
-  init(role: Session.Role, peerName: String, peerRight: MemberRight) {
-    session = Session(role: role, peerName: peerName, peerRight: peerRight)
-  }
-
-  var figures: SessionFigures { session.figures }
-  func start() -> [SessionAction] { session.start() }
-
-  func handle(_ event: SessionEvent) -> [SessionAction] {
-    let actions = session.handle(event)
-    for case .send(let bytes) in actions { queued += bytes.count }
-    return actions
-  }
-
-  /// The transport hands on all that is queued.
-  func drain() {
-    _ = session.handle(.sent(queued))
-    queued = 0
-  }
-}
-
-extension SessionEvent {
-  /// The bytes of a message came.
-  fileprivate static func message(_ message: Message) -> SessionEvent { .received(message.frame.bytes) }
-}
-
-extension SessionAction {
-  /// Send a message.
-  fileprivate static func message(_ message: Message) -> SessionAction { .send(message.frame.bytes) }
-
-  /// The message that is to be sent.
-  fileprivate var message: Message? {
-    guard case .send(let bytes) = self else { return nil }
-    return try? Message.decode(Frame(type: bytes[4], payload: Array(bytes.dropFirst(Frame.headerBytes))))
-  }
-
-  /// The code with which the session failed.
-  fileprivate var failure: ReplicationError.Code? {
-    if case .close(.failed(let code, _)) = self { code } else { nil }
   }
 }
