@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Fuzzes what reads foreign bytes, coverage-guided and under the address sanitizer: each target of Fuzz/Targets for the
-# given number of seconds (60), from the corpus that is kept in Fuzz/Corpus. A crash leaves its input in .build/fuzz.
+# given number of seconds (60), from the corpus that is kept in Fuzz/Corpus. A crash leaves its input in .build/fuzz. With KEEP=1 the
+# inputs of up to 1 KiB that reach what none of that corpus does are added to it: every test run reads them.
 #
 #   Fuzz/run.sh [SECONDS [TARGET…]]
 set -euo pipefail
@@ -52,6 +53,11 @@ for target in "${targets[@]}"; do
   "$scratch/$target" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
     -artifact_prefix="$scratch/$target-" "$scratch/corpus/$target" "Fuzz/Corpus/$target" 2>&1 |
     grep -E '^(stat::|==|SUMMARY|artifact|Done)' || { echo "Fuzz/run.sh: $target crashed: see $scratch" >&2; exit 1; }
+  if [[ -n ${KEEP:-} ]]; then
+    mkdir -p "$scratch/small/$target"
+    find "$scratch/corpus/$target" -type f -size -1025c -exec cp -t "$scratch/small/$target" {} +
+    "$scratch/$target" -merge=1 -timeout=10 "Fuzz/Corpus/$target" "$scratch/small/$target" 2>&1 | grep -E '^MERGE-OUTER: .*added' || true
+  fi
 done
 
 # What the public API reaches needs no coverage to be worth trying: damaged stores, opened.

@@ -168,6 +168,8 @@ struct ReplicationRulesTests {
     try b.receive(from: a)
     #expect(try b.text("k") == "now")
     #expect(try b.status().parked == 2)
+    // It beats nothing yet.
+    #expect(try b.conflicts().isEmpty)
     // Nor does its stamp move the clock here: what is written now would have to wait elsewhere.
     try b.put("here", "x")
     let here = try #require(try b.explain("here"))
