@@ -19,6 +19,12 @@ extension Model {
       var records: [Record]
     }
 
+    /// All that had waited up to a position, with stamps up to a limit, was applied.
+    struct Release: Equatable {
+      let position: Int
+      let limit: Int
+    }
+
     /// Own records above that sequence may bear dots that a lost life gave away.
     struct Suspect: Equatable {
       let actor: Actor
@@ -37,6 +43,7 @@ extension Model {
     /// Retained records, in the order of their positions.
     var log: [Entry] = []
     var position = 0
+    var releases: [Release] = []
     /// By the sender's actor.
     var cursors = Table<Cursor>()
     /// Marks of own rounds.
@@ -150,8 +157,11 @@ extension Model {
       (held, parked, clock) = ([], [], horizon)
       for entry in log {
         let record = entry.record
-        // One that has not waited bears no word of that: where the clock was put back since, it waits once more.
-        let waits = record.stamp > limit || waiting.contains(record) && !record.isReserved
+        // One that was applied as it came bears no word of that: where the clock was put back since, it waits once more.
+        let isLate =
+          record.stamp > limit
+          && !releases.contains { $0.position >= entry.position && $0.limit >= record.stamp }
+        let waits = isLate || waiting.contains(record) && !record.isReserved
         if waits, !mine.contains(record.actor) {
           park(record)
         } else {

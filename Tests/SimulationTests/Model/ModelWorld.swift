@@ -268,6 +268,10 @@ extension Model {
     mutating func unpark(_ copy: Int) throws(Violation) {
       guard !copies[copy].live.parked.isEmpty else { return }
       let limit = limit(copy)
+      if copies[copy].live.parked.contains(where: { $0.records.contains { $0.stamp <= limit } }) {
+        let position = copies[copy].live.position
+        copies[copy].live.releases.append(State.Release(position: position, limit: limit))
+      }
       for key in copies[copy].live.parked.map(\.key) {
         let waiting = copies[copy].live.parked(key)
         let due = waiting.filter { $0.stamp <= limit }.sorted { $1.isGreater(than: $0) }
