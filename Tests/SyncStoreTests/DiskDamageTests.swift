@@ -83,24 +83,13 @@ struct DiskDamageTests {
     /// All files as they were, under their own inodes where they still have them.
     func restore() throws {
       clock.withLock { $0 = Self.start + 1000 }
-      try clear(path)
+      try disk.removeFiles(below: path) { files[$0] == nil }
       for (path, content) in files {
         // The large one is written anew only where it was touched.
         if owners[path] == "large", path != touched, try disk.status(path)?.size == content.count { continue }
         let file = try disk.open(path, .openOrCreate)
         try file.resize(to: 0)
         try file.write(content, at: 0)
-      }
-    }
-
-    private func clear(_ directory: String) throws {
-      for name in try disk.list(directory) {
-        let path = directory + "/" + name
-        if try disk.status(path)?.kind == .directory {
-          try clear(path)
-        } else if files[path] == nil {
-          _ = try disk.remove(path)
-        }
       }
     }
 

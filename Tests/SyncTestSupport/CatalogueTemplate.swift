@@ -145,23 +145,12 @@ struct CatalogueTemplate {
 
   func restore() throws {
     clock.withLock { $0 = Self.start + 1000 }
-    try clear(path)
+    try disk.removeFiles(below: path) { files[$0] == nil }
     for (path, content) in files {
       let file = try disk.open(path, .openOrCreate)
       try file.resize(to: 0)
       try file.write(content.bytes, at: 0)
       try file.resize(to: content.size)
-    }
-  }
-
-  private func clear(_ directory: String) throws {
-    for name in try disk.list(directory) {
-      let path = directory + "/" + name
-      if try disk.status(path)?.kind == .directory {
-        try clear(path)
-      } else if files[path] == nil {
-        _ = try disk.remove(path)
-      }
     }
   }
 
@@ -295,5 +284,19 @@ struct CatalogueTemplate {
         candidates, heldBy: candidates.indices.map { choice >> ($0 % 8) & 1 == 1 ? [holder] : [] })
     }
     expectAll(of: store, evicted: turn.end().evicted)
+  }
+}
+
+extension Storage {
+  /// Removes the files in a directory, and in those within it, that are not to stay.
+  package func removeFiles(below directory: String, where isDoomed: (String) -> Bool) throws {
+    for name in try list(directory) {
+      let path = directory + "/" + name
+      if try status(path)?.kind == .directory {
+        try removeFiles(below: path, where: isDoomed)
+      } else if isDoomed(path) {
+        _ = try remove(path)
+      }
+    }
   }
 }

@@ -255,8 +255,8 @@ extension Store {
   }
 
   /// Makes the names of the segments durable. What a copy has replaced must not go before; where this fails nothing goes on
-  /// (rule R4).
-  private func syncNames() throws(StoreError) {
+  /// (rule R4), but where it could not be begun for want of a descriptor.
+  func syncNames() throws(StoreError) {
     do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
       if !error.isForWantOfDescriptors { control.setPoisoned() }
       throw error

@@ -44,7 +44,7 @@ extension Engine {
   fileprivate mutating func foundToDelete(_ key: [UInt8], at wall: UInt64) -> FoundToDelete {
     do throws(StoreError) {
       let held = try view(of: key.span)?.replaced
-      if unreleased != nil, let shown = shown(key) {
+      if let shown = shown(key) {
         return shown.record.isLive(at: wall) ? .value(shown.replaced) : .nothing
       }
       guard let held, held.isLive(at: wall) else { return .nothing }

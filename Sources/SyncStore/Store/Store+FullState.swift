@@ -263,7 +263,7 @@ extension Store {
     places += judged.waiting.subtracting(now.waiting)
     let doomed = waiting.filter { place in
       guard !judged.waiting.contains(place), let view = try? engine.journal.record(at: place),
-        let record = try? engine.record(at: place), engine.state.scope.holds(record.key)
+        let record = try? engine.decoded(view), engine.state.scope.holds(record.key)
       else { return false }
       return judge.verdict(onParked: record, at: view.position) != .keep
     }
@@ -371,10 +371,10 @@ extension Store {
       if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
       let (record, position, held) = try engine.withLock { engine throws(StoreError) in
         try pin.check(path)
-        guard let record = try? engine.record(at: place), engine.isParked(record) else {
-          return (Record?.none, UInt64(0), Record?.none)
-        }
-        return (record, try engine.journal.record(at: place).position, engine.readable(record.key))
+        guard let view = try? engine.journal.record(at: place), let record = try? engine.decoded(view),
+          engine.isParked(record)
+        else { return (Record?.none, UInt64(0), Record?.none) }
+        return (record, view.position, engine.readable(record.key))
       }
       guard let record, composer.state.scope.holds(record.key) else { return }
       let verdict = judge.verdict(onParked: record, at: position)

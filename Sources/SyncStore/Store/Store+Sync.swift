@@ -88,10 +88,7 @@ extension Store {
     }
     // The last ones may have been begun without their names being durable.
     if let last = segments.last?.number, control.begun < UInt64(last) {
-      do throws(StoreError) { try environment.storage.syncDirectory(journalDirectory) } catch {
-        if !error.isForWantOfDescriptors { control.setPoisoned() }
-        throw error
-      }
+      try syncNames()
       control.raiseBegun(to: last)
     }
     // Another process may have met the failure in the same pages meanwhile.

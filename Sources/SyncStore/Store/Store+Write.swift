@@ -297,14 +297,12 @@ extension Store {
   }
 
   private func settleBeginning(of segment: Segment) throws(StoreError) {
-    do throws(StoreError) {
-      try segment.file.sync(0..<SegmentHeader.length, of: segment.mapping)
-      try environment.storage.syncDirectory(journalDirectory)
-    } catch {
-      // Where it could not be begun it is tried again: by the next sync, and before the segment after this one.
-      if !error.isForWantOfDescriptors { control.setPoisoned() }
+    do throws(StoreError) { try segment.file.sync(0..<SegmentHeader.length, of: segment.mapping) } catch {
+      control.setPoisoned()
       throw error
     }
+    // Where no descriptor is left it is tried again: by the next sync, and before the segment after this one.
+    try syncNames()
     control.raiseBegun(to: segment.number)
   }
 

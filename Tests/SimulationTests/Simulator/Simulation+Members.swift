@@ -33,12 +33,7 @@ extension Simulation {
     wake(by)
     machine.revokedUntil = now + below(3_600_000)
     machine.wasRevoked = true
-    for number in links.keys.sorted() {
-      guard let link = links[number], link.client == machine.number || link.server == machine.number else {
-        continue
-      }
-      for isClient in [true, false] { disconnected(number, isClient) }
-    }
+    disconnect(machine)
     try trying(by) {
       let frontier = ReservedKey.frontier(machine.device)
       if try by.store.reserved(frontier) != nil { try by.store.putReserved(frontier, nil) }
@@ -56,6 +51,11 @@ extension Simulation {
     counts.restrictions += 1
     machine.restrictedUntil = now + 60_000 + UInt64(rights.below(3_600_000))
     // Whoever is connected is asked for its right anew.
+    disconnect(machine)
+  }
+
+  /// Ends what a machine has with others.
+  private func disconnect(_ machine: Machine) {
     for number in links.keys.sorted() {
       guard let link = links[number], link.client == machine.number || link.server == machine.number else {
         continue

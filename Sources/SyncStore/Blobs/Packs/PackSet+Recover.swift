@@ -146,11 +146,8 @@ extension PackSet {
           pack.isNamed(entry.name, $0) && pack.entry($0)?.offset == entry.offset
         })
       else { return }
-      let spares = state.spares.removeValue(forKey: entry.name)
-      guard end(pack, slot, ordinal, &state) || !pack.isCutOff else { throw pack.cutOff }
-      for place in spares ?? [] where place != Self.place(ordinal, slot) {
-        passOver(place, entry.name, &state)
-      }
+      guard end(pack, slot, ordinal, withSpares: false, &state) || !pack.isCutOff else { throw pack.cutOff }
+      forgetSpare(pack, slot, Self.place(ordinal, slot), &state)
     }
   }
 
@@ -343,11 +340,8 @@ extension PackSet {
     guard let place = moved.copy else { return }
     let (ordinal, slot) = (Self.ordinal(place), Self.slot(place))
     guard let pack = try pack(ordinal, &state), pack.isNamed(moved.name, slot) else { return }
-    let spares = state.spares.removeValue(forKey: moved.name)
-    _ = end(pack, slot, ordinal, below: limit, &state)
-    for other in spares ?? [] where other != place || pack.word(slot).isLive {
-      passOver(other, moved.name, &state)
-    }
+    _ = end(pack, slot, ordinal, below: limit, withSpares: false, &state)
+    if !pack.word(slot).isLive { forgetSpare(pack, slot, place, &state) }
   }
 
   /// One that had another name than its successor was still counted.
