@@ -209,6 +209,8 @@ extension Model.World {
       var theirs = snapshot.greatest(record.key)
       if let known = theirs, snapshot.isSuspect(known) { theirs = nil }
       if live.isSuspect(record) {
+        // Two lives may have written the very same. Nothing but its bytes can be compared, and nothing is lost.
+        if isLikeStore, let theirs, hasSameBytes(record, theirs) { continue }
         judge(suspect: record, theirs, receiver, snapshot, &again, &dropped)
       } else if snapshot.covers(record.dot) {
         if theirs == nil || rules.horizonOfAny {
@@ -258,6 +260,14 @@ extension Model.World {
     for record in again { try reissue(receiver, record, as: .reissueByReturning) }
     copies[receiver].live.vector.merge(snapshot.vector)
     copies[receiver].live.suspects = []
+  }
+
+  /// Are they one and the same to who sees only what is sent?
+  private func hasSameBytes(_ left: Model.Record, _ right: Model.Record) -> Bool {
+    left.key == right.key && left.hasOrder(of: right) && left.isDead == right.isDead
+      && left.value == right.value
+      && left.deadline == right.deadline && past(left).base == past(right).base
+      && past(left).open == past(right).open
   }
 
   /// A record that may bear a dot which a lost life of the receiver gave away.

@@ -71,6 +71,9 @@ struct TwinTests {
       3, 4, 40,
       "p 0 3 0;n 1 0;u 3;p 4 0 0;b 2;u 2;n 2 1;m 4 2;p 0 3 0;a 5;o 0 2;o 5 6;v 0 2 1;d 2 0;p 5 0 0"
     ),
+    // Two lives had written the very same delete, which the model took for two writes and issued again.
+    (4, 3, 20572, "u 2;p 2 0 2;d 2 0;p 4 0 0;d 4 0"),
+    (3, 3, 20361, "j 1 0;n 3 0;u 1;a 4;a 4;p 4 1 20;u 4;d 6 1;d 4 1"),
   ]
 
   @Test("is right where it was wrong once")
