@@ -53,14 +53,23 @@ int sync_set_nonblocking(int fd) {
   return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-int sync_birth_and_file_system(int fd, uint64_t *birth, uint64_t *file_system) {
+int sync_file_status(int fd, struct sync_file_status *status) {
+  const unsigned wanted =
+    STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_INO | STATX_SIZE | STATX_BTIME;
   struct statx answer;
   struct statfs system;
-  if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &answer) != 0 || fstatfs(fd, &system) != 0) return -1;
-  *birth = (answer.stx_mask & STATX_BTIME)
-             ? (uint64_t)answer.stx_btime.tv_sec * 1000000000u + answer.stx_btime.tv_nsec
-             : 0;
-  memcpy(file_system, &system.f_fsid, sizeof *file_system);
+  if (statx(fd, "", AT_EMPTY_PATH, wanted, &answer) != 0 || fstatfs(fd, &system) != 0) return -1;
+  *status = (struct sync_file_status){
+    .size = answer.stx_size,
+    .inode = answer.stx_ino,
+    .birth = (answer.stx_mask & STATX_BTIME)
+               ? (uint64_t)answer.stx_btime.tv_sec * 1000000000u + answer.stx_btime.tv_nsec
+               : 0,
+    .mode = answer.stx_mode,
+    .links = answer.stx_nlink,
+    .owner = answer.stx_uid,
+  };
+  memcpy(&status->file_system, &system.f_fsid, sizeof status->file_system);
   return 0;
 }
 
@@ -92,6 +101,14 @@ void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds) 
 }
 
 void sync_futex_wake(const uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
+
+void sync_futex_wait_own(const uint32_t *word, uint32_t expected) {
+  syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
+}
+
+void sync_futex_wake_own(const uint32_t *word) {
+  syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
 
 int sync_file_system(int fd) { return syncfs(fd); }
 

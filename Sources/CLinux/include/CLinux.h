@@ -29,8 +29,15 @@ int sync_duplicate_above_standard(int fd);
 // Reads and writes on `fd` return at once.
 int sync_set_nonblocking(int fd);
 
-// statx(2), fstatfs(2): what stat(2) does not tell. Birth in nanoseconds since 1970, 0 if unknown.
-int sync_birth_and_file_system(int fd, uint64_t *birth, uint64_t *file_system);
+// What statx(2) and fstatfs(2) tell of an open file, but for its times: since Linux 6.13 a file whose times were asked for gets new ones
+// at its next change, and a sync that has to write them, too, takes half as long again.
+struct sync_file_status {
+  uint64_t size, inode, file_system;
+  // In nanoseconds since 1970, 0 if unknown.
+  uint64_t birth;
+  uint32_t mode, links, owner;
+};
+int sync_file_status(int fd, struct sync_file_status *status);
 
 // statfs(2): bytes free for an ordinary user; the magic number of the file system's type; is it mounted for reading only?
 int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only);
@@ -110,6 +117,9 @@ int sync_mutex_is_awaited(const void *mutex);
 void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds);
 // Wakes all who sleep there, in all processes.
 void sync_futex_wake(const uint32_t *word);
+// The same among the threads of this process, and for as long as it takes.
+void sync_futex_wait_own(const uint32_t *word, uint32_t expected);
+void sync_futex_wake_own(const uint32_t *word);
 
 // renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
 int sync_rename_unless_present(const char *path, const char *new_path);

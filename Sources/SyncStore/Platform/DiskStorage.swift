@@ -53,7 +53,7 @@ package final class DiskStorage: Storage {
       if errno == ENOENT || errno == ENOTDIR { return nil }
       throw SystemCall.failure("cannot look at it", path)
     }
-    return FileStatus(answer, birth: 0, fileSystem: UInt64(answer.st_dev))
+    return FileStatus(answer)
   }
 
   package func open(_ path: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile {
@@ -152,14 +152,15 @@ final class DiskFile: StorageFile {
   deinit { close(descriptor) }
 
   func status() throws(StoreError) -> FileStatus {
-    var answer = stat()
-    var birth: UInt64 = 0
-    var fileSystem: UInt64 = 0
+    var answer = sync_file_status()
     // The number of the file system is part of its content; that of the device can change at any boot.
-    guard unsafe fstat(descriptor, &answer) == 0,
-      unsafe sync_birth_and_file_system(descriptor, &birth, &fileSystem) == 0
-    else { throw SystemCall.failure("cannot look at it", path) }
-    return FileStatus(answer, birth: birth, fileSystem: fileSystem)
+    guard unsafe sync_file_status(descriptor, &answer) == 0 else {
+      throw SystemCall.failure("cannot look at it", path)
+    }
+    return FileStatus(
+      kind: FileStatus.Kind(mode: answer.mode), size: Int(answer.size), links: Int(answer.links),
+      inode: answer.inode, fileSystem: answer.file_system, birth: answer.birth, owner: answer.owner,
+      permissions: answer.mode & 0o7777)
   }
 
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
@@ -281,16 +282,22 @@ final class DiskFile: StorageFile {
 }
 
 extension FileStatus {
-  fileprivate init(_ answer: stat, birth: UInt64, fileSystem: UInt64) {
-    let kind: Kind =
-      switch answer.st_mode & S_IFMT {
+  fileprivate init(_ answer: stat) {
+    self.init(
+      kind: Kind(mode: answer.st_mode), size: Int(answer.st_size), links: Int(answer.st_nlink),
+      inode: UInt64(answer.st_ino), fileSystem: UInt64(answer.st_dev), birth: 0, owner: answer.st_uid,
+      permissions: answer.st_mode & 0o7777)
+  }
+}
+
+extension FileStatus.Kind {
+  fileprivate init(mode: UInt32) {
+    self =
+      switch mode & S_IFMT {
       case S_IFREG: .file
       case S_IFDIR: .directory
       case S_IFLNK: .link
       default: .other
       }
-    self.init(
-      kind: kind, size: Int(answer.st_size), links: Int(answer.st_nlink), inode: UInt64(answer.st_ino),
-      fileSystem: fileSystem, birth: birth, owner: answer.st_uid, permissions: answer.st_mode & 0o7777)
   }
 }

@@ -1,8 +1,9 @@
 import Glibc
+import Synchronization
 
 /// Work that one thread does for all that wait for it: a sync makes durable what many have written. Who comes while it is
 /// being done waits; when it is done, all it was done for go on at once, and one of the others does it again.
-final class SharedWork: @unchecked Sendable {
+final class SharedWork: Sendable {
   private typealias Check = @Sendable () throws(StoreError) -> Bool
   private typealias Work = @Sendable () throws(StoreError) -> Void
 
@@ -13,35 +14,39 @@ final class SharedWork: @unchecked Sendable {
     var tell: @Sendable (StoreError?) -> Void
   }
 
-  private let monitor = Monitor()
-  // Under its lock.
-  private var isRunning = false
-  private var waiting = 0
-  private var rounds = 0
-  private var listeners: [Listener] = []
+  /// Odd while a thread is at it.
+  private let turns = EventCount()
+  private let rounds = Atomic(0)
+  private let listeners = Locked<[Listener]>([])
 
   /// How often it was done.
-  var count: Int { monitor.withLock { rounds } }
+  var count: Int { rounds.load(ordering: .relaxed) }
 
   /// Returns once `isDone`, by this thread's work or another's. What `work` throws is for the thread that does it; the
   /// others find out when they do it themselves.
   func wait(
     until isDone: () throws(StoreError) -> Bool, work: () throws(StoreError) -> Void
   ) throws(StoreError) {
-    monitor.lock()
-    while isRunning {
-      waiting += 1
-      monitor.wait()
-      waiting -= 1
-      if isRunning, try check(isDone) { return }
+    while true {
+      let turn = turns.value
+      if turn & 1 == 0 {
+        if turns.advance(from: turn) { return try take(turn &+ 1, isDone, work) }
+      } else {
+        turns.wait(while: turn)
+        if try isDone() { return }
+      }
     }
-    if try check(isDone) { return }
-    isRunning = true
-    let others = waiting
-    monitor.unlock()
-    defer { end() }
+  }
+
+  /// It is this thread's turn.
+  private func take(
+    _ turn: UInt32, _ isDone: () throws(StoreError) -> Bool, _ work: () throws(StoreError) -> Void
+  ) throws(StoreError) {
+    defer { end(turn) }
+    if try isDone() { return }
     // Those that were just woken have something to add: better now than by another round.
-    if others > 0 { sched_yield() }
+    if turns.waiting > 0 { sched_yield() }
+    defer { rounds.add(1, ordering: .relaxed) }
     try work()
   }
 
@@ -52,9 +57,10 @@ final class SharedWork: @unchecked Sendable {
     work: @escaping @Sendable () throws(StoreError) -> Void,
     then tell: @escaping @Sendable (StoreError?) -> Void
   ) {
-    let isLeft = monitor.withLock {
-      if isRunning { listeners.append(Listener(isDone: isDone, work: work, tell: tell)) }
-      return isRunning
+    let isLeft = listeners.withLock { listeners in
+      guard turns.value & 1 != 0 else { return false }
+      listeners.append(Listener(isDone: isDone, work: work, tell: tell))
+      return true
     }
     if !isLeft { finish(Listener(isDone: isDone, work: work, tell: tell)) }
   }
@@ -68,21 +74,15 @@ final class SharedWork: @unchecked Sendable {
     }
   }
 
-  /// A round is over. Who is told is told first: whoever waits will be woken by the kernel, and takes longer.
-  private func end() {
-    tell(monitor.withLock { takeListeners() })
-    monitor.lock()
-    isRunning = false
-    rounds += 1
-    let late = takeListeners()
-    monitor.notifyAll()
-    monitor.unlock()
+  /// The turn is over. Who is told is told first: whoever waits will be woken by the kernel, and takes longer.
+  private func end(_ turn: UInt32) {
+    tell(listeners.withLock { exchange(&$0, with: []) })
+    let late = listeners.withLock { listeners in
+      _ = turns.advance(from: turn)
+      return exchange(&listeners, with: [])
+    }
+    turns.wakeAll()
     tell(late)
-  }
-
-  private func takeListeners() -> [Listener] {
-    defer { listeners = [] }
-    return listeners
   }
 
   private func tell(_ listeners: [Listener]) {
@@ -97,18 +97,6 @@ final class SharedWork: @unchecked Sendable {
       } catch {
         listener.tell(error)
       }
-    }
-  }
-
-  /// Is it done? If so, or if that cannot be told, the lock is given back.
-  private func check(_ isDone: () throws(StoreError) -> Bool) throws(StoreError) -> Bool {
-    do throws(StoreError) {
-      guard try isDone() else { return false }
-      monitor.unlock()
-      return true
-    } catch {
-      monitor.unlock()
-      throw error
     }
   }
 }
