@@ -54,6 +54,11 @@ private import Synchronization
     return start..<(2 * start)
   }
 
+  /// Is there room for huge pages in it?
+  private static func isHuge(_ chunk: Range<UInt32>) -> Bool {
+    chunk.count * pageBytes >= Mapping.hugePageBytes
+  }
+
   @inline(__always)
   private static func index(of number: UInt32) -> Int {
     let small = 28 - (number | 8).leadingZeroBitCount
@@ -86,7 +91,8 @@ private import Synchronization
     precondition(pages.upperBound <= chunk.upperBound, "pages of one chunk")
     let mapping = mappings.withLock { $0[Self.index(of: pages.lowerBound)] }
     let start = Int(pages.lowerBound - chunk.lowerBound) * Self.pageBytes
-    mapping?.populate(start..<(start + pages.count * Self.pageBytes))
+    let bytes = start..<(start + pages.count * Self.pageBytes)
+    mapping?.populate(bytes, onePageAtATime: !Self.isHuge(chunk))
   }
 
   /// Did the kernel refuse a page? What was stored there since is seen by this process alone.
@@ -103,6 +109,7 @@ private import Synchronization
         throw StoreError(.damaged, "names a page behind its end: it is to be built anew", path: file.path)
       }
       let mapping = try file.map(bytes, writable: writable)
+      if Self.isHuge(Self.chunk(of: number)) { mapping.preferHugePages() }
       mappings[index] = mapping
       let start = unsafe mapping.withPointer(0, to: UInt8.self) { UInt(bitPattern: $0) }
       let base = start &- UInt(bytes.lowerBound)

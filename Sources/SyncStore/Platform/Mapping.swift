@@ -241,16 +241,26 @@ package import Synchronization
   /// Pages will be needed one here, one there: no others are to be read with them.
   func expectRandomAccess() { _ = unsafe madvise(base, count, MADV_RANDOM) }
 
-  /// Finds memory for `range` now, rather than at the first store to each page.
-  package func populate(_ range: Range<Int>) {
+  /// A page of the greater size that processors translate at once, where the kernel has one to give.
+  package static let hugePageBytes = 2 << 20
+
+  /// Its memory is to be found in huge pages, where the kernel and the file system can: who reads here and there waits less for addresses to
+  /// be translated, and a fault brings 512 pages. Not for a file that is synced: what of a huge page was changed is not known, and all of it
+  /// is written.
+  func preferHugePages() { _ = unsafe madvise(base, count, MADV_HUGEPAGE) }
+
+  /// Finds memory for `range` now, rather than at the first store to each page: of each page by itself, or of what the kernel
+  /// reads together.
+  package func populate(_ range: Range<Int>, onePageAtATime: Bool = true) {
     check(range)
     let page = 4096
     let start = range.lowerBound & ~(page - 1)
-    // One after the other: were they read ahead in runs, whoever needs the first would wait for all.
-    unsafe madvise(base + start, range.upperBound - start, MADV_RANDOM)
+    let count = range.upperBound - start
+    // Were they read ahead in runs, whoever needs the first would wait for all.
+    if onePageAtATime { unsafe madvise(base + start, count, MADV_RANDOM) }
     // A kernel that cannot do it leaves the pages to be found later: slower, not wrong.
-    _ = unsafe sync_populate(base + start, UInt64(range.upperBound - start))
-    unsafe madvise(base + start, range.upperBound - start, MADV_NORMAL)
+    _ = unsafe sync_populate(base + start, UInt64(count))
+    if onePageAtATime { unsafe madvise(base + start, count, MADV_NORMAL) }
   }
 
   @inline(__always)
