@@ -1,10 +1,10 @@
 /// Whether the next batch of a round is deflated: a value that is told what was measured, and knows no clock.
 ///
-/// Deflating pays where the link, or the other side, is slower than deflating is; else it only adds to the time. Both
-/// questions are answered by the time between two acknowledgements: if deflating fills most of it, deflating is what all
-/// waits for, and the batches go plain. While they go plain, the rate of the link shows, and if deflated batches would pass
-/// faster, they are deflated again. A round begins deflated: on a slow link nothing is sent larger than it must be, and the few
-/// batches that this costs on a fast one are soon sent.
+/// Deflating pays where the link is slower than deflating is; else it only adds to the time, of this processor and of the one that
+/// inflates. What all waits for shows in the time between two acknowledgements. A round begins deflated. If deflating fills most of
+/// that time, or the link is so fast that a few larger batches are soon over, batches are sent plain for a try, and go on so if they
+/// pass no slower than the deflated ones did; if not, or later no more, they are deflated again, and the next try is twice as far away.
+/// So nothing is sent larger than it must be on a slow link, and on a fast one little is deflated.
 package struct CompressionChoice: Hashable, Sendable {
   /// What was measured of one batch.
   package struct Measure: Hashable, Sendable {
@@ -27,19 +27,27 @@ package struct CompressionChoice: Hashable, Sendable {
   package static let smallBytes = 64 << 10
   /// Deflating is what all waits for if it fills more than this share of the time.
   private static let busyShare = 0.85
-  /// Deflated batches must pass so much faster to be worth the other side's inflating.
-  private static let gain = 0.9
+  /// Nanoseconds for a byte on the wire of a link that is fast enough to try: 16 MB in a second.
+  private static let fastLink = 62.5
+  /// Plain batches may pass so much slower: times vary, and deflating takes from what else the processors have to do.
+  private static let tolerance = 1.1
+  /// Measures of one way before the other is tried, or the try is judged.
+  private static let leastMeasures = 4
+  /// After a try that failed the next one is so many measures away, at least and at most.
+  private static let patience = 32...4096
   /// How much the newest measure counts.
   private static let weight = 0.4
 
-  /// Nanoseconds for each byte of payload to be deflated, and what part of it is left then.
-  private var deflating: Double?
-  private var ratio = 1.0
-  /// The share of the time that deflating filled.
+  /// Nanoseconds in which a byte of payload passes, either way.
+  private var deflated: Double?
+  private var plain: Double?
+  /// The share of the time that deflating fills.
   private var busy: Double?
-  /// Nanoseconds for each byte on the wire.
-  private var passing: Double?
   private var isPlain = false
+  /// How many there were since the way was changed.
+  private var measures = 0
+  /// So many are to come before plain batches are tried.
+  private var untilTry = 1
 
   /// Nothing was measured yet.
   package init() {}
@@ -50,18 +58,33 @@ package struct CompressionChoice: Hashable, Sendable {
   /// A batch was acknowledged.
   package mutating func acknowledged(_ measure: Measure) {
     guard measure.payload >= Self.smallBytes, measure.sealed > 0, measure.passing > 0 else { return }
-    let passed = Double(measure.passing) / Double(measure.sealed)
-    if let time = measure.deflating {
-      deflating = Self.mean(deflating, Double(time) / Double(measure.payload))
-      ratio = Self.mean(ratio == 1 ? nil : ratio, Double(measure.sealed) / Double(measure.payload))
-      busy = Self.mean(busy, min(1, Double(time) / Double(measure.passing)))
-      if busy ?? 0 > Self.busyShare { (isPlain, passing) = (true, nil) }
-    } else {
-      passing = Self.mean(passing, passed)
-      guard let deflating, let passing else { return }
-      // Of a pipeline the slowest part counts.
-      if max(deflating, ratio * passing) < Self.gain * passing { (isPlain, busy) = (false, nil) }
+    let time = Double(measure.passing) / Double(measure.payload)
+    if let deflating = measure.deflating {
+      deflated = Self.mean(deflated, time)
+      busy = Self.mean(busy, min(1, Double(deflating) / Double(measure.passing)))
+      considerPlain(isFast: Double(measure.passing) / Double(measure.sealed) <= Self.fastLink)
+    } else if isPlain {
+      measures += 1
+      // The first one waited for those before it.
+      if measures > 1 { plain = Self.mean(plain, time) }
+      judgePlain()
     }
+  }
+
+  private mutating func considerPlain(isFast: Bool) {
+    // What was sent before the way was changed is acknowledged after that.
+    guard !isPlain else { return }
+    measures += 1
+    let isBusy = busy.map { $0 > Self.busyShare } ?? false
+    guard measures >= untilTry, isBusy || isFast && measures >= Self.leastMeasures else { return }
+    (isPlain, plain, measures) = (true, nil, 0)
+  }
+
+  private mutating func judgePlain() {
+    guard measures > Self.leastMeasures, let plain, let deflated, plain > Self.tolerance * deflated
+    else { return }
+    untilTry = min(max(2 * untilTry, Self.patience.lowerBound), Self.patience.upperBound)
+    (isPlain, busy, measures) = (false, nil, 0)
   }
 
   private static func mean(_ old: Double?, _ new: Double) -> Double {
