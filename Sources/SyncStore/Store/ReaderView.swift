@@ -14,6 +14,14 @@ final class ReaderView: Sendable {
   @inline(__always)
   var isSealed: Bool { segments.isSealed }
 
+  /// Has the processor fetch what the index will be asked for a key, and what the key is called there.
+  @inline(__always)
+  func prefetch(_ key: Span<UInt8>) -> (hash: UInt64, keys: ObjectIdentifier) {
+    let hash = keys.hash(key)
+    keys.prefetch(hash)
+    return (hash, ObjectIdentifier(keys))
+  }
+
   /// What is known of a key.
   enum Found {
     case nothing

@@ -22,6 +22,8 @@ extension Store {
     _ key: [UInt8], _ value: Span<UInt8>, _ type: ValueType, _ deadline: UInt64?, unlessKnown: Bool = false,
     unlessNoted note: [UInt8]? = nil
   ) throws(StoreError) -> UInt64? {
+    // The lines of the index are on their way while the mutex is taken and the clock is read.
+    let ahead = readers.read { $0.prefetch(key.span) }
     waitForCompaction()
     try acquireWriters()
     defer { control.unlock() }
@@ -30,7 +32,9 @@ extension Store {
       if let note, engine.indexNotes[note] != nil { return nil }
       let wall = environment.now()
       if deadline == nil {
-        switch try putOrdinary(key.span, value, type, unlessKnown: unlessKnown, wall: wall, &engine) {
+        let outcome = try putOrdinary(
+          key.span, value, type, unlessKnown: unlessKnown, ahead: ahead, wall: wall, &engine)
+        switch outcome {
         case .appended: return control.tail
         case .known: return nil
         case .notOrdinary: break
@@ -58,12 +62,17 @@ extension Store {
   /// Appends the write if it is ordinary.
   @inline(__always)
   private func putOrdinary(
-    _ key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, unlessKnown: Bool, wall: UInt64,
-    _ engine: inout Engine
+    _ key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, unlessKnown: Bool,
+    ahead: (hash: UInt64, keys: ObjectIdentifier)?, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) -> Outcome {
     guard let writer = engine.ordinaryWriter() else { return .notOrdinary }
-    let hash = writer.keys.hash(key)
-    writer.keys.prefetch(hash)
+    let hash: UInt64
+    if let ahead, ahead.keys == ObjectIdentifier(writer.keys) {
+      hash = ahead.hash
+    } else {
+      hash = writer.keys.hash(key)
+      writer.keys.prefetch(hash)
+    }
     let start = engine.applied.offset
     let end = start + writer.extent(key: key.count, value: value.count)
     guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return .notOrdinary }
