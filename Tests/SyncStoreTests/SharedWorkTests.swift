@@ -20,6 +20,10 @@ struct SharedWorkTests {
     }
   }
 
+  private final class Counter: Sendable {
+    let number = Atomic(0)
+  }
+
   private static func until(_ isSo: () -> Bool) async throws {
     while !isSo() { try await Task.sleep(for: .milliseconds(1)) }
   }
@@ -92,5 +96,30 @@ struct SharedWorkTests {
     rounds.allowed.store(1, ordering: .sequentiallyConsistent)
     try await Self.until { told.withLock { !$0.isEmpty } }
     #expect(told.withLock { $0.first??.code } == .poisoned)
+  }
+
+  @Test("leaves nobody waiting, however many threads come and go at once")
+  func manyThreads() async throws {
+    let (work, asked, done, ended) = (SharedWork(), Counter(), Counter(), Counter())
+    let (threads, each) = (8, 400)
+    for _ in 0..<threads {
+      Background.block {
+        for _ in 0..<each {
+          let own = asked.number.add(1, ordering: .sequentiallyConsistent).newValue
+          try? work.wait { () throws(StoreError) in
+            Self.has(own, done.number)
+          } work: { () throws(StoreError) in
+            // All that was asked for before it began.
+            done.number.store(
+              asked.number.load(ordering: .sequentiallyConsistent), ordering: .sequentiallyConsistent)
+          }
+          let isDone = Self.has(own, done.number)
+          #expect(isDone)
+        }
+        ended.number.add(1, ordering: .sequentiallyConsistent)
+      }
+    }
+    try await Self.until { Self.has(threads, ended.number) }
+    #expect(work.count <= threads * each && work.count > 0)
   }
 }
