@@ -37,8 +37,8 @@ sim: deps ## networks of machines on virtual time (SEEDS=1000 FIRST=0, or SEED=7
 	$(if $(SEED),SIM_SEED=$(SEED)) SIM_FIRST=$(or $(FIRST),0) SIM_SEEDS=$(or $(SEEDS),1000) $(if $(COPIES),SIM_COPIES=$(COPIES)) \
 	  $(if $(HOURS),SIM_HOURS=$(HOURS)) $(if $(CHECKS),SIM_CHECKS=$(CHECKS)) $(SIMULATE) NetworkTests
 
-model: deps ## random histories of the model, and each of its rules switched off (SEEDS=20000 FIRST=0)
-	MODEL_FIRST=$(or $(FIRST),0) MODEL_SEEDS=$(or $(SEEDS),20000) MODEL_RULES=$(or $(SEEDS),20000) $(SIMULATE) 'ModelTests|ModelRuleTests'
+model: deps ## random histories of the model, and each of its rules switched off in up to 20,000 (SEEDS=20000 FIRST=0)
+	MODEL_FIRST=$(or $(FIRST),0) MODEL_SEEDS=$(or $(SEEDS),20000) MODEL_RULES=20000 $(SIMULATE) 'ModelTests|ModelRuleTests'
 
 twin: deps ## the store beside the model, step by step (SEEDS=2000 FIRST=0)
 	TWIN_FIRST=$(or $(FIRST),0) TWIN_SEEDS=$(or $(SEEDS),2000) $(SIMULATE) TwinTests

@@ -12,8 +12,8 @@ extension Composer {
     case rolledBack
     /// One of its writes has another content elsewhere: another life bears the old actor.
     case forked
-    /// Records below a watermark are damaged, at these places: everything is to be offered again.
-    case damaged([Location])
+    /// Records below a watermark are damaged: everything is to be offered again.
+    case damaged([JournalDamage])
   }
 
   /// Becomes `actor`.
@@ -35,8 +35,11 @@ extension Composer {
         vector[old] = max(marked, state.floor[old])
       }
       try forgetCursors()
-    case .damaged(let places):
-      for place in places { try setLocal(StateKey.damage(place), [0]) }
+    case .damaged(let damages):
+      for damage in damages {
+        let end = UInt32(damage.bytes.upperBound)
+        try setLocal(StateKey.damage(damage.place), ReplicaState.encode(damageUpTo: end, isResolved: false))
+      }
       try setLocal(StateKey.mending, [1])
       vector = VersionVector()
       try forgetCursors()
@@ -53,8 +56,8 @@ extension Composer {
     if state.unsettled != nil, state.vector.covers(state.floor) { try setLocal(StateKey.unsettled, nil) }
     guard state.mending else { return }
     try setLocal(StateKey.mending, nil)
-    for place in state.noted.subtracting(state.resolved).sorted() {
-      try setLocal(StateKey.damage(place), [1])
+    for (place, end) in state.noted.sorted(by: { $0.key < $1.key }) where !state.resolved.contains(place) {
+      try setLocal(StateKey.damage(place), ReplicaState.encode(damageUpTo: end, isResolved: true))
     }
   }
 

@@ -300,8 +300,10 @@ extension RecordView {
 }
 
 extension Engine {
-  /// Damage that this copy has not acted upon.
-  fileprivate var newDamage: [Location] { gaps.map(\.place).filter { !state.noted.contains($0) } }
+  /// Damage that this copy has not acted upon: what goes further than it did then is new.
+  fileprivate var newDamage: [JournalDamage] {
+    gaps.filter { gap in state.noted[gap.place].map { gap.bytes.upperBound > Int($0) } ?? true }
+  }
 }
 
 extension JournalDamage {

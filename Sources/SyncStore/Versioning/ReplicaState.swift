@@ -45,8 +45,9 @@ struct ReplicaState: Sendable {
   /// Of former lives: what was taken back of their writes.
   var forsaken: [ActorID: Forsaken] = [:]
 
-  /// Places of damage that this copy has acted upon: it became a new actor and forgot its vector.
-  var noted: Set<Location> = []
+  /// Damage that this copy has acted upon, when it became a new actor and forgot its vector: where it began, and up to which offset it
+  /// went then. Records behind may have been damaged since.
+  var noted: [Location: UInt32] = [:]
   /// Those among them whose records have come again from a peer.
   var resolved: Set<Location> = []
 
@@ -192,8 +193,12 @@ extension ReplicaState {
     } else if key.starts(with: StateKey.damagePrefix), let value {
       var reader = ByteReader(key[StateKey.damagePrefix.count...])
       guard let place = try? reader.read(UInt64.self) else { return }
-      noted.insert(Location(packed: place))
-      if value == [1] { resolved.insert(Location(packed: place)) }
+      let location = Location(packed: place)
+      var rest = ByteReader(value[...])
+      let isResolved = (try? rest.read(UInt8.self)) == 1
+      // Older programs did not say how far it went.
+      noted[location] = (try? rest.read(UInt32.self)) ?? .max
+      if isResolved { resolved.insert(location) } else { resolved.remove(location) }
     } else if key == StateKey.vector, let value {
       guard let read = try? Self.vector(value) else { return }
       vector = read
@@ -307,6 +312,13 @@ extension ReplicaState {
     var reader = ByteReader(bytes)
     let floor = try reader.readVector()
     return (floor, Stamp(rawValue: try reader.read()))
+  }
+
+  static func encode(damageUpTo end: UInt32, isResolved: Bool) -> [UInt8] {
+    var writer = ByteWriter()
+    writer.write(UInt8(isResolved ? 1 : 0))
+    writer.write(end)
+    return writer.bytes
   }
 
   static func encode(_ suspects: [Suspect]) -> [UInt8] {

@@ -35,6 +35,13 @@ extension Model.World {
   mutating func purge(_ copy: Int) {
     let wall = wall(copy)
     let frontiers = activeFrontiers(copy)
+    let horizon = (copies[copy].live.floor, copies[copy].live.horizon)
+    // The store writes down what it has purged, at a position: the next round has another mark.
+    defer {
+      if isLikeStore, (copies[copy].live.floor, copies[copy].live.horizon) != horizon {
+        copies[copy].live.position += 1
+      }
+    }
     for record in copies[copy].live.held where !record.isReserved {
       let expired =
         record.deadline != Model.never && record.deadline + (rules.digestTime ? Model.drift : 0) < wall

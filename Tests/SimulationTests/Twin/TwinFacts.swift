@@ -184,14 +184,25 @@ extension Twin {
   ) throws -> (state: Model.State, index: Int) {
     let kept = try store.conflicts()
     let facts = try Facts(of: store, wall: model.wall(copy))
+    let waiting = Set(
+      try store.log(from: 1, limit: .max).filter(\.isCurrent).map {
+        Facts.Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
+      })
+    var other: (state: Model.State, index: Int)?
     for index in states.indices.reversed() {
       var state = states[index]
       state.reread(limit: model.limit(copy))
       forgetAged(of: &state, copy, kept: kept)
       guard Facts(of: state.shown(limit: model.limit(copy)), model) == facts else { continue }
+      // What waits and is beaten is not among the facts: it may have been cut off.
+      let lacks = state.parked.flatMap(\.records).contains {
+        !waiting.contains(Facts.Dot(actor: $0.actor.number, sequence: $0.sequence))
+      }
       try parkAgain(in: &state, store, copy)
-      return (state, index)
+      guard lacks else { return (state, index) }
+      if other == nil { other = (state, index) }
     }
+    if let other { return other }
     throw Mismatch(
       "the store of copy \(copy) is nothing it ever was:\n\(facts)\nthe last was\n\(states.last.map { Facts(of: $0, model).description } ?? "")"
     )

@@ -54,6 +54,10 @@ struct TwinTests {
     (2, 1, 20086, "p 1 0 0;j 1 0;e 2 0;d 2 0"),
     // A damaged copy that had a value of that key waiting could take in no full state.
     (4, 2, 20419, "p 3 0 0;f 2 0 0;o 2 3;v 2 3 2;e 3 0;m 1 3"),
+    // Damage right behind damage that was known was taken for the same, and nothing was done about it.
+    (4, 2, 23599, "p 2 0 0;p 2 1 2;e 2 0;e 2 1"),
+    // A copied directory had not got a beaten value that waits, which is not shown: the model took it for there.
+    (2, 1, 23089, "p 0 0 0;f 0 0 1;g 0;m 0 1;p 0 0 0;p 1 0 0;o 0 1;v 0 1 1;n 1 0"),
   ]
 
   /// The same, with machines cloned while they ran.
@@ -74,6 +78,8 @@ struct TwinTests {
     // Two lives had written the very same delete, which the model took for two writes and issued again.
     (4, 3, 20572, "u 2;p 2 0 2;d 2 0;p 4 0 0;d 4 0"),
     (3, 3, 20361, "j 1 0;n 3 0;u 1;a 4;a 4;p 4 1 20;u 4;d 6 1;d 4 1"),
+    // A purge takes a position, and the next round bears another mark: the clone was found out one round before the model expected it.
+    (2, 3, 23755, "p 0 2 2;m 0 1;u 1;t 85;z 1"),
   ]
 
   @Test("is right where it was wrong once")
