@@ -35,10 +35,10 @@ extension Model.World {
   mutating func purge(_ copy: Int) {
     let wall = wall(copy)
     let frontiers = activeFrontiers(copy)
-    let horizon = (copies[copy].live.floor, copies[copy].live.horizon)
+    let before = (copies[copy].live.floor, copies[copy].live.horizon)
     // The store writes down what it has purged, at a position: the next round has another mark.
     defer {
-      if isLikeStore, (copies[copy].live.floor, copies[copy].live.horizon) != horizon {
+      if isLikeStore, (copies[copy].live.floor, copies[copy].live.horizon) != before {
         copies[copy].live.position += 1
       }
     }

@@ -184,7 +184,7 @@ extension Twin {
   ) throws -> (state: Model.State, index: Int) {
     let kept = try store.conflicts()
     let facts = try Facts(of: store, wall: model.wall(copy))
-    let waiting = Set(
+    let current = Set(
       try store.log(from: 1, limit: .max).filter(\.isCurrent).map {
         Facts.Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
       })
@@ -196,7 +196,7 @@ extension Twin {
       guard Facts(of: state.shown(limit: model.limit(copy)), model) == facts else { continue }
       // What waits and is beaten is not among the facts: it may have been cut off.
       let lacks = state.parked.flatMap(\.records).contains {
-        !waiting.contains(Facts.Dot(actor: $0.actor.number, sequence: $0.sequence))
+        !current.contains(Facts.Dot(actor: $0.actor.number, sequence: $0.sequence))
       }
       try parkAgain(in: &state, store, copy)
       guard lacks else { return (state, index) }
