@@ -49,16 +49,16 @@ extension Model.World {
     let forks = (0..<keys).compactMap { key -> Model.Actor? in
       let (left, right) = (copies[one].live.greatest(key), copies[other].live.greatest(key))
       guard let left, let right, left != right, left.dot == right.dot else { return nil }
-      return left.isDead && right.isDead ? nil : left.actor
+      return isWorthRepairing([left, right], at: time) ? left.actor : nil
     }
     if isLikeStore { renew(one, other, forks) }
     for key in 0..<keys {
       let (left, right) = (copies[one].live.greatest(key), copies[other].live.greatest(key))
       if left == right { continue }
-      let alive = [left, right].compactMap { $0 }.filter { !$0.isDead }
-      guard !alive.isEmpty else { continue }
+      let both = [left, right].compactMap { $0 }
+      guard isWorthRepairing(both, at: time) else { continue }
       count(.repairedKey)
-      loud += alive
+      loud += both.filter { !$0.isDead }
       let isLeft =
         if let left, let right {
           left.isGreater(than: right) || left.hasOrder(of: right) && isContentGreater(left, right)
@@ -74,6 +74,11 @@ extension Model.World {
       guard !isLikeStore, let left, let right, left.dot == right.dot else { continue }
       renew(one, other, [left.actor])
     }
+  }
+
+  /// Is one of them a value? The store leaves alone what has expired, too: no digest speaks of it.
+  private func isWorthRepairing(_ records: [Model.Record], at time: Int) -> Bool {
+    records.contains { isLikeStore ? $0.isLive(at: time) : !$0.isDead }
   }
 
   /// Those of the two that bear one of the names become new actors.

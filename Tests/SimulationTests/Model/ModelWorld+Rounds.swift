@@ -33,6 +33,11 @@ extension Model.World {
     dropRounds(of: copy)
     sync(copy)
     touched.insert(copy)
+    noteBetween(copy)
+  }
+
+  private mutating func noteBetween(_ copy: Int) {
+    if isLikeStore { between.append((copy, copies[copy].live)) }
   }
 
   private mutating func shakeHands(_ sender: Int, _ receiver: Int) throws(Violation) -> Bool {
@@ -96,6 +101,7 @@ extension Model.World {
     let unknown = live.held.filter { !$0.isReserved && live.isSuspect($0) && !theirs.covers($0.dot) }
     for record in unknown.sorted(by: { $1.isGreater(than: $0) }) {
       try reissue(sender, record, as: .reissueByReturning)
+      noteBetween(sender)
     }
     return !unknown.isEmpty
   }
@@ -241,6 +247,7 @@ extension Model.World {
       count(.drop)
       copies[receiver].live.drop(key)
       copies[receiver].live.strip(key)
+      noteGivenUp(receiver)
     }
     if rules.inherit {
       copies[receiver].live.floor.merge(snapshot.floor)
@@ -261,6 +268,9 @@ extension Model.World {
     copies[receiver].live.vector.merge(snapshot.vector)
     copies[receiver].live.suspects = []
   }
+
+  /// The store writes down what it has given up, at a position: the next round has another mark.
+  private mutating func noteGivenUp(_ copy: Int) { if isLikeStore { copies[copy].live.position += 1 } }
 
   /// Are they one and the same to who sees only what is sent?
   private func hasSameBytes(_ left: Model.Record, _ right: Model.Record) -> Bool {
@@ -298,9 +308,11 @@ extension Model.World {
         let isCovered = snapshot.covers(record.dot)
         if isCovered, !snapshot.isCurrent(record), !(isLikeStore && snapshot.names(record.dot)) {
           copies[receiver].live.removeBytes(of: record)
+          noteGivenUp(receiver)
         } else if !isCovered, record.stamp <= snapshot.horizon, !record.isDead, rules.parkedRisk {
           again.append(record)
           copies[receiver].live.removeBytes(of: record)
+          noteGivenUp(receiver)
         } else {
           left.append(record)
         }

@@ -49,6 +49,8 @@ extension Model {
     private(set) var counts = [Int](repeating: 0, count: Event.allCases.count)
     /// Values that were set aside or shown aloud.
     var loud: [Record] = []
+    /// What copies were between the parts of one operation, where it is done as the store does it: they may come back to that.
+    var between: [(copy: Int, state: State)] = []
     /// The copies that the last operation touched.
     var touched: Set<Int> = []
 

@@ -93,8 +93,9 @@ final class Twin {
 
   /// The model has taken a step at this copy.
   func capture(_ copy: Int) {
-    let live = model.copies[copy].live
-    if machines[copy].past.last != live { machines[copy].past.append(live) }
+    let states = model.between.filter { $0.copy == copy }.map(\.state) + [model.copies[copy].live]
+    for state in states where machines[copy].past.last != state { machines[copy].past.append(state) }
+    model.between.removeAll { $0.copy == copy }
   }
 
   /// All of the copy is durable.

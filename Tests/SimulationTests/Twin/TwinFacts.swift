@@ -210,14 +210,15 @@ extension Twin {
 }
 
 extension Twin {
-  /// The journal of the store may have what was beaten and is gone from the model's: it waits once more.
+  /// The journal of the store may have what was beaten and is gone from the model's: it waits once more. What is held until something that
+  /// is due was applied looks the same.
   private func parkAgain(in state: inout Model.State, _ store: Store, _ copy: Int) throws {
     let shown = Facts.shown(try store.log(from: 1, limit: .max), by: store, wall: model.wall(copy))
     for record in Facts.beaten(shown) {
       guard
         let written = model.written[record.key]?.first(where: {
           $0.actor.number == record.actor && $0.sequence == record.sequence && $0.stamp == record.stamp
-        }), !state.parked(record.key).contains(written)
+        }), !state.isCurrent(written)
       else { continue }
       state.park(written)
     }

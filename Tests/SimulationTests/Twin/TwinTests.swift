@@ -58,6 +58,8 @@ struct TwinTests {
     (4, 2, 23599, "p 2 0 0;p 2 1 2;e 2 0;e 2 1"),
     // A copied directory had not got a beaten value that waits, which is not shown: the model took it for there.
     (2, 1, 23089, "p 0 0 0;f 0 0 1;g 0;m 0 1;p 0 0 0;p 1 0 0;o 0 1;v 0 1 1;n 1 0"),
+    // What was held when a backup was made, and beaten by what has come due since, was taken for something that waits.
+    (3, 3, 28751, "f 1 0 0;t 1;p 0 0 0;o 1 0;c 1 0;b 0;t 2;t 12;t 12;r 0 2"),
   ]
 
   /// The same, with machines cloned while they ran.
@@ -80,6 +82,12 @@ struct TwinTests {
     (3, 3, 20361, "j 1 0;n 3 0;u 1;a 4;a 4;p 4 1 20;u 4;d 6 1;d 4 1"),
     // A purge takes a position, and the next round bears another mark: the clone was found out one round before the model expected it.
     (2, 3, 23755, "p 0 2 2;m 0 1;u 1;t 85;z 1"),
+    // So does what a full state has a copy give up.
+    (3, 2, 22792, "j 1 0;p 3 0 20;o 3 2;c 3 2;d 3 0;z 3;m 0 2;u 2;m 3 2"),
+    // What has expired is not repaired: the model issued it again.
+    (4, 3, 22973, "p 2 0 2;u 0;j 1 0;t 12;u 2;p 6 1 0;g 2;p 2 1 6"),
+    // A copied directory was cut between the two steps of a handshake, a new actor and what it issues again, which were one to the twin.
+    (3, 3, 22081, "u 1;p 3 2 0;o 3 1;b 3;n 3 1"),
   ]
 
   @Test("is right where it was wrong once")
