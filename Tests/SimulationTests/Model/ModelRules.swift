@@ -126,7 +126,9 @@ extension Model {
         Switch(name: "parked-kept", path: \.parkedKept, kind: .clocks, isFoundByChance: false),
         Switch(name: "releases-together", path: \.releasesTogether, kind: .clocks, isFoundByChance: false),
         Switch(name: "reissues-expired", path: \.reissuesExpired, kind: .clocks, isFoundByChance: false),
-        Switch(name: "forgets-damaged", path: \.forgetsDamaged, kind: .anything, damages: true),
+        Switch(
+          name: "forgets-damaged", path: \.forgetsDamaged, kind: .anything, damages: true,
+          isFoundByChance: false),
         Switch(name: "mends", path: \.mends, kind: .anything, damages: true),
       ]
     }
