@@ -33,9 +33,11 @@ import Testing
       + (kind == 1 ? mark.bytes : [UInt8](repeating: 0, count: 16)) + littleEndian(UInt64(7))
       + littleEndian(UInt32(declared))
     let groupKey = try #require(keys.key(of: keys.current))
-    let salt = HMACSHA256.code(
-      for: randomness + fields + SHA256.hash(body),
-      key: HKDFSHA256.derive(32, secret: groupKey, salt: [], info: Array("syncstore batch salt v1".utf8)))
+    let saltKeys = HKDFSHA256.derive(
+      64, secret: groupKey, salt: [], info: Array("syncstore batch salt v2".utf8))
+    let digest = AES256GCM.seal(
+      [], key: Array(saltKeys[32...]), nonce: [UInt8](repeating: 0, count: 12), authenticating: body)
+    let salt = HMACSHA256.code(for: randomness + fields + digest, key: Array(saltKeys[..<32]))
     let key = HKDFSHA256.derive(
       32, secret: groupKey, salt: salt, info: Array("syncstore batch v1".utf8) + fields)
     let header = fields + salt
