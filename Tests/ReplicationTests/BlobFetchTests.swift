@@ -78,6 +78,52 @@ import Testing
     #expect(probe.fetch.isComplete && probe.fetch.unavailable == [Self.need(2).hash])
   }
 
+  private static let large: BlobNeed = {
+    var need = Self.need(1)
+    need.size = 20 << 18
+    return need
+  }()
+
+  private static func ranges(_ numbers: Range<UInt64>) -> [BlobRange] {
+    numbers.map { BlobRange(hash: large.hash, offset: $0 << 18, isLast: $0 == 19, sealed: [UInt8($0)]) }
+  }
+
+  @Test
+  func `Ranges of one value that come while others are being stored are stored together, eight at most`()
+    throws
+  {
+    var probe = Probe(0)
+    probe.fetch.need([Self.large])
+    _ = probe.actions()
+    for range in Self.ranges(0..<10) { try probe.fetch.arrived(range) }
+    #expect(probe.actions() == [.storeBlobRanges(Self.ranges(0..<8), size: Self.large.size)])
+    for range in Self.ranges(10..<20) { try probe.fetch.arrived(range) }
+    probe.fetch.stored(Self.large.hash, held: 8 << 18, isComplete: false, &probe.port)
+    #expect(probe.actions() == [.storeBlobRanges(Self.ranges(8..<16), size: Self.large.size)])
+    #expect(probe.fetch.unstoredBytes == 4)
+    probe.fetch.stored(Self.large.hash, held: 16 << 18, isComplete: false, &probe.port)
+    #expect(probe.actions() == [.storeBlobRanges(Self.ranges(16..<20), size: Self.large.size)])
+    probe.fetch.stored(Self.large.hash, held: Self.large.size, isComplete: true, &probe.port)
+    #expect(probe.actions() == [] && probe.fetch.isComplete && probe.fetch.unavailable.isEmpty)
+  }
+
+  @Test
+  func
+    `Where ranges that are stored together end in their middle, the rest is thrown away and asked for once more`()
+    throws
+  {
+    var probe = Probe(0)
+    probe.fetch.need([Self.large])
+    _ = probe.actions()
+    for range in Self.ranges(0..<20) { try probe.fetch.arrived(range) }
+    #expect(probe.actions() == [.storeBlobRanges(Self.ranges(0..<8), size: Self.large.size)])
+    probe.fetch.stored(Self.large.hash, held: 3 << 18, isComplete: false, &probe.port)
+    var rest = Self.large
+    rest.offset = 3 << 18
+    #expect(probe.actions() == [.send(Message.blobWant([rest]).frame.bytes)])
+    #expect(probe.fetch.unstoredBytes == 0 && !probe.fetch.isComplete)
+  }
+
   // MARK: Of chunks
 
   /// A value of several ranges was being stored when its sender gave it up, and is wanted again before it is known what
@@ -91,7 +137,7 @@ import Testing
     #expect(probe.actions() == [.send(Message.blobWant([need]).frame.bytes)])
     let range = BlobRange(hash: need.hash, offset: 0, isLast: false, sealed: [1])
     try probe.fetch.arrived(range)
-    #expect(probe.actions() == [.storeBlobRange(range, size: need.size)])
+    #expect(probe.actions() == [.storeBlobRanges([range], size: need.size)])
     try probe.fetch.lacking(need.hash)
     need.hasKin = true
     probe.fetch.want([need])

@@ -144,7 +144,7 @@ import Testing
       let context = BatchContext.records(
         store: store.id, sender: Samples.right, mark: Samples.mark, index: UInt64(index))
       let sealed = try BatchCodec.seal(
-        RecordCodec.Encoder(capacity: 1 << 20).finish(position: 1, present: dots), as: context, keys: keys,
+        RecordCodec.encode(.init(position: 1, records: [], present: dots)), as: context, keys: keys,
         randomness: noise(BatchCodec.randomnessBytes, seed: UInt64(index)))
       return session.answer(
         .applyBatch(

@@ -141,7 +141,7 @@ import Testing
       ])
     #expect(session.handle(.roundFinished) == [])
     let range = BlobRange(hash: Samples.hash, offset: 100, isLast: true, sealed: [6])
-    #expect(session.handle(.message(.blobRange(range))) == [.storeBlobRange(range, size: 300_000)])
+    #expect(session.handle(.message(.blobRange(range))) == [.storeBlobRanges([range], size: 300_000)])
     #expect(
       session.handle(.blobStored(hash: Samples.hash, held: 300_000, isComplete: true)) == [
         .judgeState(at: nil)

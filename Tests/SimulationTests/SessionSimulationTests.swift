@@ -97,7 +97,7 @@ import Testing
     #expect(client.figures.sentBytes + client.figures.receivedBytes < 2048)
     let writes = (client.trace + server.trace).filter {
       switch $0 {
-      case .applyBatch, .finishRound, .storeBlobRange, .storeBlobs, .becomeNewActor: true
+      case .applyBatch, .finishRound, .storeBlobRanges, .storeBlobs, .becomeNewActor: true
       default: false
       }
     }

@@ -88,7 +88,7 @@ package final class SessionEndpoint {
       case .follow(let position): followed = position
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
-        .readBlob, .storeBlobRange, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState,
+        .readBlob, .storeBlobRanges, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState,
         .giveGroupKeys,
         .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateHoldings, .openBlobRange:
         pending.append(action)
@@ -146,11 +146,12 @@ package final class SessionEndpoint {
       case .readBlob(let hash, let size, let offset, let count):
         guard let blob = replica.blobs[hash], blob.count == size else { return .blobUnavailable(hash) }
         return .blobRead(hash: hash, offset: offset, sealed: Array(blob[Int(offset)..<(Int(offset) + count)]))
-      case .storeBlobRange(let range, let size):
-        guard let stored = replica.store(range.sealed, of: range.hash, size: size) else {
-          return .blobRejected(range.hash)
+      case .storeBlobRanges(let ranges, let size):
+        let hash = ranges[0].hash
+        guard let stored = replica.store(ranges.flatMap(\.sealed), of: hash, size: size) else {
+          return .blobRejected(hash)
         }
-        return .blobStored(hash: range.hash, held: stored.held, isComplete: stored.isComplete)
+        return .blobStored(hash: hash, held: stored.held, isComplete: stored.isComplete)
       case .storeBlobs(let ranges, let sizes):
         return .blobsStored(
           zip(ranges, sizes).map { range, size in

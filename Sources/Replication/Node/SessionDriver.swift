@@ -282,7 +282,7 @@ final class SessionDriver {
         // Batches behind them are opened with them.
         intakes += 1
         work(action, on: openingWorker)
-      case .loadReplica, .loadCursor, .finishRound, .storeBlobRange, .storeBlobs, .matchRecipe,
+      case .loadReplica, .loadCursor, .finishRound, .storeBlobRanges, .storeBlobs, .matchRecipe,
         .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
         .stateHoldings, .openBlobRange:
         work(action, on: receivingWorker)

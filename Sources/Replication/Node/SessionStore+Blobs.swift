@@ -2,6 +2,9 @@ internal import SyncStore
 
 // Large values, read and stored.
 extension SessionStore {
+  /// Where a range of a blob did not shrink, the next is tried behind so many bytes.
+  private static let untriedBytes: UInt64 = 2 << 20
+
   func readBlob(_ blob: BlobReference, offset: UInt64, count: Int) throws -> SessionEvent {
     guard let actor = state.withLock({ $0.actor }), try store.blobs.has(blob) else {
       return .blobUnavailable(blob.hash)
@@ -9,29 +12,38 @@ extension SessionStore {
     let bytes = try store.blobs.read(blob.hash, offset: offset, count: count)
     guard bytes.count == count else { return .blobUnavailable(blob.hash) }
     let context = BatchContext.blobRange(store: store.id, sender: actor, offset: offset)
+    let isTried = state.withLock { $0.unshrinking.map { $0.hash != blob.hash || offset >= $0.end } ?? true }
     let sealed = try BatchCodec.seal(
-      bytes, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
+      bytes, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
+      deflating: isTried)
+    if isTried, !BatchCodec.isDeflated(sealed) {
+      state.withLock { $0.unshrinking = (blob.hash, offset + Self.untriedBytes) }
+    }
     return .blobRead(hash: blob.hash, offset: offset, sealed: sealed)
   }
 
-  func storeBlob(_ range: BlobRange, _ blob: BlobReference, from sender: ActorID) throws
+  /// Ranges of one blob, one behind the other.
+  func storeBlob(_ ranges: [BlobRange], _ blob: BlobReference, from sender: ActorID) throws
     -> SessionEvent
   {
-    let context = BatchContext.blobRange(store: store.id, sender: sender, offset: range.offset)
-    let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
-    guard !bytes.isEmpty || blob.size == 0, range.offset + UInt64(bytes.count) <= blob.size else {
-      throw DecodingFailure("a range of blob \(blob.hash) is empty, or goes beyond its end")
-    }
     let blobs = try store.blobs
-    // Another session may have been faster, here or in another process.
-    if try blobs.has(blob) { return .blobStored(hash: blob.hash, held: blob.size, isComplete: true) }
-    do throws(StoreError) {
-      try blobs.append(bytes, to: blob.hash, at: range.offset)
-    } catch {
-      guard error.code == .outOfBounds else { throw error }
-      return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)
+    var held: UInt64 = 0
+    for range in ranges {
+      let context = BatchContext.blobRange(store: store.id, sender: sender, offset: range.offset)
+      let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
+      guard !bytes.isEmpty || blob.size == 0, range.offset + UInt64(bytes.count) <= blob.size else {
+        throw DecodingFailure("a range of blob \(blob.hash) is empty, or goes beyond its end")
+      }
+      // Another session may have been faster, here or in another process.
+      if try blobs.has(blob) { return .blobStored(hash: blob.hash, held: blob.size, isComplete: true) }
+      do throws(StoreError) {
+        try blobs.append(bytes, to: blob.hash, at: range.offset)
+      } catch {
+        guard error.code == .outOfBounds else { throw error }
+        return .blobStored(hash: blob.hash, held: try blobs.partialSize(blob.hash), isComplete: false)
+      }
+      held = range.offset + UInt64(bytes.count)
     }
-    let held = range.offset + UInt64(bytes.count)
     return try complete(blob, held: held)
   }
 

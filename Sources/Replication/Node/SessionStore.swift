@@ -41,6 +41,8 @@ package final class SessionStore: Sendable {
     var peer: ActorID?
     /// What the last batch brought, of the positions of the own journal.
     var echo: (behind: UInt64, upTo: UInt64)?
+    /// The blob whose last range did not shrink, and up to where the next ones are sent as they are.
+    var unshrinking: (hash: BlobHash, end: UInt64)?
     /// Does this copy cover more since the last round was closed?
     var coversMore = false
     /// What is being put right.
@@ -115,9 +117,9 @@ package final class SessionStore: Sendable {
         return nil
       case .readBlob(let hash, let size, let offset, let count):
         return try readBlob(BlobReference(hash: hash, size: size), offset: offset, count: count)
-      case .storeBlobRange(let range, let size):
-        guard let peer else { return nil }
-        return try storeBlob(range, BlobReference(hash: range.hash, size: size), from: peer)
+      case .storeBlobRanges(let ranges, let size):
+        guard let peer, let hash = ranges.first?.hash else { return nil }
+        return try storeBlob(ranges, BlobReference(hash: hash, size: size), from: peer)
       case .storeBlobs(let ranges, let sizes):
         guard let peer else { return nil }
         return try storeBlobs(ranges, sizes, from: peer)

@@ -70,7 +70,7 @@ package enum FrameStage: Hashable, Sendable {
 /// Cuts a stream of bytes into frames.
 ///
 /// Invariants: a length is checked as soon as its five header bytes are there, before any byte of the payload
-/// is kept; memory follows what has come, never what was announced (F78); each byte is copied at most twice.
+/// is kept; memory is at most four times what has come, whatever was announced (F78); each byte is copied at most twice.
 package struct FrameDecoder {
   /// What may come. Set it when the stage changes; it counts from the next header on.
   package var stage: FrameStage
@@ -102,9 +102,10 @@ package struct FrameDecoder {
       index += taken
       guard header.count == Frame.headerBytes else { return nil }
       missing = try payloadCount()
-      payload.reserveCapacity(min(missing, input.count - index))
     }
     let taken = min(missing, input.count - index)
+    let (here, whole) = (payload.count + taken, payload.count + missing)
+    if here > payload.capacity { payload.reserveCapacity(min(whole, 4 * here)) }
     payload.append(contentsOf: input[index..<(index + taken)])
     index += taken
     missing -= taken

@@ -113,21 +113,20 @@ package enum RecordCodec {
       count += 1
     }
 
-    /// The payload, which reaches up to `position` and names what else is held up to there.
-    package func finish(position: UInt64, present: [Dot]) -> [UInt8] {
-      var actors = actors
-      var end = ByteWriter()
-      RecordCodec.write(present: present, to: &end, &actors)
-      let bytes = body.bytes.count + end.bytes.count + 16 * actors.names.count + 32
-      var writer = ByteWriter(capacity: bytes)
-      writer.write(RecordCodec.version)
-      writer.writeVariable(UInt64(actors.names.count))
-      for actor in actors.names { writer.write(raw: actor.bytes) }
-      writer.writeVariable(position)
-      writer.writeVariable(count)
-      writer.write(body)
-      writer.write(end)
-      return writer.bytes
+    /// The payload, which reaches up to `position` and names what else is held up to there. Once only: nothing stays.
+    package mutating func finish(position: UInt64, present: [Dot]) -> [UInt8] {
+      RecordCodec.write(present: present, to: &body, &actors)
+      var head = ByteWriter(capacity: 32 + 16 * actors.names.count)
+      head.write(RecordCodec.version)
+      head.writeVariable(UInt64(actors.names.count))
+      for actor in actors.names { head.write(raw: actor.bytes) }
+      head.writeVariable(position)
+      head.writeVariable(count)
+      // Moved within its memory, which costs a tenth of what it takes to find as much again.
+      body.write(atStart: head)
+      var all = ByteWriter()
+      swap(&all, &body)
+      return all.bytes
     }
   }
 

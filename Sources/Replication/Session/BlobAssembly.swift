@@ -110,7 +110,7 @@ struct BlobAssembly {
       unstoredBytes -= range.sealed.count
       guard range.offset == held else { return give(.plainly(need)) }
       work = .storing(range)
-      port.actions.append(.storeBlobRange(range, size: size))
+      port.actions.append(.storeBlobRanges([range], size: size))
     } else {
       work = .assembling
       port.actions.append(.assembleBlob(hash, size: size, upTo: missing.first?.offset ?? end))

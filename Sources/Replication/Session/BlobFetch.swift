@@ -3,7 +3,7 @@ internal import SyncStore
 /// Fetches missing blobs from the other side.
 ///
 /// Invariants: each blob is asked for once at a time, at most `WireLimits.wholeBlobs` have not come to their end; ranges are stored
-/// one at a time, each where the one before it ended, but blobs that came in one range each all that are there at once; a blob
+/// in their order, each where the one before it ended, those of one blob or of blobs that came in one range each at a time; a blob
 /// that cannot be had is counted, and keeps nothing else from coming.
 struct BlobFetch {
   private struct Transfer {
@@ -19,18 +19,17 @@ struct BlobFetch {
   /// Blobs that have come, and are not stored, at most.
   private static let unstoredBlobs = 4096
 
-  /// Not yet asked for, in order. Those before `next` have been.
-  private var waiting: [BlobNeed] = []
-  private var next = 0
+  /// Not yet asked for.
+  private var waiting = Queue<BlobNeed>()
   /// Waiting or under way.
   private var wanted: Set<BlobHash> = []
   private var transfers: [BlobHash: Transfer] = [:]
   /// Asked for, and not come to their end.
   private var underway = 0
   private var retried: Set<BlobHash> = []
-  /// Ranges that have come and are not stored. Those before `nextRange` are.
-  private var ranges: [BlobRange] = []
-  private var nextRange = 0
+  /// Ranges that have come and are not stored.
+  private var ranges = Queue<BlobRange>()
+  /// The last of those that are being stored.
   private var storing: BlobRange?
   /// Blobs that came in one range each.
   private var storingWhole: [BlobRange] = []
@@ -138,18 +137,13 @@ struct BlobFetch {
     pumpAssembly(&port)
     storeNext(&port)
     var wants: [BlobNeed] = []
-    while next < waiting.count, underway < WireLimits.wholeBlobs, transfers.count < Self.unstoredBlobs {
-      let need = waiting[next]
+    while let need = waiting.first, underway < WireLimits.wholeBlobs, transfers.count < Self.unstoredBlobs {
       // A blob that is being thrown away ends first.
       guard transfers[need.hash] == nil else { break }
-      next += 1
+      _ = waiting.popFirst()
       transfers[need.hash] = Transfer(need: need)
       underway += 1
       wants.append(need)
-    }
-    if next > 1024, next * 2 > waiting.count {
-      waiting.removeFirst(next)
-      next = 0
     }
     if !wants.isEmpty { port.send(.blobWant(wants)) }
   }
@@ -157,8 +151,7 @@ struct BlobFetch {
   private mutating func storeNext(_ port: inout SessionPort) {
     guard !isStoring else { return }
     var sizes: [UInt64] = []
-    while nextRange < ranges.count {
-      let range = ranges[nextRange]
+    while let range = ranges.first {
       guard var transfer = transfers[range.hash] else {
         takeRange()
         continue
@@ -177,23 +170,31 @@ struct BlobFetch {
         sizes.append(transfer.need.size)
       } else {
         guard storingWhole.isEmpty else { break }
-        takeRange()
-        storing = range
-        return port.actions.append(.storeBlobRange(range, size: transfer.need.size))
+        let group = takeRanges()
+        storing = group.last
+        return port.actions.append(.storeBlobRanges(group, size: transfer.need.size))
       }
     }
     if !storingWhole.isEmpty { port.actions.append(.storeBlobs(storingWhole, sizes: sizes)) }
   }
 
-  /// The next range is about to be stored, or is not needed.
-  private mutating func takeRange() {
-    unstoredPlain -= ranges[nextRange].sealed.count
-    nextRange += 1
-    if nextRange == ranges.count {
-      ranges.removeAll(keepingCapacity: true)
-      nextRange = 0
+  /// The next range, and those of the same blob behind it.
+  private mutating func takeRanges() -> [BlobRange] {
+    var group: [BlobRange] = []
+    while let range = ranges.first, group.last.map({ $0.hash == range.hash && !$0.isLast }) ?? true,
+      group.count < Self.rangesAtOnce
+    {
+      takeRange()
+      group.append(range)
     }
+    return group
   }
+
+  /// Of one blob.
+  private static let rangesAtOnce = 8
+
+  /// The next range is about to be stored, or is not needed.
+  private mutating func takeRange() { unstoredPlain -= ranges.popFirst()?.sealed.count ?? 0 }
 
   mutating func arrived(_ range: BlobRange) throws(SessionEnd) {
     if let current = assembly, current.hash == range.hash {
@@ -227,9 +228,8 @@ struct BlobFetch {
   }
 
   private mutating func dropRanges(of hash: BlobHash) {
-    let left = ranges[nextRange...].filter { $0.hash != hash }
-    unstoredPlain = left.reduce(0) { $0 + $1.sealed.count }
-    (ranges, nextRange) = (left, 0)
+    ranges.removeAll { $0.hash == hash }
+    unstoredPlain = ranges.reduce(0) { $0 + $1.sealed.count }
   }
 
   mutating func stored(_ hash: BlobHash, held: UInt64, isComplete: Bool, _ port: inout SessionPort) {

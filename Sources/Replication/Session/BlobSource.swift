@@ -25,10 +25,7 @@ struct BlobSource {
     var isLast: Bool
   }
 
-  /// Those before `next` were read to their end.
-  private var waiting: [Request] = []
-  private var next = 0
-  private var isEmpty: Bool { next == waiting.count }
+  private var waiting = Queue<Request>()
   private var questions: UInt64 = 0
   /// Recipes that are wanted; the first one is being made.
   private var recipes: [BlobNeed] = []
@@ -38,7 +35,7 @@ struct BlobSource {
   private var failed: UInt64?
 
   /// Is nothing asked for that was not given?
-  var isQuiet: Bool { isEmpty && reading.isEmpty && recipes.isEmpty }
+  var isQuiet: Bool { waiting.isEmpty && reading.isEmpty && recipes.isEmpty }
 
   mutating func wanted(_ needs: [BlobNeed]) throws(SessionEnd) {
     for need in needs {
@@ -71,10 +68,10 @@ struct BlobSource {
 
   private func bound() throws(SessionEnd) {
     // A blob whose last range is being read is the other side's to count, too.
-    guard waiting[next...].lazy.filter(\.isFinal).count <= Limits.blobsInFlight else {
+    guard waiting.count(where: \.isFinal) <= Limits.blobsInFlight else {
       throw .violation("more than \(Limits.blobsInFlight) blobs asked for at once")
     }
-    guard waiting.count - next <= WireLimits.wantedParts else {
+    guard waiting.count <= WireLimits.wantedParts else {
       throw .violation("more than \(WireLimits.wantedParts) parts of blobs asked for at once")
     }
   }
@@ -85,23 +82,16 @@ struct BlobSource {
       isMaking = true
       port.actions.append(.makeRecipe(hash: need.hash, size: need.size, offset: need.offset))
     }
-    while next < waiting.count, reading.count < WireLimits.blobReadsInFlight,
+    while let need = waiting.first, reading.count < WireLimits.blobReadsInFlight,
       port.queued + reading.count * Limits.blobRangeBytes < WireLimits.blobQueueBytes
     {
-      let need = waiting[next]
       let count = min(UInt64(Limits.blobRangeBytes), need.end - need.offset)
       let isEnd = need.offset + count == need.end
       reading.append(
         Read(request: need.number, hash: need.hash, offset: need.offset, isLast: isEnd && need.isFinal))
       port.actions.append(.readBlob(hash: need.hash, size: need.size, offset: need.offset, count: Int(count)))
-      if isEnd { next += 1 } else { waiting[next].offset += count }
+      if isEnd { _ = waiting.popFirst() } else { waiting.first?.offset += count }
     }
-    if next > 1024, next * 2 > waiting.count { forgetRead() }
-  }
-
-  private mutating func forgetRead() {
-    waiting.removeFirst(next)
-    next = 0
   }
 
   mutating func made(_ recipe: SealedRecipe, _ port: inout SessionPort) {
@@ -130,7 +120,6 @@ struct BlobSource {
     let read = answered(hash)
     guard read.request != failed else { return }
     failed = read.request
-    forgetRead()
     waiting.removeAll { $0.number == read.request }
     port.send(.blobUnavailable(hash))
   }

@@ -46,10 +46,10 @@ package enum SessionEvent: Hashable, Sendable {
   case blobRead(hash: BlobHash, offset: UInt64, sealed: [UInt8])
   /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
   case blobUnavailable(BlobHash)
-  /// Answers `storeBlobRange` and `assembleBlob`: `held` bytes of the blob are stored now; it is complete (verified, durable) or
+  /// Answers `storeBlobRanges` and `assembleBlob`: `held` bytes of the blob are stored now; it is complete (verified, durable) or
   /// not.
   case blobStored(hash: BlobHash, held: UInt64, isComplete: Bool)
-  /// Answers `storeBlobRange` and `assembleBlob`: the whole blob does not match its hash, and was thrown away (F85).
+  /// Answers `storeBlobRanges` and `assembleBlob`: the whole blob does not match its hash, and was thrown away (F85).
   case blobRejected(BlobHash)
   /// Answers `storeBlobs`, in its order: is the blob complete (verified, durable), or was it thrown away because it is not what its
   /// hash says (F85)?
@@ -137,8 +137,8 @@ package enum SessionAction: Hashable, Sendable {
   case takeGroupKeys([UInt8])
   /// Read and seal `count` bytes of a blob.
   case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
-  /// Open and store bytes of a blob of `size` bytes; with the last ones, verify it and make it durable.
-  case storeBlobRange(BlobRange, size: UInt64)
+  /// Open and store bytes of a blob of `size` bytes, ranges one behind the other; with the last ones, verify it and make it durable.
+  case storeBlobRanges([BlobRange], size: UInt64)
   /// Open, verify and store blobs that came in one range each, and make them durable together.
   case storeBlobs([BlobRange], sizes: [UInt64])
   /// Say what a blob of `size` bytes is made of, from `offset` on, sealed.

@@ -100,7 +100,7 @@ package import SyncStore
 
   /// Encrypts `plaintext`; the ciphertext is in `takeOutgoing()`. `.network` if the connection is not established, or
   /// closed.
-  package func send(_ plaintext: [UInt8]) throws(ReplicationError) {
+  package func send(_ plaintext: ArraySlice<UInt8>) throws(ReplicationError) {
     if let failure { throw failure }
     guard isEstablished, !isClosed else {
       throw ReplicationError(.network, "sending: the connection is not open: connect again")

@@ -29,8 +29,7 @@ package final class TCPConnection: EventHandler {
   private var socket: Socket?
   private let descriptor: Int32
   private var token: UInt64 = 0
-  private var queue: [[UInt8]] = []
-  private var head = 0
+  private var queue = Queue<[UInt8]>()
   private var headOffset = 0
   private var sentBytes: UInt64 = 0
   private var isPaused = false
@@ -119,7 +118,7 @@ package final class TCPConnection: EventHandler {
     if token != 0 { loop.remove(descriptor, token: token) }
     for timer in [stallTimer, lingerTimer, finishTimer] { if let timer { loop.cancel(timer) } }
     socket = nil
-    queue = []
+    queue = Queue()
     // They hold whoever uses the connection, who holds the connection.
     (onBytes, onSent, onEnd) = ({ _ in }, { _ in }, { _ in })
     onFirstBytes = nil
@@ -165,15 +164,18 @@ package final class TCPConnection: EventHandler {
 
   private func flush() {
     var progressed = false
-    while isOpen, head < queue.count {
-      guard let writing = socket?.write(queue[head], from: headOffset) else { return }
+    while isOpen, let bytes = queue.first {
+      guard let writing = socket?.write(bytes, from: headOffset) else { return }
       switch writing {
       case .wrote(let count):
         progressed = true
         headOffset += count
         queuedBytes -= count
         sentBytes += UInt64(count)
-        if headOffset == queue[head].count { advance() }
+        if headOffset == bytes.count {
+          _ = queue.popFirst()
+          headOffset = 0
+        }
         continue
       case .wouldBlock: break
       case .failed(let code): return fail(code)
@@ -183,16 +185,6 @@ package final class TCPConnection: EventHandler {
     superviseStall(progressed: progressed)
     if isFinishing, queuedBytes == 0 { endWriting() }
     if progressed { onSent(sentBytes) }
-  }
-
-  private func advance() {
-    queue[head] = []
-    head += 1
-    headOffset = 0
-    if head == queue.count || head >= 64 {
-      queue.removeFirst(head)
-      head = 0
-    }
   }
 
   private func superviseStall(progressed: Bool) {

@@ -31,6 +31,9 @@ package struct ByteWriter {
   /// Appends what another one has.
   package mutating func write(_ other: ByteWriter) { bytes.append(contentsOf: other.bytes) }
 
+  /// Puts what another one has before all that was written.
+  package mutating func write(atStart other: ByteWriter) { bytes.insert(contentsOf: other.bytes, at: 0) }
+
   /// Appends the number of bytes (LEB128), then the bytes.
   package mutating func write(counted: some Collection<UInt8>) {
     writeVariable(UInt64(counted.count))

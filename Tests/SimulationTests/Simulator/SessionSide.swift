@@ -126,7 +126,7 @@ final class SessionSide {
         followed = position
       case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .giveGroupKeys:
         work[Lane.sending.rawValue].append(action)
-      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRange,
+      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRanges,
         .storeBlobs,
         .matchRecipe, .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
         .stateHoldings, .openBlobRange,

@@ -1,0 +1,41 @@
+/// Elements that leave in the order in which they came. What has left is kept by nobody, also where the queue is never empty.
+struct Queue<Element>: Sequence {
+  /// Those before `head` have left.
+  private var places: [Element?] = []
+  private var head = 0
+
+  var count: Int { places.count - head }
+  var isEmpty: Bool { head == places.count }
+
+  /// The one that leaves next; to set it changes that one.
+  var first: Element? {
+    get { isEmpty ? nil : places[head] }
+    set {
+      precondition(!isEmpty && newValue != nil, "one is put in the place of one that is there")
+      places[head] = newValue
+    }
+  }
+
+  mutating func append(_ element: Element) { places.append(element) }
+
+  mutating func popFirst() -> Element? {
+    guard !isEmpty else { return nil }
+    let element = places[head].take()
+    head += 1
+    // Each is moved once at most for each that has left.
+    if head * 2 >= places.count {
+      places.removeFirst(head)
+      head = 0
+    }
+    return element
+  }
+
+  mutating func removeAll(where isUnwanted: (Element) -> Bool) {
+    places = places[head...].filter { $0.map { !isUnwanted($0) } ?? false }
+    head = 0
+  }
+
+  func makeIterator() -> some IteratorProtocol<Element> {
+    places[head...].lazy.compactMap(\.self).makeIterator()
+  }
+}
