@@ -109,10 +109,32 @@ extension Store {
     }
     guard !keys.isEmpty else { return }
     // Nothing waits for it: what is noted and is here is passed over everywhere.
-    try append(limit: .max) { composer throws(StoreError) in
-      for key in keys { try composer.setLocal(key, nil) }
-    }
+    try note(keys.map { ($0, nil) })
   }
+
+  /// Sets notes of this copy's own, with `places` only those that still lie where these say. Readers wait while what was appended at
+  /// once is entered into the index, so it is not all of them. Returns up to where they reach; nil if there are none.
+  @discardableResult
+  func note(
+    _ notes: [(key: [UInt8], value: [UInt8]?)], ifStillAt places: [[UInt8]: Location]? = nil
+  ) throws(StoreError) -> UInt64? {
+    var end: UInt64?
+    for start in stride(from: 0, to: notes.count, by: Self.notesAtOnce) {
+      let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
+        let part = notes[start..<min(start + Self.notesAtOnce, notes.count)]
+        let present = engine.withLock { engine in
+          part.filter { note in
+            places.map { $0[note.key] != nil && $0[note.key] == engine.localPlaces[note.key] } ?? true
+          }
+        }
+        for (key, value) in present { try composer.setLocal(key, value) }
+      }
+      end = tail
+    }
+    return end
+  }
+
+  private static let notesAtOnce = 1024
 
   /// Forgets what is noted of blobs that no record refers to any more, and of those that are here. Returns what records refer to.
   func forgetAbsent() throws(StoreError) -> BlobReferences {
@@ -133,11 +155,7 @@ extension Store {
       // Known is not enough: what could not be made durable is as good as not here.
       if try blobs.isKnown(hash), try blobs.countsDurably(on: hash) { gone.append(absent.key) }
     }
-    guard !gone.isEmpty else { return referenced }
-    try append(limit: .max) { composer throws(StoreError) in
-      let places = engine.withLock { $0.localPlaces }
-      for key in gone where noted[key] != nil && places[key] == noted[key] { try composer.setLocal(key, nil) }
-    }
+    try note(gone.map { ($0, nil) }, ifStillAt: noted)
     return referenced
   }
 

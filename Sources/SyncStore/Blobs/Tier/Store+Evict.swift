@@ -64,10 +64,7 @@ extension Store {
 
   /// Notes durably that these are about to leave.
   func noteAbsent(_ absent: [AbsentBlob]) throws(StoreError) {
-    let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      for absent in absent { try composer.setLocal(absent.key, absent.value) }
-    }
-    try sync(upTo: tail)
+    if let tail = try note(absent.map { ($0.key, $0.value) }) { try sync(upTo: tail) }
   }
 
   /// What this copy says to one that wants objects to leave: what it covers, and which of them it holds, durably and in good
