@@ -57,8 +57,7 @@ int sync_file_status(int fd, struct sync_file_status *status) {
   const unsigned wanted =
     STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_INO | STATX_SIZE | STATX_BTIME;
   struct statx answer;
-  struct statfs system;
-  if (statx(fd, "", AT_EMPTY_PATH, wanted, &answer) != 0 || fstatfs(fd, &system) != 0) return -1;
+  if (statx(fd, "", AT_EMPTY_PATH, wanted, &answer) != 0) return -1;
   *status = (struct sync_file_status){
     .size = answer.stx_size,
     .inode = answer.stx_ino,
@@ -69,7 +68,13 @@ int sync_file_status(int fd, struct sync_file_status *status) {
     .links = answer.stx_nlink,
     .owner = answer.stx_uid,
   };
-  memcpy(&status->file_system, &system.f_fsid, sizeof status->file_system);
+  return 0;
+}
+
+int sync_file_system_number(int fd, uint64_t *number) {
+  struct statfs system;
+  if (fstatfs(fd, &system) != 0) return -1;
+  memcpy(number, &system.f_fsid, sizeof *number);
   return 0;
 }
 

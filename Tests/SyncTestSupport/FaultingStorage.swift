@@ -248,5 +248,7 @@ private final class FaultingFile: StorageFile {
     if (try? plan.check(.mark, path)) != nil { file.mark() }
   }
 
+  func releaseBeside() { file.releaseBeside() }
+
   var isMarked: Bool { (try? plan.check(.mark, path)) != nil && file.isMarked }
 }

@@ -29,15 +29,18 @@ int sync_duplicate_above_standard(int fd);
 // Reads and writes on `fd` return at once.
 int sync_set_nonblocking(int fd);
 
-// What statx(2) and fstatfs(2) tell of an open file, but for its times: since Linux 6.13 a file whose times were asked for gets new ones
+// What statx(2) tells of an open file, but for its times: since Linux 6.13 a file whose times were asked for gets new ones
 // at its next change, and a sync that has to write them, too, takes half as long again.
 struct sync_file_status {
-  uint64_t size, inode, file_system;
+  uint64_t size, inode;
   // In nanoseconds since 1970, 0 if unknown.
   uint64_t birth;
   uint32_t mode, links, owner;
 };
 int sync_file_status(int fd, struct sync_file_status *status);
+
+// fstatfs(2): the number of the file system of an open file.
+int sync_file_system_number(int fd, uint64_t *number);
 
 // statfs(2): bytes free for an ordinary user; the magic number of the file system's type; is it mounted for reading only?
 int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only);

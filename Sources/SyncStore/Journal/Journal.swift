@@ -270,7 +270,11 @@ struct Journal {
   /// Unmaps what compaction replaced, but for what came behind the first `count` of all it ever did.
   mutating func forget(before count: Int) {
     let gone = min(replaced.count, max(0, count - (replacedCount - replaced.count)))
-    for segment in replaced[..<gone] { table.remove(segment.number) }
+    for segment in replaced[..<gone] {
+      table.remove(segment.number)
+      // It may be a writer, or a reader, that lets go of it last.
+      segment.file.releaseBeside()
+    }
     replaced.removeFirst(gone)
   }
 
@@ -316,7 +320,7 @@ struct Journal {
           "was written by a newer program, this one can only read it: update it, or open the store for reading only",
           path: path)
       }
-      let size = try file.status().size
+      let size = try file.size
       guard size >= Int(header.size), header.size >= SegmentHeader.length else {
         throw StoreError(
           .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)

@@ -13,12 +13,17 @@ enum Background {
   private static let tidyingQueue = DispatchQueue(
     label: "syncstore.tidying", qos: .utility, attributes: .concurrent)
 
+  /// One file after the other: the disk takes no more at once.
+  private static let releasingQueue = DispatchQueue(label: "syncstore.releasing", qos: .utility)
+
   private static let lanes = Lanes()
 
   /// Work that may block, and that somebody waits for without a thread.
   static func block(_ work: @escaping @Sendable () -> Void) { lanes.run(work) }
 
   static func prepare(_ work: @escaping @Sendable () -> Void) { preparingQueue.async(execute: work) }
+
+  static func release(_ work: @escaping @Sendable () -> Void) { releasingQueue.async(execute: work) }
 
   static func tidy(_ work: @escaping @Sendable () -> Void) { tidyingQueue.async(execute: work) }
 

@@ -1,4 +1,5 @@
 private import CLinux
+internal import Synchronization
 private import Glibc
 
 /// The real file system. Files are opened without following links, closed on exec, for their owner alone.
@@ -82,7 +83,7 @@ package final class DiskStorage: Storage {
   func regularFile(_ descriptor: Int32, _ path: String) throws(StoreError) -> DiskFile {
     let file = DiskFile(
       descriptor: SystemCall.aboveStandard(descriptor), path: path, watchesMappings: handlesSignals)
-    guard try file.status().kind == .file else {
+    guard try FileStatus.Kind(mode: file.look().mode) == .file else {
       throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
     }
     return file
@@ -142,6 +143,11 @@ final class DiskFile: StorageFile {
   let path: String
   private let descriptor: Int32
   private let watchesMappings: Bool
+  private let isReleasedBeside = Atomic(false)
+  /// 0 before it was asked for.
+  private let knownFileSystem = Atomic<UInt64>(0)
+  /// Bytes for which memory is taken without asking whether they are there.
+  private static let smallBytes = 16 << 10
 
   init(descriptor: Int32, path: String, watchesMappings: Bool) {
     self.descriptor = descriptor
@@ -149,22 +155,51 @@ final class DiskFile: StorageFile {
     self.watchesMappings = watchesMappings
   }
 
-  deinit { close(descriptor) }
+  deinit {
+    let descriptor = descriptor
+    release { close(descriptor) }
+  }
+
+  func releaseBeside() { isReleasedBeside.store(true, ordering: .relaxed) }
+
+  private func release(_ work: @escaping @Sendable () -> Void) {
+    if isReleasedBeside.load(ordering: .relaxed) { Background.release(work) } else { work() }
+  }
 
   func status() throws(StoreError) -> FileStatus {
-    var answer = sync_file_status()
-    // The number of the file system is part of its content; that of the device can change at any boot.
-    guard unsafe sync_file_status(descriptor, &answer) == 0 else {
-      throw SystemCall.failure("cannot look at it", path)
-    }
+    let answer = try look()
     return FileStatus(
       kind: FileStatus.Kind(mode: answer.mode), size: Int(answer.size), links: Int(answer.links),
-      inode: answer.inode, fileSystem: answer.file_system, birth: answer.birth, owner: answer.owner,
+      inode: answer.inode, fileSystem: try fileSystem(), birth: answer.birth, owner: answer.owner,
       permissions: answer.mode & 0o7777)
   }
 
+  fileprivate func look() throws(StoreError) -> sync_file_status {
+    var answer = sync_file_status()
+    guard unsafe sync_file_status(descriptor, &answer) == 0 else {
+      throw SystemCall.failure("cannot look at it", path)
+    }
+    return answer
+  }
+
+  var size: Int { get throws(StoreError) { Int(try look().size) } }
+
+  /// The number of the file system is part of its content; that of the device can change at any boot. An open file stays where it is:
+  /// it is asked for once.
+  private func fileSystem() throws(StoreError) -> UInt64 {
+    var number = knownFileSystem.load(ordering: .relaxed)
+    if number != 0 { return number }
+    guard unsafe sync_file_system_number(descriptor, &number) == 0 else {
+      throw SystemCall.failure("cannot look at its file system", path)
+    }
+    knownFileSystem.store(number, ordering: .relaxed)
+    return number
+  }
+
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
-    let size = try status().size
+    // No more memory than there are bytes.
+    guard count > Self.smallBytes else { return try readUnsized(count, at: offset) }
+    let size = try size
     return try readUnsized(min(count, max(0, size - offset)), at: offset)
   }
 
@@ -209,7 +244,7 @@ final class DiskFile: StorageFile {
   }
 
   func allocate(to size: Int) throws(StoreError) {
-    let before = try status().size
+    let before = try self.size
     guard size > before else { return }
     let code = SystemCall.retrying { posix_fallocate(descriptor, off_t(before), off_t(size - before)) }
     guard code == 0 else {
@@ -258,8 +293,11 @@ final class DiskFile: StorageFile {
       ? unsafe sync_watch(base, UInt64(range.count), descriptor, UInt64(start), writable ? 1 : 0) : nil
     // The handler asks for the size of the file: it stays open as long as it is mapped.
     return unsafe Mapping(unsafeBase: base, count: range.count, watch: watch) { [self] base, count in
-      unsafe munmap(base, count)
-      withExtendedLifetime(self) {}
+      let start = UInt(bitPattern: base)
+      release {
+        unsafe munmap(UnsafeMutableRawPointer(bitPattern: start), count)
+        withExtendedLifetime(self) {}
+      }
     }
   }
 

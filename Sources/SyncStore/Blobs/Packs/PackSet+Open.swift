@@ -46,7 +46,10 @@ extension PackSet {
 
   /// Forgets a pack whose file is gone.
   func drop(_ ordinal: Int, _ state: inout State) {
-    if state.packs[ordinal].pack != nil { state.openPacks -= 1 }
+    if let pack = state.packs[ordinal].pack {
+      state.openPacks -= 1
+      pack.file.releaseBeside()
+    }
     state.liveCount -= state.packs[ordinal].liveCount
     state.liveBytes -= state.packs[ordinal].liveBytes
     (state.packs[ordinal].liveCount, state.packs[ordinal].liveBytes) = (0, 0)

@@ -1,0 +1,88 @@
+import Dispatch
+import Foundation
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// Files that are removed while somebody may still read them: nobody waits until their blocks are given back.
+@Suite(.serialized) struct ReleasedFilesTests {
+  private let directory = TemporaryDirectory()
+
+  /// Mappings of this process that are of files here which have no name any more.
+  private var nameless: Int {
+    get throws {
+      // Read to its end: the kernel makes it up as it is read, and it has no size.
+      let maps = try #require(try FileHandle(forReadingFrom: URL(filePath: "/proc/self/maps")).readToEnd())
+      return String(decoding: maps, as: UTF8.self).split(separator: "\n")
+        .count { $0.contains(directory.path) && $0.hasSuffix("(deleted)") }
+    }
+  }
+
+  private func patiently(_ isSo: () throws -> Bool) async throws {
+    let clock = ContinuousClock()
+    let end = clock.now.advanced(by: .seconds(60 * Patience.minutes(1)))
+    while try !isSo() {
+      try #require(clock.now < end, "it is never given back")
+      try await Task.sleep(for: .milliseconds(10))
+    }
+  }
+
+  /// Runs `body` while nothing is given back.
+  private func whileNothingIsReleased(_ body: () throws -> Void) rethrows {
+    let gate = DispatchSemaphore(value: 0)
+    Background.release { gate.wait() }
+    defer { gate.signal() }
+    try body()
+  }
+
+  @Test("Whoever lets go of a removed file last does not wait until it is given back; and it is")
+  func file() async throws {
+    let path = directory.path + "/file"
+    let storage = DiskStorage()
+    try whileNothingIsReleased {
+      do {
+        let file = try storage.open(path, .create)
+        try file.allocate(to: 8192)
+        let mapping = try file.map(0..<8192, writable: true)
+        mapping.store([1], at: 0)
+        _ = try storage.remove(path)
+        file.releaseBeside()
+        withExtendedLifetime(mapping) {}
+      }
+      #expect(try nameless == 1)
+    }
+    try await patiently { try nameless == 0 }
+  }
+
+  @Test("Of a file that is not removed each is given back at once")
+  func kept() throws {
+    let path = directory.path + "/file"
+    let storage = DiskStorage()
+    try whileNothingIsReleased {
+      do {
+        let file = try storage.open(path, .create)
+        try file.allocate(to: 8192)
+        let mapping = try file.map(0..<8192, writable: true)
+        mapping.store([1], at: 0)
+        _ = try storage.remove(path)
+      }
+      #expect(try nameless == 0)
+    }
+  }
+
+  @Test(
+    "Segments that a compaction has replaced are given back beside those who write and read; and they are")
+  func segments() async throws {
+    try whileNothingIsReleased {
+      let store = try Store.create(at: directory.path + "/store", configuration: CompactionTests.small)
+      try CompactionTests.churn(store)
+      #expect(try store.compact() > 0)
+      // The views that readers have had are let go as another one is published.
+      try CompactionTests.churn(store)
+      #expect(try nameless > 0)
+      try store.close()
+    }
+    try await patiently { try nameless == 0 }
+  }
+}
