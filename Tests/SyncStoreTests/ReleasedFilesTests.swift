@@ -28,6 +28,19 @@ import Testing
     }
   }
 
+  /// Removes a file that is mapped, and lets go of it once `body` has had it.
+  private func removeMapped(_ body: (any StorageFile) -> Void) throws {
+    let path = directory.path + "/file"
+    let storage = DiskStorage()
+    let file = try storage.open(path, .create)
+    try file.allocate(to: 8192)
+    let mapping = try file.map(0..<8192, writable: true)
+    mapping.store([1], at: 0)
+    _ = try storage.remove(path)
+    body(file)
+    withExtendedLifetime(mapping) {}
+  }
+
   /// Runs `body` while nothing is given back.
   private func whileNothingIsReleased(_ body: () throws -> Void) rethrows {
     let gate = DispatchSemaphore(value: 0)
@@ -38,18 +51,8 @@ import Testing
 
   @Test("Whoever lets go of a removed file last does not wait until it is given back; and it is")
   func file() async throws {
-    let path = directory.path + "/file"
-    let storage = DiskStorage()
     try whileNothingIsReleased {
-      do {
-        let file = try storage.open(path, .create)
-        try file.allocate(to: 8192)
-        let mapping = try file.map(0..<8192, writable: true)
-        mapping.store([1], at: 0)
-        _ = try storage.remove(path)
-        file.releaseBeside()
-        withExtendedLifetime(mapping) {}
-      }
+      try removeMapped { $0.releaseBeside() }
       #expect(try nameless == 1)
     }
     try await patiently { try nameless == 0 }
@@ -57,16 +60,8 @@ import Testing
 
   @Test("Of a file that is not removed each is given back at once")
   func kept() throws {
-    let path = directory.path + "/file"
-    let storage = DiskStorage()
     try whileNothingIsReleased {
-      do {
-        let file = try storage.open(path, .create)
-        try file.allocate(to: 8192)
-        let mapping = try file.map(0..<8192, writable: true)
-        mapping.store([1], at: 0)
-        _ = try storage.remove(path)
-      }
+      try removeMapped { _ in }
       #expect(try nameless == 0)
     }
   }
@@ -75,7 +70,12 @@ import Testing
     "Segments that a compaction has replaced are given back beside those who write and read; and they are")
   func segments() async throws {
     try whileNothingIsReleased {
-      let store = try Store.create(at: directory.path + "/store", configuration: CompactionTests.small)
+      // Nobody else compacts it meanwhile.
+      var environment = Environment.real()
+      environment.compacting = .onRequest
+      let store = try Store.create(
+        at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
+        environment: environment)
       try CompactionTests.churn(store)
       #expect(try store.compact() > 0)
       // The views that readers have had are let go as another one is published.

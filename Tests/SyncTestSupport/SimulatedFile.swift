@@ -107,8 +107,6 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
 
   func mark() { try? locked { _, node throws(StoreError) in node.isMarked = true } }
 
-  func releaseBeside() {}
-
   var isMarked: Bool { (try? locked { _, node throws(StoreError) in node.isMarked }) ?? false }
 
   private func changing(

@@ -190,8 +190,8 @@ struct BlobFetch {
     return group
   }
 
-  /// Of one blob.
-  private static let rangesAtOnce = 8
+  /// Of one blob. Who watches it is told of its progress as often.
+  private static let rangesAtOnce = 2
 
   /// The next range is about to be stored, or is not needed.
   private mutating func takeRange() { unstoredPlain -= ranges.popFirst()?.sealed.count ?? 0 }

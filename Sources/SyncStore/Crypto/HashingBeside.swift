@@ -7,18 +7,18 @@ final class HashingBeside: Sendable {
   private static let most = 4
 
   private let hasher = Locked(SHA256Hasher())
-  private let line = DispatchQueue(label: "syncstore.hashing", qos: .userInitiated)
+  private let line = Background.Line("syncstore.hashing")
   private let room = DispatchSemaphore(value: most)
 
   /// Takes in the next bytes; waits if those before are not hashed yet.
   func update(_ bytes: [UInt8]) {
     room.wait()
-    line.async { [self] in
+    line.run { [self] in
       hasher.withLock { $0.update(bytes) }
       room.signal()
     }
   }
 
   /// The 32-byte hash of all that was taken in. Once only.
-  func finish() -> [UInt8] { line.sync { hasher.withLock { $0.finish() } } }
+  func finish() -> [UInt8] { line.wait { hasher.withLock { $0.finish() } } }
 }

@@ -54,6 +54,9 @@ enum Background {
 
     func run(_ work: @escaping @Sendable () -> Void) { queue.async(execute: work) }
 
+    /// Does it behind all that came before, and waits for it.
+    func wait<Result>(_ work: () -> Result) -> Result { queue.sync(execute: work) }
+
     func run(after milliseconds: Int, _ work: @escaping @Sendable () -> Void) {
       queue.asyncAfter(deadline: .now() + .milliseconds(milliseconds), execute: work)
     }

@@ -50,6 +50,5 @@ final class MemoryFile: StorageFile {
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool { true }
   func mark() {}
-  func releaseBeside() {}
   var isMarked: Bool { false }
 }

@@ -130,6 +130,9 @@ package struct FileStatus: Sendable, Equatable {
 
 /// What a file need not do by itself.
 extension StorageFile {
+  /// It is given back where it is let go.
+  package func releaseBeside() {}
+
   /// How many bytes it has.
   package var size: Int { get throws(StoreError) { try status().size } }
 
