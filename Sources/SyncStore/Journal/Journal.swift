@@ -103,9 +103,12 @@ struct Journal {
   }
 
   /// The same with what a compaction has replaced in the place of its copy, if it is later than the last one that the index
-  /// has `adopted`. `isUnfinished` is set if there is something of the kind, or to be removed.
-  mutating func loadUnfinished(adopted: UInt32, _ isUnfinished: inout Bool) throws(StoreError) -> UInt32? {
-    let names = try SegmentName.all(in: directory, environment.storage)
+  /// has `adopted`. `isUnfinished` is set if there is something of the kind, or to be removed. `files` are the names in the
+  /// directory.
+  mutating func loadUnfinished(
+    _ files: [String], adopted: UInt32, _ isUnfinished: inout Bool
+  ) throws(StoreError) -> UInt32? {
+    let names = try SegmentName.all(of: files, in: directory)
     let counted = SegmentName.chain(of: names, from: 1)
     let chain = SegmentName.unfinishedChain(of: names, adopted: adopted)
     isUnfinished = chain != nil
@@ -320,7 +323,7 @@ struct Journal {
           "was written by a newer program, this one can only read it: update it, or open the store for reading only",
           path: path)
       }
-      let size = try file.size
+      let size = try file.sizeAtOpening
       guard size >= Int(header.size), header.size >= SegmentHeader.length else {
         throw StoreError(
           .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)

@@ -65,13 +65,18 @@ extension Journal {
   private func asidePath(_ number: UInt32) -> String { directory + "/aside-\(number)-\(environment.now())" }
 
   /// Gives segments that could not be synced their names back where a recovery has set them aside and did not come to write
-  /// once more all that they hold; what it has written goes. Only for who is alone, before anything reads the journal.
-  func settleUnsynced() throws(StoreError) {
+  /// once more all that they hold; what it has written goes. Only for who is alone, before anything reads the journal. Returns the
+  /// names in the directory as they are then.
+  func settleUnsynced() throws(StoreError) -> [String] {
     let storage = environment.storage
-    let (numbers, isRescued) = try unsyncedSegments()
-    if isRescued { return try giveUpUnsynced() }
-    guard let first = numbers.first else { return }
-    let chain = SegmentName.chain(of: try SegmentName.all(in: directory, storage), from: 1).names
+    let names = try storage.list(directory)
+    let (numbers, isRescued) = Self.unsyncedSegments(among: names)
+    if isRescued {
+      try giveUpUnsynced()
+      return try storage.list(directory)
+    }
+    guard let first = numbers.first else { return names }
+    let chain = SegmentName.chain(of: try SegmentName.all(of: names, in: directory), from: 1).names
     for name in chain.reversed() where name.stands.lowerBound >= first {
       try storage.rename(directory + "/" + name.text, to: asidePath(name.number))
       try storage.syncDirectory(directory)
@@ -80,6 +85,7 @@ extension Journal {
       try storage.rename(unsyncedPath(number), to: directory + "/" + SegmentName(number).text)
     }
     try storage.syncDirectory(directory)
+    return try storage.list(directory)
   }
 
   /// Is there anything to be settled?
@@ -113,11 +119,14 @@ extension Journal {
   }
 
   private func unsyncedSegments() throws(StoreError) -> (numbers: [UInt32], isRescued: Bool) {
-    let names = try environment.storage.list(directory)
+    Self.unsyncedSegments(among: try environment.storage.list(directory))
+  }
+
+  private static func unsyncedSegments(among names: [String]) -> (numbers: [UInt32], isRescued: Bool) {
     let numbers = names.compactMap { name in
-      name.hasPrefix(Self.unsynced) ? UInt32(name.dropFirst(Self.unsynced.count)) : nil
+      name.hasPrefix(unsynced) ? UInt32(name.dropFirst(unsynced.count)) : nil
     }
-    return (numbers.sorted(), names.contains { $0.hasPrefix(Self.rescued) })
+    return (numbers.sorted(), names.contains { $0.hasPrefix(rescued) })
   }
 
   /// Does the valid part of the last segment end in a whole, complete transaction? What a killed writer had stored, but

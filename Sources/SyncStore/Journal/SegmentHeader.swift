@@ -127,7 +127,9 @@ struct SegmentHeader: Hashable, Sendable {
   /// Reads a header page.
   static func read(_ page: [UInt8]) -> Reading {
     guard page.count >= length else { return page.allSatisfy { $0 == 0 } ? .blank : .bad }
-    let readings = copies.map { read(copy: page[$0..<($0 + encodedLength)]) }
+    let pages = copies.map { page[$0..<($0 + encodedLength)] }
+    let first = read(copy: pages[0])
+    let readings = [first, pages[1] == pages[0] ? first : read(copy: pages[1])]
     for reading in readings {
       switch reading {
       case .whole(let header, _): return .whole(header, damaged: readings[0] != readings[1])

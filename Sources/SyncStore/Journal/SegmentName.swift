@@ -8,6 +8,7 @@ struct SegmentName: Hashable {
 
   private static let suffix = ".segment"
   private static let digits = 16
+  private static let zeros = String(repeating: "0", count: digits)
 
   /// The name of a segment that is appended to.
   init(_ number: UInt32) { (stands, compaction) = (number...number, 0) }
@@ -19,16 +20,32 @@ struct SegmentName: Hashable {
   /// Nil unless `text` is the name of a segment, to the letter.
   init?(_ text: String) {
     guard text.hasSuffix(Self.suffix) else { return nil }
-    let parts = text.dropLast(Self.suffix.count).split(separator: "-", omittingEmptySubsequences: false)
-    let numbers = parts.compactMap { UInt32($0) }.filter { $0 < SegmentHeader.compacted }
-    guard numbers.count == parts.count else { return nil }
+    // Bytes: characters would take longer to tell apart than a segment to be mapped.
+    let parts = text.utf8.dropLast(Self.suffix.utf8.count)
+      .split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
+    let numbers = parts.compactMap(Self.number)
+    guard numbers.count == parts.count, numbers[0] > 0, parts[0].count == Self.digits else { return nil }
     switch numbers.count {
-    case 1 where numbers[0] > 0: self.init(numbers[0])
-    case 3 where numbers[0] > 0 && numbers[0] <= numbers[1] && numbers[2] > 0:
+    case 1: self.init(numbers[0])
+    case 3:
+      guard parts[1].count == Self.digits, numbers[0] <= numbers[1], numbers[2] > 0,
+        parts[2].first != UInt8(ascii: "0")
+      else { return nil }
       self.init(stands: numbers[0]...numbers[1], compaction: numbers[2])
     default: return nil
     }
-    guard self.text == text else { return nil }
+  }
+
+  /// The number that digits, and nothing else, say; nil if no segment has it.
+  private static func number(_ text: Substring.UTF8View) -> UInt32? {
+    guard !text.isEmpty, text.count <= digits else { return nil }
+    var number: UInt64 = 0
+    for byte in text {
+      let digit = byte &- UInt8(ascii: "0")
+      guard digit < 10 else { return nil }
+      number = 10 * number + UInt64(digit)
+    }
+    return UInt32(exactly: number).flatMap { $0 < SegmentHeader.compacted ? $0 : nil }
   }
 
   var text: String {
@@ -42,13 +59,18 @@ struct SegmentName: Hashable {
 
   private static func padded(_ number: UInt32) -> String {
     let text = String(number)
-    return String(repeating: "0", count: digits - text.count) + text
+    return zeros.dropLast(text.utf8.count) + text
   }
 
   /// Those in a directory, in no particular order.
   static func all(in directory: String, _ storage: any Storage) throws(StoreError) -> [SegmentName] {
+    try all(of: storage.list(directory), in: directory)
+  }
+
+  /// Those among the names of the files in a directory.
+  static func all(of files: [String], in directory: String) throws(StoreError) -> [SegmentName] {
     var names: [SegmentName] = []
-    for text in try storage.list(directory) where text.hasSuffix(suffix) {
+    for text in files where text.hasSuffix(suffix) {
       guard let name = SegmentName(text) else {
         throw StoreError(
           .foreignFile, "has a name that no segment has: move it away", path: directory + "/" + text)

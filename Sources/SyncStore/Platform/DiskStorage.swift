@@ -81,12 +81,19 @@ package final class DiskStorage: Storage {
 
   /// The file behind a descriptor, if it is a regular one.
   func regularFile(_ descriptor: Int32, _ path: String) throws(StoreError) -> DiskFile {
-    let file = DiskFile(
-      descriptor: SystemCall.aboveStandard(descriptor), path: path, watchesMappings: handlesSignals)
-    guard try FileStatus.Kind(mode: file.look().mode) == .file else {
-      throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
+    let descriptor = SystemCall.aboveStandard(descriptor)
+    let found: sync_file_status
+    do throws(StoreError) {
+      found = try DiskFile.look(at: descriptor, path)
+      guard FileStatus.Kind(mode: found.mode) == .file else {
+        throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
+      }
+    } catch {
+      close(descriptor)
+      throw error
     }
-    return file
+    return DiskFile(
+      descriptor: descriptor, path: path, sizeAtOpening: Int(found.size), watchesMappings: handlesSignals)
   }
 
   package func rename(_ path: String, to newPath: String) throws(StoreError) {
@@ -133,7 +140,7 @@ extension DiskStorage {
     let descriptor = unsafe sync_open(path, O_RDONLY | O_CLOEXEC, 0)
     guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }
     return try DiskFile(
-      descriptor: SystemCall.aboveStandard(descriptor), path: path, watchesMappings: false
+      descriptor: SystemCall.aboveStandard(descriptor), path: path, sizeAtOpening: 0, watchesMappings: false
     ).readUnsized(256, at: 0)
   }
 }
@@ -141,6 +148,7 @@ extension DiskStorage {
 /// A file of `DiskStorage`.
 final class DiskFile: StorageFile {
   let path: String
+  let sizeAtOpening: Int
   private let descriptor: Int32
   private let watchesMappings: Bool
   private let isReleasedBeside = Atomic(false)
@@ -149,9 +157,10 @@ final class DiskFile: StorageFile {
   /// Bytes for which memory is taken without asking whether they are there.
   private static let smallBytes = 16 << 10
 
-  init(descriptor: Int32, path: String, watchesMappings: Bool) {
+  init(descriptor: Int32, path: String, sizeAtOpening: Int, watchesMappings: Bool) {
     self.descriptor = descriptor
     self.path = path
+    self.sizeAtOpening = sizeAtOpening
     self.watchesMappings = watchesMappings
   }
 
@@ -167,14 +176,14 @@ final class DiskFile: StorageFile {
   }
 
   func status() throws(StoreError) -> FileStatus {
-    let answer = try look()
+    let answer = try Self.look(at: descriptor, path)
     return FileStatus(
       kind: FileStatus.Kind(mode: answer.mode), size: Int(answer.size), links: Int(answer.links),
       inode: answer.inode, fileSystem: try fileSystem(), birth: answer.birth, owner: answer.owner,
       permissions: answer.mode & 0o7777)
   }
 
-  fileprivate func look() throws(StoreError) -> sync_file_status {
+  fileprivate static func look(at descriptor: Int32, _ path: String) throws(StoreError) -> sync_file_status {
     var answer = sync_file_status()
     guard unsafe sync_file_status(descriptor, &answer) == 0 else {
       throw SystemCall.failure("cannot look at it", path)
@@ -182,7 +191,7 @@ final class DiskFile: StorageFile {
     return answer
   }
 
-  var size: Int { get throws(StoreError) { Int(try look().size) } }
+  private var size: Int { get throws(StoreError) { Int(try Self.look(at: descriptor, path).size) } }
 
   /// The number of the file system is part of its content; that of the device can change at any boot. An open file stays where it is:
   /// it is asked for once.

@@ -54,8 +54,8 @@ package protocol StorageFile: AnyObject, Sendable {
   var path: String { get }
   /// What it is now.
   func status() throws(StoreError) -> FileStatus
-  /// How many bytes it has: a part of `status` that costs less.
-  var size: Int { get throws(StoreError) }
+  /// How many bytes it had when it was opened: known without looking again.
+  var sizeAtOpening: Int { get throws(StoreError) }
   /// Up to `count` bytes from `offset`; fewer only at the end of the file.
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8]
   /// Writes all of `bytes`, or fails.
@@ -133,8 +133,8 @@ extension StorageFile {
   /// It is given back where it is let go.
   package func releaseBeside() {}
 
-  /// How many bytes it has.
-  package var size: Int { get throws(StoreError) { try status().size } }
+  /// How many bytes it has: no fewer than when it was opened, unless somebody has cut it.
+  package var sizeAtOpening: Int { get throws(StoreError) { try status().size } }
 
   /// Makes all of the file durable: more than was asked for.
   package func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync() }

@@ -58,7 +58,7 @@ struct Opening {
   /// by a restored one; and somebody else may have made a copied directory a store of its own, and written to it since.
   private func inPlace(_ control: any StorageFile) throws(StoreError) -> Opening {
     guard try storage.status(control.path)?.inode == control.status().inode,
-      let present = try StoreIdentity.read(path, storage), present.id == identity.id
+      let present = try StoreIdentity.read(path, storage, known: identity), present.id == identity.id
     else {
       throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
     }
@@ -188,7 +188,8 @@ struct Opening {
     for _ in 0..<Self.attempts {
       var journal = journal()
       do throws(StoreError) {
-        _ = try journal.loadUnfinished(adopted: adopted, &isUnfinished)
+        _ = try journal.loadUnfinished(
+          storage.list(journal.directory), adopted: adopted, &isUnfinished)
         // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
         let tail = Location(packed: control.tail)
         if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
@@ -206,8 +207,9 @@ struct Opening {
     let last = control.begin(boot: boot, isKept: file.isMarked)
     // Now that nothing of what the disk may hold is believed any more.
     file.mark()
-    if writable { try journal().settleUnsynced() }
-    var found = try goOn(file, control, last)
+    // Nobody else is here to change them.
+    let names = try writable ? journal().settleUnsynced() : storage.list(path + "/" + StoreLayout.journal)
+    var found = try goOn(file, control, last, names)
     if found == nil { found = try read(file, control, last) }
     guard let (store, finding) = found else { throw busy }
     if writable { try store.recover(lastLife: last, identity: identity, finding: finding) }
@@ -223,15 +225,17 @@ struct Opening {
 
   /// Goes on where the last process stopped, without reading the journal; nil if what it left cannot be believed, or is
   /// to be looked at closely. In time that does not depend on the number of keys.
+  /// `names` are those in the journal's directory.
   private func goOn(
-    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?
+    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?, _ names: [String]
   ) throws(StoreError) -> (Store, Finding)? {
     guard !control.poisoned, try identity.isAtHome(path, environment),
       let index = try JournalIndex.open(files, writable: writable)
     else { return nil }
     var journal = journal()
     var isUnfinished = false
-    guard let adopted = try adopted(index), try journal.loadUnfinished(adopted: adopted, &isUnfinished) == nil
+    guard let adopted = try adopted(index),
+      try journal.loadUnfinished(names, adopted: adopted, &isUnfinished) == nil
     else { return nil }
     var engine = Engine(
       surroundings(control), journal: journal, index: index, compactions: control.compactions)

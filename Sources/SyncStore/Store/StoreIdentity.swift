@@ -5,24 +5,31 @@ package struct StoreIdentity: Equatable {
   var name: String
   /// Where it was written: machine, file system, inode and birth of this very file.
   var fingerprint: [String]
+  /// What the file holds.
+  private let encoded: [UInt8]
 
   /// Its name in the store's directory.
   package static let fileName = "STORE"
   private static let heading = "syncstore 1"
   private static let limit = 4096
 
-  /// Reads it; nil if there is none.
-  static func read(_ directory: String, _ storage: any Storage) throws(StoreError) -> StoreIdentity? {
+  /// Reads it; nil if there is none. One that has not changed since it was `known` is not taken apart again.
+  static func read(
+    _ directory: String, _ storage: any Storage, known: StoreIdentity? = nil
+  ) throws(StoreError) -> StoreIdentity? {
     let path = directory + "/" + fileName
     guard let bytes = try storage.contents(of: path, limit: limit) else { return nil }
-    guard let text = String(validating: bytes, as: UTF8.self) else {
+    if let known, known.encoded == bytes { return known }
+    // Bytes: to tell the characters of a text apart is a tenth of an opening.
+    let parts = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+    let lines = parts.compactMap { String(validating: $0, as: UTF8.self) }
+    guard lines.count == parts.count else {
       throw StoreError(.foreignFile, "is not text: restore it from a backup", path: path)
     }
-    let lines = text.split(separator: "\n", omittingEmptySubsequences: false).map(String.init)
-    guard lines.first?.hasPrefix("syncstore ") == true else {
+    guard lines[0].hasPrefix("syncstore ") else {
       throw StoreError(.foreignFile, "is not a store's identity: restore it from a backup", path: path)
     }
-    guard lines.count == 6, lines[5].isEmpty, lines[4] == checksum(lines[0..<4]) else {
+    guard lines.count == 6, lines[5].isEmpty, lines[4] == checksum(bytes[..<(parts[4].startIndex - 1)]) else {
       guard lines[0] == heading else {
         throw StoreError(
           .newerFormat, "says \"\(lines[0])\", this program knows \"\(heading)\": update it", path: path)
@@ -36,7 +43,8 @@ package struct StoreIdentity: Equatable {
     guard let id = field("id", lines[1]).flatMap({ StoreID($0) }), let name = field("name", lines[2]),
       let place = field("place", lines[3])
     else { throw StoreError(.damaged, "lacks a field: restore it from a backup", path: path) }
-    return StoreIdentity(id: id, name: name, fingerprint: place.split(separator: " ").map(String.init))
+    let fingerprint = place.utf8.split(separator: UInt8(ascii: " ")).map { String(Substring($0)) }
+    return StoreIdentity(id: id, name: name, fingerprint: fingerprint, encoded: bytes)
   }
 
   /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming. With `asCopy` the
@@ -52,7 +60,7 @@ package struct StoreIdentity: Equatable {
     let found = try fingerprint(of: file, environment)
     let place = (asCopy ? found.map { _ in "0" } : found).joined(separator: " ")
     var lines = [heading, "id \(id)", "name \(name)", "place \(place)"]
-    lines.append(checksum(lines[0..<4]))
+    lines.append(checksum(Array(lines.joined(separator: "\n").utf8)[...]))
     try file.write(Array((lines.joined(separator: "\n") + "\n").utf8), at: 0)
     try file.sync()
     try storage.rename(temporary, to: path)
@@ -86,7 +94,8 @@ package struct StoreIdentity: Equatable {
     line.hasPrefix(name + " ") ? String(line.dropFirst(name.count + 1)) : nil
   }
 
-  private static func checksum(_ lines: ArraySlice<String>) -> String {
-    "checksum " + String(XXH3.hash64(Array(lines.joined(separator: "\n").utf8), seed: 0), radix: 16)
+  /// Of the four lines before it, without the end of the last.
+  private static func checksum(_ lines: ArraySlice<UInt8>) -> String {
+    "checksum " + String(XXH3.hash64(Array(lines), seed: 0), radix: 16)
   }
 }
