@@ -111,27 +111,36 @@ extension DiskCache {
 
   /// Removes what was moved aside: on return with `progress`, in the background without.
   func emptyTrash(_ progress: ((_ done: Int, _ total: Int) -> Void)?) {
-    let files = files
     if let progress {
-      Self.emptyTrash(files, progress)
+      Self.empty(Self.trash(of: files), of: files, progress)
     } else {
-      Background.tidy { Self.emptyTrash(files) { _, _ in } }
+      Self.emptyTrashBeside(of: files)
     }
   }
 
-  /// Removes what `removeAll` has moved aside, also what a killed process left.
-  static func emptyTrash(_ files: BlobFiles, _ progress: (_ done: Int, _ total: Int) -> Void) {
-    guard let names = try? files.storage.list(files.directory) else { return }
-    let all = names.filter { $0.hasPrefix("trash-") }.flatMap { name in
+  /// Removes in the background what is moved aside by now. What is moved aside later is left to who does it, and tells how far it is.
+  static func emptyTrashBeside(of files: BlobFiles) {
+    let trash = trash(of: files)
+    guard !trash.isEmpty else { return }
+    Background.tidy { empty(trash, of: files) { _, _ in } }
+  }
+
+  /// What `removeAll` has moved aside, also what a killed process left.
+  private static func trash(of files: BlobFiles) -> [String] {
+    ((try? files.storage.list(files.directory)) ?? []).filter { $0.hasPrefix("trash-") }
+  }
+
+  private static func empty(
+    _ trash: [String], of files: BlobFiles, _ progress: (_ done: Int, _ total: Int) -> Void
+  ) {
+    let all = trash.flatMap { name in
       ((try? files.storage.list(files.path(name))) ?? []).map { name + "/" + $0 }
     }
     for (done, name) in all.enumerated() {
       _ = try? files.storage.remove(files.path(name))
       progress(done + 1, all.count)
     }
-    for name in names where name.hasPrefix("trash-") {
-      _ = try? files.storage.removeDirectory(files.path(name))
-    }
+    for name in trash { _ = try? files.storage.removeDirectory(files.path(name)) }
   }
 
   private static func needed(_ uses: [PackSet.Use], count: Int, bytes: Int) -> Int {

@@ -131,8 +131,7 @@ public final class DiskCache: Sendable {
     if limits.trimInterval > 0 {
       upkeep.repeats(every: limits.trimInterval) { [weak self] in _ = try? self?.trim() }
     }
-    let emptied = files
-    Background.tidy { DiskCache.emptyTrash(emptied) { _, _ in } }
+    Self.emptyTrashBeside(of: files)
   }
 
   /// Refuses a directory with anything in it that is not of a cache: in a store's own the cache would take the packs of large

@@ -10,8 +10,8 @@ final class CompactionPace: Sendable {
   /// Bytes that may be appended before compaction has made any progress.
   private static let slack = 1 << 20
 
-  /// How often a write sleeps at most, and for how many excess bytes as often again.
-  private static let longest = 25
+  /// How long a write waits at most, and for how many excess bytes as long again.
+  private static let longest = Duration.milliseconds(4)
   private static let excess = 64 << 10
 
   /// Are there so many dead bytes that writers are held back?
@@ -38,12 +38,14 @@ final class CompactionPace: Sendable {
   /// Waits while nothing may be appended, but not when `isOver`, and not for long: a few milliseconds for each 64 KiB that were
   /// appended too much. So slow a writer does not get far, and no single write has to wait for the disk.
   func wait(isOver: () -> Bool) {
-    var slept = 0
+    let begin = ContinuousClock.now
     while isUrgent, !isOver() {
       let allowed = allowance.load(ordering: .relaxed)
-      guard allowed <= 0, slept < Self.longest * (1 - allowed / Self.excess) else { return }
+      // By the clock: where the processors are busy, each sleep may end much later than it was asked to.
+      guard allowed <= 0, ContinuousClock.now - begin < Self.longest * (1 - allowed / Self.excess) else {
+        return
+      }
       SystemCall.sleep(microseconds: 100)
-      slept += 1
     }
   }
 }

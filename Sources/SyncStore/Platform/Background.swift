@@ -9,9 +9,14 @@ enum Background {
   /// One segment after the other: the one that is needed first is ready first.
   private static let preparingQueue = DispatchQueue(label: "syncstore.preparing", qos: .utility)
 
-  /// A store that is being tidied must not hold up another one.
+  /// Memory that a writer is about to need.
+  private static let populatingQueue = DispatchQueue(label: "syncstore.populating", qos: .utility)
+
+  /// A store that is being tidied must not hold up another one, and nobody's processor is to be taken for it: `.background` is a niceness of
+  /// 10. A writer that has to share its processor with a compaction of its own niceness waits for four ticks of the scheduler at a time.
+  /// Where writers have to wait for a compaction, they leave it the processor.
   private static let tidyingQueue = DispatchQueue(
-    label: "syncstore.tidying", qos: .utility, attributes: .concurrent)
+    label: "syncstore.tidying", qos: .background, attributes: .concurrent)
 
   /// One file after the other: the disk takes no more at once.
   private static let releasingQueue = DispatchQueue(label: "syncstore.releasing", qos: .utility)
@@ -22,6 +27,8 @@ enum Background {
   static func block(_ work: @escaping @Sendable () -> Void) { lanes.run(work) }
 
   static func prepare(_ work: @escaping @Sendable () -> Void) { preparingQueue.async(execute: work) }
+
+  static func populate(_ work: @escaping @Sendable () -> Void) { populatingQueue.async(execute: work) }
 
   static func release(_ work: @escaping @Sendable () -> Void) { releasingQueue.async(execute: work) }
 

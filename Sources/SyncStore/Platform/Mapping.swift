@@ -241,6 +241,9 @@ package import Synchronization
   /// Pages will be needed one here, one there: no others are to be read with them.
   func expectRandomAccess() { _ = unsafe madvise(base, count, MADV_RANDOM) }
 
+  /// Pages may be needed in any order: others are read with them as the kernel sees fit.
+  func expectAnyAccess() { _ = unsafe madvise(base, count, MADV_NORMAL) }
+
   /// A page of the greater size that processors translate at once, where the kernel has one to give.
   package static let hugePageBytes = 2 << 20
 
@@ -249,18 +252,13 @@ package import Synchronization
   /// is written.
   func preferHugePages() { _ = unsafe madvise(base, count, MADV_HUGEPAGE) }
 
-  /// Finds memory for `range` now, rather than at the first store to each page: of each page by itself, or of what the kernel
-  /// reads together.
-  package func populate(_ range: Range<Int>, onePageAtATime: Bool = true) {
+  /// Finds memory for `range` now, rather than at the first store to each page: of each page by itself where random access is expected, else
+  /// of what the kernel reads together, for all of which whoever needs the first waits.
+  package func populate(_ range: Range<Int>) {
     check(range)
-    let page = 4096
-    let start = range.lowerBound & ~(page - 1)
-    let count = range.upperBound - start
-    // Were they read ahead in runs, whoever needs the first would wait for all.
-    if onePageAtATime { unsafe madvise(base + start, count, MADV_RANDOM) }
+    let start = range.lowerBound & ~4095
     // A kernel that cannot do it leaves the pages to be found later: slower, not wrong.
-    _ = unsafe sync_populate(base + start, UInt64(count))
-    if onePageAtATime { unsafe madvise(base + start, count, MADV_NORMAL) }
+    _ = unsafe sync_populate(base + start, UInt64(range.upperBound - start))
   }
 
   @inline(__always)

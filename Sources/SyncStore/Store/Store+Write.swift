@@ -263,10 +263,8 @@ extension Store {
   ) throws(StoreError) -> Segment {
     try settleBeginning(of: tail.segment, engine)
     let durable = Location(packed: control.durable)
-    engine.journal.prepared = preparedSegment.withLock { ready in
-      defer { ready = nil }
-      return ready
-    }
+    let ready = preparedSegment.withLock { exchange(&$0, with: nil) }
+    engine.journal.prepared = ready
     do throws(StoreError) {
       try engine.journal.begin(
         after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
@@ -283,6 +281,7 @@ extension Store {
     }
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
     guard environment.preparesAhead else { return segment }
+    if segment.mapping !== ready?.mapping, configuration.durability == .relaxed { populate(segment) }
     Background.run { [weak self] in
       // A failure poisons the store: whoever writes next is told.
       try? self?.settleBeginning(of: segment)
@@ -315,6 +314,10 @@ extension Store {
     notePublished(start..<end, in: segment, &engine)
   }
 
+  /// The next segment is made ready when an eighth of one is full, or so many bytes: to make 64 MiB ready takes a third of the time in which
+  /// one writer fills them, and all of it where a compaction and the disk need the processors too.
+  private static let leastBeforePreparing = 1 << 20
+
   /// What follows from an append, once it was taken in.
   @inline(__always)
   func notePublished(_ bytes: Range<Int>, in segment: Segment, _ engine: inout Engine) {
@@ -323,7 +326,9 @@ extension Store {
     pace.spend(bytes.count)
     noteChange()
     if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
-    if bytes.upperBound > segment.mapping.count / 8, prepared.load(ordering: .relaxed) != segment.number {
+    if bytes.upperBound > min(segment.mapping.count / 8, Self.leastBeforePreparing),
+      prepared.load(ordering: .relaxed) != segment.number
+    {
       prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
     }
   }
@@ -338,15 +343,25 @@ extension Store {
           directory: journalDirectory, size: size, storage: storage, isDurable: isDurable)
         guard let ready else { return }
         self?.preparedSegment.withLock { $0 = ready }
-        guard !isDurable else { return }
+        guard !isDurable, let self else { return }
         // Its first pages are ready long before the tail reaches it, and the others before the tail reaches those.
-        for start in stride(from: 0, to: size, by: Journal.populatedAtOnce) {
-          guard let self, !self.closed.load(ordering: .relaxed) else { return }
-          ready.mapping.populate(start..<min(start + Journal.populatedAtOnce, size))
-        }
+        Journal.populate(ready.mapping) { _ in !self.closed.load(ordering: .relaxed) }
       } catch {
         // Without it the writer makes the segment itself, and meets the same error there if it lasts.
         self?.prepared.store(0, ordering: .relaxed)
+      }
+    }
+  }
+}
+
+extension Store {
+  /// Finds memory for a segment that nobody had made ready, beside the writer that fills it.
+  private func populate(_ segment: Segment) {
+    Background.populate { [weak self] in
+      Journal.populate(segment.mapping) { start in
+        guard let self, !self.closed.load(ordering: .relaxed) else { return false }
+        let tail = Location(packed: self.control.tail)
+        return tail.segment == segment.number && tail.offset < start
       }
     }
   }

@@ -1,0 +1,21 @@
+import Glibc
+import Testing
+
+@testable import SyncStore
+
+@Suite("Work beside the callers")
+struct BackgroundTests {
+  private static func niceness() -> Int32 { getpriority(__priority_which_t(PRIO_PROCESS.rawValue), 0) }
+
+  @Test("leaves the processor to writers where it tidies, and not where it makes ready what they need next")
+  func givesWay() async {
+    let tidying = await withCheckedContinuation { done in
+      Background.tidy { done.resume(returning: Self.niceness()) }
+    }
+    let preparing = await withCheckedContinuation { done in
+      Background.prepare { done.resume(returning: Self.niceness()) }
+    }
+    #expect(tidying >= Self.niceness() + 10 || tidying == 19)
+    #expect(preparing < tidying)
+  }
+}
