@@ -6,7 +6,7 @@ import Testing
 @testable import SyncStore
 
 /// Files that are removed while somebody may still read them: nobody waits until their blocks are given back.
-@Suite(.serialized) struct ReleasedFilesTests {
+@Suite(.serialized, .timeLimit(.minutes(Patience.minutes(1)))) struct ReleasedFilesTests {
   private let directory = TemporaryDirectory()
 
   /// Mappings of this process that are of files here which have no name any more.
@@ -16,15 +16,6 @@ import Testing
       let maps = try #require(try FileHandle(forReadingFrom: URL(filePath: "/proc/self/maps")).readToEnd())
       return String(decoding: maps, as: UTF8.self).split(separator: "\n")
         .count { $0.contains(directory.path) && $0.hasSuffix("(deleted)") }
-    }
-  }
-
-  private func patiently(_ isSo: () throws -> Bool) async throws {
-    let clock = ContinuousClock()
-    let end = clock.now.advanced(by: .seconds(60 * Patience.minutes(1)))
-    while try !isSo() {
-      try #require(clock.now < end, "it is never given back")
-      try await Task.sleep(for: .milliseconds(10))
     }
   }
 
@@ -55,7 +46,7 @@ import Testing
       try removeMapped { $0.releaseBeside() }
       #expect(try nameless == 1)
     }
-    try await patiently { try nameless == 0 }
+    try await ChangesTests.until { try nameless == 0 }
   }
 
   @Test("Of a file that is not removed each is given back at once")
@@ -83,6 +74,6 @@ import Testing
       #expect(try nameless > 0)
       try store.close()
     }
-    try await patiently { try nameless == 0 }
+    try await ChangesTests.until { try nameless == 0 }
   }
 }

@@ -26,8 +26,12 @@ extension Journal {
       let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
       let (file, ready, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
       let mapping: Mapping
-      if let ready { mapping = ready } else { mapping = try file.map(try file.status().size, writable: true) }
-      if ready == nil { mapping.expectZeros() }
+      if let ready {
+        mapping = ready
+      } else {
+        mapping = try file.map(try file.status().size, writable: true)
+        mapping.expectZeros()
+      }
       var header = SegmentHeader(
         store: store, number: number, salt: environment.randomWord(), basePosition: position,
         size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
@@ -145,8 +149,9 @@ extension Journal {
   /// Each size of a segment is a multiple of it.
   private static let writtenAtOnce = 16 << 10
 
-  /// Finds memory for a segment that is to be filled, ahead of the tail and not all at once, while it `isWanted`.
-  static func populate(_ mapping: Mapping, while isWanted: (_ from: Int) -> Bool) {
+  /// Finds memory for a segment that is to be filled, ahead of the tail and not all at once: for the parts that are wanted when
+  /// their turn comes.
+  static func populate(_ mapping: Mapping, where isWanted: (_ start: Int) -> Bool) {
     for start in stride(from: 0, to: mapping.count, by: populatedAtOnce) where isWanted(start) {
       mapping.populate(start..<min(start + populatedAtOnce, mapping.count))
     }

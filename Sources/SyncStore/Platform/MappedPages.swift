@@ -89,13 +89,13 @@ private import Synchronization
   func populate(_ pages: Range<UInt32>) {
     let chunk = Self.chunk(of: pages.lowerBound)
     precondition(pages.upperBound <= chunk.upperBound, "pages of one chunk")
-    let mapping = mappings.withLock { $0[Self.index(of: pages.lowerBound)] }
+    guard let mapping = mappings.withLock({ $0[Self.index(of: pages.lowerBound)] }) else { return }
     let start = Int(pages.lowerBound - chunk.lowerBound) * Self.pageBytes
     let bytes = start..<(start + pages.count * Self.pageBytes)
     // Were more read ahead, whoever needs the first page would wait for all: 9 ms for 4 MiB of zeros. Of huge pages one is found at a time.
-    mapping?.expectRandomAccess()
-    mapping?.populate(bytes)
-    mapping?.expectAnyAccess()
+    mapping.expectRandomAccess()
+    mapping.populate(bytes)
+    mapping.expectAnyAccess()
   }
 
   /// Did the kernel refuse a page? What was stored there since is seen by this process alone.

@@ -352,9 +352,7 @@ extension Store {
       }
     }
   }
-}
 
-extension Store {
   /// Finds memory for a segment that nobody had made ready, beside the writer that fills it.
   private func populate(_ segment: Segment) {
     Background.populate { [weak self] in

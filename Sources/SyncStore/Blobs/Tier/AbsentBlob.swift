@@ -122,12 +122,12 @@ extension Store {
     for start in stride(from: 0, to: notes.count, by: Self.notesAtOnce) {
       let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
         let part = notes[start..<min(start + Self.notesAtOnce, notes.count)]
-        let present = engine.withLock { engine in
-          part.filter { note in
-            places.map { $0[note.key] != nil && $0[note.key] == engine.localPlaces[note.key] } ?? true
+        let present = places.map { places in
+          engine.withLock { engine in
+            part.filter { places[$0.key] != nil && places[$0.key] == engine.localPlaces[$0.key] }
           }
         }
-        for (key, value) in present { try composer.setLocal(key, value) }
+        for (key, value) in present ?? Array(part) { try composer.setLocal(key, value) }
       }
       end = tail
     }
