@@ -1,9 +1,9 @@
 import Foundation
-import SyncStore
 import SyncTestSupport
 import Testing
 
 @testable import Replication
+@testable import SyncStore
 
 /// Large values that are elsewhere, over real connections.
 @Suite("The blob tier between nodes", .timeLimit(.minutes(Patience.minutes(2))))
@@ -33,6 +33,18 @@ struct BlobTierTests {
     #expect(try client.store.absentValues().leftOut == 3 && client.digest() == server.digest())
     let other = try await client.node.synchronize(with: "first", direction: .push)
     #expect(!other.leavesBlobsOut)
+    await client.node.stop()
+    await server.node.stop()
+  }
+
+  @Test("What has come in a session is no longer noted as missing when it ends")
+  func notesWhatHasCome() async throws {
+    let (server, client, _) = try await pair()
+    try Self.fill(server, 20)
+    try server.store.put("large", noise(6_000_000, seed: 1))
+    let report = try await client.node.synchronize(with: "first", direction: .pull)
+    #expect(report.receivedBlobs == 21)
+    #expect(try client.store.locals(prefix: AbsentBlob.prefix).isEmpty)
     await client.node.stop()
     await server.node.stop()
   }

@@ -60,6 +60,8 @@ extension SessionStore {
       if outcomes.last == true { arrived.append(blob) }
     }
     try blobs.settle(arrived)
+    // Noted now, the next session does not look for them.
+    try store.noteArrived(arrived.map(\.hash))
     return .blobsStored(outcomes)
   }
 
@@ -72,6 +74,7 @@ extension SessionStore {
       guard error.code == .damaged else { throw error }
       return .blobRejected(blob.hash)
     }
+    try store.noteArrived([blob.hash])
     return .blobStored(hash: blob.hash, held: held, isComplete: true)
   }
 }

@@ -199,13 +199,15 @@ package final class SessionStore: Sendable {
 
   func needs(_ blobs: [BlobReference]) throws(StoreError) -> [BlobNeed] {
     var needs: [BlobNeed] = []
-    for blob in blobs {
-      let offset = try store.blobs.partialSize(blob.hash)
-      if offset >= blob.size, offset > 0, try completes(blob) { continue }
+    for (blob, held) in zip(blobs, try store.blobs.partialSizes(blobs.map(\.hash))) {
+      var offset = held
+      if offset >= blob.size, offset > 0 {
+        if try completes(blob) { continue }
+        offset = 0
+      }
       needs.append(
         BlobNeed(
-          hash: blob.hash, size: blob.size, offset: try store.blobs.partialSize(blob.hash),
-          hasKin: try store.blobs.mayHaveKin(blob.size)))
+          hash: blob.hash, size: blob.size, offset: offset, hasKin: try store.blobs.mayHaveKin(blob.size)))
     }
     return needs
   }

@@ -11,8 +11,9 @@ struct BackupMoment: Sendable {
   fileprivate let segments: [Segment]
   fileprivate let ends: [Int]
   fileprivate let offset: Int
-  /// The records of what this copy keeps of itself, its actor's first.
-  fileprivate let locals: [(segment: Segment, offset: Int)]
+  /// What this copy keeps of itself, and where to find the records of it: they may lie before the start.
+  private let locals: LocalNotes
+  private let table: SegmentTable
   fileprivate let losers: Set<Location>
   /// Places whose records were lost and came again.
   fileprivate let mended: Set<JournalDamage>
@@ -37,12 +38,15 @@ struct BackupMoment: Sendable {
     }
     offset = start.offset
     losers = Set(engine.losers)
-    let keys = engine.localPlaces.keys.filter(Self.isKept).sorted { $0.lexicographicallyPrecedes($1) }
+    (locals, table) = (engine.locals, engine.journal.table)
+  }
+
+  /// The records of what this copy keeps of itself, its actor's first. Nobody else waits for the look at them.
+  private func stateRecords() -> [(segment: Segment, offset: Int)] {
+    let keys = locals.all().map(\.key).filter(Self.isKept).sorted { $0.lexicographicallyPrecedes($1) }
     // From the first record on it is known whose copy this is.
-    locals = ([StateKey.actor] + keys.filter { $0 != StateKey.actor }).compactMap { key in
-      guard let place = engine.localPlaces[key], let segment = engine.journal.segment(place.segment) else {
-        return nil
-      }
+    return ([StateKey.actor] + keys.filter { $0 != StateKey.actor }).compactMap { key in
+      guard let place = locals.place(of: key), let segment = table[place.segment] else { return nil }
       return (segment, place.offset)
     }
   }
@@ -55,7 +59,7 @@ struct BackupMoment: Sendable {
 
   /// Bytes of the records of what this copy keeps of itself.
   var stateBytes: Int {
-    locals.reduce(0) { total, local in
+    stateRecords().reduce(0) { total, local in
       total + local.segment.extent(at: local.offset).end - local.offset + RecordLayout.fixedLength
     }
   }
@@ -67,7 +71,7 @@ struct BackupMoment: Sendable {
     throws(StoreError) -> CompactedBytes
   {
     var copier = try begin(header)
-    for local in locals {
+    for local in stateRecords() {
       let isCopied = try store.engine.withLock { _ throws(StoreError) in
         guard let view = local.segment.record(at: local.offset, limit: local.segment.mapping.count) else {
           throw local.segment.faultError ?? Self.damaged(local.segment, local.offset)

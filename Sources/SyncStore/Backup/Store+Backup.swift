@@ -168,9 +168,8 @@ extension Store {
   }
 
   /// Up to here all is in every backup file that this copy can go on with: the purges behind that are still to be told.
-  static func leastBackedUp(_ locals: [[UInt8]: [UInt8]]) -> UInt64 {
-    locals.filter { $0.key.starts(with: StateKey.backupPrefix) }.map { number($0.value.suffix(8)) }.min()
-      ?? .max
+  static func leastBackedUp(_ locals: LocalNotes) -> UInt64 {
+    locals.all(beginning: StateKey.backupPrefix).map { number($0.value.suffix(8)) }.min() ?? .max
   }
 
   /// Fixes a moment, notes it under the token, and makes it durable. Like a round, a backup carries writes away: a mark
@@ -203,10 +202,8 @@ extension Store {
   private static let keptTokens = 64
 
   /// The tokens of the oldest backups, so that one more finds room.
-  private static func tokensToForget(_ locals: [[UInt8]: [UInt8]], keeping token: [UInt8]) -> [[UInt8]] {
-    let tokens = locals.filter {
-      $0.key.starts(with: StateKey.backupPrefix) && $0.key != StateKey.backup(token)
-    }
+  private static func tokensToForget(_ locals: LocalNotes, keeping token: [UInt8]) -> [[UInt8]] {
+    let tokens = locals.all(beginning: StateKey.backupPrefix).filter { $0.key != StateKey.backup(token) }
     let oldest = tokens.sorted {
       (position(ofToken: $0.value), Hex.string(of: $0.key)) < (
         position(ofToken: $1.value), Hex.string(of: $1.key)

@@ -28,6 +28,15 @@ extension BlobStore {
     return Self.contentSize(try files.partialSize(name), isSealed: isSealed)
   }
 
+  /// The same of each of many: of most nothing is here, and one look at the directory tells which.
+  package func partialSizes(_ hashes: [BlobHash]) throws(StoreError) -> [UInt64] {
+    let begun = hashes.count > 1 ? Set(try files.partials()) : nil
+    return try hashes.map { hash throws(StoreError) in
+      guard let begun else { return try partialSize(hash) }
+      return begun.contains(partialName(hash).name) ? try partialSize(hash) : 0
+    }
+  }
+
   /// What an unfinished transfer is called on the disk.
   private func partialName(_ hash: BlobHash) -> (name: BlobHash, isSealed: Bool) {
     let keys = writingKeys

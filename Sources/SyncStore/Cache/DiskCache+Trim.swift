@@ -187,21 +187,13 @@ extension PackSet {
   func uses() throws(StoreError) -> [Use] {
     try load()
     let all = state.withLock { Array($0.places.values) + $0.others.values }
-    var uses: [Use] = []
-    uses.reserveCapacity(all.count)
-    // In the order of their packs, and few at a time: others wait meanwhile.
-    let places = all.sorted()
-    for start in stride(from: 0, to: places.count, by: 4096) {
-      try state.withLock { state throws(StoreError) in
-        for place in places[start..<min(start + 4096, places.count)] {
-          guard let pack = try pack(Self.ordinal(place), &state) else { continue }
-          let word = pack.word(Self.slot(place))
-          guard word.isLive else { continue }
-          uses.append(Use(place: place, stamp: word.stamp, size: pack.size(Self.slot(place))))
-        }
-      }
-    }
-    return uses
+    // In the order of their packs.
+    return try inGroups(all.sorted()) { place, state throws(StoreError) -> Use? in
+      guard let pack = try pack(Self.ordinal(place), &state) else { return nil }
+      let word = pack.word(Self.slot(place))
+      guard word.isLive else { return nil }
+      return Use(place: place, stamp: word.stamp, size: pack.size(Self.slot(place)))
+    }.compactMap(\.self)
   }
 
   /// Lets all objects go at once, durably: their directory gets another name. Only for who has the directory alone.

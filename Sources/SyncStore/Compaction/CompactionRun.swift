@@ -14,12 +14,12 @@ struct CompactionRun: Sendable {
   private let toldPurges: UInt64
   /// Names the places of all records that count for their keys. Lock-free readers may use it while others change it.
   let keys: KeyDirectory
-  /// Those that count though the index does not name them: beaten sides of conflicts, local records.
+  /// The beaten sides of conflicts that count though the index does not name them.
   private let kept: Set<Location>
   /// Those whose time has not come.
   private let parked: Set<Location>
-  /// Local keys that there are.
-  private let locals: Set<[UInt8]>
+  /// What the copy has noted for itself.
+  private let locals: LocalNotes
   /// Bytes that can be gained.
   let deadBytes: Int
 
@@ -55,9 +55,9 @@ struct CompactionRun: Sendable {
     let before = engine.journal.segments[..<places.lowerBound].map(\.header.tidiedAt).min()
     toldPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
     keys = engine.index.keys
-    kept = Set(engine.keptConflicts()).union(engine.localPlaces.values)
+    kept = Set(engine.keptConflicts())
     parked = Set(engine.parked.values.joined())
-    locals = Set(engine.localPlaces.keys)
+    locals = engine.locals
   }
 
   var first: SegmentHeader { segments[0].segment.header }
@@ -87,11 +87,13 @@ struct CompactionRun: Sendable {
     .Standing?
   {
     switch view.kind {
-    case .local: return kept.contains(view.location) ? .noted : nil
+    case .local:
+      guard let shape = view.shape else { return nil }
+      return locals.place(of: view.key(shape)) == view.location ? .noted : nil
     case .localRemoval:
       // The end of a local key counts as long as a record that it ends may lie before it.
       guard !isFirst, let shape = view.shape else { return nil }
-      return locals.contains(view.key(shape)) ? nil : .noted
+      return locals[view.key(shape)] == nil ? .noted : nil
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) { return kept.contains(view.location) ? .noted : nil }
       if isParked(view.location) { return .noted }

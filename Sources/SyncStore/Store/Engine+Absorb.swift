@@ -218,12 +218,10 @@ extension Engine {
     if view.kind == .local {
       let value = view.value(shape)
       state.absorb(local: key, value)
-      locals[key] = value
-      before = localPlaces.updateValue(view.location, forKey: key)
+      before = locals.set(key, value, at: view.location)
     } else {
       state.absorb(local: key, nil)
-      locals[key] = nil
-      before = localPlaces.removeValue(forKey: key)
+      before = locals.remove(key)
     }
     if key.starts(with: IndexNote.keyPrefix) { indexNotes[key] = locals[key] }
     return before

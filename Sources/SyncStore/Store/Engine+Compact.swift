@@ -71,10 +71,9 @@ extension Engine {
       if indexing { do throws(StoreError) { try note(view) } catch { index.failure = error } }
       return false
     case .local:
-      guard let place = localPlaces[key], adoption.replaces(place) else {
-        return localPlaces[key] == view.location
-      }
-      localPlaces[key] = view.location
+      let place = locals.place(of: key)
+      guard let place, adoption.replaces(place) else { return place == view.location }
+      locals.move(key, to: view.location)
       return true
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {

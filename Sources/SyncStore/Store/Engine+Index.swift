@@ -331,7 +331,7 @@ extension Engine {
       for offset in segment.definitions.values.sorted() { notes.places.append(segment.place(at: offset)) }
     }
     let others = notes.places.endIndex
-    for location in localPlaces.values { note(location) }
+    for location in locals.places { note(location) }
     for location in losers { note(location) }
     for location in parked.values.joined() { note(location) }
     for key in reserved { if let location = find(key) { note(location) } }

@@ -16,11 +16,9 @@ struct Engine {
   var applied = Location(segment: 0, offset: 0)
   var index: JournalIndex
   var state = ReplicaState()
-  var locals: [[UInt8]: [UInt8]] = [:]
+  var locals = LocalNotes()
   /// Those of them that say which indexes of collections are complete: few, for snapshots keep them.
   var indexNotes: [[UInt8]: [UInt8]] = [:]
-  /// Where the records of those are.
-  var localPlaces: [[UInt8]: Location] = [:]
   /// Records stamped too far ahead, by key; not applied yet.
   var parked: [[UInt8]: [Location]] = [:]
   /// Up to which stamp some of them are due that could not be applied, as the disk was full; nil if none are, as far as this process has

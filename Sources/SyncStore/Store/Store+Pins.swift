@@ -36,8 +36,8 @@ extension Store {
   func awaitedBlobs() throws(StoreError) -> Set<BlobHash> {
     let locals = try reading { engine throws(StoreError) in engine.locals }
     return Set(
-      locals.keys.compactMap { key in
-        key.starts(with: AbsentBlob.prefix) ? BlobHash(bytes: key.dropFirst(AbsentBlob.prefix.count)) : nil
+      locals.all(beginning: AbsentBlob.prefix).compactMap {
+        BlobHash(bytes: $0.key.dropFirst(AbsentBlob.prefix.count))
       })
   }
 }

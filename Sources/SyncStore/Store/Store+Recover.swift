@@ -236,8 +236,8 @@ extension Store {
     try composer.renew(renewal, as: actor)
     if case .cut = renewal, let former {
       // What was backed up was durable before, and a later end is not known here: the files are still this copy's own.
-      let own = engine.locals.filter {
-        $0.key.starts(with: StateKey.backupPrefix) && $0.value.starts(with: former.bytes)
+      let own = engine.locals.all(beginning: StateKey.backupPrefix).filter {
+        $0.value.starts(with: former.bytes)
       }
       for (token, value) in own.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) {
         try composer.setLocal(token, actor.bytes + value.dropFirst(former.bytes.count))

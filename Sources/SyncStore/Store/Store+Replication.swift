@@ -328,10 +328,9 @@ extension Store {
 
   /// Local keys that begin with `prefix`, in order.
   package func locals(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
-    let pairs = try reading { engine throws(StoreError) in
-      engine.locals.filter { $0.key.starts(with: prefix) }
-    }
-    return pairs.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }
+    // Others need not wait for the look at them.
+    let locals = try reading { engine throws(StoreError) in engine.locals }
+    return locals.all(beginning: prefix).sorted { $0.key.lexicographicallyPrecedes($1.key) }
   }
 
   /// Sets a local key, durably; nil ends it.

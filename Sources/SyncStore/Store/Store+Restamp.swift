@@ -91,8 +91,9 @@ extension Store {
     let next = environment.newActor()
     try composer.forsake(plan, as: next)
     // As where a tail was lost: what was backed up before is this copy's own still.
-    for (token, value) in engine.locals.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
-    where token.starts(with: StateKey.backupPrefix) && value.starts(with: former.bytes) {
+    for (token, value) in engine.locals.all(beginning: StateKey.backupPrefix)
+      .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
+    where value.starts(with: former.bytes) {
       try composer.setLocal(token, next.bytes + value.dropFirst(former.bytes.count))
     }
     var author = composer.state.author

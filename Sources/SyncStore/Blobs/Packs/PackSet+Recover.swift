@@ -151,32 +151,13 @@ extension PackSet {
     }
   }
 
-  /// Removes objects whose stamps are below `limit` still, a few at a time so that no reader waits for long. Returns how
-  /// many it were.
-  func remove(_ places: some Sequence<UInt32>, below limit: UInt64) throws(StoreError) -> Int {
-    var removed = 0
-    var batch: [UInt32] = []
-    func flush() throws(StoreError) {
-      removed += try state.withLock { state throws(StoreError) in
-        var count = 0
-        for place in batch {
-          guard let pack = try pack(Self.ordinal(place), &state) else { continue }
-          if end(pack, Self.slot(place), Self.ordinal(place), below: limit, &state) { count += 1 }
-        }
-        return count
-      }
-      batch.removeAll(keepingCapacity: true)
-    }
-    for place in places {
-      batch.append(place)
-      if batch.count == Self.removedAtOnce { try flush() }
-    }
-    try flush()
-    return removed
+  /// Removes objects whose stamps are below `limit` still. Returns how many it were.
+  func remove(_ places: [UInt32], below limit: UInt64) throws(StoreError) -> Int {
+    try inGroups(places) { place, state throws(StoreError) in
+      guard let pack = try pack(Self.ordinal(place), &state) else { return false }
+      return end(pack, Self.slot(place), Self.ordinal(place), below: limit, &state)
+    }.count { $0 }
   }
-
-  /// Removed while others wait.
-  private static let removedAtOnce = 256
 
   /// Gives back the files in which nothing lives, and copies what lives out of those of which less than half does. One that cannot be
   /// emptied keeps no other one.

@@ -52,12 +52,19 @@ package struct AbsentBlob: Hashable, Sendable {
   }
 }
 
+extension LocalNotes {
+  /// What is noted of blobs that are not here, in the order of their hashes.
+  fileprivate var absentBlobs: [AbsentBlob] {
+    all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
+      .sorted { $0.blob.hash < $1.blob.hash }
+  }
+}
+
 // What is not here, and why.
 extension Store {
   /// What is noted of blobs that are not here, in the order of their hashes. Others need not wait for the look at it.
   private func allAbsent() throws(StoreError) -> [AbsentBlob] {
-    let locals = try reading { engine throws(StoreError) in engine.locals }
-    return locals.compactMap { AbsentBlob(key: $0.key, $0.value) }.sorted { $0.blob.hash < $1.blob.hash }
+    try reading { engine throws(StoreError) in engine.locals }.absentBlobs
   }
 
   /// Blobs that are not here and have this reason, in the order of their hashes.
@@ -116,7 +123,7 @@ extension Store {
   /// once is entered into the index, so it is not all of them. Returns up to where they reach; nil if there are none.
   @discardableResult
   func note(
-    _ notes: [(key: [UInt8], value: [UInt8]?)], ifStillAt places: [[UInt8]: Location]? = nil
+    _ notes: [(key: [UInt8], value: [UInt8]?)], ifStillAt places: LocalNotes? = nil
   ) throws(StoreError) -> UInt64? {
     var end: UInt64?
     for start in stride(from: 0, to: notes.count, by: Self.notesAtOnce) {
@@ -124,7 +131,9 @@ extension Store {
         let part = notes[start..<min(start + Self.notesAtOnce, notes.count)]
         let present = places.map { places in
           engine.withLock { engine in
-            part.filter { places[$0.key] != nil && places[$0.key] == engine.localPlaces[$0.key] }
+            part.filter { note in
+              places.place(of: note.key).map { $0 == engine.locals.place(of: note.key) } ?? false
+            }
           }
         }
         for (key, value) in present ?? Array(part) { try composer.setLocal(key, value) }
@@ -134,19 +143,18 @@ extension Store {
     return end
   }
 
-  private static let notesAtOnce = 1024
+  private static let notesAtOnce = 256
 
   /// Forgets what is noted of blobs that no record refers to any more, and of those that are here. Returns what records refer to.
   func forgetAbsent() throws(StoreError) -> BlobReferences {
     // First what is noted, then what is referred to: what is noted anew meanwhile, for a record that has just come, lies elsewhere.
-    let noted = try reading { engine throws(StoreError) in
-      engine.localPlaces.filter { $0.key.starts(with: AbsentBlob.prefix) }
-    }
+    let notes = try reading { engine throws(StoreError) in engine.locals }
+    let noted = notes.absentBlobs
     let referenced = try referencesToBlobs()
     guard !noted.isEmpty else { return referenced }
     try blobs.follow()
     var gone: [[UInt8]] = []
-    for absent in try allAbsent() {
+    for absent in noted {
       let hash = absent.blob.hash
       guard referenced.all[hash] != nil else {
         gone.append(absent.key)
@@ -155,7 +163,7 @@ extension Store {
       // Known is not enough: what could not be made durable is as good as not here.
       if try blobs.isKnown(hash), try blobs.countsDurably(on: hash) { gone.append(absent.key) }
     }
-    try note(gone.map { ($0, nil) }, ifStillAt: noted)
+    try note(gone.map { ($0, nil) }, ifStillAt: notes)
     return referenced
   }
 
@@ -167,7 +175,7 @@ extension Store {
     guard !all.isEmpty else { return AbsentValues() }
     var found = AbsentValues()
     try blobs.follow()
-    // What has come is forgotten by the next session, or the next trim.
+    // What has come otherwise than in a session is forgotten by the next one, or by the next trim.
     for absent in all {
       if try blobs.isKnown(absent.blob.hash) { continue }
       switch absent.reason {

@@ -188,9 +188,6 @@ extension BlobCatalogue {
 }
 
 extension PackSet {
-  /// Objects that are looked at while others wait.
-  private static let atOnce = 64
-
   /// What objects are called; nil for those that have gone. Nobody waits for long meanwhile.
   func names(of places: [UInt32]) throws(StoreError) -> [BlobHash?] {
     try inGroups(places) { place, state throws(StoreError) in
@@ -214,13 +211,20 @@ extension PackSet {
     }
   }
 
+  /// Objects that are looked at while others wait.
+  private static let atOnce = 256
+  /// Microseconds between two groups: longer than it takes to wake who waits for the lock. Without it this thread would have the lock
+  /// again before, and nobody else for as long as there are objects.
+  private static let pauseMicroseconds: UInt32 = 50
+
   /// What `body` answers for each, some of them at a time: between those, others have their turn.
-  private func inGroups<Item, Answer>(
+  func inGroups<Item, Answer>(
     _ items: [Item], _ body: (Item, inout State) throws(StoreError) -> Answer
   ) throws(StoreError) -> [Answer] {
     var answers: [Answer] = []
     answers.reserveCapacity(items.count)
     for start in stride(from: 0, to: items.count, by: Self.atOnce) {
+      if start > 0 { SystemCall.sleep(microseconds: Self.pauseMicroseconds) }
       try state.withLock { state throws(StoreError) in
         for item in items[start..<min(start + Self.atOnce, items.count)] {
           answers.append(try body(item, &state))
