@@ -117,6 +117,8 @@ void sync_futex_wake_own(const uint32_t *word) {
 
 int sync_file_system(int fd) { return syncfs(fd); }
 
+int sync_file_begin(int fd) { return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); }
+
 int64_t sync_last_nonzero(const void *start, uint64_t count) {
   const unsigned char *bytes = start;
   while (count % 8 != 0) {

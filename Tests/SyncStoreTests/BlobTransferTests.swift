@@ -32,6 +32,29 @@ import Testing
     try blobs.complete(blob, durable: true)
   }
 
+  @Test(
+    "The disk begins to take a large transfer while it comes, sealed or not, and one sync ends it",
+    arguments: [false, true])
+  func writing(_ isSealed: Bool) throws {
+    let test = try BlobsUnderTest(.disk)
+    let calls = Locked<[StorageCall]>([])
+    let plan = FaultPlan { call, path in
+      if path.contains("partial/"), call == .beginSync || call == .sync { calls.withLock { $0.append(call) } }
+    }
+    let blobs = try test.open(
+      FaultingStorage(test.base.storage, plan: plan), keys: isSealed ? try KeysUnderTest().source : .none)
+    let bytes = pattern(2 * BlobStore.writtenAtOnce + 5)
+    let blob = reference(bytes)
+    for start in stride(from: 0, to: bytes.count, by: 4 << 20) {
+      let part = Array(bytes[start..<min(start + 4 << 20, bytes.count)])
+      try blobs.append(part, to: blob.hash, at: UInt64(start))
+    }
+    #expect(calls.withLock { $0 } == [.beginSync, .beginSync])
+    try blobs.complete(blob, durable: true)
+    #expect(calls.withLock { $0 } == [.beginSync, .beginSync, .sync])
+    #expect(try blobs.read(blob) == bytes)
+  }
+
   @Test("Bytes at another offset than the next are refused", arguments: StorageUnderTest.Kind.allCases)
   func offsets(_ kind: StorageUnderTest.Kind) throws {
     let test = try BlobsUnderTest(kind)

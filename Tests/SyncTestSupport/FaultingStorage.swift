@@ -4,7 +4,7 @@ package import SyncStore
 /// The calls of the storage seam that a test can let fail.
 package enum StorageCall: String, Sendable, CaseIterable {
   case createDirectory, list, status, open, rename, remove, syncDirectory, fileSystem
-  case fileStatus, read, write, resize, allocate, sync, map, lock, mark
+  case fileStatus, read, write, resize, allocate, beginSync, sync, map, lock, mark
 }
 
 /// Which calls fail, and how.
@@ -246,6 +246,11 @@ private final class FaultingFile: StorageFile {
   // A mark that cannot be set, or not be seen, is no error: it is not there.
   func mark() {
     if (try? plan.check(.mark, path)) != nil { file.mark() }
+  }
+
+  // That nothing begins is no error.
+  func beginSync() {
+    if (try? plan.check(.beginSync, path)) != nil { file.beginSync() }
   }
 
   func releaseBeside() { file.releaseBeside() }

@@ -63,6 +63,9 @@ static inline void sync_pause(void) {
 // syncfs(2) is hidden behind _GNU_SOURCE.
 int sync_file_system(int fd);
 
+// sync_file_range(2): begins to write what is dirty of a file to the disk, and waits for none of it.
+int sync_file_begin(int fd);
+
 // The offset of the last byte that is not zero; -1 if all are.
 int64_t sync_last_nonzero(const void *start, uint64_t count);
 

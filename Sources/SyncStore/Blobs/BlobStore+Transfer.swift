@@ -6,6 +6,8 @@ final class PartialTransfer: Sendable {
     var hashed: UInt64 = 0
     /// What seals it.
     var cipher: BlobCipher?
+    /// Bytes since the disk began to take what had come.
+    var waiting = 0
   }
 
   private let state = Locked(State())
@@ -21,6 +23,9 @@ final class PartialTransfer: Sendable {
 extension BlobStore {
   /// Transfers that are kept open.
   static let transfersKept = 64
+  /// Bytes of one after which the disk begins to take them: otherwise it would stand still until all have come, and the sync at the end
+  /// would wait for all.
+  static let writtenAtOnce = 16 << 20
 
   /// How many bytes of an unfinished transfer are here: the offset of the next `append`.
   package func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 {
@@ -69,6 +74,11 @@ extension BlobStore {
       if state.hashed == offset, let hasher = state.hasher {
         hasher.update(bytes)
         state.hashed += UInt64(bytes.count)
+      }
+      state.waiting += bytes.count
+      if state.waiting >= Self.writtenAtOnce {
+        file.beginSync()
+        state.waiting = 0
       }
       return true
     }

@@ -169,6 +169,8 @@ final class DiskFile: StorageFile {
     release { close(descriptor) }
   }
 
+  func beginSync() { _ = sync_file_begin(descriptor) }
+
   func releaseBeside() { isReleasedBeside.store(true, ordering: .relaxed) }
 
   private func release(_ work: @escaping @Sendable () -> Void) {

@@ -64,6 +64,9 @@ package protocol StorageFile: AnyObject, Sendable {
   func resize(to size: Int) throws(StoreError)
   /// Lengthens the file to `size` with blocks that are really there; if they are not to be had, it stays as it was.
   func allocate(to size: Int) throws(StoreError)
+  /// Has the disk begin to take what was written, without waiting: the sync that comes later waits for less. Whether it succeeds, that
+  /// sync says.
+  func beginSync()
   /// Makes content and size durable (`fdatasync`). After a failure the file must not be synced again (rule R4).
   func sync() throws(StoreError)
   /// The same where nothing is stored through `mapping` any more to the bytes in `range`: others need not be held up for each
@@ -130,6 +133,9 @@ package struct FileStatus: Sendable, Equatable {
 
 /// What a file need not do by itself.
 extension StorageFile {
+  /// Nothing begins before the sync.
+  package func beginSync() {}
+
   /// It is given back where it is let go.
   package func releaseBeside() {}
 

@@ -52,19 +52,19 @@ package struct AbsentBlob: Hashable, Sendable {
   }
 }
 
-extension LocalNotes {
-  /// What is noted of blobs that are not here, in the order of their hashes.
-  fileprivate var absentBlobs: [AbsentBlob] {
-    all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
-      .sorted { $0.blob.hash < $1.blob.hash }
-  }
+/// Where it was noted at some moment that blobs are not here.
+package struct NotedAbsence: Sendable {
+  /// By the local keys.
+  fileprivate var places: [[UInt8]: Location] = [:]
 }
 
 // What is not here, and why.
 extension Store {
   /// What is noted of blobs that are not here, in the order of their hashes. Others need not wait for the look at it.
   private func allAbsent() throws(StoreError) -> [AbsentBlob] {
-    try reading { engine throws(StoreError) in engine.locals }.absentBlobs
+    let locals = try reading { engine throws(StoreError) in engine.locals }
+    return locals.all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
+      .sorted { $0.blob.hash < $1.blob.hash }
   }
 
   /// Blobs that are not here and have this reason, in the order of their hashes.
@@ -109,30 +109,43 @@ extension Store {
     return absent
   }
 
-  /// Notes that blobs have come that were not here.
-  package func noteArrived(_ hashes: [BlobHash]) throws(StoreError) {
-    let keys = try reading { engine throws(StoreError) in
-      hashes.map { AbsentBlob.key($0) }.filter { engine.locals[$0] != nil }
+  /// What is noted of these now. Before one of them comes, for who notes then that it has.
+  package func notedAbsence(of hashes: [BlobHash]) throws(StoreError) -> NotedAbsence {
+    try reading { engine throws(StoreError) -> NotedAbsence in
+      var noted = NotedAbsence()
+      for hash in hashes {
+        let key = AbsentBlob.key(hash)
+        noted.places[key] = engine.locals.place(of: key)
+      }
+      return noted
     }
-    guard !keys.isEmpty else { return }
-    // Nothing waits for it: what is noted and is here is passed over everywhere.
-    try note(keys.map { ($0, nil) })
   }
 
-  /// Sets notes of this copy's own, with `places` only those that still lie where these say. Readers wait while what was appended at
+  /// Notes that blobs have come that were not here. What is noted since `before` stays: one may have left again meanwhile.
+  package func noteArrived(
+    _ hashes: [BlobHash], notedBefore before: NotedAbsence? = nil
+  ) throws(StoreError) {
+    let noted = if let before { before } else { try notedAbsence(of: hashes) }
+    let keys = hashes.map { AbsentBlob.key($0) }.filter { noted.places[$0] != nil }
+    guard !keys.isEmpty else { return }
+    // Nothing waits for it: what is noted and is here is passed over everywhere.
+    try note(keys.map { ($0, nil) }, ifStillAt: noted)
+  }
+
+  /// Sets notes of this copy's own, with `noted` only those that still lie where that says. Readers wait while what was appended at
   /// once is entered into the index, so it is not all of them. Returns up to where they reach; nil if there are none.
   @discardableResult
   func note(
-    _ notes: [(key: [UInt8], value: [UInt8]?)], ifStillAt places: LocalNotes? = nil
+    _ notes: [(key: [UInt8], value: [UInt8]?)], ifStillAt noted: NotedAbsence? = nil
   ) throws(StoreError) -> UInt64? {
     var end: UInt64?
     for start in stride(from: 0, to: notes.count, by: Self.notesAtOnce) {
       let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
         let part = notes[start..<min(start + Self.notesAtOnce, notes.count)]
-        let present = places.map { places in
+        let present = noted.map { noted in
           engine.withLock { engine in
-            part.filter { note in
-              places.place(of: note.key).map { $0 == engine.locals.place(of: note.key) } ?? false
+            part.filter {
+              noted.places[$0.key] != nil && noted.places[$0.key] == engine.locals.place(of: $0.key)
             }
           }
         }
@@ -148,8 +161,8 @@ extension Store {
   /// Forgets what is noted of blobs that no record refers to any more, and of those that are here. Returns what records refer to.
   func forgetAbsent() throws(StoreError) -> BlobReferences {
     // First what is noted, then what is referred to: what is noted anew meanwhile, for a record that has just come, lies elsewhere.
-    let notes = try reading { engine throws(StoreError) in engine.locals }
-    let noted = notes.absentBlobs
+    let noted = try allAbsent()
+    let places = try notedAbsence(of: noted.map(\.blob.hash))
     let referenced = try referencesToBlobs()
     guard !noted.isEmpty else { return referenced }
     try blobs.follow()
@@ -163,7 +176,7 @@ extension Store {
       // Known is not enough: what could not be made durable is as good as not here.
       if try blobs.isKnown(hash), try blobs.countsDurably(on: hash) { gone.append(absent.key) }
     }
-    try note(gone.map { ($0, nil) }, ifStillAt: notes)
+    try note(gone.map { ($0, nil) }, ifStillAt: places)
     return referenced
   }
 
