@@ -101,7 +101,18 @@ package enum SQLiteValue: Hashable, Sendable {
 
   /// Runs `body` in one transaction that holds the right to write from its start.
   func transaction<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
-    try run("BEGIN IMMEDIATE")
+    try transaction("BEGIN IMMEDIATE", body)
+  }
+
+  /// Runs `body`, which only reads, in one transaction: many statements take the locks of the files once.
+  func reading<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
+    try transaction("BEGIN", body)
+  }
+
+  private func transaction<Result>(
+    _ begin: String, _ body: () throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    try run(begin)
     do throws(StoreError) {
       let result = try body()
       try run("COMMIT")

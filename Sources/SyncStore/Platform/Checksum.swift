@@ -26,7 +26,11 @@ package enum XXH3 {
   }
 
   /// The 128-bit hash of `bytes`, seed 0.
-  package static func hash128(_ bytes: [UInt8]) -> (high: UInt64, low: UInt64) {
-    bytes.withRawSpan { hash128($0) }
+  package static func hash128(_ bytes: Span<UInt8>) -> (high: UInt64, low: UInt64) {
+    let hash = unsafe bytes.withUnsafeBytes { unsafe XXH3_128bits($0.baseAddress, $0.count) }
+    return (hash.high64, hash.low64)
   }
+
+  /// The 128-bit hash of `bytes`, seed 0.
+  package static func hash128(_ bytes: [UInt8]) -> (high: UInt64, low: UInt64) { hash128(bytes.span) }
 }

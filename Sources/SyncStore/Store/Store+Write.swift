@@ -281,12 +281,25 @@ extension Store {
     }
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
     guard environment.preparesAhead else { return segment }
-    if segment.mapping !== ready?.mapping, configuration.durability == .relaxed { populate(segment) }
+    if segment.mapping !== ready?.mapping, configuration.durability == .relaxed {
+      if Self.areLarge(behind: tail, in: engine) {
+        segment.mapping.expectAnyAccess()
+      } else {
+        populate(segment)
+      }
+    }
     Background.run { [weak self] in
       // A failure poisons the store: whoever writes next is told.
       try? self?.settleBeginning(of: segment)
     }
     return segment
+  }
+
+  /// Had the records of the segment at the tail more than a page each? Then a writer that has left behind whoever makes segments ready finds
+  /// pages for each record, and pages that bring others take a third of the time; it waits for those others once in hundreds of records.
+  private static func areLarge(behind tail: Location, in engine: borrowing Engine) -> Bool {
+    guard let segment = engine.journal.segment(tail.segment) else { return false }
+    return UInt64(tail.offset) / max(engine.position - segment.header.basePosition, 1) > 4096
   }
 
   /// Sees to it that the beginning and the name of a segment are durable. The caller holds the writers' mutex.

@@ -46,7 +46,12 @@ extension BlobCatalogue {
     try perform { (database) throws(StoreError) in
       try database.transaction { () throws(StoreError) in
         try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
-        for (key, offset, count) in chunks {
+        // In the order of the table: each goes next to the one before it.
+        let ordered = chunks.map {
+          (order: $0.key.prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }, chunk: $0)
+        }
+        .sorted { $0.order < $1.order }
+        for (key, offset, count) in ordered.lazy.map(\.chunk) {
           try database.run(
             "INSERT INTO chunk VALUES (?, ?, ?, ?)",
             [.bytes(key), .bytes(object.bytes), .integer(Int64(offset)), .integer(Int64(count))])
@@ -72,20 +77,16 @@ extension BlobCatalogue {
   /// Where each of these chunks lies; nil for one that is nowhere.
   func places(ofChunks keys: [[UInt8]]) throws(StoreError) -> [ChunkPlace?] {
     try perform { (database) throws(StoreError) in
-      var places: [ChunkPlace?] = []
-      for key in keys {
-        let row = try database.run(
-          "SELECT hash, offset, length FROM chunk WHERE key = ? LIMIT 1", [.bytes(key)]
-        ).first
-        places.append(
-          row.flatMap { row in
-            BlobHash(bytes: row[0].bytes).map {
-              ChunkPlace(
-                object: $0, offset: UInt64(clamping: row[1].integer), count: Int(clamping: row[2].integer))
-            }
-          })
+      try database.reading { () throws(StoreError) in
+        try keys.map { key throws(StoreError) -> ChunkPlace? in
+          let row = try database.run(
+            "SELECT hash, offset, length FROM chunk WHERE key = ? LIMIT 1", [.bytes(key)]
+          ).first
+          guard let row, let object = BlobHash(bytes: row[0].bytes) else { return nil }
+          return ChunkPlace(
+            object: object, offset: UInt64(clamping: row[1].integer), count: Int(clamping: row[2].integer))
+        }
       }
-      return places
     }
   }
 }

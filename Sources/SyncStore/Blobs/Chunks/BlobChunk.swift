@@ -13,7 +13,10 @@ package struct BlobChunk: Hashable, Sendable {
   package init(count: Int, name: [UInt8]) { (self.count, self.name) = (count, name) }
 
   /// The chunk of these bytes.
-  package init(of bytes: [UInt8]) {
+  package init(of bytes: [UInt8]) { self.init(of: bytes.span) }
+
+  /// The chunk of these bytes.
+  init(of bytes: Span<UInt8>) {
     let hash = XXH3.hash128(bytes)
     var writer = ByteWriter(capacity: Self.nameBytes)
     writer.write(hash.low)

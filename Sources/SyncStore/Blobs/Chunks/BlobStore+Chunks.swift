@@ -36,10 +36,16 @@ extension BlobStore {
       var used = 0
       for cut in chunker.feed(piece.span) {
         let stop = Int(offset + UInt64(cut) - position)
-        let bytes = open.isEmpty ? Array(piece[used..<stop]) : open + piece[used..<stop]
-        open.removeAll(keepingCapacity: true)
-        try body(BlobChunk(of: bytes), start)
-        (used, start) = (stop, start + UInt64(bytes.count))
+        let chunk: BlobChunk
+        if open.isEmpty {
+          chunk = BlobChunk(of: piece.span.extracting(used..<stop))
+        } else {
+          open.append(contentsOf: piece[used..<stop])
+          chunk = BlobChunk(of: open)
+          open.removeAll(keepingCapacity: true)
+        }
+        try body(chunk, start)
+        (used, start) = (stop, start + UInt64(chunk.count))
         if start >= end { return }
       }
       open.append(contentsOf: piece[used...])
@@ -133,30 +139,61 @@ extension BlobStore {
       guard !pending.isEmpty else { return }
       try append(pending, to: hash, at: held)
       held += UInt64(pending.count)
-      pending.removeAll(keepingCapacity: true)
+      pending = []
     }
-    let first = match.copies.partitioningIndex { $0.offset + UInt64($0.chunk.count) > held }
-    for copy in match.copies[first...] {
+    var copies = match.copies[match.copies.partitioningIndex { $0.offset + UInt64($0.chunk.count) > held }...]
+    while let first = copies.first {
       let position = held + UInt64(pending.count)
-      guard position < end, copy.offset <= position else { break }
-      guard let bytes = bytes(of: copy, &readers) else {
+      guard position < end, first.offset <= position else { break }
+      let run = Self.run(of: copies, upTo: end)
+      copies = copies[run.endIndex...]
+      var bytes = bytes(of: run, &readers)
+      let isWhole = bytes.count == run.reduce(0) { $0 + $1.chunk.count }
+      if position > first.offset { bytes.removeFirst(min(Int(position - first.offset), bytes.count)) }
+      if pending.isEmpty { pending = bytes } else { pending.append(contentsOf: bytes) }
+      guard isWhole else {
         // Gone, or changed: it is not looked for there again.
-        noting { (catalogue) throws(StoreError) in try catalogue.forgetChunks(of: copy.source) }
+        noting { (catalogue) throws(StoreError) in try catalogue.forgetChunks(of: first.source) }
         break
       }
-      pending.append(contentsOf: bytes.dropFirst(Int(position - copy.offset)))
-      if pending.count >= Self.pieceBytes { try flush() }
+      if pending.count >= Self.pieceBytes / 2 { try flush() }
     }
     try flush()
     return held
   }
 
-  private func bytes(of copy: BlobMatch.Copy, _ readers: inout [BlobHash: BlobReader]) -> [UInt8]? {
-    guard let reader = readers[copy.source] ?? (try? reader(named: copy.source)) else { return nil }
-    readers[copy.source] = reader
-    guard let bytes = try? reader.read(copy.chunk.count, at: copy.place), BlobChunk(of: bytes) == copy.chunk
-    else { return nil }
-    return bytes
+  /// The first of these, and as many behind it as lie behind each other in the same object, too: up to about `pieceBytes`, and none that
+  /// begins at `end`.
+  private static func run(
+    of copies: ArraySlice<BlobMatch.Copy>, upTo end: UInt64
+  ) -> ArraySlice<BlobMatch.Copy> {
+    var count = 0
+    var (offset, place, bytes) = (UInt64(0), UInt64(0), 0)
+    for copy in copies {
+      let continues =
+        copy.source == copies[copies.startIndex].source && copy.offset == offset && copy.place == place
+        && copy.offset < end && bytes + copy.chunk.count <= pieceBytes
+      guard count == 0 || continues else { break }
+      (count, bytes) = (count + 1, bytes + copy.chunk.count)
+      (offset, place) = (copy.offset + UInt64(copy.chunk.count), copy.place + UInt64(copy.chunk.count))
+    }
+    return copies.prefix(count)
+  }
+
+  /// The bytes of copies that lie behind each other, up to the first that is not what it was.
+  private func bytes(of run: ArraySlice<BlobMatch.Copy>, _ readers: inout [BlobHash: BlobReader]) -> [UInt8] {
+    guard let first = run.first, let reader = readers[first.source] ?? (try? reader(named: first.source))
+    else { return [] }
+    readers[first.source] = reader
+    let count = run.reduce(0) { $0 + $1.chunk.count }
+    guard let bytes = try? reader.read(count, at: first.place) else { return [] }
+    var sound = 0
+    for copy in run {
+      let end = sound + copy.chunk.count
+      guard end <= bytes.count, BlobChunk(of: bytes.span.extracting(sound..<end)) == copy.chunk else { break }
+      sound = end
+    }
+    return sound == bytes.count ? bytes : Array(bytes[..<sound])
   }
 }
 
