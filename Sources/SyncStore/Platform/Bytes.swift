@@ -18,7 +18,9 @@ extension [UInt8] {
   }
 
   /// Works on the bytes in place.
-  func withRawSpan<Result>(_ body: (RawSpan) throws -> Result) rethrows -> Result {
+  func withRawSpan<Result, Failure: Error>(_ body: (RawSpan) throws(Failure) -> Result) throws(Failure)
+    -> Result
+  {
     try body(unsafe span.bytes)
   }
 }

@@ -144,10 +144,7 @@ public struct ValueReader: Sendable {
   /// - Throws: `.damaged` if it is not what was put.
   public func withBytes<Result>(_ body: (RawSpan) throws(StoreError) -> Result) throws(StoreError) -> Result {
     switch source {
-    case .bytes(let bytes):
-      let mapping = Mapping.heap(bytes.count)
-      mapping.store(bytes, at: 0)
-      return try mapping.withBytes(0..<bytes.count) { span throws(StoreError) in try body(span) }
+    case .bytes(let bytes): return try bytes.withRawSpan { span throws(StoreError) in try body(span) }
     case .blob(let reader): return try reader.withVerifiedBytes(body)
     }
   }
