@@ -20,7 +20,7 @@ struct Kills {
   let path = NSTemporaryDirectory() + "sync-store-kills-\(UUID().uuidString)"
   private var states = [State](repeating: State(), count: Load.keys)
   private var next: UInt64 = 1
-  private var openings: [Double] = []
+  private var openings: [OpeningTime] = []
   private let growth = Growth()
 
   init(count: Int, mode: Configuration.Mode) { (self.count, self.mode) = (count, mode) }
@@ -50,14 +50,9 @@ struct Kills {
     neighbour?.kill()
     // After a failure it is left to be looked at.
     try FileManager.default.removeItem(atPath: path)
-    openings.sort()
     print(
-      "\(count) kills, \(next - 1) operations: nothing acknowledged is lost, nothing is half done; opening took "
-        + "\(milliseconds(0.5)) ms in the middle, \(milliseconds(0.99)) ms at the 99th percentile")
-  }
-
-  private func milliseconds(_ share: Double) -> Double {
-    (openings[Int(Double(openings.count - 1) * share)] * 10).rounded() / 10
+      "\(count) kills, \(next - 1) operations: nothing acknowledged is lost, nothing is half done; \(openings.summary)"
+    )
   }
 
   private mutating func childUntilKilled() throws {
@@ -75,11 +70,10 @@ struct Kills {
 
   /// `others` are the numbers that the process beside has under its keys, at least.
   private mutating func look(after kill: Int, _ others: [UInt64]) throws {
-    let clock = ContinuousClock()
-    let begin = clock.now
-    let store = try Store.open(at: path, configuration: Load.configuration(mode))
-    let elapsed = (clock.now - begin).components
-    openings.append(Double(elapsed.seconds) * 1e3 + Double(elapsed.attoseconds) / 1e15)
+    let (store, time) = try OpeningTime.of {
+      try Store.open(at: path, configuration: Load.configuration(mode))
+    }
+    openings.append(time)
     defer { try? store.close() }
     var found: [UInt64?] = []
     for key in 0..<Load.keys {

@@ -25,6 +25,14 @@ extension [UInt8] {
   }
 }
 
+extension Span<UInt8> {
+  /// The little-endian integer at `offset`.
+  @inline(__always)
+  func load<Integer: FixedWidthInteger & BitwiseCopyable>(
+    _ offset: Int, as _: Integer.Type = Integer.self
+  ) -> Integer { unsafe bytes.load(offset) }
+}
+
 extension RawSpan {
   /// The little-endian integer at `offset`.
   @inline(__always)

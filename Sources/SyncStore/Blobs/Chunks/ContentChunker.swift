@@ -32,8 +32,7 @@ package struct ContentChunker: Sendable {
     var ends: [Int] = []
     let (least, most) = (average / 4, average * 4)
     // Looked up once: whether a static table is there would be asked for each byte.
-    let table = Self.gear
-    let gear = table.span
+    let gear = Self.gear
     var hash = hash
     defer { self.hash = hash }
     var next = 0
@@ -50,12 +49,13 @@ package struct ContentChunker: Sendable {
       var found = false
       // Two bytes at once as in FastCDC's second version (W. Xia et al., The Design of Fast Content-Defined Chunking for Data
       // Deduplication Based Storage Systems, IEEE TPDS 2020), and that twice: a shift and an addition for each byte would wait for
-      // those of the byte before. `next + 4` is within the bytes, and the table has 256 numbers.
+      // those of the byte before.
       while next &+ 4 <= stop {
-        let first = unsafe gear[unchecked: Int(bytes[unchecked: next])]
-        let second = unsafe gear[unchecked: Int(bytes[unchecked: next &+ 1])]
-        let third = unsafe gear[unchecked: Int(bytes[unchecked: next &+ 2])]
-        let fourth = unsafe gear[unchecked: Int(bytes[unchecked: next &+ 3])]
+        let word: UInt32 = bytes.load(next)
+        let first = gear[UInt8(truncatingIfNeeded: word)]
+        let second = gear[UInt8(truncatingIfNeeded: word >> 8)]
+        let third = gear[UInt8(truncatingIfNeeded: word >> 16)]
+        let fourth = gear[UInt8(truncatingIfNeeded: word >> 24)]
         let behindFirst = hash &<< 1 &+ first
         let behindSecond = hash &<< 2 &+ (first &<< 1 &+ second)
         let behindThird = behindSecond &<< 1 &+ third
@@ -75,7 +75,7 @@ package struct ContentChunker: Sendable {
         break
       }
       while !found, next < stop {
-        hash = hash &<< 1 &+ gear[Int(bytes[next])]
+        hash = hash &<< 1 &+ gear[bytes[next]]
         next &+= 1
         found = hash & mask == 0
       }
@@ -93,9 +93,9 @@ package struct ContentChunker: Sendable {
   package func finish() -> Int? { length > 0 ? offset : nil }
 
   /// A fixed random number for each byte (SplitMix64 from the seed 1): other numbers would cut elsewhere.
-  private static let gear: [UInt64] = {
+  private static let gear: ByteTable = {
     var state: UInt64 = 1
-    return (0..<256).map { _ in
+    return ByteTable { _ in
       state &+= 0x9E37_79B9_7F4A_7C15
       var mixed = state
       mixed = (mixed ^ (mixed >> 30)) &* 0xBF58_476D_1CE4_E5B9

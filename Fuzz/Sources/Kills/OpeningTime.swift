@@ -1,0 +1,54 @@
+import Foundation
+
+/// What an opening took, in milliseconds: how long, and of that how long its thread ran, and how long it could have run and had no
+/// processor. The rest it waited for something else: a disk, a lock.
+struct OpeningTime {
+  let all: Double, running: Double, ready: Double
+
+  /// Measures `body` on the thread that calls it.
+  static func of<Result>(_ body: () throws -> Result) rethrows -> (Result, OpeningTime) {
+    // In this order: what passes between the two looks at a clock counts as time, never as running.
+    let (ran, delayed, begin) = (seconds(CLOCK_THREAD_CPUTIME_ID), delay(), seconds(CLOCK_MONOTONIC))
+    let result = try body()
+    let all = seconds(CLOCK_MONOTONIC) - begin
+    let time = OpeningTime(
+      all: all * 1e3, running: (seconds(CLOCK_THREAD_CPUTIME_ID) - ran) * 1e3,
+      ready: (delay() - delayed) * 1e3)
+    return (result, time)
+  }
+
+  private static func seconds(_ clock: clockid_t) -> Double {
+    var time = timespec()
+    clock_gettime(clock, &time)
+    return Double(time.tv_sec) + Double(time.tv_nsec) / 1e9
+  }
+
+  /// How long this thread was ready and not running so far; 0 where the kernel does not say.
+  private static func delay() -> Double {
+    guard let file = FileHandle(forReadingAtPath: "/proc/thread-self/schedstat"),
+      let text = try? file.readToEnd()
+    else { return 0 }
+    let fields = String(decoding: text, as: UTF8.self).split(separator: " ")
+    return fields.count > 1 ? (Double(fields[1]) ?? 0) / 1e9 : 0
+  }
+}
+
+extension [OpeningTime] {
+  /// What they took, in a sentence.
+  var summary: String {
+    let sorted = sorted { $0.all < $1.all }
+    guard let last = sorted.last else { return "nothing was opened" }
+    let slow = sorted.suffix(Swift.max(count / 100, 1))
+    func mean(_ part: KeyPath<OpeningTime, Double>) -> String {
+      Self.figure(slow.reduce(0) { $0 + $1[keyPath: part] } / Double(slow.count))
+    }
+    return """
+      opening took \(Self.figure(sorted[(count - 1) / 2].all)) ms in the middle, \
+      \(Self.figure(sorted[(count - 1) * 99 / 100].all)) ms at the 99th percentile, \(Self.figure(last.all)) ms at most; of the slowest \
+      hundredth, \(mean(\.all)) ms on average, its thread ran for \(mean(\.running)) and waited for a processor for \(mean(\.ready)); at the \
+      99th percentile it ran for \(Self.figure(map(\.running).sorted()[(count - 1) * 99 / 100])) ms
+      """
+  }
+
+  private static func figure(_ milliseconds: Double) -> String { String(format: "%.2f", milliseconds) }
+}
