@@ -34,9 +34,8 @@ extension Store {
 
   /// Blobs that are on their way here: their transfers must not be swept.
   func awaitedBlobs() throws(StoreError) -> Set<BlobHash> {
-    let locals = try reading { engine throws(StoreError) in engine.locals }
-    return Set(
-      locals.all(beginning: AbsentBlob.prefix).compactMap {
+    Set(
+      try localNotes.all(beginning: AbsentBlob.prefix).compactMap {
         BlobHash(bytes: $0.key.dropFirst(AbsentBlob.prefix.count))
       })
   }

@@ -326,11 +326,14 @@ extension Store {
     try reading { engine throws(StoreError) in engine.locals[key] }
   }
 
+  /// All local keys as they are now: nobody waits for a look at them.
+  var localNotes: LocalNotes {
+    get throws(StoreError) { try reading { engine throws(StoreError) in engine.locals } }
+  }
+
   /// Local keys that begin with `prefix`, in order.
   package func locals(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
-    // Others need not wait for the look at them.
-    let locals = try reading { engine throws(StoreError) in engine.locals }
-    return locals.all(beginning: prefix).sorted { $0.key.lexicographicallyPrecedes($1.key) }
+    try localNotes.all(beginning: prefix).sorted { $0.key.lexicographicallyPrecedes($1.key) }
   }
 
   /// Sets a local key, durably; nil ends it.

@@ -47,10 +47,8 @@ extension BlobCatalogue {
       try database.transaction { () throws(StoreError) in
         try database.run("DELETE FROM chunk WHERE hash = ?", [.bytes(object.bytes)])
         // In the order of the table: each goes next to the one before it.
-        let ordered = chunks.map {
-          (order: $0.key.prefix(8).reduce(UInt64(0)) { $0 << 8 | UInt64($1) }, chunk: $0)
-        }
-        .sorted { $0.order < $1.order }
+        let ordered = chunks.map { (order: $0.key.span.load(0, as: UInt64.self).byteSwapped, chunk: $0) }
+          .sorted { $0.order < $1.order }
         for (key, offset, count) in ordered.lazy.map(\.chunk) {
           try database.run(
             "INSERT INTO chunk VALUES (?, ?, ?, ?)",

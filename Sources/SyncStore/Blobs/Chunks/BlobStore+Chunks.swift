@@ -147,8 +147,9 @@ extension BlobStore {
       guard position < end, first.offset <= position else { break }
       let run = Self.run(of: copies, upTo: end)
       copies = copies[run.endIndex...]
-      var bytes = bytes(of: run, &readers)
-      let isWhole = bytes.count == run.reduce(0) { $0 + $1.chunk.count }
+      let count = run.reduce(0) { $0 + $1.chunk.count }
+      var bytes = bytes(of: run, count, &readers)
+      let isWhole = bytes.count == count
       if position > first.offset { bytes.removeFirst(min(Int(position - first.offset), bytes.count)) }
       if pending.isEmpty { pending = bytes } else { pending.append(contentsOf: bytes) }
       guard isWhole else {
@@ -180,12 +181,13 @@ extension BlobStore {
     return copies.prefix(count)
   }
 
-  /// The bytes of copies that lie behind each other, up to the first that is not what it was.
-  private func bytes(of run: ArraySlice<BlobMatch.Copy>, _ readers: inout [BlobHash: BlobReader]) -> [UInt8] {
+  /// The bytes of copies that lie behind each other, `count` in all, up to the first that is not what it was.
+  private func bytes(
+    of run: ArraySlice<BlobMatch.Copy>, _ count: Int, _ readers: inout [BlobHash: BlobReader]
+  ) -> [UInt8] {
     guard let first = run.first, let reader = readers[first.source] ?? (try? reader(named: first.source))
     else { return [] }
     readers[first.source] = reader
-    let count = run.reduce(0) { $0 + $1.chunk.count }
     guard let bytes = try? reader.read(count, at: first.place) else { return [] }
     var sound = 0
     for copy in run {

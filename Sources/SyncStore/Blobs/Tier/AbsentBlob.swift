@@ -60,10 +60,9 @@ package struct NotedAbsence: Sendable {
 
 // What is not here, and why.
 extension Store {
-  /// What is noted of blobs that are not here, in the order of their hashes. Others need not wait for the look at it.
+  /// What is noted of blobs that are not here, in the order of their hashes.
   private func allAbsent() throws(StoreError) -> [AbsentBlob] {
-    let locals = try reading { engine throws(StoreError) in engine.locals }
-    return locals.all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
+    try localNotes.all(beginning: AbsentBlob.prefix).compactMap { AbsentBlob(key: $0.key, $0.value) }
       .sorted { $0.blob.hash < $1.blob.hash }
   }
 
@@ -111,14 +110,10 @@ extension Store {
 
   /// What is noted of these now. Before one of them comes, for who notes then that it has.
   package func notedAbsence(of hashes: [BlobHash]) throws(StoreError) -> NotedAbsence {
-    try reading { engine throws(StoreError) -> NotedAbsence in
-      var noted = NotedAbsence()
-      for hash in hashes {
-        let key = AbsentBlob.key(hash)
-        noted.places[key] = engine.locals.place(of: key)
-      }
-      return noted
-    }
+    let locals = try localNotes
+    var noted = NotedAbsence()
+    for key in hashes.map({ AbsentBlob.key($0) }) { noted.places[key] = locals.place(of: key) }
+    return noted
   }
 
   /// Notes that blobs have come that were not here. What is noted since `before` stays: one may have left again meanwhile.
