@@ -56,17 +56,22 @@ enum Machine {
   /// Writes out what others have left dirty, so that nobody pays for the one who went before.
   static func settle() { Glibc.sync() }
 
-  /// The same, and touches so much memory: a virtual machine gives what is free back to its host, and whoever needs it next waits
-  /// for it, up to 8 us a page.
-  static func settle(touching bytes: Int) {
+  /// The same, and has so much memory be that of a file in `directory` for a moment: a virtual machine gives what is free back to its
+  /// host, and who needs it next waits for it, up to 8 us a page. The kernel finds memory for files in larger pieces than for
+  /// programs, so that to touch as much as a program is no help.
+  static func settle(touching bytes: Int, in directory: String) throws {
     settle()
-    guard let memory = unsafe mmap(nil, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
-      unsafe memory != MAP_FAILED
-    else { return }
-    for page in stride(from: 0, to: bytes, by: 4096) {
-      unsafe memory.storeBytes(of: 1, toByteOffset: page, as: UInt8.self)
+    let path = directory + "/settling"
+    let file = unsafe open(path, O_RDWR | O_CREAT | O_TRUNC, 0o600)
+    guard file >= 0 else { throw BenchmarkError("cannot make \(path): errno \(errno)") }
+    defer { close(file) }
+    unsafe unlink(path)
+    let piece = [UInt8](repeating: 1, count: 1 << 20)
+    for start in stride(from: 0, to: bytes, by: piece.count) {
+      guard unsafe pwrite(file, piece, piece.count, start) == piece.count else {
+        throw BenchmarkError("cannot write \(bytes) bytes in \(directory): errno \(errno)")
+      }
     }
-    unsafe munmap(memory, bytes)
   }
 
   /// Results go here, so that the optimiser cannot drop the work that made them.

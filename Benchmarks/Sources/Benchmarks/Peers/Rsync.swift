@@ -21,7 +21,7 @@ enum Rsync {
       try SyncServer.pieces(ofLarge: size, isEdited: isEdited) { try file.write(contentsOf: $0) }
       try file.close()
     }
-    Machine.settle(touching: 2 << 30)
+    try Machine.settle(touching: 2 << 30, in: folder)
     let process = Process()
     process.executableURL = URL(fileURLWithPath: program)
     // By itself it copies the whole file where both are on one machine.

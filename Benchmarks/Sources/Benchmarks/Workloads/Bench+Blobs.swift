@@ -41,7 +41,7 @@ extension Bench {
   private func put(_ suffix: String, _ value: inout [UInt8], _ count: Int, into peer: Contestant) throws {
     let path = try folder(peer.title, "blobs")
     defer { remove(path) }
-    Machine.settle(touching: 2 * count * value.count)
+    try Machine.settle(touching: 2 * count * value.count, in: options.data)
     let store = try peer.type.init(at: path, PeerSettings(capacity: 4 << 20))
     let time = try Machine.nanoseconds(each: count) {
       for index in 0..<count {
@@ -56,7 +56,7 @@ extension Bench {
   private func ours(_ suffix: String, _ value: inout [UInt8], _ count: Int) throws {
     let path = try folder(SyncStorePeer.title, "blobs")
     defer { remove(path) }
-    Machine.settle(touching: 2 * count * value.count)
+    try Machine.settle(touching: 2 * count * value.count, in: options.data)
     let store = try Store.create(at: path, configuration: Configuration(durability: .relaxed))
     let (keys, others) = try (
       (0..<count).map { try Key("blob \($0)") }, (0..<count).map { try Key("other \($0)") }
@@ -90,7 +90,7 @@ extension Bench {
   private func plainFiles(_ suffix: String, _ value: inout [UInt8], _ count: Int) throws {
     let path = try folder("file", "blobs")
     defer { remove(path) }
-    Machine.settle(touching: 2 * count * value.count)
+    try Machine.settle(touching: 2 * count * value.count, in: options.data)
     let files = try PlainFiles(at: path)
     var paths: [String] = []
     let putting = try Machine.nanoseconds(each: count) {

@@ -27,7 +27,7 @@ extension Bench {
         ("sync-value-1g", "value \(Self.largeBytes)"), (Self.edited, "edit \(Self.largeBytes)"),
       ] {
         try server.tell(order)
-        Machine.settle(touching: 2 << 30)
+        try Machine.settle(touching: 2 << 30, in: options.data)
         let begin = Machine.now()
         let done = try SyncServer.wait { try await node.synchronize(with: "server", direction: .pull) }
         report.add(workload, SyncStorePeer.title, Double(Machine.now() - begin) / 1e6, "ms")

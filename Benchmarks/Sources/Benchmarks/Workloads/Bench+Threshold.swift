@@ -33,7 +33,7 @@ extension Bench {
     let keys = try (0..<count).map { try Key("value \($0)") }
     let others = try (0..<count).map { try Key("other \($0)") }
     var value = [UInt8](repeating: 7, count: size)
-    Machine.settle(touching: 4 * Self.bytes)
+    try Machine.settle(touching: 4 * Self.bytes, in: options.data)
     let store = try Store.create(
       at: path, configuration: Configuration(durability: .relaxed, blobThreshold: threshold))
     func puts(_ keys: [Key], from first: Int, durability: Durability? = nil) throws -> Double {
