@@ -80,9 +80,17 @@ extension Store {
   }
 
   /// Blobs that records of this copy refer to, beaten ones included, and how many do.
-  ///
-  /// - Parameter count: about so many.
-  func referencesToBlobs(expecting count: Int = 0) throws(StoreError) -> BlobReferences {
+  func referencesToBlobs() throws(StoreError) -> BlobReferences {
+    var references = BlobReferences()
+    try eachReferenceToBlob { hash, isBeaten in
+      references.all[hash, default: 0] += 1
+      if isBeaten { references.beaten[hash, default: 0] += 1 }
+    }
+    return references
+  }
+
+  /// Visits each record of this copy that refers to a blob. All of them are durable before the first visit.
+  func eachReferenceToBlob(_ visit: (_ hash: BlobHash, _ isBeaten: Bool) -> Void) throws(StoreError) {
     try checkWritable()
     try lockWriters()
     let moment: BackupMoment
@@ -92,19 +100,15 @@ extension Store {
     }
     // What was overwritten counts again after a loss of power, unless what replaced it is durable (rule R7).
     try sync(upTo: moment.tail)
-    var references = BlobReferences()
-    references.all.reserveCapacity(count)
     var walk = BackupWalk(moment, after: 0)
     while let steps = try walk.next(in: self) {
       for case .keep(let view) in steps where view.kind == .blob {
         guard let shape = view.shape, let blob = view.blob(shape) else {
           throw BackupMoment.damaged(view.segment, view.offset)
         }
-        references.all[blob.hash, default: 0] += 1
-        if view.flags.contains(.loser) { references.beaten[blob.hash, default: 0] += 1 }
+        visit(blob.hash, view.flags.contains(.loser))
       }
     }
-    return references
   }
 
   /// Drops memory that is only there for speed: the order of keys that scans go by, what is remembered of blobs. The next

@@ -41,6 +41,9 @@ package final class EvictionTurn: Sendable {
   package static let objectsAtOnce = 1024
   /// Bytes of the objects asked about at once, unless one alone has more: who is asked reads them.
   package static let bytesAtOnce: UInt64 = 64 << 20
+  /// Holders of what has left that wait to be noted, about. They lie in the order of names, which is random: to note them as they come would
+  /// write a page of the catalogue for each.
+  private static let mostHolders = 16_384
 
   private struct State {
     /// Behind the last that was looked at, in the order of last use.
@@ -51,6 +54,8 @@ package final class EvictionTurn: Sendable {
     /// Chosen, and not decided.
     var chosenCount: UInt64 = 0, chosenBytes: UInt64 = 0
     var report = BlobTrimReport()
+    /// Members that hold what has left, to be noted.
+    var holders: [(name: BlobHash, member: [UInt8])] = []
     var isOver = false
   }
 
@@ -190,8 +195,25 @@ package final class EvictionTurn: Sendable {
       }
     }
     if !stayed.isEmpty { try store.noteArrived(stayed) }
-    blobs.noting { (catalogue) throws(StoreError) in
-      try catalogue.noteHolders(seen, at: store.environment.now())
+    noteHolders(seen, atLeast: Self.mostHolders)
+  }
+
+  /// Notes who holds what has left, once that is so much: whom to ask first for it. Nothing depends on it.
+  private func noteHolders(_ seen: [(name: BlobHash, member: [UInt8])] = [], atLeast count: Int) {
+    let due = state.withLock { state -> [(name: BlobHash, member: [UInt8])] in
+      state.holders += seen
+      guard state.holders.count >= count else { return [] }
+      defer { state.holders = [] }
+      return state.holders
+    }
+    guard !due.isEmpty, let blobs = try? store.blobs else { return }
+    // In the order in which they lie each page is come to once; in parts, because others may be waiting for the catalogue.
+    let sorted = due.sorted { $0.name < $1.name }
+    for start in stride(from: 0, to: sorted.count, by: Self.objectsAtOnce) {
+      blobs.noting { (catalogue) throws(StoreError) in
+        try catalogue.noteHolders(
+          sorted[start..<min(start + Self.objectsAtOnce, sorted.count)], at: store.environment.now())
+      }
     }
   }
 
@@ -209,6 +231,7 @@ package final class EvictionTurn: Sendable {
       return (state.report, state.isOver)
     }
     guard !wasOver else { return report }
+    noteHolders(atLeast: 1)
     _ = try? lock.lock(byte: 0, .none, wait: false)
     if report.evicted > 0 { try? store.blobs.reclaim() }
     return report

@@ -38,11 +38,11 @@ extension Store {
     }
     // All records that count, those that were beaten, have expired or wait for their time among them. They are durable when this
     // returns, so that none of them is cut off with the object gone (`LostBlobs`).
-    let references = try referencesToBlobs(expecting: named.count)
-    let (pinned, awaited) = (try pinnedBlobs(), Set(try absentBlobs(.awaited).map(\.hash)))
-    named = named.filter { hash, known in
-      references.all[hash] == known.others.count + 1 && !pinned.contains(hash) && !awaited.contains(hash)
-    }
+    try eachReferenceToBlob { hash, _ in named[hash]?.references += 1 }
+    let staying = named.filter { _, known in known.references != known.others.count + 1 }.map(\.key)
+    for hash in staying { named[hash] = nil }
+    for hash in try pinnedBlobs() { named[hash] = nil }
+    for blob in try absentBlobs(.awaited) { named[blob.hash] = nil }
     guard blobs.hasSealedNames else { return named }
     var movable: [BlobHash: MovableBlob] = [:]
     for (hash, known) in named {
@@ -105,6 +105,8 @@ struct MovableBlob: Sendable {
   let dot: Dot
   /// As a rule none.
   var others: [Dot] = []
+  /// Records that name it, of whatever kind.
+  var references = 0
 
   var dots: [Dot] { [dot] + others }
 }
