@@ -12,9 +12,9 @@ final class JournalIndex: @unchecked Sendable {
   private(set) var isShared: Bool
   /// Is it in files, with or without their names?
   let isInFiles: Bool
-  /// Numbers of segments as the ledger has them, as far as it was read; owned by the engine.
-  private var slots: [UInt32: Int] = [:]
-  private var readSlots = 0
+  /// The segments that the ledger has numbered, in order, as far as it was read; owned by the engine. All that there ever were since the
+  /// index was built: an opening reads each, and looks only for those that are there now.
+  private var numbered: [UInt32] = []
   /// It was found to be damaged, or replaced, and is to be built anew; owned by the engine.
   var failure: StoreError?
   /// Faults of this process among which there was none of its pages; owned by the engine.
@@ -146,13 +146,9 @@ final class JournalIndex: @unchecked Sendable {
 
   /// The number of a segment in the index; nil if it has none yet.
   func slot(of number: UInt32) throws(StoreError) -> Int? {
-    if let slot = slots[number] { return slot }
     let count = try ledger.segmentCount
-    while readSlots < count {
-      slots[try ledger.segment(readSlots)] = readSlots
-      readSlots += 1
-    }
-    return slots[number]
+    while numbered.count < count { numbered.append(try ledger.segment(numbered.count)) }
+    return numbered.lastIndex(of: number)
   }
 
   /// Gives a segment the next number.
@@ -160,7 +156,6 @@ final class JournalIndex: @unchecked Sendable {
     guard let slot = try ledger.add(segment: number, live: 0) else {
       throw StoreError(.damaged, "has numbered as many segments as it can: it is to be built anew")
     }
-    slots[number] = slot
     return slot
   }
 }

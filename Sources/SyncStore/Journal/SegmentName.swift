@@ -164,7 +164,7 @@ struct SegmentTable {
   /// Lets the index find a segment that it has given a number.
   mutating func enrol(_ segment: Segment) {
     guard let slot = segment.slot else { return }
-    while slots.count <= slot { slots.append(nil) }
+    if slots.count <= slot { slots += repeatElement(nil, count: slot + 1 - slots.count) }
     slots[slot] = segment
   }
 
