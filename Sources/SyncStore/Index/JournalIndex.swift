@@ -146,8 +146,7 @@ final class JournalIndex: @unchecked Sendable {
 
   /// The number of a segment in the index; nil if it has none yet.
   func slot(of number: UInt32) throws(StoreError) -> Int? {
-    let count = try ledger.segmentCount
-    while numbered.count < count { numbered.append(try ledger.segment(numbered.count)) }
+    numbered += try ledger.segments(from: numbered.count)
     return numbered.lastIndex(of: number)
   }
 

@@ -227,10 +227,19 @@ final class Ledger: Sendable {
   /// How many segments were given a number.
   var segmentCount: Int { get throws(StoreError) { Int(try sealed(Field.segments)) } }
 
-  /// The number in the journal of the one numbered `slot` here.
-  func segment(_ slot: Int) throws(StoreError) -> UInt32 {
-    let (page, offset) = try place(ofSegment: slot)
-    return UInt32(truncatingIfNeeded: try sealed(offset, of: page))
+  /// The numbers in the journal of all that have a number here, from `first` on.
+  func segments(from first: Int) throws(StoreError) -> [UInt32] {
+    let count = try segmentCount
+    var numbers: [UInt32] = []
+    while first + numbers.count < count {
+      let slot = first + numbers.count
+      let (page, offset) = try place(ofSegment: slot)
+      let end = min(count, slot - slot % Self.segmentsPerPage + Self.segmentsPerPage)
+      for distance in 0..<end - slot {
+        numbers.append(UInt32(truncatingIfNeeded: try sealed(offset + distance * 16, of: page)))
+      }
+    }
+    return numbers
   }
 
   /// Gives a segment the next number; nil if there are no more.

@@ -102,17 +102,17 @@ final class IndexedSegments: Sendable {
     let mapping: Mapping
     let seal: SegmentSeal
 
-    init?(_ segment: Segment?) {
-      guard let segment, let seal = segment.seal else { return nil }
+    init?(_ segment: Segment) {
+      guard let seal = segment.seal else { return nil }
       (mapping, self.seal) = (segment.mapping, seal)
     }
   }
 
   init(_ table: SegmentTable) {
     let isSealed = table.slots.contains { $0?.seal != nil }
-    sealed = isSealed ? table.slots.map { Sealed($0) } : []
-    bytes = MappingTable(table.slots.map { $0?.seal == nil ? $0?.mapping : nil })
-    salts = table.slots.map { $0?.header.salt ?? 0 }
+    sealed = isSealed ? table.bySlot(nil) { Sealed($0) } : []
+    bytes = MappingTable(table.bySlot(nil) { $0.seal == nil ? $0.mapping : nil })
+    salts = table.bySlot(0) { $0.header.salt }
   }
 
   /// Is any of them sealed?

@@ -173,6 +173,16 @@ struct SegmentTable {
     number < SegmentHeader.compacted ? appended[number] : compacted[number]
   }
 
+  /// By their numbers in the index: what `value` says of each segment, and `none` for those that have gone. The index numbers all that
+  /// there ever were: for most of them nothing is asked.
+  func bySlot<Value>(_ none: Value, _ value: (Segment) -> Value) -> [Value] {
+    var values = [Value](repeating: none, count: slots.count)
+    for (slot, segment) in slots.enumerated() {
+      if let segment { values[slot] = value(segment) }
+    }
+    return values
+  }
+
   /// Forgets the numbers of the index.
   mutating func forgetSlots() { (slots, lacksSlots) = ([], true) }
 

@@ -32,8 +32,8 @@ final class OrdinaryWriter {
     (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
     keys = index.keys
     segments = IndexedSegments(table)
-    numbers = table.slots.map { $0?.number(of: actor).map(UInt32.init) ?? Self.unknown }
-    accounts = table.slots.map { $0?.account }
+    numbers = table.bySlot(Self.unknown) { $0.number(of: actor).map(UInt32.init) ?? Self.unknown }
+    accounts = table.bySlot(nil) { $0.account }
     target = WritableBytes(segment.mapping)
     changes = table.changes
   }
