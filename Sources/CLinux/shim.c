@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "CLinux.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -17,15 +18,24 @@
 #include <time.h>
 #include <unistd.h>
 
-int sync_open(const char *path, int flags, unsigned mode) { return open(path, flags, mode); }
+// When a file was last read is nobody's business, and to note it changes an inode with each mapping. Refused to who does not own the file.
+int sync_open(const char *path, int flags, unsigned mode) {
+  int fd = open(path, flags | O_NOATIME, mode);
+  return fd < 0 && errno == EPERM ? open(path, flags, mode) : fd;
+}
 
-int sync_open_beneath(int directory, const char *path, int flags, unsigned mode) {
+static int open_beneath(int directory, const char *path, int flags, unsigned mode) {
   struct open_how how = {
     .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
     .mode = (flags & O_CREAT) ? mode : 0,
     .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
   };
   return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+int sync_open_beneath(int directory, const char *path, int flags, unsigned mode) {
+  int fd = open_beneath(directory, path, flags | O_NOATIME, mode);
+  return fd < 0 && errno == EPERM ? open_beneath(directory, path, flags, mode) : fd;
 }
 
 int sync_lock_byte(int fd, int type, int64_t offset, int wait) {

@@ -1,4 +1,5 @@
 private import CLinux
+private import Glibc
 private import Synchronization
 
 /// The pages of a file that grows in chunks: each chunk is mapped on its own, when it is first met, and for as long as
@@ -32,15 +33,21 @@ private import Synchronization
   init(_ file: any StorageFile, writable: Bool) {
     self.file = file
     self.writable = writable
-    unsafe bases = .allocate(capacity: Self.chunks)
-    for chunk in 0..<Self.chunks { unsafe (bases + chunk).initialize(to: Atomic(0)) }
-    unsafe directory = .allocate(capacity: Self.directoryParts)
-    for part in 0..<Self.directoryParts { unsafe (directory + part).initialize(to: Atomic(0)) }
+    unsafe bases = Self.zeros(Self.chunks)
+    unsafe directory = Self.zeros(Self.directoryParts)
   }
 
   deinit {
-    unsafe bases.deallocate()
-    unsafe directory.deallocate()
+    unsafe free(bases)
+    unsafe free(directory)
+  }
+
+  /// Atomic words that are 0, in memory that the kernel has cleared where it is new: most of them are never looked at.
+  private static func zeros(_ count: Int) -> UnsafeMutablePointer<Atomic<UInt>> {
+    guard let memory = unsafe calloc(count, MemoryLayout<Atomic<UInt>>.stride) else {
+      preconditionFailure("no memory for a table of \(count) words")
+    }
+    return unsafe memory.bindMemory(to: Atomic<UInt>.self, capacity: count)
   }
 
   /// The pages that share a chunk with page `number`.
