@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Proves what the product promises on real input: one line for each item, with figures; ends with 1 if one is broken.
 #
-#   scripts/acceptance.sh [ITEM…]      items: tree again kills strangers flips; all of them by default
+#   scripts/acceptance.sh [ITEM…]      items: tree again kills strangers flips large; all of them by default
 #
-# FILES, MIB, KILLS, FLIPS and SEED may be set to run it smaller, larger, or again as it was.
+# FILES, MIB, KILLS, FLIPS, GIB and SEED may be set to run it smaller, larger, or again as it was.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source scripts/common.sh
 
-FILES=${FILES:-20000} MIB=${MIB:-256} KILLS=${KILLS:-20} FLIPS=${FLIPS:-200} SEED=${SEED:-$$}
+FILES=${FILES:-20000} MIB=${MIB:-256} KILLS=${KILLS:-20} FLIPS=${FLIPS:-200} GIB=${GIB:-8} SEED=${SEED:-$$}
 RANDOM=$SEED
 failures=0
 
@@ -327,9 +327,56 @@ item_flips() {
   ((wrong > 0)) || pass flips "$FLIPS bits flipped, each in a fresh copy (seed $SEED): $named named by verify, $harmless provably harmless, no wrong value"
 }
 
+own() { awk '/^RssAnon/ { print $2 }' "/proc/$1/status" 2>/dev/null || true; }
+
+# The most memory of their own that a command, and a daemon beside it, have while it runs, looked at 50 times a second: sets $most and $beside, in KiB.
+# Pages of files are not counted: the kernel takes them back when it needs them.
+watched() {
+  local other=$1 process found
+  shift
+  "$@" >"$work/said" 2>&1 &
+  process=$!
+  most=0 beside=0
+  while found=$(own "$process") && [[ -n $found ]]; do
+    if ((found > most)); then most=$found; fi
+    found=$(own "$other")
+    if ((${found:-0} > beside)); then beside=$found; fi
+    sleep 0.02
+  done
+  wait "$process" || broken large "\"${*:2}\" failed: $(tail -1 "$work/said")"
+}
+
+# One value of $GIB: put, pushed, read.
+item_large() {
+  local file=$work/large bound=65536 begin put push get stored sent served read comparing status=0
+  head -c "${GIB}G" /dev/zero | openssl enc -aes-256-ctr -pass "pass:$SEED" -pbkdf2 -nosalt -out "$file"
+  pair
+  begin=$(now)
+  watched "$daemon" "$cli" --store "$work/a" put --file "$file" large
+  put=$(since "$begin") stored=$most
+  begin=$(now)
+  watched "$daemon" "$cli" --store "$work/a" push b
+  push=$(since "$begin") sent=$most served=$beside
+  mkfifo "$work/read"
+  cmp "$file" "$work/read" &
+  comparing=$!
+  begin=$(now)
+  watched "$daemon" "$cli" --store "$work/b" get --output "$work/read" large
+  get=$(since "$begin") read=$most
+  wait "$comparing" || status=$?
+  local line="one value of $GIB GiB: put $put, push $push, get $get; most memory of its own: $stored, $sent and $served, $read KiB"
+  if ((status == 0 && stored < bound && sent < bound && served < bound && read < bound)); then
+    pass large "$line"
+  else
+    broken large "$line; cmp ended with $status"
+  fi
+  stop_daemon "$daemon"
+  rm -rf "$file" "$work/a" "$work/b"
+}
+
 begin openssl
 items=("$@")
-[[ ${#items[@]} -gt 0 ]] || items=(tree again kills strangers flips)
+[[ ${#items[@]} -gt 0 ]] || items=(tree again kills strangers flips large)
 for item in "${items[@]}"; do
   # The second push needs what the tree left.
   if [[ $item == again && ! -d $work/a ]]; then item_tree; fi
