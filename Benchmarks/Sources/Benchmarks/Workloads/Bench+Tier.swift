@@ -8,7 +8,7 @@ extension Bench {
 
   func trimTier() throws {
     note("\(Self.tierValues) replicated values of 1 KiB are trimmed to half, then read again")
-    for _ in 0..<min(options.rounds, 2) { try trimTierOnce() }
+    for _ in 0..<options.rounds { try trimTierOnce() }
     report.add("tier-trim", "target", 50_000, "values/s")
     report.add("tier-trim-stall", "target", 5000, "us")
   }
