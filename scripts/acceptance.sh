@@ -199,8 +199,8 @@ item_kills() {
   stop_daemon "$daemon"
 }
 
-resident() { awk '/^VmRSS/ { print $2 }' "/proc/$1/status"; }
-peak() { awk '/^VmHWM/ { print $2 }' "/proc/$1/status"; }
+# memory FIELD PROCESS: what the kernel says of a process, in KiB. Fails once it has gone.
+memory() { awk -v field="$1:" '$1 == field { print $2 }' "/proc/$2/status"; }
 
 item_strangers() {
   local host port before after said=$work/said refused=$work/refused raw=$work/raw silent=() index served=0 tried=0 connection
@@ -208,7 +208,7 @@ item_strangers() {
   for index in $(seq 20); do a put "k$index" v; done
   a push b >/dev/null
   host=${address%:*} port=${address##*:}
-  before=$(resident "$daemon")
+  before=$(memory VmRSS "$daemon")
   : >"$said"
   : >"$refused"
   : >"$raw"
@@ -249,7 +249,7 @@ item_strangers() {
   kill -0 "$daemon" || broken strangers "the daemon has ended"
   a put last word
   a push b >/dev/null && served=$((served + 1)) && tried=$((tried + 1))
-  after=$(resident "$daemon")
+  after=$(memory VmRSS "$daemon")
   # Who is not let in hears no application byte, but for the refusal of a request to join (frames of kind 14); on raw connections
   # alerts of TLS, which say why they end, and no other record.
   local alerts refusals
@@ -269,7 +269,7 @@ item_strangers() {
   elif ! [[ $alerts =~ ^(15030[0-4]0002....)*$ ]]; then
     broken strangers "raw connections were sent more than alerts: ${alerts:0:200}"
   elif same_digest && ((served == tried && after < before + 20000)); then
-    pass strangers "openssl without and with a self-made certificate, TLS 1.2, garbage, lengths of 2 GiB, 40 silent connections for 60 s: no application byte but $refusals refusals to join, $((${#alerts} / 14)) alerts; members served $served of $tried times; resident $before → $after KiB, peak $(peak "$daemon") KiB"
+    pass strangers "openssl without and with a self-made certificate, TLS 1.2, garbage, lengths of 2 GiB, 40 silent connections for 60 s: no application byte but $refusals refusals to join, $((${#alerts} / 14)) alerts; members served $served of $tried times; resident $before → $after KiB, peak $(memory VmHWM "$daemon") KiB"
   else
     broken strangers "served $served of $tried, resident $before → $after KiB"
   fi
@@ -327,8 +327,6 @@ item_flips() {
   ((wrong > 0)) || pass flips "$FLIPS bits flipped, each in a fresh copy (seed $SEED): $named named by verify, $harmless provably harmless, no wrong value"
 }
 
-own() { awk '/^RssAnon/ { print $2 }' "/proc/$1/status" 2>/dev/null || true; }
-
 # The most memory of their own that a command, and a daemon beside it, have while it runs, looked at 50 times a second: sets $most and $beside, in KiB.
 # Pages of files are not counted: the kernel takes them back when it needs them.
 watched() {
@@ -337,9 +335,9 @@ watched() {
   "$@" >"$work/said" 2>&1 &
   process=$!
   most=0 beside=0
-  while found=$(own "$process") && [[ -n $found ]]; do
+  while found=$(memory RssAnon "$process" 2>/dev/null) && [[ -n $found ]]; do
     if ((found > most)); then most=$found; fi
-    found=$(own "$other")
+    found=$(memory RssAnon "$other" 2>/dev/null || true)
     if ((${found:-0} > beside)); then beside=$found; fi
     sleep 0.02
   done
@@ -348,7 +346,7 @@ watched() {
 
 # One value of $GIB: put, pushed, read.
 item_large() {
-  local file=$work/large bound=65536 begin put push get stored sent served read comparing status=0
+  local file=$work/large bound=65536 begin put push get stored sent served read writing comparing status=0
   head -c "${GIB}G" /dev/zero | openssl enc -aes-256-ctr -pass "pass:$SEED" -pbkdf2 -nosalt -out "$file"
   pair
   begin=$(now)
@@ -358,11 +356,14 @@ item_large() {
   watched "$daemon" "$cli" --store "$work/a" push b
   push=$(since "$begin") sent=$most served=$beside
   mkfifo "$work/read"
-  cmp "$file" "$work/read" &
+  # Held open, so that the comparison ends also where nothing is written.
+  exec {writing}<>"$work/read"
+  cmp "$file" "$work/read" {writing}>&- &
   comparing=$!
   begin=$(now)
   watched "$daemon" "$cli" --store "$work/b" get --output "$work/read" large
   get=$(since "$begin") read=$most
+  exec {writing}>&-
   wait "$comparing" || status=$?
   local line="one value of $GIB GiB: put $put, push $push, get $get; most memory of its own: $stored, $sent and $served, $read KiB"
   if ((status == 0 && stored < bound && sent < bound && served < bound && read < bound)); then
@@ -371,7 +372,7 @@ item_large() {
     broken large "$line; cmp ended with $status"
   fi
   stop_daemon "$daemon"
-  rm -rf "$file" "$work/a" "$work/b"
+  rm -rf "$file" "$work/read" "$work/a" "$work/b"
 }
 
 begin openssl
