@@ -16,6 +16,7 @@ extension Bench {
   private func trimTierOnce() throws {
     let folders = try ["holder", "trimmer"].map { try folder($0, "tier") }
     defer { folders.forEach(remove) }
+    Machine.settle()
     let configuration = Configuration(durability: .relaxed, blobThreshold: 512)
     let holder = try Store.create(at: folders[0], configuration: configuration)
     try Node.prepare(holder, name: "holder")
