@@ -32,7 +32,7 @@ struct InterruptionTests {
     let path = "/proc/kallsyms"
     let descriptor = unsafe open(path, O_RDONLY | O_CLOEXEC)
     try #require(descriptor >= 0)
-    let file = DiskFile(descriptor: descriptor, path: path, sizeAtOpening: 0, watchesMappings: false)
+    let file = try DiskStorage().regularFile(descriptor, path)
     var buffer = [UInt8](repeating: 0, count: 100_000)
     let once = unsafe pread(descriptor, &buffer, buffer.count, 0)
     #expect(once > 0 && once < buffer.count)

@@ -149,7 +149,7 @@ extension KeyDirectory {
     let part = MappedPages.part(of: half)
     if part > 0 {
       // Allocated before this was begun.
-      guard try Int(start) < filePages else { throw damaged() }
+      guard try reaches(Int(start) + 1) else { throw damaged() }
       let frontier = try frontier()
       // What it leaves at the end of a chunk is for pages. Less than a part of the directory, it is long used up when the
       // next part comes.

@@ -27,7 +27,7 @@ extension KeyDirectory {
   ) throws(StoreError) -> Opening {
     guard try storage.status(path) != nil else { return .missing }
     let file = try storage.open(path, writable ? .readWrite : .readOnly)
-    let status = try file.status()
+    let status = try file.statusAtOpening
     guard let known = try IndexHeader(file.read(IndexLayout.Header.fixedLength, at: 0), path: path) else {
       return .distrusted("its header is damaged")
     }
@@ -159,7 +159,7 @@ extension KeyDirectory {
     _ = try (sealed(IndexLayout.Header.intent), sealed(IndexLayout.Header.operand))
     // Pages are allocated before they are named here. The next one is, wherever that is: not far behind the end.
     let (spare, frontier) = try (sealed(IndexLayout.Header.spare), frontier())
-    guard try max(Int(spare >> 24), Int(frontier)) <= filePages else { throw damaged() }
+    guard try reaches(max(Int(spare >> 24), Int(frontier))) else { throw damaged() }
   }
 
   private func format(expected: Int) throws(StoreError) {

@@ -136,7 +136,7 @@ package final class KeyDirectory: @unchecked Sendable {
     get throws(StoreError) {
       let count = Int(try sealed(IndexLayout.Header.count))
       // Callers set memory aside for as many.
-      guard try count <= filePages * IndexLayout.slots else { throw damaged() }
+      guard try reaches(count / IndexLayout.slots) else { throw damaged() }
       return count
     }
   }
@@ -164,8 +164,11 @@ package final class KeyDirectory: @unchecked Sendable {
     get throws(StoreError) { try file.status().size }
   }
 
-  /// How many pages the file has.
-  var filePages: Int { get throws(StoreError) { try fileBytes / MappedPages.pageBytes } }
+  /// Has the file at least so many pages? It grows and never shrinks, so most often that is known without a look at it.
+  func reaches(_ pages: Int) throws(StoreError) -> Bool {
+    if try pages <= file.sizeAtOpening / MappedPages.pageBytes { return true }
+    return try pages <= fileBytes / MappedPages.pageBytes
+  }
 
   /// Visits the place of each key, in no particular order. Only for the holder of the writers' mutex: a page that is
   /// split meanwhile would be visited twice, or in part.

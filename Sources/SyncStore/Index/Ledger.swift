@@ -36,7 +36,7 @@ final class Ledger: Sendable {
   private static let magic: UInt64 = 0x4744_454C_434E_5953
   private static let version: UInt64 = 1
   private static let notesPerPage = 512
-  private static let segmentsPerPage = 256
+  static let segmentsPerPage = 256
   /// Numbers that segments are given, one after the other, before the index must be built anew.
   static let segmentLimit = 1 << 18 - 1
 
@@ -227,14 +227,14 @@ final class Ledger: Sendable {
   /// How many segments were given a number.
   var segmentCount: Int { get throws(StoreError) { Int(try sealed(Field.segments)) } }
 
-  /// The numbers in the journal of all that have a number here, from `first` on.
-  func segments(from first: Int) throws(StoreError) -> [UInt32] {
-    let count = try segmentCount
+  /// The numbers in the journal of those that have one of these numbers here.
+  func segments(in slots: Range<Int>) throws(StoreError) -> [UInt32] {
     var numbers: [UInt32] = []
-    while first + numbers.count < count {
-      let slot = first + numbers.count
+    numbers.reserveCapacity(slots.count)
+    while numbers.count < slots.count {
+      let slot = slots.lowerBound + numbers.count
       let (page, offset) = try place(ofSegment: slot)
-      let end = min(count, slot - slot % Self.segmentsPerPage + Self.segmentsPerPage)
+      let end = min(slots.upperBound, slot - slot % Self.segmentsPerPage + Self.segmentsPerPage)
       for distance in 0..<end - slot {
         numbers.append(UInt32(truncatingIfNeeded: try sealed(offset + distance * 16, of: page)))
       }

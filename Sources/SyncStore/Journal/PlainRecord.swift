@@ -109,10 +109,14 @@ final class IndexedSegments: Sendable {
   }
 
   init(_ table: SegmentTable) {
-    let isSealed = table.slots.contains { $0?.seal != nil }
-    sealed = isSealed ? table.bySlot(nil) { Sealed($0) } : []
-    bytes = MappingTable(table.bySlot(nil) { $0.seal == nil ? $0.mapping : nil })
-    salts = table.bySlot(0) { $0.header.salt }
+    let enrolled = table.enrolled
+    bytes = MappingTable(
+      count: table.slots.count,
+      enrolled.compactMap { slot, segment in segment.seal == nil ? (slot, segment.mapping) : nil })
+    var salts = [UInt64](repeating: 0, count: table.slots.count)
+    for (slot, segment) in enrolled { salts[slot] = segment.header.salt }
+    self.salts = salts
+    sealed = enrolled.contains { $0.segment.seal != nil } ? table.bySlot(nil) { Sealed($0) } : []
   }
 
   /// Is any of them sealed?

@@ -8,7 +8,6 @@ struct SegmentName: Hashable {
 
   private static let suffix = ".segment"
   private static let digits = 16
-  private static let zeros = String(repeating: "0", count: digits)
 
   /// The name of a segment that is appended to.
   init(_ number: UInt32) { (stands, compaction) = (number...number, 0) }
@@ -58,8 +57,12 @@ struct SegmentName: Hashable {
   var number: UInt32 { compaction > 0 ? SegmentHeader.compacted | compaction : stands.lowerBound }
 
   private static func padded(_ number: UInt32) -> String {
-    let text = String(number)
-    return zeros.dropLast(text.utf8.count) + text
+    var (text, rest) = ([UInt8](repeating: UInt8(ascii: "0"), count: digits), number)
+    for place in text.indices.reversed() where rest > 0 {
+      text[place] += UInt8(rest % 10)
+      rest /= 10
+    }
+    return String(decoding: text, as: UTF8.self)
   }
 
   /// Those in a directory, in no particular order.
@@ -173,13 +176,20 @@ struct SegmentTable {
     number < SegmentHeader.compacted ? appended[number] : compacted[number]
   }
 
-  /// By their numbers in the index: what `value` says of each segment, and `none` for those that have gone. The index numbers all that
-  /// there ever were: for most of them nothing is asked.
+  /// The segments that have a number in the index, with it. The index numbers all that there ever were: of most of them there is
+  /// nothing, and nothing is counted.
+  var enrolled: [(slot: Int, segment: Segment)] {
+    var enrolled: [(slot: Int, segment: Segment)] = []
+    for slot in slots.indices where slots[slot] != nil {
+      if let segment = slots[slot] { enrolled.append((slot, segment)) }
+    }
+    return enrolled
+  }
+
+  /// By their numbers in the index: what `value` says of each segment, and `none` for those that have gone.
   func bySlot<Value>(_ none: Value, _ value: (Segment) -> Value) -> [Value] {
     var values = [Value](repeating: none, count: slots.count)
-    for (slot, segment) in slots.enumerated() {
-      if let segment { values[slot] = value(segment) }
-    }
+    for (slot, segment) in enrolled { values[slot] = value(segment) }
     return values
   }
 

@@ -82,18 +82,17 @@ package final class DiskStorage: Storage {
   /// The file behind a descriptor, if it is a regular one.
   func regularFile(_ descriptor: Int32, _ path: String) throws(StoreError) -> DiskFile {
     let descriptor = SystemCall.aboveStandard(descriptor)
-    let found: sync_file_status
+    let found: FileStatus
     do throws(StoreError) {
       found = try DiskFile.look(at: descriptor, path)
-      guard FileStatus.Kind(mode: found.mode) == .file else {
+      guard found.kind == .file else {
         throw StoreError(.foreignFile, "is not a regular file: move it away", path: path)
       }
     } catch {
       close(descriptor)
       throw error
     }
-    return DiskFile(
-      descriptor: descriptor, path: path, sizeAtOpening: Int(found.size), watchesMappings: handlesSignals)
+    return DiskFile(descriptor: descriptor, path: path, found: found, watchesMappings: handlesSignals)
   }
 
   package func rename(_ path: String, to newPath: String) throws(StoreError) {
@@ -135,21 +134,27 @@ package final class DiskStorage: Storage {
 }
 
 extension DiskStorage {
-  /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read.
+  /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read. So few come at once.
   func kernelFile(_ path: String) throws(StoreError) -> [UInt8] {
     let descriptor = unsafe sync_open(path, O_RDONLY | O_CLOEXEC, 0)
     guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }
-    return try DiskFile(
-      descriptor: SystemCall.aboveStandard(descriptor), path: path, sizeAtOpening: 0, watchesMappings: false
-    ).readUnsized(256, at: 0)
+    defer { close(descriptor) }
+    var isRead = false
+    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: 256) { buffer, filled in
+      let done = SystemCall.retrying { unsafe pread(descriptor, buffer.baseAddress!, 256, 0) }
+      (isRead, filled) = (done >= 0, max(done, 0))
+    }
+    guard isRead else { throw SystemCall.failure("cannot read it", path) }
+    return bytes
   }
 }
 
 /// A file of `DiskStorage`.
 final class DiskFile: StorageFile {
   let path: String
-  let sizeAtOpening: Int
   private let descriptor: Int32
+  /// What it was when it was opened, but for the number of its file system.
+  private let found: FileStatus
   private let watchesMappings: Bool
   private let isReleasedBeside = Atomic(false)
   /// 0 before it was asked for.
@@ -157,10 +162,10 @@ final class DiskFile: StorageFile {
   /// Bytes for which memory is taken without asking whether they are there.
   private static let smallBytes = 16 << 10
 
-  init(descriptor: Int32, path: String, sizeAtOpening: Int, watchesMappings: Bool) {
+  init(descriptor: Int32, path: String, found: FileStatus, watchesMappings: Bool) {
     self.descriptor = descriptor
     self.path = path
-    self.sizeAtOpening = sizeAtOpening
+    self.found = found
     self.watchesMappings = watchesMappings
   }
 
@@ -178,22 +183,32 @@ final class DiskFile: StorageFile {
   }
 
   func status() throws(StoreError) -> FileStatus {
-    let answer = try Self.look(at: descriptor, path)
-    return FileStatus(
-      kind: FileStatus.Kind(mode: answer.mode), size: Int(answer.size), links: Int(answer.links),
-      inode: answer.inode, fileSystem: try fileSystem(), birth: answer.birth, owner: answer.owner,
-      permissions: answer.mode & 0o7777)
+    try inFileSystem(Self.look(at: descriptor, path))
   }
 
-  fileprivate static func look(at descriptor: Int32, _ path: String) throws(StoreError) -> sync_file_status {
+  var sizeAtOpening: Int { found.size }
+
+  var statusAtOpening: FileStatus { get throws(StoreError) { try inFileSystem(found) } }
+
+  /// All but the number of its file system, which is 0.
+  fileprivate static func look(at descriptor: Int32, _ path: String) throws(StoreError) -> FileStatus {
     var answer = sync_file_status()
     guard unsafe sync_file_status(descriptor, &answer) == 0 else {
       throw SystemCall.failure("cannot look at it", path)
     }
-    return answer
+    return FileStatus(
+      kind: FileStatus.Kind(mode: answer.mode), size: Int(answer.size), links: Int(answer.links),
+      inode: answer.inode, fileSystem: 0, birth: answer.birth, owner: answer.owner,
+      permissions: answer.mode & 0o7777)
   }
 
-  private var size: Int { get throws(StoreError) { Int(try Self.look(at: descriptor, path).size) } }
+  private func inFileSystem(_ status: FileStatus) throws(StoreError) -> FileStatus {
+    var status = status
+    status.fileSystem = try fileSystem()
+    return status
+  }
+
+  private var size: Int { get throws(StoreError) { try Self.look(at: descriptor, path).size } }
 
   /// The number of the file system is part of its content; that of the device can change at any boot. An open file stays where it is:
   /// it is asked for once.

@@ -115,7 +115,10 @@ private import Synchronization
     let bytes = Int(chunk.lowerBound) * Self.pageBytes..<Int(chunk.upperBound) * Self.pageBytes
     let base = try mappings.withLock { mappings throws(StoreError) -> UInt in
       if mappings[index] != nil { return unsafe bases[index].load(ordering: .relaxed) }
-      guard try file.status().size >= bytes.upperBound else {
+      // The first pages are those that an opening needs.
+      var size = index == 0 ? try file.sizeAtOpening : 0
+      if size < bytes.upperBound { size = try file.status().size }
+      guard size >= bytes.upperBound else {
         throw StoreError(.damaged, "names a page behind its end: it is to be built anew", path: file.path)
       }
       let mapping = try file.map(bytes, writable: writable)

@@ -12,17 +12,25 @@ private import CLinux
 
   /// How many there are, those that are missing counted.
   let count: Int
-  private let mappings: [Mapping?]
+  private let mappings: [Mapping]
   private nonisolated(unsafe) let regions: UnsafeMutablePointer<Region>
 
   /// Numbers them from 0 on.
-  init(_ mappings: [Mapping?]) {
-    self.mappings = mappings
-    count = mappings.count
-    unsafe regions = .allocate(capacity: max(mappings.count, 1))
-    for (index, mapping) in mappings.enumerated() {
-      let region = unsafe Region(start: mapping?.unsafeStart, count: mapping?.count ?? 0)
-      unsafe (regions + index).initialize(to: region)
+  convenience init(_ mappings: [Mapping?]) {
+    self.init(
+      count: mappings.count,
+      mappings.enumerated().compactMap { number, mapping in mapping.map { (number, $0) } })
+  }
+
+  /// Those with a number each, below `count`; all others are missing.
+  init(count: Int, _ numbered: [(number: Int, mapping: Mapping)]) {
+    self.count = count
+    mappings = numbered.map(\.mapping)
+    unsafe regions = .allocate(capacity: max(count, 1))
+    unsafe regions.initialize(repeating: Region(), count: count)
+    for (number, mapping) in numbered {
+      precondition(number >= 0 && number < count, "a number out of bounds")
+      unsafe regions[number] = Region(start: mapping.unsafeStart, count: mapping.count)
     }
   }
 

@@ -40,6 +40,8 @@ extension Storage {
 
   /// What is known of the directory that the name of `path` lies in.
   private func statusAbove(_ path: String) throws(StoreError) -> FileStatus? {
-    try status(followingLink(Self.directory(of: path)))
+    let directory = Self.directory(of: path)
+    let found = try status(directory)
+    return found?.kind == .link ? try status(followingLink(directory)) : found
   }
 }

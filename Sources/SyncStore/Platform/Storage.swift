@@ -56,6 +56,8 @@ package protocol StorageFile: AnyObject, Sendable {
   func status() throws(StoreError) -> FileStatus
   /// How many bytes it had when it was opened: known without looking again.
   var sizeAtOpening: Int { get throws(StoreError) }
+  /// What it was when it was opened: all of it but size and links stays so, and is known without looking again.
+  var statusAtOpening: FileStatus { get throws(StoreError) }
   /// Up to `count` bytes from `offset`; fewer only at the end of the file.
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8]
   /// Writes all of `bytes`, or fails.
@@ -142,11 +144,25 @@ extension StorageFile {
   /// How many bytes it has: no fewer than when it was opened, unless somebody has cut it.
   package var sizeAtOpening: Int { get throws(StoreError) { try status().size } }
 
+  /// Looks at it now.
+  package var statusAtOpening: FileStatus { get throws(StoreError) { try status() } }
+
   /// Makes all of the file durable: more than was asked for.
   package func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync() }
 
   /// Makes all of the file durable.
   package func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync() }
+
+  /// The whole of a small file that is replaced, never added to. One larger than `limit` is `.foreignFile`.
+  package func contents(limit: Int) throws(StoreError) -> [UInt8] {
+    let size = try sizeAtOpening
+    guard size <= limit else {
+      throw StoreError(
+        .foreignFile, "holds \(size) bytes, \(limit) is the most it can: restore it from a backup", path: path
+      )
+    }
+    return try read(size, at: 0)
+  }
 
   /// Maps the first `count` bytes, shared.
   package func map(_ count: Int, writable: Bool) throws(StoreError) -> Mapping {
@@ -187,14 +203,7 @@ extension Storage {
 
   /// The whole of a small file; nil if there is none. One larger than `limit` is `.foreignFile`.
   package func contents(of path: String, limit: Int) throws(StoreError) -> [UInt8]? {
-    guard let status = try status(path) else { return nil }
-    let file = try open(path, .readOnly)
-    guard status.size <= limit else {
-      throw StoreError(
-        .foreignFile, "holds \(status.size) bytes, \(limit) is the most it can: restore it from a backup",
-        path: path)
-    }
-    return try file.read(limit, at: 0)
+    try status(path) == nil ? nil : open(path, .readOnly).contents(limit: limit)
   }
 
   /// Puts a small file in place of whatever is there, durably and at once: either the old or the new is found (F5).

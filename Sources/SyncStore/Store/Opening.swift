@@ -8,6 +8,8 @@ struct Opening {
   private let configuration: Configuration
   private let environment: Environment
   private let seal: JournalSeal
+  /// Does the store lie where it was written, as far as its identity was looked at under the locks?
+  private var isAtHome = false
   private var writable: Bool { configuration.mode != .readOnly }
   private var storage: any Storage { environment.storage }
 
@@ -30,7 +32,7 @@ struct Opening {
     let page: Mapping
     do {
       file = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
-      if try file.status().size < ControlPage.length { try file.allocate(to: ControlPage.length) }
+      if try file.sizeAtOpening < ControlPage.length { try file.allocate(to: ControlPage.length) }
       page = try file.map(ControlPage.length, writable: true)
     } catch {
       // A medium that takes no writes: nobody else can write either, so nothing need be shared (F34). On a full one there
@@ -57,12 +59,15 @@ struct Opening {
   /// The same, of the identity that the store has now that the locks are held: before, it may have been moved, removed, or replaced
   /// by a restored one; and somebody else may have made a copied directory a store of its own, and written to it since.
   private func inPlace(_ control: any StorageFile) throws(StoreError) -> Opening {
-    guard try storage.status(control.path)?.inode == control.status().inode,
-      let present = try StoreIdentity.read(path, storage, known: identity), present.id == identity.id
+    guard try storage.status(control.path)?.inode == control.statusAtOpening.inode,
+      let (present, isAtHome) = try StoreIdentity.look(at: path, environment, known: identity),
+      present.id == identity.id
     else {
       throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
     }
-    return Opening(path, present, configuration, environment, seal)
+    var opening = Opening(path, present, configuration, environment, seal)
+    opening.isAtHome = isAtHome
+    return opening
   }
 
   private var busy: StoreError {
@@ -130,7 +135,7 @@ struct Opening {
     let store = store(file, control, engine)
     // Who recovers gives it a name.
     if writable, control.recovered { _ = try store.actor }
-    if writable, !control.recovered { try store.recover(lastLife: nil, identity: identity, finding: nil) }
+    if writable, !control.recovered { try store.recover(lastLife: nil, isCopied: !isAtHome, finding: nil) }
     return store
   }
 
@@ -212,7 +217,7 @@ struct Opening {
     var found = try goOn(file, control, last, names)
     if found == nil { found = try read(file, control, last) }
     guard let (store, finding) = found else { throw busy }
-    if writable { try store.recover(lastLife: last, identity: identity, finding: finding) }
+    if writable { try store.recover(lastLife: last, isCopied: !isAtHome, finding: finding) }
     return store
   }
 
@@ -229,7 +234,7 @@ struct Opening {
   private func goOn(
     _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?, _ names: [String]
   ) throws(StoreError) -> (Store, Finding)? {
-    guard !control.poisoned, try identity.isAtHome(path, environment),
+    guard !control.poisoned, isAtHome,
       let index = try JournalIndex.open(files, writable: writable)
     else { return nil }
     var journal = journal()

@@ -155,19 +155,24 @@ extension Store {
 
   private static func directory(behind path: String, _ storage: any Storage) throws(StoreError) -> String {
     let path = try storage.place(of: path)
-    guard try storage.status(path)?.kind != .link else {
-      throw StoreError(
-        .notAStore, "is a link that leads nowhere: make the directory that it names, or name another",
-        path: path)
-    }
+    guard try storage.status(path)?.kind != .link else { throw linkToNothing(path) }
     return path
   }
 
-  private static func checkDirectory(_ path: String, _ storage: any Storage) throws(StoreError) {
+  private static func linkToNothing(_ path: String) -> StoreError {
+    StoreError(
+      .notAStore, "is a link that leads nowhere: make the directory that it names, or name another",
+      path: path)
+  }
+
+  @discardableResult
+  private static func checkDirectory(_ path: String, _ storage: any Storage) throws(StoreError) -> FileStatus
+  {
     guard let status = try storage.status(path) else {
       throw StoreError(
         .notAStore, "there is no such directory: create a store with `Store.create`", path: path)
     }
+    guard status.kind != .link else { throw linkToNothing(path) }
     guard status.kind == .directory else {
       throw StoreError(.notAStore, "is not a directory: name the one of a store", path: path)
     }
@@ -179,6 +184,7 @@ extension Store {
     guard status.permissions & 0o022 == 0 else {
       throw StoreError(.unsafeDirectory, "others can write to it: run `chmod go-w`", path: path)
     }
+    return status
   }
 
   /// The environment as the file system under the store asks for it. Refuses a network file system, unless that is
@@ -202,7 +208,7 @@ extension Store {
     at path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store {
     let configuration = try configuration.checked()
-    let path = try directory(behind: path, environment.storage)
+    let path = try environment.storage.place(of: path)
     return try StoreRegistry.shared.inTurn { () throws(StoreError) in
       try openInTurn(at: path, configuration, environment)
     }
@@ -212,7 +218,7 @@ extension Store {
     at path: String, _ configuration: Configuration, _ environment: Environment
   ) throws(StoreError) -> Store {
     let storage = environment.storage
-    try checkDirectory(path, storage)
+    let status = try checkDirectory(path, storage)
     let environment = try Self.environment(environment, for: path, configuration)
     let found = try StoreIdentity.read(path, storage)
     // First of all: with a wrong passphrase nothing is touched, and nobody gets an instance that has the right one.
@@ -221,7 +227,7 @@ extension Store {
         path, store: identity.id, passphrase: configuration.passphrase, environment: environment,
         writable: configuration.mode != .readOnly, openedBytes: configuration.openedRecordBytes)
     }
-    if let status = try storage.status(path), let live = StoreRegistry.shared.find(status, environment) {
+    if let live = StoreRegistry.shared.find(status, environment) {
       guard live.configuration.mode == configuration.mode else {
         throw StoreError(
           .busy, "this process has the store open in another mode: use that instance, or close it first",

@@ -1,9 +1,10 @@
 /// What the first process that opens a store for writing puts right.
 extension Store {
   /// Carries out what recovery decided, and becomes a new actor where rule R9 asks for it. Does nothing if another
-  /// process has done it since this control page was begun. `finding` is what was found by the one who made the page.
+  /// process has done it since this control page was begun. A store that `isCopied` does not lie where it was written; `finding` is what
+  /// was found by the one who made the page.
   func recover(
-    lastLife: ControlPage.LastLife?, identity: StoreIdentity, finding: Opening.Finding?
+    lastLife: ControlPage.LastLife?, isCopied: Bool, finding: Opening.Finding?
   ) throws(StoreError) {
     let acquisition = control.lock()
     defer { control.unlock() }
@@ -12,18 +13,17 @@ extension Store {
       return
     }
     // Who died in the middle of this left nothing that is not done again from the start.
-    let foreign = try !identity.isAtHome(path, environment)
-    var renewal: Composer.Renewal? = foreign ? .copied : nil
+    var renewal: Composer.Renewal? = isCopied ? .copied : nil
     // Who copied it need not have made that last; what is in it counts as durable from here on.
-    if foreign { try environment.storage.syncFileSystem(path) }
-    if foreign || lastLife == nil {
+    if isCopied { try environment.storage.syncFileSystem(path) }
+    if isCopied || lastLife == nil {
       try engine.withLock { engine throws(StoreError) in try engine.journal.removeUsed() }
     }
-    if let finding, finding.isInOrder, !foreign, !control.poisoned {
+    if let finding, finding.isInOrder, !isCopied, !control.poisoned {
       // As below, without reading everything once more.
       if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false { renewal = .cut }
     } else {
-      try cut(lastLife: lastLife, foreign: foreign, &renewal)
+      try cut(lastLife: lastLife, foreign: isCopied, &renewal)
     }
     try engine.withLock { engine throws(StoreError) in
       if !engine.index.isShared {
@@ -53,7 +53,7 @@ extension Store {
       guard error.code == .diskFull, !control.poisoned else { throw error }
       return
     }
-    if foreign { try StoreIdentity.write(id: id, name: name, path, environment) }
+    if isCopied { try StoreIdentity.write(id: id, name: name, path, environment) }
   }
 
   /// Makes the names durable by which the store is found, unless that is known. Who made it, or gave it this place, may have died before

@@ -13,13 +13,31 @@ package struct StoreIdentity: Equatable {
   private static let heading = "syncstore 1"
   private static let limit = 4096
 
-  /// Reads it; nil if there is none. One that has not changed since it was `known` is not taken apart again.
-  static func read(
-    _ directory: String, _ storage: any Storage, known: StoreIdentity? = nil
-  ) throws(StoreError) -> StoreIdentity? {
+  /// Reads it; nil if there is none.
+  static func read(_ directory: String, _ storage: any Storage) throws(StoreError) -> StoreIdentity? {
+    guard let file = try file(in: directory, storage) else { return nil }
+    return try StoreIdentity(file.contents(limit: limit), file.path)
+  }
+
+  /// What it is now, and whether it still lies where it was written; nil if there is none. One that has not changed since it was
+  /// `known` is not taken apart again.
+  static func look(
+    at directory: String, _ environment: Environment, known: StoreIdentity
+  ) throws(StoreError) -> (identity: StoreIdentity, isAtHome: Bool)? {
+    guard let file = try file(in: directory, environment.storage) else { return nil }
+    let bytes = try file.contents(limit: limit)
+    let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, file.path)
+    return (identity, try identity.fingerprint == fingerprint(of: file, environment))
+  }
+
+  private static func file(
+    in directory: String, _ storage: any Storage
+  ) throws(StoreError) -> (any StorageFile)? {
     let path = directory + "/" + fileName
-    guard let bytes = try storage.contents(of: path, limit: limit) else { return nil }
-    if let known, known.encoded == bytes { return known }
+    return try storage.status(path) == nil ? nil : storage.open(path, .readOnly)
+  }
+
+  private init(_ bytes: [UInt8], _ path: String) throws(StoreError) {
     // Bytes: to tell the characters of a text apart is a tenth of an opening.
     let parts = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
     let lines = parts.compactMap { String(validating: $0, as: UTF8.self) }
@@ -29,22 +47,23 @@ package struct StoreIdentity: Equatable {
     guard lines[0].hasPrefix("syncstore ") else {
       throw StoreError(.foreignFile, "is not a store's identity: restore it from a backup", path: path)
     }
-    guard lines.count == 6, lines[5].isEmpty, lines[4] == checksum(bytes[..<(parts[4].startIndex - 1)]) else {
-      guard lines[0] == heading else {
+    guard lines.count == 6, lines[5].isEmpty, lines[4] == Self.checksum(bytes[..<(parts[4].startIndex - 1)])
+    else {
+      guard lines[0] == Self.heading else {
         throw StoreError(
-          .newerFormat, "says \"\(lines[0])\", this program knows \"\(heading)\": update it", path: path)
+          .newerFormat, "says \"\(lines[0])\", this program knows \"\(Self.heading)\": update it", path: path)
       }
       throw StoreError(.damaged, "does not match its checksum: restore it from a backup", path: path)
     }
-    guard lines[0] == heading else {
+    guard lines[0] == Self.heading else {
       throw StoreError(
-        .newerFormat, "says \"\(lines[0])\", this program knows \"\(heading)\": update it", path: path)
+        .newerFormat, "says \"\(lines[0])\", this program knows \"\(Self.heading)\": update it", path: path)
     }
-    guard let id = field("id", lines[1]).flatMap({ StoreID($0) }), let name = field("name", lines[2]),
-      let place = field("place", lines[3])
+    guard let id = Self.field("id", lines[1]).flatMap({ StoreID($0) }),
+      let name = Self.field("name", lines[2]), let place = Self.field("place", lines[3])
     else { throw StoreError(.damaged, "lacks a field: restore it from a backup", path: path) }
-    let fingerprint = place.utf8.split(separator: UInt8(ascii: " ")).map { String(Substring($0)) }
-    return StoreIdentity(id: id, name: name, fingerprint: fingerprint, encoded: bytes)
+    (self.id, self.name, encoded) = (id, name, bytes)
+    fingerprint = place.utf8.split(separator: UInt8(ascii: " ")).map { String(Substring($0)) }
   }
 
   /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming. With `asCopy` the
@@ -67,12 +86,6 @@ package struct StoreIdentity: Equatable {
     try storage.syncDirectory(directory)
   }
 
-  /// Does the file still lie where it was written?
-  func isAtHome(_ directory: String, _ environment: Environment) throws(StoreError) -> Bool {
-    let file = try environment.storage.open(directory + "/" + Self.fileName, .readOnly)
-    return fingerprint == (try Self.fingerprint(of: file, environment))
-  }
-
   /// Can the text be a name of a store, a member or a peer?
   package static func isName(_ text: String) -> Bool {
     !text.isEmpty && text.utf8.count <= Limits.nameBytes
@@ -82,7 +95,7 @@ package struct StoreIdentity: Equatable {
   private static func fingerprint(
     of file: any StorageFile, _ environment: Environment
   ) throws(StoreError) -> [String] {
-    let status = try file.status()
+    let status = try file.statusAtOpening
     // The machine's name is hashed: the file may be shown to others.
     let machine = XXH3.hash128(Array("syncstore machine \(environment.machine)".utf8))
     return [machine.high, machine.low, status.fileSystem, status.inode, status.birth].map {

@@ -107,14 +107,28 @@ package enum Hex {
 
   /// Nil if the text holds anything but pairs of hex digits. Upper case is read, never written.
   package static func bytes(of text: some StringProtocol) -> [UInt8]? {
-    let nibbles = text.utf8.map { Character(UnicodeScalar($0)).hexDigitValue }
-    guard nibbles.count.isMultiple(of: 2) else { return nil }
     var bytes: [UInt8] = []
-    for index in stride(from: 0, to: nibbles.count, by: 2) {
-      guard let high = nibbles[index], let low = nibbles[index + 1] else { return nil }
-      bytes.append(UInt8(high << 4 | low))
+    bytes.reserveCapacity(text.utf8.count / 2)
+    var high: UInt8?
+    for digit in text.utf8 {
+      guard let nibble = nibble(digit) else { return nil }
+      if let first = high {
+        bytes.append(first << 4 | nibble)
+        high = nil
+      } else {
+        high = nibble
+      }
     }
-    return bytes
+    return high == nil ? bytes : nil
+  }
+
+  private static func nibble(_ digit: UInt8) -> UInt8? {
+    switch digit {
+    case UInt8(ascii: "0")...UInt8(ascii: "9"): digit - UInt8(ascii: "0")
+    case UInt8(ascii: "a")...UInt8(ascii: "f"): digit - UInt8(ascii: "a") + 10
+    case UInt8(ascii: "A")...UInt8(ascii: "F"): digit - UInt8(ascii: "A") + 10
+    default: nil
+    }
   }
 
   private static let digits = Array("0123456789abcdef".utf8)
