@@ -14,6 +14,7 @@ final class Segment: @unchecked Sendable {
   private(set) var sealer: SegmentSeal.Writer?
   /// Actors by their number in this segment; nil where a definition was lost.
   private(set) var actors: [ActorID?] = []
+  /// The other way round, where there are many.
   private var numbers: [ActorID: UInt16] = [:]
   /// Its number in the index; nil before it has one.
   var slot: Int?
@@ -21,8 +22,8 @@ final class Segment: @unchecked Sendable {
   var account: Ledger.Account?
   /// Where some positions are: asked for when a round begins, and found by reading on from the last one.
   private var samples: [(position: UInt64, offset: Int)] = []
-  /// Where the numbers of actors are defined.
-  private(set) var definitions: [UInt16: Int] = [:]
+  /// Where the numbers of actors are defined; 0 where one is not.
+  private(set) var definitions: [Int] = []
   /// Bytes that no compaction would gain, as the one that wrote it has found: definitions, ends of local keys.
   var fixedBytes = 0
   /// False after a compaction that could not be done.
@@ -65,10 +66,15 @@ final class Segment: @unchecked Sendable {
   /// The number of `actor` here; nil if it has none yet.
   func number(of actor: ActorID) -> UInt16? {
     if let recent, recent.actor == actor { return recent.number }
-    guard let number = numbers[actor] else { return nil }
+    let found =
+      actors.count > Self.fewActors ? numbers[actor] : actors.lastIndex(of: actor).map { UInt16($0) }
+    guard let number = found else { return nil }
     recent = (actor, number)
     return number
   }
+
+  /// So many are looked through.
+  private static let fewActors = 16
 
   /// The actor with this number; nil if its definition was lost.
   @inline(__always)
@@ -81,11 +87,18 @@ final class Segment: @unchecked Sendable {
 
   /// Takes in a definition.
   func define(_ actor: ActorID, as number: UInt16, at offset: Int) {
-    if definitions[number] == nil { definitions[number] = offset }
-    while actors.count <= Int(number) { actors.append(nil) }
+    while actors.count <= Int(number) {
+      actors.append(nil)
+      definitions.append(0)
+    }
+    if definitions[Int(number)] == 0 { definitions[Int(number)] = offset }
     actors[Int(number)] = actor
-    numbers[actor] = number
     recent = (actor, number)
+    guard actors.count > Self.fewActors else { return }
+    if numbers.isEmpty {
+      for (number, actor) in actors.enumerated() { if let actor { numbers[actor] = UInt16(number) } }
+    }
+    numbers[actor] = number
   }
 
   private static let samplingInterval: UInt64 = 128

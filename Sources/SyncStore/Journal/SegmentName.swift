@@ -86,15 +86,15 @@ struct SegmentName: Hashable {
   /// Those that count, in order from the one that begins at `first`; what they replaced is passed over. `missing` is the
   /// first number for which none stands though later ones are there.
   static func chain(of names: [SegmentName], from first: UInt32) -> (names: [SegmentName], missing: UInt32?) {
-    var newest: [UInt32: SegmentName] = [:]
-    for name in names {
-      // A later compaction takes whole segments, so of two that begin alike it is the longer one.
-      if let other = newest[name.stands.lowerBound], other.compaction >= name.compaction { continue }
-      newest[name.stands.lowerBound] = name
+    let ordered = names.sorted {
+      ($0.stands.lowerBound, $0.compaction) < ($1.stands.lowerBound, $1.compaction)
     }
     var chain: [SegmentName] = []
     var next = first
-    while let name = newest[next] {
+    for (index, name) in ordered.enumerated() where name.stands.lowerBound >= next {
+      guard name.stands.lowerBound == next else { break }
+      // A later compaction takes whole segments, so of those that begin alike it is the last one.
+      if index + 1 < ordered.count, ordered[index + 1].stands.lowerBound == next { continue }
       chain.append(name)
       next = name.stands.upperBound + 1
     }

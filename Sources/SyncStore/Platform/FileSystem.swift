@@ -12,30 +12,45 @@ package struct FileSystem: Sendable, Equatable {
     (self.type, self.freeBytes, self.isReadOnly) = (type, freeBytes, isReadOnly)
   }
 
-  /// What the network file systems are called. Between machines neither locks nor mapped memory can be relied on (F98).
+  /// The name of the network file system that it is; nil if it is none. Between machines neither locks nor mapped memory can be relied
+  /// on (F98).
   ///
   /// FUSE is not among them: most of what it carries lies on one machine, and its type does not tell.
-  private static let networks: [UInt64: String] = [
-    0x6969: "NFS", 0x517B: "SMB", 0xFF53_4D42: "SMB", 0xFE53_4D42: "SMB", 0x5346_414F: "AFS",
-    0x6B41_4653: "AFS", 0x00C3_6400: "Ceph", 0x0102_1997: "9P", 0x7375_7245: "Coda", 0x564C: "NCP",
-    0x0BD0_0BD0: "Lustre", 0x4750_4653: "GPFS", 0x7461_636F: "OCFS2", 0x0116_1970: "GFS2",
-    0x1983_0326: "BeeGFS", 0x2003_0528: "OrangeFS", 0x786F_4256: "a folder of the host",
-  ]
+  package var network: String? {
+    switch type {
+    case 0x6969: "NFS"
+    case 0x517B, 0xFF53_4D42, 0xFE53_4D42: "SMB"
+    case 0x5346_414F, 0x6B41_4653: "AFS"
+    case 0x00C3_6400: "Ceph"
+    case 0x0102_1997: "9P"
+    case 0x7375_7245: "Coda"
+    case 0x564C: "NCP"
+    case 0x0BD0_0BD0: "Lustre"
+    case 0x4750_4653: "GPFS"
+    case 0x7461_636F: "OCFS2"
+    case 0x0116_1970: "GFS2"
+    case 0x1983_0326: "BeeGFS"
+    case 0x2003_0528: "OrangeFS"
+    case 0x786F_4256: "a folder of the host"
+    default: nil
+    }
+  }
 
-  /// File systems that write each page to a new place: there may be no space for a page that was allocated, and a mapped
-  /// store then has no way to say so but SIGBUS (F26).
-  private static let copyingOnWrite: Set<UInt64> = [
-    0x9123_683E,  // btrfs
-    0x2FC1_2FC1,  // ZFS
-    0xCA45_1A4E,  // bcachefs
-    0x3434,  // NILFS
-    0xF2F5_2010,  // F2FS, which writes a log
-    0x6573_5546,  // FUSE: what lies behind it is not known
-  ]
-
-  /// The name of the network file system that it is; nil if it is none.
-  package var network: String? { Self.networks[type] }
+  /// Does it write each page to a new place? Then there may be no space for a page that was allocated, and a mapped store has no way to
+  /// say so but SIGBUS (F26).
+  private var copiesOnWrite: Bool {
+    switch type {
+    case 0x9123_683E,  // btrfs
+      0x2FC1_2FC1,  // ZFS
+      0xCA45_1A4E,  // bcachefs
+      0x3434,  // NILFS
+      0xF2F5_2010,  // F2FS, which writes a log
+      0x6573_5546:  // FUSE: what lies behind it is not known
+      true
+    default: false
+    }
+  }
 
   /// Can a store to mapped memory fail though the bytes were allocated?
-  package var mappedStoresMayFail: Bool { Self.copyingOnWrite.contains(type) || network != nil }
+  package var mappedStoresMayFail: Bool { copiesOnWrite || network != nil }
 }

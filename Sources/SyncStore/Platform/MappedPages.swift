@@ -25,29 +25,28 @@ private import Synchronization
 
   private let file: any StorageFile
   private let writable: Bool
-  private nonisolated(unsafe) let bases: UnsafeMutablePointer<Atomic<UInt>>
+  /// Both tables: memory that is found as it is touched, most of which never is.
+  private let tables: Mapping
   private nonisolated(unsafe) let directory: UnsafeMutablePointer<Atomic<UInt>>
-  private let mappings = Locked<[Int: Mapping]>([:])
+  private nonisolated(unsafe) let bases: UnsafeMutablePointer<Atomic<UInt>>
+  private let mapped = Locked(Chunks())
+
+  /// The chunks that are mapped.
+  private struct Chunks {
+    var all: [(index: Int, mapping: Mapping)] = []
+
+    subscript(index: Int) -> Mapping? { all.first { $0.index == index }?.mapping }
+  }
 
   /// The pages of `file`.
   init(_ file: any StorageFile, writable: Bool) {
     self.file = file
     self.writable = writable
-    unsafe bases = Self.zeros(Self.chunks)
-    unsafe directory = Self.zeros(Self.directoryParts)
-  }
-
-  deinit {
-    unsafe free(bases)
-    unsafe free(directory)
-  }
-
-  /// Atomic words that are 0, in memory that the kernel has cleared where it is new: most of them are never looked at.
-  private static func zeros(_ count: Int) -> UnsafeMutablePointer<Atomic<UInt>> {
-    guard let memory = unsafe calloc(count, MemoryLayout<Atomic<UInt>>.stride) else {
-      preconditionFailure("no memory for a table of \(count) words")
-    }
-    return unsafe memory.bindMemory(to: Atomic<UInt>.self, capacity: count)
+    let bytes = (Self.directoryParts + Self.chunks) * MemoryLayout<Atomic<UInt>>.stride
+    do throws(StoreError) { tables = try .blank(bytes) } catch { preconditionFailure("\(error)") }
+    unsafe directory = UnsafeMutableRawPointer(mutating: tables.unsafeStart).assumingMemoryBound(
+      to: Atomic<UInt>.self)
+    unsafe bases = directory + Self.directoryParts
   }
 
   /// The pages that share a chunk with page `number`.
@@ -78,7 +77,7 @@ private import Synchronization
     precondition(number < Self.limit, "a page number out of bounds")
     let chunk = Self.index(of: number)
     let base = unsafe bases[chunk].load(ordering: .acquiring)
-    guard base != 0 else { return try mapped(number) }
+    guard base != 0 else { return try mapping(number) }
     // The table holds where page 0 would be if all chunks lay side by side with this one.
     return unsafe PageView(UnsafeMutableRawPointer(bitPattern: base &+ UInt(number) &* UInt(Self.pageBytes))!)
   }
@@ -89,14 +88,14 @@ private import Synchronization
     guard unsafe bases[Self.index(of: number)].load(ordering: .relaxed) == 0 else { return }
     let end = Int(Self.chunk(of: number).upperBound) * Self.pageBytes
     if try file.status().size < end { try file.allocate(to: end) }
-    _ = try mapped(number)
+    _ = try mapping(number)
   }
 
   /// Finds memory for pages, all of one mapped chunk, ahead of the first store to them.
   func populate(_ pages: Range<UInt32>) {
     let chunk = Self.chunk(of: pages.lowerBound)
     precondition(pages.upperBound <= chunk.upperBound, "pages of one chunk")
-    guard let mapping = mappings.withLock({ $0[Self.index(of: pages.lowerBound)] }) else { return }
+    guard let mapping = mapped.withLock({ $0[Self.index(of: pages.lowerBound)] }) else { return }
     let start = Int(pages.lowerBound - chunk.lowerBound) * Self.pageBytes
     let bytes = start..<(start + pages.count * Self.pageBytes)
     // Were more read ahead, whoever needs the first page would wait for all: 9 ms for 4 MiB of zeros. Of huge pages one is found at a time.
@@ -106,15 +105,15 @@ private import Synchronization
   }
 
   /// Did the kernel refuse a page? What was stored there since is seen by this process alone.
-  var hasFaulted: Bool { mappings.withLock { $0.values.contains { $0.fault != nil } } }
+  var hasFaulted: Bool { mapped.withLock { $0.all.contains { $0.mapping.fault != nil } } }
 
   @inline(never)
-  private func mapped(_ number: UInt32) throws(StoreError) -> PageView {
+  private func mapping(_ number: UInt32) throws(StoreError) -> PageView {
     let chunk = Self.chunk(of: number)
     let index = Self.index(of: number)
     let bytes = Int(chunk.lowerBound) * Self.pageBytes..<Int(chunk.upperBound) * Self.pageBytes
-    let base = try mappings.withLock { mappings throws(StoreError) -> UInt in
-      if mappings[index] != nil { return unsafe bases[index].load(ordering: .relaxed) }
+    let base = try mapped.withLock { chunks throws(StoreError) -> UInt in
+      if chunks[index] != nil { return unsafe bases[index].load(ordering: .relaxed) }
       // The first pages are those that an opening needs.
       var size = index == 0 ? try file.sizeAtOpening : 0
       if size < bytes.upperBound { size = try file.status().size }
@@ -123,7 +122,7 @@ private import Synchronization
       }
       let mapping = try file.map(bytes, writable: writable)
       if Self.isHuge(Self.chunk(of: number)) { mapping.preferHugePages() }
-      mappings[index] = mapping
+      chunks.all.append((index, mapping))
       let start = unsafe mapping.withPointer(0, to: UInt8.self) { UInt(bitPattern: $0) }
       let base = start &- UInt(bytes.lowerBound)
       unsafe bases[index].store(base, ordering: .releasing)

@@ -15,7 +15,7 @@ extension Storage {
       }
     }
     if name.isEmpty, !path.isEmpty { name = "/" }
-    let last = name.split(separator: "/").last
+    let last = Self.lastName(of: name)
     if last == "." || last == "..", systemPath(path) != nil { return SystemCall.absolutePath(String(name)) }
     return try followingLink(String(name))
   }
@@ -34,8 +34,13 @@ extension Storage {
   /// Which name a directory has, as one word: another one if it, or what it lies in, gets another name.
   package func word(forNameOf path: String) throws(StoreError) -> UInt64 {
     let above = try statusAbove(path)
-    let name = path.split(separator: "/").last ?? "/"
+    let name = Self.lastName(of: path[...])
     return XXH3.hash64(Array("\(above?.fileSystem ?? 0) \(above?.inode ?? 0) \(name)".utf8), seed: 0)
+  }
+
+  /// What comes behind the last slash.
+  private static func lastName(of path: Substring) -> Substring {
+    path.lastIndex(of: "/").map { path[path.index(after: $0)...] } ?? path
   }
 
   /// What is known of the directory that the name of `path` lies in.

@@ -328,7 +328,9 @@ extension Engine {
       }
     }
     for segment in journal.segments + journal.coming where segment.slot != nil {
-      for offset in segment.definitions.values.sorted() { notes.places.append(segment.place(at: offset)) }
+      for offset in segment.definitions.sorted() where offset > 0 {
+        notes.places.append(segment.place(at: offset))
+      }
     }
     let others = notes.places.endIndex
     for location in locals.places { note(location) }

@@ -4,7 +4,7 @@ package struct StoreIdentity: Equatable {
   var id: StoreID
   var name: String
   /// Where it was written: machine, file system, inode and birth of this very file.
-  var fingerprint: [String]
+  private let fingerprint: [UInt8]
   /// What the file holds.
   private let encoded: [UInt8]
 
@@ -39,31 +39,29 @@ package struct StoreIdentity: Equatable {
 
   private init(_ bytes: [UInt8], _ path: String) throws(StoreError) {
     // Bytes: to tell the characters of a text apart is a tenth of an opening.
-    let parts = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-    let lines = parts.compactMap { String(validating: $0, as: UTF8.self) }
-    guard lines.count == parts.count else {
+    let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
+    guard String(validating: bytes, as: UTF8.self) != nil else {
       throw StoreError(.foreignFile, "is not text: restore it from a backup", path: path)
     }
-    guard lines[0].hasPrefix("syncstore ") else {
+    guard lines[0].starts(with: "syncstore ".utf8) else {
       throw StoreError(.foreignFile, "is not a store's identity: restore it from a backup", path: path)
     }
-    guard lines.count == 6, lines[5].isEmpty, lines[4] == Self.checksum(bytes[..<(parts[4].startIndex - 1)])
+    let isKnown = lines[0].elementsEqual(Self.heading.utf8)
+    guard lines.count == 6, lines[5].isEmpty,
+      lines[4].elementsEqual(Self.checksum(bytes[..<(lines[4].startIndex - 1)])), isKnown
     else {
-      guard lines[0] == Self.heading else {
+      guard isKnown else {
+        let found = String(decoding: lines[0], as: UTF8.self)
         throw StoreError(
-          .newerFormat, "says \"\(lines[0])\", this program knows \"\(Self.heading)\": update it", path: path)
+          .newerFormat, "says \"\(found)\", this program knows \"\(Self.heading)\": update it", path: path)
       }
       throw StoreError(.damaged, "does not match its checksum: restore it from a backup", path: path)
     }
-    guard lines[0] == Self.heading else {
-      throw StoreError(
-        .newerFormat, "says \"\(lines[0])\", this program knows \"\(Self.heading)\": update it", path: path)
-    }
-    guard let id = Self.field("id", lines[1]).flatMap({ StoreID($0) }),
-      let name = Self.field("name", lines[2]), let place = Self.field("place", lines[3])
+    guard let id = Self.field("id ", lines[1]).flatMap({ StoreID(String(decoding: $0, as: UTF8.self)) }),
+      let name = Self.field("name ", lines[2]), let place = Self.field("place ", lines[3])
     else { throw StoreError(.damaged, "lacks a field: restore it from a backup", path: path) }
-    (self.id, self.name, encoded) = (id, name, bytes)
-    fingerprint = place.utf8.split(separator: UInt8(ascii: " ")).map { String(Substring($0)) }
+    (self.id, encoded, fingerprint) = (id, bytes, Array(place))
+    self.name = String(decoding: name, as: UTF8.self)
   }
 
   /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming. With `asCopy` the
@@ -76,11 +74,10 @@ package struct StoreIdentity: Equatable {
     let temporary = path + ".new"
     _ = try storage.remove(temporary)
     let file = try storage.open(temporary, .create)
-    let found = try fingerprint(of: file, environment)
-    let place = (asCopy ? found.map { _ in "0" } : found).joined(separator: " ")
-    var lines = [heading, "id \(id)", "name \(name)", "place \(place)"]
-    lines.append(checksum(Array(lines.joined(separator: "\n").utf8)[...]))
-    try file.write(Array((lines.joined(separator: "\n") + "\n").utf8), at: 0)
+    let place = try asCopy ? Array("0 0 0 0 0".utf8) : fingerprint(of: file, environment)
+    var bytes = Array("\(heading)\nid \(id)\nname \(name)\nplace ".utf8) + place
+    bytes += [UInt8(ascii: "\n")] + checksum(bytes[...]) + [UInt8(ascii: "\n")]
+    try file.write(bytes, at: 0)
     try file.sync()
     try storage.rename(temporary, to: path)
     try storage.syncDirectory(directory)
@@ -94,21 +91,24 @@ package struct StoreIdentity: Equatable {
 
   private static func fingerprint(
     of file: any StorageFile, _ environment: Environment
-  ) throws(StoreError) -> [String] {
+  ) throws(StoreError) -> [UInt8] {
     let status = try file.statusAtOpening
     // The machine's name is hashed: the file may be shown to others.
     let machine = XXH3.hash128(Array("syncstore machine \(environment.machine)".utf8))
-    return [machine.high, machine.low, status.fileSystem, status.inode, status.birth].map {
-      String($0, radix: 16)
+    var text: [UInt8] = []
+    for word in [machine.high, machine.low, status.fileSystem, status.inode, status.birth] {
+      if !text.isEmpty { text.append(UInt8(ascii: " ")) }
+      text += Hex.digits(of: word)
     }
+    return text
   }
 
-  private static func field(_ name: String, _ line: String) -> String? {
-    line.hasPrefix(name + " ") ? String(line.dropFirst(name.count + 1)) : nil
+  private static func field(_ name: String, _ line: ArraySlice<UInt8>) -> ArraySlice<UInt8>? {
+    line.starts(with: name.utf8) ? line.dropFirst(name.utf8.count) : nil
   }
 
   /// Of the four lines before it, without the end of the last.
-  private static func checksum(_ lines: ArraySlice<UInt8>) -> String {
-    "checksum " + String(XXH3.hash64(Array(lines), seed: 0), radix: 16)
+  private static func checksum(_ lines: ArraySlice<UInt8>) -> [UInt8] {
+    Array("checksum ".utf8) + Hex.digits(of: XXH3.hash64(Array(lines), seed: 0))
   }
 }

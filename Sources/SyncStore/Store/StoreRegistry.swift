@@ -2,7 +2,7 @@
 final class StoreRegistry: Sendable {
   static let shared = StoreRegistry()
 
-  private struct Place: Hashable {
+  private struct Place: Equatable {
     var storage: ObjectIdentifier
     var process: Int
     var fileSystem: UInt64
@@ -10,10 +10,16 @@ final class StoreRegistry: Sendable {
   }
 
   private struct Held {
+    let place: Place
     weak var store: Store?
   }
 
-  private let stores = Locked<[Place: Held]>([:])
+  /// Few, so no table: to have one made is the longest step of a process's first opening.
+  private struct Stores {
+    var held: [Held] = []
+  }
+
+  private let stores = Locked(Stores())
   /// Stores opened so far; held while one is being opened.
   private let openings = Locked(0)
 
@@ -27,18 +33,20 @@ final class StoreRegistry: Sendable {
 
   /// The live instance of the directory with this status, if this process has one.
   func find(_ status: FileStatus, _ environment: Environment) -> Store? {
-    stores.withLock { $0[Self.place(status, environment)]?.store }
+    let place = Self.place(status, environment)
+    return stores.withLock { stores in stores.held.first { $0.place == place }?.store }
   }
 
   func remember(_ store: Store, _ status: FileStatus) {
+    let place = Self.place(status, store.environment)
     stores.withLock { stores in
-      stores = stores.filter { $0.value.store != nil }
-      stores[Self.place(status, store.environment)] = Held(store: store)
+      stores.held.removeAll { $0.store == nil || $0.place == place }
+      stores.held.append(Held(place: place, store: store))
     }
   }
 
   func forget(_ store: Store) {
-    stores.withLock { $0 = $0.filter { $0.value.store != nil && $0.value.store !== store } }
+    stores.withLock { $0.held.removeAll { $0.store == nil || $0.store === store } }
   }
 
   private static func place(_ status: FileStatus, _ environment: Environment) -> Place {

@@ -105,6 +105,16 @@ package enum Hex {
     return String(decoding: text, as: UTF8.self)
   }
 
+  /// Those of a number, without leading zeros.
+  static func digits(of number: UInt64) -> [UInt8] {
+    var (text, rest): ([UInt8], UInt64) = ([], number)
+    repeat {
+      text.append(digits[Int(rest & 15)])
+      rest >>= 4
+    } while rest > 0
+    return text.reversed()
+  }
+
   /// Nil if the text holds anything but pairs of hex digits. Upper case is read, never written.
   package static func bytes(of text: some StringProtocol) -> [UInt8]? {
     var bytes: [UInt8] = []
