@@ -33,7 +33,12 @@ private import Synchronization
 
   /// The chunks that are mapped.
   private struct Chunks {
-    var all: [(index: Int, mapping: Mapping)] = []
+    struct Chunk {
+      let index: Int
+      let mapping: Mapping
+    }
+
+    var all: [Chunk] = []
 
     subscript(index: Int) -> Mapping? { all.first { $0.index == index }?.mapping }
   }
@@ -122,7 +127,7 @@ private import Synchronization
       }
       let mapping = try file.map(bytes, writable: writable)
       if Self.isHuge(Self.chunk(of: number)) { mapping.preferHugePages() }
-      chunks.all.append((index, mapping))
+      chunks.all.append(Chunks.Chunk(index: index, mapping: mapping))
       let start = unsafe mapping.withPointer(0, to: UInt8.self) { UInt(bitPattern: $0) }
       let base = start &- UInt(bytes.lowerBound)
       unsafe bases[index].store(base, ordering: .releasing)
