@@ -129,6 +129,11 @@ int sync_file_system(int fd) { return syncfs(fd); }
 
 int sync_file_begin(int fd) { return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); }
 
+int sync_file_write_back(int fd, uint64_t offset, uint64_t count) {
+  unsigned flags = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  return sync_file_range(fd, (off_t)offset, (off_t)count, flags);
+}
+
 int64_t sync_last_nonzero(const void *start, uint64_t count) {
   const unsigned char *bytes = start;
   while (count % 8 != 0) {

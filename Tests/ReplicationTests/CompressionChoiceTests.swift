@@ -60,6 +60,23 @@ import Testing
     #expect(chosen.seconds <= plain.seconds * 1.02)
   }
 
+  @Test("Batches that the receiver's disk holds up now and then do not decide how the others are sent")
+  func heldUp() {
+    var choice = CompressionChoice()
+    var deflated = 0
+    for batch in 0..<200 {
+      let deflates = choice.deflates(Self.payload)
+      deflated += deflates ? 1 : 0
+      // One in four takes three times as long.
+      let time: UInt64 = (deflates ? 10_000_000 : 8_000_000) * (batch % 4 == 3 ? 3 : 1)
+      choice.acknowledged(
+        CompressionChoice.Measure(
+          payload: Self.payload, sealed: deflates ? Self.payload * 6 / 10 : Self.payload,
+          deflating: deflates ? 6_000_000 : nil, passing: time))
+    }
+    #expect(deflated <= 4)
+  }
+
   @Test("A link that becomes slow gets deflated batches again")
   func slowerLink() {
     var choice = CompressionChoice()

@@ -66,6 +66,10 @@ int sync_file_system(int fd);
 // sync_file_range(2): begins to write what is dirty of a file to the disk, and waits for none of it.
 int sync_file_begin(int fd);
 
+// The same of a part of the file, and waits until the disk has taken it: that makes nothing durable. -1 and errno if something could not
+// be written, which a later sync need not say again.
+int sync_file_write_back(int fd, uint64_t offset, uint64_t count);
+
 // The offset of the last byte that is not zero; -1 if all are.
 int64_t sync_last_nonzero(const void *start, uint64_t count);
 

@@ -29,14 +29,18 @@ package struct CompressionChoice: Hashable, Sendable {
   private static let busyShare = 0.85
   /// Nanoseconds for a byte on the wire of a link that is fast enough to try: 16 MB in a second.
   private static let fastLink = 62.5
-  /// Plain batches may pass so much slower: times vary, and deflating takes from what else the processors have to do.
-  private static let tolerance = 1.1
+  /// Plain batches may pass so much slower before they are deflated again: at first, and once there were more measures. Times vary, by
+  /// what the disk of the receiver is doing above all; and where the link is what all waits for, what is worth deflating passes slower by
+  /// more than that.
+  private static let tolerances = (first: 1.4, later: 1.2)
   /// Measures of one way before the other is tried, or the try is judged.
   private static let leastMeasures = 4
+  /// Measures of a try before it is judged more closely.
+  private static let manyMeasures = 12
   /// After a try that failed the next one is so many measures away, at least and at most.
   private static let patience = 32...4096
-  /// How much the newest measure counts.
-  private static let weight = 0.4
+  /// How much the newest of many measures counts.
+  private static let weight = 0.1
 
   /// Nanoseconds in which a byte of payload passes, either way.
   private var deflated: Double?
@@ -60,35 +64,36 @@ package struct CompressionChoice: Hashable, Sendable {
     guard measure.payload >= Self.smallBytes, measure.sealed > 0, measure.passing > 0 else { return }
     let time = Double(measure.passing) / Double(measure.payload)
     if let deflating = measure.deflating {
-      deflated = Self.mean(deflated, time)
-      busy = Self.mean(busy, min(1, Double(deflating) / Double(measure.passing)))
+      // What was sent before the way was changed is acknowledged after that.
+      guard !isPlain else { return }
+      measures += 1
+      deflated = mean(deflated, time, of: measures)
+      busy = mean(busy, min(1, Double(deflating) / Double(measure.passing)), of: measures)
       considerPlain(isFast: Double(measure.passing) / Double(measure.sealed) <= Self.fastLink)
     } else if isPlain {
       measures += 1
       // The first one waited for those before it.
-      if measures > 1 { plain = Self.mean(plain, time) }
+      if measures > 1 { plain = mean(plain, time, of: measures - 1) }
       judgePlain()
     }
   }
 
   private mutating func considerPlain(isFast: Bool) {
-    // What was sent before the way was changed is acknowledged after that.
-    guard !isPlain else { return }
-    measures += 1
     let isBusy = busy.map { $0 > Self.busyShare } ?? false
     guard measures >= untilTry, isBusy || isFast && measures >= Self.leastMeasures else { return }
     (isPlain, plain, measures) = (true, nil, 0)
   }
 
   private mutating func judgePlain() {
-    guard measures > Self.leastMeasures, let plain, let deflated, plain > Self.tolerance * deflated
-    else { return }
+    let tolerance = measures > Self.manyMeasures ? Self.tolerances.later : Self.tolerances.first
+    guard measures > Self.leastMeasures, let plain, let deflated, plain > tolerance * deflated else { return }
     untilTry = min(max(2 * untilTry, Self.patience.lowerBound), Self.patience.upperBound)
     (isPlain, busy, measures) = (false, nil, 0)
   }
 
-  private static func mean(_ old: Double?, _ new: Double) -> Double {
-    guard let old else { return new }
-    return old + weight * (new - old)
+  /// The mean of so many: of all, or of the last ones where there are many.
+  private func mean(_ old: Double?, _ new: Double, of count: Int) -> Double {
+    guard let old, count > 1 else { return new }
+    return old + max(Self.weight, 1 / Double(count)) * (new - old)
   }
 }

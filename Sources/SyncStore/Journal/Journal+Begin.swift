@@ -149,6 +149,9 @@ extension Journal {
   /// Each size of a segment is a multiple of it.
   private static let writtenAtOnce = 16 << 10
 
+  /// Zeros that the disk is given at once: syncs of the records that come meanwhile wait for so many, not for a whole segment of them.
+  private static let writtenBackAtOnce = 2 << 20
+
   /// Finds memory for a segment that is to be filled, ahead of the tail and not all at once: for the parts that are wanted when
   /// their turn comes.
   static func populate(_ mapping: Mapping, where isWanted: (_ start: Int) -> Bool) {
@@ -165,9 +168,9 @@ extension Journal {
   }
 
   /// Makes the whole next segment ready, so that the writer neither allocates nor faults (rule R1): allocated, filled with zeros
-  /// and mapped, and if it `isDurable` with memory found for its pages and synced, lest the first sync of a record in it wait for all of its
-  /// zeros. Otherwise memory can be found, in the mapping that is returned, while the writer has begun to use it. Runs
-  /// beside the writer. Nil if there is one already, or another process is at it.
+  /// and mapped, and synced if it `isDurable`, lest the first sync of a record in it wait for all of its zeros. Otherwise memory can be
+  /// found, in the mapping that is returned, while the writer has begun to use it. Runs beside the writer. Nil if there is one already,
+  /// or another process is at it.
   static func prepare(
     directory: String, size: Int, storage: any Storage, isDurable: Bool
   ) throws(StoreError) -> Prepared? {
@@ -182,14 +185,16 @@ extension Journal {
       try file.resize(to: 0)
       try file.allocate(to: size)
       let zeros = [UInt8](repeating: 0, count: writtenAtOnce)
-      for start in stride(from: 0, to: size, by: writtenAtOnce) { try file.write(zeros, at: start) }
+      for start in stride(from: 0, to: size, by: writtenAtOnce) {
+        try file.write(zeros, at: start)
+        let end = start + writtenAtOnce
+        if isDurable, end.isMultiple(of: writtenBackAtOnce) {
+          try file.writeBack(end - writtenBackAtOnce..<end)
+        }
+      }
       let mapping = try file.map(size, writable: true)
       mapping.expectZeros()
-      if isDurable {
-        mapping.populate(0..<size)
-        // Nobody stores to it meanwhile: its pages are let go at once, not one by one (`DiskFile`).
-        try file.sync(unchanged: 0..<size, of: mapping)
-      }
+      if isDurable { try file.sync() }
       try storage.rename(path + ".preparing", to: path)
       // It may become a part of the journal at once, and goes on being locked by nobody.
       _ = try file.lock(byte: 0, .none, wait: false)

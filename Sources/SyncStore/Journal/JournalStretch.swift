@@ -29,6 +29,27 @@ struct JournalStretch: Sendable {
   /// The last position in it.
   let position: UInt64
 
+  /// The same in at most so many parts of about as many bytes, if it has enough for several: each of whole segments, in their order.
+  func parts(_ count: Int) -> [JournalStretch] {
+    let bytes = sources.reduce(0) { $0 + $1.bytes.count }
+    guard count > 1, bytes >= Self.bytesWorthSharing else { return [self] }
+    var parts: [[Source]] = [[]]
+    var filled = 0
+    for source in sources {
+      // Where it ends nearer to its share without this one than with it, the next part begins.
+      let share = bytes * parts.count / count
+      if parts.count < count, filled > 0, share - filled < filled + source.bytes.count - share {
+        parts.append([])
+      }
+      parts[parts.count - 1].append(source)
+      filled += source.bytes.count
+    }
+    return parts.map { JournalStretch(sources: $0, position: position) }
+  }
+
+  /// Fewer are gone through by one thread.
+  private static let bytesWorthSharing = 8 << 20
+
   /// Visits its records in their order. False if bytes of it are damaged: then it was not gone through to its end.
   func visit(
     _ body: (Source, RecordView) throws(StoreError) -> Void

@@ -176,6 +176,15 @@ final class DiskFile: StorageFile {
 
   func beginSync() { _ = sync_file_begin(descriptor) }
 
+  func writeBack(_ range: Range<Int>) throws(StoreError) {
+    let (start, count) = (UInt64(range.lowerBound), UInt64(range.count))
+    if SystemCall.retrying({ sync_file_write_back(descriptor, start, count) }) == 0 { return }
+    // A file system that has no such call writes it at the sync.
+    guard errno == ENOSYS || errno == EINVAL || errno == ESPIPE else {
+      throw SystemCall.failure("cannot write it to the disk", path)
+    }
+  }
+
   func releaseBeside() { isReleasedBeside.store(true, ordering: .relaxed) }
 
   private func release(_ work: @escaping @Sendable () -> Void) {

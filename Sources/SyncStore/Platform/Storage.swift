@@ -69,6 +69,9 @@ package protocol StorageFile: AnyObject, Sendable {
   /// Has the disk begin to take what was written, without waiting: the sync that comes later waits for less. Whether it succeeds, that
   /// sync says.
   func beginSync()
+  /// Has the disk take the bytes in `range`, and waits for that, which makes nothing durable: whoever syncs another file meanwhile waits
+  /// for no more than these. After a failure the file must not be synced (rule R4).
+  func writeBack(_ range: Range<Int>) throws(StoreError)
   /// Makes content and size durable (`fdatasync`). After a failure the file must not be synced again (rule R4).
   func sync() throws(StoreError)
   /// The same where nothing is stored through `mapping` any more to the bytes in `range`: others need not be held up for each
@@ -137,6 +140,9 @@ package struct FileStatus: Sendable, Equatable {
 extension StorageFile {
   /// Nothing begins before the sync.
   package func beginSync() {}
+
+  /// It is written by the sync that comes later.
+  package func writeBack(_ range: Range<Int>) throws(StoreError) {}
 
   /// It is given back where it is let go.
   package func releaseBeside() {}

@@ -68,24 +68,49 @@ extension Engine {
   private func computeQuickly(
     _ places: [UInt64]
   ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
-    var digest = StateDigest()
-    var expiring: Set<[UInt8]> = []
     let segments = IndexedSegments(journal.table)
+    let actors = journal.table.bySlot([]) { $0.actors }
+    let shares = places.count < Self.placesWorthSharing ? 1 : Background.processors
+    let found = Locked((digest: StateDigest(), unsure: [UInt64]()))
+    Background.atOnce(shares) { share in
+      let range = places.count * share / shares..<places.count * (share + 1) / shares
+      let part = Self.digest(of: places[range], segments, actors)
+      found.withLock { found in
+        found.digest.add(part.digest)
+        found.unsure += part.unsure
+      }
+    }
+    var (digest, unsure) = found.withLock { $0 }
+    var expiring: Set<[UInt8]> = []
+    for place in unsure { Self.take(try record(atPlace: place), &digest, &expiring) }
+    return (digest, expiring)
+  }
+
+  /// Fewer are looked at by one processor.
+  private static let placesWorthSharing = 1 << 14
+
+  /// What the ordinary records at these places add, and those that are to be looked at closely. `actors` are those of each segment.
+  private static func digest(
+    of places: ArraySlice<UInt64>, _ segments: IndexedSegments, _ actors: [[ActorID?]]
+  ) -> (digest: StateDigest, unsure: [UInt64]) {
+    var digest = StateDigest()
+    var unsure: [UInt64] = []
     var hasher = PlainDigest()
     for index in places.indices {
-      if index + Self.fetchedAhead < places.count {
-        segments.prefetch(atPlace: places[index + Self.fetchedAhead])
+      if index + fetchedAhead < places.endIndex {
+        segments.prefetch(atPlace: places[index + fetchedAhead])
       }
       let place = places[index]
       guard let plain = segments.record(atPlace: place), plain.isWhole, !plain.flags.contains(.deadline),
-        let actor = journal.table.segment(ofPlace: place)?.actor(numbered: plain.actorNumber)
+        case let defined = actors[SegmentTable.slot(ofPlace: place)],
+        Int(plain.actorNumber) < defined.count, let actor = defined[Int(plain.actorNumber)]
       else {
-        Self.take(try record(atPlace: place), &digest, &expiring)
+        unsure.append(place)
         continue
       }
       if PlainDigest.counts(plain) { digest.add(hasher.part(of: plain, by: actor)) }
     }
-    return (digest, expiring)
+    return (digest, unsure)
   }
 
   private func record(atPlace place: UInt64) throws(StoreError) -> Record {

@@ -51,33 +51,21 @@ struct RoundSurvey {
   private(set) var group: UInt32 = 0
   /// The last position when it began.
   private let begun: UInt64
+  /// How many records it may come to have.
+  private let expected: Int
   private let keys: KeyDirectory
   private let actor: ActorID?
   private let suspects: [ReplicaState.Suspect]
   /// What waited for its time then.
   private let parked: [Successor]
   private var sources: [UInt32: JournalStretch.Source] = [:]
-  private var candidates: [Candidate] = []
-  /// Was its hold on what was compacted taken away?
-  private var isOver = false
-
-  private struct Candidate {
-    /// Of its key.
-    var hash: UInt64
-    /// What the index calls it.
-    var place: UInt64
-    var item: OutgoingRound.Item
-  }
-
-  /// Records that are asked for at once: their cache misses overlap, and nobody waits for longer than so many take.
-  private static let askedAtOnce = 64
 
   /// Begins one with what this view has read.
   init(_ choice: RoundChoice, _ pin: SnapshotPin, in engine: borrowing Engine) {
     (self.choice, self.pin) = (choice, pin)
     (begun, reached) = (engine.position, choice.begin)
     (keys, actor, suspects) = (engine.index.keys, engine.state.actor, engine.state.suspects)
-    items.reserveCapacity(Int(clamping: min(begun - choice.begin, engine.keyCount)))
+    expected = Int(clamping: min(begun - choice.begin, engine.keyCount))
     parked = engine.parked.values.joined().compactMap { place in
       guard let view = try? engine.journal.record(at: place), let version = view.version,
         let shape = view.shape
@@ -90,53 +78,28 @@ struct RoundSurvey {
   mutating func look(through stretch: JournalStretch, in store: Store) throws(StoreError) -> Bool {
     guard stretch.sources.allSatisfy({ $0.slot != nil }) else { return false }
     for source in stretch.sources { sources[source.segment.number] = source }
-    let most = min(Self.askedAtOnce, Int(clamping: store.environment.positionsAtOnce))
-    let isWhole = try stretch.visit { source, view throws(StoreError) in
-      defer { if !view.flags.contains(.continues) { group &+= 1 } }
-      guard view.position > reached, view.isOfKey, let dot = source.dot(of: view),
-        let isPresent = choice.isPresent(view, dot), !suspects.contains(where: { $0.includes(dot) }),
-        let shape = view.shape,
-        let slot = source.slot
-      else { return }
-      let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
-      keys.prefetch(hash)
-      candidates.append(
-        Candidate(
-          hash: hash, place: SegmentTable.place(slot: slot, offset: view.offset),
-          item: OutgoingRound.Item(view, hash: hash, group: group, isPresent: isPresent)))
-      if candidates.count >= most { try ask(store) }
+    // Tests have others do something at each turn: there is one thread then.
+    let parts = stretch.parts(store.environment.betweenTurns == nil ? min(Background.processors, 4) : 1)
+    let (choice, suspects, keys, pin, reached, group) = (choice, suspects, keys, pin, reached, group)
+    let expected = items.isEmpty ? expected : 0
+    let found = Locked([Result<SurveyPart?, StoreError>](repeating: .success(nil), count: parts.count))
+    Background.atOnce(parts.count) { number in
+      // Far from those of the other parts: only the transactions next to each other must not have one number.
+      var part = SurveyPart(
+        choice: choice, suspects: suspects, keys: keys, pin: pin, reached: reached,
+        group: group &+ UInt32(number) << 30, expected: expected / parts.count)
+      let result = Result { () throws(StoreError) in
+        try part.look(through: parts[number], in: store) ? part : nil
+      }
+      found.withLock { $0[number] = result }
     }
-    guard isWhole else { return false }
-    try ask(store)
-    reached = stretch.position
-    return !isOver
-  }
-
-  /// Takes those of the candidates that are current.
-  private mutating func ask(_ store: Store) throws(StoreError) {
-    defer {
-      candidates.removeAll(keepingCapacity: true)
-      store.environment.betweenTurns?()
+    for result in found.withLock({ $0 }) {
+      guard let part = try result.get() else { return false }
+      if items.isEmpty { items = part.items } else { items += part.items }
+      self.group = part.group
     }
-    var unsure: [Candidate] = []
-    for candidate in candidates {
-      let found = try? keys.find(candidate.hash) { $0 == candidate.place }
-      if found != candidate.place { unsure.append(candidate) }
-    }
-    guard !unsure.isEmpty else {
-      for candidate in candidates { items.append(candidate.item) }
-      return
-    }
-    // Superseded, moved by a compaction, waiting for its time, or the index is to be built anew.
-    let pin = pin
-    let answers = try store.reading { engine throws(StoreError) in
-      // What was compacted may not be there any more.
-      if pin.isEnded { return [Bool]() }
-      return unsure.map { engine.isCurrent(at: $0.item.location, $0.hash) }
-    }
-    if answers.isEmpty { isOver = true }
-    let gone = Set(zip(unsure, answers).lazy.filter { !$0.1 }.map { $0.0.place })
-    for candidate in candidates where !gone.contains(candidate.place) { items.append(candidate.item) }
+    self.reached = stretch.position
+    return true
   }
 
   // MARK: The snapshot
@@ -222,6 +185,94 @@ struct RoundSurvey {
       if isPurge { return self.position > position && (isExact ? version == other : version >= other) }
       return version > other || version == other && self.position > position
     }
+  }
+}
+
+/// A survey of a part of the journal, by one thread.
+private struct SurveyPart {
+  let choice: RoundChoice
+  let suspects: [ReplicaState.Suspect]
+  let keys: KeyDirectory
+  let pin: SnapshotPin
+  let reached: UInt64
+  /// The number of the next transaction.
+  var group: UInt32
+  private(set) var items: [OutgoingRound.Item] = []
+  private var candidates: [Candidate] = []
+  /// Was its hold on what was compacted taken away?
+  private var isOver = false
+
+  private struct Candidate {
+    /// Of its key.
+    var hash: UInt64
+    /// What the index calls it.
+    var place: UInt64
+    var item: OutgoingRound.Item
+  }
+
+  /// Records that are asked for at once: their cache misses overlap, and nobody waits for longer than so many take.
+  private static let askedAtOnce = 64
+
+  init(
+    choice: RoundChoice, suspects: [ReplicaState.Suspect], keys: KeyDirectory, pin: SnapshotPin,
+    reached: UInt64,
+    group: UInt32, expected: Int
+  ) {
+    (self.choice, self.suspects, self.keys, self.pin) = (choice, suspects, keys, pin)
+    (self.reached, self.group) = (reached, group)
+    items.reserveCapacity(expected)
+  }
+
+  /// False if it cannot be done without the lock.
+  mutating func look(through stretch: JournalStretch, in store: Store) throws(StoreError) -> Bool {
+    let most = min(Self.askedAtOnce, Int(clamping: store.environment.positionsAtOnce))
+    // As they are: none of them is copied for each record.
+    let (choice, suspects, keys, reached) = (choice, suspects, keys, reached)
+    let isWhole = try stretch.visit { source, view throws(StoreError) in
+      defer { if !view.flags.contains(.continues) { group &+= 1 } }
+      guard view.position > reached, view.isOfKey, let dot = source.dot(of: view),
+        let isPresent = choice.isPresent(view, dot), !suspects.contains(where: { $0.includes(dot) }),
+        let shape = view.shape,
+        let slot = source.slot
+      else { return }
+      let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
+      keys.prefetch(hash)
+      candidates.append(
+        Candidate(
+          hash: hash, place: SegmentTable.place(slot: slot, offset: view.offset),
+          item: OutgoingRound.Item(view, hash: hash, group: group, isPresent: isPresent)))
+      if candidates.count >= most { try ask(store) }
+    }
+    guard isWhole else { return false }
+    try ask(store)
+    return !isOver
+  }
+
+  /// Takes those of the candidates that are current.
+  private mutating func ask(_ store: Store) throws(StoreError) {
+    defer {
+      candidates.removeAll(keepingCapacity: true)
+      store.environment.betweenTurns?()
+    }
+    var unsure: [Candidate] = []
+    for candidate in candidates {
+      let found = try? keys.find(candidate.hash) { $0 == candidate.place }
+      if found != candidate.place { unsure.append(candidate) }
+    }
+    guard !unsure.isEmpty else {
+      for candidate in candidates { items.append(candidate.item) }
+      return
+    }
+    // Superseded, moved by a compaction, waiting for its time, or the index is to be built anew.
+    let pin = pin
+    let answers = try store.reading { engine throws(StoreError) in
+      // What was compacted may not be there any more.
+      if pin.isEnded { return [Bool]() }
+      return unsure.map { engine.isCurrent(at: $0.item.location, $0.hash) }
+    }
+    if answers.isEmpty { isOver = true }
+    let gone = Set(zip(unsure, answers).lazy.filter { !$0.1 }.map { $0.0.place })
+    for candidate in candidates where !gone.contains(candidate.place) { items.append(candidate.item) }
   }
 }
 
