@@ -17,6 +17,8 @@ struct Load {
       case done = 2
       /// What a process that lives on finds under the key, 0 for nothing; what it has written to its own; and the end of that.
       case seen, own, end
+      /// How many nanoseconds an opening took.
+      case opened
     }
     var number: UInt64
     var key: UInt32
@@ -80,6 +82,14 @@ struct Load {
       try tell(keys, number, deletes, .done)
       number += 1
     }
+  }
+
+  /// Opens the store, the first one of this process, tells how many nanoseconds that took, and waits to be killed.
+  static func open(at path: String, _ mode: Configuration.Mode) throws -> Never {
+    let (store, time) = try OpeningTime.of { try Store.open(at: path, configuration: configuration(mode)) }
+    try FileHandle.standardOutput.write(
+      contentsOf: Data(Note(number: UInt64(time.all * 1e6), key: 0, deletes: false, kind: .opened).bytes))
+    while true { withExtendedLifetime(store) { _ = sleep(1) } }
   }
 
   private static func tell(_ keys: [UInt32], _ number: UInt64, _ deletes: Bool, _ kind: Note.Kind) throws {

@@ -81,7 +81,7 @@ final class Neighbour {
       case .seen: seen.append(note.number == 0 ? nil : note.number)
       case .own: own.append(note.number)
       case .end: return (seen, own)
-      case .begins, .done: throw Kills.Failure("the notes of the process beside are another's")
+      case .begins, .done, .opened: throw Kills.Failure("the notes of the process beside are another's")
       }
     }
   }

@@ -31,22 +31,31 @@ struct OpeningTime {
   }
 }
 
+extension [Double] {
+  /// The middle, the 99th percentile and the most of so many milliseconds.
+  var summary: String {
+    guard let last = self.max() else { return "no time: there was none" }
+    return
+      "\(share(0.5)) ms in the middle, \(share(0.99)) ms at the 99th percentile, \(Self.figure(last)) ms at most"
+  }
+
+  /// The one that such a share of all does not exceed.
+  fileprivate func share(_ share: Double) -> String { Self.figure(sorted()[Int(Double(count - 1) * share)]) }
+
+  fileprivate static func figure(_ milliseconds: Double) -> String { String(format: "%.2f", milliseconds) }
+}
+
 extension [OpeningTime] {
   /// What they took, in a sentence.
   var summary: String {
-    let sorted = sorted { $0.all < $1.all }
-    guard let last = sorted.last else { return "nothing was opened" }
-    let slow = sorted.suffix(Swift.max(count / 100, 1))
+    let slow = sorted { $0.all < $1.all }.suffix(Swift.max(count / 100, 1))
     func mean(_ part: KeyPath<OpeningTime, Double>) -> String {
-      Self.figure(slow.reduce(0) { $0 + $1[keyPath: part] } / Double(slow.count))
+      [Double].figure(slow.reduce(0) { $0 + $1[keyPath: part] } / Double(Swift.max(slow.count, 1)))
     }
+    guard !isEmpty else { return "nothing was opened" }
     return """
-      opening took \(Self.figure(sorted[(count - 1) / 2].all)) ms in the middle, \
-      \(Self.figure(sorted[(count - 1) * 99 / 100].all)) ms at the 99th percentile, \(Self.figure(last.all)) ms at most; of the slowest \
-      hundredth, \(mean(\.all)) ms on average, its thread ran for \(mean(\.running)) and waited for a processor for \(mean(\.ready)); at the \
-      99th percentile it ran for \(Self.figure(map(\.running).sorted()[(count - 1) * 99 / 100])) ms
+      opening took \(map(\.all).summary); of the slowest hundredth, \(mean(\.all)) ms on average, its thread ran for \(mean(\.running)) and \
+      waited for a processor for \(mean(\.ready)); at the 99th percentile it ran for \(map(\.running).share(0.99)) ms
       """
   }
-
-  private static func figure(_ milliseconds: Double) -> String { String(format: "%.2f", milliseconds) }
 }
