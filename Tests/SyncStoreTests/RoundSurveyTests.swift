@@ -85,6 +85,38 @@ struct RoundSurveyTests {
     #expect(count == round.count, what)
   }
 
+  @Test("has the same where its survey, and the digest of all keys, are shared by several processors")
+  func shared() throws {
+    let configuration = Configuration(durability: .relaxed, segmentBytes: 1 << 20)
+    let store = try Self.store(on: SimulatedHost(), configuration: configuration)
+    let count = 17_000
+    for number in 0..<count { try store.put(Self.key(number), [UInt8](repeating: 1, count: 600)) }
+    for number in stride(from: 0, to: count, by: 7) { try store.put(Self.key(number), [2]) }
+    for number in stride(from: 0, to: count, by: 90) {
+      try store.transaction { transaction in
+        for key in number..<min(number + 9, count) { try transaction.put(Self.key(key), [3]) }
+      }
+    }
+    for number in stride(from: 3, to: count, by: 50) { _ = try store.delete(Self.key(number)) }
+    let stretch = try #require(try store.reading { engine in engine.stretch(behind: 0) })
+    let parts = stretch.parts(3)
+    #expect(parts.count == 3 && stretch.parts(1).count == 1)
+    #expect(parts.flatMap(\.sources).map(\.segment.number) == stretch.sources.map(\.segment.number))
+    #expect(parts.allSatisfy { part in part.sources.reduce(0) { $0 + $1.bytes.count } > 2 << 20 })
+    try Self.expectExact(store, RoundReceiver(cursor: nil, covered: VersionVector()), "all")
+    let scope = try KeyScope(prefixes: ["key 1"])
+    try Self.expectExact(store, RoundReceiver(cursor: nil, covered: VersionVector(), scope: scope), "some")
+    let digest = try store.engine.withLock { try $0.computeDigest(isExclusive: true).digest }
+    var sum = StateDigest()
+    try store.reading { engine throws(StoreError) in
+      for location in try engine.locations() {
+        let record = try engine.record(at: location)
+        if Engine.counts(record) { sum.add(record) }
+      }
+    }
+    #expect(digest == sum)
+  }
+
   @Test(
     "has what is current at its snapshot, whatever is written, deleted, purged, compacted, received or comes due meanwhile",
     arguments: 0..<30)
