@@ -136,7 +136,9 @@ package final class KeyDirectory: @unchecked Sendable {
     get throws(StoreError) {
       let count = Int(try sealed(IndexLayout.Header.count))
       // Callers set memory aside for as many.
-      guard try reaches(count / IndexLayout.slots) else { throw damaged() }
+      guard try reaches(count / IndexLayout.slots + min(count % IndexLayout.slots, 1)) else {
+        throw damaged()
+      }
       return count
     }
   }

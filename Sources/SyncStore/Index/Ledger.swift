@@ -230,7 +230,6 @@ final class Ledger: Sendable {
   /// The numbers in the journal of those that have one of these numbers here.
   func segments(in slots: Range<Int>) throws(StoreError) -> [UInt32] {
     var numbers: [UInt32] = []
-    numbers.reserveCapacity(slots.count)
     while numbers.count < slots.count {
       let slot = slots.lowerBound + numbers.count
       let (page, offset) = try place(ofSegment: slot)
