@@ -43,10 +43,10 @@ package struct CompressionChoice: Hashable, Sendable {
   private static let weight = 0.1
 
   /// Nanoseconds in which a byte of payload passes, either way.
-  private var deflated: Double?
-  private var plain: Double?
+  private var deflated = 0.0
+  private var plain = 0.0
   /// The share of the time that deflating fills.
-  private var busy: Double?
+  private var busy = 0.0
   private var isPlain = false
   /// How many there were since the way was changed.
   private var measures = 0
@@ -67,33 +67,33 @@ package struct CompressionChoice: Hashable, Sendable {
       // What was sent before the way was changed is acknowledged after that.
       guard !isPlain else { return }
       measures += 1
-      deflated = mean(deflated, time, of: measures)
-      busy = mean(busy, min(1, Double(deflating) / Double(measure.passing)), of: measures)
+      deflated = Self.mean(deflated, time, of: measures)
+      busy = Self.mean(busy, min(1, Double(deflating) / Double(measure.passing)), of: measures)
       considerPlain(isFast: Double(measure.passing) / Double(measure.sealed) <= Self.fastLink)
     } else if isPlain {
       measures += 1
       // The first one waited for those before it.
-      if measures > 1 { plain = mean(plain, time, of: measures - 1) }
+      if measures > 1 { plain = Self.mean(plain, time, of: measures - 1) }
       judgePlain()
     }
   }
 
   private mutating func considerPlain(isFast: Bool) {
-    let isBusy = busy.map { $0 > Self.busyShare } ?? false
-    guard measures >= untilTry, isBusy || isFast && measures >= Self.leastMeasures else { return }
-    (isPlain, plain, measures) = (true, nil, 0)
+    guard measures >= untilTry, busy > Self.busyShare || isFast && measures >= Self.leastMeasures else {
+      return
+    }
+    (isPlain, measures) = (true, 0)
   }
 
   private mutating func judgePlain() {
     let tolerance = measures > Self.manyMeasures ? Self.tolerances.later : Self.tolerances.first
-    guard measures > Self.leastMeasures, let plain, let deflated, plain > tolerance * deflated else { return }
+    guard measures > Self.leastMeasures, plain > tolerance * deflated else { return }
     untilTry = min(max(2 * untilTry, Self.patience.lowerBound), Self.patience.upperBound)
-    (isPlain, busy, measures) = (false, nil, 0)
+    (isPlain, measures) = (false, 0)
   }
 
-  /// The mean of so many: of all, or of the last ones where there are many.
-  private func mean(_ old: Double?, _ new: Double, of count: Int) -> Double {
-    guard let old, count > 1 else { return new }
-    return old + max(Self.weight, 1 / Double(count)) * (new - old)
+  /// The mean of so many: of all, or of the last ones where there are many. Of one it is that one, whatever there was before.
+  private static func mean(_ old: Double, _ new: Double, of count: Int) -> Double {
+    old + max(weight, 1 / Double(count)) * (new - old)
   }
 }

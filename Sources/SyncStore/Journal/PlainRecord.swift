@@ -113,9 +113,7 @@ final class IndexedSegments: Sendable {
     bytes = MappingTable(
       count: table.slots.count,
       enrolled.compactMap { slot, segment in segment.seal == nil ? (slot, segment.mapping) : nil })
-    var salts = [UInt64](repeating: 0, count: table.slots.count)
-    for (slot, segment) in enrolled { salts[slot] = segment.header.salt }
-    self.salts = salts
+    salts = table.bySlot(0) { $0.header.salt }
     sealed = enrolled.contains { $0.segment.seal != nil } ? table.bySlot(nil) { Sealed($0) } : []
   }
 

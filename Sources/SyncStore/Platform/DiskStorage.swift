@@ -134,18 +134,11 @@ package final class DiskStorage: Storage {
 }
 
 extension DiskStorage {
-  /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read. So few come at once.
+  /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read.
   func kernelFile(_ path: String) throws(StoreError) -> [UInt8] {
     let descriptor = unsafe sync_open(path, O_RDONLY | O_CLOEXEC, 0)
     guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }
-    defer { close(descriptor) }
-    var isRead = false
-    let bytes = unsafe [UInt8](unsafeUninitializedCapacity: 256) { buffer, filled in
-      let done = SystemCall.retrying { unsafe pread(descriptor, buffer.baseAddress!, 256, 0) }
-      (isRead, filled) = (done >= 0, max(done, 0))
-    }
-    guard isRead else { throw SystemCall.failure("cannot read it", path) }
-    return bytes
+    return try regularFile(descriptor, path).readUnsized(256, at: 0)
   }
 }
 

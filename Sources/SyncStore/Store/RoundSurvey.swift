@@ -215,8 +215,7 @@ private struct SurveyPart {
 
   init(
     choice: RoundChoice, suspects: [ReplicaState.Suspect], keys: KeyDirectory, pin: SnapshotPin,
-    reached: UInt64,
-    group: UInt32, expected: Int
+    reached: UInt64, group: UInt32, expected: Int
   ) {
     (self.choice, self.suspects, self.keys, self.pin) = (choice, suspects, keys, pin)
     (self.reached, self.group) = (reached, group)

@@ -15,8 +15,9 @@ package struct StoreIdentity: Equatable {
 
   /// Reads it; nil if there is none.
   static func read(_ directory: String, _ storage: any Storage) throws(StoreError) -> StoreIdentity? {
-    guard let file = try file(in: directory, storage) else { return nil }
-    return try StoreIdentity(file.contents(limit: limit), file.path)
+    let path = directory + "/" + fileName
+    guard let bytes = try storage.contents(of: path, limit: limit) else { return nil }
+    return try StoreIdentity(bytes, path)
   }
 
   /// What it is now, and whether it still lies where it was written; nil if there is none. One that has not changed since it was
@@ -24,17 +25,12 @@ package struct StoreIdentity: Equatable {
   static func look(
     at directory: String, _ environment: Environment, known: StoreIdentity
   ) throws(StoreError) -> (identity: StoreIdentity, isAtHome: Bool)? {
-    guard let file = try file(in: directory, environment.storage) else { return nil }
+    let (storage, path) = (environment.storage, directory + "/" + fileName)
+    guard try storage.status(path) != nil else { return nil }
+    let file = try storage.open(path, .readOnly)
     let bytes = try file.contents(limit: limit)
-    let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, file.path)
+    let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, path)
     return (identity, try identity.fingerprint == fingerprint(of: file, environment))
-  }
-
-  private static func file(
-    in directory: String, _ storage: any Storage
-  ) throws(StoreError) -> (any StorageFile)? {
-    let path = directory + "/" + fileName
-    return try storage.status(path) == nil ? nil : storage.open(path, .readOnly)
   }
 
   private init(_ bytes: [UInt8], _ path: String) throws(StoreError) {
