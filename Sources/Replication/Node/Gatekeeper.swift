@@ -13,8 +13,8 @@ struct DialTarget: Sendable {
 final class Gatekeeper: Sendable {
   private let store: Store
   private let target: DialTarget?
-  private let found = Locked<Member?>(nil)
-  private let trouble = Locked<ReplicationError?>(nil)
+  private let found = LockedField<Member?>(nil)
+  private let trouble = LockedField<ReplicationError?>(nil)
 
   /// The gate of a connection that was accepted (no target) or dialled.
   init(store: Store, target: DialTarget? = nil) { (self.store, self.target) = (store, target) }

@@ -38,9 +38,9 @@ public final class Node: Sendable {
   let core: LoopBound<NodeCore>
   let keeper: LoopBound<PeerKeeper>
   let board = StateBoard()
-  private let isStopped = Locked(false)
+  private let isStopped = LockedField(false)
   /// Looks at the limits of large values from time to time.
-  let upkeep = Locked<Task<Void, Never>?>(nil)
+  let upkeep = LockedField<Task<Void, Never>?>(nil)
 
   /// A node for a store that was prepared (`prepare`) or joined.
   ///

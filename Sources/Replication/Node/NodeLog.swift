@@ -13,7 +13,7 @@ final class NodeLog: Sendable {
   }
 
   private let write: @Sendable (LogLevel, String) -> Void
-  private let bucket = Locked(Bucket())
+  private let bucket = LockedField(Bucket())
 
   /// A log that ends in `write`.
   init(_ write: @escaping @Sendable (LogLevel, String) -> Void) { self.write = write }

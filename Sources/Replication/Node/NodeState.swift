@@ -135,7 +135,7 @@ final class StateBoard: Sendable {
     var last: UInt64 = 0
   }
 
-  private let content = Locked(Content())
+  private let content = LockedField(Content())
 
   /// The present state.
   var state: NodeState { content.withLock { $0.state } }

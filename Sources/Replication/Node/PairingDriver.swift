@@ -58,14 +58,14 @@ final class InviterDriver {
 final class InvitationDesk: Sendable {
   private let store: Store
   private let identity: DeviceIdentity
-  private let throttle = Locked(JoinThrottle())
+  private let throttle = LockedField(JoinThrottle())
   // Two who join at once must not be given the same name.
-  private let membership: Locked<Membership>
+  private let membership: LockedField<Membership>
 
   /// The desk of a node.
   init(store: Store, identity: DeviceIdentity) {
     (self.store, self.identity) = (store, identity)
-    membership = Locked(Membership(store))
+    membership = LockedField(Membership(store))
   }
 
   /// Does what the action asks for, and gives the answer.

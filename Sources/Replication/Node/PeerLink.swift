@@ -198,13 +198,13 @@ final class HandshakeEngine: Sendable {
     var established: PeerLink.Established?
   }
 
-  private let engine: Locked<TLSEngine>
+  private let engine: LockedField<TLSEngine>
 
   /// One end of a connection. `accept` is asked once, on a worker.
   init(
     _ context: TLSContext, protocols: [String], accept: @escaping @Sendable (DeviceID, String) -> Bool
   ) throws(ReplicationError) {
-    engine = Locked(try TLSEngine(context: context, alpn: protocols, accept: accept))
+    engine = LockedField(try TLSEngine(context: context, alpn: protocols, accept: accept))
   }
 
   func receive(_ ciphertext: [UInt8]) -> Progress {

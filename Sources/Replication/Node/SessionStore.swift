@@ -9,7 +9,7 @@ package final class SessionStore: Sendable {
 
   let store: Store
   let keys: StoreKeys
-  let state = Locked(State())
+  let state = LockedField(State())
 
   struct State {
     var ring: GroupKeyRing?

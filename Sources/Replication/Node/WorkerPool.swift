@@ -47,13 +47,13 @@ package final class WorkerPool: Sendable {
 
   /// Serial queues, each of which stands for a thread: the system makes one for each that has work, whatever the number of cores.
   private let threads: [DispatchQueue]
-  private let state: Locked<State>
+  private let state: LockedField<State>
   private let most: (prompt: Int, ordinary: Int)
 
   /// A pool of `width` threads. One exists only while there is work for it.
   package init(width: Int) {
     threads = (0..<width).map { DispatchQueue(label: "syncstore.worker.\($0)", qos: .userInitiated) }
-    state = Locked(State(idle: Array((0..<width).reversed())))
+    state = LockedField(State(idle: Array((0..<width).reversed())))
     most = (max(1, width - 1), max(1, width - 2))
   }
 
@@ -162,7 +162,7 @@ package final class WorkerQueue: Sendable {
 
   private let pool: WorkerPool
   /// What is to be done, the piece under way, or waiting for a thread, first.
-  private let pieces = Locked<[Piece]>([])
+  private let pieces = LockedField<[Piece]>([])
 
   fileprivate init(_ pool: WorkerPool) { self.pool = pool }
 

@@ -69,7 +69,7 @@ package enum Compression {
     var tools = unsafe [OpaquePointer]()
   }
 
-  private let spares = Locked(Spares())
+  private let spares = LockedField(Spares())
   private let make: @Sendable () -> OpaquePointer?
   private let free: @Sendable (OpaquePointer) -> Void
   private static let most = 4

@@ -31,7 +31,7 @@ protocol EventHandler: AnyObject {
 
   private let epoll: Epoll
   private let wakeDescriptor: Int32
-  private let shared = Locked(Shared())
+  private let shared = LockedField(Shared())
   private let thread = Atomic<UInt>(0)
   private nonisolated(unsafe) var state = State()
 

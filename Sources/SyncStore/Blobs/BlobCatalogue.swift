@@ -49,7 +49,7 @@ package final class BlobCatalogue: Sendable {
   private let onDisk: Bool
   private let readOnly: Bool
   private let clock: @Sendable () -> UInt64
-  private let guarded = Locked(Guarded())
+  private let guarded = LockedField(Guarded())
 
   /// The catalogue of `files`. Nothing is opened before it is needed. On a storage that is not the file system it
   /// lives in memory, for this instance alone. With `readOnly` nothing is made, repaired or changed.

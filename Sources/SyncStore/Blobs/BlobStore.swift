@@ -39,7 +39,7 @@ package final class BlobStore: Sendable {
   let files: BlobFiles
   /// Objects that share files.
   let packs: PackSet
-  let memory = Locked(Memory())
+  let memory = LockedField(Memory())
   let clock: @Sendable () -> UInt64
   /// What is known of each object.
   package let catalogue: BlobCatalogue

@@ -71,7 +71,7 @@ public final class DiskCache: Sendable {
   let files: BlobFiles
   let clock: @Sendable () -> UInt64
   private let lock: any StorageFile
-  private let limitsNow: Locked<Limits>
+  private let limitsNow: LockedField<Limits>
   private let upkeep = MemoryUpkeep()
   private let isTrimming = Atomic(false)
   private let closed = Atomic(false)
@@ -99,7 +99,7 @@ public final class DiskCache: Sendable {
   }
 
   private struct Held { weak var cache: DiskCache? }
-  private static let live = Locked<[String: Held]>([:])
+  private static let live = LockedField<[String: Held]>([:])
 
   /// The same with the surroundings given, for tests.
   package init(
@@ -124,7 +124,7 @@ public final class DiskCache: Sendable {
     packs = PackSet(
       files, settings: settings, readOnly: false, isShared: false, boot: environment.bootWord,
       clock: environment.now, random: environment.randomWord)
-    limitsNow = Locked(limits)
+    limitsNow = LockedField(limits)
     try packs.load()
     // A process that was killed within a set has left the older value, too.
     packs.endAllSpares()

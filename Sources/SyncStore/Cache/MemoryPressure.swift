@@ -42,10 +42,10 @@ public enum MemoryPressure {
     deinit { cancel() }
   }
 
-  private static let bodies = Locked<[UInt64: @Sendable (Level) -> Void]>([:])
+  private static let bodies = LockedField<[UInt64: @Sendable (Level) -> Void]>([:])
   private static let last = Atomic<UInt64>(0)
-  private static let watch = Locked<PressureWatch?>(nil)
-  private static let beginning = Locked(false)
+  private static let watch = LockedField<PressureWatch?>(nil)
+  private static let beginning = LockedField(false)
 
   /// Has `body` told when memory is short, as long as the listener that is returned is held and not cancelled.
   ///

@@ -12,7 +12,7 @@ final class ChangeSignal: Sendable {
   private let control: ControlPage
   /// May other processes write?
   private let isShared: Bool
-  private let state = Locked(State())
+  private let state = LockedField(State())
   private let watching = Background.Line("syncstore.changes")
   /// What it is called in the control page: no other one there is likely to be called so.
   private let name = UInt32.random(in: 1..<UInt32.max)

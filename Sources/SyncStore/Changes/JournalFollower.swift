@@ -23,7 +23,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
   private let signal: ChangeSignal
   /// Called by one thread at a time.
   private let look: @Sendable () throws(StoreError) -> Finding
-  private let state = Locked(State())
+  private let state = LockedField(State())
   private let line = Background.Line("syncstore.follower")
 
   /// How many timers it has set so far.

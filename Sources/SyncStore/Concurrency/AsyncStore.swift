@@ -309,7 +309,7 @@ extension AsyncStore {
 
 /// Decides whether work was begun or cancelled first.
 private final class CancelledBefore: Sendable {
-  private let state = Locked(State.open)
+  private let state = LockedField(State.open)
 
   private enum State { case open, begun, cancelled }
 

@@ -12,7 +12,7 @@ final class AsyncWriter: Sendable {
     var isRunning = false
   }
 
-  private let state = Locked(State())
+  private let state = LockedField(State())
   private let line = Background.Line("syncstore.writer")
 
   /// Has `append` called, in turn, then what it returns synced; `finish` hears how that went.

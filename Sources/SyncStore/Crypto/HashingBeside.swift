@@ -6,7 +6,7 @@ final class HashingBeside: Sendable {
   /// Pieces that are kept for hashing.
   private static let most = 4
 
-  private let hasher = Locked(SHA256Hasher())
+  private let hasher = LockedField(SHA256Hasher())
   private let line = Background.Line("syncstore.hashing")
   private let room = DispatchSemaphore(value: most)
 

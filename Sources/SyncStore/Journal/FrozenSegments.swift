@@ -35,9 +35,10 @@ final class FrozenSegments: KeySource, Sendable {
     var actors: [ActorID?] = []
     headings = segments.map { segment in
       guard let segment else { return Heading() }
-      defer { actors += segment.actors }
+      let known = segment.actors
+      defer { actors += known }
       return Heading(
-        salt: segment.header.salt, firstActor: actors.count, actorCount: segment.actors.count,
+        salt: segment.header.salt, firstActor: actors.count, actorCount: known.count,
         isSealed: segment.seal != nil)
     }
     self.actors = actors

@@ -11,7 +11,7 @@ final class JournalSeal: Sendable {
   let path: String
   private let environment: Environment
   private let writable: Bool
-  private let state: Locked<State>
+  private let state: LockedField<State>
   /// What threads have read lately; nil if that is not kept.
   let opened: OpenedRecords?
 
@@ -43,14 +43,14 @@ final class JournalSeal: Sendable {
     let bytes = try environment.storage.contents(of: self.path, limit: KeyRingFile.limit)
     if writable { try Self.makeLast(self.path, environment.storage) }
     switch (bytes, passphrase) {
-    case (nil, nil): state = Locked(State())
+    case (nil, nil): state = LockedField(State())
     case (let bytes?, let passphrase?):
       let ring = try KeyRingFile.unlock(bytes, passphrase: passphrase.secret, path: self.path)
       guard ring.store == store else {
         throw StoreError(
           .foreignFile, "belongs to store \(ring.store): restore the one of this store", path: self.path)
       }
-      state = Locked(State(ring: ring, bytes: bytes))
+      state = LockedField(State(ring: ring, bytes: bytes))
     case (nil, _?):
       throw StoreError(
         .notEncrypted, "the store is not encrypted: open it without a passphrase, or encrypt it first",
@@ -62,7 +62,7 @@ final class JournalSeal: Sendable {
   private init(_ path: String, store: StoreID, _ environment: Environment) {
     (self.store, self.environment, writable, opened) = (store, environment, true, nil)
     self.path = path + "/" + Self.name
-    state = Locked(State())
+    state = LockedField(State())
   }
 
   /// That of a store that is being created: with a new ring if a passphrase is given.
@@ -124,7 +124,10 @@ final class JournalSeal: Sendable {
   var isEncrypted: Bool { state.withLock { $0.ring != nil } }
 
   /// What the hashes of the index are keyed by, 16 bytes that stay for the life of the encrypted store; nil for a plain one.
-  var indexSecret: [UInt8]? { ring?.derived(16, for: "syncstore index v1") }
+  var indexSecret: [UInt8]? {
+    // Not a copy of no keys: the runtime would make a type for it at each process's first opening.
+    isEncrypted ? ring?.derived(16, for: "syncstore index v1") : nil
+  }
 
   // MARK: Segments
 

@@ -109,12 +109,17 @@ final class IndexedSegments: Sendable {
   }
 
   init(_ table: SegmentTable) {
-    let enrolled = table.enrolled
-    bytes = MappingTable(
-      count: table.slots.count,
-      enrolled.compactMap { slot, segment in segment.seal == nil ? (slot, segment.mapping) : nil })
+    var (plain, isAnySealed) = ([MappingTable.Numbered](), false)
+    table.forEachEnrolled { slot, segment in
+      if segment.seal == nil {
+        plain.append(MappingTable.Numbered(number: slot, mapping: segment.mapping))
+      } else {
+        isAnySealed = true
+      }
+    }
+    bytes = MappingTable(count: table.slots.count, plain)
     salts = table.bySlot(0) { $0.header.salt }
-    sealed = enrolled.contains { $0.segment.seal != nil } ? table.bySlot(nil) { Sealed($0) } : []
+    sealed = isAnySealed ? table.bySlot(nil) { Sealed($0) } : []
   }
 
   /// Is any of them sealed?

@@ -127,17 +127,22 @@ struct SegmentHeader: Hashable, Sendable {
   /// Reads a header page.
   static func read(_ page: [UInt8]) -> Reading {
     guard page.count >= length else { return page.allSatisfy { $0 == 0 } ? .blank : .bad }
-    let pages = copies.map { page[$0..<($0 + encodedLength)] }
-    let first = read(copy: pages[0])
-    let readings = [first, pages[1] == pages[0] ? first : read(copy: pages[1])]
-    for reading in readings {
-      switch reading {
-      case .whole(let header, _): return .whole(header, damaged: readings[0] != readings[1])
-      case .newer: return reading
+    let (first, second) = (copy(0, of: page), copy(1, of: page))
+    let reading = read(copy: first)
+    if first == second, case .whole = reading { return reading }
+    let other = first == second ? reading : read(copy: second)
+    for read in [reading, other] {
+      switch read {
+      case .whole(let header, _): return .whole(header, damaged: reading != other)
+      case .newer: return read
       case .blank, .bad: continue
       }
     }
     return page.prefix(length).allSatisfy { $0 == 0 } ? .blank : .bad
+  }
+
+  private static func copy(_ number: Int, of page: [UInt8]) -> ArraySlice<UInt8> {
+    page[copies[number]..<(copies[number] + encodedLength)]
   }
 
   /// What the copy that is not whole should be, and where it begins; nil unless the other one is.

@@ -176,20 +176,19 @@ struct SegmentTable {
     number < SegmentHeader.compacted ? appended[number] : compacted[number]
   }
 
-  /// The segments that have a number in the index, with it. The index numbers all that there ever were: of most of them there is
-  /// nothing, and nothing is counted.
-  var enrolled: [(slot: Int, segment: Segment)] {
-    var enrolled: [(slot: Int, segment: Segment)] = []
+  /// Visits the segments that have a number in the index. The index numbers all that there ever were: of most of them there is nothing,
+  /// and nothing is counted.
+  @inline(__always)
+  func forEachEnrolled(_ body: (_ slot: Int, Segment) -> Void) {
     for slot in slots.indices where slots[slot] != nil {
-      if let segment = slots[slot] { enrolled.append((slot, segment)) }
+      if let segment = slots[slot] { body(slot, segment) }
     }
-    return enrolled
   }
 
   /// By their numbers in the index: what `value` says of each segment, and `none` for those that have gone.
   func bySlot<Value>(_ none: Value, _ value: (Segment) -> Value) -> [Value] {
     var values = [Value](repeating: none, count: slots.count)
-    for (slot, segment) in enrolled { values[slot] = value(segment) }
+    forEachEnrolled { slot, segment in values[slot] = value(segment) }
     return values
   }
 

@@ -15,7 +15,7 @@ final class SegmentSeal: Sendable {
   private let salt: UInt64
   private let info: [UInt8]
   /// Derived keys, by the places of the epochs' definitions.
-  private let keys = Locked<[UInt32: Secret]>([:])
+  private let keys = LockedField<[UInt32: Secret]>([:])
   /// Names the epoch of this opening; none for one that only reads.
   private let epoch: [UInt8]
   /// What threads have read lately, if that is kept.

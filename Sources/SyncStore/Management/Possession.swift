@@ -4,7 +4,7 @@ struct Possession {
   private let control: any StorageFile
   private let path: String
   /// Those of this process, by their paths: who is refused is told who it is that refuses him.
-  private static let own = Locked<[String: Int]>([:])
+  private static let own = LockedField<[String: Int]>([:])
 
   /// Does this process keep others out of the directory?
   static func isHere(_ path: String) -> Bool { own.withLock { $0[SystemCall.absolutePath(path)] != nil } }

@@ -7,9 +7,9 @@ public final class StoreHandle: Sendable {
   public let path: String
   private let environment: Environment
   private let gate = Gate()
-  private let state: Locked<State>
+  private let state: LockedField<State>
   /// Held while it is being opened, which may take long: who asks for what is known without the store does not wait for that.
-  private let opening = Locked(())
+  private let opening = LockedField(())
 
   private struct State {
     var store: Store?
@@ -28,11 +28,11 @@ public final class StoreHandle: Sendable {
     weak var handle: StoreHandle?
   }
 
-  private static let handles = Locked<[String: Held]>([:])
+  private static let handles = LockedField<[String: Held]>([:])
 
   private init(_ path: String, _ configuration: Configuration, creates: Bool, _ environment: Environment) {
     (self.path, self.environment) = (path, environment)
-    state = Locked(State(configuration: configuration, creates: creates))
+    state = LockedField(State(configuration: configuration, creates: creates))
   }
 
   // MARK: Handles

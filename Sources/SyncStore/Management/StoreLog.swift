@@ -32,7 +32,7 @@ public enum StoreLog {
     var write: @Sendable (Entry) -> Void
   }
 
-  private static let target = Locked<Target?>(nil)
+  private static let target = LockedField<Target?>(nil)
   private static let isHeard = Atomic(false)
 
   /// Has all entries from `least` on given to `write`, on the thread that they come from, one after the other; nil for

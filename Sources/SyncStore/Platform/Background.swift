@@ -82,7 +82,7 @@ private final class Lanes: Sendable {
     var count = 0
   }
 
-  private let state = Locked(State())
+  private let state = LockedField(State())
   private let others = DispatchQueue(
     label: "syncstore.blocking.others", qos: .userInitiated, attributes: .concurrent)
 

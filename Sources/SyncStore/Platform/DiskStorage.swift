@@ -20,7 +20,7 @@ package final class DiskStorage: Storage {
   }
 
   package func list(_ directory: String) throws(StoreError) -> [String] {
-    guard let stream = unsafe opendir(directory) else {
+    guard let stream = unsafe directory.withCString({ unsafe opendir($0) }) else {
       throw SystemCall.failure("cannot list the directory", directory)
     }
     defer { unsafe closedir(stream) }
@@ -50,7 +50,7 @@ package final class DiskStorage: Storage {
 
   package func status(_ path: String) throws(StoreError) -> FileStatus? {
     var answer = stat()
-    guard unsafe lstat(path, &answer) == 0 else {
+    guard unsafe path.withCString({ unsafe lstat($0, &answer) }) == 0 else {
       if errno == ENOENT || errno == ENOTDIR { return nil }
       throw SystemCall.failure("cannot look at it", path)
     }
@@ -67,7 +67,9 @@ package final class DiskStorage: Storage {
       }
     // O_NONBLOCK: a FIFO in place of a file must not hang the caller.
     let descriptor = SystemCall.retrying {
-      unsafe sync_open(path, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600)
+      unsafe path.withCString {
+        unsafe sync_open($0, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600)
+      }
     }
     guard descriptor >= 0 else {
       if errno == ELOOP || errno == EISDIR || errno == ENXIO {
@@ -136,7 +138,7 @@ package final class DiskStorage: Storage {
 extension DiskStorage {
   /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read.
   func kernelFile(_ path: String) throws(StoreError) -> [UInt8] {
-    let descriptor = unsafe sync_open(path, O_RDONLY | O_CLOEXEC, 0)
+    let descriptor = unsafe path.withCString { unsafe sync_open($0, O_RDONLY | O_CLOEXEC, 0) }
     guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }
     return try regularFile(descriptor, path).readUnsized(256, at: 0)
   }

@@ -1,12 +1,13 @@
 private import Glibc
 
-/// A value and the lock that guards it.
+/// A value and the lock that guards it, as a part of the object that owns it.
 ///
-/// Over a pthread mutex rather than `Synchronization.Mutex`, whose futexes the thread sanitizer does not see on Linux:
-/// it would report every guarded access as a race, and hide the true ones among them.
-@safe package final class Locked<State: ~Copyable>: @unchecked Sendable {
+/// No object of its own: each `Locked` is a type that the runtime has to make when it is first met (decision 42), and one more step to
+/// the lock. Over a pthread mutex rather than `Synchronization.Mutex`, whose futexes the thread sanitizer does not see on Linux: it would
+/// report every guarded access as a race, and hide the true ones among them.
+@safe package struct LockedField<State: ~Copyable>: ~Copyable, @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
-  // Not a stored variable of the class: the lock alone decides who has it, a check at each access would do so again.
+  // Not a stored variable: the lock alone decides who has it, a check at each access would do so again.
   private let state: UnsafeMutablePointer<State>
 
   /// Guards `state`.
@@ -26,7 +27,7 @@ private import Glibc
 
   /// Works on the value while nobody else can. Not reentrant.
   @inline(__always)
-  package func withLock<Result, Failure: Error>(
+  package borrowing func withLock<Result, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result
   ) throws(Failure) -> Result {
     unsafe pthread_mutex_lock(mutex)
@@ -35,9 +36,26 @@ private import Glibc
   }
 
   /// The same, if nobody else works on it at the moment; nil otherwise.
-  package func withLockIfFree<Result>(_ body: (inout State) -> Result) -> Result? {
+  @inline(__always)
+  package borrowing func withLockIfFree<Result>(_ body: (inout State) -> Result) -> Result? {
     guard unsafe pthread_mutex_trylock(mutex) == 0 else { return nil }
     defer { unsafe pthread_mutex_unlock(mutex) }
     return unsafe body(&state.pointee)
+  }
+}
+
+/// The same, as an object: for what several hold.
+package final class Locked<State: ~Copyable>: Sendable {
+  private let field: LockedField<State>
+
+  /// Guards `state`.
+  package init(_ state: consuming sending State) { field = LockedField(state) }
+
+  /// Works on the value while nobody else can. Not reentrant.
+  @inline(__always)
+  package func withLock<Result, Failure: Error>(
+    _ body: (inout State) throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    try field.withLock(body)
   }
 }

@@ -12,26 +12,34 @@ private import CLinux
 
   /// How many there are, those that are missing counted.
   let count: Int
-  private let mappings: [Mapping]
+  private let mappings: [Numbered]
   private nonisolated(unsafe) let regions: UnsafeMutablePointer<Region>
 
   /// Numbers them from 0 on.
   convenience init(_ mappings: [Mapping?]) {
     self.init(
       count: mappings.count,
-      mappings.enumerated().compactMap { number, mapping in mapping.map { (number, $0) } })
+      mappings.enumerated().compactMap { number, mapping in
+        mapping.map { Numbered(number: number, mapping: $0) }
+      })
   }
 
   /// Those with a number each, below `count`; all others are missing.
-  init(count: Int, _ numbered: [(number: Int, mapping: Mapping)]) {
-    self.count = count
-    mappings = numbered.map(\.mapping)
+  init(count: Int, _ mappings: [Numbered]) {
+    (self.count, self.mappings) = (count, mappings)
     unsafe regions = .allocate(capacity: max(count, 1))
     unsafe regions.initialize(repeating: Region(), count: count)
-    for (number, mapping) in numbered {
-      precondition(number >= 0 && number < count, "a number out of bounds")
-      unsafe regions[number] = Region(start: mapping.unsafeStart, count: mapping.count)
+    for numbered in mappings {
+      precondition(numbered.number >= 0 && numbered.number < count, "a number out of bounds")
+      unsafe regions[numbered.number] = Region(
+        start: numbered.mapping.unsafeStart, count: numbered.mapping.count)
     }
+  }
+
+  /// A mapping, and how it is found.
+  struct Numbered {
+    let number: Int
+    let mapping: Mapping
   }
 
   deinit { unsafe regions.deallocate() }

@@ -8,7 +8,7 @@ final class MemoryFile: StorageFile {
     var size = 0
     var parts: [Int: Mapping] = [:]
   }
-  private let state = Locked(State())
+  private let state = LockedField(State())
 
   /// An empty one; `path` is what errors name.
   init(path: String) { self.path = path }

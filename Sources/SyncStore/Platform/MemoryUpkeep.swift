@@ -4,7 +4,7 @@ private import Dispatch
 ///
 /// Invariant: once `end` has returned, nothing new begins; what has begun holds its cache weakly.
 final class MemoryUpkeep: Sendable {
-  private let state = Locked<(timer: Timer?, listener: MemoryPressure.Listener?)>((nil, nil))
+  private let state = LockedField<(timer: Timer?, listener: MemoryPressure.Listener?)>((nil, nil))
 
   /// A source is thread-safe; its type does not say so.
   private struct Timer: @unchecked Sendable {

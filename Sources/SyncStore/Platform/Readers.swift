@@ -1,7 +1,7 @@
 private import CLinux
 internal import Synchronization
 
-/// Memory that threads read without a lock and without counting references: what takes its place is published at once, and
+/// The view that threads read from without a lock and without counting references: what takes its place is published at once, and
 /// what was published before is let go when nobody can be reading it any more.
 ///
 /// Epoch-based reclamation (K. Fraser, Practical Lock-Freedom, 2004, 5.2.3): a thread that reads notes the epoch in a word
@@ -10,21 +10,21 @@ internal import Synchronization
 ///
 /// This is one of the few files that use `unsafe`: the published object is held by a bare pointer, and each thread's word
 /// is C's.
-@safe final class Published<Value: AnyObject>: @unchecked Sendable {
+@safe final class PublishedView: @unchecked Sendable {
   private let current = Atomic<UInt>(0)
   /// What was replaced, and in which epoch. Under the lock of who publishes.
-  private var retired: [(epoch: UInt64, value: Value)] = []
+  private var retired: [(epoch: UInt64, view: ReaderView)] = []
 
   init() {}
 
-  deinit { if let value = unsafe Self.value(of: current.load(ordering: .relaxed)) { unsafe value.release() } }
+  deinit { if let view = unsafe Self.view(of: current.load(ordering: .relaxed)) { unsafe view.release() } }
 
-  /// Publishes another value, or nothing. Only one thread at a time.
-  func publish(_ value: Value?) {
-    let bits = value.map { unsafe UInt(bitPattern: Unmanaged.passRetained($0).toOpaque()) } ?? 0
+  /// Publishes another one, or none. Only one thread at a time.
+  func publish(_ view: ReaderView?) {
+    let bits = view.map { unsafe UInt(bitPattern: Unmanaged.passRetained($0).toOpaque()) } ?? 0
     let before = current.exchange(bits, ordering: .sequentiallyConsistent)
     let epoch = Epochs.current.wrappingAdd(1, ordering: .sequentiallyConsistent).oldValue
-    if let old = unsafe Self.value(of: before) { retired.append((epoch, unsafe old.takeRetainedValue())) }
+    if let old = unsafe Self.view(of: before) { retired.append((epoch, unsafe old.takeRetainedValue())) }
     reclaim()
   }
 
@@ -38,7 +38,7 @@ internal import Synchronization
   /// Works on what is published, if anything is and this thread may read. What it reads stays there meanwhile, whatever is
   /// published.
   @inline(__always)
-  func read<Result>(_ body: (Value) -> Result?) -> Result? {
+  func read<Result>(_ body: (ReaderView) -> Result?) -> Result? {
     guard let word = unsafe sync_reader_word() else { return nil }
     let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self)
     // Within another reading that one's epoch stands.
@@ -48,14 +48,14 @@ internal import Synchronization
       unsafe sync_begin_reading(word, Epochs.current.load(ordering: .acquiring))
     }
     defer { unsafe since.pointee.store(before, ordering: .releasing) }
-    guard let value = unsafe Self.value(of: current.load(ordering: .sequentiallyConsistent)) else {
+    guard let view = unsafe Self.view(of: current.load(ordering: .sequentiallyConsistent)) else {
       return nil
     }
-    return unsafe value._withUnsafeGuaranteedRef(body)
+    return unsafe view._withUnsafeGuaranteedRef(body)
   }
 
   @inline(__always)
-  private static func value(of bits: UInt) -> Unmanaged<Value>? {
+  private static func view(of bits: UInt) -> Unmanaged<ReaderView>? {
     guard let pointer = unsafe UnsafeRawPointer(bitPattern: bits) else { return nil }
     return unsafe Unmanaged.fromOpaque(pointer)
   }

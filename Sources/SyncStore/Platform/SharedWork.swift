@@ -17,7 +17,7 @@ final class SharedWork: Sendable {
   /// Odd while a thread is at it.
   private let turns = EventCount()
   private let rounds = Atomic(0)
-  private let listeners = Locked<[Listener]>([])
+  private let listeners = LockedField<[Listener]>([])
 
   /// How often it was done.
   var count: Int { rounds.load(ordering: .relaxed) }

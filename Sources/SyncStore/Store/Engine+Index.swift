@@ -246,6 +246,7 @@ extension Engine {
       }
       // Noted by one who died before it was taken in: it is met again.
       if segment.header.compaction == 0, Location(segment: segment.number, offset: offset) >= end { continue }
+      if offset == SegmentHeader.length, segment.defineFirst() { continue }
       guard let view = segment.record(at: offset, limit: segment.mapping.count) else { return false }
       views.append(view)
     }
@@ -261,7 +262,7 @@ extension Engine {
       last = view.location
       restore(view)
     }
-    notesAtRenewal = views.count
+    notesAtRenewal = noted.places.count
     position = try ledger.position
     state.restore(sequence: try ledger.sequence, clock: try ledger.clock)
     applied = end
@@ -328,7 +329,7 @@ extension Engine {
       }
     }
     for segment in journal.segments + journal.coming where segment.slot != nil {
-      for offset in segment.definitions.sorted() where offset > 0 {
+      for offset in segment.definitionOffsets {
         notes.places.append(segment.place(at: offset))
       }
     }

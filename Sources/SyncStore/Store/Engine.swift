@@ -10,7 +10,7 @@ struct Engine {
   /// Does no other process use the directory?
   let isAlone: Bool
   /// What threads read from without the lock.
-  let readers: Published<ReaderView>
+  let readers: PublishedView
   var journal: Journal
   /// Up to where the journal was read.
   var applied = Location(segment: 0, offset: 0)
@@ -94,7 +94,7 @@ struct Engine {
     let control: ControlPage
     let files: JournalIndex.Files
     let isAlone: Bool
-    let readers: Published<ReaderView>
+    let readers: PublishedView
   }
 
   var surroundings: Surroundings {

@@ -8,8 +8,13 @@ struct LocalNotes: Sendable {
     var place: Location
   }
 
+  private struct Noted: Sendable {
+    let key: [UInt8]
+    var note: Note
+  }
+
   /// As long as there are few, all of them, to be looked through: to have a table made is a tenth of a process's first opening.
-  private var few: [(key: [UInt8], note: Note)] = []
+  private var few: [Noted] = []
   private static let fewNotes = 16
   /// Empty as long as there are few. The first has all but those of large values, which are not many; the others have those by the last
   /// bytes of their hashes.
@@ -39,11 +44,11 @@ struct LocalNotes: Sendable {
         return few[index].note.place
       }
       if few.count < Self.fewNotes {
-        few.append((key, note))
+        few.append(Noted(key: key, note: note))
         return nil
       }
       parts = Array(repeating: [:], count: 257)
-      for (key, note) in few { parts[Self.part(of: key)][key] = note }
+      for noted in few { parts[Self.part(of: noted.key)][noted.key] = noted.note }
       few = []
     }
     return parts[Self.part(of: key)].updateValue(note, forKey: key)?.place

@@ -98,7 +98,7 @@ struct Opening {
   private func surroundings(_ control: ControlPage) -> Engine.Surroundings {
     Engine.Surroundings(
       environment: environment, control: control, files: files, isAlone: configuration.mode == .exclusive,
-      readers: Published())
+      readers: PublishedView())
   }
 
   private func inMemory() -> JournalIndex {

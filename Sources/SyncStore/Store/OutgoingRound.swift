@@ -217,7 +217,7 @@ package final class OutgoingRound: Sendable {
   let items: [Item]
   /// Of a full state: up to here the receiver has had an earlier one.
   private let start: UInt64
-  private let next = Locked(0)
+  private let next = LockedField(0)
   /// Compaction leaves the places of the items readable.
   private let pin: SnapshotPin
 

@@ -13,11 +13,12 @@ public final class Snapshot: ReadableStore {
   /// When it was made, in milliseconds since 1970.
   public let time: UInt64
   /// Nil once closed.
-  private let view: Locked<FrozenView?>
-  private let counted = Locked<Int?>(nil)
+  private let view: LockedField<FrozenView?>
+  private let counted = LockedField<Int?>(nil)
 
   init(of store: Store, _ view: FrozenView, at time: UInt64) {
-    (self.store, self.time, self.view) = (store, time, Locked(view))
+    (self.store, self.time) = (store, time)
+    self.view = LockedField(view)
   }
 
   /// Lets go of what it holds. Calls after it fail with `.closed`; a second one does nothing.

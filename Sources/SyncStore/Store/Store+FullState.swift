@@ -6,7 +6,7 @@ package final class FullState: Sendable {
     var doubtful: [[UInt8]: Bool] = [:]
   }
 
-  private let known = Locked(Known())
+  private let known = LockedField(Known())
 
   /// Nothing was told yet.
   package init() {}

@@ -124,7 +124,7 @@ final class LiveSessions: Sendable {
   }
 
   private let awaited = Atomic(false)
-  private let book = Locked(Book())
+  private let book = LockedField(Book())
 
   /// Does a session wait for the journal to grow?
   @inline(__always)

@@ -17,37 +17,37 @@ public final class Store: Sendable {
   /// Storage, clock and randomness.
   package let environment: Environment
   let control: ControlPage
-  let engine: Locked<Engine>
+  let engine: LockedField<Engine>
   /// What threads read from without the engine's lock.
-  let readers: Published<ReaderView>
+  let readers: PublishedView
   /// The keys of this opening.
   let seal: JournalSeal
   let journalDirectory: String
   let controlFile: any StorageFile
   /// The syncs made by this instance.
   let syncs = SharedWork()
-  let lifecycle = Locked(Lifecycle())
+  let lifecycle = LockedField(Lifecycle())
   let closed = Atomic(false)
   /// Was anything appended by this instance?
   private let wrote = Atomic(false)
   /// The segment whose successor is being made ready, or was.
   let prepared = Atomic<UInt32>(0)
   /// That one, once it is ready.
-  let preparedSegment = Locked<Journal.Prepared?>(nil)
+  let preparedSegment = LockedField<Journal.Prepared?>(nil)
   /// Compactions made by this instance; held while one runs.
-  let compacting = Locked(0)
+  let compacting = LockedField(0)
   /// Held while a file of secrets is changed.
-  let changingKeyFiles = Locked(())
+  let changingKeyFiles = LockedField(())
   /// Blobs that are missing, as the whole journal was last looked through for who refers to them.
-  let lookedThrough = Locked<MissingBlobs?>(nil)
+  let lookedThrough = LockedField<MissingBlobs?>(nil)
   /// The session that brings keys which this copy lacks.
-  let wideningClaim = Locked(WideningClaim())
+  let wideningClaim = LockedField(WideningClaim())
   /// Holds writers back while there are too many dead bytes.
   let pace = CompactionPace()
   /// Orders of all keys made by this instance; held while one is.
-  let ordering = Locked(0)
+  let ordering = LockedField(0)
   let forkGeneration: UInt32
-  private let lazyBlobs = Locked<BlobStore?>(nil)
+  private let lazyBlobs = LockedField<BlobStore?>(nil)
   /// Has this instance made durable what earlier ones have left in the blob tier?
   let hasSyncedBlobs = Atomic(false)
   /// Tells those who follow the journal that it has grown.
@@ -57,7 +57,7 @@ public final class Store: Sendable {
   /// What sessions that stay open have in common.
   let live = LiveSessions()
   /// Fetches blobs that are read and are not here.
-  let blobFetching = Locked<BlobFetching?>(nil)
+  let blobFetching = LockedField<BlobFetching?>(nil)
   /// Writes of those who do not wait themselves.
   let asyncWriter = AsyncWriter()
 
@@ -90,7 +90,7 @@ public final class Store: Sendable {
     var engine = engine
     engine.isPublic = true
     engine.publish()
-    self.engine = Locked(engine)
+    self.engine = LockedField(engine)
     forkGeneration = SystemCall.forkGeneration
   }
 

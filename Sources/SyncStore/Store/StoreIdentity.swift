@@ -34,30 +34,38 @@ package struct StoreIdentity: Equatable {
   }
 
   private init(_ bytes: [UInt8], _ path: String) throws(StoreError) {
-    // Bytes: to tell the characters of a text apart is a tenth of an opening.
-    let lines = bytes.split(separator: UInt8(ascii: "\n"), omittingEmptySubsequences: false)
-    guard String(validating: bytes, as: UTF8.self) != nil else {
+    do { _ = try UTF8Span(validating: bytes.span) } catch {
       throw StoreError(.foreignFile, "is not text: restore it from a backup", path: path)
     }
-    guard lines[0].starts(with: "syncstore ".utf8) else {
+    // One line after the other, of bytes: characters, and a list of lines, were a tenth of an opening.
+    var rest = bytes[...]
+    let heading = Self.line(&rest)
+    guard heading.starts(with: "syncstore ".utf8) else {
       throw StoreError(.foreignFile, "is not a store's identity: restore it from a backup", path: path)
     }
-    let isKnown = lines[0].elementsEqual(Self.heading.utf8)
-    guard lines.count == 6, lines[5].isEmpty,
-      lines[4].elementsEqual(Self.checksum(bytes[..<(lines[4].startIndex - 1)])), isKnown
-    else {
-      guard isKnown else {
-        let found = String(decoding: lines[0], as: UTF8.self)
-        throw StoreError(
-          .newerFormat, "says \"\(found)\", this program knows \"\(Self.heading)\": update it", path: path)
-      }
-      throw StoreError(.damaged, "does not match its checksum: restore it from a backup", path: path)
+    guard heading.elementsEqual(Self.heading.utf8) else {
+      let found = String(decoding: heading, as: UTF8.self)
+      throw StoreError(
+        .newerFormat, "says \"\(found)\", this program knows \"\(Self.heading)\": update it", path: path)
     }
-    guard let id = Self.field("id ", lines[1]).flatMap({ StoreID(String(decoding: $0, as: UTF8.self)) }),
-      let name = Self.field("name ", lines[2]), let place = Self.field("place ", lines[3])
+    let (first, second, third) = (Self.line(&rest), Self.line(&rest), Self.line(&rest))
+    let checksum = bytes[..<max(0, rest.startIndex - 1)]
+    guard Self.line(&rest).elementsEqual(Self.checksum(checksum)), rest.isEmpty, bytes.last == Self.newline
+    else { throw StoreError(.damaged, "does not match its checksum: restore it from a backup", path: path) }
+    guard let id = Self.field("id ", first).flatMap({ StoreID(String(decoding: $0, as: UTF8.self)) }),
+      let name = Self.field("name ", second), let place = Self.field("place ", third)
     else { throw StoreError(.damaged, "lacks a field: restore it from a backup", path: path) }
     (self.id, encoded, fingerprint) = (id, bytes, Array(place))
     self.name = String(decoding: name, as: UTF8.self)
+  }
+
+  private static let newline = UInt8(ascii: "\n")
+
+  /// Takes the next line off `rest`, without its end.
+  private static func line(_ rest: inout ArraySlice<UInt8>) -> ArraySlice<UInt8> {
+    let end = rest.firstIndex(of: newline) ?? rest.endIndex
+    defer { rest = rest[min(end + 1, rest.endIndex)...] }
+    return rest[..<end]
   }
 
   /// Writes it anew, with the fingerprint of the file it becomes. The inode stays through the renaming. With `asCopy` the
@@ -72,7 +80,7 @@ package struct StoreIdentity: Equatable {
     let file = try storage.open(temporary, .create)
     let place = try asCopy ? Array("0 0 0 0 0".utf8) : fingerprint(of: file, environment)
     var bytes = Array("\(heading)\nid \(id)\nname \(name)\nplace ".utf8) + place
-    bytes += [UInt8(ascii: "\n")] + checksum(bytes[...]) + [UInt8(ascii: "\n")]
+    bytes += [newline] + checksum(bytes[...]) + [newline]
     try file.write(bytes, at: 0)
     try file.sync()
     try storage.rename(temporary, to: path)

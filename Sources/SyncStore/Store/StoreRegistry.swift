@@ -19,9 +19,9 @@ final class StoreRegistry: Sendable {
     var held: [Held] = []
   }
 
-  private let stores = Locked(Stores())
+  private let stores = LockedField(Stores())
   /// Stores opened so far; held while one is being opened.
-  private let openings = Locked(0)
+  private let openings = LockedField(0)
 
   /// One after the other: what one thread opens, the next one finds.
   func inTurn(_ open: () throws(StoreError) -> Store) throws(StoreError) -> Store {

@@ -4,12 +4,12 @@ import Replication
 /// The daemon's log on standard error: lines with journald's priorities in front, or lines of JSON. A person at a terminal
 /// gets neither. Nothing waits for who reads it: lines that are not read are held, and then lost and counted.
 final class DaemonLog: Sendable {
-  private let settings: Locked<(level: LogLevel, format: ServeConfiguration.LogFormat)>
+  private let settings: LockedField<(level: LogLevel, format: ServeConfiguration.LogFormat)>
   private let isTerminal = System.isTerminal(2)
 
   /// A log as the configuration wants it.
   init(_ configuration: ServeConfiguration) {
-    settings = Locked((configuration.logLevel, configuration.logFormat))
+    settings = LockedField((configuration.logLevel, configuration.logFormat))
     Diagnostics.neverWait { [self] lost in
       line(
         .warning,

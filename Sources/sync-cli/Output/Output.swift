@@ -33,7 +33,7 @@ final class Output {
 enum Diagnostics {
   private static let descriptor = Descriptor(standard: 2)
   /// Nil where a line is waited for until it is taken.
-  private static let held = Locked<HeldLines?>(nil)
+  private static let held = LockedField<HeldLines?>(nil)
 
   /// From now on nobody waits for a line to be taken: a daemon is not to stand still because nobody reads what it says. `notice` makes
   /// the line that tells how many were lost.

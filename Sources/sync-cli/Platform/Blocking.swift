@@ -12,7 +12,7 @@ func blocking<Value: Sendable>(_ body: @escaping @Sendable () async throws -> Va
 }
 
 private final class Answer<Value: Sendable>: Sendable {
-  private let result = Locked<Result<Value, any Error>?>(nil)
+  private let result = LockedField<Result<Value, any Error>?>(nil)
   private let given = DispatchSemaphore(value: 0)
 
   func give(_ answer: Result<Value, any Error>) {

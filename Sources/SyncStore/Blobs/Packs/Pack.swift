@@ -11,7 +11,7 @@ final class Pack: Sendable {
   let file: any StorageFile
   let table: Mapping
   let isWritable: Bool
-  private let contents = Locked<Mapping?>(nil)
+  private let contents = LockedField<Mapping?>(nil)
   /// Is its name known to be durable?
   let isNamed = Atomic(false)
 

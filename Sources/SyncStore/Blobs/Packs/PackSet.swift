@@ -97,10 +97,10 @@ package final class PackSet: Sendable {
   let random: @Sendable () -> UInt64
   /// Is told of each sync that failed, whoever asked for it: what it was about never becomes durable (rule R4).
   let onFailedSync: @Sendable (StoreError) -> Void
-  let state = Locked(State())
-  let moving = Locked(())
-  let writing = Locked(Writer())
-  private let loading = Locked(false)
+  let state = LockedField(State())
+  let moving = LockedField(())
+  let writing = LockedField(Writer())
+  private let loading = LockedField(false)
   private let isLoaded = Atomic(false)
   let lastStamp = Atomic<UInt64>(0)
   /// Before then, by the clock that only rises, uses are not noted: one could not be.

@@ -68,7 +68,7 @@ package final class EvictionTurn: Sendable {
   /// By the names on the disk: what may leave.
   private let movable: [BlobHash: MovableBlob]
   private let oldest: UInt64
-  private let state: Locked<State>
+  private let state: LockedField<State>
 
   init?(_ store: Store, _ limits: BlobLimits) throws(StoreError) {
     guard let lock = try store.blobs.lockForEviction() else { return nil }
@@ -78,7 +78,7 @@ package final class EvictionTurn: Sendable {
     movable = try store.movableBlobs()
     let now = store.environment.now()
     oldest = limits.ageMilliseconds < now ? now - limits.ageMilliseconds : 0
-    state = Locked(
+    state = LockedField(
       State(
         count: UInt64(uses.count), bytes: uses.reduce(0) { $0 + $1.size },
         freeBytes: limits.freeDiskBytes == 0 ? .max : try store.blobs.freeBytes()))

@@ -1,0 +1,209 @@
+/// A record in place, or, of a sealed one, its plain form. Its fields may be read once `checksumHolds` was seen.
+struct RecordView {
+  let segment: Segment
+  let offset: Int
+  /// The plain form of a sealed record.
+  private let plain: Mapping?
+  /// Those of `bytes`, without a reference that would be counted at each look: this view keeps them mapped.
+  private let fields: MappedBytes
+
+  /// Opens it, if it is sealed; `keeps` it then if this store keeps what is read.
+  @inline(__always)
+  init(segment: Segment, offset: Int, keeps: Bool = false) {
+    (self.segment, self.offset) = (segment, offset)
+    plain = segment.seal == nil ? nil : segment.seal?.open(segment.mapping, at: offset, keeps: keeps)
+    fields = MappedBytes(plain ?? segment.mapping)
+  }
+
+  /// Does not open it: of a sealed record, what stands in the clear.
+  @inline(__always)
+  init(sealed segment: Segment, offset: Int) {
+    (self.segment, self.offset) = (segment, offset)
+    plain = nil
+    fields = MappedBytes(segment.mapping)
+  }
+
+  /// Where the fields are: offsets in a `shape` are in these bytes.
+  @inline(__always)
+  var bytes: Mapping { plain ?? segment.mapping }
+  /// Where the record begins in `bytes`.
+  @inline(__always)
+  var start: Int { plain == nil ? offset : 0 }
+
+  /// False for a record in a sealed segment that could not be opened: nothing of it may be believed.
+  var isReadable: Bool { segment.seal == nil || plain != nil }
+
+  var location: Location { Location(segment: segment.number, offset: offset) }
+  /// Bytes of the record, or of its plain form.
+  var length: Int { Int(load(RecordLayout.length, as: UInt32.self)) }
+  var end: Int {
+    offset + RecordLayout.aligned(length) + (plain == nil ? 0 : SealedLayout.overhead)
+  }
+  var durable: Int { Int(load(RecordLayout.durable, as: UInt32.self)) }
+  /// Nil for a kind that this program does not know.
+  var kind: RecordLayout.Kind? { RecordLayout.Kind(rawValue: load(RecordLayout.kind)) }
+  var flags: RecordLayout.Flags { RecordLayout.Flags(rawValue: load(RecordLayout.flags)) }
+  var type: ValueType { ValueType(rawValue: load(RecordLayout.type)) }
+  var position: UInt64 { segment.header.basePosition + UInt64(load(RecordLayout.position, as: UInt32.self)) }
+  var sequence: UInt64 { load(RecordLayout.sequence) }
+  var stamp: Stamp { Stamp(rawValue: load(RecordLayout.stamp)) }
+  var actorNumber: UInt16 { load(RecordLayout.actor) }
+  /// Nil if the definition of the number was lost.
+  var actor: ActorID? { actor(numbered: actorNumber) }
+  var dot: Dot? { actor.map { Dot(actor: $0, sequence: sequence) } }
+  var version: Version? { dot.map { Version(stamp: stamp, dot: $0) } }
+  /// A write of a key, not a beaten one, and one whose author is known.
+  var isWrite: Bool {
+    switch kind {
+    case .value, .blob, .tombstone: !flags.contains(.loser) && actor != nil
+    default: false
+    }
+  }
+
+  /// Does it, for a record of that length? Of a view that was not opened: the checksum is of the bytes as they are stored.
+  /// Bytes may change between two looks: the length is read once.
+  func checksumHolds(length: Int) -> Bool {
+    let stored = load(RecordLayout.checksum, as: UInt32.self)
+    let body = (offset + RecordLayout.length)..<(offset + length)
+    return segment.mapping.withBytes(body) {
+      UInt32(truncatingIfNeeded: XXH3.hash64($0, seed: segment.seed(at: offset))) == stored
+    }
+  }
+
+  /// Where the optional fields, the key and the value lie; nil if the lengths contradict each other, which only a
+  /// program with another idea of the format could have written under a right checksum.
+  var shape: Shape? {
+    let (flags, end) = (flags, start + length)
+    // A record may have been damaged since its checksum was seen.
+    guard end <= fields.count else { return nil }
+    var next = start + RecordLayout.fixedLength
+    var shape = Shape()
+    if flags.isDisjoint(with: .fields) {
+      let behind = next + Int(load(RecordLayout.keyLength, as: UInt16.self))
+      guard behind <= end else { return nil }
+      (shape.key, shape.value) = (next..<behind, behind..<end)
+      return shape
+    }
+    if flags.contains(.base) {
+      shape.base = next
+      next += RecordLayout.dotLength
+    }
+    if flags.contains(.deadline) {
+      shape.deadline = next
+      next += 8
+    }
+    if flags.contains(.open) {
+      guard next + 2 <= end else { return nil }
+      shape.openCount = Int(bytes.load(next, as: UInt16.self))
+      shape.open = next + 2
+      next += 2 + shape.openCount * RecordLayout.dotLength
+    }
+    let keyLength = Int(load(RecordLayout.keyLength, as: UInt16.self))
+    guard next + keyLength <= end else { return nil }
+    shape.key = next..<(next + keyLength)
+    shape.value = (next + keyLength)..<end
+    return shape
+  }
+
+  struct Shape {
+    var base: Int?
+    var deadline: Int?
+    var open = 0
+    var openCount = 0
+    var key = 0..<0
+    var value = 0..<0
+  }
+
+  /// Is its key one of the store's own?
+  func isReserved(_ shape: Shape) -> Bool {
+    guard !shape.key.isEmpty else { return false }
+    return withExtendedLifetime(self) { fields.load(shape.key.lowerBound) == ReservedKey.first }
+  }
+
+  func key(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.key) } }
+  /// The key; nil if the record has none, or cannot be read.
+  var keyBytes: [UInt8]? { shape.map { key($0) } }
+  func value(_ shape: Shape) -> [UInt8] { withExtendedLifetime(self) { fields.bytes(shape.value) } }
+  func deadline(_ shape: Shape) -> UInt64? { shape.deadline.map { bytes.load($0) } }
+
+  func base(_ shape: Shape) -> Dot? { shape.base.flatMap { dot(at: $0, by: actor(numbered:)) } }
+
+  func open(_ shape: Shape) -> [Dot] { open(shape, by: actor(numbered:)) }
+
+  /// The same, with the actors as they were known at a moment: the segment's own are for the holder of the engine's lock.
+  func open(_ shape: Shape, by actor: (UInt16) -> ActorID?) -> [Dot] {
+    (0..<shape.openCount).compactMap { dot(at: shape.open + $0 * RecordLayout.dotLength, by: actor) }
+  }
+
+  /// The reference that a record of kind `.blob` holds.
+  func blob(_ shape: Shape) -> BlobReference? {
+    kind == .blob ? BlobReference(recorded: value(shape)) : nil
+  }
+
+  /// What a write that replaces it has to know; nil for one that is not a write, or contradicts itself.
+  var replaced: Replaced? {
+    guard let shape, let dot else { return nil }
+    switch kind {
+    case .value, .tombstone: break
+    case .blob: guard shape.value.count >= RecordLayout.blobLength else { return nil }
+    default: return nil
+    }
+    return Replaced(
+      dot: dot, base: base(shape), open: shape.openCount > 0 ? open(shape) : [],
+      isTombstone: kind == .tombstone, deadline: deadline(shape))
+  }
+
+  /// The record's fields; nil for one that is not a write, or contradicts itself.
+  func decoded() -> Record? {
+    guard let shape, let dot else { return nil }
+    let content: Record.Content
+    switch kind {
+    case .value: content = .inline(value(shape))
+    case .tombstone: content = .tombstone
+    case .blob:
+      guard let blob = blob(shape) else { return nil }
+      content = .blob(blob)
+    default: return nil
+    }
+    return Record(
+      dot: dot, stamp: stamp, base: base(shape), open: open(shape), deadline: deadline(shape), type: type,
+      key: key(shape), content: content, continues: flags.contains(.continues))
+  }
+
+  /// What a record of kind `.purge` says.
+  var purge: Purge? {
+    guard let shape, let version else { return nil }
+    return Purge(
+      key: key(shape), version: version, isParked: flags.contains(.parked),
+      hadValue: flags.contains(.valued))
+  }
+
+  private func dot(at offset: Int, by actor: (UInt16) -> ActorID?) -> Dot? {
+    actor(bytes.load(offset)).map { Dot(actor: $0, sequence: bytes.load(offset + 2)) }
+  }
+
+  /// Does it name an author: a write, beaten or not, or the purge of one?
+  var isOfActor: Bool {
+    switch kind {
+    case .value, .blob, .tombstone, .purge: true
+    default: false
+    }
+  }
+
+  /// The number that stands at `field` of the record.
+  func number(at field: Int) -> UInt16 { load(field) }
+
+  /// The actor that has it; nil if its definition was lost.
+  func actor(at field: Int) -> ActorID? { actor(numbered: load(field)) }
+
+  private func actor(numbered number: UInt16) -> ActorID? {
+    segment.actor(numbered: number)
+  }
+
+  @inline(__always)
+  private func load<Integer: FixedWidthInteger & BitwiseCopyable>(
+    _ field: Int, as _: Integer.Type = Integer.self
+  ) -> Integer {
+    withExtendedLifetime(self) { fields.load(start + field) }
+  }
+}
