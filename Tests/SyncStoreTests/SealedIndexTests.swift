@@ -18,7 +18,7 @@ struct SealedIndexTests {
   /// The header of the index on the disk.
   static func header(_ host: SimulatedHost) throws -> IndexHeader {
     let bytes = try bytes(host, "index")
-    return try #require(try IndexHeader(Array(bytes[..<IndexLayout.Header.fixedLength]), path: "index"))
+    return try IndexHeader(Array(bytes[..<IndexLayout.Header.fixedLength]), path: "index")
   }
 
   static func random(_ store: Store) -> [UInt8] { store.engine.withLock { $0.index.keys.secret } }

@@ -16,15 +16,17 @@ struct IndexHeader: Equatable {
     (inode, fileSystem, birth) = (status.inode, status.fileSystem, status.birth)
   }
 
-  /// What the bytes of the header say; nil if they are damaged. A newer version is refused.
-  init?(_ bytes: [UInt8], path: String) throws(StoreError) {
+  /// What the bytes of the header say.
+  ///
+  /// - Throws: `.damaged` if they are; `.newerFormat` for a newer version.
+  init(_ bytes: [UInt8], path: String) throws(StoreError) {
     typealias Field = IndexLayout.Header
     func integer(_ offset: Int, _ count: Int) -> UInt64 {
       bytes[offset..<offset + count].reversed().reduce(0) { $0 << 8 | UInt64($1) }
     }
     guard bytes.count == Field.fixedLength, Array(bytes[..<8]) == IndexLayout.magic,
       integer(Field.checksum, 8) == XXH3.hash64(Array(bytes[..<Field.checksum]), seed: 0)
-    else { return nil }
+    else { throw Self.damage(path) }
     let version = integer(Field.version, 2)
     guard version == IndexLayout.version, integer(Field.readerFeatures, 4) & ~IndexLayout.sealedFeature == 0,
       integer(Field.writerFeatures, 4) == 0
@@ -33,7 +35,7 @@ struct IndexHeader: Equatable {
         .newerFormat, "is an index of version \(version) with features this program does not know: update it",
         path: path)
     }
-    guard let store = StoreID(bytes: bytes[Field.store..<Field.boot]) else { return nil }
+    guard let store = StoreID(bytes: bytes[Field.store..<Field.boot]) else { throw Self.damage(path) }
     self.store = store
     boot = integer(Field.boot, 8)
     inode = integer(Field.inode, 8)
@@ -42,6 +44,10 @@ struct IndexHeader: Equatable {
     secret = Array(bytes[Field.secret..<Field.secret + 16])
     let isSealed = integer(Field.readerFeatures, 4) & IndexLayout.sealedFeature != 0
     check = isSealed ? Array(bytes[Field.check..<Field.check + IndexKeys.checkBytes]) : nil
+  }
+
+  private static func damage(_ path: String) -> StoreError {
+    StoreError(.damaged, "its header is damaged: it is to be built anew", path: path)
   }
 
   /// Its bytes, with the checksum.

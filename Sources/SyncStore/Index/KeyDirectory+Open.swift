@@ -28,15 +28,13 @@ extension KeyDirectory {
     guard try storage.status(path) != nil else { return .missing }
     let file = try storage.open(path, writable ? .readWrite : .readOnly)
     let status = try file.statusAtOpening
-    guard let known = try IndexHeader(file.read(IndexLayout.Header.fixedLength, at: 0), path: path) else {
-      return .distrusted("its header is damaged")
-    }
-    guard known.store == store else { return .distrusted("it is of another store") }
-    guard known.isOf(status) else { return .distrusted("it is a copy") }
-    let keys = IndexKeys(random: known.secret, secret: sealing)
-    guard known.check == keys.check else { return .distrusted("its keys are hashed under another secret") }
     let directory: KeyDirectory
     do throws(StoreError) {
+      let known = try IndexHeader(file.read(IndexLayout.Header.fixedLength, at: 0), path: path)
+      guard known.store == store else { return .distrusted("it is of another store") }
+      guard known.isOf(status) else { return .distrusted("it is a copy") }
+      let keys = IndexKeys(random: known.secret, secret: sealing)
+      guard known.check == keys.check else { return .distrusted("its keys are hashed under another secret") }
       directory = try KeyDirectory(file, writable: writable, known, seed: keys.seed)
       guard directory.isClean || known.boot == boot && boot != 0 && known.fileSystem == status.fileSystem
       else { return .distrusted("it was in use when the machine stopped") }

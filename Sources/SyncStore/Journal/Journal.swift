@@ -300,7 +300,7 @@ struct Journal {
   func map(_ name: SegmentName, isLast: Bool = true) throws(StoreError) -> Segment? {
     let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
-    let page = try file.read(SegmentHeader.length + RecordLayout.actorDefinitionLength, at: 0)
+    let page = try file.read(Segment.headBytes, at: 0)
     switch SegmentHeader.read(page) {
     case .blank: return nil
     case .bad:
@@ -333,7 +333,7 @@ struct Journal {
         seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged && !(writable && mendHeader(page, of: file, path))
-      segment.readFirstDefinition(in: page)
+      segment.readLeadingDefinitions(in: page)
       return segment
     }
   }

@@ -14,8 +14,8 @@ final class Segment: @unchecked Sendable {
   private(set) var sealer: SegmentSeal.Writer?
   /// Those of actors, by the number that they give in this segment.
   private var definitions: [Definition] = []
-  /// The definition that this segment begins with, as it was read with the header; nil if it begins with something else.
-  private var first: (actor: ActorID, number: UInt16)?
+  /// The one that it begins with, as it was read with the header; it counts once it is taken in.
+  private var leading: LeadingDefinition?
   /// The other way round, where there are many.
   private var numbers: [ActorID: UInt16] = [:]
   /// Its number in the index; nil before it has one.
@@ -40,6 +40,13 @@ final class Segment: @unchecked Sendable {
     var actor: ActorID?
     /// 0 where it was lost.
     var offset = 0
+  }
+
+  private struct LeadingDefinition {
+    let actor: ActorID
+    let number: UInt16
+    /// Does it stand there twice, as it should?
+    let isTwice: Bool
   }
 
   init(
@@ -114,12 +121,24 @@ final class Segment: @unchecked Sendable {
     numbers[actor] = number
   }
 
-  /// Keeps what the record at the beginning defines, from the first bytes of the file, which were read for the header: whoever goes on
-  /// where another stopped need not have the kernel find that page of each segment.
-  func readFirstDefinition(in bytes: [UInt8]) {
-    let start = SegmentHeader.length
+  /// Bytes at the beginning of a file that are read for its header: with it comes the definition that most segments begin with, twice.
+  static let headBytes = SegmentHeader.length + AppendExtent.definitions
+
+  /// Keeps the definition at the beginning, from the first bytes of the file, which were read for the header: whoever goes on where
+  /// another stopped need not have the kernel find that page of each segment.
+  func readLeadingDefinitions(in head: [UInt8]) {
+    guard seal == nil, let first = definition(at: SegmentHeader.length, in: head) else { return }
+    let second = definition(at: SegmentHeader.length + Self.definitionBytes, in: head)
+    leading = LeadingDefinition(
+      actor: first.actor, number: first.number, isTwice: second.map { $0 == first } ?? false)
+  }
+
+  private static let definitionBytes = RecordLayout.aligned(RecordLayout.actorDefinitionLength)
+
+  /// What the record there defines, if it is a whole one that defines an actor; nil otherwise.
+  private func definition(at start: Int, in bytes: [UInt8]) -> (actor: ActorID, number: UInt16)? {
     let (key, end) = (start + RecordLayout.fixedLength, start + RecordLayout.actorDefinitionLength)
-    guard seal == nil, bytes.count >= end,
+    guard bytes.count >= end,
       bytes.load(start + RecordLayout.length, as: UInt32.self) == UInt32(end - start),
       bytes[start + RecordLayout.kind] == RecordLayout.Kind.actor.rawValue,
       bytes[start + RecordLayout.flags] == 0,
@@ -128,14 +147,17 @@ final class Segment: @unchecked Sendable {
       UInt32(truncatingIfNeeded: XXH3.hash64(body, seed: seed(at: start)))
         == bytes.load(start + RecordLayout.checksum),
       let actor = ActorID(bytes: bytes[key..<end])
-    else { return }
-    first = (actor, bytes.load(start + RecordLayout.actor))
+    else { return nil }
+    return (actor, bytes.load(start + RecordLayout.actor))
   }
 
-  /// Takes in the definition that it begins with. False if that is to be looked for where it lies.
-  func defineFirst() -> Bool {
-    guard let first else { return false }
-    define(first.actor, as: first.number, at: SegmentHeader.length)
+  /// Takes in the definition at `offset`, if it is that one. False if it is to be looked for where it lies.
+  func defineLeading(at offset: Int) -> Bool {
+    guard let leading,
+      offset == SegmentHeader.length
+        || leading.isTwice && offset == SegmentHeader.length + Self.definitionBytes
+    else { return false }
+    define(leading.actor, as: leading.number, at: offset)
     return true
   }
 

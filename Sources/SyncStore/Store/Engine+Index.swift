@@ -246,7 +246,7 @@ extension Engine {
       }
       // Noted by one who died before it was taken in: it is met again.
       if segment.header.compaction == 0, Location(segment: segment.number, offset: offset) >= end { continue }
-      if offset == SegmentHeader.length, segment.defineFirst() { continue }
+      if segment.defineLeading(at: offset) { continue }
       guard let view = segment.record(at: offset, limit: segment.mapping.count) else { return false }
       views.append(view)
     }
