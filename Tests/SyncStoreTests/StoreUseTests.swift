@@ -24,6 +24,20 @@ struct StoreUseTests {
     }
   }
 
+  @Test("a directory whose name begins with a combining character lies where the kernel has it")
+  func combiningCharacter() throws {
+    let directory = TemporaryDirectory()
+    let path = directory.path + "/\u{301}store"
+    #expect(DiskStorage.directory(of: path) == directory.path)
+    let store = try Store.create(at: path + "/./")
+    try store.put("large", [UInt8](repeating: 7, count: 100_000))
+    #expect(Array(store.path.utf8) == Array(path.utf8))
+    try store.close()
+    #expect(
+      try FileManager.default.contentsOfDirectory(atPath: directory.path).contains { $0.hasSuffix("store") })
+    #expect(try Store.open(at: path).get("large")?.bytes.count == 100_000)
+  }
+
   @Test("closing within a transaction is refused, and the transaction goes on")
   func closedWithin() throws {
     let store = try Store.create(on: host)

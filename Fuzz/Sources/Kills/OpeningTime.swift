@@ -34,7 +34,7 @@ struct OpeningTime {
 extension [Double] {
   /// The middle, the 99th percentile and the most of so many milliseconds.
   var summary: String {
-    guard let last = self.max() else { return "no time: there was none" }
+    guard let last = self.max() else { return "no time" }
     return
       "\(share(0.5)) ms in the middle, \(share(0.99)) ms at the 99th percentile, \(Self.figure(last)) ms at most"
   }
@@ -52,9 +52,9 @@ extension [OpeningTime] {
     func mean(_ part: KeyPath<OpeningTime, Double>) -> String {
       [Double].figure(slow.reduce(0) { $0 + $1[keyPath: part] } / Double(Swift.max(slow.count, 1)))
     }
-    guard !isEmpty else { return "nothing was opened" }
+    guard !isEmpty else { return "did not happen" }
     return """
-      opening took \(map(\.all).summary); of the slowest hundredth, \(mean(\.all)) ms on average, its thread ran for \(mean(\.running)) and \
+      took \(map(\.all).summary); of the slowest hundredth, \(mean(\.all)) ms on average, its thread ran for \(mean(\.running)) and \
       waited for a processor for \(mean(\.ready)); at the 99th percentile it ran for \(map(\.running).share(0.99)) ms
       """
   }

@@ -21,8 +21,8 @@ struct Kills {
   private var states = [State](repeating: State(), count: Load.keys)
   private var next: UInt64 = 1
   private var openings: [OpeningTime] = []
-  /// What the first opening of a process took, in milliseconds.
-  private var firstOpenings: [Double] = []
+  /// Those that were the first of a process.
+  private var firstOpenings: [OpeningTime] = []
   private let growth = Growth()
 
   init(count: Int, mode: Configuration.Mode) { (self.count, self.mode) = (count, mode) }
@@ -53,7 +53,7 @@ struct Kills {
     // After a failure it is left to be looked at.
     try FileManager.default.removeItem(atPath: path)
     print(
-      "\(count) kills, \(next - 1) operations: nothing acknowledged is lost, nothing is half done; \(openings.summary); a process's first opening took \(firstOpenings.summary)"
+      "\(count) kills, \(next - 1) operations: nothing acknowledged is lost, nothing is half done; opening \(openings.summary); a process's first opening \(firstOpenings.summary)"
     )
   }
 
@@ -76,7 +76,11 @@ struct Kills {
     let isSecond = kill.isMultiple(of: 2)
     if isSecond {
       let told = try KilledChild.notes(of: [mode == .shared ? "--open-shared" : "--open", path])
-      firstOpenings += told.map { Double($0.number) / 1e6 }
+      if told.count == 3 {
+        let milliseconds = told.map { Double($0.number) / 1e6 }
+        firstOpenings.append(
+          OpeningTime(all: milliseconds[0], running: milliseconds[1], ready: milliseconds[2]))
+      }
     }
     let (store, time) = try OpeningTime.of {
       try Store.open(at: path, configuration: Load.configuration(mode))

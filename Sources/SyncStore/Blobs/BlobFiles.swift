@@ -35,7 +35,7 @@ struct BlobFiles: Sendable {
   /// Makes the directories that are missing, durably.
   func prepare() throws(StoreError) {
     var made = try storage.createDirectory(directory)
-    if made { try storage.syncDirectory(Self.parent(of: directory)) }
+    if made { try storage.syncDirectory(DiskStorage.directory(of: directory)) }
     made = false
     for name in Self.subdirectories { made = try storage.createDirectory(path(name)) || made }
     if made { try storage.syncDirectory(directory) }
@@ -45,7 +45,7 @@ struct BlobFiles: Sendable {
   /// Makes the directories durable that are there: who made them may have died before it did.
   func syncDirectories() throws(StoreError) {
     try storage.syncDirectory(directory)
-    try storage.syncDirectory(Self.parent(of: directory))
+    try storage.syncDirectory(DiskStorage.directory(of: directory))
   }
 
   /// Refuses directories that are not directories. Any of them may be missing for who only reads: a tier of the first
@@ -67,11 +67,6 @@ struct BlobFiles: Sendable {
       throw StoreError(
         .foreignFile, "is not a directory of the blob tier: move away what is there", path: path)
     }
-  }
-
-  static func parent(of path: String) -> String {
-    guard let slash = path.lastIndex(of: "/") else { return "." }
-    return slash == path.startIndex ? "/" : String(path[..<slash])
   }
 
   // MARK: Objects
@@ -219,7 +214,7 @@ struct BlobFiles: Sendable {
   func remove(_ name: String) throws(StoreError) -> Bool {
     if name.hasPrefix("objects/") {
       try requireDirectory(path("objects"))
-      let shard = Self.parent(of: name)
+      let shard = DiskStorage.directory(of: name)
       guard try storage.status(path(shard)) != nil else { return false }
       try requireDirectory(path(shard))
     }

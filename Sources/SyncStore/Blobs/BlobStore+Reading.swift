@@ -152,7 +152,7 @@ extension BlobStore {
       _ = try? files.storage.remove(temporary)
       throw error
     }
-    if durable { try files.storage.syncDirectory(BlobFiles.parent(of: path)) }
+    if durable { try files.storage.syncDirectory(DiskStorage.directory(of: path)) }
   }
 
   /// Reads one object and compares it with its reference, holding `pieceBytes` of it in memory at a time.

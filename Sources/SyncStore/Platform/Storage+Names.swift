@@ -4,20 +4,21 @@ extension Storage {
   /// link leads later. A symbolic link is followed; slashes and dots at the end are left out, so that what comes before the last
   /// slash is the directory that the name lies in.
   package func place(of path: String) throws(StoreError) -> String {
-    var name = path[...]
-    while name.utf8.count > 1 {
-      if name.hasSuffix("/") {
-        name.removeLast()
-      } else if name.hasSuffix("/.") {
-        name.removeLast(2)
+    // Bytes, as for the kernel: a slash that a combining character follows is one, too.
+    var rest = path.utf8[...]
+    while rest.count > 1 {
+      if rest.last == Self.slash {
+        rest.removeLast()
+      } else if rest.last == UInt8(ascii: "."), rest.dropLast().last == Self.slash {
+        rest.removeLast(2)
       } else {
         break
       }
     }
-    if name.isEmpty, !path.isEmpty { name = "/" }
+    let name = rest.isEmpty && !path.isEmpty ? "/" : String(Substring(rest))
     let last = Self.lastName(of: name)
-    if last == "." || last == "..", systemPath(path) != nil { return SystemCall.absolutePath(String(name)) }
-    return try followingLink(String(name))
+    if last == "." || last == "..", systemPath(path) != nil { return SystemCall.absolutePath(name) }
+    return try followingLink(name)
   }
 
   /// Makes the name durable by which a directory, which is there, is found. Nothing is done for the place where a file system is mounted:
@@ -34,13 +35,14 @@ extension Storage {
   /// Which name a directory has, as one word: another one if it, or what it lies in, gets another name.
   package func word(forNameOf path: String) throws(StoreError) -> UInt64 {
     let above = try statusAbove(path)
-    let name = Self.lastName(of: path[...])
+    let name = Self.lastName(of: path)
     return XXH3.hash64(Array("\(above?.fileSystem ?? 0) \(above?.inode ?? 0) \(name)".utf8), seed: 0)
   }
 
   /// What comes behind the last slash.
-  private static func lastName(of path: Substring) -> Substring {
-    path.lastIndex(of: "/").map { path[path.index(after: $0)...] } ?? path
+  private static func lastName(of path: String) -> Substring {
+    let bytes = path.utf8
+    return bytes.lastIndex(of: slash).map { path[bytes.index(after: $0)...] } ?? path[...]
   }
 
   /// What is known of the directory that the name of `path` lies in.

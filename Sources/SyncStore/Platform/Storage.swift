@@ -249,7 +249,9 @@ extension Storage {
 
   /// What comes before the last slash.
   package static func directory(of path: String) -> String {
-    guard let slash = path.lastIndex(of: "/") else { return "." }
-    return slash == path.startIndex ? "/" : String(path[..<slash])
+    guard let last = path.utf8.lastIndex(of: slash) else { return "." }
+    return last == path.startIndex ? "/" : String(path[..<last])
   }
+
+  static var slash: UInt8 { UInt8(ascii: "/") }
 }

@@ -106,8 +106,11 @@ package enum SystemCall {
       defer { unsafe free(resolved) }
       return unsafe String(cString: resolved)
     }
-    let trimmed = path.count > 1 && path.hasSuffix("/") ? String(path.dropLast()) : path
-    guard let slash = trimmed.lastIndex(of: "/") else { return absolutePath(".") + "/" + trimmed }
+    let isOpen = path.utf8.count > 1 && path.utf8.last == DiskStorage.slash
+    let trimmed = isOpen ? String(path.unicodeScalars.dropLast()) : path
+    guard let slash = trimmed.utf8.lastIndex(of: DiskStorage.slash) else {
+      return absolutePath(".") + "/" + trimmed
+    }
     let parent = slash == trimmed.startIndex ? "/" : absolutePath(String(trimmed[..<slash]))
     return (parent == "/" ? "" : parent) + trimmed[slash...]
   }

@@ -40,7 +40,7 @@ extension Store {
     }
     let storage = environment.storage
     let path = try directory(behind: path, storage)
-    let name = name ?? String(path.split(separator: "/").last ?? "store")
+    let name = name ?? path.unicodeScalars.split(separator: "/").last.map { String($0) } ?? "store"
     guard StoreIdentity.isName(name) else {
       throw StoreError(
         .outOfBounds,

@@ -66,7 +66,8 @@ enum InitCommand {
 
   /// Makes the directories above a store that is to be made, durably as the store will be.
   static func makeParent(of path: String) throws {
-    guard let slash = path.lastIndex(of: "/"), slash > path.startIndex else { return }
-    try Descriptor.makeDirectories(Array(path[..<slash].utf8), durably: true)
+    // Bytes, as for the kernel: a slash that a combining character follows is one, too.
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")), slash > path.startIndex else { return }
+    try Descriptor.makeDirectories(Array(path.utf8[..<slash]), durably: true)
   }
 }
