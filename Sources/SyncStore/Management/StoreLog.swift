@@ -72,14 +72,15 @@ public enum CorruptionChoice: Hashable, Sendable {
 extension Store {
   /// Asks the program about damage that is not mended; tells the log what was found.
   func judgeDamage() throws(StoreError) {
-    let report = try reading { engine throws(StoreError) in
+    let report = try reading { engine throws(StoreError) -> CorruptionReport? in
       let open = engine.gaps.filter { !engine.state.resolved.contains($0.place) }
+      if open.isEmpty { return nil }
       let keys = engine.damagedKeys.filter { !engine.state.resolved.contains($0.value) }.keys
       return CorruptionReport(
         path: path, places: open,
         keys: keys.filter { !ReservedKey.isReserved($0) }.map { Key(unchecked: $0) }.sorted())
     }
-    guard !report.places.isEmpty else { return }
+    guard let report else { return }
     StoreLog.note(
       .error, path,
       "\(report.places.count) places of the journal are damaged, the rest is served: run `Store.verify`")

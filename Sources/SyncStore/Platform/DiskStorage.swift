@@ -128,7 +128,8 @@ package final class DiskStorage: Storage {
     var free: UInt64 = 0
     var type: UInt64 = 0
     var isReadOnly: Int32 = 0
-    guard unsafe sync_file_system_status(path, &free, &type, &isReadOnly) == 0 else {
+    let code = unsafe path.withCString { unsafe sync_file_system_status($0, &free, &type, &isReadOnly) }
+    guard code == 0 else {
       throw SystemCall.failure("cannot look at its file system", path)
     }
     return FileSystem(type: type, freeBytes: free, isReadOnly: isReadOnly != 0)

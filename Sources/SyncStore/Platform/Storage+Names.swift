@@ -35,8 +35,11 @@ extension Storage {
   /// Which name a directory has, as one word: another one if it, or what it lies in, gets another name.
   package func word(forNameOf path: String) throws(StoreError) -> UInt64 {
     let above = try statusAbove(path)
-    let name = Self.lastName(of: path)
-    return XXH3.hash64(Array("\(above?.fileSystem ?? 0) \(above?.inode ?? 0) \(name)".utf8), seed: 0)
+    var writer = ByteWriter()
+    writer.write(above?.fileSystem ?? 0)
+    writer.write(above?.inode ?? 0)
+    writer.write(raw: Self.lastName(of: path).utf8)
+    return XXH3.hash64(writer.bytes, seed: 0)
   }
 
   /// What comes behind the last slash.
