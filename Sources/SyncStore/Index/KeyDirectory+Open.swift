@@ -25,8 +25,7 @@ extension KeyDirectory {
     at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, sealing: [UInt8]? = nil,
     writable: Bool
   ) throws(StoreError) -> Opening {
-    guard try storage.status(path) != nil else { return .missing }
-    let file = try storage.open(path, writable ? .readWrite : .readOnly)
+    guard let file = try storage.openIfThere(path, writable ? .readWrite : .readOnly) else { return .missing }
     let status = try file.statusAtOpening
     let directory: KeyDirectory
     do throws(StoreError) {

@@ -51,11 +51,10 @@ final class Ledger: Sendable {
   static func open(
     at path: String, _ storage: any Storage, identity: UInt64, concealing: Secret? = nil, writable: Bool
   ) throws(StoreError) -> Ledger? {
-    guard let status = try storage.status(path), status.kind == .file, status.size >= firstBytes else {
-      return nil
-    }
-    let ledger = try Ledger(
-      storage.open(path, writable ? .readWrite : .readOnly), concealing: concealing, writable: writable)
+    guard let file = try storage.openIfThere(path, writable ? .readWrite : .readOnly),
+      try file.sizeAtOpening >= firstBytes
+    else { return nil }
+    let ledger = try Ledger(file, concealing: concealing, writable: writable)
     let header = ledger.header
     guard header.load(Field.magic) == magic, header.load(Field.version) == version,
       header.load(Field.identity) == identity, header.load(Field.checksum) == checksum(identity)

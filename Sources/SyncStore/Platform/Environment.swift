@@ -55,13 +55,16 @@ package struct Environment: Sendable {
     let storage = DiskStorage(handlesSignals: handlesSignals)
     return Environment(
       storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SecureRandom.bytes($0) },
-      machine: line(of: "/etc/machine-id", storage),
-      boot: line(of: "/proc/sys/kernel/random/boot_id", storage))
+      machine: machine, boot: boot)
   }
 
+  // A process is of one machine and one boot: they are read once.
+  private static let machine = line(of: "/etc/machine-id")
+  private static let boot = line(of: "/proc/sys/kernel/random/boot_id")
+
   /// A file that is not there (a container without a machine-id) reads as nothing: fewer clues, no failure.
-  private static func line(of path: String, _ storage: DiskStorage) -> String {
-    let bytes = (try? storage.kernelFile(path)) ?? []
+  private static func line(of path: String) -> String {
+    let bytes = (try? DiskStorage(handlesSignals: false).kernelFile(path)) ?? []
     return String(decoding: bytes.prefix { $0 != 0x0A }, as: UTF8.self)
   }
 }

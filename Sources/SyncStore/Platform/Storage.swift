@@ -207,6 +207,14 @@ extension Storage {
     throw StoreError(.foreignFile, "is no regular file, and is not replaced: name another", path: path)
   }
 
+  /// Opens a file that is nearly always there, which is not looked for first; nil if it is not.
+  func openIfThere(_ path: String, _ mode: OpenMode) throws(StoreError) -> (any StorageFile)? {
+    do throws(StoreError) { return try open(path, mode) } catch {
+      guard error.errno == SystemCall.notThere else { throw error }
+      return nil
+    }
+  }
+
   /// The whole of a small file; nil if there is none. One larger than `limit` is `.foreignFile`.
   package func contents(of path: String, limit: Int) throws(StoreError) -> [UInt8]? {
     try status(path) == nil ? nil : open(path, .readOnly).contents(limit: limit)

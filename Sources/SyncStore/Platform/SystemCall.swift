@@ -82,6 +82,8 @@ package enum SystemCall {
 
   /// What the kernel answers to a renaming from one file system to another.
   static let otherFileSystem = EXDEV
+  /// What it answers where nothing has that name.
+  static let notThere = ENOENT
   /// What it answers where permissions are lacking.
   static let notAllowed = EACCES
   /// What it answers where a file system has no such call.

@@ -16,8 +16,8 @@ package struct StoreIdentity: Equatable {
   /// Reads it; nil if there is none.
   static func read(_ directory: String, _ storage: any Storage) throws(StoreError) -> StoreIdentity? {
     let path = directory + "/" + fileName
-    guard let bytes = try storage.contents(of: path, limit: limit) else { return nil }
-    return try StoreIdentity(bytes, path)
+    guard let file = try storage.openIfThere(path, .readOnly) else { return nil }
+    return try StoreIdentity(file.contents(limit: limit), path)
   }
 
   /// What it is now, and whether it still lies where it was written; nil if there is none. One that has not changed since it was
@@ -25,9 +25,8 @@ package struct StoreIdentity: Equatable {
   static func look(
     at directory: String, _ environment: Environment, known: StoreIdentity
   ) throws(StoreError) -> (identity: StoreIdentity, isAtHome: Bool)? {
-    let (storage, path) = (environment.storage, directory + "/" + fileName)
-    guard try storage.status(path) != nil else { return nil }
-    let file = try storage.open(path, .readOnly)
+    let path = directory + "/" + fileName
+    guard let file = try environment.storage.openIfThere(path, .readOnly) else { return nil }
     let bytes = try file.contents(limit: limit)
     let identity = bytes == known.encoded ? known : try StoreIdentity(bytes, path)
     return (identity, try identity.fingerprint == fingerprint(of: file, environment))
