@@ -165,7 +165,10 @@ struct Journal {
   /// Maps what compaction has replaced and not yet removed: the index may still name it.
   mutating func loadReplaced() throws(StoreError) {
     let names = try SegmentName.all(in: directory, environment.storage)
-    let counted = Set(SegmentName.chain(of: names, from: 1).names)
+    let chain = SegmentName.chain(of: names, from: 1).names
+    // Mostly there is none; so no table is made for a first opening beside others.
+    guard chain.count < names.count else { return }
+    let counted = Set(chain)
     for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
       do throws(StoreError) {
         if let segment = try map(name) { showReplaced(segment) }
