@@ -59,6 +59,8 @@ SWIFT
         if $count != 1;
       $put =~ s/\bMUTANT\b/Mutant.isOn("$name")/g;
       $text =~ s/\Q$find\E/$put/;
+      # A file may have had no need of the module that has the switch.
+      $text = "internal import SyncStore\n$text" if $path !~ m{^Sources/SyncStore/} && $text !~ /\bimport SyncStore$/m;
       open my $out, ">", "$tree/$path" or die "$path: $!\n";
       print $out $text;
     ' "$mutant" "$tree"
