@@ -336,7 +336,8 @@ struct Journal {
         seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged && !(writable && mendHeader(page, of: file, path))
-      segment.readLeadingDefinitions(in: page)
+      // Not of the last one: who is just beginning it may die, and another one write something else there.
+      if !isLast || header.compaction > 0 { segment.readLeadingDefinitions(in: page) }
       return segment
     }
   }

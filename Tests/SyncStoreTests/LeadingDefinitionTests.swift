@@ -1,0 +1,55 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// What a segment begins with is read along with its header, and taken in where the ledger says that it counts.
+@Suite("The definition that a segment begins with")
+struct LeadingDefinitionTests {
+  private let host = SimulatedHost()
+  private let store: Store
+
+  init() throws {
+    store = try Store.create(
+      on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
+    for number in 0..<300 { try store.put(Key("key \(number)"), [UInt8](repeating: 1, count: 1000)) }
+  }
+
+  /// All segments but the first, which begins with this copy's name, as an opening maps them.
+  private func mapped(isLast: Bool) throws -> [Segment] {
+    try store.engine.withLock { engine in
+      try engine.journal.segments.dropFirst().map { segment in
+        try #require(try engine.journal.map(segment.header.name, isLast: isLast))
+      }
+    }
+  }
+
+  @Test("is taken in at both of its places, and nowhere else")
+  func places() throws {
+    let length = RecordLayout.actorDefinitionLength
+    for segment in try mapped(isLast: false) {
+      for offset in [-length, 8, length - 8, 2 * length, 1 << 20] {
+        #expect(!segment.defineLeading(at: SegmentHeader.length + offset))
+      }
+      #expect(segment.nextNumber == 0)
+      for offset in [length, 0] { #expect(segment.defineLeading(at: SegmentHeader.length + offset)) }
+      #expect(try segment.actors == [store.actor])
+    }
+  }
+
+  @Test("is looked for where it lies in the last segment, which another writer may begin anew")
+  func lastSegment() throws {
+    for segment in try mapped(isLast: true) {
+      #expect(!segment.defineLeading(at: SegmentHeader.length))
+    }
+  }
+
+  @Test(
+    "is not believed where any of its bits was flipped", arguments: 0..<RecordLayout.actorDefinitionLength)
+  func damaged(byte: Int) throws {
+    let segment = try #require(try mapped(isLast: false).first)
+    try host.storage.flipBit(of: segment.file.path, at: SegmentHeader.length + byte, bit: byte % 8)
+    let read = try #require(try mapped(isLast: false).first)
+    #expect(!read.defineLeading(at: SegmentHeader.length))
+  }
+}
