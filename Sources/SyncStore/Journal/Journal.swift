@@ -337,7 +337,7 @@ struct Journal {
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.headerDamaged = damaged && !(writable && mendHeader(page, of: file, path))
       // Not of the last one: who is just beginning it may die, and another one write something else there.
-      if !isLast || header.compaction > 0 { segment.readLeadingDefinitions(in: page) }
+      if !isLast || header.compaction > 0 { segment.readLeadingDefinition(in: page) }
       return segment
     }
   }

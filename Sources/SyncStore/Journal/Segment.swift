@@ -126,7 +126,7 @@ final class Segment: @unchecked Sendable {
 
   /// Keeps the definition at the beginning, from the first bytes of the file, which were read for the header: whoever goes on where
   /// another stopped need not have the kernel find that page of each segment.
-  func readLeadingDefinitions(in head: [UInt8]) {
+  func readLeadingDefinition(in head: [UInt8]) {
     guard seal == nil, let first = definition(at: SegmentHeader.length, in: head) else { return }
     let second = definition(at: SegmentHeader.length + Self.definitionBytes, in: head)
     leading = LeadingDefinition(

@@ -129,16 +129,14 @@ struct SegmentHeader: Hashable, Sendable {
     guard page.count >= length else { return page.allSatisfy { $0 == 0 } ? .blank : .bad }
     let (first, second) = (copy(0, of: page), copy(1, of: page))
     let reading = read(copy: first)
-    if first == second, case .whole = reading { return reading }
     let other = first == second ? reading : read(copy: second)
-    for read in [reading, other] {
-      switch read {
-      case .whole(let header, _): return .whole(header, damaged: reading != other)
-      case .newer: return read
-      case .blank, .bad: continue
-      }
+    switch (reading, other) {
+    case (.whole(let header, _), _): return .whole(header, damaged: reading != other)
+    case (.newer, _): return reading
+    case (_, .whole(let header, _)): return .whole(header, damaged: true)
+    case (_, .newer): return other
+    default: return page.prefix(length).allSatisfy { $0 == 0 } ? .blank : .bad
     }
-    return page.prefix(length).allSatisfy { $0 == 0 } ? .blank : .bad
   }
 
   private static func copy(_ number: Int, of page: [UInt8]) -> ArraySlice<UInt8> {

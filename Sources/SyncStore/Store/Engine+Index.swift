@@ -236,7 +236,7 @@ extension Engine {
     guard let known = lastPosition(at: lastPlace, before: end), try ledger.position >= known else {
       return false
     }
-    var views: [RecordView] = []
+    var (views, defined) = ([RecordView](), 0)
     let noted = try ledger.noted()
     adopted = noted.adopted
     for place in noted.places {
@@ -246,7 +246,10 @@ extension Engine {
       }
       // Noted by one who died before it was taken in: it is met again.
       if segment.header.compaction == 0, Location(segment: segment.number, offset: offset) >= end { continue }
-      if segment.defineLeading(at: offset) { continue }
+      if segment.defineLeading(at: offset) {
+        defined += 1
+        continue
+      }
       guard let view = segment.record(at: offset, limit: segment.mapping.count) else { return false }
       views.append(view)
     }
@@ -262,7 +265,7 @@ extension Engine {
       last = view.location
       restore(view)
     }
-    notesAtRenewal = noted.places.count
+    notesAtRenewal = views.count + defined
     position = try ledger.position
     state.restore(sequence: try ledger.sequence, clock: try ledger.clock)
     applied = end
