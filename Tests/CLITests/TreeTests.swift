@@ -78,7 +78,11 @@ import Testing
     try change()
     let progress = Progress("", totalBytes: 0, enabled: false)
     var importer = Importer(store: store, root: root, prefix: [], progress: progress)
-    try importer.run(tree)
+    do { try importer.run(tree) } catch {
+      // Whatever works for it in the background may keep it for a moment.
+      try store.close()
+      throw error
+    }
     return store
   }
 
