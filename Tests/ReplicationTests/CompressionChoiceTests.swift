@@ -77,6 +77,23 @@ import Testing
     #expect(deflated <= 4)
   }
 
+  @Test("A try is not given up for one batch that was held up, nor while it takes less than deflating would")
+  func heldUpOnce() {
+    for stall in 2..<12 {
+      var choice = CompressionChoice()
+      for batch in 0..<40 {
+        let deflates = choice.deflates(Self.payload)
+        if batch > 4 { #expect(!deflates) }
+        // The first ones are deflated while the receiver does nothing else.
+        let time: UInt64 = batch == stall ? 400_000_000 : deflates ? 7_000_000 : 8_000_000
+        choice.acknowledged(
+          CompressionChoice.Measure(
+            payload: Self.payload, sealed: deflates ? Self.payload * 6 / 10 : Self.payload,
+            deflating: deflates ? 20_000_000 : nil, passing: time))
+      }
+    }
+  }
+
   @Test("A link that becomes slow gets deflated batches again")
   func slowerLink() {
     var choice = CompressionChoice()

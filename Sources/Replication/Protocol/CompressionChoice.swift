@@ -3,7 +3,7 @@
 /// Deflating pays where the link is slower than deflating is; else it only adds to the time, of this processor and of the one that
 /// inflates. What all waits for shows in the time between two acknowledgements. A round begins deflated. If deflating fills most of
 /// that time, or the link is so fast that a few larger batches are soon over, batches are sent plain for a try, and go on so if they
-/// pass no slower than the deflated ones did; if not, or later no more, they are deflated again, and the next try is twice as far away.
+/// pass no slower than the deflated ones did, or than deflating them takes; if not, or later no more, they are deflated again, and the next try is twice as far away.
 /// So nothing is sent larger than it must be on a slow link, and on a fast one little is deflated.
 package struct CompressionChoice: Hashable, Sendable {
   /// What was measured of one batch.
@@ -33,7 +33,12 @@ package struct CompressionChoice: Hashable, Sendable {
   /// what the disk of the receiver is doing above all; and where the link is what all waits for, what is worth deflating passes slower by
   /// more than that.
   private static let tolerances = (first: 1.4, later: 1.2)
-  /// Measures of one way before the other is tried, or the try is judged.
+  /// A plain batch counts for no more than so many deflated ones: what held up one, the receiver's disk above all, says nothing of the
+  /// way it was sent. It is more than the tolerances: if all are slow, that is noticed.
+  private static let longest = 2.0
+  /// Measures of a link that is fast enough to try before that is done: the first one waited for whatever the receiver had to do first.
+  private static let fastMeasures = 2
+  /// Measures of a try before it is judged.
   private static let leastMeasures = 4
   /// Measures of a try before it is judged more closely.
   private static let manyMeasures = 12
@@ -47,6 +52,8 @@ package struct CompressionChoice: Hashable, Sendable {
   private var plain = 0.0
   /// The share of the time that deflating fills.
   private var busy = 0.0
+  /// Nanoseconds that deflating takes for a byte of payload.
+  private var work = 0.0
   private var isPlain = false
   /// How many there were since the way was changed.
   private var measures = 0
@@ -69,17 +76,20 @@ package struct CompressionChoice: Hashable, Sendable {
       measures += 1
       deflated = Self.mean(deflated, time, of: measures)
       busy = Self.mean(busy, min(1, Double(deflating) / Double(measure.passing)), of: measures)
+      work = Self.mean(work, Double(deflating) / Double(measure.payload), of: measures)
       considerPlain(isFast: Double(measure.passing) / Double(measure.sealed) <= Self.fastLink)
     } else if isPlain {
       measures += 1
       // The first one waited for those before it.
-      if measures > 1 { plain = Self.mean(plain, time, of: measures - 1) }
+      if measures > 1 {
+        plain = Self.mean(plain, min(time, Self.longest * deflated), of: measures - 1)
+      }
       judgePlain()
     }
   }
 
   private mutating func considerPlain(isFast: Bool) {
-    guard measures >= untilTry, busy > Self.busyShare || isFast && measures >= Self.leastMeasures else {
+    guard measures >= untilTry, busy > Self.busyShare || isFast && measures >= Self.fastMeasures else {
       return
     }
     (isPlain, measures) = (true, 0)
@@ -87,7 +97,8 @@ package struct CompressionChoice: Hashable, Sendable {
 
   private mutating func judgePlain() {
     let tolerance = measures > Self.manyMeasures ? Self.tolerances.later : Self.tolerances.first
-    guard measures > Self.leastMeasures, plain > tolerance * deflated else { return }
+    // Whatever the others did: deflated ones pass no faster than they are deflated.
+    guard measures > Self.leastMeasures, plain > max(tolerance * deflated, work) else { return }
     untilTry = min(max(2 * untilTry, Self.patience.lowerBound), Self.patience.upperBound)
     (isPlain, measures) = (false, 0)
   }
