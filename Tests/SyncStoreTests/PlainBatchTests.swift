@@ -69,7 +69,7 @@ struct PlainBatchTests {
     func takesPlainly(_ records: [PositionedRecord]) throws -> Bool {
       guard case .plain(let batch) = BatchRecords(packing: records) else { return false }
       let limit = Stamp(milliseconds: hosts[0].time + Limits.clockDriftMilliseconds)
-      return copies[0].engine.withLock { $0.takesPlainly(batch, limit: limit) }
+      return copies[0].engine.withLock { $0.plainIntake(of: batch, limit: limit) != nil }
     }
   }
 
@@ -164,5 +164,126 @@ struct PlainBatchTests {
       try take([setting.record("a", 3, at: 1_699_999_999_999), setting.record("b", 2)]).echo)
     #expect(general.behind == before + 2 && general.upTo == before + 3)
     #expect(copy.journalPosition == before + 3)
+  }
+
+  /// Of more bytes than are stored through the mapping one by one.
+  private static func large(_ setting: Setting, from first: UInt64, count: UInt64 = 300) throws
+    -> [PositionedRecord]
+  {
+    let other = Dot(actor: ActorID(high: 7, low: 7), sequence: 40)
+    return try (first..<first + count).map { number in
+      try setting.record(
+        "large \(number)", number, base: number.isMultiple(of: 7) ? other : nil,
+        value: number.isMultiple(of: 11)
+          ? nil : [UInt8](repeating: UInt8(number % 251), count: Int(300 + number % 900)),
+        continues: number % 3 == 1 && number + 1 < first + count)
+    }
+  }
+
+  @Test(
+    "is the same where it is so large that it is written to the file, through several segments and a loss of power"
+  )
+  func bulk() throws {
+    let setting = try Setting()
+    for copy in setting.copies { try copy.put("held", "here") }
+    for round in 0..<8 as Range<UInt64> {
+      let records = try Self.large(setting, from: 1 + 300 * round)
+      #expect(try setting.takesPlainly(records))
+      try setting.expectSame(records, round + 1)
+      // Single records go on where the batch ends.
+      if round.isMultiple(of: 3) { for copy in setting.copies { try copy.put("own", "\(round)") } }
+    }
+    #expect(try setting.copies.allSatisfy { try $0.status().segments > 1 && $0.verify().isClean })
+    let digests = try setting.copies.map { try $0.digest() }
+    for (host, digest) in zip(setting.hosts, digests) {
+      host.losePower(seed: 4)
+      let again = try Store.open(on: host)
+      #expect(try again.digest() == digest && again.verify().isClean)
+      #expect(try again.text("held") == "here" && again.text("own") == "6")
+      #expect(
+        try again.get("large 2399")?.bytes == [UInt8](repeating: UInt8(2399 % 251), count: 300 + 2399 % 900))
+      #expect(try again.get("large 11") == nil)
+    }
+  }
+
+  @Test(
+    "F26 leaves nothing behind where it cannot be written, and comes again", arguments: [28, 5] as [Int32])
+  func unwritten(errno: Int32) throws {
+    let setting = try Setting()
+    try setting.copies[0].close()
+    let plan = FaultPlan()
+    let copy = try Store.open(on: setting.hosts[0], failing: plan)
+    try copy.put("before", "x")
+    let records = try Self.large(setting, from: 1)
+    let batch = IncomingBatch(
+      sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300,
+      records: BatchRecords(packing: records), present: [], scope: nil, widening: nil)
+    plan.fail(.write, on: ".segment", errno: errno)
+    let error = #expect(throws: StoreError.self) { try copy.take(batch) }
+    // No other failure says that what was to be stored is not there, in part.
+    #expect(error?.code == (errno == 28 ? .diskFull : .poisoned))
+    #expect(try copy.get("large 1") == nil && copy.text("before") == "x")
+    var store = copy
+    if errno != 28 {
+      #expect(#expect(throws: StoreError.self) { try copy.put("k", "v") }?.code == .poisoned)
+      setting.hosts[0].killProcesses()
+      store = try Store.open(on: setting.hosts[0])
+      #expect(try store.get("large 1") == nil)
+    }
+    _ = try store.apply(batch)
+    #expect(try store.status().keys == 1 + records.count { !$0.record.isTombstone } && store.verify().isClean)
+  }
+
+  @Test("is found, and what is written next stamped above it, also where the index has no room to grow")
+  func indexWithoutRoom() throws {
+    let setting = try Setting()
+    try setting.copies[0].close()
+    let refused = Locked(0)
+    let plan = FaultPlan { call, path in
+      if call == .allocate, path.hasSuffix("index") { refused.withLock { $0 += 1 } }
+    }
+    let copy = try Store.open(on: setting.hosts[0], failing: plan)
+    let ahead = setting.hosts[0].time + 30_000
+    let records = try (1...6000).map { number in
+      try setting.record("k \(number)", UInt64(number), at: ahead - 6000 + UInt64(number))
+    }
+    plan.fail(.allocate, on: "index", forever: true, errno: 28)
+    refused.withLock { $0 = 0 }
+    _ = try copy.apply(
+      IncomingBatch(
+        sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 6000,
+        records: BatchRecords(packing: records), present: [], scope: nil, widening: nil))
+    #expect(refused.withLock { $0 } > 0)
+    for number in [1, 3000, 6000] { #expect(try copy.get(Key("k \(number)"))?.bytes == [1, 2, 3]) }
+    try copy.put("own", "x")
+    let own = try #require(
+      try copy.reading { engine throws(StoreError) in try engine.held(Array("own".utf8)) })
+    #expect(own.stamp > Stamp(milliseconds: ahead))
+    #expect(try copy.status().keys == 6001)
+  }
+
+  @Test("leaves the rest of its segment to single records, of which a disk takes each")
+  func singles() throws {
+    let directory = TemporaryDirectory()
+    let setting = try Setting()
+    let path = directory.path + "/store"
+    var store = try Store.create(
+      at: path, name: nil, id: setting.source.id, configuration: Configuration(), environment: .real())
+    for round in 0..<12 as Range<UInt64> {
+      _ = try store.apply(
+        IncomingBatch(
+          sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300 * (round + 1),
+          records: BatchRecords(packing: try Self.large(setting, from: 1 + 300 * round)), present: [],
+          scope: nil,
+          widening: nil))
+    }
+    #expect(store.engine.withLock { $0.bulk != nil })
+    for number in 0..<200 { try store.put(Key("single \(number)"), [UInt8](repeating: 3, count: 5000)) }
+    #expect(store.engine.withLock { $0.bulk == nil })
+    let digest = try store.digest()
+    try store.close()
+    store = try Store.open(at: path)
+    #expect(try store.digest() == digest && store.verify().isClean)
+    try store.close()
   }
 }

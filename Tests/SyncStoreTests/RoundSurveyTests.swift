@@ -71,14 +71,14 @@ struct RoundSurveyTests {
   }
 
   private static func expectExact(
-    _ store: Store, _ receiver: RoundReceiver, _ what: Comment
+    _ store: Store, _ receiver: RoundReceiver, on ground: SurveyGround? = nil, _ what: Comment
   ) throws {
-    let round = try store.openRound(for: receiver)
+    let round = try store.openRound(for: receiver, on: ground)
     let choice = RoundChoice(
       for: receiver, behind: receiver.cursor?.position ?? 0, isFull: round.close.isFull)
     let exact = try current(store, choice)
-    #expect(round.items.map(\.position) == exact.map(\.position), what)
-    #expect(round.items.map(\.isPresent) == exact.map(\.isPresent), what)
+    #expect(round.items.joined().map(\.position) == exact.map(\.position), what)
+    #expect(round.items.joined().map(\.isPresent) == exact.map(\.isPresent), what)
     // Whatever was compacted or rewritten, each record can be given.
     var count = 0
     while let batch = try round.next(maximumBytes: 2000) { count += batch.records.list.count }
@@ -98,7 +98,14 @@ struct RoundSurveyTests {
       }
     }
     for number in stride(from: 3, to: count, by: 50) { _ = try store.delete(Self.key(number)) }
-    let stretch = try #require(try store.reading { engine in engine.stretch(behind: 0) })
+    let (stretch, places) = try #require(
+      try store.reading { engine throws(StoreError) -> (JournalStretch, CurrentPlaces)? in
+        guard let stretch = engine.stretch(behind: 0),
+          let places = try engine.currentPlaces(isExclusive: true)
+        else { return nil }
+        return (stretch, places)
+      })
+    try Self.expectWholeTransactions(stretch, stretch.parts(4, places), count: 4)
     let parts = stretch.parts(3)
     #expect(parts.count == 3 && stretch.parts(1).count == 1)
     #expect(parts.flatMap(\.sources).map(\.segment.number) == stretch.sources.map(\.segment.number))
@@ -115,6 +122,80 @@ struct RoundSurveyTests {
       }
     }
     #expect(digest == sum)
+  }
+
+  /// The parts are as large as each other, have all records, and split no transaction.
+  private static func expectWholeTransactions(
+    _ stretch: JournalStretch, _ parts: [JournalStretch], count: Int
+  ) throws {
+    #expect(parts.count == count)
+    let sizes = parts.map { part in part.sources.reduce(0) { $0 + $1.bytes.count } }
+    #expect(try #require(sizes.max()) - #require(sizes.min()) < 16 << 10)
+    func ends(_ stretch: JournalStretch) throws -> [(position: UInt64, continues: Bool)] {
+      var ends: [(position: UInt64, continues: Bool)] = []
+      _ = try stretch.visit { _, view throws(StoreError) in
+        ends.append((view.position, view.flags.contains(.continues)))
+      }
+      return ends
+    }
+    let lists = try parts.map { try ends($0) }
+    #expect(lists.joined().map(\.position) == (try ends(stretch)).map(\.position))
+    #expect(lists.allSatisfy { $0.last?.continues == false })
+  }
+
+  @Test(
+    "has the same where the places of all keys were noted before, whatever has happened since",
+    arguments: 0..<30)
+  func noted(seed: Int) throws {
+    let host = SimulatedHost(seed: UInt64(seed))
+    let store = try Self.store(
+      on: host, configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
+    var random = SplitMix64(seed: UInt64(seed))
+    func change() throws {
+      let key = try Self.key(Int.random(in: 0..<60, using: &random))
+      switch Int.random(in: 0..<20, using: &random) {
+      case 0...11: try store.put(key, random.bytes(Int.random(in: 0..<300, using: &random)))
+      case 12...15: _ = try store.delete(key)
+      case 16...17:
+        try store.transaction { transaction in for _ in 0..<4 { try transaction.put(key, [4]) } }
+      case 18: try store.purge()
+      default: try store.compact()
+      }
+    }
+    for _ in 0..<Int.random(in: 60..<400, using: &random) { try change() }
+    // A digest that is known is not computed, and says nothing of places.
+    store.engine.withLock { $0.index.ledger.setDigest(nil, at: 0) }
+    let ground = try #require(try store.replicaSummary(digestAt: host.time).ground)
+    #expect(try store.replicaSummary(digestAt: host.time).ground == nil)
+    #expect(ground.current?.count == Int(store.engine.withLock { $0.keyCount }))
+    for _ in 0..<[0, 5, 200][seed % 3] { try change() }
+    let scope = try KeyScope(prefixes: ["key 1", "key 3"])
+    for receiver in [
+      RoundReceiver(cursor: nil, covered: VersionVector()),
+      RoundReceiver(cursor: nil, covered: VersionVector(), scope: scope),
+      RoundReceiver(cursor: nil, covered: VersionVector([try store.actor: 20])),
+    ] {
+      try Self.expectExact(store, receiver, on: ground, "seed \(seed)")
+    }
+  }
+
+  @Test("asks the index where a place that was noted is not met, as while a compaction moves its record")
+  func unmet() throws {
+    let store = try Self.store(on: SimulatedHost())
+    for number in 0..<50 { try store.put(Self.key(number), [UInt8](repeating: 1, count: 100)) }
+    let ground = try store.reading { engine throws(StoreError) -> SurveyGround? in
+      var places = CurrentPlaces(engine.journal.table)
+      // The record's place in a copy that this view does not know yet.
+      var isFirst = true
+      try engine.index.keys.forEachPlace {
+        places.insert(isFirst ? $0 + 1 : $0)
+        isFirst = false
+      }
+      return SurveyGround(behind: 0, few: Self.few, places, in: &engine)
+    }
+    let receiver = RoundReceiver(cursor: nil, covered: VersionVector())
+    #expect(ground != nil)
+    try Self.expectExact(store, receiver, on: ground, "all")
   }
 
   @Test(
@@ -210,7 +291,7 @@ struct RoundSurveyTests {
           newest[write.key] = (write.version, write.position)
         }
       }
-      #expect(round.items.map(\.position) == newest.values.map(\.position).sorted())
+      #expect(round.items.joined().map(\.position) == newest.values.map(\.position).sorted())
     }
     try store.close()
   }

@@ -107,9 +107,7 @@ extension BatchRecords {
         position: item.position, stamp: record.stamp, author: number(record.dot.actor),
         sequence: record.dot.sequence, isTombstone: record.isTombstone, continues: record.continues,
         type: record.type, key: place(record.key), value: place(value))
-      if let base = record.base {
-        (entry.baseAuthor, entry.baseSequence, entry.hasBase) = (number(base.actor), base.sequence, true)
-      }
+      if let base = record.base { entry.setBase(author: number(base.actor), sequence: base.sequence) }
       entries.append(entry)
     }
     self = .plain(PlainBatch(bytes: bytes, actors: actors, entries: entries))
@@ -122,12 +120,15 @@ private struct BatchCollector: BatchWriter {
 
   mutating func write(_ record: PositionedRecord) { records.append(record) }
 
-  mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>) {
-    let record = Record(
-      dot: heading.version.dot, stamp: heading.version.stamp, base: heading.base, open: [], deadline: nil,
-      type: heading.type, key: Array(copying: key),
-      content: heading.isTombstone ? .tombstone : .inline(Array(copying: value)),
-      continues: heading.continues)
-    write(PositionedRecord(position: heading.position, record: record))
+  mutating func write(_ entries: [PlainBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>) {
+    for entry in entries {
+      let base = entry.hasBase ? Dot(actor: actors[entry.baseAuthor], sequence: entry.baseSequence) : nil
+      let record = Record(
+        dot: Dot(actor: actors[entry.author], sequence: entry.sequence), stamp: entry.stamp, base: base,
+        open: [], deadline: nil, type: entry.type, key: Array(copying: bytes.extracting(entry.key)),
+        content: entry.isTombstone ? .tombstone : .inline(Array(copying: bytes.extracting(entry.value))),
+        continues: entry.continues)
+      write(PositionedRecord(position: entry.position, record: record))
+    }
   }
 }

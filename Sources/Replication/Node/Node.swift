@@ -233,7 +233,7 @@ public final class Node: Sendable {
     } else {
       (position, digest) = try await context.workers.run { () throws(ReplicationError) in
         try ofStore { () throws(StoreError) in
-          let (summary, digest) = try store.replicaSummary(digestAt: store.environment.now())
+          let (summary, digest, _) = try store.replicaSummary(digestAt: store.environment.now())
           return (summary.position, digest)
         }
       }

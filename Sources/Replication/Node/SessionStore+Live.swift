@@ -62,7 +62,7 @@ extension SessionStore {
   }
 
   /// The session goes on live: from now on it is noticed what others do for the same two copies.
-  package func goLive() { state.withLock { $0.isLive = true } }
+  package func goLive() { state.withLock { ($0.isLive, $0.ground) = (true, nil) } }
 
   /// What this session must find in place of what it brings: else another one has received from the same copy, or the own copy is another
   /// one now (rule R9), and both copies find out what holds when they greet each other anew.

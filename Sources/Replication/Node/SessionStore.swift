@@ -6,6 +6,9 @@ package final class SessionStore: Sendable {
   /// Bytes of records in a batch: large enough for one sync at the receiver to be cheap, small enough that reading,
   /// sealing, sending and applying overlap.
   static let batchBytes = 1 << 20
+  /// The same of the first two of a round that has several; the next two are twice as large. The receiver waits for the first, and until
+  /// that is acknowledged nobody knows whether deflating is worth its time.
+  private static let firstBatchBytes = 96 << 10
 
   let store: Store
   let keys: StoreKeys
@@ -19,6 +22,8 @@ package final class SessionStore: Sendable {
     /// Batches that are sealed and not acknowledged, with the time of their sealing.
     var underway: [(CompressionChoice.Measure, UInt64)] = []
     var lastAcknowledged: UInt64 = 0
+    /// What the first round is found on, from the handshake until it is opened.
+    var ground: SurveyGround?
     var round: OutgoingRound?
     /// What the other side has said of its full state, in which round.
     var full: (mark: RoundMark, state: FullState)?
@@ -178,9 +183,11 @@ package final class SessionStore: Sendable {
 
   private func loadReplica(_ sender: ActorID?, at time: UInt64?) throws -> Replica {
     let wall = store.environment.now()
-    let (summary, digest) = try store.replicaSummary(digestAt: time ?? wall)
+    let (summary, digest, ground) = try store.replicaSummary(digestAt: time ?? wall)
     let cursor = try sender.flatMap { try store.cursor(for: $0) }
-    state.withLock { ($0.actor, $0.scope, $0.cursor) = (summary.actor, summary.scope, cursor) }
+    state.withLock { state in
+      (state.actor, state.scope, state.cursor, state.ground) = (summary.actor, summary.scope, cursor, ground)
+    }
     // Others could not read it.
     guard max(summary.vector.count, summary.floor.count) <= Limits.actors else { throw store.tooManyActors }
     var replica = Replica(
@@ -227,14 +234,15 @@ package final class SessionStore: Sendable {
 
   private func judge(at time: UInt64?) throws -> JudgedState {
     let time = time ?? store.environment.now()
-    let (summary, digest) = try store.replicaSummary(digestAt: time)
+    let (summary, digest, _) = try store.replicaSummary(digestAt: time)
     return JudgedState(position: summary.position, vector: summary.vector, digest: digest, at: time)
   }
 
   // MARK: Rounds
 
   private func openRound(for receiver: RoundReceiver) throws -> SessionEvent {
-    let opened = Result { try store.openRound(for: receiver) }
+    let ground = state.withLock { $0.ground.take() }
+    let opened = Result { try store.openRound(for: receiver, on: ground) }
     // Asked behind it: the marks of who this copy was are gone, which is no sign of having been put back.
     if let why = try renewed() { return .overtaken(why) }
     let round = try opened.get()
@@ -253,8 +261,11 @@ package final class SessionStore: Sendable {
   /// The next batch of a round, sealed; nil at its end.
   func nextBatch(of round: OutgoingRound, _ index: UInt32) throws -> (batch: OutgoingBatch, sealed: [UInt8])?
   {
-    var encoder = RecordCodec.Encoder(capacity: min(round.bytesLeft, Self.batchBytes) + 4096)
-    guard let batch = try round.next(maximumBytes: Self.batchBytes, into: &encoder) else { return nil }
+    let left = round.bytesLeft
+    let growing = min(Self.firstBatchBytes << min(Int(index / 2), 8), Self.batchBytes)
+    let most = left > Self.batchBytes ? growing : Self.batchBytes
+    var encoder = RecordCodec.Encoder(capacity: min(left, most) + 4096)
+    guard let batch = try round.next(maximumBytes: most, into: &encoder) else { return nil }
     let payload = encoder.finish(position: batch.position, present: batch.present)
     return (batch, try seal(payload, of: round.close, index))
   }

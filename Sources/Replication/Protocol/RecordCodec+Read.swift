@@ -56,6 +56,9 @@ extension RecordCodec {
     var position: UInt64 = 0
     var stamp: UInt64 = 0
     var continues = false
+    /// Has the last record the ordinary form? Else `rest` is what it has beside its entry.
+    var isPlain = true
+    var rest = Rest()
 
     init(actors: [ActorID]) {
       self.actors = actors
@@ -85,8 +88,8 @@ extension RecordCodec {
     var entries: [PlainBatch.Entry] = []
     entries.reserveCapacity(count)
     while entries.count < count {
-      let (entry, rest) = try Self.entry(from: &reader, &state)
-      if let rest { return .list(try list(entries, entry, rest, count, from: &reader, &state)) }
+      let entry = try Self.entry(from: &reader, &state)
+      guard state.isPlain else { return .list(try list(entries, entry, count, from: &reader, &state)) }
       entries.append(entry)
     }
     return .plain(PlainBatch(bytes: reader.bytes, actors: state.actors, entries: entries))
@@ -94,19 +97,19 @@ extension RecordCodec {
 
   /// All records one by one, since `entry` is not of the ordinary form.
   private static func list(
-    _ entries: [PlainBatch.Entry], _ entry: PlainBatch.Entry, _ rest: Rest, _ count: Int,
+    _ entries: [PlainBatch.Entry], _ entry: PlainBatch.Entry, _ count: Int,
     from reader: inout FieldReader, _ state: inout DecodingState
   ) throws(DecodingFailure) -> [PositionedRecord] {
     let plain = PlainBatch(bytes: reader.bytes, actors: state.actors, entries: entries)
     var records: [PositionedRecord] = []
     records.reserveCapacity(count)
     for entry in entries { records.append(plain.record(entry)) }
-    var next: (entry: PlainBatch.Entry, rest: Rest?) = (entry, rest)
+    var next = entry
     while true {
-      var positioned = plain.record(next.entry)
-      if let rest = next.rest {
-        (positioned.record.deadline, positioned.record.open) = (rest.deadline, rest.open)
-        if let blob = rest.blob { positioned.record.content = .blob(blob) }
+      var positioned = plain.record(next)
+      if !state.isPlain {
+        (positioned.record.deadline, positioned.record.open) = (state.rest.deadline, state.rest.open)
+        if let blob = state.rest.blob { positioned.record.content = .blob(blob) }
       }
       records.append(positioned)
       if records.count == count { return records }
@@ -116,7 +119,7 @@ extension RecordCodec {
 
   private static func entry(
     from reader: inout FieldReader, _ state: inout DecodingState
-  ) throws(DecodingFailure) -> (PlainBatch.Entry, Rest?) {
+  ) throws(DecodingFailure) -> PlainBatch.Entry {
     let flags = try reader.byte()
     guard flags & Flag.unknown == 0 else { throw DecodingFailure("unknown flag in a record") }
     let (position, overflow) = state.position.addingReportingOverflow(try reader.variable())
@@ -134,28 +137,29 @@ extension RecordCodec {
     }
     state.continues = flags & Flag.continues != 0
     let content = flags & Flag.content
-    let isPlain = flags & (Flag.deadline | Flag.open) == 0 && content < 2
-    var rest = isPlain ? nil : Rest()
+    state.isPlain = flags & (Flag.deadline | Flag.open) == 0 && content < 2
+    if !state.isPlain { state.rest = Rest() }
     if flags & Flag.deadline != 0 {
-      rest?.deadline = try reader.variable()
-      guard rest?.deadline != 0 else { throw DecodingFailure("deadline 0") }
+      let deadline = try reader.variable()
+      guard deadline != 0 else { throw DecodingFailure("deadline 0") }
+      state.rest.deadline = deadline
     }
     let base = flags & Flag.base != 0 ? try state.dot(from: &reader) : nil
-    if flags & Flag.open != 0 { rest?.open = try openDots(from: &reader, &state) }
+    if flags & Flag.open != 0 { state.rest.open = try openDots(from: &reader, &state) }
     let key = try reader.counted(limit: Limits.keyBytes)
     guard !key.isEmpty else { throw DecodingFailure("key of no bytes") }
     var value = key.upperBound..<key.upperBound
     switch content {
     case 0: break
     case 1: value = try reader.counted(limit: Limits.inlineValueBytes)
-    case 2: rest?.blob = try blob(from: &reader)
+    case 2: state.rest.blob = try blob(from: &reader)
     default: throw DecodingFailure("record of unknown kind")
     }
     var entry = PlainBatch.Entry(
       position: position, stamp: Stamp(rawValue: state.stamp), author: author, sequence: sequence,
       isTombstone: content == 0, continues: state.continues, type: type, key: key, value: value)
-    if let base { (entry.baseAuthor, entry.baseSequence, entry.hasBase) = (base.actor, base.sequence, true) }
-    return (entry, rest)
+    if let base { entry.setBase(author: base.actor, sequence: base.sequence) }
+    return entry
   }
 
   private static func openDots(

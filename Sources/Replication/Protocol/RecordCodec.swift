@@ -66,8 +66,10 @@ package enum RecordCodec {
       if !record.open.isEmpty { flags |= Flag.open }
       if record.deadline != nil { flags |= Flag.deadline }
       if record.continues { flags |= Flag.continues }
-      write(
-        flags, at: positioned.position, Version(stamp: record.stamp, dot: record.dot), record.type)
+      let heading = heading(
+        flags, at: positioned.position, actors.index(of: record.dot.actor), record.dot.sequence, record.stamp,
+        record.type)
+      body.write(most: Heading.mostBytes) { heading.write(to: &$0) }
       if let deadline = record.deadline { body.writeVariable(deadline) }
       if let base = record.base { body.write(base, in: &actors) }
       if !record.open.isEmpty {
@@ -85,32 +87,67 @@ package enum RecordCodec {
       }
     }
 
-    /// Adds a record of the ordinary form.
-    package mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>) {
-      var flags: UInt8 = heading.isTombstone ? 0 : 1
-      if heading.base != nil { flags |= Flag.base }
-      if heading.continues { flags |= Flag.continues }
-      write(flags, at: heading.position, heading.version, heading.type)
-      if let base = heading.base { body.write(base, in: &actors) }
-      body.write(counted: key)
-      if !heading.isTombstone { body.write(counted: value) }
+    /// Adds records of the ordinary form.
+    package mutating func write(_ entries: [PlainBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>) {
+      for entry in entries {
+        var flags: UInt8 = entry.isTombstone ? 0 : 1
+        if entry.hasBase { flags |= Flag.base }
+        if entry.continues { flags |= Flag.continues }
+        let heading = heading(
+          flags, at: entry.position, self.actors.index(of: actors[entry.author]), entry.sequence, entry.stamp,
+          entry.type)
+        let base = entry.hasBase ? self.actors.index(of: actors[entry.baseAuthor]) : 0
+        let (key, value) = (bytes.extracting(entry.key), bytes.extracting(entry.value))
+        // The heading, five more integers.
+        body.write(most: Heading.mostBytes + 50 + key.count + value.count) { output in
+          heading.write(to: &output)
+          if entry.hasBase {
+            output.append(variable: UInt64(base))
+            output.append(variable: entry.baseSequence)
+          }
+          output.append(variable: UInt64(key.count))
+          output.append(copying: key)
+          guard !entry.isTombstone else { return }
+          output.append(variable: UInt64(value.count))
+          output.append(copying: value)
+        }
+      }
     }
 
-    /// The fields that every record begins with.
-    private mutating func write(
-      _ flags: UInt8, at position: UInt64, _ version: Version, _ type: ValueType
-    ) {
-      body.write(type == .bytes ? flags : flags | Flag.type)
-      body.writeVariable(position &- self.position)
-      self.position = position
-      let author = actors.index(of: version.dot.actor)
-      body.writeVariable(UInt64(author))
-      body.writeVariable(zigzag(version.dot.sequence &- actors.lastSequences[author]))
-      actors.lastSequences[author] = version.dot.sequence
-      body.writeVariable(zigzag(version.stamp.rawValue &- stamp))
-      stamp = version.stamp.rawValue
-      if type != .bytes { body.write(type.rawValue) }
+    /// The fields that every record begins with, as they are written.
+    private struct Heading {
+      static let mostBytes = 42
+
+      var flags: UInt8
+      var distance: UInt64
+      var author: UInt64
+      var sequence: UInt64
+      var stamp: UInt64
+      var type: ValueType
+
+      func write(to output: inout OutputSpan<UInt8>) {
+        output.append(type == .bytes ? flags : flags | Flag.type)
+        output.append(variable: distance)
+        output.append(variable: author)
+        output.append(variable: sequence)
+        output.append(variable: stamp)
+        if type != .bytes { output.append(type.rawValue) }
+      }
+    }
+
+    /// Those of the next record.
+    private mutating func heading(
+      _ flags: UInt8, at position: UInt64, _ author: Int, _ sequence: UInt64, _ stamp: Stamp,
+      _ type: ValueType
+    ) -> Heading {
+      let heading = Heading(
+        flags: flags, distance: position &- self.position, author: UInt64(author),
+        sequence: zigzag(sequence &- actors.lastSequences[author]),
+        stamp: zigzag(stamp.rawValue &- self.stamp), type: type)
+      (self.position, self.stamp) = (position, stamp.rawValue)
+      actors.lastSequences[author] = sequence
       count += 1
+      return heading
     }
 
     /// The payload, which reaches up to `position` and names what else is held up to there. Once only: nothing stays.

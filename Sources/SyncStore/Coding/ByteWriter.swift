@@ -17,16 +17,16 @@ package struct ByteWriter {
 
   /// Appends an unsigned LEB128 integer: 7 bits a byte, lowest first, the top bit set on all but the last.
   package mutating func writeVariable(_ value: UInt64) {
-    var rest = value
-    while rest >= 0x80 {
-      bytes.append(UInt8(truncatingIfNeeded: rest) | 0x80)
-      rest >>= 7
-    }
-    bytes.append(UInt8(rest))
+    bytes.append(addingCapacity: 10) { $0.append(variable: value) }
   }
 
   /// Appends the bytes alone.
   package mutating func write(raw: some Sequence<UInt8>) { bytes.append(contentsOf: raw) }
+
+  /// Appends what `fill` puts into room for at most so many bytes.
+  package mutating func write(most count: Int, _ fill: (inout OutputSpan<UInt8>) -> Void) {
+    bytes.append(addingCapacity: count, initializingWith: fill)
+  }
 
   /// Appends what another one has.
   package mutating func write(_ other: ByteWriter) { bytes.append(contentsOf: other.bytes) }

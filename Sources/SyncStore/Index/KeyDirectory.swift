@@ -92,20 +92,26 @@ package final class KeyDirectory: @unchecked Sendable {
         var left = IndexLayout.bucketCount
         var isOpen = false
         while left > 0, !isOpen {
-          let line = page.line(IndexLayout.Page.buckets &+ bucket &* 64)
-          guard line.isSound else { throw damaged() }
-          var found = line.matches(parts.tag)
-          var isChanged = false
-          while found != 0 {
-            let word = page.load(Self.slotOffset(bucket, found.trailingZeroBitCount))
-            if Slot.isTaken(word), matches(Slot.place(word)) { return Slot.place(word) }
-            // The key may have moved to an earlier slot between the two loads.
-            isChanged = page.line(IndexLayout.Page.buckets &+ bucket &* 64) != line
-            if isChanged { break }
-            found &= found &- 1
+          let look = page.look(Self.slotOffset(bucket, 0), tag: parts.tag)
+          guard look.isSound else { throw damaged() }
+          var canEnd = look.isOpen
+          if look.matches != 0 {
+            let line = page.line(IndexLayout.Page.buckets &+ bucket &* 64)
+            guard line.isSound else { throw damaged() }
+            var found = line.matches(parts.tag)
+            var isChanged = false
+            while found != 0 {
+              let word = page.load(Self.slotOffset(bucket, found.trailingZeroBitCount))
+              if Slot.isTaken(word), matches(Slot.place(word)) { return Slot.place(word) }
+              // The key may have moved to an earlier slot between the two loads.
+              isChanged = page.line(IndexLayout.Page.buckets &+ bucket &* 64) != line
+              if isChanged { break }
+              found &= found &- 1
+            }
+            if isChanged { continue }
+            canEnd = line.isOpen
           }
-          if isChanged { continue }
-          isOpen = line.isOpen
+          isOpen = canEnd
           left &-= 1
           bucket = bucket &+ 1 == IndexLayout.bucketCount ? 0 : bucket &+ 1
         }
@@ -175,7 +181,14 @@ package final class KeyDirectory: @unchecked Sendable {
   /// Visits the place of each key, in no particular order. Only for the holder of the writers' mutex: a page that is
   /// split meanwhile would be visited twice, or in part.
   package func forEachPlace(_ body: (_ place: UInt64) throws(StoreError) -> Void) throws(StoreError) {
-    try forEachPage { (_, page) throws(StoreError) in
+    try forEachPlace(part: 0, of: 1, body)
+  }
+
+  /// The same of one of so many parts of about as many keys.
+  func forEachPlace(
+    part: Int, of parts: Int, _ body: (_ place: UInt64) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    try forEachPage(part: part, of: parts) { (_, page) throws(StoreError) in
       for slot in 0..<IndexLayout.slots {
         let word = page.load(IndexLayout.Page.buckets + slot * 8)
         guard Slot.isOdd(word) else { throw damaged() }
@@ -185,9 +198,11 @@ package final class KeyDirectory: @unchecked Sendable {
   }
 
   /// Visits each page of keys, overflow pages behind theirs.
-  func forEachPage(_ body: (UInt32, PageView) throws(StoreError) -> Void) throws(StoreError) {
-    let depth = try self.depth()
-    for index in 0..<UInt32(1) << UInt32(depth) {
+  func forEachPage(
+    part: Int = 0, of parts: Int = 1, _ body: (UInt32, PageView) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    let entries = 1 << (try self.depth())
+    for index in UInt32(entries * part / parts)..<UInt32(entries * (part + 1) / parts) {
       var number = try page(try entry(index).load())
       guard try identity(of: pages.page(number), number).prefix == index else { continue }
       while true {

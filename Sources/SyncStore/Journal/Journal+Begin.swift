@@ -150,13 +150,18 @@ extension Journal {
   private static let writtenAtOnce = 16 << 10
 
   /// Zeros that the disk is given at once: syncs of the records that come meanwhile wait for so many, not for a whole segment of them.
-  private static let writtenBackAtOnce = 2 << 20
+  static let writtenBackAtOnce = 2 << 20
 
   /// Finds memory for a segment that is to be filled, ahead of the tail and not all at once: for the parts that are wanted when
-  /// their turn comes.
-  static func populate(_ mapping: Mapping, where isWanted: (_ start: Int) -> Bool) {
-    for start in stride(from: 0, to: mapping.count, by: populatedAtOnce) where isWanted(start) {
-      mapping.populate(start..<min(start + populatedAtOnce, mapping.count))
+  /// their turn comes. `then` is told of each part.
+  static func populate(
+    _ mapping: Mapping, _ atOnce: Int = populatedAtOnce, where isWanted: (_ start: Int) -> Bool,
+    then: (Range<Int>) -> Void = { _ in }
+  ) {
+    for start in stride(from: 0, to: mapping.count, by: atOnce) where isWanted(start) {
+      let part = start..<min(start + atOnce, mapping.count)
+      mapping.populate(part)
+      then(part)
     }
   }
 

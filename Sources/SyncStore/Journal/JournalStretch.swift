@@ -19,6 +19,24 @@ struct JournalStretch: Sendable {
       return Dot(actor: actor, sequence: view.sequence)
     }
 
+    /// The same of other bytes.
+    func part(_ bytes: Range<Int>) -> Source {
+      Source(segment: segment, slot: slot, actors: actors, bytes: bytes)
+    }
+
+    /// Where a transaction begins at or behind `offset`, but before the end; nil if that is not found by one of the `current` places.
+    func transaction(behind offset: Int, _ current: CurrentPlaces) -> Int? {
+      guard let slot, let place = current.first(from: SegmentTable.place(slot: slot, offset: offset))
+      else { return nil }
+      var reader = RecordReader(
+        segment, from: SegmentTable.offset(ofPlace: place), limit: bytes.upperBound, verifies: false)
+      while let record = reader.next() {
+        let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
+        if !flags.contains(.continues) { break }
+      }
+      return reader.offset < bytes.upperBound ? reader.offset : nil
+    }
+
     /// The open dots that a write in it names.
     func open(of view: RecordView, _ shape: RecordView.Shape) -> [Dot] {
       shape.openCount > 0 ? view.open(shape) { Int($0) < actors.count ? actors[Int($0)] : nil } : []
@@ -29,20 +47,31 @@ struct JournalStretch: Sendable {
   /// The last position in it.
   let position: UInt64
 
-  /// The same in at most so many parts of about as many bytes, if it has enough for several: each of whole segments, in their order.
-  func parts(_ count: Int) -> [JournalStretch] {
+  /// The same in at most so many parts of about as many bytes, if it has enough for several, in their order: each of whole segments, or,
+  /// where it is known which places are `current`, of whole transactions.
+  func parts(_ count: Int, _ current: CurrentPlaces? = nil) -> [JournalStretch] {
     let bytes = sources.reduce(0) { $0 + $1.bytes.count }
     guard count > 1, bytes >= Self.bytesWorthSharing else { return [self] }
+    let share = (bytes + count - 1) / count
     var parts: [[Source]] = [[]]
-    var filled = 0
+    var left = share
     for source in sources {
-      // Where it ends nearer to its share without this one than with it, the next part begins.
-      let share = bytes * parts.count / count
-      if parts.count < count, filled > 0, share - filled < filled + source.bytes.count - share {
+      var source = source
+      while parts.count < count, source.bytes.count > left,
+        let middle = current.flatMap({ source.transaction(behind: source.bytes.lowerBound + left, $0) })
+      {
+        parts[parts.count - 1].append(source.part(source.bytes.lowerBound..<middle))
+        source = source.part(middle..<source.bytes.upperBound)
         parts.append([])
+        left = share
+      }
+      // Where it ends nearer to its share without this one than with it, the next part begins.
+      if parts.count < count, left < share, left < source.bytes.count - left {
+        parts.append([])
+        left = share
       }
       parts[parts.count - 1].append(source)
-      filled += source.bytes.count
+      left -= source.bytes.count
     }
     return parts.map { JournalStretch(sources: $0, position: position) }
   }
@@ -73,8 +102,10 @@ struct JournalStretch: Sendable {
 
 extension Engine {
   /// What this view has read of the journal, from a place at or before what lies behind a position; nil if it has read nothing.
-  func stretch(behind position: UInt64) -> JournalStretch? {
-    let start = start(of: position + 1)
+  func stretch(behind position: UInt64) -> JournalStretch? { stretch(from: start(of: position + 1)) }
+
+  /// The same from a place where a record ends; nil as well if that is not a part of the journal any more.
+  func stretch(from start: Location) -> JournalStretch? {
     guard let first = journal.place(of: start.segment), let last = journal.place(of: applied.segment),
       first <= last
     else { return nil }

@@ -11,25 +11,37 @@ struct PlainDigest {
       && record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first
   }
 
-  /// The part of one that counts; `actor` wrote it. `schemas/wire.md` has the layout of what is hashed.
+  /// The part of one that counts; `actor` wrote it.
   mutating func part(of record: PlainRecord, by actor: ActorID) -> StateDigest {
-    let length = record.bytes.count
-    // The two counts and the sequence have ten bytes at most, the other fields 34.
-    if room.count < length &+ 64 { room = Mapping.heap(2 &* (length &+ 64)) }
+    let bytes = record.bytes
+    let dot = Dot(actor: actor, sequence: bytes.load(RecordLayout.sequence))
+    let stamp = Stamp(rawValue: bytes.load(RecordLayout.stamp))
+    return bytes.withSpan(record.key..<record.value) { key in
+      bytes.withSpan(record.value..<bytes.count) { value in part(of: key, value, record.type, dot, stamp) }
+    }
+  }
+
+  /// That of a value without a deadline. `schemas/wire.md` has the layout of what is hashed.
+  mutating func part(
+    of key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, _ dot: Dot, _ stamp: Stamp
+  ) -> StateDigest {
+    // The two counts and the sequence have thirty bytes at most, the other fields 34.
+    let needed = key.count &+ value.count &+ 64
+    if room.count < needed { room = Mapping.heap(2 &* needed) }
     let target = WritableBytes(room)
-    var end = Self.store(record.value &- record.key, at: 0, target)
-    record.bytes.withSpan(record.key..<record.value) { target.store($0, at: end) }
-    end &+= record.value &- record.key
-    target.store(actor.high.bigEndian, at: end)
-    target.store(actor.low.bigEndian, at: end &+ 8)
-    end = Self.store(record.bytes.load(RecordLayout.sequence, as: UInt64.self), at: end &+ 16, target)
-    target.store(record.bytes.load(RecordLayout.stamp, as: UInt64.self), at: end)
-    target.store(record.type.rawValue, at: end &+ 8)
+    var end = Self.store(key.count, at: 0, target)
+    target.store(key, at: end)
+    end &+= key.count
+    target.store(dot.actor.high.bigEndian, at: end)
+    target.store(dot.actor.low.bigEndian, at: end &+ 8)
+    end = Self.store(dot.sequence, at: end &+ 16, target)
+    target.store(stamp.rawValue, at: end)
+    target.store(type.rawValue, at: end &+ 8)
     target.store(0 as UInt64, at: end &+ 9)
     target.store(1 as UInt8, at: end &+ 17)
-    end = Self.store(length &- record.value, at: end &+ 18, target)
-    record.bytes.withSpan(record.value..<length) { target.store($0, at: end) }
-    end &+= length &- record.value
+    end = Self.store(value.count, at: end &+ 18, target)
+    target.store(value, at: end)
+    end &+= value.count
     let hash = target.withBytes(0..<end) { XXH3.hash128($0) }
     return StateDigest(high: hash.high, low: hash.low)
   }

@@ -137,12 +137,6 @@ final class IndexedSegments: Sendable {
     return PlainRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset), orBlob: orBlob)
   }
 
-  /// Has the first lines of the record at a place fetched: it is looked at soon.
-  @inline(__always)
-  func prefetch(atPlace place: UInt64) {
-    bytes.prefetch(SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place), 192)
-  }
-
   /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
   func record(atPlace place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> PlainRecord? {
     let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))

@@ -79,30 +79,62 @@ struct RecordEncoder {
     }
   }
 
-  /// Stores the records of a batch; the last one `continues` if more of its append follow.
-  mutating func encode(_ batch: PlainBatch, continues: Bool) {
+  /// Stores the records of a batch; the last one `continues` if more of its append follow. Returns where the first begins, and where
+  /// each ends. They come into `room`, if that is given, from its beginning on: whoever gives it sees to it that they get from there into
+  /// their place.
+  mutating func encode(
+    _ batch: PlainBatch, continues: Bool, into room: Mapping? = nil
+  ) -> (start: Int, ends: [Int]) {
     beginSealing()
     for actor in batch.used { define(batch.actors[actor]) }
     var numbers = [UInt16](repeating: 0, count: batch.actors.count)
     for actor in batch.used { numbers[actor] = number(of: batch.actors[actor]) }
-    let bytes = batch.bytes.span
+    let start = end
+    var ends: [Int] = []
+    ends.reserveCapacity(batch.entries.count)
+    // Looked up once, not for each record: a million of them are a million counts of references.
+    let (segment, base, salt) = (segment, segment.header.basePosition, segment.header.salt)
+    let (memory, shift) = room.map { ($0, start) } ?? (segment.target, 0)
+    let target = WritableBytes(memory)
+    let (bytes, last) = (batch.bytes.span, batch.entries.count - 1)
+    var (offset, position) = (end, position)
     for (place, entry) in batch.entries.enumerated() {
-      var flags: RecordLayout.Flags = continues || place < batch.entries.count - 1 ? .continues : []
-      position += 1
+      position &+= 1
       let (key, value) = (bytes.extracting(entry.key), bytes.extracting(entry.value))
-      var behind: Int?
-      if entry.hasBase {
-        flags.insert(.base)
-        compose(RecordLayout.fixedLength + RecordLayout.dotLength + key.count + value.count)
-        let start = origin + RecordLayout.fixedLength
-        target.store(numbers[entry.baseAuthor], at: start)
-        target.store(entry.baseSequence, at: start + 2)
-        behind = start + RecordLayout.dotLength
+      let keyStart = RecordLayout.fixedLength &+ (entry.hasBase ? RecordLayout.dotLength : 0)
+      var length = keyStart &+ key.count &+ value.count
+      var flags: RecordLayout.Flags = continues || place < last ? .continues : []
+      if entry.hasBase { flags.insert(.base) }
+      let fixed = FixedPart(
+        kind: entry.isTombstone ? .tombstone : .value, flags: flags, type: entry.type,
+        actor: numbers[entry.author], keyCount: UInt16(key.count), position: position &- base,
+        sequence: entry.sequence, stamp: entry.stamp, durable: durable)
+      func compose(in record: WritableBytes) {
+        fixed.store(in: record, length: length)
+        if entry.hasBase {
+          record.store(numbers[entry.baseAuthor], at: RecordLayout.fixedLength)
+          record.store(entry.baseSequence, at: RecordLayout.fixedLength &+ 2)
+        }
+        record.store(key, at: keyStart)
+        record.store(value, at: keyStart &+ key.count)
       }
-      store(
-        entry.isTombstone ? .tombstone : .value, flags, type: entry.type, actor: numbers[entry.author],
-        sequence: entry.sequence, stamp: entry.stamp, behind: behind, key: key, value: value)
+      let next: Int
+      if segment.seal == nil {
+        next = offset &+ RecordLayout.aligned(length)
+        compose(in: target.extracting(offset &- shift..<next &- shift))
+      } else {
+        let plain = SegmentSeal.room(length)
+        compose(in: WritableBytes(plain))
+        length = seal(plain, length: length, at: offset, into: memory, offset &- shift)
+        next = offset &+ RecordLayout.aligned(length)
+      }
+      target.extracting(offset &- shift..<next &- shift).close(
+        length: length, seed: salt &+ UInt64(truncatingIfNeeded: offset))
+      ends.append(next)
+      offset = next
     }
+    (end, origin, self.position) = (offset, offset, position)
+    return (start, ends)
   }
 
   private mutating func encode(_ entry: JournalEntry, continues: Bool) {
@@ -182,35 +214,24 @@ struct RecordEncoder {
     sequence: UInt64 = 0, stamp: Stamp = .zero, behind: Int? = nil, key: Span<UInt8>, value: Span<UInt8>
   ) {
     if behind == nil { compose(RecordLayout.fixedLength + key.count + value.count) }
-    let mapping = target
-    let start = origin
-    let keyStart = behind ?? start + RecordLayout.fixedLength
-    let valueStart = keyStart + key.count
-    let last = valueStart + value.count
-    let small = UInt32(kind.rawValue) | UInt32(flags.rawValue) << 8 | UInt32(type.rawValue) << 16
-    let named = UInt32(actor) | UInt32(UInt16(key.count)) << 16
-    mapping.store(UInt32(last - start), at: start + RecordLayout.length)
-    mapping.store(UInt32(durable), at: start + RecordLayout.durable)
-    mapping.store(small, at: start + RecordLayout.kind)
-    mapping.store(named, at: start + RecordLayout.actor)
-    mapping.store(UInt32(position - segment.header.basePosition), at: start + RecordLayout.position)
-    mapping.store(sequence, at: start + RecordLayout.sequence)
-    mapping.store(stamp.rawValue, at: start + RecordLayout.stamp)
-    mapping.store(key, at: keyStart)
-    mapping.store(value, at: valueStart)
-    close(at: segment.seal == nil ? last : seal(length: last - start))
+    let keyStart = (behind ?? origin + RecordLayout.fixedLength) - origin
+    let length = keyStart + key.count + value.count
+    let record = WritableBytes(target).extracting(origin..<origin + length)
+    FixedPart(
+      kind: kind, flags: flags, type: type, actor: actor, keyCount: UInt16(key.count),
+      position: position - segment.header.basePosition, sequence: sequence, stamp: stamp, durable: durable
+    ).store(in: record, length: length)
+    record.store(key, at: keyStart)
+    record.store(value, at: keyStart + key.count)
+    close(
+      length: segment.seal == nil ? length : seal(target, length: length, at: end, into: segment.target, end))
   }
 
-  /// Ends the record whose bytes end at `last`: zeros up to the next, and the checksum.
+  /// Ends the record at `end`, of `length` bytes: zeros up to the next, and the checksum.
   @inline(__always)
-  private mutating func close(at last: Int) {
-    let mapping = segment.target
-    let next = end + RecordLayout.aligned(last - end)
-    if next > last { mapping.clear(last..<next) }
-    let checksum = mapping.withBytes((end + RecordLayout.length)..<last) {
-      XXH3.hash64($0, seed: segment.seed(at: end))
-    }
-    mapping.store(UInt32(truncatingIfNeeded: checksum), at: end + RecordLayout.checksum)
+  private mutating func close(length: Int) {
+    let next = end + RecordLayout.aligned(length)
+    WritableBytes(segment.target).extracting(end..<next).close(length: length, seed: segment.seed(at: end))
     (end, origin) = (next, next)
   }
 
@@ -222,13 +243,15 @@ struct RecordEncoder {
     if segment.seal != nil { (target, origin) = (SegmentSeal.room(count), 0) }
   }
 
-  /// Seals what was composed into its place. Returns where it ends.
-  private func seal(length: Int) -> Int {
+  /// Seals the plain form of a record, composed in memory for it, for the place `offset`, and puts it at `start` of some memory. Returns
+  /// its length there.
+  private func seal(
+    _ plain: Mapping, length: Int, at offset: Int, into memory: Mapping, _ start: Int
+  ) -> Int {
     guard let seal = segment.seal, let sealer = segment.sealer else {
       preconditionFailure("an epoch is defined before anything is sealed under it")
     }
-    return end
-      + seal.seal(target, length: length, place: end, writer: sealer, into: segment.target, at: end)
+    return seal.seal(plain, length: length, place: offset, writer: sealer, into: memory, at: start)
   }
 
   /// Sees to it that this process has an epoch to seal under.

@@ -8,7 +8,7 @@ extension Segment {
   /// Writes the records that were put together in `range`.
   func flush(_ range: Range<Int>) throws(StoreError) {
     guard isWritten else { return }
-    try file.write(target.bytes(range), at: range.lowerBound)
+    try file.write(range, of: target, at: range.lowerBound)
     // What was written is not looked at again: its memory goes back a MiB at a time.
     let chunk = 1 << 20
     let done = range.upperBound / chunk * chunk
@@ -23,10 +23,15 @@ extension Segment {
 }
 
 extension Store {
-  /// Writes what was put together in `range`. If that fails nothing of it stays behind the tail, lest it be taken for
-  /// records once new ones end where it begins; if that fails, too, nobody writes any more (rule R4).
-  func flush(_ range: Range<Int>, of segment: Segment) throws(StoreError) {
-    do throws(StoreError) { try segment.flush(range) } catch {
+  /// Writes what was put together in `range`, and before it what `first` does. If that fails nothing of it stays behind the tail, lest it
+  /// be taken for records once new ones end where it begins; if that fails, too, nobody writes any more (rule R4).
+  func flush(
+    _ range: Range<Int>, of segment: Segment, _ first: (Segment) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    do throws(StoreError) {
+      try first(segment)
+      try segment.flush(range)
+    } catch {
       segment.undoSealing(from: range.lowerBound)
       do throws(StoreError) { try segment.blank(range) } catch {
         control.setPoisoned()

@@ -25,6 +25,32 @@ extension [UInt8] {
   }
 }
 
+extension OutputSpan<UInt8> {
+  /// Appends a copy of the bytes, for which there must be room.
+  @inlinable
+  package mutating func append(copying span: Span<UInt8>) {
+    precondition(span.count <= freeCapacity, "more bytes than there is room for")
+    unsafe span.withUnsafeBufferPointer { source in
+      unsafe withUnsafeMutableBufferPointer { buffer, count in
+        guard let from = source.baseAddress, let target = buffer.baseAddress else { return }
+        unsafe (target + count).update(from: from, count: source.count)
+        count += source.count
+      }
+    }
+  }
+
+  /// Appends an unsigned LEB128 integer, which takes ten bytes at most.
+  @inlinable
+  package mutating func append(variable value: UInt64) {
+    var rest = value
+    while rest >= 0x80 {
+      append(UInt8(truncatingIfNeeded: rest) | 0x80)
+      rest >>= 7
+    }
+    append(UInt8(truncatingIfNeeded: rest))
+  }
+}
+
 extension Span<UInt8> {
   /// The little-endian integer at `offset`.
   @inline(__always)

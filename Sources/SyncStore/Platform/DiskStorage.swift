@@ -253,7 +253,15 @@ final class DiskFile: StorageFile {
   }
 
   func write(_ bytes: [UInt8], at offset: Int) throws(StoreError) {
-    let count = bytes.count
+    try bytes.withRawSpan { bytes throws(StoreError) in try write(bytes, at: offset) }
+  }
+
+  func write(_ range: Range<Int>, of memory: Mapping, at offset: Int) throws(StoreError) {
+    try memory.withBytes(range) { bytes throws(StoreError) in try write(bytes, at: offset) }
+  }
+
+  private func write(_ bytes: RawSpan, at offset: Int) throws(StoreError) {
+    let count = bytes.byteCount
     let written = unsafe bytes.withUnsafeBytes { source -> Int in
       var written = 0
       while written < count {

@@ -62,6 +62,8 @@ package protocol StorageFile: AnyObject, Sendable {
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8]
   /// Writes all of `bytes`, or fails.
   func write(_ bytes: [UInt8], at offset: Int) throws(StoreError)
+  /// Writes all bytes in `range` of some memory, or fails.
+  func write(_ range: Range<Int>, of memory: Mapping, at offset: Int) throws(StoreError)
   /// Cuts the file, or lengthens it with a hole.
   func resize(to size: Int) throws(StoreError)
   /// Lengthens the file to `size` with blocks that are really there; if they are not to be had, it stays as it was.
@@ -138,6 +140,11 @@ package struct FileStatus: Sendable, Equatable {
 
 /// What a file need not do by itself.
 extension StorageFile {
+  /// The same by a copy of them.
+  package func write(_ range: Range<Int>, of memory: Mapping, at offset: Int) throws(StoreError) {
+    try write(memory.bytes(range), at: offset)
+  }
+
   /// Nothing begins before the sync.
   package func beginSync() {}
 

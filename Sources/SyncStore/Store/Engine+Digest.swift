@@ -19,15 +19,18 @@ extension Engine {
     !record.isReserved && !record.isTombstone && record.deadline == nil
   }
 
-  /// The digest of what is live at `time`, in milliseconds since 1970. Computed from all keys when first asked for; who
-  /// may change the index `keeps` it running then.
-  mutating func digest(at time: UInt64, keeps: Bool) throws(StoreError) -> StateDigest {
+  /// The digest of what is live at `time`, in milliseconds since 1970. Computed from all keys when first asked for, and where those lie
+  /// given with it; who may change the index `keeps` it running then.
+  mutating func digest(
+    at time: UInt64, keeps: Bool
+  ) throws(StoreError) -> (digest: StateDigest, current: CurrentPlaces?) {
     var digest: StateDigest
+    var current: CurrentPlaces?
     let mayExpire = try index.ledger.flags.contains(.deadlines)
     if let known = index.ledger.digest(at: applied.packed), expiring != nil || !mayExpire {
       digest = known
     } else {
-      (digest, expiring) = try computeDigest(isExclusive: keeps)
+      (digest, expiring, current) = try computeDigest(isExclusive: keeps)
       if keeps { index.ledger.setDigest(digest, at: applied.packed) }
     }
     for key in expiring ?? [] {
@@ -37,23 +40,22 @@ extension Engine {
       }
       if deadline > time, !record.isTombstone, !record.isReserved { digest.add(record) }
     }
-    return digest
+    return (digest, current)
   }
 
   /// The running part of the digest, where somebody keeps it.
   var runningDigest: StateDigest? { index.ledger.digest(at: applied.packed) }
 
-  /// How many records are fetched before the first of them is looked at.
-  private static let fetchedAhead = 24
-
   /// The part of the digest that does not depend on the time, and the keys whose part does, from all keys.
-  func computeDigest(isExclusive: Bool) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
+  func computeDigest(
+    isExclusive: Bool
+  ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>, current: CurrentPlaces?) {
     // Where pages cannot be had, each record is looked at closely.
-    if parked.isEmpty, let places = try places(isExclusive: isExclusive),
-      case let found = try computeQuickly(places),
+    if parked.isEmpty, let current = try currentPlaces(isExclusive: isExclusive),
+      case let found = try computeQuickly(current),
       !journal.segments.contains(where: { $0.mapping.fault != nil })
     {
-      return found
+      return (found.digest, found.expiring, current)
     }
     var digest = StateDigest()
     var expiring: Set<[UInt8]> = []
@@ -62,19 +64,18 @@ extension Engine {
       if parked[record.key] == nil { Self.take(record, &digest, &expiring) }
     }
     for key in parked.keys { if let record = greatest(key) { Self.take(record, &digest, &expiring) } }
-    return (digest, expiring)
+    return (digest, expiring, nil)
   }
 
   private func computeQuickly(
-    _ places: [UInt64]
+    _ current: CurrentPlaces
   ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
     let segments = IndexedSegments(journal.table)
     let actors = journal.table.bySlot([]) { $0.actors }
-    let shares = places.count < Self.placesWorthSharing ? 1 : Background.processors
+    let shares = current.shares(current.count < Self.placesWorthSharing ? 1 : Background.processors)
     let found = Locked((digest: StateDigest(), unsure: [UInt64]()))
-    Background.atOnce(shares) { share in
-      let range = places.count * share / shares..<places.count * (share + 1) / shares
-      let part = Self.digest(of: places[range], segments, actors)
+    Background.atOnce(shares.count) { share in
+      let part = Self.digest(of: current, shares[share], segments, actors)
       found.withLock { found in
         found.digest.add(part.digest)
         found.unsure += part.unsure
@@ -87,27 +88,21 @@ extension Engine {
   }
 
   /// Fewer are looked at by one processor.
-  private static let placesWorthSharing = 1 << 14
+  static let placesWorthSharing = 1 << 14
 
-  /// What the ordinary records at these places add, and those that are to be looked at closely. `actors` are those of each segment.
+  /// What the ordinary records at a share of the places add, and those that are to be looked at closely. `actors` are those of each
+  /// segment.
   private static func digest(
-    of places: ArraySlice<UInt64>, _ segments: IndexedSegments, _ actors: [[ActorID?]]
+    of current: CurrentPlaces, _ share: Range<Int>, _ segments: IndexedSegments, _ actors: [[ActorID?]]
   ) -> (digest: StateDigest, unsure: [UInt64]) {
     var digest = StateDigest()
     var unsure: [UInt64] = []
     var hasher = PlainDigest()
-    for index in places.indices {
-      if index + fetchedAhead < places.endIndex {
-        segments.prefetch(atPlace: places[index + fetchedAhead])
-      }
-      let place = places[index]
+    current.forEach(in: share) { place in
       guard let plain = segments.record(atPlace: place), plain.isWhole, !plain.flags.contains(.deadline),
         case let defined = actors[SegmentTable.slot(ofPlace: place)],
         Int(plain.actorNumber) < defined.count, let actor = defined[Int(plain.actorNumber)]
-      else {
-        unsure.append(place)
-        continue
-      }
+      else { return unsure.append(place) }
       if PlainDigest.counts(plain) { digest.add(hasher.part(of: plain, by: actor)) }
     }
     return (digest, unsure)

@@ -148,13 +148,25 @@ extension Engine {
     return locations
   }
 
-  /// The same, as the index calls them; nil while others may change it: what they have just begun may have no number yet.
-  func places(isExclusive: Bool) throws(StoreError) -> [UInt64]? {
+  /// The same, as the index calls them; nil while others may change it, and if one of them is nowhere in the journal: what somebody has
+  /// just begun may have no number yet.
+  func currentPlaces(isExclusive: Bool) throws(StoreError) -> CurrentPlaces? {
     if mayChange(isExclusive) { return nil }
-    var places: [UInt64] = []
-    places.reserveCapacity(try index.keys.count)
-    try index.keys.forEachPlace { places.append($0) }
-    return places
+    let keys = index.keys
+    let parts = try keys.count < Self.placesWorthSharing ? 1 : Background.processors
+    let found = Locked([Result<CurrentPlaces, StoreError>?](repeating: nil, count: parts))
+    let none = CurrentPlaces(journal.table)
+    Background.atOnce(parts) { part in
+      let result = Result { () throws(StoreError) in
+        var current = none
+        try keys.forEachPlace(part: part, of: parts) { current.insert($0) }
+        return current
+      }
+      found.withLock { $0[part] = result }
+    }
+    var current = none
+    for part in found.withLock({ $0 }) { if let part = try part?.get() { current.add(part) } }
+    return current.isComplete ? current : nil
   }
 
   /// May others change the index meanwhile?

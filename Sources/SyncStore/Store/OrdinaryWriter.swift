@@ -170,17 +170,12 @@ final class OrdinaryWriter {
   private func compose(
     _ heading: Heading, _ key: Span<UInt8>, _ value: Span<UInt8>, in record: WritableBytes, length: Int
   ) {
-    let small =
-      UInt32(heading.kind.rawValue) | UInt32(heading.flags.rawValue) << 8
-      | UInt32(heading.type.rawValue) << 16
-    record.store(UInt32(truncatingIfNeeded: length), at: RecordLayout.length)
-    record.store(UInt32(truncatingIfNeeded: heading.durable), at: RecordLayout.durable)
-    record.store(small, at: RecordLayout.kind)
-    record.store(UInt32(number) | UInt32(truncatingIfNeeded: key.count) << 16, at: RecordLayout.actor)
-    record.store(
-      UInt32(truncatingIfNeeded: heading.position &- segment.header.basePosition), at: RecordLayout.position)
-    record.store(heading.sequence, at: RecordLayout.sequence)
-    record.store(heading.stamp.rawValue, at: RecordLayout.stamp)
+    FixedPart(
+      kind: heading.kind, flags: heading.flags, type: heading.type, actor: number,
+      keyCount: UInt16(truncatingIfNeeded: key.count),
+      position: heading.position &- segment.header.basePosition, sequence: heading.sequence,
+      stamp: heading.stamp, durable: heading.durable
+    ).store(in: record, length: length)
     record.store(key, at: RecordLayout.fixedLength)
     record.store(value, at: RecordLayout.fixedLength &+ key.count)
   }

@@ -12,24 +12,9 @@ package struct OutgoingBatch: Sendable {
 
 /// Takes the records of a batch in their order, and puts them into the form in which they travel.
 package protocol BatchWriter {
-  /// Takes a record of the ordinary form, in place: it is there for the time of the call.
-  mutating func write(_ heading: OutgoingHeading, key: Span<UInt8>, value: Span<UInt8>)
+  /// Takes records of the ordinary form, in place: their keys and values lie in `bytes`, which are there for the time of the call, and
+  /// the entries name actors of the list.
+  mutating func write(_ entries: [PlainBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>)
   /// Takes any record.
   mutating func write(_ record: PositionedRecord)
-}
-
-/// The fields of a record that has its value in the journal, or is a tombstone, and names neither a deadline nor open dots.
-package struct OutgoingHeading: Sendable {
-  /// Its place in its sender's journal.
-  package var position: UInt64
-  /// Its dot and stamp.
-  package var version: Version
-  /// Which write it replaced; nil if it replaced none.
-  package var base: Dot?
-  /// What the value is.
-  package var type: ValueType
-  /// Does it delete the key?
-  package var isTombstone: Bool
-  /// Do more records of its transaction follow in the batch?
-  package var continues: Bool
 }

@@ -2,15 +2,22 @@ extension Store {
   /// Fixes a durable snapshot of what a receiver lacks: what lies behind its cursor, is current and is not covered. Who must
   /// have full state (rule R8) is also told what else is held here.
   ///
+  /// `ground` is what to find it on, if somebody has that already.
+  ///
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
   ///   `.unsettled` if full state is needed and this copy cannot give it.
-  package func openRound(for receiver: RoundReceiver) throws(StoreError) -> OutgoingRound {
+  package func openRound(
+    for receiver: RoundReceiver, on ground: SurveyGround? = nil
+  ) throws(StoreError) -> OutgoingRound {
     let begin = receiver.cursor?.position ?? 0
     if try isInDoubt {
       _ = try givesFullState(engine.withLock { $0.state }, to: receiver, isLive: false)
       try reissueUnknown(to: receiver.covered, behind: begin)
     }
-    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: false)
+    let surveyed = try ground.flatMap { ground throws(StoreError) in
+      try survey(for: receiver, behind: begin, on: ground)
+    }
+    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: false, surveyed: surveyed)
     // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
     try sync(upTo: tail)
     return round
@@ -55,7 +62,7 @@ extension Store {
   private func composeRound(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: RoundSurvey?
   ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64)? {
-    let pin = survey?.pin ?? SnapshotPin()
+    let pin = survey?.ground.pin ?? SnapshotPin()
     var used: RoundMark?
     // Until the round is there its mark is not given to anybody.
     defer { if let used { live.release(used) } }
@@ -88,7 +95,7 @@ extension Store {
       return Opening(close: close, items: items, start: choice.start, moment: moment)
     }
     guard let opening else { return nil }
-    var items = opening.items
+    var items = opening.items.isEmpty ? [] : [opening.items]
     if var survey, let moment = opening.moment {
       guard try survey.settle(at: moment) else { return nil }
       items = survey.items + items
@@ -175,11 +182,15 @@ extension Store {
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.position > position, view.isWrite, let dot = view.dot,
-        let isPresent = choice.isPresent(view, dot), !engine.state.isSuspect(dot), let shape = view.shape
+        let isPresent = choice.isPresent(view.position, dot, view.keyBytes), !engine.state.isSuspect(dot),
+        let shape = view.shape
       else { return true }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
       keys.prefetch(hash)
-      waiting.append((hash, OutgoingRound.Item(view, hash: hash, group: group, isPresent: isPresent)))
+      let item = OutgoingRound.Item(
+        location: view.location, position: view.position, group: group, bytes: UInt32(view.end - view.offset),
+        isPresent: isPresent)
+      waiting.append((hash, item))
       if waiting.count == min(askedAtOnce, limit) { ask() }
       return items.count < limit
     }
@@ -200,39 +211,45 @@ package final class OutgoingRound: Sendable {
     var group: UInt32
     /// What the record takes up in the journal.
     var bytes: UInt32
-    /// A part of the hash of its key.
-    var hash: UInt32
     /// Has the receiver got it already, and is only told that it is held here?
     var isPresent: Bool
-
-    init(_ view: RecordView, hash: UInt64, group: UInt32, isPresent: Bool) {
-      (location, position, bytes) = (view.location, view.position, UInt32(view.end - view.offset))
-      (self.hash, self.group, self.isPresent) = (UInt32(truncatingIfNeeded: hash), group, isPresent)
-    }
   }
 
   /// What will close the round.
   package let close: RoundClose
   private let store: Store
-  let items: [Item]
+  /// Lists of whole transactions, one behind the other, none of them empty.
+  let items: [[Item]]
   /// Of a full state: up to here the receiver has had an earlier one.
   private let start: UInt64
-  private let next = LockedField(0)
+  private let progress = LockedField(Progress())
   /// Compaction leaves the places of the items readable.
   private let pin: SnapshotPin
 
-  init(store: Store, close: RoundClose, items: [Item], start: UInt64, pin: SnapshotPin) {
+  private struct Progress {
+    /// The list, and how many of it were given.
+    var list = 0
+    var next = 0
+    /// The segment in which the last one lies.
+    var source: OutgoingSource?
+  }
+
+  init(store: Store, close: RoundClose, items: [[Item]], start: UInt64, pin: SnapshotPin) {
     (self.store, self.close, self.items, self.start, self.pin) = (store, close, items, start, pin)
   }
 
   /// How many records it has.
-  package var count: Int { items.count { !$0.isPresent } }
+  package var count: Int {
+    // Nothing but a full state says what is held.
+    items.reduce(0) { $0 + (close.isFull ? $1.count { !$0.isPresent } : $1.count) }
+  }
 
-  /// About how many bytes the records take up that were not given yet.
+  /// About how many bytes the records take up that come next, of those that were not given yet.
   package var bytesLeft: Int {
+    let (list, next) = progress.withLock { ($0.list, $0.next) }
+    guard list < items.count else { return 0 }
     // Counted no further than anybody wants to know.
-    let next = next.withLock { $0 }
-    return items[next..<min(items.count, next + (1 << 13))].reduce(0) { $0 + Int($1.bytes) }
+    return items[list][next...].prefix(1 << 13).reduce(0) { $0 + Int($1.bytes) }
   }
 
   /// Writes that a batch of a full state names beside its records.
@@ -243,32 +260,36 @@ package final class OutgoingRound: Sendable {
   package func next(
     maximumBytes: Int, into writer: inout some BatchWriter
   ) throws(StoreError) -> OutgoingBatch? {
-    try next.withLock { next throws(StoreError) in
-      guard next < items.count else { return nil }
-      let parts = parts(from: next, maximumBytes: maximumBytes)
-      var batch = OutgoingBatch(position: max(start, items[parts.end - 1].position))
-      for part in parts.list {
-        if items[part.lowerBound].isPresent {
-          batch.present += try store.dots(items[part], pin)
+    try progress.withLock { progress throws(StoreError) in
+      guard progress.list < items.count else { return nil }
+      let items = items[progress.list]
+      let (runs, end) = Self.runs(of: items, from: progress.next, maximumBytes: maximumBytes)
+      var batch = OutgoingBatch(position: max(start, items[end - 1].position))
+      for run in runs {
+        if items[run.lowerBound].isPresent {
+          batch.present += try store.dots(items[run], pin)
         } else {
-          batch.records += part.count
-          batch.users += try store.write(items[part], pin, into: &writer)
+          batch.records += run.count
+          batch.users += try store.write(items[run], pin, from: &progress.source, into: &writer)
         }
       }
       batch.present.sort()
-      next = parts.end
+      (progress.list, progress.next) = end < items.count ? (progress.list, end) : (progress.list + 1, 0)
       return batch
     }
   }
 
-  /// The next items that go together, transaction by transaction, and apart those that the receiver has.
-  private func parts(from first: Int, maximumBytes: Int) -> (list: [Range<Int>], end: Int) {
+  /// The next items that go together, whole transactions of them: by turns those that are to be sent, and those that the receiver has.
+  private static func runs(
+    of items: [Item], from first: Int, maximumBytes: Int
+  ) -> (list: [Range<Int>], end: Int) {
     var list: [Range<Int>] = []
     var (present, bytes, end) = (0, 0, first)
-    while end < items.count, present < Self.mostPresent {
+    while end < items.count, present < mostPresent {
       var partEnd = end + 1
-      if items[end].isPresent {
-        while partEnd < items.count, items[partEnd].isPresent, partEnd - end < Self.mostPresent - present {
+      let isPresent = items[end].isPresent
+      if isPresent {
+        while partEnd < items.count, items[partEnd].isPresent, partEnd - end < mostPresent - present {
           partEnd += 1
         }
         present += partEnd - end
@@ -281,92 +302,13 @@ package final class OutgoingRound: Sendable {
         if bytes > 0, bytes + size > maximumBytes { break }
         bytes += size
       }
-      list.append(end..<partEnd)
+      if let last = list.last, items[last.lowerBound].isPresent == isPresent {
+        list[list.count - 1] = last.lowerBound..<partEnd
+      } else {
+        list.append(end..<partEnd)
+      }
       end = partEnd
     }
     return (list, end)
-  }
-}
-
-extension Store {
-  /// The records of one transaction of a round whose snapshot still stands. Returns how many are of users.
-  fileprivate func write(
-    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin, into writer: inout some BatchWriter
-  ) throws(StoreError) -> Int {
-    try reading { engine throws(StoreError) in
-      try pin.check(path)
-      var users = 0
-      for (index, item) in zip(items.indices, items) {
-        // In the journal what follows may be no record of the round: superseded, or of this copy alone.
-        let continues = index < items.endIndex - 1
-        if let isOfUser = try engine.write(item, continues: continues, into: &writer) {
-          users += isOfUser ? 1 : 0
-          continue
-        }
-        var record = try engine.record(at: item.location)
-        record.continues = continues
-        users += record.isReserved ? 0 : 1
-        writer.write(PositionedRecord(position: item.position, record: record))
-      }
-      return users
-    }
-  }
-
-  /// The names of records of a round whose snapshot still stands.
-  fileprivate func dots(
-    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin
-  ) throws(StoreError) -> [Dot] {
-    try reading { engine throws(StoreError) in
-      try pin.check(path)
-      var dots: [Dot] = []
-      dots.reserveCapacity(items.count)
-      for item in items {
-        guard let dot = try engine.journal.record(at: item.location).dot else {
-          throw StoreError(
-            .damaged, "a record lost the definition of its actor: run `Store.verify`", path: path)
-        }
-        dots.append(dot)
-      }
-      return dots
-    }
-  }
-}
-
-extension Engine {
-  /// Gives a record of the ordinary form to `writer`, from its bytes in the journal. Nil if it is of another form, or cannot be
-  /// read as it is; else whether it is of a user.
-  fileprivate func write(
-    _ item: OutgoingRound.Item, continues: Bool, into writer: inout some BatchWriter
-  ) throws(StoreError) -> Bool? {
-    guard let segment = journal.segment(item.location.segment), segment.seal == nil else { return nil }
-    let bytes = MappedBytes(segment.mapping)
-    let offset = item.location.offset
-    guard offset < bytes.count,
-      let record = PlainRecord(
-        bytes.extracting(offset..<bytes.count),
-        seed: segment.header.salt &+ UInt64(truncatingIfNeeded: offset)),
-      record.isWhole, !record.flags.contains(.deadline), !record.flags.contains(.loser),
-      record.key < record.value, let actor = segment.actor(numbered: record.actorNumber)
-    else { return nil }
-    var base: Dot?
-    if record.flags.contains(.base) {
-      let number: UInt16 = record.bytes.load(RecordLayout.fixedLength)
-      guard let actor = segment.actor(numbered: number) else { return nil }
-      base = Dot(actor: actor, sequence: record.bytes.load(RecordLayout.fixedLength + 2))
-    }
-    let heading = OutgoingHeading(
-      position: item.position,
-      version: Version(
-        stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)),
-        dot: Dot(actor: actor, sequence: record.bytes.load(RecordLayout.sequence))),
-      base: base, type: record.type, isTombstone: record.isTombstone, continues: continues)
-    let isOfUser = record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first
-    record.withKey { key in
-      record.bytes.withSpan(record.value..<record.bytes.count) { value in
-        writer.write(heading, key: key, value: value)
-      }
-    }
-    try segment.checkUnchanged(at: offset)
-    return isOfUser
   }
 }

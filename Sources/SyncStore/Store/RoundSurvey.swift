@@ -24,14 +24,54 @@ struct RoundChoice: Sendable {
     covered = receiver.standing == .settled ? receiver.covered : VersionVector()
   }
 
-  /// Has the receiver got the write already, and is only told so? Nil if it is not for it at all.
-  func isPresent(_ view: RecordView, _ dot: Dot) -> Bool? {
+  /// Has the receiver got the write already, and is only told so? Nil if it is not for it at all. `key` is nil where it cannot be read.
+  func isPresent(_ position: UInt64, _ dot: Dot, _ key: @autoclosure () -> [UInt8]?) -> Bool? {
     if let lacking {
-      return view.position > begin && view.keyBytes.map { lacking.contains($0) } ?? false ? false : nil
+      return position > begin && key().map { lacking.contains($0) } ?? false ? false : nil
     }
-    if !isFull { guard view.position > begin, !covered.covers(dot) else { return nil } }
-    guard scope == nil || view.keyBytes.map({ scope.holds($0) }) ?? false else { return nil }
-    return isFull && (view.position <= start || covered.covers(dot))
+    if !isFull { guard position > begin, !covered.covers(dot) else { return nil } }
+    guard scope == nil || key().map({ scope.holds($0) }) ?? false else { return nil }
+    return isFull && (position <= start || covered.covers(dot))
+  }
+}
+
+/// What is to be known of the moment at which a survey begins.
+package struct SurveyGround: Sendable {
+  /// Compaction leaves what the journal has readable.
+  let pin = SnapshotPin()
+  /// The last position, and where the journal ends.
+  let begun: UInt64
+  let end: Location
+  let keys: KeyDirectory
+  /// How many keys there are.
+  let keyCount: UInt64
+  let actor: ActorID?
+  let suspects: [ReplicaState.Suspect]
+  /// What waits for its time.
+  fileprivate let parked: [RoundSurvey.Successor]
+  /// The journal behind the position where the survey is to begin.
+  let stretch: JournalStretch
+  /// Which of all records the index names, where somebody has just looked.
+  let current: CurrentPlaces?
+
+  /// Nil if there are no more than `few` records behind the position, or if damage was met.
+  init?(
+    behind position: UInt64, few: UInt64, _ current: CurrentPlaces? = nil, in engine: inout Engine
+  ) {
+    guard engine.position > position, engine.position - position > few, engine.gaps.isEmpty,
+      let stretch = engine.stretch(behind: position)
+    else { return nil }
+    engine.hold(pin)
+    (begun, end) = (engine.position, engine.applied)
+    (keys, keyCount) = (engine.index.keys, engine.keyCount)
+    (actor, suspects) = (engine.state.actor, engine.state.suspects)
+    (self.stretch, self.current) = (stretch, current)
+    parked = engine.parked.values.joined().compactMap { place in
+      guard let view = try? engine.journal.record(at: place), let version = view.version,
+        let shape = view.shape
+      else { return nil }
+      return RoundSurvey.Successor(view, shape, version)
+    }
   }
 }
 
@@ -43,61 +83,61 @@ struct RoundChoice: Sendable {
 /// current at any later time. So what is left is exactly what is current in the snapshot (rule R10).
 struct RoundSurvey {
   let choice: RoundChoice
-  let pin: SnapshotPin
+  let ground: SurveyGround
   /// Up to here the journal has been looked through.
   private(set) var reached: UInt64
-  private(set) var items: [OutgoingRound.Item] = []
+  /// Several lists, of whole transactions each, one behind the other: to put a million of them together takes as long as to find a third of them.
+  private(set) var items: [[OutgoingRound.Item]] = []
   /// The number of the next transaction.
   private(set) var group: UInt32 = 0
-  /// The last position when it began.
-  private let begun: UInt64
-  /// How many records it may come to have.
-  private let expected: Int
-  private let keys: KeyDirectory
-  private let actor: ActorID?
-  private let suspects: [ReplicaState.Suspect]
-  /// What waited for its time then.
-  private let parked: [Successor]
   private var sources: [UInt32: JournalStretch.Source] = [:]
 
-  /// Begins one with what this view has read.
-  init(_ choice: RoundChoice, _ pin: SnapshotPin, in engine: borrowing Engine) {
-    (self.choice, self.pin) = (choice, pin)
-    (begun, reached) = (engine.position, choice.begin)
-    (keys, actor, suspects) = (engine.index.keys, engine.state.actor, engine.state.suspects)
-    expected = Int(clamping: min(begun - choice.begin, engine.keyCount))
-    parked = engine.parked.values.joined().compactMap { place in
-      guard let view = try? engine.journal.record(at: place), let version = view.version,
-        let shape = view.shape
-      else { return nil }
-      return Successor(view, shape, version)
-    }
+  /// Begins one.
+  init(_ choice: RoundChoice, _ ground: SurveyGround) {
+    (self.choice, self.ground, reached) = (choice, ground, choice.begin)
   }
 
-  /// Looks through the journal from where it has come to, to the end of `stretch`. False if that cannot be done without the lock.
-  mutating func look(through stretch: JournalStretch, in store: Store) throws(StoreError) -> Bool {
+  /// Looks through the journal as it was at the beginning. False if that cannot be done without the lock.
+  mutating func look(in store: Store) throws(StoreError) -> Bool {
+    // Where a record lies that somebody else is just moving, nobody can say without asking.
+    if let current = ground.current, choice.begin == 0, try look(through: ground.stretch, current, in: store)
+    {
+      return true
+    }
+    return try look(through: ground.stretch, in: store)
+  }
+
+  /// Looks through the journal from where it has come to, to the end of `stretch`; what is `current` need not be asked for then, if
+  /// that is known of all of it. False if that cannot be done without the lock.
+  mutating func look(
+    through stretch: JournalStretch, _ current: CurrentPlaces? = nil, in store: Store
+  ) throws(StoreError) -> Bool {
     guard stretch.sources.allSatisfy({ $0.slot != nil }) else { return false }
-    for source in stretch.sources { sources[source.segment.number] = source }
-    // Tests have others do something at each turn: there is one thread then.
-    let parts = stretch.parts(store.environment.betweenTurns == nil ? min(Background.processors, 4) : 1)
-    let (choice, suspects, keys, pin, reached, group) = (choice, suspects, keys, pin, reached, group)
-    let expected = items.isEmpty ? expected : 0
+    // Tests have others do something at each turn: there is one thread then. Whole segments are of many sizes: whoever is done with a
+    // small one takes another.
+    let most = min(Background.processors, 4) * (current == nil ? 4 : 1)
+    let parts = stretch.parts(store.environment.betweenTurns == nil ? most : 1, current)
+    let (choice, ground, reached, group) = (choice, ground, reached, group)
     let found = Locked([Result<SurveyPart?, StoreError>](repeating: .success(nil), count: parts.count))
     Background.atOnce(parts.count) { number in
-      // Far from those of the other parts: only the transactions next to each other must not have one number.
+      // Far from those of the parts beside it: only the transactions next to each other must not have one number.
       var part = SurveyPart(
-        choice: choice, suspects: suspects, keys: keys, pin: pin, reached: reached,
-        group: group &+ UInt32(number) << 30, expected: expected / parts.count)
+        choice, ground, current, reached: reached, group: group &+ UInt32(number) << 30,
+        expected: Int(clamping: min(stretch.position - reached, ground.keyCount)) / parts.count)
       let result = Result { () throws(StoreError) in
         try part.look(through: parts[number], in: store) ? part : nil
       }
       found.withLock { $0[number] = result }
     }
+    var looked: [SurveyPart] = []
     for result in found.withLock({ $0 }) {
       guard let part = try result.get() else { return false }
-      if items.isEmpty { items = part.items } else { items += part.items }
-      self.group = part.group
+      looked.append(part)
     }
+    if let current, looked.reduce(0, { $0 + $1.named }) != current.count { return false }
+    for part in looked where !part.items.isEmpty { items.append(part.items) }
+    for source in stretch.sources { sources[source.segment.number] = source }
+    self.group = looked.last?.group ?? group
     self.reached = stretch.position
     return true
   }
@@ -114,9 +154,9 @@ struct RoundSurvey {
 
   /// The present moment; nil if what was found does not tell what is current at it: then all is to be looked through again.
   func moment(isFull: Bool, in engine: borrowing Engine) -> Moment? {
-    guard !pin.isEnded, keys === engine.index.keys, actor == engine.state.actor,
-      suspects == engine.state.suspects, choice.isFull == isFull, engine.gaps.isEmpty,
-      let appended = engine.stretch(behind: begun),
+    guard !ground.pin.isEnded, ground.keys === engine.index.keys, ground.actor == engine.state.actor,
+      ground.suspects == engine.state.suspects, choice.isFull == isFull, engine.gaps.isEmpty,
+      let appended = engine.stretch(from: ground.end),
       // A copy may lack what has superseded something and was superseded in its turn.
       appended.sources.allSatisfy({ $0.segment.header.compaction == 0 })
     else { return nil }
@@ -126,22 +166,23 @@ struct RoundSurvey {
   /// Leaves out what something had superseded by that moment. False if that cannot be told: bytes were damaged meanwhile.
   mutating func settle(at moment: Moment) throws(StoreError) -> Bool {
     for source in moment.appended.sources { sources[source.segment.number] = source }
-    var successors: [UInt32: [Successor]] = [:]
-    var purged: Set<UInt32> = []
+    var successors: [UInt64: [Successor]] = [:]
+    var purged: Set<UInt64> = []
+    let keys = ground.keys
     func note(_ successor: Successor) {
       guard !moment.parked.contains(successor.position) else { return }
-      let hash = UInt32(truncatingIfNeeded: keys.hash(successor.key.span))
+      let hash = keys.hash(successor.key.span)
       successors[hash, default: []].append(successor)
       if successor.isPurge { purged.insert(hash) }
     }
     let isWhole = try moment.appended.visit { source, view throws(StoreError) in
-      guard view.position > begun, view.kind == .purge || view.isOfKey, let dot = source.dot(of: view),
+      guard view.position > ground.begun, view.kind == .purge || view.isOfKey, let dot = source.dot(of: view),
         let shape = view.shape
       else { return }
       note(Successor(view, shape, Version(stamp: view.stamp, dot: dot)))
     }
     guard isWhole else { return false }
-    for parked in parked { note(parked) }
+    for parked in ground.parked { note(parked) }
     guard !successors.isEmpty else { return true }
     for hash in purged {
       // What was purged while it waited for its time has superseded nothing. Of any other the purge itself tells.
@@ -153,20 +194,24 @@ struct RoundSurvey {
           }
       }
     }
-    items.removeAll { item in
-      guard let successors = successors[item.hash], let source = sources[item.location.segment] else {
-        return false
-      }
+    let sources = sources
+    func isSuperseded(_ item: OutgoingRound.Item) -> Bool {
+      guard let source = sources[item.location.segment] else { return false }
       let view = RecordView(segment: source.segment, offset: item.location.offset)
-      guard view.isReadable, let dot = source.dot(of: view), let shape = view.shape else { return false }
+      guard view.isReadable, let shape = view.shape,
+        let candidates = view.bytes.withSpan(shape.key, { successors[keys.hash($0)] }),
+        let dot = source.dot(of: view)
+      else { return false }
       let (key, version) = (view.key(shape), Version(stamp: view.stamp, dot: dot))
-      return successors.contains { $0.key == key && $0.supersedes(version, at: item.position) }
+      return candidates.contains { $0.key == key && $0.supersedes(version, at: item.position) }
     }
+    for list in items.indices { items[list].removeAll(where: isSuperseded) }
+    items.removeAll(where: \.isEmpty)
     return true
   }
 
   /// What may have superseded a record of its key.
-  private struct Successor {
+  fileprivate struct Successor {
     let key: [UInt8]
     let version: Version
     let position: UInt64
@@ -185,93 +230,6 @@ struct RoundSurvey {
       if isPurge { return self.position > position && (isExact ? version == other : version >= other) }
       return version > other || version == other && self.position > position
     }
-  }
-}
-
-/// A survey of a part of the journal, by one thread.
-private struct SurveyPart {
-  let choice: RoundChoice
-  let suspects: [ReplicaState.Suspect]
-  let keys: KeyDirectory
-  let pin: SnapshotPin
-  let reached: UInt64
-  /// The number of the next transaction.
-  var group: UInt32
-  private(set) var items: [OutgoingRound.Item] = []
-  private var candidates: [Candidate] = []
-  /// Was its hold on what was compacted taken away?
-  private var isOver = false
-
-  private struct Candidate {
-    /// Of its key.
-    var hash: UInt64
-    /// What the index calls it.
-    var place: UInt64
-    var item: OutgoingRound.Item
-  }
-
-  /// Records that are asked for at once: their cache misses overlap, and nobody waits for longer than so many take.
-  private static let askedAtOnce = 64
-
-  init(
-    choice: RoundChoice, suspects: [ReplicaState.Suspect], keys: KeyDirectory, pin: SnapshotPin,
-    reached: UInt64, group: UInt32, expected: Int
-  ) {
-    (self.choice, self.suspects, self.keys, self.pin) = (choice, suspects, keys, pin)
-    (self.reached, self.group) = (reached, group)
-    items.reserveCapacity(expected)
-  }
-
-  /// False if it cannot be done without the lock.
-  mutating func look(through stretch: JournalStretch, in store: Store) throws(StoreError) -> Bool {
-    let most = min(Self.askedAtOnce, Int(clamping: store.environment.positionsAtOnce))
-    // As they are: none of them is copied for each record.
-    let (choice, suspects, keys, reached) = (choice, suspects, keys, reached)
-    let isWhole = try stretch.visit { source, view throws(StoreError) in
-      defer { if !view.flags.contains(.continues) { group &+= 1 } }
-      guard view.position > reached, view.isOfKey, let dot = source.dot(of: view),
-        let isPresent = choice.isPresent(view, dot), !suspects.contains(where: { $0.includes(dot) }),
-        let shape = view.shape,
-        let slot = source.slot
-      else { return }
-      let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
-      keys.prefetch(hash)
-      candidates.append(
-        Candidate(
-          hash: hash, place: SegmentTable.place(slot: slot, offset: view.offset),
-          item: OutgoingRound.Item(view, hash: hash, group: group, isPresent: isPresent)))
-      if candidates.count >= most { try ask(store) }
-    }
-    guard isWhole else { return false }
-    try ask(store)
-    return !isOver
-  }
-
-  /// Takes those of the candidates that are current.
-  private mutating func ask(_ store: Store) throws(StoreError) {
-    defer {
-      candidates.removeAll(keepingCapacity: true)
-      store.environment.betweenTurns?()
-    }
-    var unsure: [Candidate] = []
-    for candidate in candidates {
-      let found = try? keys.find(candidate.hash) { $0 == candidate.place }
-      if found != candidate.place { unsure.append(candidate) }
-    }
-    guard !unsure.isEmpty else {
-      for candidate in candidates { items.append(candidate.item) }
-      return
-    }
-    // Superseded, moved by a compaction, waiting for its time, or the index is to be built anew.
-    let pin = pin
-    let answers = try store.reading { engine throws(StoreError) in
-      // What was compacted may not be there any more.
-      if pin.isEnded { return [Bool]() }
-      return unsure.map { engine.isCurrent(at: $0.item.location, $0.hash) }
-    }
-    if answers.isEmpty { isOver = true }
-    let gone = Set(zip(unsure, answers).lazy.filter { !$0.1 }.map { $0.0.place })
-    for candidate in candidates where !gone.contains(candidate.place) { items.append(candidate.item) }
   }
 }
 
@@ -297,25 +255,36 @@ extension Store {
     // A live session asks for each write.
     let last = control.position
     if isLive { guard last > begin, last - begin > few else { return nil } }
-    let begun = try reading { engine throws(StoreError) -> (RoundSurvey, JournalStretch)? in
+    let begun = try reading { engine throws(StoreError) -> (RoundChoice, SurveyGround)? in
       let isFull = Self.givesFullState(engine.state, to: receiver, isLive: isLive)
       let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
-      guard engine.position > choice.begin, engine.position - choice.begin > few, engine.gaps.isEmpty,
-        let stretch = engine.stretch(behind: choice.begin)
-      else { return nil }
-      let pin = SnapshotPin()
-      engine.hold(pin)
-      return (RoundSurvey(choice, pin, in: engine), stretch)
+      return SurveyGround(behind: choice.begin, few: few, in: &engine).map { (choice, $0) }
     }
-    guard var (survey, stretch) = begun else { return nil }
-    for _ in 0..<Self.mostPasses {
-      guard try survey.look(through: stretch, in: self) else { return nil }
+    return try begun.flatMap { choice, ground throws(StoreError) in try survey(choice, ground) }
+  }
+
+  /// The same for who has the ground of it; nil as well if that is not for this receiver.
+  func survey(
+    for receiver: RoundReceiver, behind begin: UInt64, on ground: SurveyGround
+  ) throws(StoreError) -> RoundSurvey? {
+    let isFull = try reading { engine throws(StoreError) in
+      Self.givesFullState(engine.state, to: receiver, isLive: false)
+    }
+    let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
+    return choice.begin == 0 ? try survey(choice, ground) : nil
+  }
+
+  private func survey(_ choice: RoundChoice, _ ground: SurveyGround) throws(StoreError) -> RoundSurvey? {
+    let few = environment.positionsAtOnce
+    var survey = RoundSurvey(choice, ground)
+    guard try survey.look(in: self) else { return nil }
+    for _ in 1..<Self.mostPasses {
       let reached = survey.reached
       let more = try reading { engine throws(StoreError) in
         engine.position > reached && engine.position - reached > few ? engine.stretch(behind: reached) : nil
       }
       guard let more else { break }
-      stretch = more
+      guard try survey.look(through: more, in: self) else { return nil }
     }
     return survey
   }

@@ -5,22 +5,25 @@ extension Store {
     try replicaSummary(digestAt: environment.now()).summary
   }
 
-  /// What this copy says of itself, and the digest of what is live at `time` (milliseconds since 1970), both of one
-  /// moment; all of it is durable when this returns.
+  /// What this copy says of itself, and the digest of what is live at `time` (milliseconds since 1970), both of one moment; all of it
+  /// is durable when this returns. Where the digest had to be computed, what a first round is found on comes with it.
   package func replicaSummary(
     digestAt time: UInt64
-  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest) {
-    let (summary, digest, tail) = try readingAlone { engine, isAlone throws(StoreError) in
+  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: SurveyGround?) {
+    let (answer, tail) = try readingAlone { engine, isAlone throws(StoreError) in
       let state = engine.state
       guard let actor = state.actor else { throw nameless }
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
         horizon: state.horizon, position: engine.position, standing: state.standing, scope: state.scope,
         widening: state.widening, parted: state.parted)
-      return (summary, try engine.digest(at: time, keeps: isAlone), engine.applied.packed)
+      let (digest, current) = try engine.digest(at: time, keeps: isAlone)
+      let few = environment.positionsAtOnce
+      let ground = current.flatMap { SurveyGround(behind: 0, few: few, $0, in: &engine) }
+      return ((summary, digest, ground), engine.applied.packed)
     }
     if isWritable { try sync(upTo: tail) }
-    return (summary, digest)
+    return answer
   }
 
   /// How far the journal of `sender` has been received here.
@@ -265,7 +268,9 @@ extension Store {
 
   /// The digest of what is live at a time, in milliseconds since 1970.
   package func digest(at time: UInt64) throws(StoreError) -> StateDigest {
-    try readingAlone { engine, isAlone throws(StoreError) in try engine.digest(at: time, keeps: isAlone) }
+    try readingAlone { engine, isAlone throws(StoreError) in
+      try engine.digest(at: time, keeps: isAlone).digest
+    }
   }
 
   // MARK: Blobs that have not arrived

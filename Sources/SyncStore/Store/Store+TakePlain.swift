@@ -14,32 +14,53 @@ extension Store {
     var extent = AppendExtent()
     extent.add(batch)
     guard extent.bytes <= 2 * Limits.batchBytes,
-      engine.withLock({ $0.takesPlainly(batch, limit: composer.limit) })
+      let intake = engine.withLock({ $0.plainIntake(of: batch, limit: composer.limit) })
     else { return nil }
     try conclude(&composer)
     for entry in composer.entries { extent.add(entry) }
     return try engine.withLock { engine throws(StoreError) in
       let position = engine.position
-      try commit(composer.entries, extent, behind: batch, wall: composer.wall, &engine)
+      try commit(composer.entries, extent, behind: intake, wall: composer.wall, &engine)
       return ((position, engine.position), control.tail)
     }
   }
+}
+
+/// A batch of which each record is taken in as it is, on its way through the journal into the index.
+struct PlainIntake {
+  let batch: PlainBatch
+  /// Those of the keys, in the index that was asked.
+  fileprivate let hashes: [UInt64]
+  fileprivate let keys: KeyDirectory
+  /// Where the first record was stored in the segment at the tail, and where each ends: the next one begins there.
+  private(set) var start = 0
+  private(set) var ends: [Int] = []
+
+  fileprivate init(_ batch: PlainBatch, _ hashes: [UInt64], _ keys: KeyDirectory) {
+    (self.batch, self.hashes, self.keys) = (batch, hashes, keys)
+  }
+
+  /// Bytes that they take up there.
+  var bytes: Int { (ends.last ?? start) - start }
+
+  /// It was stored.
+  mutating func stored(from start: Int, to ends: [Int]) { (self.start, self.ends) = (start, ends) }
 }
 
 extension Engine {
   /// How many look-ups are under way at once: their cache misses overlap.
   private static let lookahead = 16
 
-  /// Is each record of the batch one that is taken in as it is, whatever the others are: news to this copy, of a user's key of
-  /// which nothing is held or waits, with a stamp that is neither ahead of the clock (above `limit`) nor as old as what was purged? Only
+  /// The batch, if each of its records is one that is taken in as it is, whatever the others are: news to this copy, of a user's key of
+  /// which nothing is held or waits, with a stamp that is neither ahead of the clock (above `limit`) nor as old as what was purged. Only
   /// for the holder of the writers' mutex, whose index has all that was committed.
-  mutating func takesPlainly(_ batch: PlainBatch, limit: Stamp) -> Bool {
+  mutating func plainIntake(of batch: PlainBatch, limit: Stamp) -> PlainIntake? {
     guard state.scope == nil, gaps.isEmpty, parked.isEmpty, !isInTrouble, !batch.entries.isEmpty else {
-      return false
+      return nil
     }
     let vector = state.vector
     let covered = batch.actors.map { vector[$0] }
-    guard !batch.actors.contains(where: { state.isMine(Dot(actor: $0, sequence: 1)) }) else { return false }
+    guard !batch.actors.contains(where: { state.isMine(Dot(actor: $0, sequence: 1)) }) else { return nil }
     let keys = index.keys
     let bytes = batch.bytes.span
     let hashes = batch.entries.map { keys.hash(bytes.extracting($0.key)) }
@@ -49,11 +70,50 @@ extension Engine {
       if place + Self.lookahead < hashes.count { keys.prefetch(hashes[place + Self.lookahead]) }
       guard entry.sequence > covered[entry.author], entry.stamp > state.horizon, entry.stamp <= limit,
         !batch.isReserved(entry), met.insert(hashes[place]), let mayBeHeld = try? keys.has(hashes[place])
-      else { return false }
+      else { return nil }
       // Among thousands there is one whose hash meets another's where the index looks.
-      if mayBeHeld, search(bytes.extracting(entry.key)).found != nil { return false }
+      if mayBeHeld, search(bytes.extracting(entry.key)).found != nil { return nil }
     }
-    return !isInTrouble
+    return isInTrouble ? nil : PlainIntake(batch, hashes, keys)
+  }
+
+  /// Takes in the records of a batch that were stored in this segment: what is known of them need not be read there again. Returns up to
+  /// where that was done.
+  mutating func take(_ intake: PlainIntake, in segment: Segment) -> Int {
+    // Another index has other hashes.
+    guard intake.keys === index.keys, index.failure == nil, parked.isEmpty, let slot = segment.slot,
+      let end = intake.ends.last
+    else { return intake.start }
+    let (batch, keys) = (intake.batch, intake.keys)
+    let bytes = batch.bytes.span
+    var digest = index.ledger.keepsDigest ? StateDigest() : nil
+    var hasher = PlainDigest()
+    var offset = intake.start
+    do throws(StoreError) {
+      for (place, entry) in batch.entries.enumerated() {
+        if place + Self.lookahead < intake.hashes.count {
+          keys.prefetch(intake.hashes[place + Self.lookahead])
+        }
+        try keys.insert(intake.hashes[place], SegmentTable.place(slot: slot, offset: offset))
+        if !entry.isTombstone {
+          digest?.add(
+            hasher.part(
+              of: bytes.extracting(entry.key), bytes.extracting(entry.value), entry.type,
+              Dot(actor: batch.actors[entry.author], sequence: entry.sequence), entry.stamp))
+        }
+        offset = intake.ends[place]
+      }
+    } catch {
+      // There will be another index, of all that stands in the journal.
+      index.failure = error
+    }
+    if let digest { index.ledger.changeDigest { $0.add(digest) } }
+    segment.liveBytes += end - intake.start
+    lastPlace = SegmentTable.place(slot: slot, offset: intake.ends.dropLast().last ?? intake.start)
+    position += UInt64(batch.entries.count)
+    // Whatever became of the index: what is written here next is stamped above them.
+    state.author.clock.observe(batch.entries.reduce(.zero) { max($0, $1.stamp) })
+    return end
   }
 }
 

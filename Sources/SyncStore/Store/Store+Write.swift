@@ -216,12 +216,13 @@ extension Store {
   /// Appends the records of a batch, if one is given, and entries behind them as one transaction, and publishes them. The caller
   /// holds the writers' mutex.
   func commit(
-    _ entries: [JournalEntry], _ extent: AppendExtent, behind batch: PlainBatch? = nil, wall: UInt64,
+    _ entries: [JournalEntry], _ extent: AppendExtent, behind intake: PlainIntake? = nil, wall: UInt64,
     _ engine: inout Engine
   ) throws(StoreError) {
-    guard !entries.isEmpty || batch != nil else { return }
-    let mayUseReserve = batch == nil && entries.allSatisfy(\.mayUseReserve)
+    guard !entries.isEmpty || intake != nil else { return }
+    let mayUseReserve = intake == nil && entries.allSatisfy(\.mayUseReserve)
     let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
+    let isBulk = intake != nil && room >= Self.leastBulk
     var tail = Location(packed: control.tail)
     let before = tail.segment
     let durable = Location(packed: control.durable)
@@ -234,7 +235,8 @@ extension Store {
     let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
     let isFull = tail.offset + room > limit || actors > Int(UInt16.max)
     if isFull || !segment.numbers(behind: engine.position) {
-      segment = try begin(after: tail, room: room, mayUseReserve: mayUseReserve, &engine)
+      segment = try begin(
+        after: tail, room: room, mayUseReserve: mayUseReserve, isBulk: isBulk, &engine)
       // One more segment is sealed.
       engine.reviewAt = 0
       if !segment.header.isReserve { restoreReserve() }
@@ -244,137 +246,54 @@ extension Store {
       segment: segment, start: tail.offset, durable: durable.segment == tail.segment ? durable.offset : 0,
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
-    if let batch { encoder.encode(batch, continues: !entries.isEmpty) }
+    var intake = intake
+    let bulk = isBulk && !segment.isWritten ? engine.roomForBulk(room) : nil
+    if let batch = intake?.batch {
+      let (start, ends) = encoder.encode(batch, continues: !entries.isEmpty, into: bulk)
+      intake?.stored(from: start, to: ends)
+    }
     encoder.encode(entries, actors: extent.actors)
     do throws(StoreError) {
-      if segment.isWritten { try flush(tail.offset..<encoder.end, of: segment) }
+      if segment.isWritten || bulk != nil {
+        try flush(tail.offset..<encoder.end, of: segment) { segment throws(StoreError) in
+          guard let bulk, let intake else { return }
+          try segment.file.write(0..<intake.bytes, of: bulk, at: intake.start)
+          // Whoever sends a batch waits until it is durable.
+          segment.file.beginSync()
+        }
+      }
       try checkStored(in: segment)
     } catch {
       // One that was begun says where the one before it ends, whether or not there is room for anything in it.
       if tail.segment != before, !control.poisoned { publish(tail.offset, in: segment, wall: wall, &engine) }
       throw error
     }
-    publish(encoder.end, in: segment, wall: wall, &engine)
+    publish(encoder.end, in: segment, bringing: intake, isBulk: isBulk, wall: wall, &engine)
   }
 
-  /// Begins a segment, which ends the one at the tail. The caller holds the writers' mutex.
-  func begin(
-    after tail: Location, room: Int, mayUseReserve: Bool = false, _ engine: inout Engine
-  ) throws(StoreError) -> Segment {
-    try settleBeginning(of: tail.segment, engine)
-    let durable = Location(packed: control.durable)
-    let ready = preparedSegment.withLock { exchange(&$0, with: nil) }
-    engine.journal.prepared = ready
-    do throws(StoreError) {
-      try engine.journal.begin(
-        after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-        position: engine.position, room: room, mayUseReserve: mayUseReserve, isPostponed: true)
-    } catch {
-      // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
-      if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
-      if error.code == .diskFull {
-        throw StoreError(
-          .diskFull, "\(error.message) (the store is unharmed, reading goes on)", path: error.path,
-          errno: error.errno)
-      }
-      throw error
-    }
-    let segment = engine.journal.segments[engine.journal.segments.count - 1]
-    guard environment.preparesAhead else { return segment }
-    if segment.mapping !== ready?.mapping, configuration.durability == .relaxed {
-      if Self.areLarge(behind: tail, in: engine) {
-        segment.mapping.expectAnyAccess()
-      } else {
-        populate(segment)
-      }
-    }
-    Background.run { [weak self] in
-      // A failure poisons the store: whoever writes next is told.
-      try? self?.settleBeginning(of: segment)
-    }
-    return segment
-  }
-
-  /// Had the records of the segment at the tail more than a page each? Then a writer that has left behind whoever makes segments ready finds
-  /// pages for each record, and pages that bring others take a third of the time; it waits for those others once in hundreds of records.
-  private static func areLarge(behind tail: Location, in engine: borrowing Engine) -> Bool {
-    guard let segment = engine.journal.segment(tail.segment) else { return false }
-    return UInt64(tail.offset) / max(engine.position - segment.header.basePosition, 1) > 4096
-  }
-
-  /// Sees to it that the beginning and the name of a segment are durable. The caller holds the writers' mutex.
-  func settleBeginning(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
-    guard control.begun < UInt64(number), let segment = engine.journal.segment(number) else { return }
-    try settleBeginning(of: segment)
-  }
-
-  private func settleBeginning(of segment: Segment) throws(StoreError) {
-    do throws(StoreError) { try segment.file.sync(0..<SegmentHeader.length, of: segment.mapping) } catch {
-      control.setPoisoned()
-      throw error
-    }
-    // Where no descriptor is left it is tried again: by the next sync, and before the segment after this one.
-    try syncNames()
-    control.raiseBegun(to: segment.number)
-  }
-
-  /// Moves the tail behind what was stored up to `end`, and takes it in.
-  func publish(_ end: Int, in segment: Segment, wall: UInt64, _ engine: inout Engine) {
+  /// Moves the tail behind what was stored up to `end`, a batch among it if one is given, and takes it in.
+  func publish(
+    _ end: Int, in segment: Segment, bringing intake: PlainIntake? = nil, isBulk: Bool = false, wall: UInt64,
+    _ engine: inout Engine
+  ) {
     let tail = Location(segment: segment.number, offset: end)
     let start = engine.applied.segment == tail.segment ? engine.applied.offset : SegmentHeader.length
     control.tail = tail.packed
-    engine.absorb(own: tail, wall: wall)
-    notePublished(start..<end, in: segment, &engine)
+    engine.absorb(own: tail, bringing: intake, wall: wall)
+    notePublished(start..<end, in: segment, isBulk: isBulk, &engine)
   }
-
-  /// The next segment is made ready when an eighth of one is full, or so many bytes: to make 64 MiB ready takes a third of the time in which
-  /// one writer fills them, and all of it where a compaction and the disk need the processors too.
-  private static let leastBeforePreparing = 1 << 20
 
   /// What follows from an append, once it was taken in.
   @inline(__always)
-  func notePublished(_ bytes: Range<Int>, in segment: Segment, _ engine: inout Engine) {
+  func notePublished(
+    _ bytes: Range<Int>, in segment: Segment, isBulk: Bool = false, _ engine: inout Engine
+  ) {
     control.position = engine.position
     noteWrite()
     pace.spend(bytes.count)
     noteChange()
     if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
-    if bytes.upperBound > min(segment.mapping.count / 8, Self.leastBeforePreparing),
-      prepared.load(ordering: .relaxed) != segment.number
-    {
-      prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
-    }
-  }
-
-  /// Has the segment after `number` made ready in the background, once; if that fails, again.
-  func prepareSegment(after number: UInt32, size: Int) {
-    guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
-    let isDurable = configuration.durability != .relaxed
-    Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
-      do throws(StoreError) {
-        let ready = try Journal.prepare(
-          directory: journalDirectory, size: size, storage: storage, isDurable: isDurable)
-        guard let ready else { return }
-        self?.preparedSegment.withLock { $0 = ready }
-        guard !isDurable, let self else { return }
-        // Its first pages are ready long before the tail reaches it, and the others before the tail reaches those.
-        Journal.populate(ready.mapping) { _ in !self.closed.load(ordering: .relaxed) }
-      } catch {
-        // Without it the writer makes the segment itself, and meets the same error there if it lasts.
-        self?.prepared.store(0, ordering: .relaxed)
-      }
-    }
-  }
-
-  /// Finds memory for a segment that nobody had made ready, beside the writer that fills it.
-  private func populate(_ segment: Segment) {
-    Background.populate { [weak self] in
-      Journal.populate(segment.mapping) { start in
-        guard let self, !self.closed.load(ordering: .relaxed) else { return false }
-        let tail = Location(packed: self.control.tail)
-        return tail.segment == segment.number && tail.offset < start
-      }
-    }
+    if !isBulk { prepareAhead(of: bytes.upperBound, in: segment, &engine) }
   }
 }
 

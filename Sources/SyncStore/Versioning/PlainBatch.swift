@@ -1,41 +1,58 @@
 /// Records of a batch that all have the ordinary form, as they came: those that have their value with them, or are tombstones, and name
 /// neither a deadline nor open dots. Their keys and values lie where they came in, so that a million of them are no two million arrays.
 package struct PlainBatch: Hashable, Sendable {
-  /// One of them.
+  /// One of them. Small, for there are thousands in a batch: what has bounds takes no more room than those need.
   package struct Entry: Hashable, Sendable {
     /// Its place in its sender's journal.
     package var position: UInt64
     /// Its stamp.
     package var stamp: Stamp
-    /// Which actor wrote it, among `actors`, and as which write.
-    package var author: Int
     /// The author's number of it.
     package var sequence: UInt64
-    /// Whose write it replaced, among `actors`, and which: meaningless unless it `hasBase`.
-    package var baseAuthor = 0
-    /// That author's number of the write that was replaced.
-    package var baseSequence: UInt64 = 0
+    /// The number that its author gave the write that it replaced: meaningless unless it `hasBase`.
+    package private(set) var baseSequence: UInt64 = 0
+    @usableFromInline let keyStart: UInt32
+    @usableFromInline let valueStart: UInt32
+    @usableFromInline let valueCount: UInt32
+    @usableFromInline let keyCount: UInt16
+    @usableFromInline let authorIndex: UInt16
+    @usableFromInline var baseIndex: UInt16 = 0
+    /// What the value is.
+    package var type: ValueType
     /// Does it name a base dot?
-    package var hasBase = false
-    /// Does it delete its key?
+    package private(set) var hasBase = false
+    /// Does it delete the key?
     package var isTombstone: Bool
     /// Do more records of its transaction follow?
     package var continues: Bool
-    /// What the value is.
-    package var type: ValueType
-    /// Where its key lies.
-    package var key: Range<Int>
-    /// Where its value lies.
-    package var value: Range<Int>
 
-    /// All fields but those of the base, of which it has none.
+    /// All fields but those of the base, of which it has none. The ranges are where its key, of 65,535 bytes at most, and its value lie,
+    /// both below 4 GiB; the author is one of the first 65,536 of `actors`.
+    @inlinable
     package init(
       position: UInt64, stamp: Stamp, author: Int, sequence: UInt64, isTombstone: Bool, continues: Bool,
       type: ValueType, key: Range<Int>, value: Range<Int>
     ) {
-      (self.position, self.stamp, self.author, self.sequence) = (position, stamp, author, sequence)
-      (self.isTombstone, self.continues, self.type) = (isTombstone, continues, type)
-      (self.key, self.value) = (key, value)
+      (self.position, self.stamp, self.sequence) = (position, stamp, sequence)
+      (keyStart, keyCount) = (UInt32(key.lowerBound), UInt16(key.count))
+      (valueStart, valueCount) = (UInt32(value.lowerBound), UInt32(value.count))
+      (authorIndex, self.isTombstone, self.continues, self.type) = (
+        UInt16(author), isTombstone, continues, type
+      )
+    }
+
+    /// Which actor wrote it, among `actors`.
+    @inlinable package var author: Int { Int(authorIndex) }
+    /// Whose write it replaced, among `actors`: meaningless unless it `hasBase`.
+    @inlinable package var baseAuthor: Int { Int(baseIndex) }
+    /// Where its key lies.
+    @inlinable package var key: Range<Int> { Int(keyStart)..<Int(keyStart) + Int(keyCount) }
+    /// Where its value lies.
+    @inlinable package var value: Range<Int> { Int(valueStart)..<Int(valueStart) + Int(valueCount) }
+
+    /// It replaced the write of one of `actors` with this sequence.
+    package mutating func setBase(author: Int, sequence: UInt64) {
+      (baseIndex, baseSequence, hasBase) = (UInt16(author), sequence, true)
     }
   }
 

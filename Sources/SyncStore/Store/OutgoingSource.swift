@@ -1,0 +1,146 @@
+/// A segment from which the records of a round are read, beside those who write and without counting references: what stands in it is
+/// never changed, and what compaction has replaced stays mapped as long as this lives.
+struct OutgoingSource {
+  /// Records that are handed over together.
+  static let atOnce = 64
+
+  let segment: Segment
+  private let bytes: MappedBytes
+  /// The actors that it defines, and the place of each there by its number: -1 where the definition was lost.
+  private let actors: [ActorID]
+  private let places: [Int]
+
+  /// Of a segment that has all records of the round by now.
+  init(_ segment: Segment) {
+    self.segment = segment
+    bytes = MappedBytes(segment.mapping)
+    var (actors, places) = ([ActorID](), [Int]())
+    for actor in segment.actors {
+      places.append(actor == nil ? -1 : actors.count)
+      if let actor { actors.append(actor) }
+    }
+    (self.actors, self.places) = (actors, places)
+  }
+
+  /// Gives `writer` the first ones of these items that lie here and are of the ordinary form, if any are. Returns where the first other
+  /// one is, or their end.
+  func write(
+    _ items: ArraySlice<OutgoingRound.Item>, into writer: inout some BatchWriter, users: inout Int
+  ) throws(StoreError) -> Int {
+    guard segment.seal == nil else { return items.startIndex }
+    let (number, salt, last) = (segment.number, segment.header.salt, items.endIndex - 1)
+    var entries: [PlainBatch.Entry] = []
+    entries.reserveCapacity(min(items.count, Self.atOnce))
+    var next = items.startIndex
+    while next <= last {
+      let item = items[next]
+      // In the journal what follows may be no record of the round: superseded, or of this copy alone.
+      let continues = next < last && items[next + 1].group == item.group
+      guard item.location.segment == number,
+        let entry = entry(of: item, salt: salt, continues: continues, users: &users)
+      else { break }
+      entries.append(entry)
+      next += 1
+      if entries.count == Self.atOnce { try give(&entries, of: items[..<next], to: &writer) }
+    }
+    try give(&entries, of: items[..<next], to: &writer)
+    return next
+  }
+
+  /// Hands over what was read of the last of these items.
+  private func give(
+    _ entries: inout [PlainBatch.Entry], of items: ArraySlice<OutgoingRound.Item>,
+    to writer: inout some BatchWriter
+  ) throws(StoreError) {
+    guard !entries.isEmpty else { return }
+    bytes.withSpan(0..<bytes.count) { writer.write(entries, of: actors, in: $0) }
+    // A page that could not be had was zeros to who read it.
+    for item in items.suffix(segment.mapping.fault == nil ? 0 : entries.count) {
+      try segment.checkUnchanged(at: item.location.offset)
+    }
+    entries.removeAll(keepingCapacity: true)
+  }
+
+  /// A record of the ordinary form; nil if it is of another form, or cannot be read as it is.
+  @inline(__always)
+  private func entry(
+    of item: OutgoingRound.Item, salt: UInt64, continues: Bool, users: inout Int
+  ) -> PlainBatch.Entry? {
+    let offset = item.location.offset
+    guard offset < bytes.count,
+      let record = PlainRecord(
+        bytes.extracting(offset..<bytes.count), seed: salt &+ UInt64(truncatingIfNeeded: offset)),
+      record.isWhole, !record.flags.contains(.deadline), !record.flags.contains(.loser),
+      record.key < record.value, let author = place(record.actorNumber)
+    else { return nil }
+    var entry = PlainBatch.Entry(
+      position: item.position, stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)), author: author,
+      sequence: record.bytes.load(RecordLayout.sequence), isTombstone: record.isTombstone,
+      continues: continues, type: record.type, key: offset &+ record.key..<offset &+ record.value,
+      value: offset &+ record.value..<offset &+ record.bytes.count)
+    if record.flags.contains(.base) {
+      guard let base = place(record.bytes.load(RecordLayout.fixedLength)) else { return nil }
+      entry.setBase(author: base, sequence: record.bytes.load(RecordLayout.fixedLength + 2))
+    }
+    if record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first { users += 1 }
+    return entry
+  }
+
+  @inline(__always)
+  private func place(_ number: UInt16) -> Int? {
+    guard Int(number) < places.count, case let place = places[Int(number)], place >= 0 else { return nil }
+    return place
+  }
+}
+
+extension Store {
+  /// Gives `writer` records of a round whose snapshot still stands, whole transactions of them. Returns how many are of users. `source`
+  /// is where the last ones were found.
+  func write(
+    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin, from source: inout OutgoingSource?,
+    into writer: inout some BatchWriter
+  ) throws(StoreError) -> Int {
+    var users = 0
+    var next = items.startIndex
+    while next < items.endIndex {
+      let number = items[next].location.segment
+      source = try reading { engine throws(StoreError) in
+        try pin.check(path)
+        if let source, source.segment.number == number { return source }
+        return engine.journal.segment(number).map { OutgoingSource($0) }
+      }
+      if let source { next = try source.write(items[next...], into: &writer, users: &users) }
+      guard next < items.endIndex, items[next].location.segment == number else { continue }
+      // One of another form; in a sealed segment all are.
+      let others = items[next...].prefix(source?.segment.seal == nil ? 1 : OutgoingSource.atOnce)
+      let records = try reading { engine throws(StoreError) in
+        try pin.check(path)
+        return try others.map { item throws(StoreError) in try engine.record(at: item.location) }
+      }
+      for (item, var record) in zip(others, records) {
+        next += 1
+        record.continues = next < items.endIndex && items[next].group == item.group
+        users += record.isReserved ? 0 : 1
+        writer.write(PositionedRecord(position: item.position, record: record))
+      }
+    }
+    return users
+  }
+
+  /// The names of records of a round whose snapshot still stands.
+  func dots(_ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin) throws(StoreError) -> [Dot] {
+    try reading { engine throws(StoreError) in
+      try pin.check(path)
+      var dots: [Dot] = []
+      dots.reserveCapacity(items.count)
+      for item in items {
+        guard let dot = try engine.journal.record(at: item.location).dot else {
+          throw StoreError(
+            .damaged, "a record lost the definition of its actor: run `Store.verify`", path: path)
+        }
+        dots.append(dot)
+      }
+      return dots
+    }
+  }
+}

@@ -1,0 +1,151 @@
+/// A survey of a part of the journal, by one thread.
+struct SurveyPart {
+  private let choice: RoundChoice
+  private let ground: SurveyGround
+  /// What the index names, if that is known.
+  private let current: CurrentPlaces?
+  /// Up to here all was looked through before.
+  private let reached: UInt64
+  /// The number of the next transaction.
+  private(set) var group: UInt32
+  private(set) var items: [OutgoingRound.Item] = []
+  /// How many records were met that are `current`.
+  private(set) var named = 0
+  private var candidates: [Candidate] = []
+  /// Was its hold on what was compacted taken away?
+  private var isOver = false
+
+  private struct Candidate {
+    /// Of its key.
+    var hash: UInt64
+    /// What the index calls it.
+    var place: UInt64
+    var item: OutgoingRound.Item
+  }
+
+  /// Records that are asked for at once: their cache misses overlap, and nobody waits for longer than so many take.
+  private static let askedAtOnce = 64
+
+  init(
+    _ choice: RoundChoice, _ ground: SurveyGround, _ current: CurrentPlaces?, reached: UInt64, group: UInt32,
+    expected: Int
+  ) {
+    (self.choice, self.ground, self.current) = (choice, ground, current)
+    (self.reached, self.group) = (reached, group)
+    items.reserveCapacity(expected)
+  }
+
+  /// False if it cannot be done without the lock.
+  mutating func look(through stretch: JournalStretch, in store: Store) throws(StoreError) -> Bool {
+    for source in stretch.sources {
+      guard try look(through: source, in: store) else { return false }
+    }
+    try ask(store)
+    return !isOver
+  }
+
+  private mutating func look(
+    through source: JournalStretch.Source, in store: Store
+  ) throws(StoreError) -> Bool {
+    let most = min(Self.askedAtOnce, Int(clamping: store.environment.positionsAtOnce))
+    // As they are: no reference is counted for each record.
+    let (choice, suspects, keys, reached) = (choice, ground.suspects, ground.keys, reached)
+    let (segment, actors) = (source.segment, source.actors)
+    guard let slot = source.slot else { return false }
+    let (isPlain, base, known) = (segment.seal == nil, segment.header.basePosition, current)
+    var named = 0
+    defer { self.named += named }
+    // What is known to be current was seen whole a moment ago, and is looked at again before it leaves.
+    var reader = RecordReader(
+      segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound, verifies: known == nil)
+    while case let offset = reader.offset, let record = reader.next() {
+      let met: Met
+      if isPlain, let plain = PlainRecord(record, seed: nil, orBlob: true) {
+        met = Met(plain, behind: base)
+      } else if let other = Met(RecordView(segment: segment, offset: offset)) {
+        met = other
+      } else {
+        return false
+      }
+      defer { if !met.continues { group &+= 1 } }
+      let place = SegmentTable.place(slot: slot, offset: offset)
+      if let known {
+        guard known.contains(place) else { continue }
+        named &+= 1
+      }
+      guard met.isOfKey, met.position > reached, met.actor < actors.count,
+        let dot = actors[met.actor].map({ Dot(actor: $0, sequence: met.sequence) }),
+        let isPresent = choice.isPresent(
+          met.position, dot, RecordView(segment: segment, offset: offset).keyBytes),
+        !suspects.contains(where: { $0.includes(dot) })
+      else { continue }
+      let item = OutgoingRound.Item(
+        location: Location(segment: segment.number, offset: offset), position: met.position, group: group,
+        bytes: UInt32(truncatingIfNeeded: reader.offset &- offset), isPresent: isPresent)
+      guard known == nil else {
+        items.append(item)
+        continue
+      }
+      let view = RecordView(segment: segment, offset: offset)
+      guard let key = view.shape?.key else { continue }
+      let hash = view.bytes.withSpan(key) { keys.hash($0) }
+      keys.prefetch(hash)
+      candidates.append(Candidate(hash: hash, place: place, item: item))
+      if candidates.count >= most { try ask(store) }
+    }
+    return reader.offset >= source.bytes.upperBound && segment.mapping.fault == nil
+  }
+
+  /// What is to be known of a record.
+  private struct Met {
+    /// A write of a key, and not a beaten one.
+    var isOfKey: Bool
+    var continues: Bool
+    var actor: Int
+    var position: UInt64
+    var sequence: UInt64
+
+    @inline(__always)
+    init(_ record: PlainRecord, behind base: UInt64) {
+      isOfKey = !record.flags.contains(.loser)
+      continues = record.flags.contains(.continues)
+      actor = Int(record.actorNumber)
+      position = base &+ UInt64(record.bytes.load(RecordLayout.position, as: UInt32.self))
+      sequence = record.bytes.load(RecordLayout.sequence)
+    }
+
+    /// Nil if nothing of it may be believed.
+    init?(_ view: RecordView) {
+      guard view.isReadable else { return nil }
+      (isOfKey, continues) = (view.isOfKey && view.shape != nil, view.flags.contains(.continues))
+      (actor, position, sequence) = (Int(view.actorNumber), view.position, view.sequence)
+    }
+  }
+
+  /// Takes those of the candidates that are current.
+  private mutating func ask(_ store: Store) throws(StoreError) {
+    defer {
+      candidates.removeAll(keepingCapacity: true)
+      store.environment.betweenTurns?()
+    }
+    var unsure: [Candidate] = []
+    for candidate in candidates {
+      let found = try? ground.keys.find(candidate.hash) { $0 == candidate.place }
+      if found != candidate.place { unsure.append(candidate) }
+    }
+    guard !unsure.isEmpty else {
+      for candidate in candidates { items.append(candidate.item) }
+      return
+    }
+    // Superseded, moved by a compaction, waiting for its time, or the index is to be built anew.
+    let pin = ground.pin
+    let answers = try store.reading { engine throws(StoreError) in
+      // What was compacted may not be there any more.
+      if pin.isEnded { return [Bool]() }
+      return unsure.map { engine.isCurrent(at: $0.item.location, $0.hash) }
+    }
+    if answers.isEmpty { isOver = true }
+    let gone = Set(zip(unsure, answers).lazy.filter { !$0.1 }.map { $0.0.place })
+    for candidate in candidates where !gone.contains(candidate.place) { items.append(candidate.item) }
+  }
+}
