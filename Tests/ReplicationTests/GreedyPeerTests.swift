@@ -280,4 +280,15 @@ import Testing
     source.pump(&port)
     #expect(port.actions == [.readBlob(hash: other, size: 5, offset: 0, count: 5)])
   }
+
+  @Test("A batch more than may be under way ends the session", arguments: [4, 8])
+  func batches(most: Int) throws {
+    var port = SessionPort(peerName: "peer")
+    var half = ReceivingHalf(
+      sender: Self.summary(Samples.right), own: Self.summary(Samples.left), cursor: nil, batchesInFlight: most
+    )
+    try half.begun(RoundBegin(mark: Samples.mark, position: 100, records: 100), &port)
+    for index in 0..<UInt32(most) { try half.arrived(index: index, sealed: [1], &port) }
+    #expect(throws: SessionEnd.self) { try half.arrived(index: UInt32(most), sealed: [1], &port) }
+  }
 }

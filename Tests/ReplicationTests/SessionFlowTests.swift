@@ -19,18 +19,20 @@ extension SessionTests {
     #expect(refusal.code == .protocolViolation && !refusal.text.contains("secret"))
   }
 
-  @Test("No more than four batches are sent before one is confirmed")
-  func window() {
-    let session = Self.client(.push)
+  @Test(
+    "No more than four batches are sent before one is confirmed, eight where the other side knows of it",
+    arguments: zip([0, SessionFeature.moreBatches], [4, 8] as [UInt32]))
+  func window(features: UInt64, most: UInt32) {
+    let session = Self.client(.push, features: features)
     _ = session.handle(.cursor(nil))
     var actions = session.handle(.roundOpened(records: 9, close: Self.close(Samples.left)))
-    for index in 0..<UInt32(WireLimits.batchesInFlight) {
+    for index in 0..<most {
       #expect(actions.contains(.nextBatch(mark: Samples.mark, index: index)))
       actions = session.handle(.batchSealed([1], position: UInt64(index) + 1, records: 1))
     }
     #expect(actions.count == 1)
     #expect(
-      session.handle(.message(.batchReceived(position: 1))) == [.nextBatch(mark: Samples.mark, index: 4)])
+      session.handle(.message(.batchReceived(position: 1))) == [.nextBatch(mark: Samples.mark, index: most)])
     #expect(session.handle(.message(.batchReceived(position: 3))).last?.failure == .protocolViolation)
   }
 

@@ -72,14 +72,15 @@ import Testing
 
   /// A client that has sent its hello, and what the server's hello makes it do.
   static func client(
-    _ direction: SessionDirection, cursor: Cursor? = nil
+    _ direction: SessionDirection, cursor: Cursor? = nil, features: UInt64 = 0
   ) -> SessionProbe {
     let session = SessionProbe(role: .client(direction), peerName: "right", peerRight: .readWrite)
     _ = session.start()
     _ = session.handle(.replica(replica(Samples.left)))
-    let theirs = hello(
+    var theirs = hello(
       Samples.right, receives: direction.sends, sends: direction.receives,
       cursor: direction.sends ? cursor : nil)
+    theirs.compatibleFeatures = features
     _ = session.handle(.message(.hello(theirs)))
     return session
   }
@@ -89,7 +90,7 @@ import Testing
     let session = SessionProbe(role: .client(.push), peerName: "right", peerRight: .readWrite)
     #expect(session.start() == [.loadReplica(peer: nil, at: nil)])
     var own = Self.hello(Samples.left, receives: false, sends: true)
-    own.compatibleFeatures = SessionFeature.widens
+    own.compatibleFeatures = SessionFeature.widens | SessionFeature.moreBatches
     #expect(
       session.handle(.replica(Self.replica(Samples.left))) == [
         .message(.hello(own)), .setTimer(.handshake, seconds: WireLimits.helloSeconds),

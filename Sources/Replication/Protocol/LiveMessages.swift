@@ -23,6 +23,8 @@ package enum SessionFeature {
   package static let waitsForKeys: UInt64 = 2048
   /// The side leaves large values out of what it takes: its receipts do not say that it holds them.
   package static let leavesOut: UInt64 = 512
+  /// More batches of a round may be under way (`WireLimits.moreBatchesInFlight`).
+  package static let moreBatches: UInt64 = 4096
 }
 
 /// What hellos say that the other side must know, or not go on (`Hello.incompatibleFeatures`).

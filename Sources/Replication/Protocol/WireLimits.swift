@@ -54,6 +54,8 @@ package enum WireLimits {
   package static let fullStateBytesPerKey = DotSet.containerBytes + 2
   /// Batches sent and not yet reported durable.
   package static let batchesInFlight = 4
+  /// The same where both hellos have `SessionFeature.moreBatches`: a disk that holds up one for a moment then holds up nobody else.
+  package static let moreBatchesInFlight = 8
   /// Bytes of a blob that one recipe is about, at least.
   package static let recipeBytes: UInt64 = 64 << 20
   /// Chunks of a recipe; at least 1.

@@ -25,6 +25,12 @@ extension Exchange {
     own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.live != 0
   }
 
+  /// How many batches of a round may be under way.
+  static func batchesInFlight(_ own: Hello, _ peer: Hello) -> Int {
+    own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.moreBatches == 0
+      ? WireLimits.batchesInFlight : WireLimits.moreBatchesInFlight
+  }
+
   func requireLive() throws(SessionEnd) {
     guard live.isOn || progress == .live else { throw .violation("a round was begun unasked") }
   }

@@ -56,9 +56,11 @@ struct Exchange {
     (self.own, self.peer, progress, isErrand) = (own, peer, .answering, false)
     staysOpen = Self.agrees(own, peer)
     repair = Repair(own, peer)
-    sending = own.sends ? SendingHalf() : nil
+    let most = Self.batchesInFlight(own, peer)
+    sending = own.sends ? SendingHalf(batchesInFlight: most) : nil
     receiving =
-      own.receives ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: own.cursor) : nil
+      own.receives
+      ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: own.cursor, batchesInFlight: most) : nil
     giveGroupKeys(&port)
     if knowsChunks { receiving?.takeRecipes() }
     receiving?.need(missing, &port)
@@ -73,9 +75,11 @@ struct Exchange {
     (self.own, self.peer, progress, self.isErrand) = (own, peer, .loadingCursor, isErrand)
     staysOpen = Self.agrees(own, peer)
     repair = Repair(own, peer)
-    sending = direction.sends ? SendingHalf() : nil
+    let most = Self.batchesInFlight(own, peer)
+    sending = direction.sends ? SendingHalf(batchesInFlight: most) : nil
     receiving =
-      direction.receives ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: nil) : nil
+      direction.receives
+      ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: nil, batchesInFlight: most) : nil
     giveGroupKeys(&port)
     if knowsChunks { receiving?.takeRecipes() }
     receiving?.need(missing, &port)

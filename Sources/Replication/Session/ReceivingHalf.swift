@@ -22,6 +22,7 @@ struct ReceivingHalf {
   /// Was any round of the session taken in to its end?
   private(set) var hasTaken = false
   private let sender: ActorID
+  private let batchesInFlight: Int
   /// Does the sender hold only some keys? Then it is remembered what it has said that it covers.
   private let isNarrow: Bool
   private var said = (vector: VersionVector(), floor: VersionVector())
@@ -48,7 +49,11 @@ struct ReceivingHalf {
   /// How far the sender's journal has been received.
   var cursor: Cursor?
 
-  init(sender: ReplicaSummary, own: ReplicaSummary, cursor: Cursor?) {
+  init(
+    sender: ReplicaSummary, own: ReplicaSummary, cursor: Cursor?,
+    batchesInFlight: Int = WireLimits.batchesInFlight
+  ) {
+    self.batchesInFlight = batchesInFlight
     (self.sender, isNarrow) = (sender.actor, sender.scope != nil)
     (self.own, self.cursor) = (own, cursor)
     fetch = BlobFetch()
@@ -96,8 +101,8 @@ struct ReceivingHalf {
   mutating func arrived(index: UInt32, sealed: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
     guard case .receiving = state, end == nil else { throw .violation("a batch outside a round") }
     guard index == nextArrival else { throw .violation("batch \(index) where \(nextArrival) must come") }
-    guard nextArrival - nextApplied < UInt32(WireLimits.batchesInFlight) else {
-      throw .violation("more than \(WireLimits.batchesInFlight) batches unconfirmed")
+    guard nextArrival - nextApplied < UInt32(batchesInFlight) else {
+      throw .violation("more than \(batchesInFlight) batches unconfirmed")
     }
     nextArrival += 1
     // Should the close have come with it, both are one step: the session pumps once it has read on.

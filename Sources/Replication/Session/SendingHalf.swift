@@ -2,7 +2,7 @@ internal import SyncStore
 
 /// The half of a session that gives rounds to the other side.
 ///
-/// Invariants: at most one round is open; at most `WireLimits.batchesInFlight` batches are sent and not
+/// Invariants: at most one round is open; at most so many batches as were agreed upon are sent and not
 /// reported durable; a round counts as given only on the other side's receipt; what a live round says of the own
 /// vector, added to what the rounds before it said, is the vector of its snapshot.
 struct SendingHalf {
@@ -17,6 +17,7 @@ struct SendingHalf {
   }
 
   private var state = State.idle
+  private let batchesInFlight: Int
   /// Is the round one of a live session?
   private var isBurst = false
   /// Is it one of keys that the receiver was lacking?
@@ -35,6 +36,9 @@ struct SendingHalf {
   private var statedFloor = VersionVector()
   /// The position up to which nothing is for the other side beyond what it got.
   private(set) var scanned: UInt64 = 0
+
+  /// Gives none yet.
+  init(batchesInFlight: Int = WireLimits.batchesInFlight) { self.batchesInFlight = batchesInFlight }
 
   /// Was nothing asked for, or all that was asked for given?
   var isQuiet: Bool { state == .idle || state == .given }
@@ -84,7 +88,7 @@ struct SendingHalf {
 
   /// Asks for the next batch if there is room for one.
   mutating func pump(_ port: inout SessionPort) {
-    guard state == .streaming, let close, unacknowledged.count < WireLimits.batchesInFlight,
+    guard state == .streaming, let close, unacknowledged.count < batchesInFlight,
       port.queued
         <= (port.isCrowded
           ? WireLimits.crowdedBytes : Limits.connectionBytes - WireLimits.sealedBatchBytes)

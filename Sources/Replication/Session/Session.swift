@@ -277,7 +277,7 @@ package struct Session: ~Copyable {
   }
 
   private func features(_ replica: Replica) -> UInt64 {
-    (staysOpen ? SessionFeature.live | SessionFeature.waitsForKeys : 0)
+    SessionFeature.moreBatches | (staysOpen ? SessionFeature.live | SessionFeature.waitsForKeys : 0)
       | (knowsChunks ? SessionFeature.chunks : 0) | (knowsTier ? SessionFeature.holdings : 0)
       | (replica.epochs.isEmpty ? 0 : SessionFeature.groupKeys)
       // What a member that may only read has is not taken over, and it does not issue anything again.

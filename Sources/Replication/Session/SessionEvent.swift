@@ -93,7 +93,7 @@ package enum SessionEvent: Hashable, Sendable {
 ///
 /// The driver does them in the order given. Each of the store's actions is answered by one event; the answers
 /// to `readBlob` come in the order of the questions (up to `WireLimits.blobReadsInFlight` are open), and so do those to
-/// `applyBatch` and `applyLast` (up to `WireLimits.batchesInFlight`), which are done in that order, too: once one cannot be done,
+/// `applyBatch` and `applyLast` (up to `WireLimits.moreBatchesInFlight`), which are done in that order, too: once one cannot be done,
 /// none behind it is. Of every other kind only one is open at a time. Different kinds may run side by side.
 package enum SessionAction: Hashable, Sendable {
   /// Hand these bytes to the other side, in order; report progress with `sent`.
