@@ -4,6 +4,8 @@ import Foundation
 /// between. Nothing is durable there on arrival.
 struct RedisReplica {
   static let title = "redis"
+  /// Bytes of memory that are at hand when a copy begins, for either side: more than it needs.
+  static let memory = 1 << 30
   private static let ports = (primary: 17_461, replica: 17_462)
 
   let folder: String
@@ -27,6 +29,7 @@ struct RedisReplica {
     _ = try Self.cli(folder, Self.ports.primary, ["debug", "populate", "\(keys)", "k", "\(bytes)"])
     let replica = try start(Self.ports.replica, "replica", [])
     defer { end(replica) }
+    try Machine.settle(touching: Self.memory, in: folder)
     let begin = Machine.now()
     _ = try Self.cli(folder, Self.ports.replica, ["replicaof", "127.0.0.1", "\(Self.ports.primary)"])
     while true {

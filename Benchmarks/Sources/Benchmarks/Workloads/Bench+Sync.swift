@@ -28,7 +28,6 @@ extension Bench {
   private func synchronizationOnce() throws {
     let folders = try ["server", "client"].map { try folder($0, "sync") }
     defer { folders.forEach(remove) }
-    Machine.settle()
     let server = try SyncServer.Running(folders[0], options.keys)
     let token = server.token
     let store = try SyncServer.wait {
@@ -36,6 +35,7 @@ extension Bench {
         .store
     }
     let node = try Node(store: store)
+    try Machine.settle(touching: RedisReplica.memory, in: folders[1])
     func sync(_ direction: SyncDirection) throws -> (SessionReport, Double) {
       let begin = Machine.now()
       let report = try SyncServer.wait { try await node.synchronize(with: "server", direction: direction) }

@@ -56,11 +56,13 @@ extension Bench {
     }
     let plain = try folder(PlainTLSStream.title, "sync-large")
     defer { remove(plain) }
+    try Machine.settle(touching: 2 << 30, in: options.data)
     if let time = try PlainTLSStream.transfer(Self.largeBytes, in: plain) {
       report.add("sync-value-1g", PlainTLSStream.title, time, "ms")
     }
     let files = try folder(Rsync.title, "sync-large")
     defer { remove(files) }
+    try Machine.settle(touching: 2 << 30, in: options.data)
     if let done = try Rsync.update(Self.largeBytes, in: files) {
       report.add(Self.edited, Rsync.title, done.milliseconds, "ms")
       report.add(Self.edited + "-bytes", Rsync.title, Double(done.bytes) / 1e6, "MB")
