@@ -234,6 +234,33 @@ struct PlainBatchTests {
     #expect(try store.status().keys == 1 + records.count { !$0.record.isTombstone } && store.verify().isClean)
   }
 
+  @Test(
+    "is wholly there or not at all where power is lost before it is durable",
+    arguments: 1...12 as ClosedRange<UInt64>)
+  func tornBulk(seed: UInt64) throws {
+    let setting = try Setting()
+    let (copy, host) = (setting.copies[0], setting.hosts[0])
+    try copy.put("before", "x")
+    for round in 0..<4 as Range<UInt64> {
+      let batch = IncomingBatch(
+        sender: try setting.source.actor, mark: RoundMark(high: 0, low: 1), position: 300 * (round + 1),
+        records: BatchRecords(packing: try Self.large(setting, from: 1 + 300 * round)), present: [],
+        scope: nil, widening: nil)
+      let taken = try copy.take(batch)
+      if round < 2 { try copy.settle(taken) }
+    }
+    host.losePower(seed: seed)
+    let again = try Store.open(on: host)
+    #expect(try again.verify().isClean && again.text("before") == "x")
+    for round in 0..<4 as Range<UInt64> {
+      let live = try Self.large(setting, from: 1 + 300 * round).filter { !$0.record.isTombstone }
+      let held = try live.filter { try again.get(Key(bytes: $0.record.key)) != nil }
+      #expect(
+        held.count == live.count || round >= 2 && held.isEmpty,
+        "batch \(round): \(held.count) of \(live.count)")
+    }
+  }
+
   @Test("is found, and what is written next stamped above it, also where the index has no room to grow")
   func indexWithoutRoom() throws {
     let setting = try Setting()
