@@ -3,8 +3,8 @@
 /// Deflating pays where the link is slower than deflating is; else it only adds to the time, of this processor and of the one that
 /// inflates. What all waits for shows in the time between two acknowledgements. A round begins deflated. If deflating fills most of
 /// that time, or the link is so fast that a few larger batches are soon over, batches are sent plain for a try, and go on so if they
-/// pass no slower than the deflated ones did, or than deflating them takes; if not, or later no more, they are deflated again, and the next try is twice as far away.
-/// So nothing is sent larger than it must be on a slow link, and on a fast one little is deflated.
+/// pass no slower than the deflated ones did, or than deflating them takes; if not, or later no more, they are deflated again, and
+/// the next try is twice as far away. So nothing is sent larger than it must be on a slow link, and on a fast one little is deflated.
 package struct CompressionChoice: Hashable, Sendable {
   /// What was measured of one batch.
   package struct Measure: Hashable, Sendable {

@@ -59,14 +59,9 @@ struct SurveyPart {
     var reader = RecordReader(
       segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound, verifies: known == nil)
     while case let offset = reader.offset, let record = reader.next() {
-      let met: Met
-      if isPlain, let plain = PlainRecord(record, seed: nil, orBlob: true) {
-        met = Met(plain, behind: base)
-      } else if let other = Met(RecordView(segment: segment, offset: offset)) {
-        met = other
-      } else {
-        return false
-      }
+      let plain = isPlain ? PlainRecord(record, seed: nil, orBlob: true) : nil
+      let view = plain == nil ? RecordView(segment: segment, offset: offset) : nil
+      guard let met = plain.map({ Met($0, behind: base) }) ?? view.flatMap({ Met($0) }) else { return false }
       defer { if !met.continues { group &+= 1 } }
       let place = SegmentTable.place(slot: slot, offset: offset)
       if let known {
@@ -86,9 +81,8 @@ struct SurveyPart {
         items.append(item)
         continue
       }
-      let view = RecordView(segment: segment, offset: offset)
-      guard let key = view.shape?.key else { continue }
-      let hash = view.bytes.withSpan(key) { keys.hash($0) }
+      let ofPlain = plain?.withKey { keys.hash($0) }
+      guard let hash = ofPlain ?? view.flatMap({ $0.hash(keys) }) else { continue }
       keys.prefetch(hash)
       candidates.append(Candidate(hash: hash, place: place, item: item))
       if candidates.count >= most { try ask(store) }
@@ -147,5 +141,12 @@ struct SurveyPart {
     if answers.isEmpty { isOver = true }
     let gone = Set(zip(unsure, answers).lazy.filter { !$0.1 }.map { $0.0.place })
     for candidate in candidates where !gone.contains(candidate.place) { items.append(candidate.item) }
+  }
+}
+
+extension RecordView {
+  /// That of the key; nil if the record has none that can be read.
+  fileprivate func hash(_ keys: KeyDirectory) -> UInt64? {
+    shape.map { shape in bytes.withSpan(shape.key) { keys.hash($0) } }
   }
 }
