@@ -50,8 +50,10 @@ let package = Package(
     .testTarget(
       name: "SimulationTests", dependencies: ["Replication", "SyncTestSupport"],
       swiftSettings: strict),
+    // Runs the program under a filter that refuses it a system call.
+    .executableTarget(name: "refuse-call", path: "Tests/RefuseCall"),
     .testTarget(
-      name: "CLITests", dependencies: ["sync-cli", "SyncTestSupport"], swiftSettings: strict),
+      name: "CLITests", dependencies: ["sync-cli", "refuse-call", "SyncTestSupport"], swiftSettings: strict),
     .testTarget(
       name: "SnippetTests", dependencies: ["SyncStore", "SyncStoreFoundation", "Replication"],
       swiftSettings: strict),

@@ -6,41 +6,56 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
-#include <linux/openat2.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statfs.h>
-#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-// When a file was last read is nobody's business, and to note it changes an inode with each mapping. Refused to who does not own the file.
-int sync_open(const char *path, int flags, unsigned mode) {
-  int fd = open(path, flags | O_NOATIME, mode);
-  return fd < 0 && errno == EPERM ? open(path, flags, mode) : fd;
-}
-
-static int open_beneath(int directory, const char *path, int flags, unsigned mode) {
-  struct open_how how = {
-    .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
-    .mode = (flags & O_CREAT) ? mode : 0,
-    .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
-  };
-  return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
-}
-
-int sync_open_beneath(int directory, const char *path, int flags, unsigned mode) {
-  int fd = open_beneath(directory, path, flags | O_NOATIME, mode);
-  return fd < 0 && errno == EPERM ? open_beneath(directory, path, flags, mode) : fd;
-}
-
 int sync_lock_byte(int fd, int type, int64_t offset, int wait) {
   struct flock lock = {.l_type = (short)type, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
   return fcntl(fd, wait ? F_OFD_SETLKW : F_OFD_SETLK, &lock);
+}
+
+int sync_is_byte_locked(int fd, int64_t offset) {
+  struct flock lock = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
+  return fcntl(fd, F_OFD_GETLK, &lock) != 0 ? -1 : lock.l_type != F_UNLCK;
+}
+
+// Descriptors plus one, 0 where a place is free. `placeholder` is what a child has in their place.
+static atomic_int dropped[sync_dropped_most];
+static atomic_int placeholder = -1;
+
+void sync_drop_in_children(int fd) {
+  // Counts the forks, and calls `drop_descriptors`.
+  sync_fork_generation();
+  int none = -1;
+  int root = atomic_load(&placeholder) < 0 ? open("/", O_PATH | O_CLOEXEC) : -1;
+  if (root >= 0 && !atomic_compare_exchange_strong(&placeholder, &none, root)) close(root);
+  for (int index = 0; index < sync_dropped_most; index++) {
+    int free = 0;
+    if (atomic_compare_exchange_strong(&dropped[index], &free, fd + 1)) return;
+  }
+}
+
+void sync_keep_in_children(int fd) {
+  for (int index = 0; index < sync_dropped_most; index++) {
+    int own = fd + 1;
+    if (atomic_compare_exchange_strong(&dropped[index], &own, 0)) return;
+  }
+}
+
+// In the child, after fork(3): only calls that are safe in a signal handler. The number of the descriptor stays taken, since
+// the child's copy of the object that owns it closes it.
+static void drop_descriptors(void) {
+  int root = atomic_load(&placeholder);
+  for (int index = 0; index < sync_dropped_most; index++) {
+    int fd = atomic_exchange(&dropped[index], 0) - 1;
+    if (fd >= 0 && root >= 0) dup3(root, fd, O_CLOEXEC);
+  }
 }
 
 // How long what is written lives, as far as anybody can tell: the one hint of which nothing follows. A new inode has none.
@@ -63,51 +78,15 @@ int sync_set_nonblocking(int fd) {
   return flags < 0 ? -1 : fcntl(fd, F_SETFL, flags | O_NONBLOCK);
 }
 
-int sync_file_status(int fd, struct sync_file_status *status) {
-  const unsigned wanted =
-    STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_INO | STATX_SIZE | STATX_BTIME;
-  struct statx answer;
-  if (statx(fd, "", AT_EMPTY_PATH, wanted, &answer) != 0) return -1;
-  *status = (struct sync_file_status){
-    .size = answer.stx_size,
-    .inode = answer.stx_ino,
-    .birth = (answer.stx_mask & STATX_BTIME)
-               ? (uint64_t)answer.stx_btime.tv_sec * 1000000000u + answer.stx_btime.tv_nsec
-               : 0,
-    .mode = answer.stx_mode,
-    .links = answer.stx_nlink,
-    .owner = answer.stx_uid,
-  };
-  return 0;
+int sync_terminal_columns(int fd) {
+  struct winsize size;
+  return ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : -1;
 }
-
-int sync_file_system_number(int fd, uint64_t *number) {
-  struct statfs system;
-  if (fstatfs(fd, &system) != 0) return -1;
-  memcpy(number, &system.f_fsid, sizeof *number);
-  return 0;
-}
-
-int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only) {
-  struct statfs answer;
-  if (statfs(path, &answer) != 0) return -1;
-  *free_bytes = (uint64_t)answer.f_bavail * (uint64_t)answer.f_bsize;
-  // The field is signed on some machines: the magic numbers have 32 bits.
-  *type = (uint64_t)(uint32_t)answer.f_type;
-  *is_read_only = (answer.f_flags & ST_RDONLY) != 0;
-  return 0;
-}
-
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
 
 int sync_populate(void *start, uint64_t count) { return madvise(start, count, MADV_POPULATE_WRITE); }
-
-int sync_mutex_is_awaited(const void *mutex) {
-  const int *word = &((const pthread_mutex_t *)mutex)->__data.__lock;
-  return (__atomic_load_n(word, __ATOMIC_RELAXED) & FUTEX_WAITERS) != 0;
-}
 
 void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds) {
   const struct timespec time = {milliseconds / 1000, (long)(milliseconds % 1000) * 1000000};
@@ -117,6 +96,8 @@ void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds) 
 
 void sync_futex_wake(const uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, INT_MAX, NULL, NULL, 0); }
 
+void sync_futex_wake_one(const uint32_t *word) { syscall(SYS_futex, word, FUTEX_WAKE, 1, NULL, NULL, 0); }
+
 void sync_futex_wait_own(const uint32_t *word, uint32_t expected) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, expected, NULL, NULL, 0);
 }
@@ -125,7 +106,13 @@ void sync_futex_wake_own(const uint32_t *word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-int sync_file_system(int fd) { return syncfs(fd); }
+int sync_file_system(int fd) {
+  if (syncfs(fd) == 0) return 0;
+  if (!sync_is_refused(errno)) return -1;
+  // All file systems, and no word of what could not be written.
+  sync();
+  return 0;
+}
 
 int sync_file_begin(int fd) { return sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WRITE); }
 
@@ -170,6 +157,7 @@ static void ask_for_barriers(void) {
 // Of the threads that read in the parent none is left but this one.
 static void count_fork(void) {
   sync_forks++;
+  drop_descriptors();
   for (int index = 0; index < sync_reader_words; index++) *sync_reader_word_at(index) = 0;
   if (!sync_readers_fence) ask_for_barriers();
 }
@@ -187,7 +175,14 @@ static void release_reader_word(void *word) {
 
 void sync_await_readers(void) {
   atomic_thread_fence(memory_order_seq_cst);
-  if (!sync_readers_fence) syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
+  if (sync_readers_fence) return;
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0) return;
+  // The process has entered a sandbox since it registered. Readers that have yet to begin see the flag and put up a fence of their own;
+  // one that began before has its store in a processor's buffer for far less than this.
+  const struct timespec time = {0, 10000000};
+  __atomic_store_n(&sync_readers_fence, 1, __ATOMIC_SEQ_CST);
+  nanosleep(&time, NULL);
+  atomic_thread_fence(memory_order_seq_cst);
 }
 
 static void prepare_reading(void) {
@@ -212,14 +207,6 @@ uint64_t *sync_claim_reader_word(void) {
 
 int sync_claimed_reader_words(void) { return atomic_load(&claimed_reader_words); }
 
-int sync_rename_unless_present(const char *path, const char *new_path) {
-  return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, new_path, 1u /* RENAME_NOREPLACE */);
-}
-
-int sync_rename_exchange(const char *path, const char *other) {
-  return (int)syscall(SYS_renameat2, AT_FDCWD, path, AT_FDCWD, other, 2u /* RENAME_EXCHANGE */);
-}
-
 static __thread void *thread_cell;
 static pthread_key_t thread_cell_key;
 static pthread_once_t thread_cell_once = PTHREAD_ONCE_INIT;
@@ -239,6 +226,55 @@ void sync_set_thread_cell(void *value, void (*drop)(void *)) {
   pthread_once(&thread_cell_once, make_thread_cell_key);
   pthread_setspecific(thread_cell_key, value);
   thread_cell = value;
+}
+
+int sync_disable_cancelling(void) {
+  int state = PTHREAD_CANCEL_ENABLE;
+  pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+  return state;
+}
+
+void sync_restore_cancelling(int state) {
+  if (state != PTHREAD_CANCEL_DISABLE) pthread_setcancelstate(state, NULL);
+}
+
+_Thread_local unsigned char sync_thread_end_is_watched;
+static pthread_key_t thread_end_key;
+static pthread_once_t thread_end_once = PTHREAD_ONCE_INIT;
+static void (*_Atomic thread_end_hook)(void);
+
+static void end_thread(void *unused) {
+  (void)unused;
+  // What runs after this and takes the mutex once more is watched again.
+  sync_thread_end_is_watched = 0;
+  void (*hook)(void) = atomic_load(&thread_end_hook);
+  if (hook) hook();
+}
+
+static void make_thread_end_key(void) { pthread_key_create(&thread_end_key, end_thread); }
+
+void sync_on_thread_end(void (*hook)(void)) { atomic_store(&thread_end_hook, hook); }
+
+void sync_begin_watching_thread_end(void) {
+  pthread_once(&thread_end_once, make_thread_end_key);
+  // Any value that is not null.
+  pthread_setspecific(thread_end_key, &thread_end_key);
+  sync_thread_end_is_watched = 1;
+}
+
+static int argument_count;
+static char **arguments;
+
+__attribute__((constructor)) static void keep_arguments(int count, char **words, char **environment) {
+  (void)environment;
+  argument_count = count;
+  arguments = words;
+}
+
+int sync_argument_count(void) { return argument_count; }
+
+const char *sync_argument(int index) {
+  return index >= 0 && index < argument_count ? arguments[index] : NULL;
 }
 
 void sync_zero(void *start, uint64_t count) { explicit_bzero(start, count); }

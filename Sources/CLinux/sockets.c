@@ -1,12 +1,18 @@
 #define _GNU_SOURCE
 #include "CLinuxSockets.h"
 
+#include <errno.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 _Static_assert(EPOLLIN == sync_epoll_in && EPOLLOUT == sync_epoll_out, "bits of epoll");
+_Static_assert(IFF_RUNNING == sync_link_running, "flag of a link");
 _Static_assert(EPOLLERR == sync_epoll_error && EPOLLHUP == sync_epoll_hang_up, "bits of epoll");
 
 int sync_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
@@ -35,4 +41,24 @@ int sync_tcp_socket(int family) {
 
 int sync_accept(int listener, void *address, uint32_t *count) {
   return accept4(listener, address, count, SOCK_NONBLOCK | SOCK_CLOEXEC);
+}
+
+int sync_network_watch(void) {
+  int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, NETLINK_ROUTE);
+  if (fd < 0) return -1;
+  struct sockaddr_nl address = {
+      .nl_family = AF_NETLINK, .nl_groups = RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR};
+  if (bind(fd, (struct sockaddr *)&address, sizeof address) == 0) return fd;
+  int code = errno;
+  close(fd);
+  errno = code;
+  return -1;
+}
+
+void sync_network_drain(int fd) {
+  char bytes[8192];
+  // ENOBUFS says that some were lost: there are others to be taken.
+  for (int i = 0; i < 1024; i++) {
+    if (recv(fd, bytes, sizeof bytes, 0) < 0 && errno != ENOBUFS && errno != EINTR) return;
+  }
 }

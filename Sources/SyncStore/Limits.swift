@@ -67,16 +67,21 @@ public enum Limits {
   public static let idleSeconds = 300
   /// Seconds after which a live session that rests compares its digest again.
   public static let comparisonSeconds = 300
-  /// Seconds without a byte before a ping is sent.
-  public static let pingSeconds = 60
+  /// Seconds without a byte before a ping is sent, unless `Node.Configuration.pingSeconds` says otherwise.
+  public static let pingSeconds = 15
+  /// Seconds for which sent bytes may stay unacknowledged by the other machine before their connection is given up.
+  public static let unacknowledgedSeconds = 25
   /// Connections that have not yet proven who they are, in all (F89).
   public static let unauthenticatedConnections = 32
   /// Connections that have not yet proven who they are, for each address.
   public static let unauthenticatedConnectionsPerAddress = 4
-  /// Attempts to redeem an invitation, each minute (F87).
+  /// Wrong proofs for invitations that exist, from one network within a minute, after which its attempts are refused (F87). A network is
+  /// an IPv4 address, or the first 64 bits of an IPv6 address.
   public static let joinAttemptsPerMinute = 10
-  /// Invitations outstanding at once.
-  public static let invitations = 64
+  /// Wrong proofs for one invitation within a minute, from all networks together, after which a network that gave one is refused (F87).
+  public static let wrongProofsPerInvitation = 100
+  /// Invitations that are neither redeemed nor ended, at once.
+  public static let invitations = 256
   /// Bytes of the name of a store, a member or a peer.
   public static let nameBytes = 64
 }

@@ -14,6 +14,8 @@ public struct StoreError: Error, Sendable {
     public static let busy = Code("busy")
     /// A sync failed: nothing more is written until the store is opened again (rule R4).
     public static let poisoned = Code("poisoned")
+    /// This copy is a read-only member, or was revoked: a write here would reach no other member.
+    public static let notAllowed = Code("not-allowed")
     /// The store, or the file system under it, takes no writes.
     public static let readOnly = Code("read-only")
     /// No space is left (F25).
@@ -89,12 +91,37 @@ public struct StoreError: Error, Sendable {
   public init(_ code: Code, _ message: String, path: String? = nil, errno: Int32 = 0) {
     self.code = code
     self.message = message
-    self.path = path
+    self.path = path.map(Self.lastingName)
     self.errno = errno
   }
 }
 
 extension StoreError {
+  /// Files of a store that are made under another name and renamed.
+  private static let replaced: Set<String> = [
+    "STORE", "control", "index", "ledger", "ring", "device.pem", "group", "next", "reserve",
+    "reserve.compacted",
+  ]
+
+  /// The name by which people know the file at `path`: that which it gets when it is complete. What they could not find
+  /// under a temporary name when they look would be of no use to them.
+  static func lastingName(_ path: String) -> String {
+    guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return path }
+    let (directory, name) = (path[..<slash], path[path.utf8.index(after: slash)...])
+    if name.hasSuffix(".new"), replaced.contains(String(name.dropLast(4))) { return String(path.dropLast(4)) }
+    if directory.hasSuffix("/partial"), name.hasPrefix("new-") { return String(directory) }
+    // A segment that is being made ready, for the writer or by compaction.
+    if directory.hasSuffix("/journal"), name == "next" || name.hasPrefix("next.") { return String(directory) }
+    guard name.hasSuffix(".part") else { return path }
+    // `BlobFiles.temporary`: the file's own name, the process and a number.
+    let parts = name.dropLast(5).split(separator: ".", omittingEmptySubsequences: false)
+    guard parts.count > 1, let last = parts.last,
+      last.utf8.allSatisfy({ $0 == 0x2D || (0x30...0x39).contains($0) }),
+      last.utf8.contains(0x2D)
+    else { return path }
+    return "\(directory)/\(parts.dropLast().joined(separator: "."))"
+  }
+
   /// Was there no descriptor left (F33)? What was to be opened was not touched, so that nothing is lost where that is tried again.
   var isForWantOfDescriptors: Bool { SystemCall.isForWantOfDescriptors(errno) }
 }

@@ -4,18 +4,24 @@
 #include <stdint.h>
 
 #include "CLinuxFaults.h"
+#include "CLinuxFiles.h"
 #include "CLinuxLine.h"
 #include "CLinuxSockets.h"
-
-// open(2) is variadic.
-int sync_open(const char *path, int flags, unsigned mode);
-
-// openat2(2) has no wrapper in glibc. The path can leave `directory` neither by "..", nor by a link.
-int sync_open_beneath(int directory, const char *path, int flags, unsigned mode);
 
 // fcntl(2) is variadic. A lock of the open file description on one byte: it goes with the last descriptor of it, also
 // by death. `type` is F_RDLCK, F_WRLCK or F_UNLCK.
 int sync_lock_byte(int fd, int type, int64_t offset, int wait);
+
+// F_OFD_GETLK: 1 if another open file description has a lock on the byte, 0 if none has, -1 and errno if the kernel does not say.
+int sync_is_byte_locked(int fd, int64_t offset);
+
+// In a child that is forked from now on, `fd` no longer leads to its file: the locks of the open file description end with this
+// process, though the child lives. At most `sync_dropped_most` descriptors; others are inherited as usual. Only fork(3) calls
+// the handler that does it.
+enum { sync_dropped_most = 1024 };
+void sync_drop_in_children(int fd);
+// Ends that. To be called before `fd` is closed.
+void sync_keep_in_children(int fd);
 
 // F_SET_RW_HINT: a mark that the kernel keeps with the inode in its memory, and writes to no disk. Nothing happens where it cannot.
 void sync_mark(int fd);
@@ -29,22 +35,8 @@ int sync_duplicate_above_standard(int fd);
 // Reads and writes on `fd` return at once.
 int sync_set_nonblocking(int fd);
 
-// What statx(2) tells of an open file, but for its times: since Linux 6.13 a file whose times were asked for gets new ones
-// at its next change, and a sync that has to write them, too, takes half as long again.
-struct sync_file_status {
-  uint64_t size, inode;
-  // In nanoseconds since 1970, 0 if unknown.
-  uint64_t birth;
-  uint32_t mode, links, owner;
-};
-int sync_file_status(int fd, struct sync_file_status *status);
-
-// fstatfs(2): the number of the file system of an open file.
-int sync_file_system_number(int fd, uint64_t *number);
-
-// statfs(2): bytes free for an ordinary user; the magic number of the file system's type; is it mounted for reading only?
-int sync_file_system_status(const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only);
-
+// ioctl(2) is variadic. TIOCGWINSZ: the columns of a terminal; 0 where it does not tell, -1 if it is none.
+int sync_terminal_columns(int fd);
 // madvise(2) with MADV_POPULATE_WRITE: finds memory for the pages now. 0, or -1 where the kernel cannot.
 int sync_populate(void *start, uint64_t count);
 
@@ -118,24 +110,16 @@ static inline void sync_begin_reading(uint64_t *word, uint64_t epoch) {
 // From here on the words of all threads say what they read: who reads and is not seen loads what is stored already.
 void sync_await_readers(void);
 
-// Does anybody sleep for a robust mutex? Its futex word says so in a bit that is part of the kernel's interface (robust
-// futexes), not of the C library's.
-int sync_mutex_is_awaited(const void *mutex);
-
 // futex(2) has no wrapper in glibc. Sleeps as long as `word`, which processes may share, holds `expected` and nobody wakes it, and
 // no longer than that.
 void sync_futex_wait(const uint32_t *word, uint32_t expected, int milliseconds);
 // Wakes all who sleep there, in all processes.
 void sync_futex_wake(const uint32_t *word);
+// Wakes one of them.
+void sync_futex_wake_one(const uint32_t *word);
 // The same among the threads of this process, and for as long as it takes.
 void sync_futex_wait_own(const uint32_t *word, uint32_t expected);
 void sync_futex_wake_own(const uint32_t *word);
-
-// renameat2(2) with RENAME_NOREPLACE, both hidden behind _GNU_SOURCE: fails with EEXIST where rename(2) would replace.
-int sync_rename_unless_present(const char *path, const char *new_path);
-
-// The same with RENAME_EXCHANGE: both names change places at once.
-int sync_rename_exchange(const char *path, const char *other);
 
 // Has the processor fetch the bytes from `start` on into its caches, without waiting. Any address will do: nothing is read.
 static inline void sync_prefetch_range(const void *start, uint64_t count) {
@@ -143,6 +127,22 @@ static inline void sync_prefetch_range(const void *start, uint64_t count) {
   uint64_t first = (uint64_t)start & ~(line - 1);
   for (uint64_t next = first; next < (uint64_t)start + count; next += line) __builtin_prefetch((const void *)next);
 }
+
+// pthread_setcancelstate(3): from here on the calling thread is not cancelled. Returns what `sync_restore_cancelling` takes.
+int sync_disable_cancelling(void);
+void sync_restore_cancelling(int state);
+
+// `hook` is called at the end of each thread that has called `sync_watch_thread_end`, by that thread.
+void sync_on_thread_end(void (*hook)(void));
+extern _Thread_local unsigned char sync_thread_end_is_watched;
+void sync_begin_watching_thread_end(void);
+static inline void sync_watch_thread_end(void) {
+  if (__builtin_expect(!sync_thread_end_is_watched, 0)) sync_begin_watching_thread_end();
+}
+
+// The arguments of main, as the C library passes them to constructors: there without /proc, too. 0 and NULL where it does not.
+int sync_argument_count(void);
+const char *sync_argument(int index);
 
 // A word of the calling thread's own, null at first. Swift has no variables of a thread.
 void *sync_thread_cell(void);

@@ -21,4 +21,14 @@ int sync_tcp_socket(int family);
 // The next connection that waits at `listener`: non-blocking, closed on exec. `address` has room for `*count` bytes.
 int sync_accept(int listener, void *address, uint32_t *count);
 
+// A socket that becomes readable when an address or a link of this network namespace comes, goes or changes (rtnetlink(7)):
+// non-blocking, closed on exec. -1 where that is not permitted.
+int sync_network_watch(void);
+
+// Takes what is waiting at such a socket. What it says is looked up otherwise.
+void sync_network_drain(int fd);
+
+// The flag of an interface whose link carries (netdevice(7)).
+enum { sync_link_running = 0x40 };
+
 enum { sync_epoll_in = 1, sync_epoll_out = 4, sync_epoll_error = 8, sync_epoll_hang_up = 16 };

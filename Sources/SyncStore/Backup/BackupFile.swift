@@ -259,7 +259,8 @@ struct BackupWriter {
     let content = closing.encoded()
     guard content.count <= BackupFormat.closingBytes else {
       throw StoreError(
-        .outOfBounds, "\(closing.missing.count) blobs are missing, more than a backup can note: sync first",
+        .outOfBounds,
+        "\(CountText.of(closing.missing.count, "blob")) missing, more than a backup can note: sync first",
         path: file.path)
     }
     let header = BackupEntryHeader(.closing, length: content.count, hash: SHA256.hash(content)).encoded()

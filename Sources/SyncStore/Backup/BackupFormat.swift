@@ -16,6 +16,9 @@ enum BackupFormat {
   static let segmentTarget = 32 << 20
   /// Bytes that the records of a segment can take up: those, and the largest append.
   static let segmentCapacity = segmentTarget + 4 * Limits.transactionBytes
+  /// Bytes of the definitions that a segment can need beside the records that it holds, which may lie before those: of all actors that
+  /// there can be, and more.
+  static let definitionBytes = 1 << 20
 
   fileprivate static let fileMagic = Array("SYNCBKUP".utf8)
   fileprivate static let entryMagic = Array("SYNCBENT".utf8)

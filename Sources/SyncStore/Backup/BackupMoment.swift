@@ -41,6 +41,13 @@ struct BackupMoment: Sendable {
     (locals, table) = (engine.locals, engine.journal.table)
   }
 
+  /// Bytes of all records behind the start, whether they count or not.
+  var recordBytes: Int {
+    zip(segments, ends).enumerated().reduce(0) { total, part in
+      total + max(0, part.element.1 - (part.offset == 0 ? offset : SegmentHeader.length))
+    }
+  }
+
   /// The records of what this copy keeps of itself, its actor's first. Nobody else waits for the look at them.
   private func stateRecords() -> [(segment: Segment, offset: Int)] {
     let keys = locals.all().map(\.key).filter(Self.isKept).sorted { $0.lexicographicallyPrecedes($1) }

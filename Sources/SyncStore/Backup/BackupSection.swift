@@ -54,6 +54,8 @@ struct BackupSection {
 
   private mutating func writeRecords(_ moment: BackupMoment) throws(StoreError) {
     var walk = BackupWalk(moment, after: closing.after)
+    // Address space in proportion to what there is to copy: it may be limited.
+    let capacity = min(BackupFormat.segmentCapacity, moment.recordBytes + BackupFormat.definitionBytes)
     var copier: CompactedBytes?
     // Records of the transaction under way.
     var open: [RecordView] = []
@@ -63,7 +65,7 @@ struct BackupSection {
       for step in steps {
         switch step {
         case .keep(let view):
-          if copier == nil { copier = try begin(recordsHeader(after: position)) }
+          if copier == nil { copier = try begin(recordsHeader(after: position), capacity: capacity) }
           open.append(view)
           report.records += 1
           if view.kind == .blob { try note(view) }
@@ -107,7 +109,7 @@ struct BackupSection {
     let copier = try moment.state(
       { header throws(StoreError) in
         try begin(
-          header, capacity: max(BackupFormat.segmentCapacity, moment.stateBytes), givesPositions: false)
+          header, capacity: moment.stateBytes + BackupFormat.definitionBytes, givesPositions: false)
       }, header, in: store)
     try write(copier, .state)
   }
@@ -134,7 +136,7 @@ struct BackupSection {
   }
 
   private func begin(
-    _ header: SegmentHeader, capacity: Int = BackupFormat.segmentCapacity, givesPositions: Bool = true
+    _ header: SegmentHeader, capacity: Int, givesPositions: Bool = true
   ) throws(StoreError) -> CompactedBytes {
     try CompactedBytes(
       header, capacity: capacity,

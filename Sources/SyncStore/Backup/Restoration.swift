@@ -11,7 +11,7 @@ struct Restoration {
   private var total: UInt64 = 0
   private var blobs = 0
   private var blobBytes: UInt64 = 0
-  private var shards: Set<String> = []
+  private var shards: StringSet = []
   /// The segments so far, in their order but for the first.
   private var last: SegmentHeader?
 
@@ -139,7 +139,7 @@ struct Restoration {
       _ = try storage.createDirectory(tier)
       for name in BlobFiles.subdirectories { _ = try storage.createDirectory(tier + "/" + name) }
     }
-    if shards.insert(shard).inserted { _ = try storage.createDirectory(shard) }
+    if shards.insert(shard) { _ = try storage.createDirectory(shard) }
     let path = tier + "/" + BlobFiles.object(hash)
     // Noted as missing by one section, and held by two that came after.
     if try storage.status(path) != nil { return }

@@ -47,7 +47,7 @@ extension Store {
     to file: String, replacing: Bool = false, progress: @escaping (UInt64) -> Void = { _ in }
   ) throws(StoreError) -> BackupReport {
     try checkWritable()
-    let storage = environment.storage
+    let storage = environment.storage.unanchored
     let file = try storage.followingLink(file)
     guard try storage.status(file) != nil else { return try backUpWhole(to: file, progress) }
     let target = try storage.open(file, .readWrite)
@@ -95,7 +95,7 @@ extension Store {
   private func backUpWhole(
     to path: String, _ progress: @escaping (UInt64) -> Void
   ) throws(StoreError) -> BackupReport {
-    let storage = environment.storage
+    let storage = environment.storage.unanchored
     let temporary = path + ".new"
     let file = try storage.open(temporary, .openOrCreate)
     guard try file.lock(byte: 0, .exclusive, wait: false),
@@ -118,7 +118,8 @@ extension Store {
       return report
     } catch {
       _ = try? storage.remove(temporary)
-      throw error
+      guard error.path == temporary else { throw error }
+      throw StoreError(error.code, error.message, path: path, errno: error.errno)
     }
   }
 

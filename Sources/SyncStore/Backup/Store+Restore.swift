@@ -77,6 +77,7 @@ extension Store {
     let storage = environment.storage
     // What is replaced is the directory, not a link to it.
     let path = try storage.place(of: path)
+    try Staged.recover(path, storage)
     let backup = try BackupFile(file, storage)
     if state == nil { try backup.checkEnd() }
     let count = state ?? backup.sections.count
@@ -88,23 +89,34 @@ extension Store {
     let possession = try possessionOfReplaced(path, replacing, storage)
     defer { possession?.end() }
     let staging = path + ".restoring"
+    try Staged.clear(path + exchangeSuffix, storage)
     try Staged.clear(staging, storage)
     guard try storage.createDirectory(staging) else {
-      throw StoreError(.busy, "another process is restoring there: wait for it", path: staging)
+      throw StoreError(.busy, "another process is restoring there: wait for it", path: path)
     }
     var own: Possession?
     defer { own?.end() }
     let report: RestoreReport
     do throws(StoreError) {
       own = try Possession(staging, storage)
-      var restoration = Restoration(backup, upTo: count, in: staging, environment, progress)
+      var held = environment
+      held.storage = try storage.anchored(at: staging)
+      var restoration = Restoration(backup, upTo: count, in: staging, held, progress)
       report = try restoration.run()
+      guard try held.storage.leadsToAnchor(staging) else {
+        throw StoreError(
+          .busy, "the directory was renamed or replaced while it was restored into: restore again",
+          path: staging)
+      }
       try Staged.install(staging, as: path, replacing: possession != nil, storage)
     } catch {
       own?.end()
       own = nil
       try? Staged.clear(staging, storage)
-      throw error
+      // The directory in which it was being made is gone by now: people know the one that was to be.
+      guard let failed = error.path, failed.hasPrefix(staging) else { throw error }
+      throw StoreError(
+        error.code, error.message, path: path + failed.dropFirst(staging.count), errno: error.errno)
     }
     try Staged.settle(staging, as: path, storage)
     return report
@@ -184,6 +196,21 @@ extension Store {
 
 /// A directory that is made beside the place it is to have, and takes that in one step.
 enum Staged {
+  /// Puts back what an exchange in steps, which was killed between two of them, has left without its name. Does nothing where something
+  /// has that name.
+  ///
+  /// - Throws: `.busy` if that exchange is under way.
+  static func recover(_ path: String, _ storage: any Storage) throws(StoreError) {
+    let parked = path + exchangeSuffix
+    guard try storage.status(path) == nil, try storage.status(parked + "/" + StoreIdentity.fileName) != nil,
+      try storage.list(parked).allSatisfy(StoreContents.names.contains)
+    else { return }
+    // Whoever exchanges holds it to the end.
+    let possession = try Possession(parked, storage)
+    defer { possession.end() }
+    if try storage.renameUnlessPresent(parked, to: path) { try storage.syncName(of: path) }
+  }
+
   /// Removes what an interrupted one left.
   ///
   /// - Throws: `.busy` if somebody is at work there; `.alreadyExists` if it is not what we would have left.

@@ -56,7 +56,7 @@ package final class BlobCatalogue: Sendable {
   init(_ files: BlobFiles, readOnly: Bool, clock: @escaping @Sendable () -> UInt64) {
     (self.files, self.readOnly) = (files, readOnly)
     path = files.directory + "/catalogue.sqlite"
-    onDisk = files.storage.systemPath(path) != nil
+    onDisk = files.storage.isFileSystem
     self.clock = clock
   }
 
@@ -274,7 +274,8 @@ package final class BlobCatalogue: Sendable {
     guard hasMemory || !hasLog else {
       throw StoreError(.busy, "was not closed: open the store for writing", path: path)
     }
-    let database = try SQLiteConnection(reading: path, isAtRest: !hasLog)
+    let found = try files.storage.systemPath(path) ?? path
+    let database = try SQLiteConnection(reading: found, isAtRest: !hasLog, shownAs: path)
     try Self.checkSchema(database, path)
     return database
   }
@@ -288,7 +289,7 @@ package final class BlobCatalogue: Sendable {
         _ = try files.storage.open("catalogue.sqlite", beneath: files.directory, .create)
       }
     }
-    let database = try SQLiteConnection(path: files.storage.systemPath(path))
+    let database = try SQLiteConnection(path: files.storage.systemPath(path), shownAs: path)
     // The catalogue is derived: a commit waits for no disk. Checkpoints are synced, or a loss of power would damage it.
     try database.execute(
       """

@@ -25,10 +25,14 @@ struct BlobFiles: Sendable {
   /// A number that no other file of this process has in its name.
   static func nextNumber() -> UInt64 { counter.add(1, ordering: .relaxed).newValue }
 
-  /// A name beside `path` that nobody else uses, for what gets its name once it is whole.
-  static func temporary(besides path: String) -> String {
-    "\(path).\(SystemCall.processID)-\(nextNumber()).part"
+  /// A part of a name that nobody else uses. The process's number alone is not enough: two containers that share a directory
+  /// can both be process 1.
+  static func uniqueName() -> String {
+    "\(SystemCall.processID)-\(nextNumber())-\(String(SystemCall.randomWord(), radix: 16))"
   }
+
+  /// A name next to `path` that nobody else uses, for a file that is renamed once it is whole.
+  static func temporary(besides path: String) -> String { "\(path).\(uniqueName()).part" }
 
   // MARK: Directories
 
@@ -170,7 +174,7 @@ struct BlobFiles: Sendable {
   /// A new file under `partial/` that this process holds locked while it writes: what nobody holds may be swept.
   func begin() throws(StoreError) -> (file: any StorageFile, name: String) {
     while true {
-      let name = "partial/new-\(SystemCall.processID)-\(Self.nextNumber())"
+      let name = "partial/new-\(Self.uniqueName())"
       do throws(StoreError) {
         let file = try storage.open(name, beneath: directory, .create)
         _ = try file.lock(byte: 0, .exclusive, wait: true)
@@ -186,6 +190,22 @@ struct BlobFiles: Sendable {
   /// Names under `partial/` that `begin` made, in whatever process.
   func temporaries() throws(StoreError) -> [String] {
     try list("partial").filter { $0.hasPrefix("new-") }.map { "partial/" + $0 }
+  }
+
+  /// Removes what killed processes were writing under `partial/`. Returns how many files that were.
+  func removeTemporaries() throws(StoreError) -> Int {
+    var count = 0
+    for name in try temporaries() {
+      do throws(StoreError) {
+        guard let file = try open(name, .readWrite) else { continue }
+        // Its writer lives as long as it holds the lock.
+        guard try file.lock(byte: 0, .exclusive, wait: false) else { continue }
+        if try remove(name) { count += 1 }
+      } catch  where error.code == .foreignFile {
+        try setAside(name)
+      }
+    }
+    return count
   }
 
   /// Transfers that have begun.
@@ -236,7 +256,7 @@ struct BlobFiles: Sendable {
   /// Moves whatever lies at `name` to `quarantine/`, under a name of its own. False if nothing is there.
   @discardableResult
   func setAside(_ name: String) throws(StoreError) -> Bool {
-    let last = name.split(separator: "/").last.map(String.init) ?? name
+    let last = name.unicodeScalars.split(separator: "/").last.map { String($0) } ?? name
     for number in 0... {
       let target = path("quarantine/" + last + (number == 0 ? "" : ".\(number)"))
       do throws(StoreError) {

@@ -62,6 +62,23 @@ extension BlobStore {
           hash: nil, name: pack.name,
           problem: "\(slots) entries of its table are damaged: what they named is fetched again"))
     }
+    try packs.eachPack { pack, _ throws(StoreError) in
+      if pack.isHeaderDamaged {
+        problems.append(
+          BlobProblem(
+            hash: nil, name: pack.name, problem: SegmentHeader.oneCopyDamaged(isWritable: !readOnly)))
+      }
+      let doubtful = (0..<pack.count).count { pack.isValid($0) && pack.word($0).isInDoubt }
+      if doubtful > 0 {
+        problems.append(
+          BlobProblem(
+            hash: nil, name: pack.name,
+            problem:
+              "of \(doubtful) objects bits were changed that say whether they are there: nothing was lost"))
+        guard !readOnly else { return }
+        for slot in 0..<pack.count where pack.word(slot).isInDoubt { pack.settleDoubt(slot) }
+      }
+    }
     return problems
   }
 }

@@ -35,12 +35,12 @@ extension BlobStore {
     -> BlobReference
   {
     while true {
-      let (file, name) = try files.begin()
+      let sink = try BlobSink(self)
+      let name = sink.name
       do throws(StoreError) {
-        let sink = BlobSink(file, name, newCipher())
         let reference = try write(sink)
         try sink.finish(reference)
-        if durable { try file.sync() }
+        if durable { try sink.file.sync() }
         let form = form(reference)
         if try place(name, as: form, durable: durable) { return reference }
         // Another was faster with the same content.
@@ -93,7 +93,7 @@ extension BlobStore {
       if row?.durable != true { unsettled.append(form) }
     }
     if arePacked { try packs.sync() }
-    var shards: Set<String> = []
+    var shards: StringSet = []
     for form in unsettled {
       guard let file = try files.open(form.name) else { throw Self.unavailable(form.reference.hash) }
       try settle(form.name, file)

@@ -143,16 +143,17 @@ extension BlobStore {
   {
     let source = try reader(reference)
     let temporary = BlobFiles.temporary(besides: path)
-    let file = try files.storage.open(temporary, .create)
+    let storage = files.storage.unanchored
+    let file = try storage.open(temporary, .create)
     do throws(StoreError) {
       try source.verify { (piece, offset) throws(StoreError) in try file.write(piece, at: Int(offset)) }
       if durable { try file.sync() }
-      try files.storage.rename(temporary, to: path)
+      try storage.rename(temporary, to: path)
     } catch {
-      _ = try? files.storage.remove(temporary)
+      _ = try? storage.remove(temporary)
       throw error
     }
-    if durable { try files.storage.syncDirectory(DiskStorage.directory(of: path)) }
+    if durable { try storage.syncDirectory(DiskStorage.directory(of: path)) }
   }
 
   /// Reads one object and compares it with its reference, holding `pieceBytes` of it in memory at a time.

@@ -53,9 +53,15 @@ extension BlobStore {
   package func append(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
     try requireWritable()
     guard offset <= Limits.blobBytes, UInt64(bytes.count) <= Limits.blobBytes - offset else {
-      throw StoreError(.outOfBounds, "blob \(hash) would be larger than a blob can be", path: files.directory)
+      throw StoreError(
+        .outOfBounds, "blob \(hash) would be larger than a blob can be: split it", path: files.directory)
     }
     try requireSpace(UInt64(bytes.count))
+    // Inside the gate the keys do not change between the choice of the file and the write to it.
+    try whileSealing { () throws(StoreError) in try appendInTurn(bytes, to: hash, at: offset) }
+  }
+
+  private func appendInTurn(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
     let (name, isSealed) = partialName(hash)
     let done = try withTransfer(name, creating: offset == 0) { (file, state) throws(StoreError) in
       let held = Self.contentSize(UInt64(try file.status().size), isSealed: isSealed)

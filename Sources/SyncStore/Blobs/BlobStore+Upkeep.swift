@@ -58,7 +58,7 @@ extension BlobStore {
     let referenced =
       keys.present() == nil ? referenced : Set(referenced.flatMap { names(of: $0).map(\.name) })
     var sweep = BlobSweep()
-    sweep.temporaries = try sweepTemporaries()
+    sweep.temporaries = try files.removeTemporaries()
     var orphans: [(hash: BlobHash, size: UInt64)] = []
     try files.eachObject { hash, size in
       if !referenced.contains(hash) { orphans.append((hash, size)) }
@@ -149,21 +149,6 @@ extension BlobStore {
     return (found ?? []).map {
       BlobProblem(hash: nil, name: "catalogue.sqlite", problem: "\($0): it was made anew from the files")
     }
-  }
-
-  private func sweepTemporaries() throws(StoreError) -> Int {
-    var count = 0
-    for name in try files.temporaries() {
-      do throws(StoreError) {
-        guard let file = try files.open(name, .readWrite) else { continue }
-        // Its writer lives as long as it holds the lock.
-        guard try file.lock(byte: 0, .exclusive, wait: false) else { continue }
-        if try files.remove(name) { count += 1 }
-      } catch  where error.code == .foreignFile {
-        try files.setAside(name)
-      }
-    }
-    return count
   }
 
   private func sweepPartials(referenced: Set<BlobHash>, before cutoff: UInt64) throws(StoreError) -> Int {

@@ -29,6 +29,8 @@ package final class BlobStore: Sendable {
     var suspect: Set<BlobHash> = []
     /// Directories of objects that are known to be durable themselves.
     var durableShards: Set<UInt8> = []
+    /// Files under `partial/` that this process is writing in the clear.
+    var plainTemporaries: Set<String> = []
     var reads: [BlobHash: UInt64] = [:]
     var transfers: [BlobHash: PartialTransfer] = [:]
     var lastCatalogueError: StoreError?
@@ -149,10 +151,11 @@ package final class BlobStore: Sendable {
     -> BlobReference
   {
     try requireWritable()
-    let source = try files.storage.open(path, .readOnly)
+    let source = try files.storage.unanchored.open(path, .readOnly)
     let size = try source.status().size
     guard UInt64(size) <= Limits.blobBytes else {
-      throw StoreError(.outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes)", path: path)
+      throw StoreError(
+        .outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes): split it", path: path)
     }
     let inMemory = max(Self.pieceBytes, packs.settings.objectBytes)
     if size <= inMemory {
@@ -197,7 +200,7 @@ package final class BlobStore: Sendable {
       if piece.isEmpty { return (hash(hasher.finish()), UInt64(offset)) }
       guard UInt64(offset + piece.count) <= Limits.blobBytes else {
         throw StoreError(
-          .outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes)", path: file.path)
+          .outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes): split it", path: file.path)
       }
       hasher.update(piece)
       try each(piece, offset)
@@ -254,7 +257,7 @@ package final class BlobStore: Sendable {
     guard free >= count, free - count >= Self.reserveBytes else {
       throw StoreError(
         .diskFull,
-        "\(count) bytes do not fit into \(free) free ones, of which \(Self.reserveBytes) stay reserved: make room",
+        "\(CountText.of(count, "byte")): more than fits into \(free) free ones, of which \(Self.reserveBytes) stay reserved: make room",
         path: files.directory, errno: ENOSPC)
     }
   }

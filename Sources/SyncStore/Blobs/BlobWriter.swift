@@ -22,7 +22,7 @@ package final class BlobWriter {
     do throws(StoreError) {
       guard UInt64(bytes.count) <= Limits.blobBytes - count else {
         throw StoreError(
-          .outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes)",
+          .outOfBounds, "is larger than a blob can be (\(Limits.blobBytes) bytes): split it",
           path: store.files.directory)
       }
       hasher.update(bytes)
@@ -38,11 +38,19 @@ package final class BlobWriter {
     count += UInt64(bytes.count)
   }
 
+  /// Writes to the file of the object, in which all that has come before lies already, or is put now.
   private func spill(_ bytes: [UInt8]) throws(StoreError) {
-    if sink == nil {
-      let (file, name) = try store.files.begin()
-      sink = BlobSink(file, name, store.newCipher())
-      if !buffer.isEmpty { try sink?.append(buffer) }
+    // Inside the gate the keys do not change between the choice of the file and the write to it.
+    try store.whileSealing { () throws(StoreError) in try spillInTurn(bytes) }
+  }
+
+  private func spillInTurn(_ bytes: [UInt8]) throws(StoreError) {
+    if let begun = sink {
+      sink = try store.sealed(begun)
+    } else {
+      let begun = try BlobSink(store)
+      sink = begun
+      if !buffer.isEmpty { try begun.append(buffer) }
       buffer = []
     }
     // The reserve is looked after now and then, not for each piece.
@@ -115,13 +123,37 @@ extension BlobStore {
     } else {
       source = try reader(of: reference.hash, .file(sink.file), isSealed: true, reference.hash)
     }
-    let (file, name) = try files.begin()
-    let copy = BlobSink(file, name, newCipher())
-    do throws(StoreError) {
+    return try replacing(sink) { (copy) throws(StoreError) in
       try source.verify { (piece, _) throws(StoreError) in try copy.append(piece) }
       try copy.finish(reference)
-    } catch {
-      _ = try? files.remove(name)
+    }
+  }
+
+  /// The file to go on with: where the store was encrypted since `sink` was begun in the clear, an encrypted one with the
+  /// same content, for nothing more may be written in the clear. The renewal may have removed the name of `sink`.
+  func sealed(_ sink: BlobSink) throws(StoreError) -> BlobSink {
+    guard sink.generation == 0, writingKeys != nil else { return sink }
+    return try replacing(sink) { (copy) throws(StoreError) in
+      while copy.count < sink.count {
+        let left = Int(clamping: sink.count - copy.count)
+        let piece = try sink.file.read(min(left, Self.pieceBytes), at: Int(copy.count))
+        guard !piece.isEmpty else {
+          throw StoreError(
+            .inputOutput, "a value that is being stored was cut short: store it again",
+            path: files.directory)
+        }
+        try copy.append(piece)
+      }
+    }
+  }
+
+  /// A file that `fill` writes in place of `sink`, whose own is removed.
+  private func replacing(
+    _ sink: BlobSink, _ fill: (BlobSink) throws(StoreError) -> Void
+  ) throws(StoreError) -> BlobSink {
+    let copy = try BlobSink(self)
+    do throws(StoreError) { try fill(copy) } catch {
+      _ = try? files.remove(copy.name)
       throw error
     }
     try files.remove(sink.name)

@@ -1,4 +1,5 @@
 private import CSQLite
+private import Glibc
 
 /// A value bound to a statement, or found in a row of its result.
 package enum SQLiteValue: Hashable, Sendable {
@@ -30,27 +31,40 @@ package enum SQLiteValue: Hashable, Sendable {
   private let handle: OpaquePointer
   private var statements: [String: OpaquePointer] = unsafe [:]
 
-  /// Opens or makes the database at `path`; without a path it lives in memory and ends with the connection.
-  package convenience init(path: String?) throws(StoreError) {
+  /// Opens or makes the database at `path`; without a path it lives in memory and ends with the connection. `shown` is the path that
+  /// errors name, if it is another one.
+  package convenience init(path: String?, shownAs shown: String? = nil) throws(StoreError) {
     try self.init(
-      path ?? ":memory:", path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX)
+      path ?? ":memory:", path, shownAs: shown,
+      SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX)
   }
 
   /// Opens the database at `path` for reading: nothing is made, nor changed. `isAtRest`: nobody has it open, and there is no
   /// write-ahead log; without that SQLite would make one.
-  convenience init(reading path: String, isAtRest: Bool) throws(StoreError) {
+  convenience init(reading path: String, isAtRest: Bool, shownAs shown: String) throws(StoreError) {
     var name = "file:"
     for byte in path.utf8 {
       let isPlain = byte > 0x20 && byte < 0x7F && !"?#%".utf8.contains(byte)
       name += isPlain ? String(UnicodeScalar(byte)) : "%" + Hex.string(of: [byte])
     }
     name += isAtRest ? "?immutable=1" : ""
-    try self.init(name, path, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX)
+    try self.init(
+      name, path, shownAs: shown, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI | SQLITE_OPEN_NOMUTEX)
   }
 
-  private init(_ name: String, _ path: String?, _ flags: Int32) throws(StoreError) {
+  private init(
+    _ name: String, _ file: String?, shownAs shown: String?, _ flags: Int32
+  ) throws(StoreError) {
+    let path = shown ?? file
     var opened: OpaquePointer?
-    let code = unsafe sqlite3_open_v2(name, &opened, flags, nil)
+    let isHeld = file?.utf8.starts(with: "/proc/self/fd/".utf8) ?? false
+    let code = SystemCall.uncancelled {
+      if isHeld, let fileSystem = Self.verbatimPaths {
+        unsafe sqlite3_open_v2(name, &opened, flags, fileSystem)
+      } else {
+        unsafe sqlite3_open_v2(name, &opened, flags, nil)
+      }
+    }
     guard code == SQLITE_OK, let handle = unsafe opened else {
       let extended = unsafe opened == nil ? code : sqlite3_extended_errcode(opened)
       unsafe sqlite3_close_v2(opened)
@@ -62,15 +76,36 @@ package enum SQLiteValue: Hashable, Sendable {
     unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds)
   }
 
+  /// The name of a file system for SQLite that is its own one, but for paths: it takes them verbatim. SQLite's own follows links first,
+  /// and would go on with the path to which the link of a held directory leads at that moment: the write-ahead log, which it opens
+  /// and removes by that path, would be another directory's once this one is renamed. Nil if it cannot be had.
+  private static let verbatimPaths: String? = {
+    let name = "syncstore-verbatim-paths"
+    guard let own = unsafe sqlite3_vfs_find(nil), let kept = unsafe strdup(name) else { return nil }
+    // SQLite keeps both for as long as the process lives.
+    let verbatim = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
+    unsafe verbatim.initialize(to: own.pointee)
+    unsafe verbatim.pointee.pNext = nil
+    unsafe verbatim.pointee.zName = UnsafePointer(kept)
+    unsafe verbatim.pointee.xFullPathname = { _, path, room, output in
+      guard let path = unsafe path, let output = unsafe output, unsafe strlen(path) < room else {
+        return SQLITE_CANTOPEN
+      }
+      unsafe strcpy(output, path)
+      return SQLITE_OK
+    }
+    return unsafe sqlite3_vfs_register(verbatim, 0) == SQLITE_OK ? name : nil
+  }()
+
   deinit {
     // Not whatever `sqlite3_next_stmt` gives: a table of a module has statements of its own, which closing frees.
     unsafe statements.values.forEach { unsafe _ = sqlite3_finalize($0) }
-    unsafe sqlite3_close_v2(handle)
+    SystemCall.uncancelled { _ = unsafe sqlite3_close_v2(handle) }
   }
 
   /// Runs a script that gives no rows worth having.
   package func execute(_ script: String) throws(StoreError) {
-    let code = unsafe sqlite3_exec(handle, script, nil, nil, nil)
+    let code = SystemCall.uncancelled { unsafe sqlite3_exec(handle, script, nil, nil, nil) }
     guard code == SQLITE_OK else { throw failure("cannot run a script") }
   }
 
@@ -86,7 +121,7 @@ package enum SQLiteValue: Hashable, Sendable {
     }
     var rows: [[SQLiteValue]] = []
     while true {
-      switch unsafe sqlite3_step(statement) {
+      switch SystemCall.uncancelled({ unsafe sqlite3_step(statement) }) {
       case SQLITE_DONE: return rows
       case SQLITE_ROW:
         let count = unsafe sqlite3_column_count(statement)

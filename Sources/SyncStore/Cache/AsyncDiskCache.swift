@@ -155,7 +155,7 @@ public struct AsyncDiskCache: Sendable {
   }
 
   /// `DiskCache.get` of several keys.
-  public func get(_ keys: some Sequence<String>) async throws(StoreError) -> [String: [UInt8]] {
+  public func get(_ keys: some Sequence<String>) async throws(StoreError) -> StringDictionary<[UInt8]> {
     let keys = Array(keys)
     return try await perform { cache throws(StoreError) in try cache.get(keys) }
   }

@@ -18,7 +18,8 @@ enum CacheEntry {
     let key = Array(key.utf8)
     guard (1...DiskCache.keyBytes).contains(key.count) else {
       throw StoreError(
-        .invalidKey, "a key of a cache has 1 to \(DiskCache.keyBytes) bytes, not \(key.count)", path: path)
+        .invalidKey,
+        "a key of a cache has 1 to \(DiskCache.keyBytes) bytes, not \(key.count): choose another", path: path)
     }
     guard value.count <= DiskCache.entryBytes, extended.count <= DiskCache.entryBytes,
       headerBytes + key.count + extended.count + value.count <= DiskCache.entryBytes

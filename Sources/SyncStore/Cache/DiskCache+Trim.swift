@@ -1,6 +1,9 @@
+private import Synchronization
+
 // Making values leave.
 extension DiskCache {
-  /// Makes the least recently used values leave until the limits hold, and gives space back. Returns how many have left.
+  /// Makes the least recently used values leave until the limits hold, the files that they lie in included, and gives space back.
+  /// Returns how many have left.
   ///
   /// - Parameter progress: how many of how many.
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read; `.diskFull` if there is no
@@ -13,11 +16,61 @@ extension DiskCache {
     if limits.freeDiskBytes > 0 {
       removed += try trim(toFreeDiskBytes: limits.freeDiskBytes, progress: progress)
     }
-    guard try exceeds(limits) else { return removed }
-    return removed
-      + (try leave(progress) { uses in
+    if try exceeds(limits) {
+      removed += try leave(progress) { uses in
         Self.needed(uses, count: limits.count, bytes: limits.bytes)
-      })
+      }
+    }
+    let limit = packs.fileLimit.load(ordering: .relaxed)
+    if packs.takenBytes > limit {
+      removed += try makingRoom.withLock { _ throws(StoreError) in try shrink(to: limit) }
+    }
+    return removed
+  }
+
+  /// Waits until the files have room for `count` bytes more within their limit: who writes faster than space comes back makes
+  /// room himself, as much as an eighth of the limit, so that it is not made for each value.
+  ///
+  /// - Parameter seen: what the files had when there was no room.
+  func makeRoom(for count: Int, seen: Int) throws(StoreError) {
+    try makingRoom.withLock { _ throws(StoreError) in
+      // Another writer may have made some meanwhile.
+      guard packs.takenBytes >= seen else { return }
+      let limit = packs.fileLimit.load(ordering: .relaxed)
+      guard limit < .max else { return }
+      _ = try shrink(to: max(0, limit - limit / 8 - count))
+    }
+  }
+
+  /// Gives space back until the files have at most `target` bytes: first what is dead in them, then the least recently used values.
+  /// The caller holds `makingRoom`. Returns how many values have left.
+  private func shrink(to target: Int) throws(StoreError) -> Int {
+    if packs.trashBytes.load(ordering: .relaxed) > 0 { emptyTrash { _, _ in } }
+    var removed = 0
+    while packs.takenBytes > target {
+      let before = packs.takenBytes
+      do throws(StoreError) {
+        try packs.reclaim()
+        if packs.takenBytes > target { try packs.reclaim(downTo: target) }
+      } catch {
+        // Without room to move what lives, values leave in its place.
+        guard error.code == .diskFull else { throw error }
+      }
+      let excess = packs.takenBytes - target
+      guard excess > 0 else { break }
+      let share = max(excess, packs.fileLimit.load(ordering: .relaxed) / 32)
+      do throws(StoreError) {
+        let left = try leave({ _, _ in }) { uses in
+          Self.needed(uses, count: .max, bytes: uses.reduce(0) { $0 + $1.size } - share)
+        }
+        removed += left
+        if left == 0, packs.takenBytes >= before { break }
+      } catch {
+        // Some have left; once none is there to leave, nothing is moved either.
+        guard error.code == .diskFull else { throw error }
+      }
+    }
+    return removed
   }
 
   /// Makes the least recently used leave until there are at most so many.
@@ -112,17 +165,17 @@ extension DiskCache {
   /// Removes what was moved aside: on return with `progress`, in the background without.
   func emptyTrash(_ progress: ((_ done: Int, _ total: Int) -> Void)?) {
     if let progress {
-      Self.empty(Self.trash(of: files), of: files, progress)
+      Self.empty(Self.trash(of: files), of: packs, progress)
     } else {
-      Self.emptyTrashBeside(of: files)
+      Self.emptyTrashBeside(of: packs)
     }
   }
 
   /// Removes in the background what is moved aside by now. What is moved aside later is left to who does it, and tells how far it is.
-  static func emptyTrashBeside(of files: BlobFiles) {
-    let trash = trash(of: files)
+  static func emptyTrashBeside(of packs: PackSet) {
+    let trash = trash(of: packs.files)
     guard !trash.isEmpty else { return }
-    Background.tidy { empty(trash, of: files) { _, _ in } }
+    Background.tidy { empty(trash, of: packs) { _, _ in } }
   }
 
   /// What `removeAll` has moved aside, also what a killed process left.
@@ -131,8 +184,9 @@ extension DiskCache {
   }
 
   private static func empty(
-    _ trash: [String], of files: BlobFiles, _ progress: (_ done: Int, _ total: Int) -> Void
+    _ trash: [String], of packs: PackSet, _ progress: (_ done: Int, _ total: Int) -> Void
   ) {
+    let files = packs.files
     let all = trash.flatMap { name in
       ((try? files.storage.list(files.path(name))) ?? []).map { name + "/" + $0 }
     }
@@ -141,6 +195,17 @@ extension DiskCache {
       progress(done + 1, all.count)
     }
     for name in trash { _ = try? files.storage.removeDirectory(files.path(name)) }
+    // What is moved aside at this moment counts again with the next opening, or the next emptying.
+    if Self.trash(of: files).isEmpty { packs.trashBytes.store(0, ordering: .relaxed) }
+  }
+
+  /// Counts what a killed process has moved aside.
+  static func countTrash(of packs: PackSet) throws(StoreError) {
+    var bytes = 0
+    for name in trash(of: packs.files) {
+      bytes += try Store.files(at: packs.files.path(name), packs.files.storage).reduce(0) { $0 + $1.size }
+    }
+    packs.trashBytes.store(bytes, ordering: .relaxed)
   }
 
   private static func needed(_ uses: [PackSet.Use], count: Int, bytes: Int) -> Int {
@@ -168,7 +233,10 @@ extension DiskCache {
       removed += try packs.remove(batch.map(\.place), below: (batch.last?.stamp ?? 0) + 1)
       progress(min(start + Self.leaveAtOnce, total), total)
     }
-    try packs.reclaim()
+    do throws(StoreError) { try packs.reclaim() } catch {
+      // Above the limit nothing can be moved: `shrink` makes more leave.
+      guard error.code == .diskFull, error.errno == 0 else { throw error }
+    }
     return removed
   }
 
@@ -182,6 +250,22 @@ extension PackSet {
     let stamp: UInt64
     let size: Int
   }
+
+  /// Bytes of all files, with those that were moved aside.
+  var takenBytes: Int { state.withLock { $0.fileBytes } + trashBytes.load(ordering: .relaxed) }
+
+  /// Bounds the bytes of all files. What directories take, and making room, is within a fifth more than `bytes`. A limit below
+  /// `smallestLimit` bounds the values alone: it is less than the files that hold a few of them.
+  func bound(to bytes: Int) {
+    let isBound = (Self.smallestLimit..<Int.max / 2).contains(bytes)
+    fileLimit.store(isBound ? bytes - Self.directoryBytes : .max, ordering: .relaxed)
+    movingLimit.store(isBound ? bytes + bytes / 5 - Self.directoryBytes : .max, ordering: .relaxed)
+  }
+
+  /// Bytes.
+  static let smallestLimit = 1 << 20
+  /// Of the directories of a cache and its lock file, with room to grow.
+  private static let directoryBytes = 64 << 10
 
   /// All objects, for who makes the least recently used leave.
   func uses() throws(StoreError) -> [Use] {
@@ -206,10 +290,11 @@ extension PackSet {
 
   private func moveAside(_ writer: inout Writer) throws(StoreError) {
     try state.withLock { state throws(StoreError) in
-      let name = "trash-\(SystemCall.processID)-\(BlobFiles.nextNumber())"
+      let name = "trash-\(BlobFiles.uniqueName())"
       guard try files.storage.renameUnlessPresent(files.path("packs"), to: files.path(name)) else {
-        throw StoreError(.inputOutput, "a name that is used once is taken", path: files.path(name))
+        throw StoreError(.inputOutput, "a name that is used once is taken: try again", path: files.path(name))
       }
+      trashBytes.add(state.fileBytes, ordering: .relaxed)
       for ordinal in state.packs.indices where !state.packs[ordinal].isGone { drop(ordinal, &state) }
       (state.places, state.others, state.spares, writer) = ([:], [:], [:], Writer())
       _ = try files.storage.createDirectory(files.path("packs"))

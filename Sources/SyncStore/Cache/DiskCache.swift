@@ -1,4 +1,4 @@
-private import Synchronization
+internal import Synchronization
 
 /// Values on the disk, of which the least recently used leave: for what can be had again. Not replicated, not a store.
 /// Thread safe; all calls block, and have forms for tasks (``AsyncDiskCache``).
@@ -7,14 +7,18 @@ private import Synchronization
 /// order of last use is exact, to the call; what is read counts as used. Nothing waits for the disk: a process that is killed
 /// loses nothing, a loss of power may take the last moments. What has rotted is never given out: it is absent.
 ///
-/// Invariants: an entry is found under the SHA-256 of its key, and holds its key; limits hold again soon after they were
-/// exceeded, and after each `trim`; no reader waits for a trim longer than for 256 entries to leave.
+/// The limit of bytes is one of the disk: the files have at most as many at rest, and a fifth more while room is made. A writer
+/// that is faster than that waits, and makes room itself; up to an eighth of the limit becomes free each time.
+///
+/// Invariants: an entry is found under the SHA-256 of its key, and holds its key; the limit of bytes holds always, the others
+/// soon after they were exceeded, and after each `trim`; no reader waits for a trim longer than for 256 entries to leave.
 public final class DiskCache: Sendable {
   /// What bounds a cache, and how often it is looked at.
   public struct Limits: Sendable, Equatable {
     /// At most so many values.
     public var count = Int.max
-    /// At most so many bytes of values, keys and extended data.
+    /// At most so many bytes of values, keys and extended data, and, from 1 MiB on, of the files that they lie in. A value that has
+    /// no room within it even alone leaves at once.
     public var bytes = Int.max
     /// Values that nobody has set or got for so many seconds leave with the next trim.
     public var age = Double.infinity
@@ -73,7 +77,10 @@ public final class DiskCache: Sendable {
   private let lock: any StorageFile
   private let limitsNow: LockedField<Limits>
   private let upkeep = MemoryUpkeep()
-  private let isTrimming = Atomic(false)
+  /// 0: no trim was asked for; 1: one is under way; 2: another one is to follow it.
+  let trimming = Atomic(0)
+  /// Held by the one thread that makes room.
+  let makingRoom = LockedField(())
   private let closed = Atomic(false)
 
   /// The cache in the directory `path`, which is made if it is missing; its parent must exist. The same directory is the same
@@ -99,7 +106,7 @@ public final class DiskCache: Sendable {
   }
 
   private struct Held { weak var cache: DiskCache? }
-  private static let live = LockedField<[String: Held]>([:])
+  private static let live = LockedField<StringDictionary<Held>>([:])
 
   /// The same with the surroundings given, for tests.
   package init(
@@ -107,11 +114,13 @@ public final class DiskCache: Sendable {
     packing: PackSettings? = nil
   ) throws(StoreError) {
     self.path = path
-    self.name = name ?? String(path.split(separator: "/").last ?? "cache")
-    files = BlobFiles(storage: environment.storage, directory: path)
-    try Self.requireCache(files)
-    try files.prepare()
-    lock = try environment.storage.open("cache.lock", beneath: path, .openOrCreate)
+    self.name = name ?? path.unicodeScalars.split(separator: "/").last.map { String($0) } ?? "cache"
+    let named = BlobFiles(storage: environment.storage, directory: path)
+    try Self.requireCache(named)
+    try named.prepare()
+    // From here on it moves with its directory.
+    files = BlobFiles(storage: try environment.storage.anchored(at: path), directory: path)
+    lock = try files.storage.open("cache.lock", beneath: path, .openOrCreate)
     guard try lock.lock(byte: 0, .exclusive, wait: false) else {
       throw StoreError(
         .busy,
@@ -119,19 +128,25 @@ public final class DiskCache: Sendable {
         path: path)
     }
     var settings = packing ?? PackSettings()
+    settings.savesSpace = true
     if packing == nil { settings.objectBytes = Self.entryBytes }
+    lock.dropInForkedChildren()
     clock = environment.now
     packs = PackSet(
       files, settings: settings, readOnly: false, isShared: false, boot: environment.bootWord,
       clock: environment.now, random: environment.randomWord)
     limitsNow = LockedField(limits)
+    packs.bound(to: limits.bytes)
     try packs.load()
+    try Self.countTrash(of: packs)
     // A process that was killed within a set has left the older value, too.
     packs.endAllSpares()
     if limits.trimInterval > 0 {
       upkeep.repeats(every: limits.trimInterval) { [weak self] in _ = try? self?.trim() }
     }
-    Self.emptyTrashBeside(of: files)
+    Self.emptyTrashBeside(of: packs)
+    // The limits may be lower than those of the last opening.
+    if try exceeds(limits) || isNearlyFull { trimSoon() }
   }
 
   /// Refuses a directory with anything in it that is not of a cache: in a store's own the cache would take the packs of large
@@ -139,7 +154,7 @@ public final class DiskCache: Sendable {
   private static func requireCache(_ files: BlobFiles) throws(StoreError) {
     guard try files.storage.status(files.directory)?.kind == .directory else { return }
     // What a file system keeps at its own top is in nobody's way.
-    let own = Set(BlobFiles.subdirectories + ["cache.lock", "lost+found"])
+    let own = StringSet(BlobFiles.subdirectories + ["cache.lock", "lost+found"])
     for name in try files.storage.list(files.directory) where !own.contains(name) && !name.hasPrefix("trash-")
     {
       throw StoreError(
@@ -171,6 +186,7 @@ public final class DiskCache: Sendable {
     get { limitsNow.withLock { $0 } }
     set {
       limitsNow.withLock { $0 = newValue }
+      packs.bound(to: newValue.bytes)
       trimSoon()
     }
   }
@@ -224,8 +240,8 @@ public final class DiskCache: Sendable {
   /// The values of several keys; those without one are left out.
   ///
   /// - Throws: `.closed`; `.damaged`, `.inputOutput` if its files cannot be read.
-  public func get(_ keys: some Sequence<String>) throws(StoreError) -> [String: [UInt8]] {
-    var found: [String: [UInt8]] = [:]
+  public func get(_ keys: some Sequence<String>) throws(StoreError) -> StringDictionary<[UInt8]> {
+    var found: StringDictionary<[UInt8]> = [:]
     for key in keys { found[key] = try get(key) }
     return found
   }
@@ -242,18 +258,20 @@ public final class DiskCache: Sendable {
   ) throws(StoreError) {
     try checkOpen()
     let entry = try CacheEntry.encode(key, value, extendedData, type, modified: clock(), path: path)
-    while true {
-      do throws(StoreError) {
-        try packs.add(CacheEntry.name(key), entry, .replacing)
-        break
-      } catch {
-        let (count, bytes) = try packs.totals()
-        guard error.code == .diskFull, count > 0 else { throw error }
-        // A cache makes room by itself.
-        try trim(toBytes: max(0, bytes / 2 - entry.count))
-      }
+    let name = CacheEntry.name(key)
+    guard PackLayout.fileBytes(for: entry.count) <= packs.fileLimit.load(ordering: .relaxed) else {
+      // It would make all others leave, and then itself.
+      _ = try packs.remove(name)
+      return
     }
-    if try exceeds(limits) { trimSoon() }
+    try add(name, entry)
+    let limits = limits
+    let count = try packs.totals().count
+    if count > limits.count, count - limits.count > limits.count / 5 {
+      try makingRoom.withLock { _ throws(StoreError) in _ = try trim(toCount: limits.count) }
+    } else if try exceeds(limits) || isNearlyFull {
+      trimSoon()
+    }
   }
 
   /// Makes a key leave. False if it had no value.
@@ -348,20 +366,5 @@ public final class DiskCache: Sendable {
       packs.noteUse(pack, slot)
     }
     return result
-  }
-
-  // MARK: Limits
-
-  func exceeds(_ limits: Limits) throws(StoreError) -> Bool {
-    let (count, bytes) = try packs.totals()
-    return count > limits.count || bytes > limits.bytes
-  }
-
-  private func trimSoon() {
-    guard !isTrimming.exchange(true, ordering: .acquiringAndReleasing) else { return }
-    Background.tidy { [weak self] in
-      defer { self?.isTrimming.store(false, ordering: .releasing) }
-      _ = try? self?.trim()
-    }
   }
 }

@@ -6,6 +6,29 @@
   @usableFromInline var age: Double
 }
 
+/// A key by its identity: a string by its UTF-8 bytes, anything else by its own equality. The test is of types, so it costs
+/// nothing where the key's type is known when the code is compiled.
+@usableFromInline struct CacheKey<Key: Hashable & Sendable>: Hashable, Sendable {
+  @usableFromInline let key: Key
+
+  @inlinable init(_ key: Key) { self.key = key }
+
+  @inlinable static func == (first: CacheKey, second: CacheKey) -> Bool {
+    if Key.self == String.self, let first = first.key as? String, let second = second.key as? String {
+      return first.hasSameBytes(as: second)
+    }
+    return first.key == second.key
+  }
+
+  @inlinable func hash(into hasher: inout Hasher) {
+    if Key.self == String.self, let text = key as? String {
+      text.hashBytes(into: &hasher)
+    } else {
+      key.hash(into: &hasher)
+    }
+  }
+}
+
 /// Entries in the order of their last use: a dictionary of places in an array, whose entries are linked with each other.
 ///
 /// Invariants: `newest` and `oldest` are the ends of the list, -1 if it is empty; a free place is in the list that begins at
@@ -32,7 +55,7 @@
   @usableFromInline var limits: CacheLimits
   /// Wide enough for the sum of costs that are each as large as can be.
   @usableFromInline var cost: Int128 = 0
-  @usableFromInline var places: [Key: Int32] = [:]
+  @usableFromInline var places: [CacheKey<Key>: Int32] = [:]
   @usableFromInline var entries: [Entry] = []
   @usableFromInline var newest: Int32 = -1
   @usableFromInline var oldest: Int32 = -1
@@ -47,10 +70,10 @@
 
   @inlinable var count: Int { places.count }
 
-  @inlinable func contains(_ key: Key) -> Bool { places[key] != nil }
+  @inlinable func contains(_ key: Key) -> Bool { places[CacheKey(key)] != nil }
 
   @inlinable mutating func get(_ key: Key, at time: UInt64) -> Value? {
-    guard let place = places[key] else { return nil }
+    guard let place = places[CacheKey(key)] else { return nil }
     return use(place, at: time)
   }
 
@@ -80,7 +103,7 @@
   @inlinable mutating func set(_ key: Key, _ value: Value, cost: Int, at time: UInt64) -> Value? {
     // One search for both: what is new gets the place that is next.
     let next = free >= 0 ? free : Int32(entries.count)
-    let place = Self.find(&places[key], orMake: next)
+    let place = Self.find(&places[CacheKey(key)], orMake: next)
     if place != next {
       let old = use(place, at: time)
       self.cost += Int128(cost) - Int128(entries[Int(place)].cost)
@@ -108,7 +131,7 @@
   }
 
   @inlinable mutating func remove(_ key: Key) -> Value? {
-    guard let place = places.removeValue(forKey: key) else { return nil }
+    guard let place = places.removeValue(forKey: CacheKey(key)) else { return nil }
     return take(place)
   }
 
@@ -152,7 +175,7 @@
 
   @inlinable mutating func leave() -> Value {
     let place = oldest
-    places[entries[Int(place)].key] = nil
+    places[CacheKey(entries[Int(place)].key)] = nil
     return take(place)
   }
 

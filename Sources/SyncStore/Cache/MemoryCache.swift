@@ -5,6 +5,8 @@
 /// table and a change of four links. Values that leave are released outside of it, and, unless that is switched off, on another
 /// thread than the caller's.
 ///
+/// Keys that are strings are compared by their UTF-8 bytes, as those of a `DiskCache` are; all others by their own equality.
+///
 /// Invariants: the list of entries is that of the dictionary, from the last used to the one that leaves next; counts and
 /// costs are their sums; after each call the limits of count and cost hold.
 public final class MemoryCache<Key: Hashable & Sendable, Value: Sendable>: @unchecked Sendable {

@@ -92,7 +92,7 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
         )
       }
     }
-    guard Set(indexes.map(\.name)).count == indexes.count else {
+    guard StringSet(indexes.map(\.name)).count == indexes.count else {
       throw StoreError(
         .invalidKey, "two indexes of the collection \"\(name)\" have the same name: rename one")
     }
@@ -118,7 +118,8 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     bytes.append(contentsOf: prefix)
     identifier.appendKeyBytes(to: &bytes)
     guard bytes.count == prefix.count || bytes[prefix.count] != 0xFF else {
-      throw StoreError(.invalidKey, "an identifier of the collection \"\(name)\" begins with the byte 255")
+      throw StoreError(
+        .invalidKey, "an identifier of the collection \"\(name)\" begins with the byte 255: choose another")
     }
     return try Key(bytes: bytes)
   }

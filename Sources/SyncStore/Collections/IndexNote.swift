@@ -24,16 +24,29 @@ struct IndexNote: Equatable {
   /// Nil is the note of a collection without indexes. One that does not read was written by a program that knew more: all are built anew.
   init(_ bytes: [UInt8]?) {
     guard let bytes,
-      let numbers = try? EncodedValue(bytes: bytes, type: .cbor).decoded(as: [String: Int].self)
+      let members = try? EncodedValue(bytes: bytes, type: .cbor).decoded(as: Members.self)
     else { return }
-    for (text, number) in numbers {
-      guard text.first == Self.announced else {
+    for (text, number) in members.pairs {
+      // Scalars, because a combining mark at the beginning of a name would hide the character before it.
+      guard text.unicodeScalars.first == Self.announced else {
         complete.insert(Name(name: text, version: number))
         continue
       }
-      let parts = text.dropFirst().split(separator: "/", maxSplits: 1)
-      guard parts.count == 2, let version = Int(parts[0]) else { continue }
+      let parts = text.unicodeScalars.dropFirst().split(separator: "/", maxSplits: 1)
+      guard parts.count == 2, let version = Int(String(parts[0])) else { continue }
       building[Name(name: String(parts[1]), version: version)] = number
+    }
+  }
+
+  /// The members of a note as they were written: a dictionary keyed by `String` would merge two names.
+  private struct Members: Decodable {
+    var pairs: [(String, Int)] = []
+
+    init(from decoder: any Decoder) throws {
+      let container = try decoder.container(keyedBy: ValueKey.self)
+      for key in container.allKeys {
+        pairs.append((key.stringValue, try container.decode(Int.self, forKey: key)))
+      }
     }
   }
 
@@ -44,7 +57,7 @@ struct IndexNote: Equatable {
   }
 
   /// No name of an index has it.
-  private static var announced: Character { "\0" }
+  private static var announced: Unicode.Scalar { "\0" }
 
   /// Who knows only these writes an element: the others lack its entries.
   mutating func leave(only known: Set<Name>) {

@@ -11,6 +11,8 @@ struct CompactedBytes {
   /// The numbers here of those that have numbers in the segment that is copied; none where it is not known yet.
   private var renumbered: [UInt16?] = []
   private var renumberedSegment: UInt32?
+  /// Those that the segment numbers that is copied; nil where the caller holds the engine's lock, and the segment may be asked.
+  private var actors: [ActorID?]?
   /// Records of the transaction under way.
   private var open: [CompactedRecord] = []
   /// One record, in its plain form.
@@ -67,7 +69,8 @@ struct CompactedBytes {
     defer { open.removeAll(keepingCapacity: true) }
     if renumberedSegment != source.segment.number {
       renumberedSegment = source.segment.number
-      renumbered = Array(repeating: nil, count: source.segment.nextNumber)
+      renumbered = Array(repeating: nil, count: source.actors.count)
+      actors = source.actors
     }
     if open.count == 1, copyPlain(open[0], of: source, continues: false) { return true }
     for record in open where plain(record, of: source) == nil {
@@ -85,8 +88,9 @@ struct CompactedBytes {
   }
 
   /// Copies the records of a transaction. False if one cannot be copied, as above.
+  /// The caller holds the engine's lock.
   mutating func copy(transaction views: [RecordView]) -> Bool {
-    renumberedSegment = nil
+    (renumberedSegment, actors) = (nil, nil)
     for view in views { guard define(actorsOf: view) else { return false } }
     for (index, view) in views.enumerated() {
       guard copy(view, continues: index < views.count - 1) != nil else { return false }
@@ -179,8 +183,15 @@ struct CompactedBytes {
   }
 
   private mutating func renumber(_ view: RecordView, at field: Int) {
-    guard let actor = view.actor(at: field), let number = numbers[actor] else { return }
+    guard let actor = actor(of: view, at: field), let number = numbers[actor] else { return }
     put(number, at: field)
+  }
+
+  /// The actor that `field` of a record names; nil if its definition was lost.
+  private func actor(of view: RecordView, at field: Int) -> ActorID? {
+    guard let actors else { return view.actor(at: field) }
+    let number = Int(view.number(at: field))
+    return number < actors.count ? actors[number] : nil
   }
 
   private mutating func define(actorsOf view: RecordView) -> Bool {
@@ -190,7 +201,7 @@ struct CompactedBytes {
       [RecordLayout.actor] + (shape.base.map { [$0 - view.start] } ?? [])
       + (0..<shape.openCount).map { shape.open - view.start + $0 * RecordLayout.dotLength }
     for field in fields {
-      guard let actor = view.actor(at: field) else { return false }
+      guard let actor = actor(of: view, at: field) else { return false }
       let here: UInt16
       if let number = numbers[actor] {
         here = number

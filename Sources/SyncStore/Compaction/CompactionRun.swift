@@ -28,6 +28,10 @@ struct CompactionRun: Sendable {
     let segment: Segment
     let slot: Int
     let end: Int
+    /// Those that it numbers, as they were when this was made: the engine may take in definitions while this is copied.
+    let actors: [ActorID?]
+    /// Damage whose records came again from a peer, by where it begins: it is passed over.
+    let resolved: [Int: Range<Int>]
 
     /// What the index called the record at `offset`.
     func place(at offset: Int) -> UInt64 { SegmentTable.place(slot: slot, offset: offset) }
@@ -44,7 +48,10 @@ struct CompactionRun: Sendable {
         throw engine.contradiction("has no number for segment \(segment.number)")
       }
       let end = engine.journal.sealedLength(at: place) ?? SegmentHeader.length
-      sources.append(Source(segment: segment, slot: slot, end: end))
+      sources.append(
+        Source(
+          segment: segment, slot: slot, end: end, actors: segment.actors,
+          resolved: engine.resolvedDamage(in: segment.number)))
       dead += max(0, segment.mapping.count - max(0, segment.liveBytes))
     }
     segments = sources
@@ -167,7 +174,8 @@ struct CompactionWalk {
       (self.source, offset) = (run[index], SegmentHeader.length)
       return true
     }
-    guard read(source) else { return false }
+    var endsAtDamage = false
+    guard read(source, &endsAtDamage) else { return false }
     for record in ahead {
       let place = source.place(at: record.offset)
       if let hash = record.hash {
@@ -186,16 +194,21 @@ struct CompactionWalk {
       }
       if !record.continues, !copier.endTransaction(of: source) { return false }
     }
-    return true
+    // What came before the damage counts, as it does for who reads it.
+    return !endsAtDamage || copier.endTransaction(of: source)
   }
 
-  /// Reads the next records. False if what stands there is none.
-  private mutating func read(_ source: CompactionRun.Source) -> Bool {
+  /// Reads the next records, up to damage that is resolved. False if what stands there is none.
+  private mutating func read(_ source: CompactionRun.Source, _ endsAtDamage: inout Bool) -> Bool {
     ahead.removeAll(keepingCapacity: true)
     var reader = RecordReader(source.segment, from: offset, limit: source.end)
     let isPlain = source.segment.seal == nil
     while ahead.count < Self.readAhead, offset < source.end {
-      guard let bytes = reader.next() else { return false }
+      guard let bytes = reader.next() else {
+        guard let damage = source.resolved[offset] else { return false }
+        (offset, endsAtDamage) = (damage.upperBound, true)
+        return true
+      }
       let flags = RecordLayout.Flags(rawValue: bytes.load(RecordLayout.flags))
       var hash: UInt64?
       if isPlain, !flags.contains(.loser), let record = PlainRecord(bytes, seed: nil) {

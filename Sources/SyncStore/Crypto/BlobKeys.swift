@@ -5,12 +5,14 @@
 final class BlobKeys: Sendable {
   /// The generation that seals what is written from now on; 0 where the store is to become plain.
   let current: UInt32
+  /// May objects still lie in the clear? So it is from when a plain store is encrypted until that is complete.
+  let acceptsPlain: Bool
   private let naming: Secret
   private let masters: [UInt32: BlobMasterKey]
 
   /// Those of `ring`.
   init(_ ring: KeyRing) {
-    current = ring.current
+    (current, acceptsPlain) = (ring.current, ring.acceptsPlain)
     var name = ring.derived(KeyRing.keyBytes, for: "syncstore blob name v1")
     naming = Secret(taking: &name)
     masters = Dictionary(

@@ -91,7 +91,7 @@ struct KeyRing: Sendable {
     let file = KeyRingFile(
       store: store, lock: lock, current: current, acceptsPlain: acceptsPlain,
       generations: masters.keys.sorted())
-    var entries: [String: KeyRingFile.Wrapped] = [:]
+    var entries: StringDictionary<KeyRingFile.Wrapped> = [:]
     entries[KeyRingFile.secretName] = file.wrap(
       secret, as: KeyRingFile.secretName, under: wrapping, random: random)
     for (index, generation) in file.generations.enumerated() {

@@ -99,7 +99,7 @@ struct KeyRingFile: Equatable, Sendable {
 
   // MARK: Text
 
-  func text(_ entries: [String: Wrapped], proof: [UInt8]) -> [UInt8] {
+  func text(_ entries: StringDictionary<Wrapped>, proof: [UInt8]) -> [UInt8] {
     var lines = clear
     for name in names {
       guard let entry = entries[name] else { preconditionFailure("every key of a ring is wrapped") }
@@ -123,7 +123,7 @@ struct KeyRingFile: Equatable, Sendable {
   /// Reads a file. Nothing is computed that a stranger could make dear (F86).
   static func read(
     _ bytes: [UInt8], path: String
-  ) throws(StoreError) -> (file: KeyRingFile, entries: [String: Wrapped], proof: [UInt8]) {
+  ) throws(StoreError) -> (file: KeyRingFile, entries: StringDictionary<Wrapped>, proof: [UInt8]) {
     guard bytes.count <= limit, let text = String(validating: bytes, as: UTF8.self) else {
       throw StoreError(.foreignFile, "is not a key file: restore it from a backup", path: path)
     }
@@ -147,7 +147,7 @@ struct KeyRingFile: Equatable, Sendable {
         "asks for a key derivation (scrypt) that is out of bounds: it was not written by this program; "
           + "restore it from a backup", path: path)
     }
-    var entries: [String: Wrapped] = [:]
+    var entries: StringDictionary<Wrapped> = [:]
     var next = file.clear.count
     for name in file.names {
       guard lines.indices.contains(next), let entry = wrapped(lines[next], name) else {

@@ -70,22 +70,63 @@ extension Secret: CustomStringConvertible, CustomReflectable {
 
 /// What a person, or a file of theirs, knows and the disk does not. It is not shown by `print`, and its memory is
 /// zeroed when the last copy goes.
+///
+/// What counts is what a person sees (`schemas/keys.md`): a byte order mark before it and ends of line behind it are left
+/// out, and a text is taken in Normalization Form C, so that "é" is the same however it was typed, and a file with CR LF
+/// opens what one with LF made. Bytes that are no UTF-8 stay as they are. A store whose keys were wrapped under other bytes,
+/// by an earlier version, is opened with those.
 public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
+  /// The bytes that count.
   let secret: Secret
+  /// The bytes as they were given, where those are others: what an earlier version took.
+  let given: Secret?
 
   /// The passphrase of these bytes, 1 to `Limits.passphraseBytes`. The caller's array stays as it is: zero it.
-  public init(_ bytes: [UInt8]) { secret = Secret(copying: bytes.span) }
+  public init(_ bytes: [UInt8]) {
+    var own = bytes
+    self.init(taking: &own)
+  }
 
   /// The passphrase of this text's UTF-8 bytes.
   public init(_ text: String) {
     var bytes = Array(text.utf8)
-    secret = Secret(taking: &bytes)
+    self.init(taking: &bytes)
+  }
+
+  private init(taking bytes: inout [UInt8]) {
+    var counting = Self.counting(bytes)
+    given = counting == bytes ? nil : Secret(taking: &bytes)
+    Secret.zero(&bytes)
+    secret = Secret(taking: &counting)
+  }
+
+  /// The bytes that count of those that are given. If none would, all do.
+  private static func counting(_ bytes: [UInt8]) -> [UInt8] {
+    let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
+    var text = bytes.starts(with: mark) ? bytes[3...] : bytes[...]
+    while let last = text.last, last == 0x0A || last == 0x0D { text.removeLast() }
+    guard !text.isEmpty else { return bytes }
+    var plain = Array(text)
+    guard let normalized = NFC.normalized(plain) else { return plain }
+    Secret.zero(&plain)
+    return normalized
+  }
+
+  /// What `open` gives with the bytes that count, or with those that were given, where they are others.
+  ///
+  /// - Throws: what `open` throws; `.wrongKey` from both.
+  func tried<Result>(_ open: (Secret) throws(StoreError) -> Result) throws(StoreError) -> Result {
+    do throws(StoreError) { return try open(secret) } catch {
+      guard error.code == .wrongKey, let given else { throw error }
+      return try open(given)
+    }
   }
 
   func check() throws(StoreError) {
     guard (1...Limits.passphraseBytes).contains(secret.count) else {
       throw StoreError(
-        .outOfBounds, "a passphrase has 1 to \(Limits.passphraseBytes) bytes, this one has \(secret.count)")
+        .outOfBounds,
+        "a passphrase has 1 to \(Limits.passphraseBytes) bytes, this one has \(secret.count): choose another")
     }
   }
 

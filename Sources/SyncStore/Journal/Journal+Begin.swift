@@ -9,12 +9,12 @@ extension Journal {
   /// If it `isPostponed`, neither is durable yet: whoever makes a record in it durable sees to that first, and nobody begins
   /// a later one before (`Store.settleBeginning`). A loss of power leaves it wholly there, or blank, or absent.
   ///
-  /// On a full disk it is smaller than others, down to what is needed; with `mayUseReserve`, if there is not even room for
-  /// that, it is made of the reserve.
+  /// On a full disk it is smaller than others, down to what is needed; if there is not even room for that, it is made of the reserve, as
+  /// far as the `claim` allows.
   @discardableResult
   mutating func begin(
     after length: Int, durable: Int, position: UInt64, room: Int = 0, transactions: [[JournalEntry]] = [],
-    mayUseReserve: Bool = false, isPostponed: Bool = false
+    claim: SpaceClaim = .ordinary, isPostponed: Bool = false
   ) throws(StoreError) -> Int {
     let storage = environment.storage
     let last = segments.last
@@ -24,7 +24,7 @@ extension Journal {
     do throws(StoreError) {
       let generation = try seal.generationToBegin()
       let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
-      let (file, ready, isReserve) = try takeFile(as: unnamed, room: needed, mayUseReserve: mayUseReserve)
+      let (file, ready, part) = try takeFile(as: unnamed, room: needed, claim)
       let mapping: Mapping
       if let ready {
         mapping = ready
@@ -37,7 +37,7 @@ extension Journal {
         size: UInt32(mapping.count), previousSalt: last?.header.chainSalt ?? 0,
         previousLength: UInt32(length),
         previousDurable: UInt32(durable), created: environment.now())
-      header.isReserve = isReserve
+      (header.isReserve, header.isForCompaction) = (part != nil, part == .records)
       header.generation = generation
       let segment = try Segment(
         header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: unnamed),
@@ -75,32 +75,53 @@ extension Journal {
     let grown = segments.last.map { max($0.mapping.count * 2, Self.firstSegment) } ?? Self.firstSegment
     let needed = SegmentHeader.length + room
     let unit = Self.smallestSegment
-    return (max(min(grown, largestSegment), needed) + unit - 1) & ~(unit - 1)
+    return (max(min(grown, largestForDisk), needed) + unit - 1) & ~(unit - 1)
   }
 
-  /// A file of zeros with place for `room` bytes of records, as large as there is space for.
-  private mutating func takeFile(as path: String, room: Int, mayUseReserve: Bool) throws(StoreError) -> (
-    file: any StorageFile, mapping: Mapping?, isReserve: Bool
+  /// A file of zeros with place for `room` bytes of records, as large as there is space for, and the part of the reserve that it was.
+  private mutating func takeFile(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
+    file: any StorageFile, mapping: Mapping?, part: Reserve.Purpose?
   ) {
     let unit = Self.smallestSegment
     let least = (SegmentHeader.length + room + unit - 1) & ~(unit - 1)
     var size = sizeOfNext(room: room)
     while true {
       do throws(StoreError) {
+        // Otherwise the last space would go to what cannot give any back. The first segment has to be there before a reserve is.
+        if !segments.isEmpty {
+          try reserve.restore(
+            claim == .ordinary ? Reserve.Purpose.allCases : [.records, .copy], next: size)
+        }
         let (file, mapping) = try takePrepared(as: path, size: size)
-        return (file, mapping, false)
+        return (file, mapping, nil)
       } catch {
         guard error.code == .diskFull else { throw error }
         if size > least {
           size = max(least, size / 2 & ~(unit - 1))
           continue
         }
-        guard mayUseReserve,
-          let file = try reserve.take(.segment, as: path, atLeast: SegmentHeader.length + room)
-        else { throw error }
-        return (file, nil, true)
+        guard let (file, part) = try takeReserve(as: path, room: room, claim) else { throw error }
+        return (file, nil, part)
       }
     }
+  }
+
+  /// The part of the reserve that what makes this `claim` may use; nil if there is none, or none that is large enough.
+  private func takeReserve(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
+    any StorageFile, Reserve.Purpose
+  )? {
+    let parts: [Reserve.Purpose] =
+      switch claim {
+      case .ordinary: []
+      case .reclaiming: [.segment]
+      case .compaction: [.segment, .records]
+      }
+    for part in parts {
+      if let file = try reserve.take(part, as: path, atLeast: SegmentHeader.length + room) {
+        return (file, part)
+      }
+    }
+    return nil
   }
 
   /// A file of `size` zeros or more: the prepared one if it is large enough, mapped already if this process prepared it.
@@ -135,10 +156,6 @@ extension Journal {
       _ = try environment.storage.remove(preparedPath)
     }
     try reserve.removeIfUsed()
-  }
-
-  private var reserve: Reserve {
-    Reserve(directory: directory, storage: environment.storage, largestSegment: largestSegment)
   }
 
   /// Bytes for which memory is found at once.

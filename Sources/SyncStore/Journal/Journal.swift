@@ -150,13 +150,15 @@ struct Journal {
     for name in chain.names where name.stands.upperBound <= number {
       guard let segment = try map(name) else {
         throw StoreError(
-          .damaged, "is blank, though records are said to be in it", path: directory + "/" + name.text)
+          .damaged, "is blank, though records are said to be in it: restore the store from a backup",
+          path: directory + "/" + name.text)
       }
       try add(segment)
     }
     guard segments.last?.number == number else {
       throw StoreError(
-        .damaged, "segment \(chain.missing ?? number) is missing, though records are said to be in it",
+        .damaged,
+        "segment \(chain.missing ?? number) is missing, though records are said to be in it: restore the store from a backup",
         path: directory)
     }
     return chain.names.contains { $0.compaction > 0 }
@@ -303,7 +305,7 @@ struct Journal {
   func map(_ name: SegmentName, isLast: Bool = true) throws(StoreError) -> Segment? {
     let path = directory + "/" + name.text
     let file = try environment.storage.open(path, writable ? .readWrite : .readOnly)
-    let page = try file.read(Segment.headBytes, at: 0)
+    let page = Self.padded(try file.read(Segment.headBytes, at: 0))
     switch SegmentHeader.read(page) {
     case .blank: return nil
     case .bad:
@@ -326,20 +328,61 @@ struct Journal {
           "was written by a newer program, this one can only read it: update it, or open the store for reading only",
           path: path)
       }
-      let size = try file.sizeAtOpening
-      guard size >= Int(header.size), header.size >= SegmentHeader.length else {
+      guard header.size >= SegmentHeader.length else {
         throw StoreError(
-          .damaged, "has \(size) bytes, its header says \(header.size): restore it from a backup", path: path)
+          .damaged, "its header says that it has \(header.size) bytes: restore it from a backup", path: path)
       }
+      let missing = max(0, Int(header.size) - (try file.sizeAtOpening))
+      let isMended = missing > 0 ? try mendLength(of: file, header, missing) : false
       let segment = try Segment(
-        header: header, file: file, mapping: try file.map(Int(header.size), writable: writable),
+        header: header, file: file,
+        mapping: missing > 0 && !isMended
+          ? try Self.copy(of: file, Int(header.size)) : try file.map(Int(header.size), writable: writable),
         seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
-      segment.headerDamaged = damaged && !(writable && mendHeader(page, of: file, path))
+      segment.missingBytes = isMended ? 0 : missing
+      if isMended {
+        segment.mended.append("its file was \(missing) bytes shorter than its header says: it was lengthened")
+      }
+      segment.headerDamaged = damaged
+      if damaged, writable, mendHeader(page, of: file, path) {
+        segment.headerDamaged = false
+        segment.mended.append("one of the two copies of its header was damaged: it was written anew")
+      }
       // Not of the last one: who is just beginning it may die, and another one write something else there.
       if !isLast || header.compaction > 0 { segment.readLeadingDefinition(in: page) }
       return segment
     }
+  }
+
+  /// Gives a file that is shorter than its header says its length back: what is missing reads as zeros, as it does behind the last
+  /// record. So all records that are whole are served, whatever was cut off; those that are not are damage. False for who only reads.
+  private func mendLength(
+    of file: any StorageFile, _ header: SegmentHeader, _ missing: Int
+  ) throws(StoreError) -> Bool {
+    guard writable else { return false }
+    try file.allocate(to: Int(header.size))
+    StoreLog.note(
+      .warning, file.path, "the file was \(missing) bytes shorter than its header says: it was lengthened")
+    return true
+  }
+
+  /// The content of a file that is too short, in memory, with zeros behind it: behind the end of a mapped file no page could be had.
+  private static func copy(of file: any StorageFile, _ size: Int) throws(StoreError) -> Mapping {
+    let copy = try Mapping.blank(size)
+    let present = min(try file.sizeAtOpening, size)
+    for start in stride(from: 0, to: present, by: piece) {
+      copy.store(try file.read(min(piece, present - start), at: start), at: start)
+    }
+    return copy
+  }
+
+  private static let piece = 1 << 20
+
+  /// The first page of a file that ends within it: the first copy of the header may be whole.
+  private static func padded(_ page: [UInt8]) -> [UInt8] {
+    guard !page.isEmpty, page.count < SegmentHeader.length else { return page }
+    return page + [UInt8](repeating: 0, count: SegmentHeader.length - page.count)
   }
 
   /// Writes the copy of a header that is not whole as the other one is: a loss of power may have torn it. Nothing else ever writes to

@@ -45,7 +45,10 @@ final class JournalSeal: Sendable {
     switch (bytes, passphrase) {
     case (nil, nil): state = LockedField(State())
     case (let bytes?, let passphrase?):
-      let ring = try KeyRingFile.unlock(bytes, passphrase: passphrase.secret, path: self.path)
+      let file = self.path
+      let ring = try passphrase.tried { secret throws(StoreError) in
+        try KeyRingFile.unlock(bytes, passphrase: secret, path: file)
+      }
       guard ring.store == store else {
         throw StoreError(
           .foreignFile, "belongs to store \(ring.store): restore the one of this store", path: self.path)

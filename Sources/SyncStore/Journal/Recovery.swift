@@ -56,7 +56,7 @@ extension Journal {
     }
     return try begin(
       after: plan.tailOffset, durable: min(plan.watermark, plan.tailOffset), position: position,
-      transactions: transactions, mayUseReserve: true)
+      transactions: transactions, claim: .compaction)
   }
 
   private static let unsynced = "unsynced-"

@@ -1,85 +1,163 @@
-/// Space that is kept for what gives space back: when the disk is full, deletes and what a copy notes for itself go into a
-/// segment made of one file of the reserve, and a compaction writes into the other (rule R1, F25).
+/// Disk space that a store keeps allocated, so that a full disk can always be recovered from within the store (rule R1, F25).
 ///
-/// The files *become* the segments, by their names: between the giving back of the space and its use nobody else can take
-/// it. Once there is space again the reserve is put back.
+/// Each part is a file that *becomes* what it was kept for by being renamed: between the release of the space and its use no
+/// other program can take it. A missing part is allocated again before any segment for puts is begun, so that neither puts nor
+/// deletes nor openings can use up what a compaction needs.
 struct Reserve: Sendable {
-  /// What a file of it is for.
+  /// What a file of the reserve is for, most important first: in this order missing ones are restored.
   enum Purpose: CaseIterable {
-    /// A segment to append to.
-    case segment
-    /// What compaction writes.
+    /// A segment for the records that a compaction itself appends. Without them no compaction could begin.
+    case records
+    /// The copy that a compaction writes.
     case copy
+    /// A segment for deletes.
+    case segment
   }
 
   let directory: String
   let storage: any Storage
-  /// The journal's largest segment, in bytes.
+  /// The limit of a segment's size, as it is configured, in bytes.
   let largestSegment: Int
+  /// Bytes of the largest segment that there is.
+  let largestPresent: Int
 
   /// Where the file for this lies.
   func path(_ purpose: Purpose) -> String {
     switch purpose {
-    case .segment: directory + "/reserve"
+    case .records: directory + "/reserve.records"
     case .copy: directory + "/reserve.compacted"
+    case .segment: directory + "/reserve"
     }
   }
 
-  /// Its bytes: in proportion to the segments, at most 1 MiB and 4 MiB.
-  func size(_ purpose: Purpose) -> Int {
+  /// Bytes that the file should have if the next segment has `next` bytes.
+  ///
+  /// The copy of any one segment fits in the reserve: otherwise a segment of which many small records are left could not be
+  /// compacted on a full disk, however much of it is dead.
+  func size(_ purpose: Purpose, next: Int = 0) -> Int {
     let unit = Journal.smallestSegment
     return switch purpose {
+    // Room for the version vector of a copy that knows `Limits.actors` actors.
+    case .records: 2 * unit
+    case .copy: max(4 * unit, min(max(largestPresent, next), largestSegment))
     case .segment: max(unit, min(largestSegment / 64, 1 << 20) / unit * unit)
-    case .copy: max(4 * unit, min(largestSegment / 16, 4 << 20) / unit * unit)
     }
   }
 
-  /// Puts back what is missing. Where there is no space for it the disk is full still, and it is tried again later.
-  func restore() throws(StoreError) {
-    for purpose in Purpose.allCases {
-      let (path, size) = (path(purpose), size(purpose))
-      if let status = try storage.status(path), status.kind == .file, status.size >= size { continue }
-      let file = try storage.open(path + ".new", .openOrCreate)
-      // Another process may have finished between the opening and the lock: the file may be a part of the journal by now.
-      guard try file.lock(byte: 0, .exclusive, wait: false),
-        try storage.status(path + ".new")?.inode == file.status().inode
-      else { continue }
+  /// Allocates what is missing of these parts. `next` is the size in bytes of a segment about to be begun.
+  ///
+  /// - Throws: `.diskFull` if a part is not whole then. It has what there was room for, and the next call tries again.
+  func restore(_ purposes: [Purpose] = Purpose.allCases, next: Int = 0) throws(StoreError) {
+    for purpose in purposes { try extend(purpose, to: size(purpose, next: next)) }
+  }
+
+  private func extend(_ purpose: Purpose, to size: Int) throws(StoreError) {
+    let path = path(purpose)
+    let present = try storage.status(path)
+    if let present, present.kind == .file, present.size >= size { return }
+    let isNew = present?.kind != .file
+    let name = isNew ? path + ".new" : path
+    guard let file = try openToExtend(name, isNew: isNew) else { return }
+    // It may be taken as soon as it has its name, and goes on being locked by nobody.
+    defer { _ = try? file.lock(byte: 0, .none, wait: false) }
+    do throws(StoreError) {
+      if isNew { try file.resize(to: 0) }
+      let failure = allocate(size, of: file)
+      if isNew {
+        if let failure, try file.status().size == 0 { throw failure }
+        try storage.rename(name, to: path)
+      }
+      if let failure { throw failure }
+    } catch {
+      if isNew { _ = try? storage.remove(name) }
+      throw error
+    }
+  }
+
+  /// The file, locked; nil if somebody else is at it, or has taken it between the opening and the lock: then it may be a part of the
+  /// journal by now.
+  private func openToExtend(_ name: String, isNew: Bool) throws(StoreError) -> (any StorageFile)? {
+    let opened = isNew ? try storage.open(name, .openOrCreate) : try storage.openIfThere(name, .readWrite)
+    guard let opened, try opened.lock(byte: 0, .exclusive, wait: false),
+      try storage.status(name)?.inode == opened.status().inode
+    else { return nil }
+    return opened
+  }
+
+  /// Lengthens the file to `size` bytes, or as far as there is room. Returns why it could not be all of it.
+  private func allocate(_ size: Int, of file: any StorageFile) -> StoreError? {
+    var failure: StoreError?
+    var step = size - ((try? file.status().size) ?? 0)
+    while step >= Journal.smallestSegment {
       do throws(StoreError) {
-        try file.resize(to: 0)
-        try file.allocate(to: size)
-        try storage.rename(path + ".new", to: path)
+        let present = try file.status().size
+        guard present < size else { return nil }
+        try file.allocate(to: min(present + step, size))
       } catch {
-        _ = try? storage.remove(path + ".new")
-        throw error
+        failure = error
+        guard error.code == .diskFull else { return error }
+        step /= 2
       }
     }
+    do throws(StoreError) {
+      if try file.status().size < size { try file.allocate(to: size) }
+      return nil
+    } catch { return failure ?? error }
+  }
+
+  /// Bytes that the file for this has; 0 if it is missing.
+  func present(_ purpose: Purpose) throws(StoreError) -> Int {
+    guard let status = try storage.status(path(purpose)), status.kind == .file else { return 0 }
+    return status.size
   }
 
   /// Takes the file for this, under another name; nil if it was taken already, or has fewer than `bytes`.
   func take(_ purpose: Purpose, as newPath: String, atLeast bytes: Int) throws(StoreError) -> (
     any StorageFile
   )? {
-    guard let status = try storage.status(path(purpose)), status.kind == .file, status.size >= bytes else {
+    let path = path(purpose)
+    guard try present(purpose) >= bytes, let file = try storage.openIfThere(path, .readWrite) else {
       return nil
     }
-    try storage.rename(path(purpose), to: newPath)
-    let file = try storage.open(newPath, .readWrite)
+    // Whoever is just lengthening it must not go on once it is a part of the journal.
+    guard try file.lock(byte: 0, .exclusive, wait: true) else { return nil }
+    defer { _ = try? file.lock(byte: 0, .none, wait: false) }
+    guard try storage.status(path)?.inode == file.status().inode else { return nil }
+    try storage.rename(path, to: newPath)
     // A compaction makes all durable that it writes before anybody reads it.
-    guard purpose == .segment, !file.beginsBlank else { return file }
+    guard purpose != .copy, !file.beginsBlank else { return file }
     // What it holds could be read again behind a loss of power. Its space is taken once more.
+    let size = try file.status().size
     _ = try storage.remove(newPath)
     let fresh = try storage.open(newPath, .create)
-    try fresh.allocate(to: status.size)
+    try fresh.allocate(to: size)
     return fresh
   }
 
-  /// Removes the file for a segment if it was one (`Journal.removeUsed`). `restore` makes another one, of the same space.
-  func removeIfUsed() throws(StoreError) {
-    let path = path(.segment)
-    guard let status = try storage.status(path), status.kind == .file, status.size > 0 else { return }
-    let mapping = try storage.open(path, .readOnly).map(status.size, writable: false)
-    if mapping.lastNonZero(0..<status.size) != nil || mapping.fault != nil { _ = try storage.remove(path) }
+  /// Puts a file back that `take` gave for this and that was not changed.
+  func putBack(_ purpose: Purpose, from path: String) {
+    _ = try? storage.renameUnlessPresent(path, to: self.path(purpose))
   }
+
+  /// Removes the files for segments that were one (`Journal.removeUsed`). `restore` makes others, of the same space.
+  func removeIfUsed() throws(StoreError) {
+    for purpose in [.records, .segment] as [Purpose] {
+      let (path, size) = (path(purpose), try present(purpose))
+      guard size > 0 else { continue }
+      let mapping = try storage.open(path, .readOnly).map(size, writable: false)
+      if mapping.lastNonZero(0..<size) != nil || mapping.fault != nil { _ = try storage.remove(path) }
+    }
+  }
+}
+
+/// What an append is for: how much of the last space it may use. Ordered by that.
+enum SpaceClaim: Comparable {
+  /// Puts and all else: only what is left beside the reserve.
+  case ordinary
+  /// Deletes, and what a copy notes for itself.
+  case reclaiming
+  /// The records that a compaction, or an opening, cannot do without.
+  case compaction
 }
 
 extension StorageFile {
@@ -102,16 +180,31 @@ extension JournalEntry {
   }
 }
 
-extension Store {
+extension Journal {
   var reserve: Reserve {
     Reserve(
-      directory: journalDirectory, storage: environment.storage, largestSegment: configuration.segmentBytes)
+      directory: directory, storage: environment.storage, largestSegment: largestSegment,
+      largestPresent: segments.reduce(0) { max($0, $1.mapping.count) })
   }
 
+  /// The largest segment that may be begun now, in bytes: at most a sixteenth of what the disk has for this journal, because the
+  /// reserve has to have room for the copy of one.
+  var largestForDisk: Int {
+    guard let free = try? environment.storage.freeBytes(directory) else { return largestSegment }
+    let capacity = (free / 16).addingReportingOverflow(UInt64(fileBytes / 16)).partialValue
+    let unit = Self.smallestSegment
+    return min(largestSegment, max(Self.firstSegment, Int(min(capacity, 1 << 40)) / unit * unit))
+  }
+}
+
+extension Store {
+  var reserve: Reserve { engine.withLock { $0.journal.reserve } }
+
   /// Puts back what was taken of the reserve, if there is space again.
-  func restoreReserve() {
+  func restoreReserve(_ engine: borrowing Engine) {
+    let reserve = engine.journal.reserve
     switch environment.compacting {
-    case .beside: Background.run { [weak self] in try? self?.reserve.restore() }
+    case .beside: Background.run { try? reserve.restore() }
     case .inTurn, .onRequest: try? reserve.restore()
     }
   }

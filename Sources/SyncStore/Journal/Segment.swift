@@ -34,6 +34,12 @@ final class Segment: @unchecked Sendable {
   private var recent: (actor: ActorID, number: UInt16)?
   /// Is one of the two copies of the header damaged?
   var headerDamaged = false
+  /// Bytes by which its file was found shorter than its header says: they read as zeros.
+  var missingBytes = 0
+  /// What was put right as it was opened, for people.
+  var mended: [String] = []
+  /// What the search for records behind damage has cost so far.
+  let searchCost = SearchCost()
 
   private struct Definition {
     /// Nil where it was lost.
@@ -56,6 +62,15 @@ final class Segment: @unchecked Sendable {
     (self.header, self.file, self.mapping, self.seal) = (header, file, mapping, seal)
     target = isWritten ? try .blank(mapping.count) : mapping
     commonLimit = header.isReserve ? 0 : mapping.count
+  }
+
+  /// Up to where what makes this claim may be appended.
+  func limit(_ claim: SpaceClaim) -> Int {
+    switch claim {
+    case .ordinary: commonLimit
+    case .reclaiming: header.isForCompaction ? 0 : mapping.count
+    case .compaction: mapping.count
+    }
   }
 
   var number: UInt32 { header.number }

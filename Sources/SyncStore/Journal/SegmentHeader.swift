@@ -28,6 +28,8 @@ struct SegmentHeader: Hashable, Sendable {
   var sealedLength: UInt32 = 0
   /// Was it made of the reserve? Then only what gives space back is appended to it.
   var isReserve = false
+  /// Was it made of the part of the reserve that is for compactions? Then only a compaction appends to it.
+  var isForCompaction = false
   /// The generation of the master key under which its records are sealed; 0 if they are plain.
   var generation: UInt32 = 0
   /// Of a compacted segment: what did not count any more at this position is not in it. 0 in one that is appended to.
@@ -77,6 +79,8 @@ struct SegmentHeader: Hashable, Sendable {
   static let version: UInt16 = 1
   /// A feature that nobody must know.
   private static let reserveFeature: UInt32 = 1
+  /// Another one: a program that does not know it takes the segment for one of deletes.
+  private static let compactionFeature: UInt32 = 2
   /// Says, among the features that a reader must know, that the records are sealed.
   private static let sealedFeature: UInt32 = 1
   private static let magic: [UInt8] = Array("SYNCJRNL".utf8)
@@ -90,7 +94,8 @@ struct SegmentHeader: Hashable, Sendable {
     // Features: which a reader must know, which a writer must know, which nobody must know.
     writer.write(generation > 0 ? Self.sealedFeature : 0)
     writer.write(UInt32(0))
-    writer.write(isReserve ? Self.reserveFeature : 0)
+    writer.write(
+      (isReserve ? Self.reserveFeature : 0) | (isForCompaction ? Self.compactionFeature : 0))
     writer.write(raw: store.bytes)
     writer.write(number)
     writer.write(size)
@@ -110,6 +115,14 @@ struct SegmentHeader: Hashable, Sendable {
     var page = [UInt8](repeating: 0, count: Self.length)
     for copy in Self.copies { page.replaceSubrange(copy..<(copy + Self.encodedLength), with: writer.bytes) }
     return page
+  }
+
+  /// What is said of a file, a segment or a pack, of whose header one copy alone is whole.
+  static func oneCopyDamaged(isWritable: Bool) -> String {
+    "one of the two copies of its header is damaged: the other one serves, and no peer is needed: "
+      + (isWritable
+        ? "it could not be written anew: check the disk"
+        : "open the store for writing (`Store.verify`), and it is written anew")
   }
 
   /// How a header page reads.
@@ -187,6 +200,7 @@ struct SegmentHeader: Hashable, Sendable {
       header.chainSalt = try reader.read(UInt64.self)
       header.sealedLength = try reader.read(UInt32.self)
       header.isReserve = others & reserveFeature != 0
+      header.isForCompaction = others & compactionFeature != 0
       header.unknownToWriters = mustWrite
       header.generation = try reader.read(UInt32.self)
       header.tidiedAt = try reader.read(UInt64.self)

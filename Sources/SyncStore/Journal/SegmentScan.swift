@@ -34,7 +34,9 @@ struct SegmentWalker {
       return .gap(start..<limit)
     }
     while offset <= last {
-      if segment.record(at: offset, limit: limit, isSealed: isSealed) != nil { return .gap(start..<offset) }
+      if segment.isRecordBehindDamage(at: offset, limit: limit, isSealed: isSealed) {
+        return .gap(start..<offset)
+      }
       offset += RecordLayout.alignment
     }
     offset = limit

@@ -45,7 +45,7 @@ public struct AsyncStoreRoot: Sendable {
   ///
   /// - Throws: at the first that fails; those before it are backed up. `.cancelled` before the first.
   @discardableResult
-  public func backUpAll(to directory: String) async throws(StoreError) -> [String: BackupReport] {
+  public func backUpAll(to directory: String) async throws(StoreError) -> StringDictionary<BackupReport> {
     try await perform { root throws(StoreError) in try root.backUpAll(to: directory) }
   }
 
@@ -53,7 +53,7 @@ public struct AsyncStoreRoot: Sendable {
   ///
   /// - Throws: at the first that fails; those before it are restored. `.cancelled` before the first.
   @discardableResult
-  public func restoreAll(from directory: String) async throws(StoreError) -> [String: RestoreReport] {
+  public func restoreAll(from directory: String) async throws(StoreError) -> StringDictionary<RestoreReport> {
     try await perform { root throws(StoreError) in try root.restoreAll(from: directory) }
   }
 }

@@ -4,7 +4,7 @@ struct Possession {
   private let control: any StorageFile
   private let path: String
   /// Those of this process, by their paths: who is refused is told who it is that refuses him.
-  private static let own = LockedField<[String: Int]>([:])
+  private static let own = LockedField<StringDictionary<Int>>([:])
 
   /// Does this process keep others out of the directory?
   static func isHere(_ path: String) -> Bool { own.withLock { $0[SystemCall.absolutePath(path)] != nil } }
@@ -20,7 +20,8 @@ struct Possession {
         .busy,
         isHere
           ? "this process keeps everybody out at the moment: wait for that to end"
-          : "the store is in use: close it in all processes first", path: path)
+          : "the store is in use, by \(storage.lockHolders(of: control.path, otherwise: "a process")): "
+            + "close it in all processes first", path: path)
     }
     // One path for all that lead there.
     let absolute = SystemCall.absolutePath(path)
@@ -40,10 +41,11 @@ struct Possession {
 
 /// What may lie in a store's directory, so that nothing else is ever removed with it.
 enum StoreContents {
-  static let names: Set<String> = [
+  static let names: StringSet = [
     StoreIdentity.fileName, StoreIdentity.fileName + ".new", StoreLayout.journal, StoreLayout.blobs,
     StoreLayout.control,
-    JournalSeal.directory, "index", "index.new", "ledger", "ledger.new", "staging",
+    JournalSeal.directory, "index", "index.new", "ledger", "ledger.new", Leftovers.staging,
+    DaemonLock.fileName,
   ]
 
   /// - Throws: `.foreignFile` if there is anything in the directory that no store has.

@@ -18,14 +18,8 @@ extension Store {
         last = try scanEntries(range, after: start, limit: Self.deletedAtOnce) { keys.append($0.key) }
       }
       if !keys.isEmpty {
-        try StoreError.only {
-          // The last one makes those before it durable, too.
-          deleted += try transaction(durability: .relaxed) { transaction in
-            var count = 0
-            for key in keys where try transaction.delete(key) { count += 1 }
-            return count
-          }
-        }
+        // The last one makes those before it durable, too.
+        deleted += try delete(contentsOf: keys, durability: .relaxed)
       }
       if last == nil { break }
     }
@@ -42,11 +36,14 @@ extension Store {
   public func delete(
     contentsOf keys: some Sequence<Key>, durability: Durability? = nil
   ) throws(StoreError) -> Int {
-    try StoreError.only {
-      try transaction(durability: durability) { transaction in
-        var count = 0
-        for key in keys where try transaction.delete(key) { count += 1 }
-        return count
+    let keys = Array(keys)
+    return try makingRoom { () throws(StoreError) in
+      try StoreError.only {
+        try transaction(durability: durability) { transaction in
+          var count = 0
+          for key in keys where try transaction.delete(key) { count += 1 }
+          return count
+        }
       }
     }
   }
@@ -65,6 +62,11 @@ extension Store {
   /// `trim` with another span of grace for blobs.
   package func trim(graceSeconds: UInt64) throws(StoreError) -> UInt64 {
     let journal = try compact()
+    // Where nothing was ever put into the blob tier, it would be made for this, which needs space rather than giving any back.
+    guard try hasBlobTier else {
+      purgeMemory()
+      return journal
+    }
     let before = try blobs.totalBytes()
     // The grace begins before the moment at which the references are looked at.
     let now = environment.now()
@@ -77,6 +79,14 @@ extension Store {
     purgeMemory()
     let after = try blobs.totalBytes()
     return journal + (before > after ? before - after : 0)
+  }
+
+  private var hasBlobTier: Bool {
+    get throws(StoreError) {
+      let (storage, directory) = (environment.storage, path + "/" + StoreLayout.blobs)
+      guard try storage.status(directory) != nil else { return false }
+      return try !storage.list(directory).isEmpty
+    }
   }
 
   /// Blobs that records of this copy refer to, beaten ones included, and how many do.

@@ -1,7 +1,12 @@
+private import Synchronization
+
 /// A store that is opened when it is first used: what a program keeps instead of a path.
 ///
 /// There is one handle for each directory, however often it is asked for. Thread-safe. Work within `withStore`: then closing,
 /// moving, removing and blockading wait for it, and it for them.
+///
+/// An open store stays with its directory: if that is renamed and another one takes its place, the handle goes on with the one it has
+/// open, refuses to move, remove or replace the other, and opens that one after `close()`.
 public final class StoreHandle: Sendable {
   /// The directory, absolute.
   public let path: String
@@ -10,6 +15,8 @@ public final class StoreHandle: Sendable {
   private let state: LockedField<State>
   /// Held while it is being opened, which may take long: who asks for what is known without the store does not wait for that.
   private let opening = LockedField(())
+  /// The thread that has that lock; 0 if none has.
+  private let openingThread = Atomic<UInt>(0)
 
   private struct State {
     var store: Store?
@@ -28,7 +35,7 @@ public final class StoreHandle: Sendable {
     weak var handle: StoreHandle?
   }
 
-  private static let handles = LockedField<[String: Held]>([:])
+  private static let handles = LockedField<StringDictionary<Held>>([:])
 
   private init(_ path: String, _ configuration: Configuration, creates: Bool, _ environment: Environment) {
     (self.path, self.environment) = (path, environment)
@@ -108,8 +115,16 @@ public final class StoreHandle: Sendable {
 
   private func opened() throws(StoreError) -> Store {
     if let store = openStore { return store }
+    guard openingThread.load(ordering: .relaxed) != SystemCall.thread else {
+      throw StoreError(
+        .busy,
+        "this thread is opening the store: what it calls meanwhile (`Configuration.onCorruption`) cannot use it",
+        path: path)
+    }
     return try opening.withLock { _ throws(StoreError) in
       if let store = openStore { return store }
+      openingThread.store(SystemCall.thread, ordering: .relaxed)
+      defer { openingThread.store(0, ordering: .relaxed) }
       let store = try Self.open(path, state.withLock { $0 }, environment)
       state.withLock { $0.store = store }
       return store
@@ -164,11 +179,24 @@ public final class StoreHandle: Sendable {
   public func close<Result>(_ body: () throws -> Result) throws -> Result {
     try blockade()
     defer { unblockade() }
-    try closeStore()
+    try closeInPlace()
     guard try Store.exists(at: path, environment.storage) else { return try body() }
     let possession = try Possession(path, environment.storage)
     defer { possession.end() }
     return try body()
+  }
+
+  /// Closes the store before something is done to its directory.
+  ///
+  /// - Throws: `.busy`, and it stays open, if the path leads to another directory by now.
+  private func closeInPlace() throws(StoreError) {
+    if let store = openStore, try !store.isAtItsPath {
+      throw StoreError(
+        .busy,
+        "the directory of the open store was renamed, removed or replaced, and is not what the path leads to: close this handle first",
+        path: path)
+    }
+    try closeStore()
   }
 
   private func closeStore() throws(StoreError) {
@@ -208,7 +236,7 @@ public final class StoreHandle: Sendable {
   public func remove() throws(StoreError) -> Bool {
     try blockade()
     defer { unblockade() }
-    try closeStore()
+    try closeInPlace()
     return try Store.remove(at: path, environment.storage)
   }
 
@@ -218,7 +246,7 @@ public final class StoreHandle: Sendable {
   public func move(to newPath: String) throws(StoreError) -> StoreHandle {
     try blockade()
     defer { unblockade() }
-    try closeStore()
+    try closeInPlace()
     try Store.move(from: path, to: newPath, environment.storage)
     let (configuration, creates) = state.withLock { ($0.configuration, $0.creates) }
     let isReal = environment.storage is DiskStorage
@@ -241,7 +269,7 @@ public final class StoreHandle: Sendable {
   public func restore(from file: String, state: Int? = nil) throws(StoreError) -> RestoreReport {
     try blockade()
     defer { unblockade() }
-    try closeStore()
+    try closeInPlace()
     return try Store.restore(from: file, to: path, state: state, replacing: true, environment: environment)
   }
 

@@ -83,12 +83,13 @@ extension Store {
     guard let report else { return }
     StoreLog.note(
       .error, path,
-      "\(report.places.count) places of the journal are damaged, the rest is served: run `Store.verify`")
+      "\(CountText.of(report.places.count, "place")) of the journal \(report.places.count == 1 ? "is" : "are") damaged, the rest is served: run `Store.verify`"
+    )
     guard let choose = configuration.onCorruption, choose(report) == .refuse else { return }
     try? close()
     throw StoreError(
       .damaged,
-      "\(report.places.count) places of the journal are damaged, and the program does not want the rest: restore the store "
+      "\(CountText.of(report.places.count, "place")) of the journal \(report.places.count == 1 ? "is" : "are") damaged, and the program does not want the rest: restore the store "
         + "from a backup", path: path)
   }
 }

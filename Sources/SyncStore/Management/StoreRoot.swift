@@ -63,7 +63,7 @@ public struct StoreRoot: Sendable {
   }
 
   private static func isLeftover(_ name: String) -> Bool {
-    name.hasSuffix(".removing") || name.hasSuffix(".restoring")
+    [".removing", ".restoring", exchangeSuffix].contains { name.hasSuffix($0) }
   }
 
   /// The names of all stores in it, sorted.
@@ -91,11 +91,11 @@ public struct StoreRoot: Sendable {
   ///
   /// - Throws: at the first that fails; those before it are backed up.
   @discardableResult
-  public func backUpAll(to directory: String) throws(StoreError) -> [String: BackupReport] {
+  public func backUpAll(to directory: String) throws(StoreError) -> StringDictionary<BackupReport> {
     let directory = try storage.place(of: directory)
     _ = try storage.createDirectory(directory)
     try storage.syncName(of: directory)
-    var reports: [String: BackupReport] = [:]
+    var reports: StringDictionary<BackupReport> = [:]
     for name in try names() {
       let handle = try store(name, creates: false)
       reports[name] = try StoreError.only { try handle.backUp(to: "\(directory)/\(name).backup") }
@@ -108,10 +108,10 @@ public struct StoreRoot: Sendable {
   ///
   /// - Throws: at the first that fails; those before it are restored.
   @discardableResult
-  public func restoreAll(from directory: String) throws(StoreError) -> [String: RestoreReport] {
-    var reports: [String: RestoreReport] = [:]
+  public func restoreAll(from directory: String) throws(StoreError) -> StringDictionary<RestoreReport> {
+    var reports: StringDictionary<RestoreReport> = [:]
     for file in try storage.list(directory) where file.hasSuffix(".backup") {
-      let name = String(file.dropLast(".backup".count))
+      let name = String(file.unicodeScalars.dropLast(".backup".count))
       reports[name] = try store(name).restore(from: directory + "/" + file)
     }
     return reports

@@ -11,6 +11,8 @@ struct BinaryPropertyList {
   private let rootIndex: Int
   private let table: Int
   private var visited = 0
+  /// Values whose key came again in the same dictionary.
+  private(set) var merged = 0
 
   init(_ bytes: [UInt8]) throws(DecodingFailure) {
     self.bytes = bytes
@@ -82,11 +84,12 @@ struct BinaryPropertyList {
       return .array(values)
     case 0xD:
       let all = try references(try body(offset, low, unit: 2 * referenceBytes))
-      var entries: [String: PropertyList] = [:]
+      var entries: StringDictionary<PropertyList> = [:]
       for index in 0..<(all.count / 2) {
         guard case .string(let key) = try object(all[index], depth: depth + 1) else {
           throw DecodingFailure("a key is no text")
         }
+        if entries[key] != nil { merged += 1 }
         entries[key] = try object(all[all.count / 2 + index], depth: depth + 1)
       }
       return .dictionary(entries)

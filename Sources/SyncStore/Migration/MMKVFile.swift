@@ -1,32 +1,47 @@
 /// A file of MMKV, read: keys with the bytes that MMKV keeps for them. Nothing of it is changed.
 ///
-/// The layout, as MMKV documents and writes it: 4 bytes (little-endian) that count the bytes behind them; a varint that is
-/// passed over; then pairs of a key and a value, each with its length before it as a varint. Of a key that comes more than
-/// once the last pair counts, an empty value removes it. The file `NAME.crc` beside it has the CRC-32 (zlib's) of those
-/// bytes, and, from its version 2 on, the initialization vector of AES-128 in CFB mode, should they be encrypted.
+/// The layout, as MMKV documents and writes it: 4 bytes (little-endian) that count the bytes behind them, up to MMKV 2.3; a
+/// varint that is passed over; then pairs of a key and a value, each with its length before it as a varint. Of a key that
+/// comes more than once the last pair counts, an empty value removes it. The file `NAME.crc` beside it has the CRC-32
+/// (zlib's) of those bytes; from its version 2 on the initialization vector of AES-128 or AES-256 in CFB mode, should they be
+/// encrypted; and from version 3 on their size, which from MMKV 2.4 on stands nowhere else. Copy both files.
 ///
+/// Keys are bytes: one need not be UTF-8, and two that are equal as `String` are two keys if their bytes differ.
 /// MMKV does not say what type a value has: who asks must know.
 public struct MMKVFile: Sendable {
+  /// What an encrypted file is encrypted with.
+  public enum Cipher: Hashable, Sendable, CaseIterable {
+    /// AES-128: at most 16 bytes of the key count.
+    case aes128
+    /// AES-256, which MMKV has from 2.3 on: at most 32 bytes of the key count.
+    case aes256
+  }
+
   /// Where it lies.
   public let path: String
-  private var values: [String: [UInt8]] = [:]
+  private var values: [[UInt8]: [UInt8]] = [:]
   /// Has each value a time of expiry behind it?
   private let hasExpiry: Bool
 
   /// Bytes of the largest file that is read.
   static let limit = 2 << 30
 
-  /// Reads a file.
+  /// Reads a file and the one beside it, `path` with ".crc" added.
   ///
-  /// - Parameter cryptKey: of an encrypted one, its key: at most 16 bytes count.
-  /// - Throws: `.damaged` if it does not match its CRC; `.wrongKey` or `.keyRequired` if what it holds makes no sense with
-  ///   the key, or without one; `.foreignFile` if it is none of MMKV; `.inputOutput`.
-  public init(path: String, cryptKey: [UInt8]? = nil) throws(StoreError) {
-    try self.init(path: path, cryptKey: cryptKey, Environment.real().storage)
+  /// - Parameters:
+  ///   - cryptKey: of an encrypted one, its key: at most 16 bytes count, or 32 for AES-256.
+  ///   - cipher: what it is encrypted with, which MMKV does not write down. Nil to find out: both are tried.
+  /// - Throws: `.damaged` if it does not match its CRC, or if what is needed to read all of it was in `NAME.crc` and is not
+  ///   there; `.wrongKey` or `.keyRequired` if what it holds makes no sense with the key, or without one; `.newerFormat`
+  ///   if `NAME.crc` is of a later version; `.foreignFile` if it is none of MMKV; `.inputOutput`.
+  public init(path: String, cryptKey: [UInt8]? = nil, cipher: Cipher? = nil) throws(StoreError) {
+    try self.init(path: path, cryptKey: cryptKey, cipher: cipher, Environment.real().storage)
   }
 
   /// The same with the storage given, for tests.
-  package init(path: String, cryptKey: [UInt8]?, _ storage: any Storage) throws(StoreError) {
+  package init(
+    path: String, cryptKey: [UInt8]?, cipher: Cipher? = nil, _ storage: any Storage
+  ) throws(StoreError) {
     self.path = path
     let path = try storage.fileToRead(path, "a file of MMKV").path
     guard let bytes = try storage.contents(of: path, limit: Self.limit) else {
@@ -34,23 +49,40 @@ public struct MMKVFile: Sendable {
     }
     guard bytes.count >= 4 else { throw Self.foreign(path) }
     let meta = try storage.contents(of: path + ".crc", limit: 1 << 20).flatMap { MMKVMeta($0) }
+    if let meta, meta.version > MMKVMeta.newestVersion {
+      throw StoreError(
+        .newerFormat,
+        "\(path).crc is of version \(meta.version), this program reads up to \(MMKVMeta.newestVersion): update it, or have "
+          + "MMKV itself read the file", path: path)
+    }
     hasExpiry = meta?.hasExpiry ?? false
-    guard var content = try Self.content(bytes, meta, path) else { return }
+    guard let content = try Self.content(bytes, meta, path) else { return }
     if let cryptKey {
-      content = AES128CFB.decrypt(content, key: cryptKey, vector: meta?.vector)
+      guard let meta else { throw Self.lacksMeta(path, "its initialization vector") }
+      values = try Self.deciphered(content, cryptKey, cipher, meta.vector, path)
+      return
     }
-    guard let values = Self.pairs(content) else {
-      throw cryptKey == nil
-        ? StoreError(
-          .keyRequired, "its pairs make no sense: it is encrypted, give its key; or it is no file of MMKV",
-          path: path)
-        : StoreError(.wrongKey, "its pairs make no sense with this key: give the right one", path: path)
+    guard let pairs = MMKVPairs(content) else {
+      guard meta != nil else { throw Self.lacksMeta(path, "its size, and its vector if it is encrypted") }
+      throw StoreError(
+        .keyRequired, "its pairs make no sense: it is encrypted, give its key; or it is no file of MMKV",
+        path: path)
     }
-    self.values = values
+    if meta == nil, pairs.seemToExpire { throw Self.lacksMeta(path, "whether its values expire") }
+    values = pairs.values
   }
+
+  // MARK: Content
 
   private static func foreign(_ path: String) -> StoreError {
     StoreError(.foreignFile, "is no file of MMKV: its size is not that of its content", path: path)
+  }
+
+  private static func lacksMeta(_ path: String, _ what: String) -> StoreError {
+    StoreError(
+      .damaged,
+      "cannot be read as a whole: \(path).crc, which has \(what), is missing, empty or cut short: copy both files",
+      path: path)
   }
 
   /// The bytes that count, those that the CRC is of; nil if there are none.
@@ -58,55 +90,83 @@ public struct MMKVFile: Sendable {
     _ bytes: [UInt8], _ meta: MMKVMeta?, _ path: String
   ) throws(StoreError) -> [UInt8]? {
     let own = bytes[..<4].reversed().reduce(0) { $0 << 8 | Int($1) }
-    guard let meta else {
-      guard own <= bytes.count - 4 else { throw foreign(path) }
-      return own > 0 ? Array(bytes[4..<(4 + own)]) : nil
+    guard let meta else { return try contentAlone(bytes, own, path) }
+    // Nothing was ever written, or all was removed.
+    if (meta.size ?? own) == 0, meta.crc == 0 {
+      // A damaged file beside it may say so too.
+      guard meta.size == nil, bytes[4...].contains(where: { $0 != 0 }) else { return nil }
+      throw lacksMeta(path, "its size")
     }
-    // A writer that was killed may have changed one place and not the other.
-    for (size, crc) in [(own, meta.crc), (meta.size, meta.crc), (meta.lastSize, meta.lastCRC)]
-    where size <= bytes.count - 4 && (size > 0 || own == 0) {
+    var candidates = [(size: meta.size ?? own, crc: meta.crc)]
+    // A writer that was killed may have changed one place and not the other; MMKV goes back to what it had confirmed.
+    if let confirmed = meta.confirmed { candidates += [confirmed, (own, meta.crc)] }
+    for (size, crc) in candidates where size > 0 && size <= bytes.count - 4 {
       let content = Array(bytes[4..<(4 + size)])
-      if CRC32.checksum(content) == crc { return size > 0 ? content : nil }
+      if CRC32.checksum(content) == crc { return content }
     }
     throw StoreError(
-      .damaged, "does not match the checksum in \(path).crc: remove that file to read what can be read",
+      .damaged,
+      "does not match the checksum in \(path).crc: copy both files again, at a moment when no program writes them",
       path: path)
   }
 
-  private static func pairs(_ content: [UInt8]) -> [String: [UInt8]]? {
-    var reader = VarintReader(content)
-    var values: [String: [UInt8]] = [:]
-    guard reader.varint() != nil else { return nil }
-    while !reader.isAtEnd {
-      guard let name = reader.counted(), let key = String(validating: name, as: UTF8.self) else { return nil }
-      // MMKV passes over a pair whose key is empty, without a value behind it.
-      if key.isEmpty { continue }
-      guard let value = reader.counted() else { return nil }
-      values[key] = value.isEmpty ? nil : Array(value)
+  /// The bytes that count without the file beside it. From MMKV 2.4 on the size at the beginning is zero, or that of the last
+  /// write by an earlier MMKV: then pairs follow behind it, and reading up to it would lose those.
+  private static func contentAlone(
+    _ bytes: [UInt8], _ own: Int, _ path: String
+  ) throws(StoreError) -> [UInt8]? {
+    guard own > 0 else {
+      guard bytes[4...].contains(where: { $0 != 0 }) else { return nil }
+      throw lacksMeta(path, "its size")
     }
-    return values
+    guard own <= bytes.count - 4 else { throw foreign(path) }
+    var behind = VarintReader(bytes, from: 4 + own)
+    if let next = behind.pair(), !next.key.isEmpty { throw lacksMeta(path, "its size") }
+    return Array(bytes[4..<(4 + own)])
+  }
+
+  private static func deciphered(
+    _ content: [UInt8], _ key: [UInt8], _ cipher: Cipher?, _ vector: [UInt8]?, _ path: String
+  ) throws(StoreError) -> [[UInt8]: [UInt8]] {
+    let found = (cipher.map { [$0] } ?? Cipher.allCases).compactMap { cipher in
+      MMKVPairs(AESCFB.decrypt(content, key: key, vector: vector, keyBytes: cipher == .aes256 ? 32 : 16))
+    }
+    let best = found.map(\.plausibility).max()
+    let likely = found.filter { $0.plausibility == best }
+    guard let first = likely.first else {
+      throw StoreError(.wrongKey, "its pairs make no sense with this key: give the right one", path: path)
+    }
+    guard likely.count == 1 else {
+      throw StoreError(
+        .wrongKey, "its pairs make sense by AES-128 and by AES-256: say which of them it is encrypted with",
+        path: path)
+    }
+    return first.values
   }
 
   // MARK: Values
 
-  /// All keys, sorted.
-  public var keys: [String] { values.keys.sorted() }
+  /// All keys as bytes, in their order. A key need not be UTF-8.
+  public var keyBytes: [[UInt8]] { values.keys.sorted { $0.lexicographicallyPrecedes($1) } }
+
+  /// The keys that are UTF-8, sorted by their bytes; `keyBytes` has the others, too.
+  public var keys: [String] { keyBytes.compactMap { String(validating: $0, as: UTF8.self) } }
 
   /// The bytes that MMKV keeps for a key, as they are; nil if it is not there.
-  public func raw(_ key: String) -> [UInt8]? { values[key].map { hasExpiry ? Array($0.dropLast(4)) : $0 } }
+  public func raw(_ key: [UInt8]) -> [UInt8]? { values[key].map { hasExpiry ? Array($0.dropLast(4)) : $0 } }
 
   /// When a key expires, in milliseconds since 1970; nil if it does not.
-  public func deadline(_ key: String) -> UInt64? {
+  public func deadline(_ key: [UInt8]) -> UInt64? {
     guard hasExpiry, let value = values[key], value.count >= 4 else { return nil }
     let seconds = value.suffix(4).reversed().reduce(0) { $0 << 8 | UInt64($1) }
     return seconds > 0 ? seconds * 1000 : nil
   }
 
   /// What `encode(bool)`, `set(bool)` put there.
-  public func bool(_ key: String) -> Bool? { integer(key).map { $0 != 0 } }
+  public func bool(_ key: [UInt8]) -> Bool? { integer(key).map { $0 != 0 } }
 
   /// What any of the integer types put there. Unsigned 64-bit numbers above `Int64.max` come out negative.
-  public func integer(_ key: String) -> Int64? {
+  public func integer(_ key: [UInt8]) -> Int64? {
     guard let raw = raw(key) else { return nil }
     var reader = VarintReader(raw)
     guard let value = reader.varint(), reader.isAtEnd else { return nil }
@@ -114,19 +174,19 @@ public struct MMKVFile: Sendable {
   }
 
   /// What a `float` put there.
-  public func float(_ key: String) -> Float? {
+  public func float(_ key: [UInt8]) -> Float? {
     guard let raw = raw(key), raw.count == 4 else { return nil }
     return Float(bitPattern: raw.reversed().reduce(0) { $0 << 8 | UInt32($1) })
   }
 
   /// What a `double` put there.
-  public func double(_ key: String) -> Double? {
+  public func double(_ key: [UInt8]) -> Double? {
     guard let raw = raw(key), raw.count == 8 else { return nil }
     return Double(bitPattern: raw.reversed().reduce(0) { $0 << 8 | UInt64($1) })
   }
 
   /// What a buffer of bytes put there.
-  public func data(_ key: String) -> [UInt8]? {
+  public func data(_ key: [UInt8]) -> [UInt8]? {
     guard let raw = raw(key) else { return nil }
     var reader = VarintReader(raw)
     guard let bytes = reader.counted(), reader.isAtEnd else { return nil }
@@ -134,72 +194,34 @@ public struct MMKVFile: Sendable {
   }
 
   /// What a text put there.
-  public func string(_ key: String) -> String? { data(key).flatMap { String(validating: $0, as: UTF8.self) } }
-}
-
-/// What the file beside it says.
-private struct MMKVMeta {
-  var crc: UInt32
-  var vector: [UInt8]?
-  var size: Int
-  var lastSize: Int
-  var lastCRC: UInt32
-  var hasExpiry: Bool
-
-  /// Nil if there is not even a CRC.
-  init?(_ bytes: [UInt8]) {
-    func word(_ offset: Int) -> UInt32 {
-      offset + 4 <= bytes.count
-        ? bytes[offset..<(offset + 4)].reversed().reduce(0) { $0 << 8 | UInt32($1) } : 0
-    }
-    guard bytes.count >= 4 else { return nil }
-    // crc, version, sequence, 16 bytes of vector, size, size and CRC confirmed last, 64 bytes, flags.
-    let version = word(4)
-    crc = word(0)
-    vector = version >= 2 && bytes.count >= 28 ? Array(bytes[12..<28]) : nil
-    size = version >= 3 ? Int(word(28)) : 0
-    (lastSize, lastCRC) = version >= 3 ? (Int(word(32)), word(36)) : (0, 1)
-    hasExpiry = version >= 4 && word(104) & 1 != 0
+  public func string(_ key: [UInt8]) -> String? {
+    data(key).flatMap { String(validating: $0, as: UTF8.self) }
   }
 }
 
-/// Takes varints and what they count off bytes that nobody vouches for.
-private struct VarintReader {
-  private let bytes: [UInt8]
-  private var index = 0
+/// The same for keys that are UTF-8.
+extension MMKVFile {
+  /// The bytes that MMKV keeps for a key, as they are; nil if it is not there.
+  public func raw(_ key: String) -> [UInt8]? { raw(Array(key.utf8)) }
 
-  init(_ bytes: [UInt8]) { self.bytes = bytes }
+  /// When a key expires, in milliseconds since 1970; nil if it does not.
+  public func deadline(_ key: String) -> UInt64? { deadline(Array(key.utf8)) }
 
-  var isAtEnd: Bool { index == bytes.count }
+  /// What `encode(bool)`, `set(bool)` put there.
+  public func bool(_ key: String) -> Bool? { bool(Array(key.utf8)) }
 
-  /// Of at most 64 bits, in any form.
-  mutating func varint() -> UInt64? {
-    var value: UInt64 = 0
-    for shift in stride(from: UInt64(0), to: 70, by: 7) {
-      guard index < bytes.count else { return nil }
-      let byte = bytes[index]
-      index += 1
-      value |= UInt64(byte & 0x7F) << shift
-      if byte & 0x80 == 0 { return value }
-    }
-    return nil
-  }
+  /// What any of the integer types put there. Unsigned 64-bit numbers above `Int64.max` come out negative.
+  public func integer(_ key: String) -> Int64? { integer(Array(key.utf8)) }
 
-  mutating func counted() -> ArraySlice<UInt8>? {
-    guard let count = varint(), count <= UInt64(bytes.count - index) else { return nil }
-    defer { index += Int(count) }
-    return bytes[index..<(index + Int(count))]
-  }
-}
+  /// What a `float` put there.
+  public func float(_ key: String) -> Float? { float(Array(key.utf8)) }
 
-/// CRC-32 (IEEE 802.3, reflected), as zlib computes it.
-enum CRC32 {
-  private static let table: [UInt32] = (0..<256).map { byte in
-    (0..<8).reduce(UInt32(byte)) { value, _ in value & 1 != 0 ? value >> 1 ^ 0xEDB8_8320 : value >> 1 }
-  }
+  /// What a `double` put there.
+  public func double(_ key: String) -> Double? { double(Array(key.utf8)) }
 
-  static func checksum(_ bytes: [UInt8]) -> UInt32 {
-    let table = table
-    return ~bytes.reduce(~0) { $0 >> 8 ^ table[Int(($0 ^ UInt32($1)) & 0xFF)] }
-  }
+  /// What a buffer of bytes put there.
+  public func data(_ key: String) -> [UInt8]? { data(Array(key.utf8)) }
+
+  /// What a text put there.
+  public func string(_ key: String) -> String? { string(Array(key.utf8)) }
 }

@@ -10,7 +10,7 @@ package indirect enum PropertyList: Equatable, Sendable {
   case date(Double)
   case data([UInt8])
   case array([PropertyList])
-  case dictionary([String: PropertyList])
+  case dictionary(StringDictionary<PropertyList>)
 
   /// Bytes of the largest file that is read.
   static let limit = 256 << 20
@@ -26,13 +26,20 @@ package indirect enum PropertyList: Equatable, Sendable {
 
   /// Reads either form.
   package static func read(_ bytes: [UInt8], path: String) throws(StoreError) -> PropertyList {
+    try readCounting(bytes, path: path).list
+  }
+
+  /// The same, with how many values there are whose key came again in the same dictionary: the later one counts.
+  static func readCounting(
+    _ bytes: [UInt8], path: String
+  ) throws(StoreError) -> (list: PropertyList, merged: Int) {
     do throws(DecodingFailure) {
       if bytes.starts(with: BinaryPropertyList.magic) {
         var reader = try BinaryPropertyList(bytes)
-        return try reader.root()
+        return (try reader.root(), reader.merged)
       }
-      var reader = XMLPropertyList(bytes)
-      return try reader.root()
+      var reader = try XMLPropertyList(bytes)
+      return (try reader.root(), reader.merged)
     } catch {
       throw StoreError(.foreignFile, "is no property list that can be read: \(error.description)", path: path)
     }

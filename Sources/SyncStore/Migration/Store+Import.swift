@@ -7,6 +7,8 @@ public struct ImportReport: Hashable, Sendable {
   public var kept = 0
   /// Keys that could not be read, or be keys here, and were passed over.
   public var skipped = 0
+  /// Values of a property list whose key came again in the same dictionary: the later one was imported.
+  public var merged = 0
 }
 
 /// What is to become of a key that has a value here already.

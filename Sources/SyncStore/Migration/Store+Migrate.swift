@@ -28,17 +28,18 @@ extension Store {
   ///
   /// - Parameters:
   ///   - prefix: what the keys are to begin with here.
-  ///   - kind: what a key's value is to be read as. A value that cannot be is passed over.
+  ///   - kind: what a key's value is to be read as. A value that cannot be is passed over, and counted as such. A key that
+  ///     is not UTF-8 is shown to it with U+FFFD in the place of what is none; here it has the bytes that it has there.
   /// - Throws: as `put`. Atomic and durable as `importAll(from:)` of a store is.
   @discardableResult
   public func importAll(
     from file: MMKVFile, prefix: String = "", conflict: ImportConflict = .replace, kind: (String) -> MMKVKind
   ) throws -> ImportReport {
     var batch = ImportBatch(self, conflict)
-    for name in file.keys {
-      let kind = kind(name)
+    for name in file.keyBytes {
+      let kind = kind(String(decoding: name, as: UTF8.self))
       guard kind != .skip else { continue }
-      guard let value = Self.value(file, name, kind), let key = try? Key(bytes: Array((prefix + name).utf8))
+      guard let value = Self.value(file, name, kind), let key = try? Key(bytes: Array(prefix.utf8) + name)
       else {
         batch.report.skipped += 1
         continue
@@ -49,7 +50,7 @@ extension Store {
     return try batch.finish()
   }
 
-  private static func value(_ file: MMKVFile, _ name: String, _ kind: MMKVKind) -> (
+  private static func value(_ file: MMKVFile, _ name: [UInt8], _ kind: MMKVKind) -> (
     bytes: [UInt8], type: ValueType
   )? {
     switch kind {
@@ -70,7 +71,7 @@ extension Store {
   /// dictionaries become JSON: data in them base 64, dates seconds since 1970.
   ///
   /// - Parameters:
-  ///   - path: an XML or a binary property list.
+  ///   - path: an XML property list in UTF-8, UTF-16 or ISO 8859-1, or a binary one.
   ///   - prefix: what the keys are to begin with here.
   /// - Throws: `.foreignFile` if it is none, or its root is no dictionary; as `put`. Atomic and durable as `importAll(from:)`
   ///   of a store is.
@@ -78,14 +79,17 @@ extension Store {
   public func importAll(
     fromPropertyListAt path: String, prefix: String = "", conflict: ImportConflict = .replace
   ) throws -> ImportReport {
-    let path = try environment.storage.fileToRead(path, "a property list").path
-    guard let bytes = try environment.storage.contents(of: path, limit: PropertyList.limit) else {
+    let storage = environment.storage.unanchored
+    let path = try storage.fileToRead(path, "a property list").path
+    guard let bytes = try storage.contents(of: path, limit: PropertyList.limit) else {
       throw StoreError(.inputOutput, "there is no such file: name a property list", path: path)
     }
-    guard case .dictionary(let entries) = try PropertyList.read(bytes, path: path) else {
+    let (list, merged) = try PropertyList.readCounting(bytes, path: path)
+    guard case .dictionary(let entries) = list else {
       throw StoreError(.foreignFile, "is a property list without keys: its root is no dictionary", path: path)
     }
     var batch = ImportBatch(self, conflict)
+    batch.report.merged = merged
     for (name, value) in entries.sorted(by: { $0.key < $1.key }) {
       let (bytes, type) = value.encoded
       try batch.add(Array((prefix + name).utf8), bytes, type)

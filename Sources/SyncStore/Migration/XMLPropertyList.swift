@@ -4,13 +4,13 @@ struct XMLPropertyList {
   private let bytes: [UInt8]
   private var index = 0
   private var visited = 0
+  /// Values whose key came again in the same dictionary.
+  private(set) var merged = 0
 
-  init(_ bytes: [UInt8]) { self.bytes = bytes }
+  /// - Throws: if the encoding of the bytes is not one that is read, or is not what they say it is.
+  init(_ bytes: [UInt8]) throws(DecodingFailure) { self.bytes = try XMLEncoding.utf8(bytes) }
 
   mutating func root() throws(DecodingFailure) -> PropertyList {
-    guard String(validating: bytes, as: UTF8.self) != nil else { throw DecodingFailure("it is not UTF-8") }
-    // A mark of byte order may come first.
-    if bytes.starts(with: [0xEF, 0xBB, 0xBF]) { index = 3 }
     guard case .open("plist") = try tag() else { throw DecodingFailure("it has no element <plist>") }
     let value = try value(try tag(), depth: 0)
     guard case .close("plist") = try tag() else { throw DecodingFailure("<plist> does not end") }
@@ -64,7 +64,7 @@ struct XMLPropertyList {
         values.append(try value(next, depth: depth + 1))
       }
     case .open("dict"):
-      var entries: [String: PropertyList] = [:]
+      var entries: StringDictionary<PropertyList> = [:]
       while true {
         let next = try self.tag()
         if next == .close("dict") { return .dictionary(entries) }
@@ -74,6 +74,7 @@ struct XMLPropertyList {
         case .empty("key"): break
         default: throw DecodingFailure("a value in a <dict> has no <key>")
         }
+        if entries[key] != nil { merged += 1 }
         entries[key] = try value(try self.tag(), depth: depth + 1)
       }
     default: throw DecodingFailure("it has an element that no property list has: \(tag)")

@@ -32,6 +32,9 @@ enum Background {
 
   static func release(_ work: @escaping @Sendable () -> Void) { releasingQueue.async(execute: work) }
 
+  /// Waits until the files that were given to `release` so far are gone, and their blocks are free.
+  static func waitForReleases() { releasingQueue.sync {} }
+
   static func tidy(_ work: @escaping @Sendable () -> Void) { tidyingQueue.async(execute: work) }
 
   /// Processors that the machine has, at least 1.

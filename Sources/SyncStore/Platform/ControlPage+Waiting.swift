@@ -1,5 +1,4 @@
 private import CLinux
-private import Glibc
 private import Synchronization
 
 /// Waiting for the journal to grow. One word of the page says that somebody waits, and who, as long as it is one alone: all
@@ -51,13 +50,6 @@ extension ControlPage {
   }
 
   // MARK: The writers' mutex
-
-  /// Does anybody sleep because this thread has the writers' mutex? A hint.
-  var isWantedByOthers: Bool {
-    unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) {
-      unsafe sync_mutex_is_awaited($0) != 0
-    }
-  }
 
   /// Waits until somebody else has written, who was woken when this thread gave the mutex back; not for long,
   /// since it may have found nothing to write.

@@ -1,10 +1,9 @@
-private import CLinux
-private import Glibc
-private import Synchronization
+internal import Synchronization
 
 /// What the processes on one store share: the writers' mutex, the ends of the journal, the poison flag.
 ///
-/// Invariants: the page is made anew by a process that holds the presence lock alone; only a holder of the mutex moves
+/// Invariants: the page is made anew by a process that holds the presence lock alone; only a holder of the mutex
+/// (`ControlPage+Mutex.swift`) moves
 /// `tail`, `writing` and `position`; `durable` only grows while anybody is attached. It is never synced: after a loss of
 /// power its boot name no longer fits and nothing of it is believed, nor is it where the kernel has not kept its file in memory.
 package final class ControlPage: Sendable {
@@ -23,7 +22,12 @@ package final class ControlPage: Sendable {
     static let writing = 40
     static let position = 48
     static let recovered = 56
+    /// The writers' mutex, on a cache line with nothing else that changes often.
     static let mutex = 64
+    /// The last member number given.
+    static let members = 72
+    /// The kind of the pthread mutex by which an older program would keep other writers out.
+    static let olderKind = 80
     static let compactions = 128
     static let adopted = 136
     static let begun = 144
@@ -31,12 +35,32 @@ package final class ControlPage: Sendable {
     static let blobsPut = 160
     static let blobsDurable = 168
     static let name = 176
+    /// How the writers' mutex works: 0 in a page that an older program has made.
+    static let mutexFormat = 184
+    static let home = 192
   }
 
   let mapping: Mapping
+  /// The open file whose locks tell which members live; nil for a page of this process alone.
+  let lockFile: (any StorageFile)?
 
-  /// The page in a mapping of `length` bytes, whatever they hold.
-  package init(mapping: Mapping) { self.mapping = mapping }
+  // The part of this instance in the writers' mutex (`ControlPage+Mutex.swift`).
+  /// The number by which the mutex names this instance; 0 before `join`.
+  let member = Atomic<UInt64>(0)
+  /// The thread that has the mutex through this instance (`pthread_self`); 0 if none has. It equals the number of the thread
+  /// that looks only if that thread has stored it.
+  let holder = Atomic<UInt>(0)
+  /// What the holder's cancel state was before it acquired the mutex.
+  let cancelState = Atomic<Int32>(0)
+  /// A child that was forked from this process later is no member.
+  let forkGeneration = SystemCall.forkGeneration
+
+  /// The page in a mapping of `length` bytes, whatever they hold. `lockFile`: the file that is mapped, opened a second time, for
+  /// the locks of its members.
+  package init(mapping: Mapping, lockFile: (any StorageFile)? = nil) {
+    (self.mapping, self.lockFile) = (mapping, lockFile)
+    watchThreads()
+  }
 
   /// What the last life of this page knew; nil if it was of another boot, or never.
   package struct LastLife: Sendable {
@@ -53,6 +77,8 @@ package final class ControlPage: Sendable {
   /// though the boot is the same: then only the poison is believed.
   package func begin(boot: UInt64, isKept: Bool) -> LastLife? {
     var last: LastLife?
+    // Numbers are not given again: a thread of a store that was closed may hold on to its own a moment longer.
+    let members = self[Field.magic] == Self.magic ? self[Field.members] : 0
     if isKept, self[Field.magic] == Self.magic, self[Field.boot] == boot {
       last = LastLife(durable: durable, poisoned: poisoned, writing: writing)
     }
@@ -68,17 +94,10 @@ package final class ControlPage: Sendable {
       // writer has recovered: a reader may come first, and a writer may die in the middle.
       mapping.clear(Field.tail..<Field.durable)
       mapping.clear(Field.writing + 8..<Field.name)
-      mapping.clear(Field.name + 8..<Self.length)
+      mapping.clear(Field.name + 8..<Field.home)
+      mapping.clear(Field.home + 8..<Self.length)
     }
-    unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
-      var attributes = pthread_mutexattr_t()
-      unsafe pthread_mutexattr_init(&attributes)
-      unsafe pthread_mutexattr_setpshared(&attributes, Int32(PTHREAD_PROCESS_SHARED))
-      unsafe pthread_mutexattr_setrobust(&attributes, Int32(PTHREAD_MUTEX_ROBUST))
-      unsafe pthread_mutexattr_settype(&attributes, Int32(PTHREAD_MUTEX_ERRORCHECK))
-      unsafe pthread_mutex_init(mutex, &attributes)
-      unsafe pthread_mutexattr_destroy(&attributes)
-    }
+    makeMutex(lastMember: members)
     // After a loss of power a reader may come first: until a writer has recovered, nobody may take this for a life in which
     // what is there was put there.
     self[Field.boot] = last == nil ? ~boot : boot
@@ -132,6 +151,12 @@ package final class ControlPage: Sendable {
     get { self[Field.name] }
     set { self[Field.name] = newValue }
   }
+  /// The place of the identity file (`StoreIdentity.placeWord`) that a writer found, or made, to be the present one since the kernel has
+  /// kept this page in memory; 0 if none did.
+  package var home: UInt64 {
+    get { self[Field.home] }
+    set { self[Field.home] = newValue }
+  }
   /// The last segment of which it is known that its beginning and its name are durable; 0 if that is known of none.
   package var begun: UInt64 { self[Field.begun] }
   /// Has a sync failed (rule R4)? A page that is not shared any more counts as poisoned, too.
@@ -182,75 +207,10 @@ package final class ControlPage: Sendable {
   /// What could be saved was saved. Only for the one who recovers.
   package func clearPoison() { self[Field.poison] = 0 }
 
-  /// How the writers' mutex was got.
-  package enum Acquisition: Sendable {
-    /// From one who gave it back.
-    case clean
-    /// From one who died with it (F13).
-    case afterDeath
-    /// Not at all: this thread holds it already.
-    case alreadyHeld
-    /// Not at all: another thread holds it, and this one was not to wait.
-    case heldByOther
-  }
-
-  /// Takes the writers' mutex, however long it takes: a stopped holder is waited for, never robbed (F14).
-  ///
-  /// If the page is lost there is no mutex to take. It is `.clean` then, and whoever looks at `poisoned`, as every writer
-  /// does next, goes no further.
-  /// `waits` if another thread holds it; else it is `.heldByOther` then.
-  package func lock(waits: Bool = true) -> Acquisition {
-    while true {
-      guard !isLost else { return .clean }
-      let code = unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { mutex in
-        var code = unsafe pthread_mutex_trylock(mutex)
-        // Most hold it for a few microseconds: to sleep and be woken takes ten times as long.
-        var spins = 0
-        while code == EBUSY, waits, spins < Self.spins {
-          sync_pause()
-          spins += 1
-          code = unsafe pthread_mutex_trylock(mutex)
-        }
-        // Nobody would wake those who wait in a page that was lost meanwhile: they look for themselves.
-        return code == EBUSY && waits ? unsafe Self.lock(mutex, forSeconds: 1) : code
-      }
-      switch code {
-      case 0: return .clean
-      case EOWNERDEAD:
-        unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) {
-          _ = unsafe pthread_mutex_consistent($0)
-        }
-        return .afterDeath
-      case EDEADLK: return .alreadyHeld
-      case EBUSY where !waits: return .heldByOther
-      case ETIMEDOUT: _ = tail
-      default: precondition(isLost, "the writers' mutex is broken: \(SystemCall.text(of: code))")
-      }
-    }
-  }
-
-  private static let spins = 200
-
-  private static func lock(_ mutex: UnsafeMutablePointer<pthread_mutex_t>, forSeconds seconds: Int) -> Int32 {
-    var time = timespec()
-    unsafe clock_gettime(CLOCK_REALTIME, &time)
-    time.tv_sec += seconds
-    return unsafe pthread_mutex_timedlock(mutex, &time)
-  }
-
-  /// Gives the writers' mutex back.
-  package func unlock() {
-    guard !isLost else { return }
-    unsafe mapping.withPointer(Field.mutex, to: pthread_mutex_t.self) { _ = unsafe pthread_mutex_unlock($0) }
-  }
-
-  deinit {
-    // This thread's list of robust mutexes may still lead through a page that was lost while it held the one in it.
-    if isLost { _ = unsafe Unmanaged.passRetained(mapping) }
-  }
+  deinit { endWatching() }
 
   @inline(__always)
-  private subscript(field: Int) -> UInt64 {
+  subscript(field: Int) -> UInt64 {
     get { mapping.withAtomic(field) { $0.load(ordering: .acquiring) } }
     set { mapping.withAtomic(field) { $0.store(newValue, ordering: .releasing) } }
   }

@@ -7,7 +7,7 @@ extension DiskStorage {
     -> any StorageFile
   {
     let path = directory + "/" + name
-    let parent = unsafe sync_open(directory, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC, 0)
+    let parent = unsafe at(directory) { unsafe sync_hold_directory($0, $1) }
     guard parent >= 0 else { throw Self.refusal(path) }
     defer { close(parent) }
     let flags =
@@ -26,24 +26,38 @@ extension DiskStorage {
   }
 
   package func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool {
-    if unsafe sync_rename_unless_present(path, newPath) == 0 { return true }
+    if unsafe at(path, newPath, { unsafe sync_rename_unless_present($0, $1, $2, $3) }) == 0 { return true }
     guard errno == EEXIST else { throw SystemCall.failure("cannot rename it to \(newPath)", path) }
     return false
   }
 
   package func exchange(_ path: String, with other: String) throws(StoreError) {
-    guard unsafe sync_rename_exchange(path, other) == 0 else {
+    if unsafe at(path, other, { unsafe sync_rename_exchange($0, $1, $2, $3) }) == 0 { return }
+    guard sync_is_refused(errno) != 0 else {
       throw SystemCall.failure("cannot change names with \(other)", path)
     }
+    // In steps. `other` has no name between the first and the second: whoever dies there leaves what it was under the third name,
+    // and `Staged.recover` puts it back.
+    let parked = other + exchangeSuffix
+    guard try renameUnlessPresent(other, to: parked) else {
+      throw SystemCall.failure("cannot change names with \(other)", path, errno: EEXIST)
+    }
+    do throws(StoreError) {
+      guard try renameUnlessPresent(path, to: other) else {
+        throw SystemCall.failure("cannot change names with \(other)", path, errno: EEXIST)
+      }
+    } catch {
+      _ = try? renameUnlessPresent(parked, to: other)
+      throw error
+    }
+    try rename(parked, to: path)
   }
 
   package func removeDirectory(_ path: String) throws(StoreError) -> Bool {
-    if unsafe rmdir(path) == 0 { return true }
+    if unsafe at(path, { unsafe unlinkat($0, $1, AT_REMOVEDIR) }) == 0 { return true }
     guard errno == ENOENT else { throw SystemCall.failure("cannot remove the directory", path) }
     return false
   }
-
-  package func systemPath(_ path: String) -> String? { path }
 
   private static func refusal(_ path: String) -> StoreError {
     switch errno {

@@ -3,25 +3,41 @@ internal import Synchronization
 private import Glibc
 
 /// The real file system. Files are opened without following links, closed on exec, for their owner alone.
+///
+/// Every call that takes a path goes through `at`, so that an anchored storage never leaves its directory by a name.
 package final class DiskStorage: Storage {
-  private let handlesSignals: Bool
+  let handlesSignals: Bool
+  /// The directory whose paths are resolved from its descriptor; nil for the file system as it is named.
+  let anchor: DirectoryAnchor?
 
   /// The storage of this machine. With `handlesSignals` mapped files are watched for pages that cannot be had (SIGBUS),
   /// and a limit on file sizes ends no process (SIGXFSZ).
   package init(handlesSignals: Bool = true) {
-    self.handlesSignals = handlesSignals
+    (self.handlesSignals, anchor) = (handlesSignals, nil)
     if handlesSignals { sync_survive_file_limit() }
   }
 
+  init(handlesSignals: Bool, anchor: DirectoryAnchor) {
+    (self.handlesSignals, self.anchor) = (handlesSignals, anchor)
+  }
+
   package func createDirectory(_ path: String) throws(StoreError) -> Bool {
-    if unsafe mkdir(path, 0o700) == 0 { return true }
+    if unsafe at(path, { unsafe mkdirat($0, $1, 0o700) }) == 0 { return true }
     guard errno == EEXIST else { throw SystemCall.failure("cannot make the directory", path) }
     return false
   }
 
   package func list(_ directory: String) throws(StoreError) -> [String] {
-    guard let stream = unsafe directory.withCString({ unsafe opendir($0) }) else {
-      throw SystemCall.failure("cannot list the directory", directory)
+    try SystemCall.uncancelled { () throws(StoreError) in try names(in: directory) }
+  }
+
+  private func names(in directory: String) throws(StoreError) -> [String] {
+    let descriptor = unsafe at(directory) { unsafe sync_open($0, $1, O_RDONLY | O_DIRECTORY, 0) }
+    guard descriptor >= 0 else { throw SystemCall.failure("cannot list the directory", directory) }
+    guard let stream = unsafe fdopendir(descriptor) else {
+      let code = errno
+      close(descriptor)
+      throw SystemCall.failure("cannot list the directory", directory, errno: code)
     }
     defer { unsafe closedir(stream) }
     var names: [String] = []
@@ -41,7 +57,7 @@ package final class DiskStorage: Storage {
     guard try status(path)?.kind == .link else { return path }
     // The kernel decides whether this link may be followed: not one that another user has put into a directory of all.
     var answer = stat()
-    guard unsafe stat(path, &answer) == 0 else {
+    guard unsafe at(path, { unsafe fstatat($0, $1, &answer, 0) }) == 0 else {
       if errno == ENOENT || errno == ENOTDIR || errno == ELOOP { return path }
       throw SystemCall.failure("cannot follow the link", path)
     }
@@ -50,7 +66,7 @@ package final class DiskStorage: Storage {
 
   package func status(_ path: String) throws(StoreError) -> FileStatus? {
     var answer = stat()
-    guard unsafe path.withCString({ unsafe lstat($0, &answer) }) == 0 else {
+    guard unsafe at(path, { unsafe fstatat($0, $1, &answer, AT_SYMLINK_NOFOLLOW) }) == 0 else {
       if errno == ENOENT || errno == ENOTDIR { return nil }
       throw SystemCall.failure("cannot look at it", path)
     }
@@ -67,9 +83,7 @@ package final class DiskStorage: Storage {
       }
     // O_NONBLOCK: a FIFO in place of a file must not hang the caller.
     let descriptor = SystemCall.retrying {
-      unsafe path.withCString {
-        unsafe sync_open($0, flags | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600)
-      }
+      unsafe at(path) { unsafe sync_open($0, $1, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600) }
     }
     guard descriptor >= 0 else {
       if errno == ELOOP || errno == EISDIR || errno == ENXIO {
@@ -98,13 +112,14 @@ package final class DiskStorage: Storage {
   }
 
   package func rename(_ path: String, to newPath: String) throws(StoreError) {
-    guard unsafe Glibc.rename(path, newPath) == 0 else {
+    let result = unsafe at(path, newPath) { unsafe renameat($0, $1, $2, $3) }
+    guard result == 0 else {
       throw SystemCall.failure("cannot rename it to \(newPath)", path)
     }
   }
 
   package func remove(_ path: String) throws(StoreError) -> Bool {
-    if unsafe unlink(path) == 0 { return true }
+    if unsafe at(path, { unsafe unlinkat($0, $1, 0) }) == 0 { return true }
     guard errno == ENOENT else { throw SystemCall.failure("cannot remove it", path) }
     return false
   }
@@ -118,30 +133,23 @@ package final class DiskStorage: Storage {
   }
 
   private func sync(_ directory: String, _ failing: String, _ call: (Int32) -> Int32) throws(StoreError) {
-    let descriptor = unsafe sync_open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0)
-    guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", directory) }
-    defer { close(descriptor) }
-    guard call(descriptor) == 0 else { throw SystemCall.failure(failing, directory) }
+    try SystemCall.uncancelled { () throws(StoreError) in
+      let descriptor = unsafe at(directory) { unsafe sync_open($0, $1, O_RDONLY | O_DIRECTORY, 0) }
+      guard descriptor >= 0 else { throw SystemCall.failure("cannot open the directory", directory) }
+      defer { close(descriptor) }
+      guard call(descriptor) == 0 else { throw SystemCall.failure(failing, directory) }
+    }
   }
 
   package func fileSystem(_ path: String) throws(StoreError) -> FileSystem {
     var free: UInt64 = 0
     var type: UInt64 = 0
     var isReadOnly: Int32 = 0
-    let code = unsafe path.withCString { unsafe sync_file_system_status($0, &free, &type, &isReadOnly) }
+    let code = unsafe at(path) { unsafe sync_file_system_status($0, $1, &free, &type, &isReadOnly) }
     guard code == 0 else {
       throw SystemCall.failure("cannot look at its file system", path)
     }
     return FileSystem(type: type, freeBytes: free, isReadOnly: isReadOnly != 0)
-  }
-}
-
-extension DiskStorage {
-  /// The first 256 bytes of a file that the kernel makes up, whose size is not known before it is read.
-  func kernelFile(_ path: String) throws(StoreError) -> [UInt8] {
-    let descriptor = unsafe path.withCString { unsafe sync_open($0, O_RDONLY | O_CLOEXEC, 0) }
-    guard descriptor >= 0 else { throw SystemCall.failure("cannot open it", path) }
-    return try regularFile(descriptor, path).readUnsized(256, at: 0)
   }
 }
 
@@ -153,6 +161,7 @@ final class DiskFile: StorageFile {
   private let found: FileStatus
   private let watchesMappings: Bool
   private let isReleasedBeside = Atomic(false)
+  private let isDroppedInChildren = Atomic(false)
   /// 0 before it was asked for.
   private let knownFileSystem = Atomic<UInt64>(0)
   /// Bytes for which memory is taken without asking whether they are there.
@@ -167,16 +176,17 @@ final class DiskFile: StorageFile {
 
   deinit {
     let descriptor = descriptor
-    release { close(descriptor) }
+    if isDroppedInChildren.load(ordering: .relaxed) { sync_keep_in_children(descriptor) }
+    release { SystemCall.uncancelled { _ = close(descriptor) } }
   }
 
-  func beginSync() { _ = sync_file_begin(descriptor) }
+  func beginSync() { SystemCall.uncancelled { _ = sync_file_begin(descriptor) } }
 
   func writeBack(_ range: Range<Int>) throws(StoreError) {
     let (start, count) = (UInt64(range.lowerBound), UInt64(range.count))
     if SystemCall.retrying({ sync_file_write_back(descriptor, start, count) }) == 0 { return }
-    // A file system that has no such call writes it at the sync.
-    guard errno == ENOSYS || errno == EINVAL || errno == ESPIPE else {
+    // Where there is no such call it is written at the sync.
+    guard sync_is_refused(errno) != 0 || errno == ESPIPE else {
       throw SystemCall.failure("cannot write it to the disk", path)
     }
   }
@@ -285,10 +295,28 @@ final class DiskFile: StorageFile {
   func allocate(to size: Int) throws(StoreError) {
     let before = try self.size
     guard size > before else { return }
-    let code = SystemCall.retrying { posix_fallocate(descriptor, off_t(before), off_t(size - before)) }
-    guard code == 0 else {
+    guard SystemCall.retrying({ sync_allocate(descriptor, UInt64(before), UInt64(size - before)) }) != 0
+    else { return }
+    let code = errno
+    do throws(StoreError) {
+      guard sync_is_refused(code) != 0 else {
+        throw SystemCall.failure(
+          "cannot find space for \(CountText.of(size - before, "byte"))", path, errno: code)
+      }
+      try fill(from: before, to: size)
+    } catch {
       try resize(to: before)
-      throw SystemCall.failure("cannot find space for \(size - before) bytes", path, errno: code)
+      throw error
+    }
+  }
+
+  /// Lengthens the file by zeros that are written, where it has no call that allocates: a file system takes the block of each page that
+  /// is written, or refuses the write. Where it may lack a block later nevertheless, the tail of a journal is not mapped
+  /// (`FileSystem.mappedStoresMayFail`).
+  private func fill(from start: Int, to end: Int) throws(StoreError) {
+    let zeros = [UInt8](repeating: 0, count: min(end - start, 64 << 10))
+    for offset in stride(from: start, to: end, by: zeros.count) {
+      try write(offset + zeros.count <= end ? zeros : Array(zeros[..<(end - offset)]), at: offset)
     }
   }
 
@@ -317,7 +345,9 @@ final class DiskFile: StorageFile {
   }
 
   func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) {
-    guard mapping.sync(range) else { throw SystemCall.failure("cannot make it durable", path) }
+    guard SystemCall.uncancelled({ mapping.sync(range) }) else {
+      throw SystemCall.failure("cannot make it durable", path)
+    }
     try checkFileSystem()
   }
 
@@ -351,6 +381,17 @@ final class DiskFile: StorageFile {
     if code == 0 { return true }
     guard errno == EAGAIN || errno == EACCES else { throw SystemCall.failure("cannot lock it", path) }
     return false
+  }
+
+  func isLocked(byte: Int) throws(StoreError) -> Bool {
+    let answer = sync_is_byte_locked(descriptor, Int64(byte))
+    guard answer >= 0 else { throw SystemCall.failure("cannot ask for its locks", path) }
+    return answer != 0
+  }
+
+  func dropInForkedChildren() {
+    guard !isDroppedInChildren.exchange(true, ordering: .relaxed) else { return }
+    sync_drop_in_children(descriptor)
   }
 
   func mark() { sync_mark(descriptor) }

@@ -49,6 +49,7 @@ final class MemoryFile: StorageFile {
   private static let firstPart = Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes
 
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool { true }
+  func isLocked(byte: Int) throws(StoreError) -> Bool { false }
   func mark() {}
   var isMarked: Bool { false }
 }

@@ -26,7 +26,7 @@ private import Glibc
   func unlock() { unsafe pthread_mutex_unlock(mutex) }
 
   /// Gives the lock back until somebody notifies, or for no reason: who calls it looks again.
-  func wait() { unsafe pthread_cond_wait(condition, mutex) }
+  func wait() { SystemCall.uncancelled { _ = unsafe pthread_cond_wait(condition, mutex) } }
 
   /// Wakes all who wait.
   func notifyAll() { unsafe pthread_cond_broadcast(condition) }

@@ -19,7 +19,7 @@ struct PressureWatch: Sendable {
     for path in candidates() {
       var descriptors: [(MemoryPressure.Level, Int32)] = []
       for (level, trigger) in triggers {
-        let descriptor = unsafe sync_open(path, O_RDWR | O_NONBLOCK | O_CLOEXEC, 0)
+        let descriptor = unsafe sync_open(AT_FDCWD, path, O_RDWR | O_NONBLOCK, 0)
         guard descriptor >= 0 else { break }
         let safe = SystemCall.aboveStandard(descriptor)
         // The kernel takes the zero at the end, too.

@@ -42,8 +42,15 @@ final class SharedWork: Sendable {
   private func take(
     _ turn: UInt32, _ isDone: () throws(StoreError) -> Bool, _ work: () throws(StoreError) -> Void
   ) throws(StoreError) {
-    defer { end(turn) }
-    if try isDone() { return }
+    // A thread that were cancelled in the work would leave the turn to nobody.
+    try SystemCall.uncancelled { () throws(StoreError) in
+      defer { end(turn) }
+      if try isDone() { return }
+      try takeUncancelled(work)
+    }
+  }
+
+  private func takeUncancelled(_ work: () throws(StoreError) -> Void) throws(StoreError) {
     // Those that were just woken have something to add: better now than by another round.
     if turns.waiting > 0 { sched_yield() }
     defer { rounds.add(1, ordering: .relaxed) }

@@ -17,7 +17,7 @@ extension Storage {
     }
     let name = rest.isEmpty && !path.isEmpty ? "/" : String(Substring(rest))
     let last = Self.lastName(of: name)
-    if last == "." || last == "..", systemPath(path) != nil { return SystemCall.absolutePath(name) }
+    if last == "." || last == "..", isFileSystem { return SystemCall.absolutePath(name) }
     return try followingLink(name)
   }
 

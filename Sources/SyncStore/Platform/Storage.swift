@@ -20,7 +20,9 @@ package protocol Storage: AnyObject, Sendable {
   func rename(_ path: String, to newPath: String) throws(StoreError)
   /// Gives a file or a directory a new name. False, and nothing changes, if something has that name.
   func renameUnlessPresent(_ path: String, to newPath: String) throws(StoreError) -> Bool
-  /// Lets two files or directories change their names, at once: nobody finds either name without one of them.
+  /// Lets two files or directories change their names, at once: nobody finds either name without one of them. Where that cannot be
+  /// done at once it is done in steps: `other` is missing between two of them, and lies at `other` + `exchangeSuffix` if the process
+  /// dies there.
   func exchange(_ path: String, with other: String) throws(StoreError)
   /// Removes an empty directory. False if there was none.
   func removeDirectory(_ path: String) throws(StoreError) -> Bool
@@ -32,9 +34,24 @@ package protocol Storage: AnyObject, Sendable {
   func syncFileSystem(_ path: String) throws(StoreError)
   /// What is known of the file system that `path` lies in.
   func fileSystem(_ path: String) throws(StoreError) -> FileSystem
-  /// Where a library that opens files by itself (SQLite) finds `path`; nil if this storage is not the file system.
-  func systemPath(_ path: String) -> String?
+  /// The processes that have locks on a file, as text for a person; empty if that cannot be told.
+  func lockHolders(of path: String) -> [String]
+  /// Where a library that opens files by itself (SQLite) finds `path`; nil if this storage is not the file system. It may lead through
+  /// a descriptor, and is good as long as this storage is.
+  func systemPath(_ path: String) throws(StoreError) -> String?
+  /// Is this the file system, which other programs and libraries see, too?
+  var isFileSystem: Bool { get }
+  /// The same files, with the directory at `path` held open: each path that begins with `path` means that directory from then on,
+  /// whatever becomes of its name. `path` must not be a link.
+  func anchored(at path: String) throws(StoreError) -> any Storage
+  /// The same files by their paths alone: for those that a user names, wherever they are.
+  var unanchored: any Storage { get }
+  /// One word for all storages that show the same files.
+  var identity: ObjectIdentifier { get }
 }
+
+/// What follows the name of a directory while it is exchanged in steps, where the file system or a sandbox refuses to do it in one.
+let exchangeSuffix = ".exchanging"
 
 /// How `Storage.open` opens.
 package enum OpenMode: Sendable {
@@ -86,6 +103,11 @@ package protocol StorageFile: AnyObject, Sendable {
   /// Takes a lock of this open file on one byte; released when the file is closed, also by the death of the process.
   /// False if another holds it and `wait` is false.
   func lock(byte: Int, _ kind: LockKind, wait: Bool) throws(StoreError) -> Bool
+  /// Whether another open file has a lock on the byte. Takes none, so that a process that is stopped in this call misleads nobody.
+  func isLocked(byte: Int) throws(StoreError) -> Bool
+  /// Keeps the locks of this open file from children that are forked from now on: they end with this process, though a child
+  /// lives. The child's file is closed; it must not be mapped, since a mapping is inherited with its locks.
+  func dropInForkedChildren()
   /// Marks it in the kernel's memory and on no disk: the mark outlives the processes, but not the power, and it is gone where the
   /// file system was mounted anew. Nothing happens where there are no such marks.
   func mark()
@@ -154,6 +176,9 @@ extension StorageFile {
   /// It is given back where it is let go.
   package func releaseBeside() {}
 
+  /// No process of this storage is forked.
+  package func dropInForkedChildren() {}
+
   /// How many bytes it has: no fewer than when it was opened, unless somebody has cut it.
   package var sizeAtOpening: Int { get throws(StoreError) { try status().size } }
 
@@ -171,7 +196,9 @@ extension StorageFile {
     let size = try sizeAtOpening
     guard size <= limit else {
       throw StoreError(
-        .foreignFile, "holds \(size) bytes, \(limit) is the most it can: restore it from a backup", path: path
+        .foreignFile,
+        "holds \(CountText.of(size, "byte")), \(limit) is the most it can: restore it from a backup",
+        path: path
       )
     }
     return try read(size, at: 0)
@@ -184,6 +211,12 @@ extension StorageFile {
 }
 
 extension Storage {
+  /// Is the directory that this storage is anchored at still the one to which its path leads?
+  package func leadsToAnchor(_ path: String) throws(StoreError) -> Bool {
+    let (held, named) = (try status(path), try unanchored.status(path))
+    return held != nil && held?.inode == named?.inode && held?.fileSystem == named?.fileSystem
+  }
+
   /// Where there are no links, each path is that of what lies there.
   package func followingLink(_ path: String) -> String { path }
 

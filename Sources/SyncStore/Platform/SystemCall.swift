@@ -3,12 +3,25 @@ private import Glibc
 
 /// What all calls of the operating system need: going on after a signal, and errors that people can read.
 package enum SystemCall {
-  /// Repeats a call that a signal interrupted (F32).
+  /// Repeats a call that a signal interrupted (F32). The thread is not cancelled in it: see `uncancelled`.
   package static func retrying<Result: SignedInteger>(_ call: () -> Result) -> Result {
+    let state = sync_disable_cancelling()
+    defer { sync_restore_cancelling(state) }
     while true {
       let result = call()
       if result != -1 || errno != EINTR { return result }
     }
+  }
+
+  /// Runs `body` while the thread cannot be cancelled (`pthread_cancel`). A thread that is cancelled in a system call ends without
+  /// running any `defer`: the locks that it holds would stay locked for as long as the process lives.
+  @inline(__always)
+  static func uncancelled<Result, Failure: Error>(
+    _ body: () throws(Failure) -> Result
+  ) throws(Failure) -> Result {
+    let state = sync_disable_cancelling()
+    defer { sync_restore_cancelling(state) }
+    return try body()
   }
 
   /// The typed error for the call that just failed.
@@ -58,7 +71,7 @@ package enum SystemCall {
   }
 
   /// Lets the thread sleep for about so long.
-  static func sleep(microseconds: UInt32) { usleep(microseconds) }
+  static func sleep(microseconds: UInt32) { uncancelled { _ = usleep(microseconds) } }
 
   /// Eight unpredictable bytes from the kernel (`getrandom`, behind Swift's system generator).
   package static func randomWord() -> UInt64 { UInt64.random(in: 0...UInt64.max) }

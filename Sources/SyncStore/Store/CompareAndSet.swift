@@ -215,7 +215,13 @@ extension Transaction {
   ///
   /// - Throws: as `Store.get`.
   public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
-    let composer = try settled(key)
+    if let (record, version) = try postponed(key) {
+      return record.isTombstone
+        ? nil
+        : VersionedValue(
+          value: Value(bytes: composer.postponed.bytes(record.value), type: record.type, deadline: nil),
+          version: version.dot)
+    }
     guard let record = composer.record(of: key.bytes) else { return try store.versioned(key) }
     return try store.value(of: record).map { VersionedValue(value: $0, version: record.dot) }
   }
@@ -235,15 +241,24 @@ extension Transaction {
   ///
   /// - Throws: as `Store.entry`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
-    let composer = try settled(key)
+    if let (record, version) = try postponed(key) {
+      return record.isTombstone
+        ? nil
+        : Entry(
+          key: key, type: record.type, size: UInt64(record.value.count), stamp: version.stamp,
+          dot: version.dot, deadline: nil, blob: nil)
+    }
     guard let record = composer.record(of: key.bytes) else { return try store.entry(key) }
     return record.isLive(at: composer.wall) ? Entry(record) : nil
   }
 
-  /// The append as it is once what it does to the key is not postponed: then its version is known.
-  private func settled(_ key: Key) throws(StoreError) -> Composer {
-    var settled = composer
-    if settled.postponedWrite(of: key.bytes) != nil { try store.settle(&settled) }
-    return settled
+  /// The write of the key that is postponed, if one is, and the version that it will have. Nothing is issued for that: all that was
+  /// postponed would be, at each call.
+  private func postponed(_ key: Key) throws(StoreError) -> (PostponedWrites.Write, Version)? {
+    guard let number = composer.postponedWrite(of: key.bytes) else { return nil }
+    guard let version = composer.version(ofPostponed: number) else {
+      throw StoreError(.clock, "the clock stands at its end: set the system's time and restore from a peer")
+    }
+    return (composer.postponed.list[number], version)
   }
 }

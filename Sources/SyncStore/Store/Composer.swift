@@ -21,6 +21,8 @@ struct Composer {
   let position: UInt64
   private var postponedBytes = 0
   private var isSettling = false
+  /// How many postponed writes were issued: tests count the steps.
+  private(set) var settledWrites = 0
 
   /// Bytes that the append takes up at most so far, what is postponed among them as far as that is known: their author has to be
   /// named.
@@ -64,12 +66,14 @@ struct Composer {
     key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: Replaced?,
     names: [Dot] = []
   ) throws(StoreError) {
-    try requireHeld(key)
+    try requireWritable(key)
     try sign(key, content, type, deadline, held, names)
   }
 
-  /// What this copy does not hold it would not be told of when others change it.
-  private func requireHeld(_ key: [UInt8]) throws(StoreError) {
+  /// Refuses a write of the user's that would reach no other member, and one of a key that this copy does not hold: it
+  /// would not be told when others change that. The store's own keys are not restricted.
+  private func requireWritable(_ key: [UInt8]) throws(StoreError) {
+    if let denial = state.writeDenial, !ReservedKey.isReserved(key) { throw denial.error }
     guard let scope = state.scope, !scope.contains(key) else { return }
     throw StoreError(
       .outOfBounds,
@@ -265,7 +269,7 @@ struct Composer {
   /// A local write of a key of the user's, whose value lies in the journal, without a deadline; nil for the value ends the key.
   /// What it replaces is looked up when all of them are known: many look-ups at once cost less than one after the other.
   mutating func postpone(_ key: [UInt8], _ value: [UInt8]?, _ type: ValueType) throws(StoreError) {
-    try requireHeld(key)
+    try requireWritable(key)
     let more = AppendExtent.bytes(key: key.count, value: value?.count ?? 0)
     guard extent.bytes + postponedBytes + more + AppendExtent.definitions <= largest else { throw isFull }
     postponedBytes += more
@@ -283,8 +287,34 @@ struct Composer {
     return index - Self.firstPostponed
   }
 
-  /// Issues what was postponed; `held` looks up what is held of a key.
+  /// The name that a postponed write will have, and its stamp: each of those before it takes one of either. Nil where it cannot be
+  /// issued: the clock stands at its end.
+  func version(ofPostponed number: Int) -> Version? {
+    guard let actor = state.actor else { return nil }
+    var clock = state.author.clock
+    let (sequence, isOver) = state.sequence.addingReportingOverflow(UInt64(number) + 1)
+    guard !isOver, let first = clock.tick(wall: wall),
+      Stamp.maximum.rawValue - 1 - first.rawValue >= UInt64(number)
+    else { return nil }
+    return Version(
+      stamp: Stamp(rawValue: first.rawValue + UInt64(number)), dot: Dot(actor: actor, sequence: sequence))
+  }
+
+  /// Issues what was postponed; `held` looks up what is held of a key. All of it, or the append stays as it was.
   mutating func settle(_ held: ([UInt8]) -> Replaced?) throws(StoreError) {
+    let before = (entries: entries.count, extent: extent, state: state, bytes: postponedBytes)
+    do throws(StoreError) { try issuePostponed(held) } catch {
+      // Some were issued, and all are still postponed: another attempt would issue those twice.
+      for (number, write) in postponed.list.enumerated() {
+        note(postponed.bytes(write.key), at: Self.firstPostponed + number)
+      }
+      entries.removeSubrange(before.entries...)
+      (extent, state, postponedBytes) = (before.extent, before.state, before.bytes)
+      throw error
+    }
+  }
+
+  private mutating func issuePostponed(_ held: ([UInt8]) -> Replaced?) throws(StoreError) {
     let writes = postponed
     let first = entries.count
     isSettling = true
@@ -300,6 +330,7 @@ struct Composer {
       try issue(
         key: key, content: write.isTombstone ? .tombstone : .inline(writes.bytes(write.value)),
         type: write.type, deadline: nil, held: previous ?? held(key))
+      settledWrites += 1
     }
     postponed = PostponedWrites()
   }
@@ -356,6 +387,6 @@ struct Composer {
   }
 
   private var isFull: StoreError {
-    StoreError(.outOfBounds, "the transaction is larger than \(largest) bytes: split it")
+    StoreError(.outOfBounds, "the transaction is larger than \(CountText.of(largest, "byte")): split it")
   }
 }

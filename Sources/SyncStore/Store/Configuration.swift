@@ -54,7 +54,8 @@ public struct Configuration: Sendable {
   /// Each put begins the time anew, so a `putIfChanged` without a deadline has always something to change.
   public var defaultExpiry: Expiry?
   /// Is asked once when a store that is opened has damage below what was known durable; by default the rest is served. It is
-  /// called by the thread that opens, and must not use the store.
+  /// called by the thread that opens, which may open other stores in it, but not this one: that is `.busy`. Other threads that open
+  /// this store meanwhile wait for the answer, so it must not wait for them.
   public var onCorruption: (@Sendable (CorruptionReport) -> CorruptionChoice)?
   /// Which large values this copy takes with the records that name them. What is given is kept in the store, for all that open it;
   /// nil, as it is by default, leaves what is kept: at first, all are taken.
@@ -80,16 +81,17 @@ public struct Configuration: Sendable {
   func checked() throws(StoreError) -> Configuration {
     guard (0...Limits.inlineValueBytes).contains(blobThreshold) else {
       throw StoreError(
-        .outOfBounds, "the blob threshold must lie between 0 and \(Limits.inlineValueBytes) bytes")
+        .outOfBounds,
+        "the blob threshold must lie between 0 and \(Limits.inlineValueBytes) bytes: choose another")
     }
     guard openedRecordBytes >= 0 else {
-      throw StoreError(.outOfBounds, "the bytes kept decrypted must be 0 or more")
+      throw StoreError(.outOfBounds, "the bytes kept decrypted must be 0 or more: choose another number")
     }
     guard (Journal.smallestSegment...(1 << 30)).contains(segmentBytes) else {
-      throw StoreError(.outOfBounds, "segments must have between 64 KiB and 1 GiB")
+      throw StoreError(.outOfBounds, "segments must have between 64 KiB and 1 GiB: choose another size")
     }
     if case .interval(let milliseconds) = durability, milliseconds < 1 {
-      throw StoreError(.outOfBounds, "the sync interval must be at least 1 ms")
+      throw StoreError(.outOfBounds, "the sync interval must be at least 1 ms: choose another")
     }
     try passphrase?.check()
     return self

@@ -163,20 +163,6 @@ extension Engine {
     }
   }
 
-  /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
-  mutating func checkCertain(_ key: Span<UInt8>, _ found: Location?) throws(StoreError) {
-    let suspects = unattributed + [damagedKeys[Array(copying: key)]].compactMap { $0 }
-    guard
-      let gap = suspects.first(where: { gap in
-        found.map { journal.precedes($0, gap) } ?? true && !state.resolved.contains(gap)
-      })
-    else { return }
-    throw StoreError(
-      .damaged,
-      "a damaged record at offset \(gap.offset) may hold this key's latest value: run `Store.verify`",
-      path: journal.path(of: gap.segment))
-  }
-
   mutating func absorb(_ view: RecordView, limit: Stamp, indexing: Bool) {
     position = max(position, view.position)
     var before: Location?

@@ -102,6 +102,7 @@ extension Engine {
       losers.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
     ordered = nil
     let segment = adoption.segment
+    forgetDamage { adoption.replaces($0) }
     journal.replace(by: segment)
     if indexing {
       segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
@@ -129,7 +130,8 @@ extension Engine {
 
   /// The sealed segments, as compaction is planned for them.
   var candidates: [CompactionPlan.Candidate] {
-    let damaged = Set(gaps.map(\.segment))
+    // What a peer has not made good stays as it is: it may yet be read by other means.
+    let damaged = Set(openDamage.map(\.segment))
     return journal.segments.dropLast().map { segment in
       CompactionPlan.Candidate(
         fileBytes: segment.mapping.count,

@@ -4,7 +4,8 @@ extension Engine {
   /// whose view has all that was committed.
   @inline(__always)
   mutating func ordinaryWriter() -> OrdinaryWriter? {
-    guard takesShortWay, state.scope == nil, gaps.isEmpty, !index.ledger.keepsDigest, !isInTrouble,
+    guard takesShortWay, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
+      !index.ledger.keepsDigest, !isInTrouble,
       !control.isLost, unreleased == nil
     else {
       return nil

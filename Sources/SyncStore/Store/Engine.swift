@@ -39,6 +39,8 @@ struct Engine {
   /// Keys whose record stood in such a place, as far as that can be told.
   var damagedKeys: [[UInt8]: Location] = [:]
   var unattributed: [Location] = []
+  /// What was last made of these.
+  var knownDoubts: KnownDoubts?
   /// The last position in the journal.
   var position: UInt64 = 0
   /// What large batches have left to do for the single record that comes next.

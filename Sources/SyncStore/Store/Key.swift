@@ -5,9 +5,10 @@ public struct Key: Hashable, Comparable, Sendable {
 
   /// The key of these bytes. `.invalidKey` if it is empty, too long or reserved.
   public init(bytes: [UInt8]) throws(StoreError) {
-    guard !bytes.isEmpty else { throw StoreError(.invalidKey, "a key has at least one byte") }
+    guard !bytes.isEmpty else { throw StoreError(.invalidKey, "a key has at least one byte: give one") }
     guard bytes.count <= Limits.keyBytes else {
-      throw StoreError(.invalidKey, "a key has at most \(Limits.keyBytes) bytes, this one has \(bytes.count)")
+      throw StoreError(
+        .invalidKey, "a key has at most \(Limits.keyBytes) bytes, this one has \(bytes.count): shorten it")
     }
     guard !ReservedKey.isReserved(bytes) else {
       throw StoreError(.invalidKey, "keys that begin with a zero byte are the store's own: choose another")

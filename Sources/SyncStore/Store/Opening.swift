@@ -33,7 +33,7 @@ struct Opening {
     do {
       file = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
       if try file.sizeAtOpening < ControlPage.length { try file.allocate(to: ControlPage.length) }
-      page = try file.map(ControlPage.length, writable: true)
+      page = try mapped(file)
     } catch {
       // A medium that takes no writes: nobody else can write either, so nothing need be shared (F34). On a full one there
       // is no page yet, so nobody is here.
@@ -42,9 +42,10 @@ struct Opening {
     }
     guard try file.lock(byte: StoreLayout.entranceByte, .exclusive, wait: true) else { throw busy }
     defer { _ = try? file.lock(byte: StoreLayout.entranceByte, .none, wait: false) }
-    let control = ControlPage(mapping: page)
+    file.dropInForkedChildren()
+    let control = ControlPage(mapping: page, lockFile: file)
     if try file.lock(byte: StoreLayout.presenceByte, .exclusive, wait: false) {
-      let store = try inPlace(file).enterAlone(file, control)
+      let store = try inPlace(file, control).enterAlone(file, control)
       if configuration.mode != .exclusive {
         guard try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false) else { throw busy }
       }
@@ -53,18 +54,30 @@ struct Opening {
     guard configuration.mode != .exclusive,
       try file.lock(byte: StoreLayout.presenceByte, .shared, wait: false)
     else { throw busy }
-    return try inPlace(file).enterBesideOthers(file, control)
+    return try inPlace(file, control).enterBesideOthers(file, control)
+  }
+
+  /// The page in the control file, which is opened once more for it: a forked child inherits what is mapped, and with the open file
+  /// it would keep the locks of one that dies.
+  private func mapped(_ control: any StorageFile) throws(StoreError) -> Mapping {
+    let file = try storage.open(control.path, .readWrite)
+    guard try file.statusAtOpening.inode == control.statusAtOpening.inode else { throw moved }
+    return try file.map(ControlPage.length, writable: true)
+  }
+
+  private var moved: StoreError {
+    StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
   }
 
   /// The same, of the identity that the store has now that the locks are held: before, it may have been moved, removed, or replaced
   /// by a restored one; and somebody else may have made a copied directory a store of its own, and written to it since.
-  private func inPlace(_ control: any StorageFile) throws(StoreError) -> Opening {
+  private func inPlace(_ control: any StorageFile, _ page: ControlPage) throws(StoreError) -> Opening {
     guard try storage.status(control.path)?.inode == control.statusAtOpening.inode,
-      let (present, isAtHome) = try StoreIdentity.look(at: path, environment, known: identity),
+      try storage.leadsToAnchor(path),
+      let (present, isAtHome) = try StoreIdentity.look(
+        at: path, environment, known: identity, home: control.isMarked ? page.home : nil),
       present.id == identity.id
-    else {
-      throw StoreError(.busy, "the store was moved, removed or replaced meanwhile: open it again", path: path)
-    }
+    else { throw moved }
     var opening = Opening(path, present, configuration, environment, seal)
     opening.isAtHome = isAtHome
     return opening
@@ -77,8 +90,9 @@ struct Opening {
         "this process keeps everybody out at the moment (`StoreHandle.close(_:)`, a restore, a removal or a move): open it behind that",
         path: path)
     }
+    let holders = storage.lockHolders(of: path + "/" + StoreLayout.control, otherwise: "another process")
     return StoreError(
-      .busy, "another process has the store open: stop it, or open both in shared mode", path: path)
+      .busy, "the store is open elsewhere, in \(holders): stop it, or open both in shared mode", path: path)
   }
 
   private func journal() -> Journal {
@@ -117,6 +131,7 @@ struct Opening {
 
   private func enterBesideOthers(_ file: any StorageFile, _ control: ControlPage) throws(StoreError) -> Store
   {
+    try control.join(writes: writable, path)
     // Who recovers may yet replace what is there.
     var engine = try control.recovered ? followingOthers(control) : nil
     if engine == nil {
@@ -135,7 +150,9 @@ struct Opening {
     let store = store(file, control, engine)
     // Who recovers gives it a name.
     if writable, control.recovered { _ = try store.actor }
-    if writable, !control.recovered { try store.recover(lastLife: nil, isCopied: !isAtHome, finding: nil) }
+    if writable, !control.recovered {
+      try store.recover(identity, lastLife: nil, isCopied: !isAtHome, finding: nil)
+    }
     return store
   }
 
@@ -212,18 +229,22 @@ struct Opening {
     let last = control.begin(boot: boot, isKept: file.isMarked)
     // Now that nothing of what the disk may hold is believed any more.
     file.mark()
+    try control.join(writes: writable, path)
     // Nobody else is here to change them.
     let names = try writable ? journal().settleUnsynced() : storage.list(path + "/" + StoreLayout.journal)
     var found = try goOn(file, control, last, names)
     if found == nil { found = try read(file, control, last) }
     guard let (store, finding) = found else { throw busy }
-    if writable { try store.recover(lastLife: last, isCopied: !isAtHome, finding: finding) }
+    if writable { try store.recover(identity, lastLife: last, isCopied: !isAtHome, finding: finding) }
+    // What cannot be removed now, as on a failing disk, is tried again by the next one, and keeps nobody out.
+    if writable { try? Leftovers.remove(path, storage, isEncrypted: seal.isEncrypted) }
     return store
   }
 
   private func detached() throws(StoreError) -> Store {
     let control = ControlPage(mapping: .anonymous(ControlPage.length))
     _ = control.begin(boot: 0, isKept: false)
+    try control.join(writes: false, path)
     let identityFile = try storage.open(path + "/" + StoreIdentity.fileName, .readOnly)
     return try read(identityFile, control, nil).0
   }

@@ -118,7 +118,7 @@ extension Store {
   ) throws(StoreError) -> Bool {
     if let cursor = receiver.cursor, state.marks[cursor.mark] == nil {
       throw StoreError(
-        .rolledBack, "a peer has received a round that this copy knows nothing of", path: path)
+        .rolledBack, "a peer has received a round that this copy knows nothing of: connect again", path: path)
     }
     try requireOwnWrites(in: receiver.covered, state)
     let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)

@@ -20,15 +20,42 @@ extension Store {
     try checkNotWriting("compact the store")
     return try compacting.withLock { compactions throws(StoreError) in
       var gained: UInt64 = 0
-      try purgeBeforeCompaction(always: true)
-      do throws(StoreError) {
-        while let gain = try compactOnce(isThorough: true) {
-          (gained, compactions) = (gained + gain, compactions + 1)
+      while true {
+        let before = gained
+        let isPurged = try purgeWhileThereIsRoom()
+        do throws(StoreError) {
+          while let gain = try compactOnce(isThorough: true) {
+            (gained, compactions) = (gained + gain, compactions + 1)
+          }
+        } catch {
+          guard error.code == .diskFull, gained > 0 else { throw error }
         }
-      } catch {
-        guard error.code == .diskFull, gained > 0 else { throw error }
+        // What was gained is room for more purges.
+        if isPurged || gained == before { return gained }
       }
-      return gained
+    }
+  }
+
+  /// Purges before a compaction. False if the disk has no room for all of it: each purge is a record, and compaction makes room for
+  /// more of them.
+  private func purgeWhileThereIsRoom() throws(StoreError) -> Bool {
+    do throws(StoreError) {
+      try purgeBeforeCompaction(always: true)
+      return true
+    } catch {
+      guard error.code == .diskFull else { throw error }
+      return false
+    }
+  }
+
+  /// On a full disk: purges and compacts what there is. True if that has given space back.
+  func makeRoom() throws(StoreError) -> Bool {
+    guard environment.compacting != .onRequest else { return false }
+    return try compacting.withLock { compactions throws(StoreError) in
+      _ = try purgeWhileThereIsRoom()
+      guard let gain = try compactOnce(isThorough: true) else { return false }
+      compactions += 1
+      return gain > 0
     }
   }
 
@@ -78,16 +105,39 @@ extension Store {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
     try finishAdoptions()
+    let gain = try compactAsFarAsThereIsRoom(isThorough: isThorough)
+    if gain != nil { restoreReserveAfterCompaction() }
+    return gain
+  }
+
+  /// On a full disk what the reserve has room for makes room for the rest; what is dead as a whole takes two pages.
+  private func compactAsFarAsThereIsRoom(isThorough: Bool) throws(StoreError) -> UInt64? {
     do throws(StoreError) {
       return try compactOnce(isThorough: isThorough, largestCopy: .max)
     } catch {
       guard error.code == .diskFull else { throw error }
-      // What the reserve has room for makes room for the rest.
-      guard
-        let gain = try compactOnce(
-          isThorough: true, largestCopy: reserve.size(.copy) - SegmentHeader.length)
-      else { throw error }
-      return gain
+      let room = try reserve.present(.copy) - SegmentHeader.length - Self.slackOfCopy
+      for largestCopy in [room, Self.smallestCopy] where largestCopy >= Self.smallestCopy {
+        do throws(StoreError) {
+          if let gain = try compactOnce(isThorough: true, largestCopy: largestCopy) { return gain }
+        } catch { guard error.code == .diskFull else { throw error } }
+      }
+      throw error
+    }
+  }
+
+  /// By how much a copy may be larger than the records it takes: actors are defined once more. In bytes.
+  private static let slackOfCopy = 16 << 10
+  /// Records of at most so many bytes are copied where there is no reserve at all.
+  private static let smallestCopy = 4096
+
+  /// Allocates what the compaction took of the reserve, before anybody else takes what it has given back.
+  func restoreReserveAfterCompaction() {
+    do throws(StoreError) { try reserve.restore() } catch {
+      guard error.code == .diskFull else { return }
+      // The blocks of files that were removed are free once the last mapping of them is gone.
+      Background.waitForReleases()
+      try? reserve.restore()
     }
   }
 
@@ -104,7 +154,7 @@ extension Store {
       }
       guard
         let plan = CompactionPlan(
-          candidates, largestSegment: min(engine.journal.largestSegment, largestCopy),
+          candidates, largestSegment: min(engine.journal.largestForDisk, largestCopy),
           position: engine.position, isThorough: isThorough)
       else { return nil }
       return try CompactionRun(plan.run, in: &engine)
@@ -123,8 +173,6 @@ extension Store {
     }
     try adopt(Adoption(segment, replacing: run.numbers, known: known), &progress)
     try remove(run.names)
-    // Before anybody else takes what was given back.
-    try? reserve.restore()
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }
 
@@ -202,7 +250,9 @@ extension Store {
   /// Has the journal itself say that all of it is durable. A copy of the directory is cut at the place up to which it does
   /// (rule R9): there must be nothing behind that of which a compaction has dropped what came before.
   private func vouch() throws(StoreError) {
-    let (_, tail) = try append(pacing: false) { composer throws(StoreError) in try composer.checkpoint() }
+    let (_, tail) = try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
+      try composer.checkpoint()
+    }
     try sync(upTo: tail)
   }
 
@@ -230,24 +280,40 @@ extension Store {
     guard !run.isFaulty else { return nil }
     // What comes now cannot be told in parts.
     progress.reach(CompactionProgress.durable)
-    try keepSequence()
-    // What replaces the records that were left out is durable before they go (rule R7).
-    try sync(upTo: control.tail)
-    try vouch()
     header.sealedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)
-    let temporary = run.temporaryPath
+    let segment = try place(copier, header, at: run.temporaryPath)
+    let known = Adoption.Known(keys: run.keys, moves: copier.moves, others: copier.others)
+    return segment.map { ($0, known) }
+  }
+
+  /// Writes a copy to a file, makes it durable and gives it its name.
+  private func place(
+    _ copier: CompactedBytes, _ header: SegmentHeader, at temporary: String
+  ) throws(StoreError) -> Segment? {
+    try checkDirectoryHoldsStore()
+    let storage = environment.storage
     _ = try storage.remove(temporary)
+    // First: what is appended below may take the last space there is, and is worth it only if the copy has its own.
+    let (file, part) = try file(for: Int(header.size), at: temporary)
     do throws(StoreError) {
-      let file = try file(for: Int(header.size), at: temporary)
+      try keepSequence()
+      // What replaces the records that were left out is durable before they go (rule R7).
+      try sync(upTo: control.tail)
+      try vouch()
+    } catch {
+      if let part { reserve.putBack(part, from: temporary) }
+      _ = try? storage.remove(temporary)
+      throw error
+    }
+    do throws(StoreError) {
+      if part != nil { try file.resize(to: Int(header.size)) }
       try file.write(header.encoded(), at: 0)
       try copier.write(to: file)
       try file.sync()
       try storage.rename(temporary, to: journalDirectory + "/" + header.name.text)
       try syncNames()
-      let segment = try engine.withLock { engine throws(StoreError) in try engine.journal.map(header.name) }
-      let known = Adoption.Known(keys: run.keys, moves: copier.moves, others: copier.others)
-      return segment.map { ($0, known) }
+      return try engine.withLock { engine throws(StoreError) in try engine.journal.map(header.name) }
     } catch {
       _ = try? storage.remove(temporary)
       throw error
@@ -264,23 +330,24 @@ extension Store {
   }
 
   /// A file of `size` bytes; on a full disk that of the reserve, if it is large enough.
-  private func file(for size: Int, at path: String) throws(StoreError) -> any StorageFile {
+  private func file(
+    for size: Int, at path: String
+  ) throws(StoreError) -> (any StorageFile, Reserve.Purpose?) {
     do throws(StoreError) {
       let file = try environment.storage.open(path, .create)
       try file.allocate(to: size)
-      return file
+      return (file, nil)
     } catch {
-      guard error.code == .diskFull, let file = try reserve.take(.copy, as: path, atLeast: size) else {
-        throw error
-      }
-      try file.resize(to: size)
-      return file
+      guard error.code == .diskFull else { throw error }
+      _ = try? environment.storage.remove(path)
+      guard let file = try reserve.take(.copy, as: path, atLeast: size) else { throw error }
+      return (file, .copy)
     }
   }
 
   /// Notes the last own sequence: the record that bears it may be one that a peer's has beaten, and go.
   private func keepSequence() throws(StoreError) {
-    try append(pacing: false) { composer throws(StoreError) in
+    try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
       let vector = ReplicaState.encode(composer.state.vector)
       if engine.withLock({ $0.locals[StateKey.vector] }) != vector {
         try composer.setLocal(StateKey.vector, vector)

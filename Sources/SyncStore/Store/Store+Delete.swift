@@ -5,11 +5,21 @@ extension Store {
   /// - Throws: as `put`.
   @discardableResult
   public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
-    let (deleted, tail) = try append { composer throws(StoreError) in
-      try self.delete(key, &composer)
+    let (deleted, tail) = try makingRoom { () throws(StoreError) in
+      try append { composer throws(StoreError) in try self.delete(key, &composer) }
     }
     try settle(tail, durability)
     return deleted
+  }
+
+  /// Does deletes. On a full disk with the reserve used up a compaction gives space back, and they are tried again as long as that
+  /// helps: what frees space must not need the user to free some first.
+  func makingRoom<Result>(_ deletes: () throws(StoreError) -> Result) throws(StoreError) -> Result {
+    while true {
+      do throws(StoreError) { return try deletes() } catch {
+        guard error.code == .diskFull, try makeRoom() else { throw error }
+      }
+    }
   }
 
   func delete(_ key: Key, _ composer: inout Composer) throws(StoreError) -> Bool {

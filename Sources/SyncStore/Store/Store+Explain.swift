@@ -33,9 +33,17 @@ extension Store {
   /// - Parameter limit: no more than so many are counted.
   package func countUnknown(to actor: ActorID?, behind position: UInt64, limit: Int) throws(StoreError) -> Int
   {
+    try unknown(to: actor, behind: position, limit: limit).count
+  }
+
+  /// The same, and when the oldest of those writes was made, in milliseconds since 1970; nil if there is none.
+  package func unknown(
+    to actor: ActorID?, behind position: UInt64, limit: Int
+  ) throws(StoreError) -> (count: Int, oldest: UInt64?) {
     try reading { engine throws(StoreError) in
       // Who sent a batch stands at its end.
       var (count, inBatch, isTheirs) = (0, 0, false)
+      var (oldest, oldestInBatch) = (UInt64.max, UInt64.max)
       try engine.visit(from: engine.start(of: position + 1)) { view throws(StoreError) in
         if let shape = view.shape {
           if !view.isWrite {
@@ -44,14 +52,16 @@ extension Store {
             !ReservedKey.isReserved(view.key(shape))
           {
             inBatch += 1
+            oldestInBatch = min(oldestInBatch, view.version?.stamp.milliseconds ?? .max)
           }
         }
         guard !view.flags.contains(.continues) else { return true }
-        if !isTheirs { count += inBatch }
-        (inBatch, isTheirs) = (0, false)
+        if !isTheirs { (count, oldest) = (count + inBatch, min(oldest, oldestInBatch)) }
+        (inBatch, isTheirs, oldestInBatch) = (0, false, .max)
         return count < limit
       }
-      return min(count + (isTheirs ? 0 : inBatch), limit)
+      if !isTheirs { (count, oldest) = (count + inBatch, min(oldest, oldestInBatch)) }
+      return (min(count, limit), oldest == .max ? nil : oldest)
     }
   }
 

@@ -49,25 +49,36 @@ extension Store {
   /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func explain(_ key: Key) throws(StoreError) -> Explanation? {
     guard let record = try current(key.bytes) else { return nil }
-    return try reading { engine throws(StoreError) in
-      let mine = engine.state.mine
-      let position = engine.find(key.bytes).flatMap { try? engine.journal.record(at: $0).position } ?? 0
-      let beaten = engine.losers.compactMap { try? engine.record(at: $0) }.filter { $0.key == key.bytes }
-      return Explanation(
-        winner: LogEntry(record, position: position, isCurrent: true),
-        isLocal: mine.contains(record.dot.actor),
-        beaten: beaten.map { LogEntry($0, position: 0, isCurrent: false) }.sorted { $0.stamp > $1.stamp })
+    let (mine, position) = try reading { engine throws(StoreError) in
+      let place = engine.find(key.bytes)
+      return (engine.state.mine, place.flatMap { try? engine.journal.record(at: $0).position } ?? 0)
     }
+    return Explanation(
+      winner: LogEntry(record, position: position, isCurrent: true),
+      isLocal: mine.contains(record.dot.actor), beaten: try beaten { $0.key == key.bytes })
   }
 
   /// Beaten concurrent values that are kept, newest first.
   ///
   /// - Throws: `.closed`, `.forked`. What cannot be read is left out.
-  public func conflicts() throws(StoreError) -> [LogEntry] {
-    try reading { engine throws(StoreError) in
-      engine.losers.compactMap { try? engine.record(at: $0) }
-        .map { LogEntry($0, position: 0, isCurrent: false) }.sorted { $0.stamp > $1.stamp }
+  public func conflicts() throws(StoreError) -> [LogEntry] { try beaten { _ in true } }
+
+  /// The same of those that are wanted. A few are looked at while others wait.
+  private func beaten(where isWanted: (Record) -> Bool) throws(StoreError) -> [LogEntry] {
+    let pin = SnapshotPin()
+    let places = try reading { engine throws(StoreError) in
+      engine.hold(pin)
+      return engine.losers
     }
+    var entries: [LogEntry] = []
+    try visit(places, pin) { engine, place throws(StoreError) in
+      (try? engine.record(at: place)).flatMap {
+        isWanted($0) ? LogEntry($0, position: 0, isCurrent: false) : nil
+      }
+    } _: { entry throws(StoreError) in
+      if let entry { entries.append(entry) }
+    }
+    return entries.sorted { $0.stamp > $1.stamp }
   }
 
   /// Reads every record and every blob. `progress` is told how many bytes were read of how many. A store that is open for
@@ -80,30 +91,34 @@ extension Store {
   ) throws(StoreError) -> VerificationReport {
     var report = VerificationReport()
     var blobs: [BlobHash: BlobReference] = [:]
-    var isNew = false
-    try reading { engine throws(StoreError) in
-      report = VerificationReport()
-      for gap in engine.gaps where !engine.state.resolved.contains(gap.place) {
-        report.damage.append(describe(gap, engine))
+    let pin = SnapshotPin()
+    let (journal, found) = try reading { engine throws(StoreError) in
+      engine.hold(pin)
+      return (engine.segmentsToVerify, self.describeDamage(engine))
+    }
+    let fresh = try Self.reread(journal) { () throws(StoreError) in try self.checkUsable() }
+    try visitKeysInTurns {
+      report = found
+      report.damage += fresh
+      blobs = [:]
+    } look: { engine, place throws(StoreError) -> Result<BlobReference?, LostRecord> in
+      do throws(StoreError) {
+        let record = try engine.record(at: place)
+        if case .blob(let blob) = record.content { return .success(blob) }
+        return .success(nil)
+      } catch {
+        return .failure(
+          LostRecord(line: "key \(Key(unchecked: engine.key(at: place))): \(error.description)"))
       }
-      for segment in engine.journal.segments where segment.headerDamaged {
-        report.damage.append("segment \(segment.number): one of the two copies of its header is damaged")
-      }
-      try Self.reread(engine) { line in
-        report.damage.append(line)
-        isNew = true
-      }
-      for location in try engine.locations() {
-        do throws(StoreError) {
-          let record = try engine.record(at: location)
-          report.records += 1
-          if case .blob(let blob) = record.content { blobs[blob.hash] = blob }
-        } catch {
-          let key = Key(unchecked: engine.key(at: location))
-          report.damage.append("key \(key): \(error.description)")
-        }
+    } take: { result throws(StoreError) in
+      switch result {
+      case .success(let blob):
+        report.records += 1
+        if let blob { blobs[blob.hash] = blob }
+      case .failure(let lost): report.damage.append(lost.line)
       }
     }
+    let isNew = !fresh.isEmpty
     if isNew, isWritable { try mend() }
     let problems = try self.blobs.verify(progress: progress)
     // A torn object that no record refers to is what a transaction left that never happened: it is set aside, nothing is lost.
@@ -111,15 +126,19 @@ extension Store {
       report.damage.append("blobs/\(problem.name): \(problem.problem)")
     }
     let wanted = Set(try missingBlobsWithoutForgetting())
-    let left = Set(try (absentBlobs(.leftOut) + absentBlobs(.evicted)).map(\.hash))
+    let leftOut = Set(try absentBlobs(.leftOut).map(\.hash))
+    var evicted = Set(try absentBlobs(.evicted).map(\.hash))
     let damaged = Set(problems.compactMap(\.hash))
     for blob in blobs.values.sorted(by: { $0.hash < $1.hash }) {
       if !damaged.contains(blob.hash), try self.blobs.has(blob) {
         report.blobs += 1
       } else if wanted.contains(blob.hash), !damaged.contains(blob.hash) {
         report.missingBlobs.append(blob)
-      } else if left.contains(blob.hash), !damaged.contains(blob.hash) {
+      } else if leftOut.contains(blob.hash), !damaged.contains(blob.hash) {
         report.absentBlobs += 1
+      } else if !damaged.contains(blob.hash), try leftMeanwhile(blob.hash, &evicted) {
+        report.absentBlobs += 1
+        report.evictedBlobs += 1
       } else {
         if !damaged.contains(blob.hash) { report.damage.append("blob \(blob.hash) is gone") }
         report.damagedBlobs.append(blob)
@@ -129,28 +148,57 @@ extension Store {
     return report
   }
 
-  /// Damage below a watermark that came about since the journal was read.
-  private static func reread(_ engine: Engine, _ report: (String) -> Void) throws(StoreError) {
-    for (place, segment) in engine.journal.segments.enumerated() {
-      let limit =
-        segment.number == engine.applied.segment
-        ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? 0
-      var walker = SegmentWalker(segment, limit: limit)
+  /// Did the blob leave to keep the limits? One that is in `evicted` did. Another process may have let it leave since that was
+  /// read: then the record of that is there by now, for it is written before the blob goes.
+  private func leftMeanwhile(
+    _ hash: BlobHash, _ evicted: inout Set<BlobHash>
+  ) throws(StoreError) -> Bool {
+    if !evicted.contains(hash) { evicted = Set(try absentBlobs(.evicted).map(\.hash)) }
+    return evicted.contains(hash)
+  }
+
+  /// What is known to be damaged, and what was put right when the store was opened.
+  private func describeDamage(_ engine: borrowing Engine) -> VerificationReport {
+    var report = VerificationReport()
+    let keys = Dictionary(engine.damagedKeys.map { ($1, $0) }, uniquingKeysWith: { $1 })
+    for gap in engine.openDamage {
+      let key = keys[gap.place].map { " (a record of key \(Key(unchecked: $0)))" } ?? ""
+      // The number of a compacted segment is not the name of its file.
+      let name = engine.journal.segments.first { $0.number == gap.segment }?.header.name.text
+      report.damage.append("\(name ?? "segment \(gap.segment)"), bytes \(gap.bytes): damaged\(key)")
+    }
+    for segment in engine.journal.segments {
+      if segment.headerDamaged {
+        let what = SegmentHeader.oneCopyDamaged(isWritable: isWritable)
+        report.damage.append("\(segment.header.name.text): \(what)")
+      }
+      if segment.missingBytes > 0 {
+        report.damage.append(
+          "\(segment.header.name.text): its file is \(segment.missingBytes) bytes shorter than its header says")
+      }
+      report.mended += segment.mended.map { "\(segment.header.name.text): \($0)" }
+    }
+    return report
+  }
+
+  /// Damage below a watermark that came about since the journal was read. Nobody waits: what stands in a segment before its end is never
+  /// stored to again.
+  private static func reread(
+    _ journal: [SegmentToVerify], while isUsable: () throws(StoreError) -> Void
+  ) throws(StoreError) -> [String] {
+    var lines: [String] = []
+    for part in journal {
+      try isUsable()
+      var walker = SegmentWalker(part.segment, limit: part.end)
       while let step = walker.next() {
         guard case .gap(let range) = step else { continue }
-        let damage = JournalDamage(segment: segment.number, bytes: range)
-        if !engine.knownGaps.contains(damage) {
-          report("segment \(segment.number), bytes \(range): damaged while in use")
+        let damage = JournalDamage(segment: part.segment.number, bytes: range)
+        if !part.known.contains(damage) {
+          lines.append("\(part.segment.header.name.text), bytes \(range): damaged while in use")
         }
       }
     }
-  }
-
-  private func describe(_ gap: JournalDamage, _ engine: Engine) -> String {
-    let key = engine.damagedKeys.first { $0.value == gap.place }.map {
-      " (a record of key \(Key(unchecked: $0.key)))"
-    }
-    return "segment \(gap.segment), bytes \(gap.bytes): damaged\(key ?? "")"
+    return lines
   }
 
   private func missingBlobsWithoutForgetting() throws(StoreError) -> [BlobHash] {
@@ -225,12 +273,39 @@ public struct VerificationReport: Hashable, Sendable {
   public var blobs = 0
   /// One line for each place that is damaged.
   public var damage: [String] = []
+  /// One line for each thing that was put right without a peer when the store was opened for writing: nothing was lost by it.
+  public var mended: [String] = []
   /// Blobs that are damaged or gone.
   public var damagedBlobs: [BlobReference] = []
   /// Blobs that have not arrived from a peer yet: not damage.
   public var missingBlobs: [BlobReference] = []
   /// Blobs that are not here on purpose: left out by the policy, or left to keep the limits. Other members hold them.
   public var absentBlobs = 0
+  /// Those among them that left to keep the limits.
+  public var evictedBlobs = 0
   /// Is everything whole?
   public var isClean: Bool { damage.isEmpty }
+}
+
+/// A segment, up to where it is verified.
+private struct SegmentToVerify {
+  var segment: Segment
+  var end: Int
+  /// Damage that was found when it was read.
+  var known: Set<JournalDamage>
+}
+
+/// Why a record that the index names cannot be had.
+private struct LostRecord: Error {
+  var line: String
+}
+
+extension Engine {
+  fileprivate var segmentsToVerify: [SegmentToVerify] {
+    journal.segments.enumerated().map { place, segment in
+      let end = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
+      let known: Set<JournalDamage> = gaps.isEmpty ? [] : knownGaps.filter { $0.segment == segment.number }
+      return SegmentToVerify(segment: segment, end: end, known: known)
+    }
+  }
 }

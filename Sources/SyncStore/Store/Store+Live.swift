@@ -99,6 +99,8 @@ extension Store {
   @inline(never)
   func marked(_ target: UInt64) -> UInt64 {
     guard live.takeAwaited() else { return target }
+    // A mark says that its clock may be known elsewhere. One that is ahead leaves with no round before it was restamped.
+    if let ahead = try? isClockAhead, ahead { return target }
     let appended = try? append(pacing: false) { composer throws(StoreError) in
       let (position, digest) = engine.withLock { ($0.position, $0.runningDigest) }
       _ = try mark(&composer, position: position, digest: digest, isLive: true)

@@ -40,6 +40,7 @@ extension Store {
     }
     let storage = environment.storage
     let path = try directory(behind: path, storage)
+    try Staged.recover(path, storage)
     let name = name ?? path.unicodeScalars.split(separator: "/").last.map { String($0) } ?? "store"
     guard StoreIdentity.isName(name) else {
       throw StoreError(
@@ -51,8 +52,7 @@ extension Store {
       try checkIsFree(path, storage)
       try checkNames(path, storage)
     }
-    try checkDirectory(path, storage)
-    let environment = try Self.environment(environment, for: path, configuration)
+    let (environment, _) = try held(path, configuration, environment)
     try make(name, id, at: path, try configuration.checked(), environment)
     return try open(at: path, configuration: configuration, environment: environment)
   }
@@ -113,7 +113,7 @@ extension Store {
 
   /// Nothing is made, not even a file to be locked, in a directory that has something else.
   private static func checkNames(_ path: String, _ storage: any Storage) throws(StoreError) {
-    let own: Set<String> = [
+    let own: StringSet = [
       StoreLayout.journal, StoreLayout.control, StoreIdentity.fileName, StoreIdentity.fileName + ".new",
       "keys",
     ]
@@ -187,6 +187,19 @@ extension Store {
     return status
   }
 
+  /// The directory at `path`, checked and held open from here on, and the environment as it asks for it: all that is done with the
+  /// store stays in this directory, whatever becomes of its name.
+  private static func held(
+    _ path: String, _ configuration: Configuration, _ environment: Environment
+  ) throws(StoreError) -> (Environment, FileStatus) {
+    try checkDirectory(path, environment.storage)
+    var environment = environment
+    environment.storage = try environment.storage.anchored(at: path)
+    // Once more: the directory that is held may be another one by now.
+    let status = try checkDirectory(path, environment.storage)
+    return (try Self.environment(environment, for: path, configuration), status)
+  }
+
   /// The environment as the file system under the store asks for it. Refuses a network file system, unless that is
   /// wanted (F98).
   private static func environment(
@@ -209,18 +222,24 @@ extension Store {
   ) throws(StoreError) -> Store {
     let configuration = try configuration.checked()
     let path = try environment.storage.place(of: path)
-    return try StoreRegistry.shared.inTurn { () throws(StoreError) in
-      try openInTurn(at: path, configuration, environment)
+    while true {
+      let status = try checkDirectory(path, environment.storage)
+      let store = try StoreRegistry.shared.inTurn(status, environment, path) {
+        () throws(StoreError) in
+        try openInTurn(at: path, status, configuration, environment)
+      }
+      if let store { return store }
     }
   }
 
+  /// Opens the directory with this `status`; nil if another one is at `path` by now: then it is another one's turn.
   private static func openInTurn(
-    at path: String, _ configuration: Configuration, _ environment: Environment
-  ) throws(StoreError) -> Store {
-    let storage = environment.storage
-    let status = try checkDirectory(path, storage)
-    let environment = try Self.environment(environment, for: path, configuration)
-    let found = try StoreIdentity.read(path, storage)
+    at path: String, _ status: FileStatus, _ configuration: Configuration, _ environment: Environment
+  ) throws(StoreError) -> Store? {
+    try Staged.recover(path, environment.storage)
+    let (environment, held) = try held(path, configuration, environment)
+    guard StoreRegistry.isSame(status, held) else { return nil }
+    let found = try StoreIdentity.read(path, environment.storage)
     // First of all: with a wrong passphrase nothing is touched, and nobody gets an instance that has the right one.
     let seal = try found.map { identity throws(StoreError) in
       try JournalSeal(
@@ -239,7 +258,7 @@ extension Store {
       throw StoreError(.notAStore, "there is no store here: create one with `Store.create`", path: path)
     }
     let store = try Opening(path, identity, configuration, environment, seal).run()
-    if let status = try storage.status(path) { StoreRegistry.shared.remember(store, status) }
+    StoreRegistry.shared.remember(store, status)
     try store.judgeDamage()
     try store.takeBlobSettings(from: configuration)
     // What fails here is tried again at the next opening, and by `finishRekeying`.

@@ -182,7 +182,7 @@ extension Store {
   /// - Throws: `.foreignFile` if a device, a pipe or a directory has that name.
   public func export(_ key: Key, toFileAt file: String) throws(StoreError) -> Bool {
     guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return false }
-    let file = try environment.storage.fileToReplace(file)
+    let file = try environment.storage.unanchored.fileToReplace(file)
     switch record.content {
     case .tombstone: return false
     case .inline(let bytes):
@@ -194,7 +194,7 @@ extension Store {
   }
 
   private func write(_ bytes: [UInt8], toFileAt path: String) throws(StoreError) {
-    let storage = environment.storage
+    let storage = environment.storage.unanchored
     // A name of its own: another export to the same file, or a file of the user's, may be there.
     let temporary = BlobFiles.temporary(besides: path)
     let file = try storage.open(temporary, .create)
@@ -221,39 +221,37 @@ extension Store {
     try reading { engine throws(StoreError) in engine.state.vector }
   }
 
-  /// Sizes and counts. Looks at every key: not a call for a loop.
+  /// Sizes and counts. Looks at every key: not a call for a loop. Others go on writing meanwhile, so that what is counted is not of one
+  /// moment.
   ///
   /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read; `.closed`, `.forked`. Single damaged
   ///   records are left out.
   public func status() throws(StoreError) -> StoreStatus {
     let now = environment.now()
-    let journal = try reading { engine throws(StoreError) in
-      var status = StoreStatus()
-      for location in try engine.locations() {
-        guard let record = try? engine.record(at: location), !record.isReserved else { continue }
-        if !record.isLive(at: now) {
-          status.tombstones += record.isTombstone ? 1 : 0
-          continue
-        }
-        status.keys += 1
-        let entry = Entry(record)
-        status.liveBytes += entry.size
-        if entry.blob != nil {
-          (status.blobKeys, status.blobBytes) = (status.blobKeys + 1, status.blobBytes + entry.size)
-        }
-      }
+    var status = StoreStatus()
+    try visitKeysInTurns {
+      status = StoreStatus()
+    } look: { engine, place throws(StoreError) -> CountedKey? in
+      guard let record = try? engine.record(at: place), !record.isReserved else { return nil }
+      let entry = Entry(record)
+      return CountedKey(
+        isLive: record.isLive(at: now), isTombstone: record.isTombstone, size: entry.size,
+        isBlob: entry.blob != nil)
+    } take: { key throws(StoreError) in
+      if let key { status.count(key) }
+    }
+    return try reading { engine throws(StoreError) in
       status.segments = engine.journal.segments.count
       status.journalBytes = UInt64(engine.journal.fileBytes)
       status.position = engine.position
       status.conflicts = engine.losers.count
       status.parked = engine.parked.count
-      status.damagedPlaces = engine.gaps.count
+      status.damagedPlaces = engine.openDamage.count
       engine.releaseReplaced()
       status.heldBytes = UInt64(engine.heldBytes)
       status.readers = engine.pins.count
       return status
     }
-    return journal
   }
 
   /// The greatest record of a key, also one whose time has just come and that no writer has applied yet.
@@ -314,6 +312,26 @@ extension Entry {
   }
 }
 
+/// What is counted of a key.
+private struct CountedKey {
+  var isLive: Bool
+  var isTombstone: Bool
+  var size: UInt64
+  var isBlob: Bool
+}
+
+extension StoreStatus {
+  fileprivate mutating func count(_ key: CountedKey) {
+    guard key.isLive else {
+      tombstones += key.isTombstone ? 1 : 0
+      return
+    }
+    keys += 1
+    liveBytes += key.size
+    if key.isBlob { (blobKeys, blobBytes) = (blobKeys + 1, blobBytes + key.size) }
+  }
+}
+
 /// Sizes and counts of a store.
 public struct StoreStatus: Hashable, Sendable {
   /// Keys that have a value.
@@ -336,7 +354,7 @@ public struct StoreStatus: Hashable, Sendable {
   public var conflicts = 0
   /// Keys with records stamped too far ahead to be applied yet.
   public var parked = 0
-  /// Places of the journal that are damaged.
+  /// Places of the journal that are damaged, but for those whose records came again from a peer.
   public var damagedPlaces = 0
   /// Bytes of compacted segments that are kept for readers of this process: never more than the journal has, or
   /// `Limits.heldBytes`, or four of its segments. A reader that would need more is ended.

@@ -4,7 +4,7 @@ extension Store {
   /// process has done it since this control page was begun. A store that `isCopied` does not lie where it was written; `finding` is what
   /// was found by the one who made the page.
   func recover(
-    lastLife: ControlPage.LastLife?, isCopied: Bool, finding: Opening.Finding?
+    _ identity: StoreIdentity, lastLife: ControlPage.LastLife?, isCopied: Bool, finding: Opening.Finding?
   ) throws(StoreError) {
     let acquisition = control.lock()
     defer { control.unlock() }
@@ -44,6 +44,7 @@ extension Store {
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
+    if !isCopied { control.home = identity.placeWord }
     engine.withLock { $0.isProvisional = false }
     if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard let renewal else { return }
@@ -53,7 +54,9 @@ extension Store {
       guard error.code == .diskFull, !control.poisoned else { throw error }
       return
     }
-    if isCopied { try StoreIdentity.write(id: id, name: name, path, environment) }
+    guard isCopied else { return }
+    try StoreIdentity.write(id: id, name: name, path, environment)
+    if let identity = try StoreIdentity.read(path, environment.storage) { control.home = identity.placeWord }
   }
 
   /// Makes the names durable by which the store is found, unless that is known. Who made it, or gave it this place, may have died before
@@ -84,7 +87,8 @@ extension Store {
     case .rolledBack, .forked:
       StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
     case .damaged(let places):
-      StoreLog.note(.error, path, "\(places.count) places are newly damaged: all is asked of the peers again")
+      StoreLog.note(
+        .error, path, "\(CountText.of(places.count, "place")) newly damaged: all is asked of the peers again")
     }
   }
 
@@ -243,7 +247,8 @@ extension Store {
         try composer.setLocal(token, actor.bytes + value.dropFirst(former.bytes.count))
       }
     }
-    try commit(composer, &engine)
+    // Without it the store could not be opened, and no compaction could make room.
+    try commit(composer, claim: .compaction, &engine)
   }
 
   /// Repairs; if that fails, nobody writes any more. The caller holds the writers' mutex.

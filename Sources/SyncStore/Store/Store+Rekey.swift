@@ -177,6 +177,7 @@ extension Store {
       guard let run else { break }
       passed.formUnion(run.numbers)
       if try compact(run) != nil { report.rewritten += 1 } else { report.damaged += 1 }
+      restoreReserveAfterCompaction()
     }
     report.blobs = try renewBlobs()
     if report.damaged == 0 { report.isComplete = try settle(ring) }
@@ -189,6 +190,7 @@ extension Store {
     try rewriteKeyFiles(isPlain: ring.current == 0)
     return try withoutOthers { () throws(StoreError) in
       let isPlain = ring.current == 0
+      try Leftovers.removeStaged(path, environment.storage)
       // What others have put meanwhile, who knew the older keys alone.
       _ = try renewBlobs()
       var settled = ring
@@ -257,7 +259,8 @@ extension Store {
     try engine.withLock { engine throws(StoreError) in
       let tail = Location(packed: control.tail)
       guard let segment = engine.journal.segment(tail.segment) else {
-        throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
+        throw StoreError(
+          .damaged, "the segment at the tail is not mapped: open the store again", path: journalDirectory)
       }
       guard segment.header.generation != ring.current else { return }
       _ = try begin(after: tail, room: 0, &engine)

@@ -110,7 +110,7 @@ extension Store {
       for (index, item) in records.enumerated() {
         let record = item.record
         if record.dot.actor == composer.state.actor, record.dot.sequence > composer.state.sequence {
-          throw StoreError(.rolledBack, "a peer holds a write of this copy that it does not have", path: path)
+          throw StoreError(.rolledBack, "a peer has a write that this copy lacks: connect again", path: path)
         }
         if let full {
           let earlier = composer.record(of: record.key) ?? held[index]
@@ -176,7 +176,7 @@ extension Store {
   /// another life of it has (rule R9).
   func requireOwnWrites(in vector: VersionVector, _ state: ReplicaState) throws(StoreError) {
     guard let actor = state.actor, vector[actor] > state.sequence else { return }
-    throw StoreError(.rolledBack, "a peer covers writes of this copy that it does not have", path: path)
+    throw StoreError(.rolledBack, "a peer covers writes that this copy lacks: connect again", path: path)
   }
 
   /// Fails if what a peer has purged is stamped so far ahead that taking it over would put all that is written here ahead as well: the
@@ -200,11 +200,11 @@ extension Store {
   ) throws(StoreError) {
     guard let addressee else { return }
     guard state.actor == addressee.actor else {
-      throw StoreError(.overtaken, "this copy has taken a new actor meanwhile", path: path)
+      throw StoreError(.overtaken, "this copy has taken a new actor meanwhile: connect again", path: path)
     }
     guard let cursor = addressee.cursor, state.cursors[sender] != cursor else { return }
     throw StoreError(
-      .overtaken, "another session of the same two copies has gone on meanwhile", path: path)
+      .overtaken, "another session of the same two copies has gone on meanwhile: connect again", path: path)
   }
 
   /// Merges what the sender covers, and closes the cursor.
@@ -362,39 +362,5 @@ extension Store {
     }
     try sync(upTo: tail)
     return before
-  }
-
-  /// The values of replicated keys of the store's own (members) that begin with `prefix`, in order.
-  package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
-    let records = try reading { engine throws(StoreError) in
-      var records: [Record] = []
-      for key in engine.reserved where key.starts(with: prefix) {
-        if let record = try engine.held(key) { records.append(record) }
-      }
-      return records
-    }
-    return records.sorted { $0.key.lexicographicallyPrecedes($1.key) }.compactMap { record in
-      guard case .inline(let value) = record.content else { return nil }
-      return (record.key, value)
-    }
-  }
-
-  /// The value of one replicated key of the store's own; nil if it has none.
-  package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
-    precondition(ReservedKey.isReserved(key), "a user's key is read by `get`")
-    let record = try reading { engine throws(StoreError) in try engine.held(key) }
-    guard case .inline(let value) = record?.content else { return nil }
-    return value
-  }
-
-  /// Sets a replicated key of the store's own, durably; nil deletes it.
-  package func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
-    precondition(ReservedKey.isReserved(key), "a user's key is written by `put`")
-    let (_, tail) = try append { composer throws(StoreError) in
-      let held = try self.heldForWriting(key, composer)
-      try composer.issue(
-        key: key, content: value.map { .inline($0) } ?? .tombstone, type: .bytes, deadline: nil, held: held)
-    }
-    try sync(upTo: tail)
   }
 }

@@ -51,7 +51,7 @@ extension Store {
     if report.aheadMilliseconds > 0 {
       StoreLog.note(
         .warning, path,
-        "\(report.writes) writes that were stamped \(Restamping.text(milliseconds: report.aheadMilliseconds)) ahead have the "
+        "\(CountText.of(report.writes, "write")) stamped \(Restamping.text(milliseconds: report.aheadMilliseconds)) ahead got the "
           + "present time now: this copy goes on under a new name of its own")
     }
     return report
@@ -157,7 +157,9 @@ extension Store {
 
 extension Engine {
   /// Shows the journal to a plan.
-  fileprivate func show(_ plan: inout Restamping) throws(StoreError) {
+  ///
+  /// - Parameter keepsRecords: without them the plan only counts.
+  func show(_ plan: inout Restamping, keepsRecords: Bool = true) throws(StoreError) {
     var found = plan
     let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
     // What is passed over here would be lost beneath a clock that is put back.
@@ -167,7 +169,11 @@ extension Engine {
       let isAhead = version.stamp > found.limit
       let isCurrent = isAhead && isCurrent(view) && !isParked(view)
       guard found.note(version, isCurrent ? .current : .passive) else { return true }
-      found.add(try decoded(view), bytes: view.end - view.offset)
+      if keepsRecords {
+        found.add(try decoded(view), bytes: view.end - view.offset)
+      } else {
+        found.countOnly()
+      }
       return true
     }
     plan = found

@@ -75,7 +75,8 @@ extension Store {
   package func claimWidening(for session: any AnyObject & Sendable) throws(StoreError) {
     try wideningClaim.withLock { claim throws(StoreError) in
       if let other = claim.session, other !== session {
-        throw StoreError(.busy, "another session brings the keys that this copy lacks", path: path)
+        throw StoreError(
+          .busy, "another session brings the keys that this copy lacks: wait for it", path: path)
       }
       claim.session = session
     }

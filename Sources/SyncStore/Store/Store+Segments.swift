@@ -8,17 +8,18 @@ extension Store {
 
   /// Begins a segment, which ends the one at the tail. The caller holds the writers' mutex.
   func begin(
-    after tail: Location, room: Int, mayUseReserve: Bool = false, isBulk: Bool = false,
+    after tail: Location, room: Int, claim: SpaceClaim = .ordinary, isBulk: Bool = false,
     _ engine: inout Engine
   ) throws(StoreError) -> Segment {
     try settleBeginning(of: tail.segment, engine)
+    if let last = engine.journal.segments.last { try checkHasName(last) }
     let durable = Location(packed: control.durable)
     let ready = preparedSegment.withLock { exchange(&$0, with: nil) }
     engine.journal.prepared = ready
     do throws(StoreError) {
       try engine.journal.begin(
         after: tail.offset, durable: durable.segment == tail.segment ? durable.offset : SegmentHeader.length,
-        position: engine.position, room: room, mayUseReserve: mayUseReserve, isPostponed: true)
+        position: engine.position, room: room, claim: claim, isPostponed: true)
     } catch {
       // The new segment is there and says where this one ends: what is appended here now would be lost (rule R4).
       if engine.journal.isNamed(tail.segment + 1) { control.setPoisoned() }
@@ -81,7 +82,8 @@ extension Store {
     if end > min(segment.mapping.count / 8, Self.leastBeforePreparing),
       prepared.load(ordering: .relaxed) != segment.number
     {
-      prepareSegment(after: segment.number, size: engine.journal.sizeOfNext(room: 0))
+      prepareSegment(
+        after: segment.number, size: engine.journal.sizeOfNext(room: 0), engine.journal.reserve)
     }
   }
 
@@ -92,11 +94,14 @@ extension Store {
   }
 
   /// Has the segment after `number` made ready in the background, once; if that fails, again.
-  func prepareSegment(after number: UInt32, size: Int) {
+  func prepareSegment(after number: UInt32, size: Int, _ reserve: Reserve) {
     guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
     let isDurable = configuration.durability != .relaxed
     Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
+        try self?.checkDirectoryHoldsStore()
+        // First: the writer begins no segment for which the reserve is too small.
+        try reserve.restore(next: size)
         let ready = try Journal.prepare(
           directory: journalDirectory, size: size, storage: storage, isDurable: isDurable)
         guard let ready else { return }

@@ -9,6 +9,7 @@ extension Store {
     writing body: (ValueWriter) throws -> Void
   ) throws {
     try checkWritable()
+    try checkMayWrite()
     let writer = ValueWriter(self)
     defer { writer.discard() }
     try body(writer)

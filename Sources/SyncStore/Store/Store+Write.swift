@@ -100,6 +100,8 @@ extension Store {
   /// durable together.
   func content(of value: [UInt8], deferring: Bool = false) throws(StoreError) -> Record.Content {
     if value.count <= configuration.blobThreshold { return .inline(value) }
+    try checkMayWrite()
+    try checkDirectoryHoldsStore()
     let isPacked = try blobs.packs.settings.takes(value.count)
     let reference = try blobs.put(bytes: value, durable: !deferring && !isPacked)
     if isPacked { control.noteBlob() }
@@ -107,14 +109,17 @@ extension Store {
   }
 
   func content(ofFile file: String, deferring: Bool = false) throws(StoreError) -> Record.Content {
-    let (file, status) = try environment.storage.fileToRead(file, "a file that can be read")
+    try checkMayWrite()
+    let storage = environment.storage.unanchored
+    let (file, status) = try storage.fileToRead(file, "a file that can be read")
     if status.size <= configuration.blobThreshold {
       // One byte more than it had: a file that grows meanwhile is noticed.
-      let bytes = try environment.storage.open(file, .readOnly).read(status.size + 1, at: 0)
+      let bytes = try storage.open(file, .readOnly).read(status.size + 1, at: 0)
       if bytes.count <= configuration.blobThreshold { return .inline(bytes) }
     }
     // It may be another size by now.
     let blobs = try blobs
+    try checkDirectoryHoldsStore()
     let isPacked = blobs.packs.settings.takes(status.size)
     let reference = try blobs.put(fileAt: file, durable: !deferring && !isPacked)
     if isPacked, !blobs.packs.settings.takes(Int(reference.size)) { try blobs.settle([reference]) }
@@ -124,10 +129,11 @@ extension Store {
 
   // MARK: One append
 
-  /// Composes and commits one atomic append, after a compaction that is overdue unless `pacing` is false. Returns the packed location behind it.
+  /// Composes and commits one atomic append, after a compaction that is overdue unless `pacing` is false. By default the entries tell what
+  /// it may `claim` on a full disk. Returns the packed location behind it.
   @discardableResult
   func append<Result>(
-    limit: Int = Limits.transactionBytes, pacing: Bool = true,
+    limit: Int = Limits.transactionBytes, pacing: Bool = true, claim: SpaceClaim? = nil,
     _ compose: (inout Composer) throws(StoreError) -> Result
   ) throws(StoreError) -> (Result, UInt64) {
     try checkWritable()
@@ -136,7 +142,7 @@ extension Store {
     defer { control.unlock() }
     var composer = freshComposer(limit: limit)
     let result = try compose(&composer)
-    try engine.withLock { engine throws(StoreError) in try commit(composer, &engine) }
+    try engine.withLock { engine throws(StoreError) in try commit(composer, claim: claim, &engine) }
     return (result, control.tail)
   }
 
@@ -195,9 +201,11 @@ extension Store {
   }
 
   /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
-  func commit(_ composer: borrowing Composer, _ engine: inout Engine) throws(StoreError) {
+  func commit(
+    _ composer: borrowing Composer, claim: SpaceClaim? = nil, _ engine: inout Engine
+  ) throws(StoreError) {
     guard composer.postponed.count > 0 else {
-      return try commit(composer.entries, composer.extent, wall: composer.wall, &engine)
+      return try commit(composer.entries, composer.extent, claim: claim, wall: composer.wall, &engine)
     }
     if composer.entries.isEmpty, try commitOrdinary(composer.postponed, wall: composer.wall, &engine) {
       return
@@ -216,11 +224,12 @@ extension Store {
   /// Appends the records of a batch, if one is given, and entries behind them as one transaction, and publishes them. The caller
   /// holds the writers' mutex.
   func commit(
-    _ entries: [JournalEntry], _ extent: AppendExtent, behind intake: PlainIntake? = nil, wall: UInt64,
-    _ engine: inout Engine
+    _ entries: [JournalEntry], _ extent: AppendExtent, behind intake: PlainIntake? = nil,
+    claim: SpaceClaim? = nil, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     guard !entries.isEmpty || intake != nil else { return }
-    let mayUseReserve = intake == nil && entries.allSatisfy(\.mayUseReserve)
+    let reclaims = intake == nil && entries.allSatisfy(\.mayUseReserve)
+    let claim = claim ?? (reclaims ? .reclaiming : .ordinary)
     let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
     let isBulk = intake != nil && room >= Self.leastBulk
     var tail = Location(packed: control.tail)
@@ -228,18 +237,17 @@ extension Store {
     let durable = Location(packed: control.durable)
     guard var segment = engine.journal.segment(tail.segment) else {
       if control.isLost { throw poisonedError }
-      throw StoreError(.damaged, "the segment at the tail is not mapped", path: journalDirectory)
+      throw StoreError(
+        .damaged, "the segment at the tail is not mapped: open the store again", path: journalDirectory)
     }
     let actors = segment.nextNumber + extent.actors.count
-    let mayFillUp = segment.header.isReserve && mayUseReserve
-    let limit = mayFillUp ? segment.mapping.count : segment.commonLimit
-    let isFull = tail.offset + room > limit || actors > Int(UInt16.max)
+    let isFull = tail.offset + room > segment.limit(claim) || actors > Int(UInt16.max)
     if isFull || !segment.numbers(behind: engine.position) {
       segment = try begin(
-        after: tail, room: room, mayUseReserve: mayUseReserve, isBulk: isBulk, &engine)
+        after: tail, room: room, claim: claim, isBulk: isBulk, &engine)
       // One more segment is sealed.
       engine.reviewAt = 0
-      if !segment.header.isReserve { restoreReserve() }
+      if !segment.header.isReserve { restoreReserve(engine) }
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
     }
     var encoder = RecordEncoder(

@@ -344,4 +344,6 @@ enum StoreLayout {
   static let compactionByte = 2
   /// Locked by the process that changes a file of secrets.
   static let keyFilesByte = 3
+  /// Locked, by an open file of its own, by the node whose address is the one that was noted.
+  static let listenerByte = 4
 }

@@ -20,21 +20,65 @@ final class StoreRegistry: Sendable {
   }
 
   private let stores = LockedField(Stores())
-  /// Stores opened so far; held while one is being opened.
-  private let openings = LockedField(0)
 
-  /// One after the other: what one thread opens, the next one finds.
-  func inTurn(_ open: () throws(StoreError) -> Store) throws(StoreError) -> Store {
-    try openings.withLock { openings throws(StoreError) in
-      openings += 1
-      return try open()
+  /// A directory that is being opened, and the thread that does it.
+  private struct Turn {
+    let place: Place
+    let thread: UInt
+  }
+
+  private final class Turns: @unchecked Sendable {
+    let monitor = Monitor()
+    /// Under its lock.
+    var all: [Turn] = []
+  }
+  private let turns = Turns()
+
+  /// Runs `open` while no other thread opens the directory with this status, so that the second of two finds what the first has
+  /// opened. Openings of other directories go on meanwhile: no lock of the process is held while keys are derived, the journal
+  /// is recovered or the program is asked (`Configuration.onCorruption`).
+  ///
+  /// - Throws: `.busy` if this very thread is opening the directory; what `open` throws.
+  func inTurn<Result>(
+    _ status: FileStatus, _ environment: Environment, _ path: String, _ open: () throws(StoreError) -> Result
+  ) throws(StoreError) -> Result {
+    let turn = Turn(place: Self.place(status, environment), thread: SystemCall.thread)
+    let isFree = turns.monitor.withLock {
+      while let other = turns.all.first(where: { $0.place == turn.place }) {
+        if other.thread == turn.thread { return false }
+        turns.monitor.wait()
+      }
+      turns.all.append(turn)
+      return true
     }
+    guard isFree else {
+      throw StoreError(
+        .busy,
+        "this thread is opening the store: what it calls meanwhile (`Configuration.onCorruption`) cannot open it, too",
+        path: path)
+    }
+    defer {
+      turns.monitor.withLock {
+        turns.all.removeAll { $0.place == turn.place }
+        turns.monitor.notifyAll()
+      }
+    }
+    return try open()
+  }
+
+  /// Whether both are the same directory.
+  static func isSame(_ one: FileStatus, _ other: FileStatus) -> Bool {
+    one.inode == other.inode && one.fileSystem == other.fileSystem
   }
 
   /// The live instance of the directory with this status, if this process has one.
   func find(_ status: FileStatus, _ environment: Environment) -> Store? {
     let place = Self.place(status, environment)
-    return stores.withLock { stores in stores.held.first { $0.place == place }?.store }
+    let generation = SystemCall.forkGeneration
+    return stores.withLock { stores in
+      // One that was opened before a fork is the parent's, and of no use to the child that is told to open it again.
+      stores.held.first { $0.place == place && $0.store?.forkGeneration == generation }?.store
+    }
   }
 
   func remember(_ store: Store, _ status: FileStatus) {
@@ -50,10 +94,8 @@ final class StoreRegistry: Sendable {
   }
 
   private static func place(_ status: FileStatus, _ environment: Environment) -> Place {
-    let storage = environment.storage
-    // All real storages are one and the same disk.
-    let name = storage is DiskStorage ? ObjectIdentifier(DiskStorage.self) : ObjectIdentifier(storage)
-    return Place(
-      storage: name, process: environment.process, fileSystem: status.fileSystem, inode: status.inode)
+    Place(
+      storage: environment.storage.identity, process: environment.process, fileSystem: status.fileSystem,
+      inode: status.inode)
   }
 }

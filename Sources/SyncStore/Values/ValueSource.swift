@@ -72,7 +72,8 @@ final class ValueSource {
       return next + Int(argument)
     default:
       guard depth < Limits.codedValueDepth else {
-        throw StoreError(.outOfBounds, "the value is nested deeper than \(Limits.codedValueDepth) levels")
+        throw StoreError(
+          .outOfBounds, "the value is nested deeper than \(Limits.codedValueDepth) levels: put it in parts")
       }
       // Each item takes a byte at least: no count is believed that the bytes cannot hold.
       let isMap = major == CBOR.Major.map

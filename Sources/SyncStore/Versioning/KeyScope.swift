@@ -18,14 +18,17 @@ public struct KeyScope: Hashable, Sendable, CustomStringConvertible {
     for prefix in prefixes.sorted(by: { $0.lexicographicallyPrecedes($1) }) {
       guard !prefix.isEmpty, prefix.count <= Limits.keyBytes, !ReservedKey.isReserved(prefix) else {
         throw StoreError(
-          .outOfBounds, "a prefix has 1 to \(Limits.keyBytes) bytes, of which the first is not zero")
+          .outOfBounds,
+          "a prefix has 1 to \(Limits.keyBytes) bytes, of which the first is not zero: name another")
       }
       if let last = least.last, prefix.starts(with: last) { continue }
       least.append(prefix)
     }
     guard !least.isEmpty, least.count <= Self.maximumPrefixes else {
       throw StoreError(
-        .outOfBounds, "\(least.count) prefixes: a copy of some of the keys has 1 to \(Self.maximumPrefixes)")
+        .outOfBounds,
+        "\(CountText.of(least.count, "prefix", "prefixes")): a copy of some of the keys has 1 to \(Self.maximumPrefixes)"
+      )
     }
     self.prefixes = least
   }

@@ -25,6 +25,8 @@ struct ReplicaState: Sendable {
   var conflicts = ConflictRetention()
   /// Which keys this copy holds; nil for all.
   var scope: KeyScope?
+  /// Why keys of the user must not be written here; nil if they may.
+  var writeDenial: WriteDenial?
   /// More of them that it is to hold.
   var widening: Widening?
   /// Up to here all deletes were covered by what this copy last said as a member; nil if it said nothing.
@@ -140,6 +142,7 @@ enum StateKey {
   static let scope = Array("replica/scope".utf8)
   static let widening = Array("replica/widening".utf8)
   static let clock = Array("replica/clock".utf8)
+  static let writeDenial = Array("replica/denied".utf8)
   /// Up to which stamp all that had waited, and stands before it, was applied.
   static let released = Array("replica/released".utf8)
   static let partedPrefix = Array("replica/parted/".utf8)
@@ -222,6 +225,8 @@ extension ReplicaState {
       scope = value == nil ? nil : (try? KeyScope(from: &reader)) ?? scope
     } else if key == StateKey.widening {
       widening = value.flatMap { try? Widening(bytes: $0) }
+    } else if key == StateKey.writeDenial {
+      writeDenial = value.map { WriteDenial(bytes: $0) }
     } else if key == StateKey.clock, let stamp = Self.position(value) {
       author.clock = HybridClock(last: Stamp(rawValue: stamp))
     } else if key.starts(with: StateKey.partedPrefix), value != nil {

@@ -28,6 +28,7 @@ struct Restamping {
   private(set) var furthest = Stamp.zero
   private let state: ReplicaState
   private var isGroupOpen = false
+  private var counted = 0
 
   /// For a copy in `state`, at `wall` milliseconds since 1970. Nil if it has no name yet.
   init?(_ state: ReplicaState, wall: UInt64) {
@@ -75,11 +76,14 @@ struct Restamping {
     self.bytes += bytes
   }
 
+  /// A write is to be issued again that the caller does not need.
+  mutating func countOnly() { counted += 1 }
+
   /// A transaction of the journal has ended.
   mutating func endTransaction() { isGroupOpen = false }
 
   /// How many writes are issued again.
-  var count: Int { transactions.reduce(0) { $0 + $1.count } }
+  var count: Int { transactions.reduce(counted) { $0 + $1.count } }
 
   /// Is there anything to be put right?
   var isNeeded: Bool { count > 0 || state.author.clock.last > limit }
@@ -87,6 +91,11 @@ struct Restamping {
   /// May writes that are ahead have left, though none of them is left here?
   private var mayHaveSentOthers: Bool {
     state.marks.values.contains { mark in mark.clock.map { $0 > limit } ?? (mark.sequence > lastInTime) }
+  }
+
+  /// Is it known, without a look at the journal, that writes that are ahead may have left?
+  var hasMarkAhead: Bool {
+    state.marks.values.contains { mark in mark.clock.map { $0 > limit } ?? false }
   }
 
   /// Why it cannot be done, what to do, or nil.

@@ -11,13 +11,24 @@ final class Pack: Sendable {
   let file: any StorageFile
   let table: Mapping
   let isWritable: Bool
+  /// Is one of the two copies of its header damaged, and could not be written anew?
+  let isHeaderDamaged: Bool
   private let contents = LockedField<Mapping?>(nil)
+  /// Entries that the table shows to be there, whatever *count* says: no checksum guards that. 0 if *count* is right.
+  private let leastCount = Atomic(0)
   /// Is its name known to be durable?
   let isNamed = Atomic(false)
 
-  init(_ header: PackHeader, name: String, file: any StorageFile, isWritable: Bool) throws(StoreError) {
+  init(
+    _ header: PackHeader, name: String, file: any StorageFile, isWritable: Bool, isHeaderDamaged: Bool = false
+  ) throws(StoreError) {
     (self.header, self.name, self.file, self.isWritable) = (header, name, file, isWritable)
+    self.isHeaderDamaged = isHeaderDamaged
     table = try file.map(0..<header.tableBytes, writable: isWritable)
+    let count = count
+    // Entries follow each other without a gap: where the one behind the last is void, there is none.
+    guard count < header.slots, !isVoid(count) else { return }
+    leastCount.store(entryCount(atLeast: count), ordering: .relaxed)
   }
 
   /// Are both of one file? It may have been closed and opened again.
@@ -45,7 +56,10 @@ final class Pack: Sendable {
 
   /// Entries that are there.
   var count: Int {
-    get { min(Int(truncatingIfNeeded: load(PackLayout.count) & 0xFFFF_FFFF), header.slots) }
+    get {
+      let stored = min(Int(truncatingIfNeeded: load(PackLayout.count) & 0xFFFF_FFFF), header.slots)
+      return max(stored, leastCount.load(ordering: .relaxed))
+    }
     set { store(UInt64(newValue), PackLayout.count) }
   }
   /// Entries that are known durable.
@@ -72,7 +86,21 @@ final class Pack: Sendable {
     set { store(newValue, PackLayout.boot) }
   }
 
-  func word(_ slot: Int) -> PackWord { PackWord(bits: load(PackLayout.offset(slot) + 48)) }
+  /// Behind the last entry whose checksum is right; `count` if there is none from there on.
+  func entryCount(atLeast count: Int) -> Int {
+    (count..<header.slots).last { isValid($0) || isMendable($0) }.map { $0 + 1 } ?? count
+  }
+
+  private var isGuarded: Bool { header.version >= PackLayout.guardedVersion }
+
+  func word(_ slot: Int) -> PackWord {
+    PackWord(bits: load(PackLayout.offset(slot) + 48), isGuarded: isGuarded)
+  }
+
+  /// The word of an entry of this pack.
+  func newWord(stamp: UInt64, isLive: Bool) -> PackWord {
+    PackWord(stamp: stamp, isLive: isLive, isGuarded: isGuarded)
+  }
 
   func setWord(_ word: PackWord, _ slot: Int) { store(word.bits, PackLayout.offset(slot) + 48) }
 
@@ -92,8 +120,9 @@ final class Pack: Sendable {
       guard old.isLive else { return false }
       guard isWritable else { return true }
       let new = isRising && old.stamp < PackLayout.greatestStamp ? max(stamp, old.stamp + 1) : stamp
-      if old.stamp >= new { return true }
-      if exchange(old, by: PackWord(stamp: new, isLive: true), slot) { return true }
+      if old.stamp >= new, !old.isInDoubt { return true }
+      // One in doubt is written anew, so that the next flipped bit finds all its marks.
+      if exchange(old, by: newWord(stamp: max(new, old.stamp), isLive: true), slot) { return true }
     }
   }
 
@@ -103,8 +132,16 @@ final class Pack: Sendable {
     while true {
       let old = word(slot)
       guard old.isLive, old.stamp < limit else { return false }
-      if exchange(old, by: PackWord(stamp: old.stamp, isLive: false), slot) { return true }
+      if exchange(old, by: newWord(stamp: old.stamp, isLive: false), slot) { return true }
     }
+  }
+
+  /// Writes a word in doubt as what it is taken for.
+  func settleDoubt(_ slot: Int) {
+    let old = word(slot)
+    guard isWritable, old.isInDoubt else { return }
+    // Where somebody else has changed it meanwhile, its marks are right again.
+    _ = exchange(old, by: newWord(stamp: old.stamp, isLive: old.isLive), slot)
   }
 
   // MARK: Entries
@@ -128,6 +165,33 @@ final class Pack: Sendable {
     let offset = Int(table.load(start + 32, as: UInt32.self)) * PackLayout.alignment
     return table.load(start + 56, as: UInt64.self) == entryChecksum(start) && offset >= header.tableBytes
       && offset + size <= header.size
+  }
+
+  /// The entry with the one bit turned back that was flipped in it; nil if it is whole, void, or more was changed. No other entry
+  /// has the same checksum: 448 of 2^64 values count.
+  private func mended(_ slot: Int) -> [UInt8]? {
+    guard !isValid(slot), !isVoid(slot) else { return nil }
+    let start = PackLayout.offset(slot)
+    var bytes = table.bytes(start..<start + 48)
+    let stored = table.load(start + 56, as: UInt64.self)
+    if (XXH3.hash64(bytes, seed: header.salt) ^ stored).nonzeroBitCount == 1 { return bytes }
+    for bit in 0..<bytes.count * 8 {
+      bytes[bit / 8] ^= 1 << (bit % 8)
+      if XXH3.hash64(bytes, seed: header.salt) == stored { return bytes }
+      bytes[bit / 8] ^= 1 << (bit % 8)
+    }
+    return nil
+  }
+
+  private func isMendable(_ slot: Int) -> Bool { mended(slot) != nil }
+
+  /// Turns back one flipped bit of an entry. False if it is whole, or cannot be made so.
+  func mend(_ slot: Int) -> Bool {
+    guard isWritable, !isCutOff, let bytes = mended(slot) else { return false }
+    let start = PackLayout.offset(slot)
+    table.store(bytes, at: start)
+    table.store(entryChecksum(start), at: start + 56)
+    return isValid(slot)
   }
 
   /// Was it lost with the power, before it was durable?
@@ -162,7 +226,7 @@ final class Pack: Sendable {
     let start = PackLayout.offset(slot)
     table.store(entry.encoded, at: start)
     table.store(entryChecksum(start), at: start + 56)
-    store(PackWord(stamp: stamp, isLive: true).bits, start + 48)
+    store(newWord(stamp: stamp, isLive: true).bits, start + 48)
     count = slot + 1
   }
 

@@ -2,7 +2,10 @@
 enum PackLayout {
   /// "SYNCPACK" as its first eight bytes.
   static let magic: UInt64 = 0x4B43_4150_434E_5953
-  static let version: UInt32 = 1
+  /// What new packs have. Those of version 1 are read, and added to, as they are.
+  static let version: UInt32 = 2
+  /// The first version whose words are guarded (`PackWord`).
+  static let guardedVersion: UInt32 = 2
   /// The page before the entries.
   static let headerBytes = 4096
   /// Where the header is once more: one bad byte must not cost all objects.
@@ -17,8 +20,8 @@ enum PackLayout {
   static let mostSlots = 4096
   /// No pack comes to have a greater number; a file that bears one is none of ours.
   static let greatestNumber: UInt64 = 1 << 62
-  /// No clock comes to give a greater stamp: it lies in the fifth millennium.
-  static let greatestStamp: UInt64 = 1 << 62
+  /// No clock gives a greater stamp before the year 2109, and a guarded word can hold none.
+  static let greatestStamp: UInt64 = (1 << 58) - 1
 
   // Words of the header page that change while the pack is in use.
   /// Entries that are there.
@@ -39,6 +42,13 @@ enum PackLayout {
     return headerBytes + (entries + 4095) & ~4095
   }
 
+  /// Bytes of the table of a pack of `size` bytes for objects of `mean` bytes, with an eighth more of them than fit.
+  static func tableBytes(for size: Int, mean: Int) -> Int {
+    let count = size / (max(mean, alignment) + entryBytes)
+    let entries = min(max(count + count / 8, 64), mostSlots) * entryBytes
+    return headerBytes + (entries + 4095) & ~4095
+  }
+
   /// Bytes of the smallest file whose table leaves room for so many bytes of objects.
   static func fileBytes(for count: Int) -> Int {
     var size = (count + tableBytes(for: count) + 4095) & ~4095
@@ -55,6 +65,8 @@ enum PackLayout {
 
 /// What a pack says of itself, and never changes.
 struct PackHeader: Equatable, Sendable {
+  /// From 1 to `PackLayout.version`.
+  let version: UInt32
   let number: UInt64
   /// Bytes of the header page and the entries.
   let tableBytes: Int
@@ -68,7 +80,7 @@ struct PackHeader: Equatable, Sendable {
   var encoded: [UInt8] {
     var writer = ByteWriter()
     writer.write(PackLayout.magic)
-    writer.write(PackLayout.version)
+    writer.write(version)
     writer.write(UInt32(tableBytes))
     writer.write(number)
     writer.write(UInt64(size))
@@ -77,9 +89,10 @@ struct PackHeader: Equatable, Sendable {
     return writer.bytes
   }
 
-  init(number: UInt64, size: Int, salt: UInt64) {
-    (self.number, self.size, self.salt) = (number, size, salt)
-    tableBytes = PackLayout.tableBytes(for: size)
+  /// - Parameter table: bytes of the header page and the entries; nil for as many entries as are usual.
+  init(number: UInt64, size: Int, salt: UInt64, version: UInt32 = PackLayout.version, table: Int? = nil) {
+    (self.number, self.size, self.salt, self.version) = (number, size, salt, version)
+    tableBytes = table ?? PackLayout.tableBytes(for: size)
   }
 
   /// The header in `bytes`; nil if it is none.
@@ -99,9 +112,9 @@ struct PackHeader: Equatable, Sendable {
         .newerFormat, "the pack has version \(version), this program knows \(PackLayout.version): update it",
         path: path)
     }
-    (self.number, self.salt) = (number, salt)
+    (self.number, self.salt, self.version) = (number, salt, version)
     // Absurd lengths are bounded before anything is mapped (F46).
-    guard size <= PackLayout.mostBytes, tableBytes >= 8192, tableBytes.isMultiple(of: 4096),
+    guard version > 0, size <= PackLayout.mostBytes, tableBytes >= 8192, tableBytes.isMultiple(of: 4096),
       UInt64(tableBytes) < size,
       Int(tableBytes) <= PackLayout.headerBytes + PackLayout.mostSlots * PackLayout.entryBytes
     else { return nil }
@@ -131,21 +144,4 @@ struct PackEntry: Equatable, Sendable {
     writer.write(checksum)
     return writer.bytes
   }
-}
-
-/// When an object was last counted on, and whether it is still there: the word of its entry that changes.
-///
-/// 47 bits of milliseconds since 1970, 16 that order what happens within one, 1 for "live". So the order of last use is
-/// exact, and one compare-and-swap decides between who counts on an object and who removes it, also between processes.
-struct PackWord: Equatable, Sendable {
-  var bits: UInt64
-
-  init(bits: UInt64) { self.bits = bits }
-  init(stamp: UInt64, isLive: Bool) { bits = stamp << 1 | (isLive ? 1 : 0) }
-
-  var isLive: Bool { bits & 1 != 0 }
-  /// Milliseconds and their counter.
-  var stamp: UInt64 { bits >> 1 }
-  /// Milliseconds since 1970.
-  var milliseconds: UInt64 { bits >> 17 }
 }

@@ -52,7 +52,9 @@ extension PackSet {
     try load()
     let checksum = XXH3.hash64(bytes, seed: 0)
     return try writing.withLock { writer throws(StoreError) in
-      let (pack, ordinal) = try room(for: bytes.count, &writer)
+      var isMoving = false
+      if case .moving = adding { isMoving = true }
+      let (pack, ordinal) = try room(for: bytes.count, isMoving: isMoving, &writer)
       let entry = PackEntry(
         name: name, offset: writer.end, size: bytes.count, isSealed: isSealed, checksum: checksum)
       try pack.file.write(bytes, at: entry.offset)
@@ -106,7 +108,9 @@ extension PackSet {
   }
 
   /// The pack to add so many bytes to.
-  private func room(for count: Int, _ writer: inout Writer) throws(StoreError) -> (Pack, Int) {
+  private func room(
+    for count: Int, isMoving: Bool, _ writer: inout Writer
+  ) throws(StoreError) -> (Pack, Int) {
     let needed = PackLayout.aligned(count)
     if let pack = writer.pack, let ordinal = writer.ordinal {
       if !pack.hasFailed, pack.count < pack.header.slots, writer.end + needed <= pack.header.size {
@@ -116,27 +120,51 @@ extension PackSet {
         state.packs[ordinal].isRetired = true
         return state.openPacks >= Self.openAtOnce
       }
-      writer = Writer()
+      let mean = (writer.end - pack.header.tableBytes) / max(pack.count, 1)
+      if settings.savesSpace { cut(pack, ordinal) }
+      writer = Writer(meanBytes: mean)
       // Only what is sealed can be closed, and a cache that is never full seals nothing by itself.
       if isMany { Background.tidy { [weak self] in _ = try? self?.sync() } }
     }
-    let pack = try makePack(for: needed)
+    let mean = writer.meanBytes > 0 ? writer.meanBytes : needed
+    let pack = try makePack(for: needed, mean: mean, isMoving: isMoving)
     let ordinal = try state.withLock { state throws(StoreError) in try add(pack, &state) }
-    writer = Writer(ordinal: ordinal, pack: pack, end: pack.header.tableBytes)
+    writer = Writer(ordinal: ordinal, pack: pack, end: pack.header.tableBytes, meanBytes: mean)
     return (pack, ordinal)
   }
 
-  private func makePack(for needed: Int) throws(StoreError) -> Pack {
-    let present = state.withLock { $0.liveBytes }
+  /// Gives back what was allocated behind the end of a pack to which nothing is added any more. Not sealed it is put right at the
+  /// next opening like one whose writer was killed.
+  private func cut(_ pack: Pack, _ ordinal: Int) {
+    let size = max((pack.end + 4095) & ~4095, pack.header.tableBytes)
+    guard size < pack.header.size, !pack.hasFailed, (try? pack.file.resize(to: size)) != nil else { return }
+    state.withLock { $0.setFileBytes(size, ordinal) }
+  }
+
+  /// - Parameter mean: bytes of an object, as far as is known.
+  private func makePack(for needed: Int, mean: Int, isMoving: Bool) throws(StoreError) -> Pack {
+    let (present, fileBytes) = state.withLock { ($0.liveBytes, $0.fileBytes) }
+    let limit = fileLimit.load(ordering: .relaxed)
     var wanted = settings.smallestBytes
     while wanted < settings.packBytes, wanted < present / 4 { wanted *= 2 }
+    // Space comes back by whole files: of a limit none takes a large share.
+    if limit < .max { wanted = min(wanted, max(limit / 16, 64 << 10) & ~4095) }
     // A full disk may have room for the one object.
     let least = PackLayout.fileBytes(for: needed)
+    let allowed = isMoving ? movingLimit.load(ordering: .relaxed) : limit
+    let taken = fileBytes + trashBytes.load(ordering: .relaxed)
+    guard allowed == .max || taken + max(wanted, least) <= allowed else {
+      throw StoreError(
+        .diskFull, "the files have \(taken) of \(allowed) bytes that they may have: raise the limit",
+        path: files.directory)
+    }
     let sizes = wanted > least ? [wanted, least] : [least]
     let free = try files.storage.freeBytes(files.directory)
     for size in sizes {
       guard free >= settings.reserveBytes, free - settings.reserveBytes >= size else { continue }
-      do throws(StoreError) { return try makePack(size: size) } catch {
+      let fitting = PackLayout.tableBytes(for: size, mean: mean)
+      let table = settings.savesSpace && size - fitting >= needed ? fitting : nil
+      do throws(StoreError) { return try makePack(size: size, table: table) } catch {
         guard error.code == .diskFull, size != sizes.last else { throw error }
       }
     }
@@ -146,7 +174,7 @@ extension PackSet {
       path: files.directory, errno: SystemCall.noSpace)
   }
 
-  private func makePack(size: Int) throws(StoreError) -> Pack {
+  private func makePack(size: Int, table: Int?) throws(StoreError) -> Pack {
     // Never one that was used before: whoever knows the pack that is gone would take this one for it. What is in the directory does
     // not tell, so the time does.
     var number = max(state.withLock { ($0.packs.map(\.number).max() ?? 0) + 1 }, clock())
@@ -172,7 +200,7 @@ extension PackSet {
           continue
         }
         try file.allocate(to: size)
-        let header = PackHeader(number: number, size: size, salt: random())
+        let header = PackHeader(number: number, size: size, salt: random(), table: table)
         let pack = try Pack(header, name: name, file: file, isWritable: true)
         // It is filled from its start, and all of it reads as zeros until then.
         pack.table.expectRandomAccess()
@@ -270,10 +298,12 @@ extension PackSet {
     // Asked last: what was read before is what the file has.
     guard pack.durable == pack.count, !pack.hasFailed else { return }
     pack.setState(PackLayout.sealedState)
-    _ = try? pack.file.resize(to: max((pack.end + 4095) & ~4095, pack.header.tableBytes))
+    let size = max((pack.end + 4095) & ~4095, pack.header.tableBytes)
+    let isCut = (try? pack.file.resize(to: size)) != nil
     _ = try? pack.file.lock(byte: 0, .none, wait: false)
     state.withLock { state in
       guard let ordinal = state.ordinals[pack.header.number] else { return }
+      if isCut, !state.packs[ordinal].isGone { state.setFileBytes(size, ordinal) }
       // Otherwise once the index has all of it.
       if state.packs[ordinal].loaded >= pack.count { state.packs[ordinal].isSealed = true }
     }

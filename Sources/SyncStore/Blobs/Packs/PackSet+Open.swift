@@ -23,7 +23,9 @@ extension PackSet {
       return pack
     }
     state.packs[ordinal].mapsAgainAt = now + Self.mapsAgainMilliseconds
-    let again = try Pack(pack.header, name: pack.name, file: pack.file, isWritable: pack.isWritable)
+    let again = try Pack(
+      pack.header, name: pack.name, file: pack.file, isWritable: pack.isWritable,
+      isHeaderDamaged: pack.isHeaderDamaged)
     again.isNamed.store(pack.isNamed.load(ordering: .acquiring), ordering: .releasing)
     state.packs[ordinal].pack = again
     return again
@@ -53,6 +55,7 @@ extension PackSet {
     state.liveCount -= state.packs[ordinal].liveCount
     state.liveBytes -= state.packs[ordinal].liveBytes
     (state.packs[ordinal].liveCount, state.packs[ordinal].liveBytes) = (0, 0)
+    state.setFileBytes(0, ordinal)
     (state.packs[ordinal].pack, state.packs[ordinal].isGone) = (nil, true)
   }
 
@@ -83,14 +86,29 @@ extension PackSet {
   /// The pack in its file; nil if neither of its headers is whole.
   private func pack(in file: any StorageFile, _ number: UInt64, _ name: String) throws(StoreError) -> Pack? {
     let size = try file.status().size
-    for offset in PackLayout.headerCopies {
-      let bytes = try file.read(PackLayout.headerLength, at: offset)
-      if let header = try PackHeader(bytes, path: file.path), header.number == number,
+    let copies = try PackLayout.headerCopies.map { offset throws(StoreError) in
+      try file.read(PackLayout.headerLength, at: offset)
+    }
+    for bytes in copies {
+      guard let header = try PackHeader(bytes, path: file.path), header.number == number,
         size >= header.tableBytes
-      {
-        return try Pack(header, name: name, file: file, isWritable: !readOnly)
-      }
+      else { continue }
+      let isMended = copies.allSatisfy { $0 == bytes } || mendHeaders(with: bytes, of: file)
+      return try Pack(
+        header, name: name, file: file, isWritable: !readOnly, isHeaderDamaged: !isMended)
     }
     return nil
+  }
+
+  /// Writes the copies of a header that are not as `bytes`, the whole one: nothing else writes there once a pack is made. False if that
+  /// cannot be done.
+  private func mendHeaders(with bytes: [UInt8], of file: any StorageFile) -> Bool {
+    guard !readOnly else { return false }
+    for offset in PackLayout.headerCopies {
+      guard (try? file.write(bytes, at: offset)) != nil else { return false }
+    }
+    StoreLog.note(
+      .warning, file.path, "one of the two copies of its header was damaged: it was written anew")
+    return true
   }
 }

@@ -81,9 +81,12 @@ extension PackSet {
       // Sealing was interrupted, or the size lost: where there is no room now, nothing is added.
       _ = try? pack.file.allocate(to: pack.header.size)
     }
-    if !wasKept(pack) {
+    if wasKept(pack) {
+      // No checksum guards *count*: an entry behind it that is whole was there.
+      pack.count = pack.entryCount(atLeast: pack.count)
+    } else {
       var end = 0
-      for slot in 0..<pack.header.slots where pack.isValid(slot) { end = slot + 1 }
+      for slot in 0..<pack.header.slots where pack.isValid(slot) || pack.mend(slot) { end = slot + 1 }
       let known = min(pack.durable, end)
       pack.count = end
       for slot in known..<end {
@@ -161,11 +164,23 @@ extension PackSet {
 
   /// Gives back the files in which nothing lives, and copies what lives out of those of which less than half does. One that cannot be
   /// emptied keeps no other one.
-  func reclaim() throws(StoreError) {
+  func reclaim() throws(StoreError) { try reclaim { !$0.isHalfUsed($1) } }
+
+  /// Gives back files until all of them have at most `target` bytes: those in which nothing lives, then those in which the least
+  /// does. What lives is copied out of those alone of which a third or more does not: of the others little would come back.
+  func reclaim(downTo target: Int) throws(StoreError) {
+    try reclaim { known, used in
+      let isAbove = self.state.withLock { $0.fileBytes } > target
+      return isAbove && known.alignedBytes(used) * 3 <= used * 2
+    }
+  }
+
+  /// - Parameter isDue: whether what lives in a pack that has so many bytes of objects is to be copied to others.
+  private func reclaim(_ isDue: (Known, Int) -> Bool) throws(StoreError) {
     guard !readOnly else { return }
     try load()
     var failure: StoreError?
-    do throws(StoreError) { try sealRetired() } catch {
+    do throws(StoreError) { try sealRetired(isDue) } catch {
       // What another process cannot make durable is no matter here.
       if error.code != .busy { failure = error }
     }
@@ -178,7 +193,7 @@ extension PackSet {
     for ordinal in candidates {
       do throws(StoreError) {
         // For each one alone: who wants all to leave at once does not wait for the others.
-        try moving.withLock { _ throws(StoreError) in try reclaim(ordinal) }
+        try moving.withLock { _ throws(StoreError) in try reclaim(ordinal, isDue) }
       } catch {
         guard error.code == .poisoned || error.code == .diskFull else { throw error }
         failure = failure ?? error
@@ -189,24 +204,24 @@ extension PackSet {
 
   /// Seals, by a sync, the packs that this process has filled, where one of them is to be emptied: in a store each sync does that, in a
   /// cache nothing else.
-  private func sealRetired() throws(StoreError) {
+  private func sealRetired(_ isDue: (Known, Int) -> Bool) throws(StoreError) {
     let retired = state.withLock { state in
       state.packs.filter { $0.isRetired && !$0.isSealed && !$0.isGone && $0.liveCount > 0 }
     }
     let isOneDue = retired.contains { known in
       guard let pack = known.pack, !pack.hasFailed else { return false }
-      return known.liveBytes * 2 < pack.end - pack.header.tableBytes
+      return isDue(known, pack.end - pack.header.tableBytes)
     }
     if isOneDue { try sync() }
   }
 
-  private func reclaim(_ ordinal: Int) throws(StoreError) {
+  private func reclaim(_ ordinal: Int, _ isDue: (Known, Int) -> Bool) throws(StoreError) {
     let (pack, known) = try state.withLock { state throws(StoreError) in
       (try self.pack(ordinal, &state), state.packs[ordinal])
     }
     guard let pack else { return }
     let used = pack.end - pack.header.tableBytes
-    guard known.liveCount == 0 || known.liveBytes * 2 < used else { return }
+    guard known.liveCount == 0 || isDue(known, used) else { return }
     if !known.isSealed {
       // It is this process's own, and what it is not durable of need never be once nothing lives in it.
       if pack.live.count == 0 { try evacuate(pack, ordinal) }
@@ -309,7 +324,8 @@ extension PackSet {
       guard word.isLive else { return try endCopy(of: moved, below: word.stamp + 1, &state) }
       // It has gone meanwhile: the old one is what there is then.
       guard copy.claim(place, stamp: word.stamp) else { return }
-      if moved.pack.exchange(word, by: PackWord(stamp: word.stamp, isLive: false), moved.slot) {
+      let ended = moved.pack.newWord(stamp: word.stamp, isLive: false)
+      if moved.pack.exchange(word, by: ended, moved.slot) {
         return forgetEnded(moved, &state)
       }
     }

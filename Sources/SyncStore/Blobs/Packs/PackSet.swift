@@ -10,6 +10,9 @@ package struct PackSettings: Sendable, Equatable {
   package var smallestBytes = 1 << 20
   /// What stays free on the file system.
   package var reserveBytes: UInt64 = 4 << 20
+  /// Whether a table is as long as the objects that are added call for, and a file is cut to what is in it as soon as nothing is
+  /// added any more, not only once it was synced. For a directory of one process: a cache.
+  package var savesSpace = false
 
   /// The defaults were measured: `docs/decisions/0025-packs.md`.
   package init() {}
@@ -61,6 +64,14 @@ package final class PackSet: Sendable {
     var mapsAgainAt: UInt64 = 0
     var liveCount = 0
     var liveBytes = 0
+    /// Bytes of its file.
+    var fileBytes = 0
+
+    /// Does half of the `used` bytes of objects live, or more?
+    func isHalfUsed(_ used: Int) -> Bool { liveBytes * 2 >= used }
+
+    /// Bytes of what lives with what aligns it, at most: what can never come back by copying it.
+    func alignedBytes(_ used: Int) -> Int { min(liveBytes + liveCount * (PackLayout.alignment - 1), used) }
   }
 
   struct State {
@@ -75,6 +86,14 @@ package final class PackSet: Sendable {
     var openPacks = 0
     var liveCount = 0
     var liveBytes = 0
+    /// Bytes of all files that are there.
+    var fileBytes = 0
+
+    /// The file of a pack has another length.
+    mutating func setFileBytes(_ bytes: Int, _ ordinal: Int) {
+      fileBytes += bytes - packs[ordinal].fileBytes
+      packs[ordinal].fileBytes = bytes
+    }
   }
 
   /// The pack that this process adds to.
@@ -82,6 +101,8 @@ package final class PackSet: Sendable {
     var ordinal: Int?
     var pack: Pack?
     var end = 0
+    /// Bytes of an object in the pack before this one, with what aligns it; 0 if there was none.
+    var meanBytes = 0
   }
 
   /// Packs that are open at once: each costs a descriptor.
@@ -111,6 +132,12 @@ package final class PackSet: Sendable {
   let arrivals = Atomic<UInt64>(0)
   let served = Atomic<UInt64>(0)
   let syncs = SharedWork()
+  /// Bytes that all files may have. Adding fails beyond it, and what lives may be moved up to `movingLimit`: a writer waits until
+  /// room was made, and making room needs some itself.
+  let fileLimit = Atomic<Int>(.max)
+  let movingLimit = Atomic<Int>(.max)
+  /// Bytes of files that were moved aside and are yet to be removed.
+  let trashBytes = Atomic<Int>(0)
 
   init(
     _ files: BlobFiles, settings: PackSettings, readOnly: Bool, isShared: Bool, boot: UInt64,
@@ -264,6 +291,7 @@ package final class PackSet: Sendable {
     }
     let ordinal = state.packs.count
     state.packs.append(Known(number: pack.header.number))
+    state.setFileBytes(try pack.file.status().size, ordinal)
     state.ordinals[pack.header.number] = ordinal
     keepOpen(pack, ordinal, &state)
     return ordinal
@@ -277,7 +305,7 @@ package final class PackSet: Sendable {
     let count = isUncounted ? pack.header.slots : pack.count
     var loaded = isUncounted ? 0 : count
     for slot in state.packs[ordinal].loaded..<max(count, state.packs[ordinal].loaded) {
-      guard pack.word(slot).isLive, pack.isValid(slot) else { continue }
+      guard pack.word(slot).isLive, pack.isValid(slot) || pack.mend(slot) else { continue }
       try enter(pack, slot, ordinal, &state)
       // A writer may come, and go on behind this one.
       loaded = max(loaded, slot + 1)
@@ -343,7 +371,8 @@ package final class PackSet: Sendable {
     let stamp = pack.word(slot).stamp
     // A word is guarded by no checksum: one that cannot be true must not make those overflow that are given from now on.
     guard stamp < PackLayout.greatestStamp else { return }
-    if lastStamp.load(ordering: .relaxed) < stamp { lastStamp.store(stamp, ordering: .relaxed) }
+    // Between a look and a store of its own another thread might give a greater one, which would be given a second time.
+    lastStamp.max(stamp, ordering: .relaxed)
   }
 
   /// An object that is not live any more. Those of a pack that has gone are not counted as it is.

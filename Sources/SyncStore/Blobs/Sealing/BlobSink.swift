@@ -61,15 +61,30 @@ final class BlobSink {
   let file: any StorageFile
   /// Relative to the directory of the tier.
   let name: String
+  private let store: BlobStore
   private var sealing: BlobSealing?
   private var written: Int
   /// Bytes of content.
   private(set) var count: UInt64 = 0
 
-  init(_ file: any StorageFile, _ name: String, _ cipher: BlobCipher?) {
-    (self.file, self.name) = (file, name)
+  /// Begins a file under `partial/`, encrypted if the store is. Call it inside the sealing gate: a renewal of keys relies on
+  /// every plain file that was begun before it being in `BlobStore.Memory.plainTemporaries`.
+  init(_ store: BlobStore) throws(StoreError) {
+    let cipher = store.newCipher()
+    (file, name) = try store.files.begin()
+    self.store = store
     sealing = cipher.map { BlobSealing($0) }
     written = cipher == nil ? 0 : SealedBlobLayout.headerBytes
+    if cipher == nil {
+      let name = name
+      store.memory.withLock { _ = $0.plainTemporaries.insert(name) }
+    }
+  }
+
+  deinit {
+    guard generation == 0 else { return }
+    let name = name
+    store.memory.withLock { _ = $0.plainTemporaries.remove(name) }
   }
 
   /// The generation of what seals it; 0 for none.

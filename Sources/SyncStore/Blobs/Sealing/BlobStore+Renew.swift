@@ -27,7 +27,9 @@ extension BlobStore {
     try renewPacked(&renewal)
     try renewFiles(&renewal)
     try discardUnreadablePartials()
-    if renewal.sealedPlain { try forgetOldNames() }
+    try removeTemporaries()
+    // Also where no object was plain any more: one that was may be in quarantine, or its hash in the catalogue.
+    if renewal.sealedPlain || writingKeys?.acceptsPlain == true { try forgetOldNames() }
     return renewal
   }
 
@@ -110,12 +112,12 @@ extension BlobStore {
   private func renew(_ name: BlobHash, _ source: BlobReader) throws(StoreError) {
     let reference = BlobReference(hash: source.hash, size: source.size)
     try requireSpace(reference.size)
-    let (file, temporary) = try files.begin()
-    let sink = BlobSink(file, temporary, newCipher())
+    let sink = try BlobSink(self)
+    let temporary = sink.name
     do throws(StoreError) {
       try source.verify { (piece, _) throws(StoreError) in try sink.append(piece) }
       try sink.finish(reference)
-      try file.sync()
+      try sink.file.sync()
       let form = form(reference)
       if form.name == name {
         // Under another key, and the same name: in the place of the old one.
@@ -138,6 +140,14 @@ extension BlobStore {
       let header = SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0))
       if !isCurrent(header) { try discard(partial: name) }
     }
+  }
+
+  /// Removes files under `partial/` that killed processes have left, and, where the store is encrypted now, those of this process
+  /// that hold plain content: their writers, who still have them open, encrypt that before they write more (`sealed(_:)`).
+  private func removeTemporaries() throws(StoreError) {
+    _ = try files.removeTemporaries()
+    guard writingKeys != nil else { return }
+    for name in memory.withLock({ $0.plainTemporaries }) { try files.remove(name) }
   }
 
   /// A store that is encrypted now keeps nothing that tells what its objects were called before, or what they were.

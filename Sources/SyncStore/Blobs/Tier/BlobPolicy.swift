@@ -106,13 +106,14 @@ struct BlobSettings: Hashable, Sendable {
     else {
       throw StoreError(
         .outOfBounds,
-        "a policy for large values has at most \(BlobPolicy.maximumPrefixes) prefixes of \(Limits.keyBytes) bytes each"
+        "a policy for large values has at most \(BlobPolicy.maximumPrefixes) prefixes of \(Limits.keyBytes) bytes each: name fewer"
       )
     }
     guard (1...Limits.blobCopies).contains(limits.copies) else {
       throw StoreError(
         .outOfBounds,
-        "of large values that leave, other members must hold from 1 to \(Limits.blobCopies) copies")
+        "of large values that leave, other members must hold from 1 to \(Limits.blobCopies) copies: choose a number in that range"
+      )
     }
     return self
   }

@@ -126,8 +126,16 @@ extension BlobStore {
   /// What a reading found of an object.
   enum Possession: Sendable { case whole, absent, rotten }
 
-  /// Counts on an object and reads all of it. What is not what it was is set aside.
-  func possession(of reference: BlobReference) throws(StoreError) -> Possession {
+  /// Counts on an object and reads all of it, unless that is cancelled (`.cancelled`). What is not what it was is set aside.
+  func possession(
+    of reference: BlobReference, isCancelled: () -> Bool = { false }
+  ) throws(StoreError) -> Possession {
+    func checkCancelled() throws(StoreError) {
+      if isCancelled() {
+        throw StoreError(.cancelled, "reading \(reference.hash) through is not wanted any more")
+      }
+    }
+    try checkCancelled()
     // Another size is another's mistake, and nothing to set aside for.
     guard try counts(on: reference.hash), try has(reference) else { return .absent }
     do throws(StoreError) {
@@ -137,7 +145,7 @@ extension BlobStore {
         guard try pack.isWhole(entry) else { throw reader.setAside() }
       } else {
         // Whoever has asked lets go of its own for this word: what was seen whole once may have rotted since.
-        try reader.verify { _, _ in }
+        try reader.verify { _, _ throws(StoreError) in try checkCancelled() }
         remember(reader.name)
       }
       return .whole

@@ -71,24 +71,27 @@ extension Store {
   /// order, read just now. Nil while it makes objects leave itself, may not write, or holds only some keys, and so covers writes that
   /// name an object without keeping it for them: then it says nothing. Nor does it where it cannot make them durable for want of room
   /// (`.diskFull`), or because another process holds the catalogue (`.busy`).
+  ///
+  /// - Parameter isCancelled: asked between pieces of what is read.
+  /// - Throws: `.cancelled` where that was so.
   package func holdings(
-    of blobs: [BlobReference]
+    of blobs: [BlobReference], isCancelled: () -> Bool = { false }
   ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
     guard isWritable, try scope == nil else { return nil }
-    do throws(StoreError) { return try countedOn(blobs) } catch {
+    do throws(StoreError) { return try countedOn(blobs, isCancelled) } catch {
       guard error.code == .diskFull || error.code == .busy else { throw error }
       return nil
     }
   }
 
   private func countedOn(
-    _ blobs: [BlobReference]
+    _ blobs: [BlobReference], _ isCancelled: () -> Bool
   ) throws(StoreError) -> (covered: VersionVector, held: [Bool])? {
     let tier = try self.blobs
     return try tier.whileNothingLeaves { () throws(StoreError) in
       var held: [Bool] = []
       for blob in blobs {
-        let possession = try tier.possession(of: blob)
+        let possession = try tier.possession(of: blob, isCancelled: isCancelled)
         if possession == .rotten { try want(blob) }
         held.append(possession == .whole)
       }

@@ -62,9 +62,6 @@ extension Store {
     guard let device = DeviceID(bytes: device), let value = try? reserved(ReservedKey.member(device)) else {
       return nil
     }
-    // Before the name stand version, right and time of a member's record (`schemas/members.md`), which `Replication` reads.
-    var reader = ByteReader(value)
-    _ = try? reader.read(raw: 10)
-    return try? reader.readText(limit: Limits.nameBytes)
+    return (try? MemberRecord(bytes: value))?.name
   }
 }

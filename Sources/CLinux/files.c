@@ -1,0 +1,187 @@
+#define _GNU_SOURCE
+#include "CLinuxFiles.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+int sync_is_refused(int code) {
+  return code == ENOSYS || code == EPERM || code == EINVAL || code == EOPNOTSUPP;
+}
+
+// When a file was last read is nobody's business, and to note it changes an inode with each mapping. Refused to who does not own the file.
+int sync_open(int directory, const char *path, int flags, unsigned mode) {
+  int fd = openat(directory, path, flags | O_CLOEXEC | O_NOATIME, mode);
+  return fd < 0 && errno == EPERM ? openat(directory, path, flags | O_CLOEXEC, mode) : fd;
+}
+
+static int open_beneath(int directory, const char *path, int flags, unsigned mode) {
+  struct open_how how = {
+    .flags = (uint64_t)(unsigned)flags | O_CLOEXEC,
+    .mode = (flags & O_CREAT) ? mode : 0,
+    .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS,
+  };
+  return (int)syscall(SYS_openat2, directory, path, &how, sizeof how);
+}
+
+static void close_keeping_errno(int fd) {
+  int code = errno;
+  close(fd);
+  errno = code;
+}
+
+// Each directory on the way is opened from the one before it, so that nothing renamed or linked meanwhile leads outside.
+static int walk_beneath(int directory, const char *path, int flags, unsigned mode) {
+  if (path[0] == '/') {
+    errno = EXDEV;
+    return -1;
+  }
+  int held = -1;
+  while (1) {
+    while (*path == '/') path++;
+    const char *end = strchrnul(path, '/');
+    char name[NAME_MAX + 1];
+    size_t count = (size_t)(end - path);
+    int is_last = end[strspn(end, "/")] == 0;
+    int here = held < 0 ? directory : held;
+    int fd = -1;
+    if (count > NAME_MAX) {
+      errno = ENAMETOOLONG;
+    } else if (count == 2 && path[0] == '.' && path[1] == '.') {
+      errno = EXDEV;
+    } else {
+      memcpy(name, count == 0 ? "." : path, count == 0 ? 1 : count);
+      name[count == 0 ? 1 : count] = 0;
+      fd = is_last ? sync_open(here, name, flags | O_NOFOLLOW | (*end ? O_DIRECTORY : 0), mode)
+                   : openat(here, name, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    }
+    if (held >= 0) close_keeping_errno(held);
+    if (fd < 0 || is_last) return fd;
+    held = fd;
+    path = end;
+  }
+}
+
+int sync_open_beneath(int directory, const char *path, int flags, unsigned mode) {
+  int fd = open_beneath(directory, path, flags | O_NOATIME, mode);
+  // EPERM: O_NOATIME on a file of another user, or a filter.
+  if (fd < 0 && errno == EPERM) fd = open_beneath(directory, path, flags, mode);
+  return fd < 0 && sync_is_refused(errno) ? walk_beneath(directory, path, flags, mode) : fd;
+}
+
+// The directory that the last name of `path` lies in, opened for a lock; -1 if it cannot be.
+static int open_parent(int directory, const char *path) {
+  char parent[PATH_MAX];
+  const char *slash = strrchr(path, '/');
+  size_t count = slash == NULL ? 0 : (size_t)(slash - path);
+  if (count >= sizeof parent) return -1;
+  memcpy(parent, path, count);
+  parent[count] = 0;
+  const char *name = slash == NULL ? "." : count == 0 ? "/" : parent;
+  return openat(directory, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+}
+
+static int rename_to_free_name(int directory, const char *path, int new_directory, const char *new_path) {
+  struct stat found;
+  if (fstatat(new_directory, new_path, &found, AT_SYMLINK_NOFOLLOW) == 0) {
+    errno = EEXIST;
+    return -1;
+  }
+  if (errno != ENOENT) return -1;
+  if (renameat(directory, path, new_directory, new_path) == 0) return 0;
+  int code = errno;
+  // A directory replaces neither a file nor one that has something in it.
+  int has_come = (code == ENOTDIR || code == ENOTEMPTY || code == EEXIST || code == EISDIR)
+                 && fstatat(new_directory, new_path, &found, AT_SYMLINK_NOFOLLOW) == 0;
+  errno = has_come ? EEXIST : code;
+  return -1;
+}
+
+int sync_rename_unless_present(int directory, const char *path, int new_directory, const char *new_path) {
+  const unsigned no_replace = 1;  // RENAME_NOREPLACE
+  if (syscall(SYS_renameat2, directory, path, new_directory, new_path, no_replace) == 0) return 0;
+  if (!sync_is_refused(errno)) return -1;
+  // Not every file system locks directories: then nothing but the moment between two calls keeps others out.
+  int parent = open_parent(new_directory, new_path);
+  if (parent >= 0) {
+    while (flock(parent, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  int result = rename_to_free_name(directory, path, new_directory, new_path);
+  if (parent >= 0) close_keeping_errno(parent);
+  return result;
+}
+
+int sync_rename_exchange(int directory, const char *path, int other_directory, const char *other) {
+  const unsigned exchange = 2;  // RENAME_EXCHANGE
+  return (int)syscall(SYS_renameat2, directory, path, other_directory, other, exchange);
+}
+
+int sync_allocate(int fd, uint64_t offset, uint64_t count) {
+  return fallocate(fd, 0, (off_t)offset, (off_t)count);
+}
+
+int sync_file_status(int fd, struct sync_file_status *status) {
+  const unsigned wanted =
+    STATX_TYPE | STATX_MODE | STATX_NLINK | STATX_UID | STATX_INO | STATX_SIZE | STATX_BTIME;
+  struct statx answer;
+  if (statx(fd, "", AT_EMPTY_PATH, wanted, &answer) == 0) {
+    *status = (struct sync_file_status){
+      .size = answer.stx_size,
+      .inode = answer.stx_ino,
+      .birth = (answer.stx_mask & STATX_BTIME)
+                 ? (uint64_t)answer.stx_btime.tv_sec * 1000000000u + answer.stx_btime.tv_nsec
+                 : 0,
+      .mode = answer.stx_mode,
+      .links = answer.stx_nlink,
+      .owner = answer.stx_uid,
+    };
+    return 0;
+  }
+  if (!sync_is_refused(errno)) return -1;
+  struct stat older;
+  if (fstat(fd, &older) != 0) return -1;
+  *status = (struct sync_file_status){
+    .size = (uint64_t)older.st_size,
+    .inode = older.st_ino,
+    .mode = older.st_mode,
+    .links = (uint32_t)older.st_nlink,
+    .owner = older.st_uid,
+  };
+  return 0;
+}
+
+int sync_file_system_number(int fd, uint64_t *number) {
+  struct statfs system;
+  if (fstatfs(fd, &system) != 0) return -1;
+  memcpy(number, &system.f_fsid, sizeof *number);
+  return 0;
+}
+
+int sync_file_system_status(
+  int directory, const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only) {
+  int fd = openat(directory, path, O_PATH | O_CLOEXEC);
+  if (fd < 0) return -1;
+  struct statfs answer;
+  int result = fstatfs(fd, &answer);
+  close_keeping_errno(fd);
+  if (result != 0) return -1;
+  *free_bytes = (uint64_t)answer.f_bavail * (uint64_t)answer.f_bsize;
+  // The field is signed on some machines: the magic numbers have 32 bits.
+  *type = (uint64_t)(uint32_t)answer.f_type;
+  *is_read_only = (answer.f_flags & ST_RDONLY) != 0;
+  return 0;
+}
+
+int sync_hold_directory(int directory, const char *path) {
+  return openat(directory, path, O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}

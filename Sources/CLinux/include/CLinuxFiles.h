@@ -1,0 +1,51 @@
+// Calls on files that are newer than POSIX, or that a sandbox may refuse. Each has a fallback built of older calls that gives
+// the same guarantees, or a comment that says what is lost.
+#pragma once
+
+#include <stdint.h>
+
+// Does this error number say that a call does not exist here, rather than that it failed? A kernel that lacks it answers ENOSYS,
+// a seccomp filter ENOSYS or EPERM, a file system that lacks it EINVAL or EOPNOTSUPP. A fallback repeats every check of the call
+// itself, so one tried after a genuine EPERM or EINVAL fails again.
+int sync_is_refused(int code);
+
+// openat(2) is variadic. O_CLOEXEC is added.
+int sync_open(int directory, const char *path, int flags, unsigned mode);
+
+// openat2(2) has no wrapper in glibc. The path can leave `directory` neither by "..", nor by a link. Without openat2 the path is
+// walked one component after the other, none of which may be a link or "..".
+int sync_open_beneath(int directory, const char *path, int flags, unsigned mode);
+
+// renameat2(2) with RENAME_NOREPLACE: fails with EEXIST where rename(2) would replace. Without it the target is looked for first,
+// while an flock(2) on its directory keeps every other caller of this fallback out; another program that creates the name in that
+// moment loses it if it is a file or an empty directory.
+int sync_rename_unless_present(int directory, const char *path, int new_directory, const char *new_path);
+
+// renameat2(2) with RENAME_EXCHANGE: both names change places at once. No fallback here: `sync_is_refused(errno)` says that the
+// caller has to do it in steps.
+int sync_rename_exchange(int directory, const char *path, int other_directory, const char *other);
+
+// fallocate(2), which extends the file: -1 and errno, unlike posix_fallocate(3), which returns the error, does not say EINTR by -1,
+// and writes one byte per block where the file system has no such call. No fallback here, as above.
+int sync_allocate(int fd, uint64_t offset, uint64_t count);
+
+// What statx(2) tells of an open file, but for its times: since Linux 6.13 a file whose times were asked for gets new ones
+// at its next change, and a sync that has to write them, too, takes half as long again. Without statx: fstat(2), and no birth time.
+struct sync_file_status {
+  uint64_t size, inode;
+  // In nanoseconds since 1970, 0 if unknown.
+  uint64_t birth;
+  uint32_t mode, links, owner;
+};
+int sync_file_status(int fd, struct sync_file_status *status);
+
+// fstatfs(2): the number of the file system of an open file.
+int sync_file_system_number(int fd, uint64_t *number);
+
+// fstatfs(2) of what lies at `path`: bytes free for an ordinary user; the magic number of the file system's type; is it mounted for
+// reading only?
+int sync_file_system_status(
+  int directory, const char *path, uint64_t *free_bytes, uint64_t *type, int *is_read_only);
+
+// Holds a directory open by which others are reached, without the right to read it. A link in the last place is not followed.
+int sync_hold_directory(int directory, const char *path);

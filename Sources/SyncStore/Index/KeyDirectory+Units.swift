@@ -1,0 +1,35 @@
+/// A pass over all keys in units: each is visited while nobody changes the index, and others go on in between.
+extension KeyDirectory {
+  /// Into how many units a pass is cut, so that one has a few pages: a power of two. It holds whatever is added meanwhile.
+  func unitsOfPass() throws(StoreError) -> Int { 1 << max(0, try depth() - 3) }
+
+  /// Visits the places of the keys whose hashes end in `unit`, of so many `units`. A page that is not yet split so far also has others:
+  /// `isShared` says that it is to be asked whether the key `belongs` to the unit. Only for the holder of the writers' mutex.
+  func forEachPlace(
+    unit: Int, of units: Int, _ body: (_ place: UInt64, _ isShared: Bool) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    let entries = 1 << (try self.depth())
+    for index in stride(from: unit, to: entries, by: units) {
+      var number = try page(try entry(UInt32(index)).load())
+      let (prefix, depth) = try identity(of: pages.page(number), number)
+      let isShared = 1 << depth < units
+      // Of the entries that lead to a page the first one counts, in each unit that it has keys of.
+      guard isShared ? index == unit : prefix == UInt32(index) else { continue }
+      while true {
+        let page = try pages.page(number)
+        for slot in 0..<IndexLayout.slots {
+          let word = page.load(IndexLayout.Page.buckets + slot * 8)
+          guard Slot.isOdd(word) else { throw damaged() }
+          if Slot.isTaken(word) { try body(Slot.place(word), isShared) }
+        }
+        guard let next = try overflow(page, number) else { break }
+        number = next
+      }
+    }
+  }
+
+  /// Is a key of this hash of the unit?
+  static func belongs(_ hash: UInt64, to unit: Int, of units: Int) -> Bool {
+    Int(hash & UInt64(units - 1)) == unit
+  }
+}

@@ -1,0 +1,74 @@
+internal import Synchronization
+
+/// What finding the next record after damage may cost.
+///
+/// Behind damage any bytes may stand where a record has its length, and each 8 bytes may seem to begin one: hashing whatever length is
+/// stated there would cost the square of the damaged bytes. So a record must be possible by the fields that it begins with, and what is
+/// hashed in vain stays within a multiple of what was looked through.
+extension Segment {
+  /// Bytes looked through behind damage, and bytes hashed for it, of all passes through this segment.
+  final class SearchCost: Sendable {
+    let searched = Atomic(0)
+    let hashed = Atomic(0)
+  }
+
+  /// The longest record there can be: a batch of a round with all that belongs to it has less.
+  static let longestRecord = 16 << 20
+  /// Bytes that may be hashed for each one that is looked through, and before any was.
+  private static let hashedPerByte = 64
+  private static let hashedAtFirst = 32 << 20
+  /// Records up to this length are tried whatever was hashed before. Longer ones are passed over as damaged once the bytes before them
+  /// were made to seem records thousands of times.
+  private static let shortRecord = 1024
+
+  /// Is there a whole record at `offset`, where nothing says that one begins? As `record(at:limit:isSealed:)`, at a bounded cost.
+  func isRecordBehindDamage(at offset: Int, limit: Int, isSealed: Bool) -> Bool {
+    searchCost.searched.add(RecordLayout.alignment, ordering: .relaxed)
+    guard let length = possibleLength(at: offset, limit: limit) else { return false }
+    let most = Self.hashedAtFirst + Self.hashedPerByte * searchCost.searched.load(ordering: .relaxed)
+    guard length <= Self.shortRecord || searchCost.hashed.load(ordering: .relaxed) + length <= most else {
+      return false
+    }
+    searchCost.hashed.add(length, ordering: .relaxed)
+    return record(at: offset, limit: limit, isSealed: isSealed) != nil
+  }
+
+  /// The length of the record that may begin at `offset`; nil if the fields there contradict each other.
+  private func possibleLength(at offset: Int, limit: Int) -> Int? {
+    guard offset + RecordLayout.fixedLength <= limit else { return nil }
+    let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
+    guard length >= RecordLayout.fixedLength, length <= min(limit - offset, Self.longestRecord),
+      // Nothing was known durable that came later.
+      Int(mapping.load(offset + RecordLayout.durable, as: UInt32.self)) <= offset,
+      mapping.load(offset + RecordLayout.type + 1, as: UInt8.self) == 0
+    else { return nil }
+    let kind = mapping.load(offset + RecordLayout.kind, as: UInt8.self)
+    if kind == SealedLayout.kind { return seal != nil && length >= SealedLayout.least ? length : nil }
+    guard let known = RecordLayout.Kind(rawValue: kind) else {
+      // Of a program that knows more kinds of records.
+      return kind > 0 && kind < 64 ? length : nil
+    }
+    guard known == .epoch || seal == nil else { return nil }
+    return possibleValue(of: known, at: offset, length: length).map { _ in length }
+  }
+
+  /// Bytes of the value that a record of this kind would have; nil if it cannot have so many.
+  private func possibleValue(of kind: RecordLayout.Kind, at offset: Int, length: Int) -> Int? {
+    let flags = RecordLayout.Flags(rawValue: mapping.load(offset + RecordLayout.flags))
+    guard flags.isSubset(of: .known) else { return nil }
+    var start = RecordLayout.fixedLength + flags.bytesBeforeKey
+    if flags.contains(.open) {
+      guard start + 2 <= length else { return nil }
+      start += 2 + Int(mapping.load(offset + start, as: UInt16.self)) * RecordLayout.dotLength
+    }
+    let value = length - start - Int(mapping.load(offset + RecordLayout.keyLength, as: UInt16.self))
+    let possible: ClosedRange<Int> =
+      switch kind {
+      case .value: 0...Limits.inlineValueBytes
+      case .blob: RecordLayout.blobLength...(RecordLayout.blobLength + Limits.blobMetadataBytes)
+      case .tombstone, .localRemoval, .purge, .actor, .checkpoint: 0...0
+      case .local, .epoch: 0...Self.longestRecord
+      }
+    return possible.contains(value) ? value : nil
+  }
+}

@@ -1,0 +1,93 @@
+/// The lock that the one daemon of a store holds while it lives. It belongs to an open file description, so that it also holds between
+/// processes that number each other differently (containers), and goes with the daemon, however that ends.
+///
+/// Invariant: who tests the lock holds `gateByte` meanwhile, shared, and who takes it holds that alone: a test never makes a
+/// daemon's attempt fail.
+package final class DaemonLock: Sendable {
+  /// What a daemon has said of itself.
+  package struct Holder: Hashable, Sendable {
+    /// Its number among the processes of its own machine or container; nil if it has not said so yet.
+    package var process: Int32?
+    /// Where it listens; nil as long as it does not.
+    package var address: String?
+    /// When it began, in milliseconds since 1970.
+    package var since: UInt64?
+  }
+
+  /// The file's name in the store's directory. Its content says who holds the lock, and counts only while somebody does.
+  static let fileName = "daemon.lock"
+  private static let daemonByte = 0
+  private static let gateByte = 1
+  private static let largestContent = 1024
+
+  private let file: any StorageFile
+  private let since: UInt64
+
+  /// Takes the lock, until `end` or the end of the process.
+  ///
+  /// - Throws: `.busy` if another daemon serves the store, which is named; `.inputOutput` …
+  package init(_ store: Store) throws(StoreError) {
+    since = store.environment.now()
+    let path = store.path + "/" + Self.fileName
+    file = try store.environment.storage.open(path, .openOrCreate)
+    guard try file.lock(byte: Self.gateByte, .exclusive, wait: true),
+      try file.lock(byte: Self.daemonByte, .exclusive, wait: false)
+    else { throw Self.busy(Self.said(in: file), path: store.path) }
+    try note(address: nil)
+    _ = try file.lock(byte: Self.gateByte, .none, wait: false)
+  }
+
+  /// Says where the daemon listens.
+  package func note(address: String?) throws(StoreError) {
+    var text = "process \(SystemCall.processID)\nsince \(since)\n"
+    if let address { text += "address \(address)\n" }
+    try file.resize(to: 0)
+    try file.write(Array(text.utf8), at: 0)
+  }
+
+  /// Gives the lock back.
+  package func end() {
+    try? file.resize(to: 0)
+    _ = try? file.lock(byte: Self.daemonByte, .none, wait: false)
+  }
+
+  /// The daemon that serves the store at present; nil if none does.
+  package static func holder(of store: Store) throws(StoreError) -> Holder? {
+    let path = store.path + "/" + fileName
+    guard let file = try store.environment.storage.openIfThere(path, .readOnly),
+      try file.lock(byte: gateByte, .shared, wait: true)
+    else { return nil }
+    // Both locks go with the file.
+    if try file.lock(byte: daemonByte, .shared, wait: false) {
+      _ = try file.lock(byte: daemonByte, .none, wait: false)
+      _ = try file.lock(byte: gateByte, .none, wait: false)
+      return nil
+    }
+    _ = try file.lock(byte: gateByte, .none, wait: false)
+    return said(in: file)
+  }
+
+  private static func said(in file: any StorageFile) -> Holder {
+    var holder = Holder()
+    let text = (try? file.contents(limit: largestContent)).map { String(decoding: $0, as: UTF8.self) } ?? ""
+    for line in text.split(separator: "\n") {
+      let words = line.split(separator: " ", maxSplits: 1)
+      guard words.count == 2 else { continue }
+      switch words[0] {
+      case "process": holder.process = Int32(words[1])
+      case "address": holder.address = String(words[1])
+      case "since": holder.since = UInt64(words[1])
+      default: break
+      }
+    }
+    return holder
+  }
+
+  private static func busy(_ holder: Holder, path: String) -> StoreError {
+    let process = holder.process.map { "process \($0)" } ?? "another process"
+    let address = holder.address.map { ", which listens on \($0)" } ?? ""
+    return StoreError(
+      .busy, "a daemon serves this store already (\(process)\(address)): use that one, or end it first",
+      path: path)
+  }
+}

@@ -1,0 +1,69 @@
+private import CLinux
+private import Glibc
+
+/// A directory held open by a descriptor, so that what is done below it stays in it when the directory is renamed, or another one
+/// is put in its place.
+///
+/// Callers go on naming files by the path under which the directory was opened: a path that begins with it is resolved from the
+/// descriptor, the path of the directory above it as "..", and any other path as it stands. Paths are compared by their bytes.
+///
+/// This is one of the few files that use `unsafe`: each pointer is made for one system call and does not outlive it.
+final class DirectoryAnchor: Sendable {
+  /// The path under which it was opened.
+  let path: String
+  private let parent: String
+  private let descriptor: Int32
+
+  /// Opens the directory at `path`, which must not be a link; nil, and `errno` says why, if it cannot be.
+  init?(_ path: String) {
+    let opened = SystemCall.retrying { unsafe sync_hold_directory(AT_FDCWD, path) }
+    guard opened >= 0 else { return nil }
+    descriptor = SystemCall.aboveStandard(opened)
+    (self.path, parent) = (path, DiskStorage.directory(of: path))
+  }
+
+  deinit { close(descriptor) }
+
+  /// Calls `body` with the directory and the name by which a system call finds what `path` means.
+  func resolving<Result>(
+    _ path: String, _ body: (_ directory: Int32, _ name: UnsafePointer<CChar>) -> Result
+  ) -> Result {
+    let count = self.path.utf8.count
+    return unsafe path.withCString { name in
+      let isBelow = unsafe self.path.withCString { unsafe strncmp(name, $0, count) } == 0
+      if isBelow, unsafe name[count] == 0 { return unsafe body(descriptor, ".") }
+      if isBelow, unsafe name[count] == CChar(DiskStorage.slash) {
+        let rest = unsafe name + count + strspn(name + count, "/")
+        return unsafe rest.pointee == 0 ? body(descriptor, ".") : body(descriptor, rest)
+      }
+      let isParent = unsafe parent.withCString { unsafe strcmp(name, $0) } == 0
+      return unsafe isParent ? body(descriptor, "..") : body(AT_FDCWD, name)
+    }
+  }
+
+  /// A path that leads below the directory wherever it is now, for a library that opens files by itself: through the link that the
+  /// kernel keeps for the descriptor, which lasts as long as this. Without /proc it is `path` itself, if that still leads here.
+  ///
+  /// - Throws: `.busy` if there is no /proc, and the directory was renamed or replaced.
+  func systemPath(_ path: String) throws(StoreError) -> String {
+    let rest = unsafe resolving(path) { directory, name in
+      unsafe directory == descriptor ? String(cString: name) : nil
+    }
+    guard let rest else { return path }
+    let link = "/proc/self/fd/\(descriptor)"
+    if leadsHere(link + "/.") { return rest == "." ? link : link + "/" + rest }
+    guard leadsHere(self.path) else {
+      throw StoreError(
+        .busy,
+        "the directory was renamed or replaced while it was open, and is not found without /proc: mount /proc, or close the store",
+        path: self.path)
+    }
+    return path
+  }
+
+  private func leadsHere(_ path: String) -> Bool {
+    var (own, found) = (stat(), stat())
+    return unsafe fstat(descriptor, &own) == 0 && lstat(path, &found) == 0 && own.st_dev == found.st_dev
+      && own.st_ino == found.st_ino
+  }
+}

@@ -1,0 +1,104 @@
+/// Passes over all keys that let others go on: a writer waits for one turn of it at most.
+extension Store {
+  /// Records that are looked at in one turn, and bytes of them.
+  static let recordsPerTurn = 256
+  static let bytesPerTurn = 1 << 20
+
+  /// Looks at the record of each key, a few under the lock at a time. What is written meanwhile may be seen as it was before or after;
+  /// a key that nobody writes is seen exactly once.
+  ///
+  /// - Parameters:
+  ///   - restart: all that was taken so far does not count, because the index was built anew: the pass begins again.
+  ///   - look: what is wanted of a record, under the lock.
+  ///   - take: is given that outside of it.
+  func visitKeysInTurns<Element>(
+    restart: () -> Void, look: (inout Engine, Location) throws(StoreError) -> Element,
+    take: (Element) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    for _ in 0..<Self.attemptsOfPass {
+      restart()
+      if try visitKeysOnce(look, take) { return }
+    }
+    throw StoreError(
+      .damaged, "the index was built anew again and again while all keys were looked at: run `Store.verify`",
+      path: path)
+  }
+
+  private static let attemptsOfPass = 8
+
+  /// False if the index was built anew meanwhile.
+  private func visitKeysOnce<Element>(
+    _ look: (inout Engine, Location) throws(StoreError) -> Element,
+    _ take: (Element) throws(StoreError) -> Void
+  ) throws(StoreError) -> Bool {
+    let pin = SnapshotPin()
+    let pass = try reading { engine throws(StoreError) -> (keys: KeyDirectory, units: Int) in
+      engine.hold(pin)
+      return (engine.index.keys, try engine.index.keys.unitsOfPass())
+    }
+    // Within a transaction of this thread, and for who reads beside other processes, nobody is kept from changing the index: its keys
+    // are found in one turn then.
+    let isWhole = isInTransaction || !isWritable
+    let units = isWhole ? 1 : pass.units
+    for unit in 0..<units {
+      let places: [Location]?
+      if isWhole {
+        places = try reading { engine throws(StoreError) in try engine.locations() }
+      } else {
+        places = try readingAlone { engine, _ throws(StoreError) in
+          guard engine.index.keys === pass.keys else { return nil }
+          return try engine.locations(unit: unit, of: units)
+        }
+      }
+      guard let places else { return false }
+      try visit(places, pin, look, take)
+    }
+    return true
+  }
+
+  /// Looks at the records at these places in turns.
+  func visit<Element>(
+    _ places: [Location], _ pin: SnapshotPin, _ look: (inout Engine, Location) throws(StoreError) -> Element,
+    _ take: (Element) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    var next = 0
+    while next < places.count {
+      let start = next
+      let (elements, end) = try reading { engine throws(StoreError) -> ([Element], Int) in
+        try pin.check(path)
+        var (elements, bytes, index) = ([Element](), 0, start)
+        while index < min(start + Self.recordsPerTurn, places.count), bytes < Self.bytesPerTurn {
+          let place = places[index]
+          elements.append(try look(&engine, place))
+          if let segment = engine.journal.segment(place.segment) {
+            bytes += segment.extent(at: place.offset).end - place.offset
+          }
+          index += 1
+        }
+        return (elements, index)
+      }
+      next = end
+      for element in elements { try take(element) }
+      environment.betweenTurns?()
+    }
+  }
+}
+
+extension Engine {
+  /// The places of the keys of one unit of a pass (`KeyDirectory.forEachPlace(unit:of:_:)`).
+  fileprivate func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
+    var locations: [Location] = []
+    try index.keys.forEachPlace(unit: unit, of: units) { place, isShared throws(StoreError) in
+      guard let segment = journal.table.segment(ofPlace: place) else { throw contradiction() }
+      let offset = SegmentTable.offset(ofPlace: place)
+      if isShared {
+        let view = RecordView(segment: segment, offset: offset)
+        let hash =
+          view.isReadable ? view.shape.map { view.bytes.withSpan($0.key) { index.keys.hash($0) } } : 0
+        guard KeyDirectory.belongs(hash ?? 0, to: unit, of: units) else { return }
+      }
+      locations.append(Location(segment: segment.number, offset: offset))
+    }
+    return locations
+  }
+}

@@ -1,0 +1,105 @@
+/// Replicated and local keys of the store's own (members, invitations): read, and changed together.
+extension Store {
+  /// The values of replicated keys of the store's own that begin with `prefix`, in order. A value that does not lie in the journal, as no
+  /// such key has one, reads as empty: whoever decodes it must refuse it, not take it for absent.
+  package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
+    let records = try reading { engine throws(StoreError) in
+      var records: [Record] = []
+      for key in engine.reserved where key.starts(with: prefix) {
+        if let record = try engine.held(key) { records.append(record) }
+      }
+      return records
+    }
+    return records.sorted { $0.key.lexicographicallyPrecedes($1.key) }.compactMap { record in
+      record.ownValue.map { (record.key, $0) }
+    }
+  }
+
+  /// The value of one replicated key of the store's own; nil if it has none. As `reserved(prefix:)` for one that lies elsewhere.
+  package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
+    precondition(ReservedKey.isReserved(key), "a user's key is read by `get`")
+    return try reading { engine throws(StoreError) in try engine.held(key) }?.ownValue
+  }
+
+  /// Sets a replicated key of the store's own, durably; nil deletes it.
+  package func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
+    try changeOwnKeys { keys throws(StoreError) in try keys.putReserved(key, value) }
+  }
+
+  /// Reads and changes keys of the store's own in one atomic append, durable on return. The writers' mutex is held meanwhile: no thread and
+  /// no process changes what `body` has read before what it decided is in the journal. If `body` throws, nothing is changed.
+  package func changeOwnKeys<Answer>(
+    _ body: (inout OwnKeys) throws(StoreError) -> Answer
+  ) throws(StoreError) -> Answer {
+    let (answer, tail) = try append { composer throws(StoreError) in
+      var keys = OwnKeys(store: self, composer: composer)
+      let answer = try body(&keys)
+      composer = keys.composer
+      return answer
+    }
+    try sync(upTo: tail)
+    return answer
+  }
+}
+
+/// Keys of the store's own within one atomic change: reads see what the change has written so far.
+package struct OwnKeys {
+  fileprivate let store: Store
+  fileprivate var composer: Composer
+
+  /// The value of a key of this copy alone; nil if it has none.
+  package func local(_ key: [UInt8]) -> [UInt8]? {
+    if let changed = composer.locals[key] { return changed }
+    return store.engine.withLock { $0.locals[key] }
+  }
+
+  /// Keys of this copy alone that begin with `prefix`, in order.
+  package func locals(prefix: [UInt8]) -> [(key: [UInt8], value: [UInt8])] {
+    let notes = store.engine.withLock { $0.locals.all(beginning: prefix) }
+    var values = Dictionary(notes.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 })
+    for (key, value) in composer.locals where key.starts(with: prefix) { values[key] = value }
+    return values.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }
+  }
+
+  /// Sets a key of this copy alone; nil ends it.
+  package mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
+    precondition(
+      !StateKey.isInternal(key) && key.count <= Limits.keyBytes, "the store keeps these keys itself")
+    try composer.setLocal(key, value)
+  }
+
+  /// The value of a replicated key of the store's own; nil if it has none. As `Store.reserved`.
+  package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
+    if let changed = composer.record(of: key) { return changed.ownValue }
+    return try store.engine.withLock { engine throws(StoreError) in try engine.held(key) }?.ownValue
+  }
+
+  /// Replicated keys of the store's own that begin with `prefix`, in order.
+  package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
+    let keys = store.engine.withLock { $0.reserved.filter { $0.starts(with: prefix) } }
+    var values: [(key: [UInt8], value: [UInt8])] = []
+    for key in keys.sorted(by: { $0.lexicographicallyPrecedes($1) }) {
+      if let value = try reserved(key) { values.append((key, value)) }
+    }
+    return values
+  }
+
+  /// Sets a replicated key of the store's own; nil deletes it.
+  package mutating func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
+    precondition(ReservedKey.isReserved(key), "a user's key is written by `put`")
+    let held = try store.heldForWriting(key, composer)
+    try composer.issue(
+      key: key, content: value.map { .inline($0) } ?? .tombstone, type: .bytes, deadline: nil, held: held)
+  }
+}
+
+extension Record {
+  /// The value of a key of the store's own; nil if it is deleted, empty if it does not lie in the journal.
+  fileprivate var ownValue: [UInt8]? {
+    switch content {
+    case .inline(let value): value
+    case .tombstone: nil
+    case .blob: []
+    }
+  }
+}

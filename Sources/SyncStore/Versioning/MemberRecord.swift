@@ -1,0 +1,52 @@
+/// What a member's record says, under `ReservedKey.member`: one place that knows its bytes (`schemas/members.md`). `Replication` says
+/// what a right means.
+package struct MemberRecord: Hashable, Sendable {
+  /// Addresses that are kept of a member.
+  package static let maximumAddresses = 8
+  /// Bytes of one of them.
+  package static let addressBytes = 255
+  private static let version: UInt8 = 1
+
+  /// What the member may do, as it is written.
+  package var right: UInt8
+  /// When it became a member, in milliseconds since 1970.
+  package var joined: UInt64
+  /// What people call it.
+  package var name: String
+  /// Where it says that it can be reached.
+  package var addresses: [String]
+
+  /// All fields.
+  package init(right: UInt8, joined: UInt64, name: String, addresses: [String]) {
+    (self.right, self.joined, self.name, self.addresses) = (right, joined, name, addresses)
+  }
+
+  /// The value of the record.
+  package var bytes: [UInt8] {
+    var writer = ByteWriter(capacity: 64)
+    writer.write(Self.version)
+    writer.write(right)
+    writer.write(joined)
+    writer.write(text: name)
+    writer.writeVariable(UInt64(addresses.count))
+    for address in addresses { writer.write(text: address) }
+    return writer.bytes
+  }
+
+  /// Reads the value of a record. Bytes after the known fields are those of a newer version and are passed over.
+  ///
+  /// - Throws: `DecodingFailure` if it is none, has a name that cannot be one, or more addresses than a member has.
+  package init(bytes: [UInt8]) throws(DecodingFailure) {
+    var reader = ByteReader(bytes)
+    let version = try reader.read(UInt8.self)
+    guard version >= Self.version else { throw DecodingFailure("member record of version \(version)") }
+    right = try reader.read(UInt8.self)
+    joined = try reader.read(UInt64.self)
+    name = try reader.readText(limit: Limits.nameBytes)
+    guard StoreIdentity.isName(name) else { throw DecodingFailure("member's name") }
+    addresses = []
+    for _ in 0..<(try reader.readCount(limit: Self.maximumAddresses)) {
+      addresses.append(try reader.readText(limit: Self.addressBytes))
+    }
+  }
+}
