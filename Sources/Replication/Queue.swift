@@ -35,6 +35,16 @@ struct Queue<Element>: Sequence {
     head = 0
   }
 
+  /// Changes the first element that is `wanted`, if there is one.
+  mutating func change(first isWanted: (Element) -> Bool, _ body: (inout Element) -> Void) {
+    for index in head..<places.count {
+      guard var element = places[index], isWanted(element) else { continue }
+      body(&element)
+      places[index] = element
+      return
+    }
+  }
+
   func makeIterator() -> some IteratorProtocol<Element> {
     places[head...].lazy.compactMap(\.self).makeIterator()
   }

@@ -53,7 +53,8 @@ public struct ReplicationError: Error, Sendable {
   /// The own store failed.
   public init(_ error: StoreError) {
     code = .store
-    message = error.description
+    // The other side's disk may be full as well: say whose it is.
+    message = error.code == .diskFull ? "this copy's disk is full: \(error.description)" : error.description
     store = error
   }
 }

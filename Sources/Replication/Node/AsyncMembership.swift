@@ -46,10 +46,26 @@ public struct AsyncMembership: Sendable {
     try await perform { membership throws(ReplicationError) in try membership.revoke(name) }
   }
 
+  /// `Membership.setRight`.
+  @discardableResult
+  public func setRight(_ right: Member.Right, of name: String) async throws(ReplicationError) -> Bool {
+    try await perform { membership throws(ReplicationError) in try membership.setRight(right, of: name) }
+  }
+
   /// `Membership.revokeAndRenewKeys`.
   @discardableResult
   public func revokeAndRenewKeys(_ name: String) async throws(ReplicationError) -> UInt32 {
     try await perform { membership throws(ReplicationError) in try membership.revokeAndRenewKeys(name) }
+  }
+
+  /// `Membership.invitations`.
+  public func invitations() async throws(ReplicationError) -> [OpenInvitation] {
+    try await perform { membership throws(ReplicationError) in try membership.invitations() }
+  }
+
+  /// `Membership.withdrawInvitation`.
+  public func withdrawInvitation(_ id: String) async throws(ReplicationError) -> Bool {
+    try await perform { membership throws(ReplicationError) in try membership.withdrawInvitation(id) }
   }
 
   /// `Membership.contact`.

@@ -49,7 +49,7 @@ final class BlobDesk {
   var unswarmed: [BlobHash] = []
   private var errands: [DeviceID: SessionDriver] = [:]
   /// Who is being dialled, and who waits for it.
-  private var dialling: [String: [(ReplicationError?) -> Void]] = [:]
+  private var dialling: StringDictionary<[(ReplicationError?) -> Void]> = [:]
   var questions: [UInt64: Question] = [:]
   var lastQuestion: UInt64 = 0
   private var lingering: UInt64?
@@ -313,7 +313,7 @@ final class BlobDesk {
 
   private static func error(of end: DialEnd) -> ReplicationError {
     switch end.end.outcome {
-    case .done: ReplicationError(.network, "\(end.peer) ended the session")
+    case .done: ReplicationError(.network, "\(end.peer) ended the session: ask again")
     case .reconnect(let why): ReplicationError(.unavailable, "\(end.peer): \(why)")
     case .failed(let code, let why): ReplicationError(code, why)
     }

@@ -27,22 +27,27 @@ package struct Contacts: Sendable {
 
   private static func key(_ device: DeviceID) -> [UInt8] { prefix + device.bytes }
 
-  /// Keeps what was learned, unless nothing of it is new.
-  package func note(_ contact: Contact, of device: DeviceID) throws(ReplicationError) {
-    if let known = try self.contact(device), known.actor == contact.actor,
-      abs(known.clockOffset - contact.clockOffset) < Self.notedOffset, known.received >= contact.received,
-      contact.time < known.time + Self.keptMilliseconds
-    {
-      return
+  /// Keeps what was learned of devices' copies, in one append, but for those of which nothing is new.
+  package func note(_ learned: [(device: DeviceID, contact: Contact)]) throws(ReplicationError) {
+    var changes: [(key: [UInt8], value: [UInt8]?)] = []
+    for (device, contact) in learned {
+      if let known = try self.contact(device), known.actor == contact.actor,
+        abs(known.clockOffset - contact.clockOffset) < Self.notedOffset, known.received >= contact.received,
+        contact.time < known.time + Self.keptMilliseconds
+      {
+        continue
+      }
+      var writer = ByteWriter(capacity: 64)
+      writer.write(Self.version)
+      writer.write(contact.time)
+      writer.write(UInt64(bitPattern: contact.clockOffset))
+      writer.write(raw: contact.actor.bytes)
+      writer.write(contact.received)
+      changes.append((Self.key(device), writer.bytes))
     }
-    var writer = ByteWriter(capacity: 64)
-    writer.write(Self.version)
-    writer.write(contact.time)
-    writer.write(UInt64(bitPattern: contact.clockOffset))
-    writer.write(raw: contact.actor.bytes)
-    writer.write(contact.received)
-    let bytes = writer.bytes
-    try ofStore { () throws(StoreError) in try store.setLocal(Self.key(device), bytes) }
+    guard !changes.isEmpty else { return }
+    let noted = changes
+    try ofStore { () throws(StoreError) in try store.setLocals(noted) }
   }
 
   /// What is known of a device's copy; nil if it was never met.

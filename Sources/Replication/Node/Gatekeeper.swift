@@ -14,6 +14,8 @@ final class Gatekeeper: Sendable {
   private let store: Store
   private let target: DialTarget?
   private let found = LockedField<Member?>(nil)
+  private let banned = LockedField<String?>(nil)
+  private let stranger = LockedField(false)
   private let trouble = LockedField<ReplicationError?>(nil)
 
   /// The gate of a connection that was accepted (no target) or dialled.
@@ -22,17 +24,30 @@ final class Gatekeeper: Sendable {
   /// The member that was let in; nil if none was.
   var member: Member? { found.withLock { $0 } }
 
+  /// The name of the member that came and was revoked: it is let in only to be told so (`NodeCore`).
+  var revoked: String? { banned.withLock { $0 } }
+
+  /// Was it turned away because nothing is known of it here?
+  var sawStranger: Bool { stranger.withLock { $0 } }
+
   /// Why the store could not say who the other side is; nil if it could.
   var failure: ReplicationError? { trouble.withLock { $0 } }
 
   /// May this device speak this application protocol?
   func admits(_ device: DeviceID, _ applicationProtocol: String) -> Bool {
     if applicationProtocol == WireLimits.joinProtocol {
-      return target == nil && ((try? InvitationBook(store: store).isAnyOpen()) ?? false)
+      return target == nil && ((try? InvitationBook(store: store).isAnyOpen(to: device)) ?? false)
     }
     if let expected = target?.device, expected != device { return false }
     do throws(ReplicationError) {
-      guard let member = try member(device), member.right != .revoked else { return false }
+      guard let member = try Membership(store).admitted(device) else {
+        stranger.withLock { $0 = true }
+        return false
+      }
+      guard member.right != .revoked else {
+        banned.withLock { $0 = member.name }
+        return target == nil
+      }
       found.withLock { $0 = member }
       return true
     } catch {
@@ -41,13 +56,5 @@ final class Gatekeeper: Sendable {
       // is no member.
       return target == nil
     }
-  }
-
-  private func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
-    let membership = Membership(store)
-    if let member = try membership.member(device) { return member }
-    // Who has just joined knows its inviter by the invitation alone.
-    guard let peer = try membership.peers().first(where: { $0.device == device }) else { return nil }
-    return Member(device: device, name: peer.name, right: .readWrite, addresses: [], joined: 0)
   }
 }

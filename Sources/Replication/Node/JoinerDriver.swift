@@ -2,7 +2,19 @@ internal import SyncStore
 
 /// Does what the joiner's side of a pairing asks for. Belongs to its loop's thread.
 final class JoinerDriver {
-  typealias Completion = (Result<JoinAccept, ReplicationError>) -> Void
+  typealias Completion = (Result<JoinAccept, Failure>) -> Void
+
+  /// Why the joiner is no member.
+  struct Failure: Error {
+    let error: ReplicationError
+    /// Did the inviter answer at all, and may it say something else in a moment?
+    let isTransient: Bool
+
+    init(_ error: ReplicationError, reached: Bool) {
+      self.error = error
+      isTransient = reached && [.unavailable, .timeout, .network].contains(error.code)
+    }
+  }
 
   private var joiner: Joiner
   private let link: PeerLink
@@ -25,10 +37,8 @@ final class JoinerDriver {
         // The closures hold the link until it is over.
         link.onEnd = { error in
           withExtendedLifetime(link) {}
-          completion(
-            .failure(
-              error ?? ReplicationError(.network, "\(endpoint) closed the connection: is it still inviting?"))
-          )
+          let closed = ReplicationError(.network, "\(endpoint) closed the connection: is it still inviting?")
+          completion(.failure(Failure(error ?? closed, reached: true)))
         }
         link.onEstablished = { other in
           do throws(ReplicationError) {
@@ -38,12 +48,12 @@ final class JoinerDriver {
             ).start()
           } catch {
             link.close()
-            completion(.failure(error))
+            completion(.failure(Failure(error, reached: true)))
           }
         }
         link.start()
       } catch {
-        completion(.failure(error))
+        completion(.failure(Failure(error, reached: false)))
       }
     }
   }
@@ -78,7 +88,7 @@ final class JoinerDriver {
       case .setTimer(let seconds):
         timer = loop.schedule(after: seconds * 1000) { [weak self] in self?.handle(.timer) }
       case .joined(let accept): self.accept = accept
-      case .lookUp, .redeem: break
+      case .lookUp, .redeem, .countWrongProof: break
       case .close(let outcome): close(outcome)
       }
     }
@@ -88,7 +98,8 @@ final class JoinerDriver {
     if let timer { loop.cancel(timer) }
     link.finish()
     switch outcome {
-    case .failed(let code, let message): completion(.failure(ReplicationError(code, message)))
+    case .failed(let code, let message):
+      completion(.failure(Failure(ReplicationError(code, message), reached: true)))
     case .done:
       guard let accept else { return }
       completion(.success(accept))

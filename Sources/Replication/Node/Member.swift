@@ -30,13 +30,21 @@ public struct Member: Hashable, Sendable {
       }
     }
 
+    /// Why a copy with this right must not write keys of the user's; nil if it may.
+    package var denial: WriteDenial? {
+      switch self {
+      case .readWrite: nil
+      case .readOnly: .readOnly
+      case .revoked: .revoked
+      }
+    }
+
     /// The right that an invitation gives.
     package init(_ right: MemberRight) { self = right == .readOnly ? .readOnly : .readWrite }
   }
 
   /// Addresses that are kept of a member.
-  package static let maximumAddresses = 8
-  private static let version: UInt8 = 1
+  package static let maximumAddresses = MemberRecord.maximumAddresses
 
   /// Who it is: the pin of its key.
   public let device: DeviceID
@@ -56,33 +64,36 @@ public struct Member: Hashable, Sendable {
     (self.addresses, self.joined) = (addresses, joined)
   }
 
+  /// What stands for a member whose record cannot be read: revoked, so that nobody lets it in, not even where it is pinned as a peer, and
+  /// named after its key, so that an operator can revoke it, or give it a right anew.
+  package init(unreadable device: DeviceID) {
+    self.init(
+      device: device, name: "unreadable-\(Hex.string(of: Array(device.bytes.prefix(4))))", right: .revoked,
+      addresses: [],
+      joined: 0)
+  }
+
+  /// The member that a record describes; `init(unreadable:)` if it cannot be read.
+  package init(device: DeviceID, record: [UInt8]) {
+    do throws(DecodingFailure) {
+      try self.init(device: device, bytes: record)
+    } catch {
+      self.init(unreadable: device)
+    }
+  }
+
   /// The value of its record.
   package var bytes: [UInt8] {
-    var writer = ByteWriter(capacity: 64)
-    writer.write(Self.version)
-    writer.write(right.rawValue)
-    writer.write(joined)
-    writer.write(text: name)
-    writer.writeVariable(UInt64(addresses.count))
-    for address in addresses { writer.write(text: address) }
-    return writer.bytes
+    MemberRecord(right: right.rawValue, joined: joined, name: name, addresses: addresses).bytes
   }
 
   /// The member that a record's value describes. Bytes after the known fields are those of a newer version and are
   /// passed over.
   package init(device: DeviceID, bytes: [UInt8]) throws(DecodingFailure) {
-    var reader = ByteReader(bytes)
-    let version = try reader.read(UInt8.self)
-    guard version >= Self.version else { throw DecodingFailure("member record of version \(version)") }
+    let record = try MemberRecord(bytes: bytes)
     // A right that is not known here must not let anybody in.
-    let right = Right(rawValue: try reader.read(UInt8.self)) ?? .revoked
-    let joined = try reader.read(UInt64.self)
-    let name = try reader.readText(limit: Limits.nameBytes)
-    guard StoreIdentity.isName(name) else { throw DecodingFailure("member's name") }
-    var addresses: [String] = []
-    for _ in 0..<(try reader.readCount(limit: Self.maximumAddresses)) {
-      addresses.append(try reader.readText(limit: WireLimits.addressBytes))
-    }
-    self.init(device: device, name: name, right: right, addresses: addresses, joined: joined)
+    let right = Right(rawValue: record.right) ?? .revoked
+    self.init(
+      device: device, name: record.name, right: right, addresses: record.addresses, joined: record.joined)
   }
 }

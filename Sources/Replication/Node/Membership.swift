@@ -20,28 +20,39 @@ public struct Membership: Sendable {
   /// The members of `store`.
   public init(_ store: Store) { self.store = store }
 
-  /// All members, in the order of their names, the revoked too. A record that cannot be read is left out: its device is
-  /// not let in.
+  /// All members, in the order of their names, the revoked too. A device whose record cannot be read is among them as revoked, under a name
+  /// that is made of its key: it is not let in.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func members() throws(ReplicationError) -> [Member] {
     let records = try ofStore { () throws(StoreError) in try store.reserved(prefix: ReservedKey.memberPrefix)
     }
+    return Self.members(in: records)
+  }
+
+  static func members(in records: [(key: [UInt8], value: [UInt8])]) -> [Member] {
     let members = records.compactMap { record -> Member? in
-      guard let device = DeviceID(bytes: record.key.dropFirst(ReservedKey.memberPrefix.count)) else {
-        return nil
+      DeviceID(bytes: record.key.dropFirst(ReservedKey.memberPrefix.count)).map {
+        Member(device: $0, record: record.value)
       }
-      return try? Member(device: device, bytes: record.value)
     }
     return members.sorted { ($0.name, $0.device) < ($1.name, $1.device) }
   }
 
-  /// The member with this key; nil if there is none.
+  /// The member with this key; nil if there is none. One whose record cannot be read is as in `members`.
   ///
   /// - Throws: `.store` if the store cannot be read.
   public func member(_ device: DeviceID) throws(ReplicationError) -> Member? {
     let value = try ofStore { () throws(StoreError) in try store.reserved(ReservedKey.member(device)) }
-    return value.flatMap { try? Member(device: device, bytes: $0) }
+    return value.map { Member(device: device, record: $0) }
+  }
+
+  /// Whom a device is let in as: the member that it is or, if no record of it has come yet, the peer as which it is pinned here, which
+  /// may read and write (the inviter, before the first pull). Nil for a stranger.
+  func admitted(_ device: DeviceID) throws(ReplicationError) -> Member? {
+    if let member = try member(device) { return member }
+    guard let peer = try peers().first(where: { $0.device == device }) else { return nil }
+    return Member(device: device, name: peer.name, right: .readWrite, addresses: [], joined: 0)
   }
 
   /// The member with this name that is not revoked; nil if there is none.
@@ -59,43 +70,53 @@ public struct Membership: Sendable {
 
   /// Fails with `.notAllowed` if this copy may not say who is a member, since the others would not hear of it.
   package func checkMayDecide(_ what: String) throws(ReplicationError) {
-    guard let own = try own(), own.right != .readWrite else { return }
+    let denial = try ofStore { () throws(StoreError) in try store.writeDenial }
+    let right = denial == .revoked ? .revoked : try own()?.right ?? .readWrite
+    if right != .readWrite { throw Self.refusal(what, right) }
+  }
+
+  /// Why a copy with this right, which is not read-write, does not do `what`.
+  static func refusal(_ what: String, _ right: Member.Right) -> ReplicationError {
     let reason =
-      own.right == .revoked
+      right == .revoked
       ? "this copy was revoked" : "this copy is read-only: it receives, and may not send"
-    throw ReplicationError(
+    return ReplicationError(
       .notAllowed,
       "cannot \(what): \(reason), and the others would not hear of it: do it on one that is read-write")
   }
 
-  /// Takes the member's right away, on every copy that hears of it. Of one that is revoked already it does what may not have been
-  /// done: it may have failed in the middle. `.notAMember` if there is none of that name; `.notAllowed` if it is this copy itself, which
-  /// nobody could undo, or if this copy is revoked or read-only, so that nobody would hear of it.
+  /// Changes what a member may do, on every copy that hears of it. Its sessions begin anew; while it is read-only its writes
+  /// are refused, there and by everybody else. False if it had the right already: then nothing is written.
   ///
-  /// - Throws: `.notAMember` and `.notAllowed` as said; `.store` if it cannot be written.
-  public func revoke(_ name: String) throws(ReplicationError) {
+  /// - Parameters:
+  ///   - right: `readOnly` or `readWrite`; who is to be revoked is given to `revoke`.
+  ///   - name: the member's name.
+  /// - Throws: `.notAMember` if there is none of that name; `.notAllowed` if it was revoked, which cannot be taken back, if it is this copy
+  ///   itself, or if this copy may not decide, since nobody would hear of it; `.store` if it cannot be written.
+  @discardableResult
+  public func setRight(_ right: Member.Right, of name: String) throws(ReplicationError) -> Bool {
+    let what = "make \(name) \(right)"
     let found = try members().filter { $0.name == name }
     guard var member = found.first(where: { $0.right != .revoked }) ?? found.last else {
       throw ReplicationError(
-        .notAMember, "cannot revoke \(name): no member has that name: see `Membership.peers`")
+        .notAMember, "cannot \(what): no member has that name: see `Membership.members`")
     }
-    try checkMayDecide("revoke \(name)")
+    guard right != .revoked, member.right != .revoked else {
+      let why =
+        right == .revoked
+        ? "it would have to be revoked: use `revoke`" : "it was revoked: invite it as a new copy"
+      throw ReplicationError(.notAllowed, "cannot \(what): \(why)")
+    }
+    try checkMayDecide(what)
     guard try member.device != own()?.device else {
       throw ReplicationError(
-        .notAllowed,
-        "cannot revoke \(name): it is this copy itself, and could not be undone: do it on another one")
+        .notAllowed, "cannot \(what): it is this copy itself: do it on another one, which the others hear of")
     }
-    if member.right != .revoked {
-      member.right = .revoked
-      try put(member)
-    }
-    // Nobody waits any more for what it has seen.
-    let frontier = ReservedKey.frontier(member.device)
-    try ofStore { () throws(StoreError) in
-      if try store.reserved(frontier) != nil { try store.putReserved(frontier, nil) }
-    }
+    guard member.right != right else { return false }
+    member.right = right
+    try put(member)
+    return true
   }
-
   /// Revokes a member, and begins a new epoch of the group key: what is sealed from now on it could not open, even if it came
   /// by it. The other members get the key when they next meet this copy, or one that has it. Where it fails it can be called
   /// again, also of a member that is revoked by then: at worst one epoch more begins.
@@ -126,19 +147,34 @@ public struct Membership: Sendable {
     try ofStore { () throws(StoreError) in
       try store.putReserved(ReservedKey.member(member.device), member.bytes)
     }
+    if try StoreKeys(store).identityIfAny()?.id == member.device { try noteOwn(member.right) }
+  }
+
+  /// Keeps what the record of this copy's own member says of its right, so that every process that has the store open refuses
+  /// writes that would reach nobody. A copy that was told that it was revoked stays so: it need not have got the record.
+  func noteOwn(_ right: Member.Right) throws(ReplicationError) {
+    try ofStore { () throws(StoreError) in
+      guard store.isWritable, try store.writeDenial != .revoked else { return }
+      try store.setWriteDenial(right.denial)
+    }
   }
 
   /// `wish`, or `wish-2`, `wish-3` … if another device has that name.
   package func freeName(_ wish: String, for device: DeviceID) throws(ReplicationError) -> String {
-    let taken = Set(try members().filter { $0.device != device }.map(\.name))
+    Self.freeName(wish, for: device, among: try members())
+  }
+
+  static func freeName(_ wish: String, for device: DeviceID, among members: [Member]) -> String {
+    let taken = StringSet(members.filter { $0.device != device }.map(\.name))
     guard taken.contains(wish) else { return wish }
-    for number in 2... {
+    var number = 2
+    while true {
       let suffix = "-\(number)"
       var stem = wish
       while stem.utf8.count + suffix.utf8.count > Limits.nameBytes { stem.removeLast() }
       if !taken.contains(stem + suffix) { return stem + suffix }
+      number += 1
     }
-    return wish
   }
 
   // MARK: Peers of this copy

@@ -52,7 +52,7 @@ extension Node {
     // The store outlives the node, and must not keep it.
     store.setBlobFetching { [weak self] blob throws(StoreError) in
       guard let self else {
-        throw StoreError(.blobUnavailable, "the node that would fetch it is no more")
+        throw StoreError(.blobUnavailable, "the node that would fetch it has ended: start one again")
       }
       let (core, loop) = (core, context.loop)
       guard !loop.isCurrent else {

@@ -7,9 +7,10 @@ extension Node {
   /// - Parameters:
   ///   - lifetime: seconds until it ends, 1 to 30 days.
   ///   - right: what the new member may do.
-  ///   - addresses: where the inviting node listens, at most 8; by default where it last listened.
-  /// - Throws: `.invalidInvitation` if a parameter is out of bounds, no address is known, or too many are open; `.notAllowed` if this
-  ///   copy is revoked or read-only: the others would not hear of the new member.
+  ///   - addresses: where the inviting node can be reached, at most 8; by default where a node of this store, in whatever process, listens
+  ///     at the moment.
+  /// - Throws: `.invalidInvitation` if a parameter is out of bounds, no address is given and no node of the store listens, or
+  ///   `Limits.invitations` are open; `.notAllowed` if this copy is revoked or read-only: the others would not hear of the new member.
   public static func invite(
     to store: Store, lifetime: UInt64 = 600, right: Member.Right = .readWrite, addresses: [Endpoint] = []
   ) throws(ReplicationError) -> String {
@@ -19,9 +20,11 @@ extension Node {
     guard (1...2_592_000).contains(lifetime) else { throw refusal("give it 1 second to 30 days") }
     guard let right = right.inSession else { throw refusal("nobody is invited to be revoked") }
     try Membership(store).checkMayDecide("invite")
-    let addresses = try addresses.isEmpty ? lastAddresses(of: store) : addresses
+    let addresses = try addresses.isEmpty ? ownAddresses(of: store) : addresses
     guard !addresses.isEmpty else {
-      throw refusal("no address is known: let a node listen (`Node.start`), or give one")
+      throw refusal(
+        "no address is given, and nobody listens for this store at the moment: let a node listen (`Node.start`), or give an address"
+      )
     }
     guard addresses.count <= WireLimits.invitationAddresses else {
       throw refusal("at most \(WireLimits.invitationAddresses) addresses fit")
@@ -35,12 +38,39 @@ extension Node {
     return invitation.text
   }
 
-  /// Where the node of the store last listened; for a wildcard, the addresses of this machine.
-  private static func lastAddresses(of store: Store) throws(ReplicationError) -> [Endpoint] {
-    let text = try ofStore { () throws(StoreError) in try store.local(listenKey) }
+  /// Where a node of the store listens that is alive; for a wildcard, the addresses of this machine.
+  private static func ownAddresses(of store: Store) throws(ReplicationError) -> [Endpoint] {
+    let text = try ofStore { () throws(StoreError) in
+      try store.isListenedTo() ? try store.local(listenKey) : nil
+    }
     guard let text, let endpoint = Endpoint(String(decoding: text, as: UTF8.self)) else { return [] }
     guard ["0.0.0.0", "::"].contains(endpoint.host) else { return [endpoint] }
     let hosts = SocketAddress.ofThisMachine().prefix(WireLimits.invitationAddresses)
     return (hosts.isEmpty ? ["127.0.0.1"] : Array(hosts)).map { Endpoint(host: $0, port: endpoint.port) }
+  }
+
+  /// Milliseconds in which it is tried to claim to be the node whose address is noted: who asks whether there is one holds it for a moment.
+  private static let claimMilliseconds = 500
+
+  /// Notes where this node listens, for invitations that other processes make, unless another node of the store that is alive has done so:
+  /// then that one's address stays, and this node serves all the same.
+  func noteAddress(_ address: Endpoint) async throws(ReplicationError) {
+    let (store, listening) = (store, listening)
+    let deadline = MonotonicClock.milliseconds() + UInt64(Self.claimMilliseconds)
+    repeat {
+      let isNoted = try await context.workers.run { () throws(ReplicationError) in
+        try ofStore { () throws(StoreError) in
+          guard let claim = try store.claimListening() else { return false }
+          try store.setLocal(Self.listenKey, Array(address.description.utf8))
+          listening.withLock { $0 = claim }
+          return true
+        }
+      }
+      if isNoted { return }
+      try? await Task.sleep(for: .milliseconds(10))
+    } while MonotonicClock.milliseconds() < deadline
+    context.log.own(
+      .warning, "another node of this store listens already: invitations name its address, and not \(address)"
+    )
   }
 }

@@ -22,22 +22,23 @@ extension Node {
   ///   - name: what to be called; 1 to `Limits.nameBytes` bytes without blanks or slashes.
   ///   - scope: which keys the copy is to hold; nil for all. It can hold more later (`widen`).
   ///   - configuration: how the new store is opened.
+  ///   - timeout: seconds for which an inviter that answers, but has too much to do, or breaks the connection, is asked again and again; an
+  ///     address at which nobody answers is not.
   /// - Throws: `.invalidInvitation` if the inviter does not know the token, or no longer; `.notAMember` if another device
   ///   answers at the inviter's address; `.network`, `.timeout`; `.store` if the copy cannot be made.
   public static func join(
     _ token: String, at path: String, name: String, scope: KeyScope? = nil,
-    configuration: SyncStore.Configuration = SyncStore.Configuration()
+    configuration: SyncStore.Configuration = SyncStore.Configuration(), timeout: UInt64 = 180
   ) async throws(ReplicationError) -> Joined {
     try await join(
-      token, at: path, name: name, scope: scope, configuration: configuration, environment: .real(),
-      loop: try EventLoop.shared(),
-      workers: .shared)
+      token, at: path, name: name, scope: scope, configuration: configuration, timeout: timeout,
+      environment: .real(), loop: try EventLoop.shared(), workers: .shared)
   }
 
   /// `join` with the surroundings given, for tests.
   package static func join(
     _ token: String, at path: String, name: String, scope: KeyScope? = nil,
-    configuration: SyncStore.Configuration, environment: Environment,
+    configuration: SyncStore.Configuration, timeout: UInt64 = 180, environment: Environment,
     loop: EventLoop, workers: WorkerPool
   ) async throws(ReplicationError) -> Joined {
     let invitation = try Invitation(text: token)
@@ -46,21 +47,30 @@ extension Node {
         .invalidInvitation,
         "cannot join as \"\(name)\": use 1 to \(Limits.nameBytes) bytes without blanks or slashes")
     }
+    let path = try ofStore { () throws(StoreError) in try environment.storage.place(of: path) }
+    // Held from here on: the directory may be renamed while the inviter is waited for.
+    let environment = try await workers.run { () throws(ReplicationError) in
+      try ofStore { () throws(StoreError) in
+        var environment = environment
+        _ = try environment.storage.createDirectory(path)
+        try environment.storage.syncName(of: path)
+        environment.storage = try environment.storage.anchored(at: path)
+        return environment
+      }
+    }
     let storage = environment.storage
-    let path = try ofStore { () throws(StoreError) in try storage.place(of: path) }
     let keys = StoreKeys(path: path, storage: storage)
     // Kept before it is shown: an answer that gets lost can be asked for again.
     let identity = try await workers.run { () throws(ReplicationError) in
       try ofStore { () throws(StoreError) in
-        _ = try storage.createDirectory(path)
-        try storage.syncName(of: path)
         guard try storage.status(path + "/" + StoreIdentity.fileName) == nil else {
           throw StoreError(.alreadyExists, "there is a store already: join in another directory", path: path)
         }
       }
       return try keys.makeIdentity()
     }
-    let accept = try await redeem(invitation, as: identity, name: name, loop: loop, workers: workers)
+    let accept = try await redeem(
+      invitation, as: identity, name: name, timeout: timeout, loop: loop, workers: workers)
     let store = try await workers.run { () throws(ReplicationError) in
       try keys.replaceGroupKeys(
         with: try GroupKeyRing(text: String(decoding: accept.groupKeys, as: UTF8.self)))
@@ -73,6 +83,7 @@ extension Node {
       try ofStore { () throws(StoreError) in
         try store.rewriteKeyFiles()
         if let scope { try store.narrow(to: scope) }
+        try store.setWriteDenial(Member.Right(accept.right).denial)
       }
       try Membership(store).add(
         Peer(name: accept.inviterName, addresses: invitation.addresses, device: invitation.inviter))
@@ -84,10 +95,35 @@ extension Node {
   }
 
   private static func redeem(
-    _ invitation: Invitation, as identity: DeviceIdentity, name: String, loop: EventLoop, workers: WorkerPool
+    _ invitation: Invitation, as identity: DeviceIdentity, name: String, timeout: UInt64, loop: EventLoop,
+    workers: WorkerPool
   ) async throws(ReplicationError) -> JoinAccept {
     let context = try TLSContext(role: .client, identity: identity)
-    var failure = ReplicationError(.network, "the invitation has no address: invite again")
+    let deadline = MonotonicClock.milliseconds() + min(timeout, 86_400) * 1000
+    var backoff = Backoff(base: 100, cap: 2_000)
+    while true {
+      let failure: JoinerDriver.Failure
+      switch await attempt(invitation, as: identity, name: name, context, loop: loop, workers: workers) {
+      case .success(let accept): return accept
+      case .failure(let why): failure = why
+      }
+      let pause = backoff.failed(random: UInt64.random(in: 0 ... .max))
+      guard failure.isTransient, MonotonicClock.milliseconds() + pause < deadline else { throw failure.error }
+      do {
+        try await Task.sleep(for: .milliseconds(pause))
+      } catch {
+        throw failure.error
+      }
+    }
+  }
+
+  /// Asks at one address after the other; why the last of them did not take it.
+  private static func attempt(
+    _ invitation: Invitation, as identity: DeviceIdentity, name: String, _ context: TLSContext,
+    loop: EventLoop, workers: WorkerPool
+  ) async -> Result<JoinAccept, JoinerDriver.Failure> {
+    var failure = JoinerDriver.Failure(
+      ReplicationError(.network, "the invitation has no address: invite again"), reached: false)
     for address in invitation.addresses {
       guard let endpoint = Endpoint(address) else { continue }
       let result = await withCheckedContinuation { continuation in
@@ -98,14 +134,11 @@ extension Node {
           ) { continuation.resume(returning: $0) }
         }
       }
-      switch result {
-      case .success(let accept): return accept
-      case .failure(let error):
-        failure = error
-        // Another address of the same inviter answers the same.
-        if error.code == .invalidInvitation { throw error }
-      }
+      guard case .failure(let why) = result else { return result }
+      // Another address of the same inviter answers the same. One that may take it in a moment counts for more than one that is dead.
+      if why.error.code == .invalidInvitation { return result }
+      if why.isTransient || !failure.isTransient { failure = why }
     }
-    throw failure
+    return .failure(failure)
   }
 }

@@ -1,3 +1,5 @@
+public import SyncStore
+
 /// Whom a node keeps in step, and how.
 public struct KeepPolicy: Hashable, Sendable {
   /// When copies meet.
@@ -10,16 +12,16 @@ public struct KeepPolicy: Hashable, Sendable {
 
   /// The names of those to be kept in step; nil for every one of which an address is known: who invited this copy, and the
   /// peers that were named (`Membership.add(_:)`).
-  public var peers: Set<String>?
+  public var peers: StringSet?
   /// When copies meet.
   public var schedule: Schedule
   /// Milliseconds between two attempts that fail: at first, and at most. The bound doubles with each failure, and the pause
   /// is drawn at random from its upper half (F71).
   public var retry: ClosedRange<UInt64>
 
-  /// By default all, live, with pauses of 1 s to 5 min.
+  /// By default all, live, with pauses of 1 s to 20 s: a peer that is back is reached within half a minute.
   public init(
-    peers: Set<String>? = nil, schedule: Schedule = .live, retry: ClosedRange<UInt64> = 1_000...300_000
+    peers: StringSet? = nil, schedule: Schedule = .live, retry: ClosedRange<UInt64> = 1_000...20_000
   ) {
     (self.peers, self.schedule, self.retry) = (peers, schedule, retry)
   }
@@ -34,6 +36,12 @@ extension Node {
     let keeper = keeper
     context.loop.execute { keeper.value.start(policy) }
     keepBlobLimits()
+  }
+
+  /// Tries all peers that are kept in step, and that are waited for, at once.
+  package func retryNow() {
+    let keeper = keeper
+    context.loop.execute { keeper.value.retryNow() }
   }
 
   /// Keeps nobody in step any more. Sessions that this node has dialled end, those that others dialled go on.

@@ -185,7 +185,9 @@ extension Node {
       let report = try await trim(nil, dialling: false) { _ in }
       guard report.evicted > 0 else { return }
       context.log.own(
-        .info, "\(report.evicted) large values have left to keep the limits: \(report.evictedBytes) bytes")
+        .info,
+        "\(CountText.of(report.evicted, "large value")) removed to keep the limits: \(CountText.of(report.evictedBytes, "byte"))"
+      )
     } catch {
       guard error.store?.code != .closed else { return }
       context.log.own(.warning, "the limits of large values cannot be kept: \(error.message)")

@@ -15,11 +15,16 @@ public final class Node: Sendable {
     /// `.blobUnavailable`, and the next session brings it.
     public var fetchesOnRead: Bool
 
+    /// Seconds without a byte after which a session sends a ping, at least 1: about so long, and `Limits.unacknowledgedSeconds` more,
+    /// a connection that is dead stays unnoticed if nothing is written and the kernel does not know either.
+    public var pingSeconds: Int
+
     /// By default nothing is logged.
     public init(
-      fetchesOnRead: Bool = true, log: @escaping @Sendable (LogLevel, String) -> Void = { _, _ in }
+      fetchesOnRead: Bool = true, pingSeconds: Int = Limits.pingSeconds,
+      log: @escaping @Sendable (LogLevel, String) -> Void = { _, _ in }
     ) {
-      (self.fetchesOnRead, self.log) = (fetchesOnRead, log)
+      (self.fetchesOnRead, self.pingSeconds, self.log) = (fetchesOnRead, pingSeconds, log)
     }
   }
 
@@ -39,6 +44,8 @@ public final class Node: Sendable {
   let keeper: LoopBound<PeerKeeper>
   let board = StateBoard()
   private let isStopped = LockedField(false)
+  /// Open while invitations are to name the address of this node.
+  let listening = Locked<(any StorageFile)?>(nil)
   /// Looks at the limits of large values from time to time.
   let upkeep = LockedField<Task<Void, Never>?>(nil)
 
@@ -56,7 +63,9 @@ public final class Node: Sendable {
     store: Store, configuration: Configuration, loop: EventLoop, workers: WorkerPool
   ) throws(ReplicationError) {
     self.store = store
-    context = try NodeContext(store: store, loop: loop, workers: workers, log: configuration.log)
+    context = try NodeContext(
+      store: store, loop: loop, workers: workers,
+      pingSeconds: configuration.pingSeconds, log: configuration.log)
     let core = NodeCore(context)
     self.core = LoopBound(core, to: loop)
     keeper = LoopBound(PeerKeeper(core, board), to: loop)
@@ -73,6 +82,7 @@ public final class Node: Sendable {
     let identity = try keys.makeIdentity()
     _ = try keys.makeGroupKeys()
     let membership = Membership(store)
+    // A record that cannot be read is one, too: it is not for this copy to give itself a right.
     guard try membership.member(identity.id) == nil else { return }
     try membership.put(
       Member(
@@ -94,13 +104,7 @@ public final class Node: Sendable {
     let core = core
     let address = try await onLoop { () throws(ReplicationError) in try core.value.listen(addresses) }
     let bound = Endpoint(host: address.host, port: address.port)
-    let store = store
-    // For invitations, which are made by other processes.
-    try await context.workers.run { () throws(ReplicationError) in
-      try ofStore { () throws(StoreError) in
-        try store.setLocal(Self.listenKey, Array(bound.description.utf8))
-      }
-    }
+    try await noteAddress(bound)
     board.change { $0.listening = bound }
     keepBlobLimits()
     return bound
@@ -112,7 +116,9 @@ public final class Node: Sendable {
     guard isStopped.withLock({ stopped in !exchange(&stopped, with: true) }) else { return }
     upkeep.withLock { $0?.cancel() }
     store.setBlobFetching(nil)
+    listening.withLock { $0 = nil }
     let (core, keeper) = (core, keeper)
+    let contacts = try? await onLoop { () throws(ReplicationError) in core.value.takeNewContacts() }
     await withCheckedContinuation { continuation in
       context.loop.execute {
         keeper.value.stop()
@@ -123,6 +129,7 @@ public final class Node: Sendable {
     let (store, log) = (store, context.log)
     do {
       try await context.workers.run { () throws(ReplicationError) in
+        try Contacts(store).note(contacts ?? [])
         try ofStore { () throws(StoreError) in try store.sync() }
       }
     } catch {
@@ -173,6 +180,10 @@ public final class Node: Sendable {
         report.repaired = repaired.prefix(WireLimits.repairNames).compactMap { try? Key(bytes: $0) }
         return report
       case .failed(let code, let message):
+        if end.end.wasRevoked {
+          let context = context
+          try await context.workers.run { () throws(ReplicationError) in context.noteRevoked() }
+        }
         throw end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message)
       case .reconnect(let why):
         context.log.own(.notice, "\(end.peer): \(why)")
@@ -224,7 +235,7 @@ public final class Node: Sendable {
     let (end, figures, store) = (dialled.end, dialled.end.figures, store)
     let context = context
     try await context.workers.run { () throws(ReplicationError) in
-      if let contact = end.contact { try Contacts(store).note(contact, of: dialled.device) }
+      if let contact = end.contact { try Contacts(store).note([(dialled.device, contact)]) }
       context.acknowledge()
     }
     let (position, digest): (UInt64, StateDigest)

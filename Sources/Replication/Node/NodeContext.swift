@@ -10,12 +10,19 @@ struct NodeContext: Sendable {
   let workers: WorkerPool
   let desk: InvitationDesk
   let log: NodeLog
+  /// For whom large values are being read through.
+  let scans = HoldingsScans()
+  /// How often peers have made this copy a new actor.
+  let renewals = Locked(RenewalThrottle())
+  /// Seconds without a byte before a session sends a ping.
+  let pingSeconds: Int
   /// What devices are called among the members, for the log.
   let names = Locked<[DeviceID: String]>([:])
 
   /// Reads the keys of the store. `.cryptography` if there are none.
   init(
-    store: Store, loop: EventLoop, workers: WorkerPool, log: @escaping @Sendable (LogLevel, String) -> Void
+    store: Store, loop: EventLoop, workers: WorkerPool, pingSeconds: Int = Limits.pingSeconds,
+    log: @escaping @Sendable (LogLevel, String) -> Void
   ) throws(ReplicationError) {
     let identity = try StoreKeys(store).identity()
     (self.store, self.identity, self.loop, self.workers) = (store, identity, loop, workers)
@@ -23,11 +30,33 @@ struct NodeContext: Sendable {
     clientTLS = try TLSContext(role: .client, identity: identity)
     desk = InvitationDesk(store: store, identity: identity)
     self.log = NodeLog(log)
+    self.pingSeconds = pingSeconds
+  }
+
+  /// As `Membership.noteOwn`, of what the record says now. Blocks.
+  func noteOwnRight() throws(ReplicationError) {
+    let membership = Membership(store)
+    guard let right = try membership.member(identity.id)?.right else { return }
+    try membership.noteOwn(right)
+  }
+
+  /// A member has said that this copy was revoked. Blocks.
+  func noteRevoked() {
+    do throws(StoreError) { try store.setWriteDenial(.revoked) } catch {
+      guard error.code != .closed else { return }
+      log.own(.warning, "that this copy was revoked is not kept: \(error.message)")
+    }
+  }
+
+  /// Who a session is with, let in with this right.
+  func guest(_ device: DeviceID, _ right: MemberRight) -> SessionGuest {
+    SessionGuest(device: device, right: right, scans: scans, renewals: renewals)
   }
 
   /// Says what this member has seen, if that lets others purge. What fails is tried again at the next session. Blocks.
   func acknowledge() {
     do throws(ReplicationError) {
+      try noteOwnRight()
       // Nobody would take it from one who may not write.
       guard try Membership(store).member(identity.id)?.right == .readWrite else { return }
       try ofStore { () throws(StoreError) in _ = try store.acknowledgeIfDue(as: identity.id) }
@@ -45,7 +74,7 @@ struct NodeContext: Sendable {
     case .done:
       log.own(
         .info,
-        "\(peer): received \(figures.receivedRecords) records and \(figures.receivedBlobs) blobs, "
+        "\(peer): received \(CountText.of(figures.receivedRecords, "record")) and \(CountText.of(figures.receivedBlobs, "blob")), "
           + "sent \(figures.sentRecords) and \(figures.sentBlobs)")
     case .reconnect(let why): log.own(.warning, "\(peer): \(why)")
     case .failed(let code, let why): log.foreign(code == .store ? .error : .warning, "\(peer): \(why)")

@@ -44,6 +44,7 @@ extension NodeCore {
       self?.watch.follow(number, behind: position) { driver?.grown() }
     }
     driver.onLive = { [weak self] in self?.wentLive(number, device) }
+    reviewedPosition = nil
     superviseRights()
     desk.attach(driver, device)
     driver.onRepaired = { [context, name = driver.peerName] in
@@ -61,9 +62,14 @@ extension NodeCore {
       (incoming.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver)
       + outgoing.filter { $0.key != number && $0.value.device == device }.compactMap(\.value.driver))
       .filter(\.isLive)
-    for driver in older { driver.isAtRest ? driver.stop() : driver.abandon() }
+    let driver = incoming[number]?.driver ?? outgoing[number]?.driver
+    if let driver, incoming[number] != nil {
+      for other in older { noteDisplaced(device, by: Self.origin(of: driver), from: other) }
+    }
+    for other in older { displace(other, device, by: driver) }
     if incoming[number] != nil { context.log.own(.info, "\(Self.name(of: device, self)) stays connected") }
-    if let driver = incoming[number]?.driver ?? outgoing[number]?.driver { review(driver, of: device) }
+    if let driver { review(driver, of: device) }
+    superviseContacts()
     onChange(device)
   }
 
@@ -80,25 +86,13 @@ extension NodeCore {
     core.context.names.withLock { $0[device] } ?? "\(device)"
   }
 
-  /// A session with the device has told what is worth keeping of it.
-  func noteContact(_ device: DeviceID, _ driver: SessionDriver?) {
-    guard let driver, let contact = driver.contact else { return }
-    let context = context
-    context.workers.later {
-      do throws(ReplicationError) {
-        try Contacts(context.store).note(contact, of: device)
-      } catch {
-        context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
-      }
-    }
-  }
-
   /// Ends the sessions of those whose right has changed (F81): members are changed by other processes and other copies.
   func reviewRights() {
     guard !drivers.isEmpty, !isStopping else { return }
     reviewedPosition = context.store.journalPosition
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
-    context.workers.later {
+    // Not behind what sessions have the other workers do: one of them may be that of who was revoked.
+    WorkerPool.handshakes.later {
       guard let members = try? Membership(context.store).members() else { return }
       let rights = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0.right) })
       let names = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0.name) })
@@ -126,6 +120,8 @@ extension NodeCore {
 
   private var isAnyCatchingUp: Bool { !isStopping && drivers.contains { !$0.isLive } }
 
+  private static let newEpoch = "a new epoch of the group key has begun: connect again"
+
   /// Is it live, and seals under the key of an epoch before this one?
   private func isOlder(_ driver: SessionDriver, than epoch: UInt32?) -> Bool {
     guard let epoch, driver.isLive, let own = driver.epoch else { return false }
@@ -136,12 +132,12 @@ extension NodeCore {
   /// was catching up.
   private func review(_ driver: SessionDriver, of device: DeviceID) {
     let (context, loop, this) = (context, loop, LoopBound((self, driver), to: loop))
-    context.workers.later {
+    WorkerPool.handshakes.later {
       let right = try? Membership(context.store).member(device)?.right
       let epoch = (try? StoreKeys(context.store).groupKeys())?.current
       loop.execute {
         let (core, driver) = this.value
-        if core.isOlder(driver, than: epoch) { driver.stop() }
+        if core.isOlder(driver, than: epoch) { driver.refuse(.tryAgain, Self.newEpoch) }
         if let right { core.apply(right, to: driver) }
       }
     }
@@ -149,8 +145,13 @@ extension NodeCore {
 
   private func apply(_ right: Member.Right, to driver: SessionDriver) {
     guard !driver.isOver, right.inSession != driver.peerRight else { return }
-    context.log.own(.notice, "\(driver.peerName) may do something else from now on: its session ends")
-    driver.stop()
+    if right == .revoked {
+      context.log.own(.notice, "\(driver.peerName) was revoked: its session ends")
+      driver.refuse(.notAMember, "this copy was revoked: join again with a new one")
+    } else {
+      context.log.own(.notice, "\(driver.peerName) is \(right) from now on: its session begins anew")
+      driver.refuse(.unavailable, "this copy is \(right) from now on: connect again")
+    }
   }
 
   private func apply(_ rights: [DeviceID: Member.Right], _ epoch: UInt32?) {
@@ -158,7 +159,7 @@ extension NodeCore {
     if !older.isEmpty {
       // What follows is sealed under the new key; who lacks it gets it with the next hello.
       context.log.own(.notice, "a new epoch of the group key has begun: live sessions begin anew")
-      for driver in older { driver.stop() }
+      for driver in older { driver.refuse(.tryAgain, Self.newEpoch) }
     }
     for (device, driver) in incoming.values.map({ ($0.device, $0.driver) })
       + outgoing.values.map({ ($0.device, $0.driver) })

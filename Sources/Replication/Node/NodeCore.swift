@@ -11,7 +11,9 @@ internal import SyncStore
 /// - when two nodes dial each other at once, the connection that the smaller device dialled goes on, on both sides (F70).
 final class NodeCore {
   /// A device's silence after which its next connection takes the place of the last, in milliseconds.
-  static let supersedeMilliseconds: UInt64 = 10_000
+  static let supersedeMilliseconds: UInt64 = 5_000
+  /// Milliseconds in which a session answers a ping, or is given up for another connection of its device.
+  static let answerMilliseconds: UInt64 = 5_000
 
   struct Outgoing {
     var link: PeerLink?
@@ -42,11 +44,22 @@ final class NodeCore {
   let budget = FlowBudget()
   /// While sessions catch up: looks whether the journal has grown since rights were reviewed, at this position.
   var rightsTimer: UInt64?
-  var reviewedPosition: UInt64 = 0
+  /// Nil since a session has begun: its right was read before, and may have changed by then.
+  var reviewedPosition: UInt64?
   /// Fetches blobs that somebody waits for, and asks who holds them.
   private(set) lazy var desk = BlobDesk(self)
   /// Called when a session with a device has gone live, or has ended.
   var onChange: (DeviceID) -> Void = { _ in }
+
+  /// Called when addresses or links have come back.
+  var onNetwork: () -> Void = {}
+  /// Called when a device was found to be used twice, with what there is to say of it.
+  var onDisplaced: (DeviceID, String) -> Void = { _, _ in }
+  var identities = IdentityWatch()
+  private var network: NetworkWatch?
+  var contactTimer: UInt64?
+  /// Called when a device was turned away of which nothing is known here: a member may have invited it since.
+  var onStranger: () -> Void = {}
 
   /// No connections yet.
   init(_ context: NodeContext) {
@@ -60,6 +73,7 @@ final class NodeCore {
 
   /// Accepts connections at the first of the addresses that can be had, and gives it back.
   func listen(_ addresses: [SocketAddress]) throws(ReplicationError) -> SocketAddress {
+    watchNetwork()
     guard listener == nil else {
       throw ReplicationError(.unavailable, "cannot listen: this node listens already: stop it first")
     }
@@ -80,6 +94,12 @@ final class NodeCore {
     throw failure
   }
 
+  /// Begins to watch addresses and links, unless that is done already.
+  func watchNetwork() {
+    guard network == nil, !isStopping else { return }
+    network = NetworkWatch(loop) { [weak self] in self?.networkChanged($0) }
+  }
+
   private func arrived(_ socket: consuming Socket, from remote: SocketAddress) {
     lastNumber += 1
     let number = lastNumber
@@ -90,7 +110,7 @@ final class NodeCore {
     }
     guard isWatched else { return }
     incoming[number] = Incoming(connection: connection)
-    act(admission.arrived(number, from: remote.host, at: MonotonicClock.milliseconds()))
+    act(admission.arrived(number, from: remote.network, at: MonotonicClock.milliseconds()))
   }
 
   private func act(_ actions: [Admission.Action]) {
@@ -124,11 +144,12 @@ final class NodeCore {
       let engine = try HandshakeEngine(
         context.serverTLS, protocols: [WireLimits.sessionProtocol, WireLimits.joinProtocol],
         accept: { gate.admits($0, $1) })
-      let link = PeerLink(connection, engine: engine, worker: context.workers.queue(), loop: loop)
+      let link = PeerLink(connection, engine: engine, worker: WorkerPool.handshakes.queue(), loop: loop)
       incoming[number]?.link = link
       link.onEnd = { [weak self, context] error in
         if let error { context.log.foreign(.warning, "\(connection.remote): \(error.message)") }
         self?.ended(number)
+        if gate.sawStranger { self?.onStranger() }
       }
       link.onEstablished = { [weak self] in self?.established(number, $0, gate) }
       link.start()
@@ -144,6 +165,7 @@ final class NodeCore {
     watch.forget(number)
     if let connection = gone?.connection {
       finishing.take(number, connection) { [weak self] in self?.proven(number) }
+      act(admission.finishes(number, at: MonotonicClock.milliseconds()))
     } else {
       proven(number)
     }
@@ -169,6 +191,10 @@ final class NodeCore {
       context.log.foreign(.error, "cannot look up who comes from \(link.remote): \(failure.message)")
       return refuse(number, link, "this copy cannot read its store at the moment")
     }
+    if let name = gate.revoked {
+      context.log.foreign(.notice, "\(name), which was revoked, came from \(link.remote): told so")
+      return refuse(number, link, "this copy was revoked: join again with a new one", .notAMember)
+    }
     guard let member = gate.member, let right = member.right.inSession else {
       link.close()
       return ended(number)
@@ -181,6 +207,8 @@ final class NodeCore {
       guard silence > Self.supersedeMilliseconds else {
         context.log.foreign(
           .warning, "\(member.name) came from \(link.remote) while it is connected already: told to wait")
+        noteDisplaced(device, by: IdentityWatch.Origin(host: link.remote.host), from: rival.driver)
+        rival.driver?.probe(within: Int(Self.answerMilliseconds))
         return refuse(
           number, link, "\(member.name) is connected already: if it is not, its key is used twice")
       }
@@ -188,6 +216,8 @@ final class NodeCore {
         .warning, "\(member.name) came again from \(link.remote): its silent connection was given up")
       rival.driver?.abandon()
     }
+    // One that answers is as good as the new one; one that does not gives way to the next.
+    for rival in rivals { rival.driver?.probe(within: Int(Self.answerMilliseconds)) }
     // An errand moves no records: it does not stand for what the device has dialled for.
     if context.identity.id < device,
       outgoing.values.contains(where: {
@@ -197,10 +227,14 @@ final class NodeCore {
       return refuse(number, link, "both sides dialled at once: the other connection goes on")
     }
     let driver = SessionDriver(
-      role: .server, peerName: member.name, peerRight: right, staysOpen: grantsLive(to: device), link: link,
-      store: context.store, workers: context.workers, budget: budget, loop: loop
+      role: .server, peerName: member.name, guest: context.guest(device, right),
+      staysOpen: grantsLive(to: device), link: link,
+      store: context.store, workers: context.workers, budget: budget, loop: loop,
+      pingSeconds: context.pingSeconds
     ) { [weak self, context] end in
       context.report(end, of: member.name)
+      self?.noteRivals(of: number, device)
+      if end.wasRevoked { context.workers.later { context.noteRevoked() } }
       if case .done = end.outcome { context.workers.later { context.acknowledge() } }
       self?.noteContact(device, self?.incoming[number]?.driver)
       self?.ended(number)
@@ -213,8 +247,8 @@ final class NodeCore {
     driver.start()
   }
 
-  private func refuse(_ number: UInt64, _ link: PeerLink, _ why: String) {
-    link.send(Message.refuse(Refusal(.tryAgain, why)).frame.bytes)
+  private func refuse(_ number: UInt64, _ link: PeerLink, _ why: String, _ code: Refusal.Code = .tryAgain) {
+    link.send(Message.refuse(Refusal(code, why)).frame.bytes)
     link.finish()
     ended(number)
   }
@@ -224,7 +258,7 @@ final class NodeCore {
       let proof = PairingProof(exporter: try link.exporter(), inviter: context.identity.id, joiner: joiner)
       let remote = link.remote
       let driver = InviterDriver(
-        proof: proof, link: link, desk: context.desk, worker: context.workers.queue(), loop: loop
+        proof: proof, link: link, desk: context.desk, worker: WorkerPool.handshakes.queue(), loop: loop
       ) { [weak self, context] outcome in
         switch outcome {
         case .done: context.log.own(.notice, "a new member joined from \(remote)")
@@ -286,7 +320,7 @@ final class NodeCore {
     let gate = Gatekeeper(store: context.store, target: target)
     let engine = try HandshakeEngine(
       context.clientTLS, protocols: [WireLimits.sessionProtocol], accept: { gate.admits($0, $1) })
-    let link = PeerLink(connection, engine: engine, worker: context.workers.queue(), loop: loop)
+    let link = PeerLink(connection, engine: engine, worker: WorkerPool.handshakes.queue(), loop: loop)
     link.onEnd = { error in
       finish(
         .failure(
@@ -298,11 +332,13 @@ final class NodeCore {
       guard let self, let member = gate.member, let right = member.right.inSession else {
         link.close()
         return finish(
-          .failure(ReplicationError(.notAMember, "\(connection.remote) is not a member: invite it")))
+          .failure(
+            ReplicationError(.notAMember, "\(connection.remote) is not a member here: \(TLSEngine.cure)")))
       }
       let driver = SessionDriver(
-        role: .client(direction), peerName: member.name, peerRight: right, staysOpen: staysOpen, link: link,
-        store: context.store, workers: context.workers, budget: budget, loop: loop, isErrand: isErrand
+        role: .client(direction), peerName: member.name, guest: context.guest(other.device, right),
+        staysOpen: staysOpen, link: link, store: context.store, workers: context.workers, budget: budget,
+        loop: loop, isErrand: isErrand, pingSeconds: context.pingSeconds
       ) { end in
         finish(.success(DialEnd(peer: member.name, device: other.device, end: end)))
       }
@@ -323,6 +359,8 @@ final class NodeCore {
   /// none is left.
   func stop(drain: Int, completion: @escaping () -> Void) {
     isStopping = true
+    network?.stop()
+    network = nil
     desk.stop()
     listener?.close()
     listener = nil

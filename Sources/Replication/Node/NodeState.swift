@@ -32,6 +32,10 @@ public struct PeerState: Hashable, Sendable {
   public internal(set) var isAccepted = false
   /// Milliseconds from the state's making until the next attempt, while waiting.
   public internal(set) var retryAfter: UInt64?
+  /// When the next attempt is made by itself, in milliseconds since 1970, while waiting.
+  public internal(set) var nextTry: UInt64?
+  /// When this copy and the peer were last brought together, or their live session began, in milliseconds since 1970.
+  public internal(set) var lastSuccess: UInt64?
   /// Attempts that have failed in a row.
   public internal(set) var failures = 0
   /// Why the last attempt failed; nil if it did not.
@@ -55,6 +59,8 @@ public struct NodeState: Hashable, Sendable {
   /// The devices with which a session is live at present, whoever has dialled, in their order: peers that are kept in step, and
   /// members that stay connected to this node. `Membership.member(_:)` tells their names.
   public internal(set) var connected: [DeviceID] = []
+  /// Devices that seem to be used by two copies at once, which displace each other, with what there is to say of each.
+  public internal(set) var identityConflicts: [DeviceID: String] = [:]
   /// Has it been stopped?
   public internal(set) var isStopped = false
 

@@ -35,6 +35,7 @@ final class InviterDriver {
       case .setTimer(let seconds):
         timer = loop.schedule(after: seconds * 1000) { [weak self] in self?.handle(.timer) }
       case .lookUp, .redeem: work(action)
+      case .countWrongProof(let id): desk.count(wrongProofFor: id, from: link.remote.network)
       case .joined: break
       case .close(let outcome):
         if let timer { loop.cancel(timer) }
@@ -46,9 +47,9 @@ final class InviterDriver {
 
   private func work(_ action: PairingAction) {
     let this = LoopBound(self, to: loop)
-    let (desk, loop) = (desk, loop)
+    let (desk, loop, network) = (desk, loop, link.remote.network)
     worker.async {
-      let event = desk.answer(action)
+      let event = desk.answer(action, from: network)
       loop.execute { this.value.handle(event) }
     }
   }
@@ -59,48 +60,49 @@ final class InvitationDesk: Sendable {
   private let store: Store
   private let identity: DeviceIdentity
   private let throttle = LockedField(JoinThrottle())
-  // Two who join at once must not be given the same name.
-  private let membership: LockedField<Membership>
 
   /// The desk of a node.
-  init(store: Store, identity: DeviceIdentity) {
-    (self.store, self.identity) = (store, identity)
-    membership = LockedField(Membership(store))
-  }
+  init(store: Store, identity: DeviceIdentity) { (self.store, self.identity) = (store, identity) }
 
-  /// Does what the action asks for, and gives the answer.
-  func answer(_ action: PairingAction) -> PairingEvent {
+  /// Does what the action asks for, for somebody in this network, and gives the answer.
+  func answer(_ action: PairingAction, from network: String) -> PairingEvent {
     do throws(ReplicationError) {
       switch action {
       case .lookUp(let id):
-        guard throttle.withLock({ $0.admit(at: MonotonicClock.milliseconds()) }) else { return .throttled }
-        return .found(try InvitationBook(store: store).find(id), at: store.environment.now())
+        let found = try InvitationBook(store: store).find(id)
+        let now = MonotonicClock.milliseconds()
+        if found != nil, !throttle.withLock({ $0.admits(id, from: network, at: now) }) { return .throttled }
+        return .found(found, at: store.environment.now())
       case .redeem(let invitation, let joiner, let name):
         return try redeem(invitation, by: joiner, called: name)
-      case .send, .setTimer, .joined, .close: return .failed(.protocolViolation, "not for the store")
+      case .send, .setTimer, .countWrongProof, .joined, .close:
+        return .failed(.protocolViolation, "not for the store")
       }
     } catch {
-      return .failed(error.code, error.message)
+      return .failed(error.code, error.message, because: error.store?.code)
     }
+  }
+
+  /// Somebody in this network has given a wrong proof.
+  func count(wrongProofFor id: [UInt8], from network: String) {
+    let now = MonotonicClock.milliseconds()
+    throttle.withLock { $0.failed(id, from: network, at: now) }
   }
 
   private func redeem(
     _ invitation: StandingInvitation, by joiner: DeviceID, called wish: String
   ) throws(ReplicationError) -> PairingEvent {
-    guard try InvitationBook(store: store).redeem(invitation, by: joiner) else { return .alreadyRedeemed }
+    // Read before it is decided whether the joiner is let in: an epoch begins behind a revocation, so that whoever is not revoked yet is
+    // given no key of an epoch that begins because of it.
     let ring = try StoreKeys(store).groupKeys()
-    let (inviter, name) = try membership.withLock { membership throws(ReplicationError) in
-      let plain = StoreIdentity.isName(wish) ? wish : "device"
-      let name = try membership.freeName(plain, for: joiner)
-      try membership.put(
-        Member(
-          device: joiner, name: name, right: Member.Right(invitation.right), addresses: [],
-          joined: store.environment.now()))
-      return (try membership.member(identity.id)?.name ?? store.name, name)
+    let redemption = try InvitationBook(store: store).redeem(
+      invitation, by: joiner, called: StoreIdentity.isName(wish) ? wish : "device", inviter: identity.id)
+    guard case .member(let member, let inviter) = redemption, let right = member.right.inSession else {
+      return .alreadyRedeemed
     }
     return .redeemed(
       JoinAccept(
-        mac: [], store: store.id, storeName: store.name, inviterName: inviter, memberName: name,
-        right: invitation.right, groupKeys: Array(ring.text.utf8)))
+        mac: [], store: store.id, storeName: store.name, inviterName: inviter, memberName: member.name,
+        right: right, groupKeys: Array(ring.text.utf8)))
   }
 }

@@ -17,6 +17,10 @@ final class PeerKeeper {
     var liveSince: UInt64?
     /// Which of the addresses is tried.
     var address = 0
+    /// The peer has said that this copy may not send: it learns its right by what it pulls.
+    var mayOnlyPull = false
+    /// A live session has ended by itself: the peer may hold on to it for a moment, and not let the next one stay.
+    var wasCutOff = false
   }
 
   /// Milliseconds between two looks at who the peers are: other processes name them.
@@ -33,23 +37,49 @@ final class PeerKeeper {
   private var context: NodeContext { core.context }
   private var loop: EventLoop { core.loop }
   private var policy: KeepPolicy?
-  private var kept: [String: Kept] = [:]
+  private var kept: StringDictionary<Kept> = [:]
   private var right = Member.Right.readWrite
   private var refreshTimer: UInt64?
   private var isRefreshing = false
+  /// The devices that were members when this was last looked at.
+  private var members: Set<DeviceID> = []
+  private var lastMeeting: UInt64 = 0
 
   init(_ core: NodeCore, _ board: StateBoard) {
     (self.core, self.board) = (core, board)
     core.onChange = { [weak self] in self?.changed($0) }
+    core.onStranger = { [weak self] in self?.metStranger() }
+    core.onNetwork = { [weak self] in self?.retryNow() }
+    core.onDisplaced = { [board] device, text in board.change { $0.identityConflicts[device] = text } }
   }
 
   /// Begins, or goes on by another policy.
   func start(_ policy: KeepPolicy) {
     self.policy = policy
+    core.watchNetwork()
     for name in Array(kept.keys) {
       kept[name]?.backoff = Backoff(base: policy.retry.lowerBound, cap: policy.retry.upperBound)
     }
     refresh()
+  }
+
+  /// Tries all that wait, at once, as if nothing had failed: the network may have come back.
+  func retryNow() {
+    for name in kept.keys.sorted() where kept[name]?.isBusy == false {
+      kept[name]?.backoff.succeeded()
+      attempt(name)
+    }
+  }
+
+  /// A device was turned away that is not known here. Whoever has invited it tells who it is: those that are met only now and
+  /// then are met now. Not more often than every so many seconds: strangers may come at will.
+  private func metStranger() {
+    let now = MonotonicClock.milliseconds()
+    guard case .every? = policy?.schedule, now - lastMeeting >= UInt64(Self.meetingSeconds) * 1000 else {
+      return
+    }
+    lastMeeting = now
+    for name in kept.keys.sorted() where kept[name]?.state.failures == 0 { attempt(name) }
   }
 
   /// Ends.
@@ -82,7 +112,7 @@ final class PeerKeeper {
     }
   }
 
-  private func refreshed(_ result: Result<(known: [Route.Known], right: Member.Right), ReplicationError>) {
+  private func refreshed(_ result: Result<Route.All, ReplicationError>) {
     isRefreshing = false
     guard let policy else { return }
     refreshTimer = loop.schedule(after: Self.refreshMilliseconds) { [weak self] in
@@ -91,9 +121,10 @@ final class PeerKeeper {
     }
     switch result {
     case .failure(let error): context.log.own(.error, "who the peers are cannot be read: \(error.message)")
-    case .success(let (all, right)):
-      self.right = right
-      let wanted = all.filter { policy.peers?.contains($0.name) ?? true }
+    case .success(let all):
+      if right != all.right { rightChanged(to: all.right) }
+      membersChanged(to: all.members)
+      let wanted = all.known.filter { policy.peers?.contains($0.name) ?? true }
       for name in Array(kept.keys) where !wanted.contains(where: { $0.name == name }) { drop(name) }
       for known in wanted {
         if kept[known.name] != nil {
@@ -106,6 +137,25 @@ final class PeerKeeper {
         }
       }
       publish()
+    }
+  }
+
+  /// What this copy may do has changed: sessions of before ask for more, or for less, than it may now.
+  private func rightChanged(to right: Member.Right) {
+    self.right = right
+    for name in Array(kept.keys) {
+      kept[name]?.mayOnlyPull = false
+      kept[name]?.driver?.refuse(.tryAgain, "what this copy may do has changed: connect again")
+    }
+  }
+
+  /// Who was turned away because one side did not know the other is tried again when more members are known.
+  private func membersChanged(to members: Set<DeviceID>) {
+    defer { self.members = members }
+    guard !members.isSubset(of: self.members) else { return }
+    for name in kept.keys.sorted() where kept[name]?.state.lastError?.code == .notAMember {
+      kept[name]?.backoff.succeeded()
+      attempt(name)
     }
   }
 
@@ -124,11 +174,11 @@ final class PeerKeeper {
     let endpoint = peer.known.endpoints[peer.address % peer.known.endpoints.count]
     kept[name]?.isBusy = true
     change(name) { state in
-      (state.phase, state.retryAfter, state.isAccepted) = (.connecting, nil, false)
+      (state.phase, state.retryAfter, state.nextTry, state.isAccepted) = (.connecting, nil, nil, false)
     }
     var (last, lastReceived): (UInt64, UInt64?) = (0, nil)
     core.dial(
-      peer.known.target, endpoint, direction: right == .readOnly ? .pull : .sync,
+      peer.known.target, endpoint, direction: right == .readOnly || peer.mayOnlyPull ? .pull : .sync,
       staysOpen: policy.schedule == .live
     ) { [weak self] driver in
       // Let go while the connection was being made.
@@ -152,8 +202,10 @@ final class PeerKeeper {
     guard let driver = core.liveDriver(of: device) else { return false }
     if kept[name]?.liveSince == nil { kept[name]?.liveSince = MonotonicClock.milliseconds() }
     let isAccepted = kept[name]?.driver == nil
+    recovered(name)
     change(name) { state in
-      (state.phase, state.retryAfter, state.lastError, state.failures) = (.live, nil, nil, 0)
+      (state.phase, state.retryAfter, state.nextTry) = (.live, nil, nil)
+      state.lastSuccess = wall
       state.isAccepted = isAccepted
       state.received = driver.received
       state.clockOffset = driver.clockOffset
@@ -188,6 +240,8 @@ final class PeerKeeper {
   }
 
   private func ended(_ name: String, _ result: Result<DialEnd, ReplicationError>) {
+    // Also of one that is not kept any more: it may have taken more than was known of it.
+    if case .success(let end) = result, let contact = end.end.contact { note(contact, of: end.device) }
     guard kept[name] != nil else { return }
     kept[name]?.isBusy = false
     kept[name]?.driver = nil
@@ -197,17 +251,19 @@ final class PeerKeeper {
       failed(name, error)
     case .success(let end):
       kept[name]?.state.device = end.device
-      if let contact = end.end.contact { note(contact, of: end.device) }
+      if end.end.wasRevoked { context.workers.later { [context] in context.noteRevoked() } }
       change(name) { $0.progress = SessionProgress(end.end.figures) }
       switch end.end.outcome {
       case .done:
         // One that was to stay open and did not is no success, however politely it ended: `pause` looks how long it lasted.
         if !end.end.wasLive { kept[name]?.backoff.succeeded() }
-        change(name) { ($0.lastError, $0.failures) = (nil, 0) }
+        recovered(name)
+        change(name) { $0.lastSuccess = wall }
         if isConnected(name, end.device) { return }
-        wait(name, milliseconds: end.end.wasLive ? pause(name, failed: true) : untilNextMeeting)
+        wait(name, milliseconds: end.end.wasLive ? pause(name, failed: true) : untilNextMeeting(name))
       case .reconnect(let why):
-        context.log.own(.notice, "\(name): \(why)")
+        if kept[name]?.state.lastError?.message != why { context.log.own(.notice, "\(name): \(why)") }
+        if end.end.wasLive, why.contains(IdentityWatch.displaced) { core.displacedHere(end.device, why) }
         if isConnected(name, end.device) { return }
         wait(name, milliseconds: pause(name, failed: true))
       case .failed(let code, let message):
@@ -216,11 +272,25 @@ final class PeerKeeper {
     }
   }
 
+  /// Milliseconds since 1970.
+  private var wall: UInt64 { context.store.environment.now() }
+
+  /// The log has both edges of a failure: its first attempt, and the first one that succeeds.
+  private func recovered(_ name: String) {
+    guard let state = kept[name]?.state, state.lastError != nil || state.failures > 0 else { return }
+    context.log.own(
+      .notice,
+      "\(name): reached again, after \(state.failures) failed attempt\(state.failures == 1 ? "" : "s")")
+    change(name) { ($0.lastError, $0.failures) = (nil, 0) }
+  }
+
   private func failed(_ name: String, _ error: ReplicationError) {
-    let isNew = kept[name]?.state.lastError?.message != error.message
+    let isNew = kept[name]?.state.lastError?.code != error.code
     context.log.own(isNew ? .warning : .debug, "\(name): \(error.message)")
+    if error.code == .notAllowed { kept[name]?.mayOnlyPull = true }
+    if kept[name]?.liveSince != nil { kept[name]?.wasCutOff = true }
     let pause = pause(name, failed: true)
-    let failures = kept[name]?.backoff.failures ?? 0
+    let failures = (kept[name]?.state.failures ?? 0) + 1
     change(name) { state in
       state.lastError = PeerState.Failure(code: error.code, message: error.message)
       state.failures = failures
@@ -238,8 +308,13 @@ final class PeerKeeper {
     return kept[name]?.backoff.failed(random: random) ?? 1_000
   }
 
-  /// Not all at the same moment.
-  private var untilNextMeeting: UInt64 {
+  /// Not all at the same moment. One whose live session was cut off comes back once the peer has found that out
+  /// (`NodeCore.answerMilliseconds`), to stay.
+  private func untilNextMeeting(_ name: String) -> UInt64 {
+    if policy?.schedule == .live, kept[name]?.wasCutOff == true {
+      kept[name]?.wasCutOff = false
+      return NodeCore.answerMilliseconds + 500 + UInt64.random(in: 0...1000)
+    }
     let seconds =
       if case .every(let seconds)? = policy?.schedule { max(1, seconds) } else { Self.meetingSeconds }
     let milliseconds = UInt64(seconds) * 1000
@@ -253,13 +328,16 @@ final class PeerKeeper {
       self?.kept[name]?.timer = nil
       self?.attempt(name)
     }
-    change(name) { state in (state.phase, state.retryAfter) = (.waiting, milliseconds) }
+    change(name) { state in
+      (state.phase, state.retryAfter, state.nextTry) = (.waiting, milliseconds, wall + milliseconds)
+    }
   }
 
   private func note(_ contact: Contact, of device: DeviceID) {
     let context = context
     context.workers.later {
-      do throws(ReplicationError) { try Contacts(context.store).note(contact, of: device) } catch {
+      do throws(ReplicationError) { try Contacts(context.store).note([(device, contact)]) } catch {
+        guard error.store?.code != .closed else { return }
         context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
       }
     }

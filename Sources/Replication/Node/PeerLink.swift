@@ -25,6 +25,8 @@ final class PeerLink {
 
   /// Where the other side is.
   var remote: SocketAddress { connection.remote }
+  /// The own address of the connection.
+  var local: SocketAddress { connection.local }
   /// Bytes on the wire, TLS included.
   private(set) var sentBytes: UInt64 = 0
   private(set) var receivedBytes: UInt64 = 0
@@ -58,7 +60,9 @@ final class PeerLink {
     deadline = loop.schedule(after: Limits.handshakeSeconds * 1000) { [weak self] in
       guard let self else { return }
       end(
-        ReplicationError(.timeout, "\(remote) did not finish its handshake in \(Limits.handshakeSeconds) s"))
+        ReplicationError(
+          .timeout,
+          "\(remote) did not finish its handshake in \(Limits.handshakeSeconds) s: check that it is up"))
     }
     transmit(engine.takeOutgoing())
   }
@@ -108,6 +112,9 @@ final class PeerLink {
     connection.send(engine.close())
     connection.finish()
   }
+
+  /// Closes at once, and reports that the connection is broken.
+  func fail(_ error: ReplicationError) { end(error) }
 
   /// Closes at once. Nothing is reported any more.
   func close() {

@@ -9,15 +9,22 @@ enum Route {
     var endpoints: [Endpoint]
   }
 
+  /// What `all` finds.
+  struct All: Sendable {
+    var known: [Known]
+    /// What this device may do itself.
+    var right: Member.Right
+    /// Every device that is a member, the revoked too.
+    var members: Set<DeviceID>
+  }
+
   /// Every peer and every member with an address, but for the own device and those that were revoked; each device once.
   /// And what this device may do itself.
-  static func all(in store: Store, own: DeviceID) throws(ReplicationError) -> (
-    known: [Known], right: Member.Right
-  ) {
+  static func all(in store: Store, own: DeviceID) throws(ReplicationError) -> All {
     let membership = Membership(store)
     let (members, peers) = (try membership.members(), try membership.peers())
     let byDevice = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0) })
-    let byName = Dictionary(members.map { ($0.name, $0) }, uniquingKeysWith: { first, _ in first })
+    let byName = StringDictionary(first: members.map { ($0.name, $0) })
     var known: [Known] = []
     var seen: Set<DeviceID> = [own]
     for peer in peers {
@@ -37,7 +44,7 @@ enum Route {
           name: member.name, target: DialTarget(device: member.device, name: member.name),
           endpoints: member.addresses.compactMap { Endpoint($0) }))
     }
-    return (known, byDevice[own]?.right ?? .readWrite)
+    return All(known: known, right: byDevice[own]?.right ?? .readWrite, members: Set(byDevice.keys))
   }
 
   /// Who is to be reached, and where, the most likely address first. A peer that was named here comes before a member,

@@ -6,23 +6,6 @@ internal import SyncStore
 /// Invariants: events are taken one after the other, in the order in which they came about, each with all its actions
 /// done before the next; `onEnd` is called once, after a new actor that was asked for is durable.
 final class SessionDriver {
-  /// How a session ended, and what it moved.
-  struct End {
-    var outcome: SessionOutcome
-    var figures: SessionFigures
-    /// The own store's error, if that ended it.
-    var failure: StoreError?
-    /// Bytes on the wire, TLS included.
-    var sentBytes: UInt64
-    var receivedBytes: UInt64
-    /// Who is at the other end, and what it told of itself.
-    var contact: Contact?
-    /// Does the other side leave large values out of what it takes?
-    var peerLeavesOut = false
-    /// Had it gone live?
-    var wasLive = false
-  }
-
   /// Has the session's journal watched: called with a position, behind which `grown` is to be called.
   var onFollow: (UInt64) -> Void = { _ in }
   /// Called when figures have changed.
@@ -30,7 +13,8 @@ final class SessionDriver {
 
   /// What the other side is called, and what it may do, for this session.
   let peerName: String
-  let peerRight: MemberRight
+  let guest: SessionGuest
+  var peerRight: MemberRight { guest.right }
   private var session: Session
   let link: PeerLink
   private let store: SessionStore
@@ -42,6 +26,8 @@ final class SessionDriver {
   // What comes in is opened, appended and made durable, three batches at once.
   private let openingWorker: WorkerQueue
   private let settlingWorker: WorkerQueue
+  /// Large values are read through for the other side beside everything else, and never by the workers that others wait for.
+  private let scanningWorker = WorkerPool.scans.queue()
   private var intakes = 0
   /// The last batch of a live round, a small one, is being taken in: what the journal grows by is looked at behind it.
   private var isTakingLast = false
@@ -64,19 +50,23 @@ final class SessionDriver {
 
   /// A session over a link whose handshake is done.
   init(
-    role: Session.Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, link: PeerLink,
+    role: Session.Role, peerName: String, guest: SessionGuest, staysOpen: Bool = false, link: PeerLink,
     store: Store, workers: WorkerPool, budget: FlowBudget,
-    loop: EventLoop, isErrand: Bool = false, onEnd: @escaping (End) -> Void
+    loop: EventLoop, isErrand: Bool = false, pingSeconds: Int = Limits.pingSeconds,
+    onEnd: @escaping (End) -> Void
   ) {
     session = Session(
-      role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen, knowsChunks: true,
-      knowsTier: true, isErrand: isErrand)
-    (self.peerName, self.peerRight) = (peerName, peerRight)
+      role: role, peerName: peerName, peerRight: guest.right, staysOpen: staysOpen, knowsChunks: true,
+      knowsTier: true, isErrand: isErrand, pingSeconds: pingSeconds)
+    (self.peerName, self.guest) = (peerName, guest)
     (self.link, self.loop, self.onEnd, self.budget) = (link, loop, onEnd, budget)
-    self.store = SessionStore(store)
+    self.store = SessionStore(store, guest: guest)
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
     (openingWorker, settlingWorker) = (workers.queue(), workers.queue())
   }
+
+  /// The position that the other side had acknowledged when that was last kept.
+  var notedReceived: UInt64 = 0
 
   /// Called when a round was closed that had come in parts, and what the own copy covers has grown: the journal has not.
   var onClosed: () -> Void = {}
@@ -119,7 +109,7 @@ final class SessionDriver {
     link.onEnd = { [self] error in
       // Who is not let in learns it only after its own handshake is done.
       if let error, error.code != .network {
-        handle(.failed(error.code, error.message))
+        handle(.failed(error.code, error.message, because: error.store?.code))
       } else {
         handle(.disconnected)
       }
@@ -143,19 +133,11 @@ final class SessionDriver {
   private var saidHello: UInt64?
   private var acknowledged = 0
   private var repaired = (count: 0, named: 0)
-  private var wasLive = false
+  private(set) var wasLive = false
   /// The position of the own journal up to which the other side has all.
   var received: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
   /// What was moved so far.
   var figures: SessionFigures { session.figures }
-
-  /// What the session has told of the copy at the other end; nil before its hello.
-  var contact: Contact? {
-    guard let peer = session.peer, let greeted, let clockOffset else { return nil }
-    return Contact(
-      time: greeted, clockOffset: clockOffset, actor: peer.summary.actor,
-      received: session.figures.acknowledged)
-  }
 
   /// The journal has grown, or may have. While a batch is taken in, that is most likely it, and the other side waits for the answer.
   func grown() {
@@ -193,6 +175,23 @@ final class SessionDriver {
   /// The node shuts down.
   func stop() { handle(.stop) }
 
+  /// Asks the other side for a sign of life. If it gives none within so many milliseconds, its connection is dead and given up.
+  func probe(within milliseconds: Int) {
+    // What it says is not heard while this side does not read.
+    guard outcome == nil, !link.isPaused else { return }
+    let asked = MonotonicClock.milliseconds()
+    handle(.probe)
+    _ = loop.schedule(after: milliseconds) { [weak self] in
+      guard let self, outcome == nil, !link.isPaused, lastHeard < asked else { return }
+      abandon()
+    }
+  }
+
+  /// Ends the session, and tells the other side why.
+  func refuse(_ code: Refusal.Code, _ why: String) {
+    if outcome == nil { handle(.refuse(Refusal(code, why))) }
+  }
+
   /// The link is given up without another word.
   func abandon() {
     link.close()
@@ -212,6 +211,8 @@ final class SessionDriver {
       let event = events[next]
       next += 1
       session.isCrowded = budget.isCrowded
+      session.openedBytes = store.opened.withLock { $0 }
+      session.mayBecomeNewActor = guest.renewals.withLock { $0.admits(at: MonotonicClock.milliseconds()) }
       perform(session.handle(event))
     }
     if !hasEnded { count(session.heldBytes) }
@@ -283,11 +284,12 @@ final class SessionDriver {
         intakes += 1
         work(action, on: openingWorker)
       case .loadReplica, .loadCursor, .finishRound, .storeBlobRanges, .storeBlobs, .matchRecipe,
-        .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
-        .stateHoldings, .openBlobRange:
+        .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair, .openBlobRange:
         work(action, on: receivingWorker)
+      case .stateHoldings: work(action, on: scanningWorker)
       case .becomeNewActor:
         isRenewing = true
+        guest.renewals.withLock { $0.count(at: MonotonicClock.milliseconds()) }
         work(action, on: receivingWorker)
       }
     }
@@ -311,19 +313,6 @@ final class SessionDriver {
       store.answer(action, peer: peer) { event in loop.execute { this.value.worked(action, event) } }
     }
   }
-
-  /// The few records of a live session are waited for; whoever catches up, or moves much, takes its turn.
-  private func turn(of action: SessionAction) -> WorkerPool.Turn {
-    guard wasLive else { return .ordinary }
-    return switch action {
-    case .openBurst: .prompt
-    case .applyLast(_, _, _, let sealed, _): sealed.count <= Self.promptBytes ? .prompt : .ordinary
-    default: .ordinary
-    }
-  }
-
-  /// Bytes of a sealed batch that is taken in before what others are sent.
-  private static let promptBytes = 64 << 10
 
   /// One batch alone takes the shortest way; of several the steps overlap.
   private func takeIn(_ action: SessionAction) {
@@ -376,6 +365,7 @@ final class SessionDriver {
   private func close(_ outcome: SessionOutcome) {
     guard self.outcome == nil else { return }
     self.outcome = outcome
+    store.cancel()
     for timer in SessionTimer.allCases { cancel(timer) }
     link.finish()
     endIfOver()
@@ -395,6 +385,6 @@ final class SessionDriver {
       End(
         outcome: outcome, figures: session.figures, failure: store.failure, sentBytes: link.sentBytes,
         receivedBytes: link.receivedBytes, contact: contact, peerLeavesOut: session.peerLeavesOut,
-        wasLive: wasLive))
+        wasLive: wasLive, wasRevoked: session.wasRevoked))
   }
 }

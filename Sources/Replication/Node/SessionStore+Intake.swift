@@ -10,6 +10,8 @@ struct Intake: Sendable {
   fileprivate let widening: Widening?
   fileprivate let close: RoundClose?
   fileprivate var stage: Stage
+  /// Bytes of memory that it takes since it was opened.
+  fileprivate var openedBytes = 0
 
   fileprivate enum Stage: Sendable {
     case sealed([UInt8])
@@ -38,11 +40,18 @@ extension SessionStore {
   /// Opens a batch: it needs the group's keys, and nothing of the store.
   func opened(_ intake: Intake) -> Intake {
     guard case .sealed(let sealed) = intake.stage else { return intake }
-    return step(intake) {
+    var bytes = 0
+    var opened = step(intake) {
       let context = BatchContext.records(
         store: store.id, sender: intake.sender, mark: intake.mark, index: UInt64(intake.index))
-      return .opened(try RecordCodec.read(try BatchCodec.open(sealed, expecting: context, keys: ring())))
+      let payload = try BatchCodec.open(sealed, expecting: context, keys: ring())
+      let reading = try RecordCodec.read(payload)
+      bytes = payload.count + reading.memoryBytes
+      return .opened(reading)
     }
+    opened.openedBytes = bytes
+    self.opened.withLock { $0 += bytes }
+    return opened
   }
 
   /// Appends it, behind all batches of the round that come before it: where one of those could not be, none is any more.
@@ -82,6 +91,7 @@ extension SessionStore {
 
   /// Waits until it is durable. What the session is told of it.
   func settled(_ intake: Intake) -> SessionEvent {
+    defer { opened.withLock { $0 -= intake.openedBytes } }
     switch intake.stage {
     case .sealed, .opened: preconditionFailure("a batch is opened and appended before it is made durable")
     case .failed(let event): return event

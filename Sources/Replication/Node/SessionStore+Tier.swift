@@ -2,12 +2,26 @@ internal import SyncStore
 
 /// What is said of large values.
 extension SessionStore {
+  /// Reads what is asked about, one question of a device at a time, and only while its session lasts. Nothing is said where that may not be
+  /// now.
   func stateHoldings(_ wanted: HoldingsWanted) throws(StoreError) -> SessionEvent {
-    let said = try store.holdings(of: wanted.blobs)
-    return .holdingsStated(
-      HoldingsStated(
-        number: wanted.number,
-        statement: said.map { HoldingsStated.Statement(covered: $0.covered, held: $0.held) }))
+    let unsaid = SessionEvent.holdingsStated(HoldingsStated(number: wanted.number, statement: nil))
+    if let guest {
+      let bytes = wanted.blobs.reduce(0) { $0 + $1.size }
+      let now = MonotonicClock.milliseconds()
+      guard guest.scans.begin(for: guest.device, guest.right, bytes: bytes, at: now) else { return unsaid }
+    }
+    defer { if let guest { guest.scans.end(for: guest.device, at: MonotonicClock.milliseconds()) } }
+    do throws(StoreError) {
+      let said = try store.holdings(of: wanted.blobs) { self.isOver }
+      return .holdingsStated(
+        HoldingsStated(
+          number: wanted.number,
+          statement: said.map { HoldingsStated.Statement(covered: $0.covered, held: $0.held) }))
+    } catch {
+      guard error.code == .cancelled else { throw error }
+      return unsaid
+    }
   }
 
   func open(_ range: BlobRange, from sender: ActorID) throws -> SessionEvent {

@@ -13,6 +13,11 @@ package final class SessionStore: Sendable {
   let store: Store
   let keys: StoreKeys
   let state = LockedField(State())
+  /// Who the session is with; nil in tests that have no members.
+  let guest: SessionGuest?
+  /// What was opened and is not yet applied, in bytes of memory.
+  let opened = LockedField(0)
+  private let isCancelled = LockedField(false)
 
   struct State {
     var ring: GroupKeyRing?
@@ -57,8 +62,10 @@ package final class SessionStore: Sendable {
   }
 
   /// The store's side of one session.
-  package init(_ store: Store) {
-    self.store = store
+  package convenience init(_ store: Store) { self.init(store, guest: nil) }
+
+  init(_ store: Store, guest: SessionGuest?) {
+    (self.store, self.guest) = (store, guest)
     keys = StoreKeys(store)
   }
 
@@ -71,6 +78,12 @@ package final class SessionStore: Sendable {
 
   /// The store's own error, if it had one.
   package var failure: StoreError? { state.withLock { $0.failure } }
+
+  /// The session is over: what takes long is given up.
+  func cancel() { isCancelled.withLock { $0 = true } }
+
+  /// Is nobody interested any more?
+  var isOver: Bool { isCancelled.withLock { $0 } }
 
   /// The same, but where another thread is making the journal durable its answer is given by that thread: `then` is called
   /// once, before this returns or later.
@@ -90,7 +103,9 @@ package final class SessionStore: Sendable {
   package func answer(_ action: SessionAction, peer: ActorID?) -> SessionEvent? {
     do {
       switch action {
-      case .loadReplica(let sender, let time): return .replica(try loadReplica(sender, at: time))
+      case .loadReplica(let sender, let time):
+        let replica = try loadReplica(sender, at: time)
+        return try changedRight() ?? .replica(replica)
       case .loadCursor(let sender):
         let cursor = try store.cursor(for: sender)
         state.withLock { $0.cursor = cursor }
@@ -116,7 +131,11 @@ package final class SessionStore: Sendable {
         let (event, tail) = try composeBurst(receiver, behind: begin, to: peer)
         if let tail { try store.sync(upTo: tail) }
         return event
-      case .giveGroupKeys(let epochs): return .groupKeys(Array(try ring().only(epochs).text.utf8))
+      case .giveGroupKeys(let epochs):
+        // In this order: an epoch that begins behind a revocation is not in what was read before the member was looked up.
+        let text = try ring().only(epochs).text
+        if let changed = try changedRight() { return changed }
+        return .groupKeys(Array(text.utf8))
       case .takeGroupKeys(let text):
         try take(GroupKeyRing(text: String(decoding: text, as: UTF8.self)))
         return nil
@@ -163,10 +182,10 @@ package final class SessionStore: Sendable {
       if error.code == .rolledBack { return .rolledBack(error.message) }
       if error.code == .overtaken { return .overtaken(error.message) }
       state.withLock { $0.failure = error }
-      return .failed(.store, error.description)
+      return .failed(.store, ReplicationError(error).message, because: error.code)
     case let error as ReplicationError:
       if let failure = error.store { state.withLock { $0.failure = failure } }
-      return .failed(error.code, error.message)
+      return .failed(error.code, error.message, because: error.store?.code)
     default: return .failed(.protocolViolation, "\(error)")
     }
   }
@@ -240,9 +259,21 @@ package final class SessionStore: Sendable {
 
   // MARK: Rounds
 
+  /// Refuses to send what a clock that ran ahead has stamped, as long as it can be restamped: before a mark is made, which
+  /// would say that it may have left.
+  func requireNothingAhead() throws {
+    guard let ahead = try store.unsentWritesAhead() else { return }
+    throw ReplicationError(
+      .clockSkew,
+      "nothing was sent: \(ahead.writes == 1 ? "a write" : "\(ahead.writes) writes") of this copy were stamped by a clock that ran "
+        + "ahead, and others would let them wait until \(UniversalTime.string(milliseconds: ahead.until)): if this clock is right, "
+        + "give them the present time (`Store.restampUnsent`), and try again")
+  }
+
   private func openRound(for receiver: RoundReceiver) throws -> SessionEvent {
+    try requireNothingAhead()
     let ground = state.withLock { $0.ground.take() }
-    let opened = Result { try store.openRound(for: receiver, on: ground) }
+    let opened = Result { try openRound(believing: receiver, on: ground) }
     // Asked behind it: the marks of who this copy was are gone, which is no sign of having been put back.
     if let why = try renewed() { return .overtaken(why) }
     let round = try opened.get()
@@ -318,7 +349,7 @@ package final class SessionStore: Sendable {
     guard more / WireLimits.fullStateBytesPerKey > keys else { return full }
     throw ReplicationError(
       .protocolViolation,
-      "the other side's full state names far more writes than can concern the \(keys) keys held here: its program may be damaged"
+      "the other side's full state names far more writes than can concern the \(CountText.of(keys, "key")) held here: its program may be damaged"
     )
   }
 }

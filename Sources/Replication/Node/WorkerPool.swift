@@ -12,6 +12,11 @@ internal import SyncStore
 package final class WorkerPool: Sendable {
   /// The pool of this process.
   package static let shared = WorkerPool(width: 8)
+  /// For handshakes, invitations and rights, two at once: what members have `shared` do, however long it takes, keeps nobody from being let
+  /// in, or shown out.
+  package static let handshakes = WorkerPool(width: 4)
+  /// For reading large values through at the wish of others, two at once; the rest wait.
+  package static let scans = WorkerPool(width: 4)
 
   /// How soon a piece of work is to be done.
   package enum Turn: Sendable {

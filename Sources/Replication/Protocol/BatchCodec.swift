@@ -68,7 +68,7 @@ package enum BatchCodec {
       ReplicationError(.protocolViolation, "opening \(expected): \(why): the connection is closed")
     }
     guard sealed.count >= overheadBytes, sealed.count <= overheadBytes + expected.kind.maximumBytes else {
-      throw refusal("\(sealed.count) bytes are too few or too many")
+      throw refusal("\(CountText.of(sealed.count, "byte")): too few or too many")
     }
     let header = Array(sealed[..<headerBytes])
     guard header[0] == version else { throw refusal("version \(header[0]) is unknown") }
@@ -93,14 +93,17 @@ package enum BatchCodec {
       throw refusal("\(error)")
     }
     guard count <= expected.kind.maximumBytes else {
-      throw refusal("\(count) bytes declared, above the limit of \(expected.kind.maximumBytes)")
+      throw refusal(
+        "\(CountText.of(count, "byte")) declared, above the limit of \(expected.kind.maximumBytes)")
     }
     guard isCompressed else {
-      guard body.count == count else { throw refusal("\(body.count) bytes, \(count) declared") }
+      guard body.count == count else {
+        throw refusal("\(CountText.of(body.count, "byte")), \(count) declared")
+      }
       return body
     }
     guard body.count < count, let payload = Compression.inflate(body, count: count) else {
-      throw refusal("it does not inflate to the \(count) bytes it declares")
+      throw refusal("it does not inflate to the \(CountText.of(count, "byte")) it declares")
     }
     return payload
   }

@@ -127,7 +127,8 @@ package struct FrameDecoder {
       throw DecodingFailure("frame of type \(type) before the handshake")
     }
     guard length - 1 <= limit else {
-      throw DecodingFailure("frame of type \(type) announces \(length - 1) bytes, at most \(limit) may come")
+      throw DecodingFailure(
+        "frame of type \(type) announces \(CountText.of(length - 1, "byte")), at most \(limit) may come")
     }
     return length - 1
   }

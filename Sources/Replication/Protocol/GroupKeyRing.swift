@@ -43,7 +43,8 @@ package struct GroupKeyRing: Hashable, Sendable {
     }
     guard keys[epoch] != nil || keys.count < Self.maximumEpochs else {
       throw ReplicationError(
-        .protocolViolation, "group key of epoch \(epoch): the ring holds \(Self.maximumEpochs) epochs already"
+        .protocolViolation,
+        "group key of epoch \(epoch): the ring holds \(Self.maximumEpochs) epochs already: begin a new store"
       )
     }
     keys[epoch] = key
@@ -62,7 +63,8 @@ package struct GroupKeyRing: Hashable, Sendable {
   package mutating func beginEpoch(_ key: [UInt8], random: UInt32) throws(ReplicationError) -> UInt32 {
     let count = Self.count(of: current) + 1
     guard count <= Self.lastCount else {
-      throw ReplicationError(.protocolViolation, "the group keys have no number left for another epoch")
+      throw ReplicationError(
+        .protocolViolation, "the group keys have no number left for another epoch: begin a new store")
     }
     try insert(key, epoch: count << Self.randomBits | random & (1 << Self.randomBits - 1))
     return current

@@ -319,7 +319,7 @@ extension BlobNeed {
     self.init(
       hash: try reader.readBlobHash(), size: try reader.readVariable(), offset: try reader.readVariable())
     guard size <= Limits.blobBytes, offset <= size else {
-      throw DecodingFailure("blob of \(size) bytes wanted from \(offset)")
+      throw DecodingFailure("blob of \(CountText.of(size, "byte")) wanted from \(offset)")
     }
   }
 }

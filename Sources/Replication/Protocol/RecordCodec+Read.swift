@@ -10,6 +10,17 @@ extension RecordCodec {
     package var records: BatchRecords
     /// As `Payload.present`.
     package var present: [Dot]
+
+    /// Bytes of memory that it takes besides those of the payload, about.
+    package var memoryBytes: Int {
+      let recordBytes =
+        switch records {
+        // A key and a value of their own for each.
+        case .list(let records): records.count * (MemoryLayout<PositionedRecord>.stride + 128)
+        case .plain(let batch): batch.entries.count * MemoryLayout<PlainBatch.Entry>.stride
+        }
+      return recordBytes + present.count * MemoryLayout<Dot>.stride
+    }
   }
 
   /// The payload in `bytes`, every byte of which must belong to it.
@@ -34,13 +45,18 @@ extension RecordCodec {
     guard Set(actors).count == actorCount else { throw DecodingFailure("an actor twice") }
     let end = try reader.variable()
     let count = try reader.variable()
+    guard count <= UInt64(WireLimits.batchRecords) else {
+      throw DecodingFailure("\(count) records, more than \(WireLimits.batchRecords)")
+    }
     guard count <= UInt64(reader.remaining / leastRecordBytes) else {
       throw DecodingFailure("records cut off")
     }
     var state = DecodingState(actors: actors)
     let records = try Self.records(Int(count), from: &reader, &state)
     let present = try Self.present(from: &reader, actors)
-    guard reader.remaining == 0 else { throw DecodingFailure("\(reader.remaining) bytes too many") }
+    guard reader.remaining == 0 else {
+      throw DecodingFailure("\(CountText.of(reader.remaining, "byte")) too many")
+    }
     guard state.position <= end else { throw DecodingFailure("a record behind the end position") }
     guard !state.continues else { throw DecodingFailure("a transaction is cut") }
     return Reading(position: end, records: records, present: present)
@@ -178,7 +194,7 @@ extension RecordCodec {
   private static func blob(from reader: inout FieldReader) throws(DecodingFailure) -> BlobReference {
     guard let hash = BlobHash(bytes: try reader.slice(32)) else { throw DecodingFailure("hash") }
     let size = try reader.variable()
-    guard size <= Limits.blobBytes else { throw DecodingFailure("blob of \(size) bytes") }
+    guard size <= Limits.blobBytes else { throw DecodingFailure("blob of \(CountText.of(size, "byte"))") }
     return BlobReference(
       hash: hash, size: size, metadata: Array(try reader.slice(reader.count(limit: Limits.blobMetadataBytes)))
     )
@@ -261,7 +277,9 @@ private struct FieldReader {
 
   /// Where the next `count` bytes are.
   mutating func range(_ count: Int) throws(DecodingFailure) -> Range<Int> {
-    guard count <= remaining else { throw DecodingFailure("\(count) bytes wanted, \(remaining) left") }
+    guard count <= remaining else {
+      throw DecodingFailure("\(CountText.of(count, "byte")) wanted, \(remaining) left")
+    }
     defer { index += count }
     return index..<(index + count)
   }

@@ -45,6 +45,9 @@ package enum WireLimits {
   /// Keys that a session's figures name, of those put right.
   package static let repairNames = 1000
 
+  /// Records in a batch. One transaction travels in one batch, and one of `Limits.transactionBytes` has fewer: a record takes at least 40
+  /// bytes of the journal.
+  package static let batchRecords = 1 << 18
   /// Writes that a batch of a full state may name beside its records.
   package static let presentDots = 1 << 16
   /// Bytes that it may take to remember which writes a full state names (`DotSet.bytes`), beside those for each key that is held
@@ -75,15 +78,26 @@ package enum WireLimits {
   package static let holdings = 1024
   /// Bytes that those have together, unless it is one: who is asked reads them.
   package static let holdingsBytes: UInt64 = EvictionTurn.bytesAtOnce
+  /// Bytes a second that are read through, on average, to tell a member that may only read what is held here.
+  package static let readOnlyScanBytesPerSecond: UInt64 = 16 << 20
+  /// Times within `renewalMilliseconds` that peers can make a copy a new actor.
+  package static let renewals = 16
+  /// An hour.
+  package static let renewalMilliseconds: UInt64 = 3_600_000
   /// Blob ranges asked of the own store and not yet given.
   package static let blobReadsInFlight = 8
   /// Bytes queued in the transport above which no further blob range is read, so that records overtake blobs.
   package static let blobQueueBytes = 8 * Limits.blobRangeBytes
   /// Bytes received and not yet stored above which nothing more is read from the connection.
   package static let unstoredBytes = 8 << 20
+  /// Bytes of batches that were opened and are not yet applied above which nothing more is read from the connection: inflated bytes, and
+  /// what each record takes in memory.
+  package static let openedBytes = 32 << 20
+  /// Bytes that a queued blob range counts for besides its own: an empty one takes memory, too.
+  package static let rangeOverheadBytes = 256
   /// Bytes queued for a peer above which no further batch is sealed for it, and bytes received and not yet stored above which nothing
   /// more is read from it, while all sessions of a node hold more than `Limits.nodeBytes`.
   package static let crowdedBytes = 512 << 10
   /// Bytes that must come within `Limits.pingSeconds` if no whole frame does: a minimum rate (F88).
-  package static let minimumBytesPerPing = 16 << 10
+  package static let minimumBytesPerPing = 4 << 10
 }

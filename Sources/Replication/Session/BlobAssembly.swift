@@ -28,7 +28,7 @@ struct BlobAssembly {
   /// Of the recipe that is being followed.
   private var missing: [BlobPart] = []
   private var end: UInt64
-  private var ranges: [BlobRange] = []
+  private var ranges = Queue<BlobRange>()
   /// Has the other side sent the last of what was asked for?
   private var isSent = true
   private var work: Work?
@@ -66,7 +66,7 @@ struct BlobAssembly {
     if range.isLast { isSent = true }
     guard ending == nil else { return }
     ranges.append(range)
-    unstoredBytes += range.sealed.count
+    unstoredBytes += range.queuedBytes
   }
 
   /// The other side does not have it, or not any more.
@@ -86,7 +86,7 @@ struct BlobAssembly {
 
   private mutating func give(_ ending: Ending) {
     self.ending = self.ending ?? ending
-    (ranges, recipes, unstoredBytes) = ([], [], 0)
+    (ranges, recipes, unstoredBytes) = (Queue(), [], 0)
   }
 
   /// Takes the next step that waits for nothing.
@@ -101,13 +101,12 @@ struct BlobAssembly {
       return
     }
     if let part = missing.first, part.offset == held {
-      guard !ranges.isEmpty else {
+      guard let range = ranges.popFirst() else {
         // The other side has ended it, and gave less than it was asked for.
         if isSent { give(.plainly(need)) }
         return
       }
-      let range = ranges.removeFirst()
-      unstoredBytes -= range.sealed.count
+      unstoredBytes -= range.queuedBytes
       guard range.offset == held else { return give(.plainly(need)) }
       work = .storing(range)
       port.actions.append(.storeBlobRanges([range], size: size))

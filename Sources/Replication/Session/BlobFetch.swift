@@ -14,6 +14,8 @@ struct BlobFetch {
     var isComplete = false
     /// Has the last of it come? It may still have to be stored.
     var hasArrived = false
+    /// Ranges of it that have come and are not stored.
+    var queued = 0
   }
 
   /// Blobs that have come, and are not stored, at most.
@@ -33,7 +35,7 @@ struct BlobFetch {
   private var storing: BlobRange?
   /// Blobs that came in one range each.
   private var storingWhole: [BlobRange] = []
-  /// Bytes of those ranges.
+  /// What those ranges count for (`BlobRange.queuedBytes`).
   private var unstoredPlain = 0
   /// Bytes that have come and are not stored.
   var unstoredBytes: Int { unstoredPlain + (assembly?.unstoredBytes ?? 0) }
@@ -41,18 +43,13 @@ struct BlobFetch {
   var takesRecipes = false
   /// The one that is; those that wait for it.
   private var assembly: BlobAssembly?
-  private var kin: [BlobNeed] = []
+  private var kin = Queue<BlobNeed>()
   /// Blobs that the other side does not have, or not in good order.
-  private(set) var unavailable: Set<BlobHash> = [] {
-    didSet {
-      guard !explicit.isEmpty else { return }
-      for hash in unavailable.subtracting(oldValue).sorted() { settle(hash, false) }
-    }
-  }
+  private(set) var unavailable: Set<BlobHash> = []
   /// Those that only beaten values refer to.
   private var spare: Set<BlobHash> = []
-  /// How many cannot be had that somebody misses.
-  var lacking: Int { unavailable.count { !spare.contains($0) } }
+  /// How many cannot be had that somebody misses: those that are `unavailable` and not `spare`, counted as they change.
+  private(set) var lacking = 0
   /// Wanted beside the plan, by whoever is to be told of each: with their sizes.
   private(set) var explicit: [BlobHash: UInt64] = [:]
   /// What became of those.
@@ -66,7 +63,9 @@ struct BlobFetch {
 
   /// These blobs are needed.
   mutating func need(_ blobs: [BlobNeed]) {
-    spare.formUnion(blobs.lazy.filter(\.isSpare).map(\.hash))
+    for need in blobs where need.isSpare {
+      if spare.insert(need.hash).inserted, unavailable.contains(need.hash) { lacking -= 1 }
+    }
     for need in blobs where !unavailable.contains(need.hash) && wanted.insert(need.hash).inserted {
       if takesRecipes, need.hasKin { kin.append(need) } else { waiting.append(need) }
     }
@@ -79,10 +78,23 @@ struct BlobFetch {
   mutating func want(_ blobs: [BlobNeed]) {
     for need in blobs {
       explicit[need.hash] = need.size
-      unavailable.remove(need.hash)
+      reconsider(need.hash)
       retried.remove(need.hash)
     }
     need(blobs)
+  }
+
+  /// It cannot be had, or not any more.
+  private mutating func giveUp(_ hash: BlobHash) {
+    wanted.remove(hash)
+    guard unavailable.insert(hash).inserted else { return }
+    if !spare.contains(hash) { lacking += 1 }
+    settle(hash, false)
+  }
+
+  /// It may be had after all.
+  private mutating func reconsider(_ hash: BlobHash) {
+    if unavailable.remove(hash) != nil, !spare.contains(hash) { lacking -= 1 }
   }
 
   private mutating func settle(_ hash: BlobHash, _ isHere: Bool) {
@@ -103,15 +115,12 @@ struct BlobFetch {
         }
       case .plainly(let need): waiting.append(need)
       case .lacking:
-        if let hash {
-          wanted.remove(hash)
-          unavailable.insert(hash)
-        }
+        if let hash { giveUp(hash) }
       }
     }
     // What is under way of a blob that was given up, and is wanted again, ends first: one would be told of the other.
     if assembly == nil, let need = kin.first, storing?.hash != need.hash, transfers[need.hash] == nil {
-      kin.removeFirst()
+      _ = kin.popFirst()
       assembly = BlobAssembly(need, &port)
     }
     assembly?.pump(&port)
@@ -194,7 +203,11 @@ struct BlobFetch {
   private static let rangesAtOnce = 2
 
   /// The next range is about to be stored, or is not needed.
-  private mutating func takeRange() { unstoredPlain -= ranges.popFirst()?.sealed.count ?? 0 }
+  private mutating func takeRange() {
+    guard let range = ranges.popFirst() else { return }
+    unstoredPlain -= range.queuedBytes
+    transfers[range.hash]?.queued -= 1
+  }
 
   mutating func arrived(_ range: BlobRange) throws(SessionEnd) {
     if let current = assembly, current.hash == range.hash {
@@ -209,7 +222,8 @@ struct BlobFetch {
       underway -= 1
     }
     ranges.append(range)
-    unstoredPlain += range.sealed.count
+    transfers[range.hash]?.queued += 1
+    unstoredPlain += range.queuedBytes
   }
 
   mutating func lacking(_ hash: BlobHash) throws(SessionEnd) {
@@ -222,14 +236,13 @@ struct BlobFetch {
     }
     transfers[hash] = nil
     underway -= 1
-    dropRanges(of: hash)
-    wanted.remove(hash)
-    if !transfer.isComplete { unavailable.insert(hash) }
+    if transfer.queued > 0 { dropRanges(of: hash) }
+    if transfer.isComplete { wanted.remove(hash) } else { giveUp(hash) }
   }
 
   private mutating func dropRanges(of hash: BlobHash) {
     ranges.removeAll { $0.hash == hash }
-    unstoredPlain = ranges.reduce(0) { $0 + $1.sealed.count }
+    unstoredPlain = ranges.reduce(0) { $0 + $1.queuedBytes }
   }
 
   mutating func stored(_ hash: BlobHash, held: UInt64, isComplete: Bool, _ port: inout SessionPort) {
@@ -267,7 +280,7 @@ struct BlobFetch {
     guard var transfer = transfers[hash] else {
       // The other side gave up half-way, but the bytes that were here sufficed.
       if isComplete {
-        unavailable.remove(hash)
+        reconsider(hash)
         wanted.remove(hash)
         kin.removeAll { $0.hash == hash }
         settle(hash, true)
@@ -310,8 +323,7 @@ struct BlobFetch {
 
   /// A blob that is still to be put together begins where what was under way of it has ended.
   private mutating func beginKin(_ hash: BlobHash, at offset: UInt64) {
-    guard let index = kin.firstIndex(where: { $0.hash == hash }) else { return }
-    kin[index].offset = offset
+    kin.change(first: { $0.hash == hash }) { $0.offset = offset }
   }
 
   /// The other side has sent the last range of a blob.
@@ -323,8 +335,12 @@ struct BlobFetch {
     if retried.insert(hash).inserted {
       waiting.append(transfer.need)
     } else {
-      wanted.remove(hash)
-      unavailable.insert(hash)
+      giveUp(hash)
     }
   }
+}
+
+extension BlobRange {
+  /// What it counts for while it is queued: never nothing, or a peer that sends empty ones is held up by no bound.
+  var queuedBytes: Int { sealed.count + WireLimits.rangeOverheadBytes }
 }

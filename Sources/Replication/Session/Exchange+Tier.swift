@@ -25,7 +25,9 @@ struct TierState {
   /// Parts of blobs that come, and are given to who asked.
   var parts: [BlobHash: [BlobPart]] = [:]
   /// Ranges of them that are to be opened, with the bytes that each must hold; and how many the one must that is being opened.
-  var sealed: [(range: BlobRange, count: UInt64)] = []
+  var sealed = Queue<(range: BlobRange, count: UInt64)>()
+  /// What those count for.
+  var sealedBytes = 0
   var opening: UInt64?
 
   var isQuiet: Bool { asked == nil && stating == nil && parts.isEmpty && sealed.isEmpty && opening == nil }
@@ -72,13 +74,14 @@ extension Exchange {
     }
     tier.parts[range.hash] = expected.isEmpty ? nil : expected
     tier.sealed.append((range, count))
+    tier.sealedBytes += range.queuedBytes
     openNext(&port)
     return true
   }
 
   private mutating func openNext(_ port: inout SessionPort) {
-    guard tier.opening == nil, !tier.sealed.isEmpty else { return }
-    let (range, count) = tier.sealed.removeFirst()
+    guard tier.opening == nil, let (range, count) = tier.sealed.popFirst() else { return }
+    tier.sealedBytes -= range.queuedBytes
     tier.opening = count
     port.actions.append(.openBlobRange(range))
   }
@@ -96,7 +99,7 @@ extension Exchange {
     tier.opening = nil
     // Whoever asked counts the bytes, and would wait for those that are missing.
     guard UInt64(bytes.count) == count else {
-      throw .violation("\(bytes.count) bytes of a blob came where \(count) must")
+      throw .violation("\(CountText.of(bytes.count, "byte")) of a blob came where \(count) must")
     }
     port.news.append(.part(hash, offset: offset, bytes))
     openNext(&port)

@@ -118,7 +118,7 @@ struct Exchange {
   }
 
   /// Bytes that have come and are not stored.
-  var unstoredBytes: Int { receiving?.unstoredBytes ?? 0 }
+  var unstoredBytes: Int { (receiving?.unstoredBytes ?? 0) + tier.sealedBytes }
 
   // MARK: Messages
 
@@ -259,7 +259,8 @@ struct Exchange {
     case .holdingsStated(let stated): state(stated, &port)
     case .blobRangeOpened(let hash, let offset, let bytes): try opened(hash, offset, bytes, &port)
     case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
-    case .received, .sent, .timer, .disconnected, .stop, .replica, .rolledBack, .failed, .overtaken, .wanted,
+    case .received, .sent, .timer, .disconnected, .stop, .refuse, .probe, .replica, .rolledBack, .failed,
+      .overtaken, .wanted,
       .asked, .wantedParts:
       preconditionFailure("not an answer: \(event)")
     }

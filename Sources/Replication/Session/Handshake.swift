@@ -31,7 +31,8 @@ enum Handshake {
     }
     guard knownOfPeer <= peer.summary.sequence else {
       return .again(
-        "the other copy was rolled back: it has \(peer.summary.sequence) of its \(knownOfPeer) writes")
+        "the other copy was rolled back: it has \(peer.summary.sequence) of its \(CountText.of(knownOfPeer, "write"))"
+      )
     }
     if own.receives && peerRight == .readOnly {
       return .refused(

@@ -27,6 +27,8 @@ package struct Invitation: Hashable, Sendable {
     (self.expires, self.right, self.storeName) = (expires, right, storeName)
   }
 
+  /// Bytes of an id.
+  package static let idBytes = 8
   /// Bytes of a secret.
   package static let secretBytes = 16
   private static let prefix = "syncstore1:"
@@ -37,7 +39,7 @@ package struct Invitation: Hashable, Sendable {
   package var id: [UInt8] { Self.id(of: secret) }
 
   static func id(of secret: [UInt8]) -> [UInt8] {
-    Array(SHA256.hash(Array("syncstore invitation id".utf8) + secret).prefix(8))
+    Array(SHA256.hash(Array("syncstore invitation id".utf8) + secret).prefix(idBytes))
   }
 
   /// The token.

@@ -47,14 +47,14 @@ package enum PairingEvent: Hashable, Sendable {
   /// Answers `lookUp`: what is kept under that id, if anything, and the wall clock in milliseconds since
   /// 1970.
   case found(StandingInvitation?, at: UInt64)
-  /// Answers `lookUp`: too many attempts lately (`JoinThrottle`).
+  /// Answers `lookUp`: the invitation exists, and too many wrong proofs came lately (`JoinThrottle`).
   case throttled
   /// Answers `redeem`: the joiner is a member, durably. The proof is filled in later.
   case redeemed(JoinAccept)
-  /// Answers `redeem`: another device has redeemed it meanwhile.
+  /// Answers `redeem`: another device has redeemed it meanwhile, or the joiner was revoked.
   case alreadyRedeemed
   /// Answers `lookUp` or `redeem`: the own store could not do it.
-  case failed(ReplicationError.Code, String)
+  case failed(ReplicationError.Code, String, because: StoreError.Code? = nil)
 }
 
 /// What one side of a pairing wants done.
@@ -63,10 +63,12 @@ package enum PairingAction: Hashable, Sendable {
   case send([UInt8])
   /// Let the timer come once, this many seconds from now.
   case setTimer(seconds: Int)
-  /// Look for the invitation with this id. Ask `JoinThrottle` first.
+  /// Look for the invitation with this id. If there is one, ask `JoinThrottle`.
   case lookUp([UInt8])
+  /// Count a wrong proof for the invitation with this id (`JoinThrottle`). No answer.
+  case countWrongProof([UInt8])
   /// In one durable step: unless another device has, note that `joiner` has redeemed the invitation, and make
-  /// it a member under this name, made unique.
+  /// it a member under this name, made unique. One that is a member keeps its name and right; one that was revoked is refused.
   case redeem(StandingInvitation, joiner: DeviceID, name: String)
   /// The joiner is a member: make the copy.
   case joined(JoinAccept)
@@ -186,9 +188,9 @@ package struct Inviter: ~Copyable {
     case (.throttled, .lookingUp): return end(.unavailable, "too many attempts to join: wait a minute")
     case (.redeemed(let accept), .redeeming(let invitation)): return redeemed(accept, invitation)
     case (.alreadyRedeemed, .redeeming): return invalid()
-    case (.failed(let code, let message), _):
+    case (.failed(let code, let message, let cause), _):
       state = .over
-      let refusal = Refusal(.unavailable, "the inviter's store could not go on")
+      let refusal = Refusal(ownStore: cause)
       return [.send(Message.refuse(refusal).frame.bytes), .close(.failed(code, message))]
     case (.found, _), (.throttled, _), (.redeemed, _), (.alreadyRedeemed, _): return []
     }
@@ -215,10 +217,12 @@ package struct Inviter: ~Copyable {
     _ invitation: StandingInvitation?, at now: UInt64, _ request: JoinRequest
   ) -> [PairingAction] {
     guard let invitation, now < invitation.expires,
-      invitation.redeemer == nil || invitation.redeemer == proof.joiner,
-      constantTimeEquals(
-        request.mac, proof.ofJoiner(secret: invitation.secret, deviceName: request.deviceName))
+      invitation.redeemer == nil || invitation.redeemer == proof.joiner
     else { return invalid() }
+    let expected = proof.ofJoiner(secret: invitation.secret, deviceName: request.deviceName)
+    guard constantTimeEquals(request.mac, expected) else {
+      return [.countWrongProof(invitation.id)] + invalid()
+    }
     state = .redeeming(invitation)
     return [.redeem(invitation, joiner: proof.joiner, name: request.deviceName)]
   }
@@ -240,19 +244,47 @@ package struct Inviter: ~Copyable {
   }
 }
 
-/// Bounds the attempts to redeem invitations, over all connections (F87).
+/// Bounds the guesses at invitations (F87). A value without a clock.
+///
+/// Only wrong proofs for invitations that exist count, so that requests with made-up ids, which cost a look-up, keep nobody from joining.
+/// A network that has given `Limits.joinAttemptsPerMinute` of them within a minute is refused before its proof is looked at; so is, for an
+/// invitation that has got `Limits.wrongProofsPerInvitation` of them from all networks, each network that gave one. Who gives a right proof
+/// from a network that gave no wrong one is never refused.
 package struct JoinThrottle: Hashable, Sendable {
-  private var attempts: [UInt64] = []
+  private struct WrongProof: Hashable, Sendable {
+    var invitation: [UInt8]
+    var network: String
+    var time: UInt64
+  }
+
+  /// Wrong proofs that are remembered at most: the oldest are forgotten first.
+  private static let mostRemembered = 4096
+  private static let windowMilliseconds: UInt64 = 60_000
+
+  /// Those of the last minute, in their order.
+  private var wrong: [WrongProof] = []
 
   /// No attempts yet.
   package init() {}
 
-  /// May one more be made at `milliseconds`, on any clock that does not step? At most
-  /// `Limits.joinAttemptsPerMinute` within a minute.
-  package mutating func admit(at milliseconds: UInt64) -> Bool {
-    attempts.removeAll { milliseconds >= $0 && milliseconds - $0 >= 60_000 }
-    guard attempts.count < Limits.joinAttemptsPerMinute else { return false }
-    attempts.append(milliseconds)
-    return true
+  /// May a proof for the invitation with this id, which exists, be looked at, from this network, at `milliseconds` on any clock that does
+  /// not step?
+  package func admits(_ invitation: [UInt8], from network: String, at milliseconds: UInt64) -> Bool {
+    var (ofNetwork, ofInvitation, isKnown) = (0, 0, false)
+    for proof in wrong where milliseconds < proof.time + Self.windowMilliseconds {
+      if proof.network == network { ofNetwork += 1 }
+      guard proof.invitation == invitation else { continue }
+      ofInvitation += 1
+      if proof.network == network { isKnown = true }
+    }
+    return ofNetwork < Limits.joinAttemptsPerMinute
+      && (ofInvitation < Limits.wrongProofsPerInvitation || !isKnown)
+  }
+
+  /// A wrong proof was given.
+  package mutating func failed(_ invitation: [UInt8], from network: String, at milliseconds: UInt64) {
+    wrong.removeAll { $0.time + Self.windowMilliseconds <= milliseconds }
+    if wrong.count >= Self.mostRemembered { wrong.removeFirst(wrong.count - Self.mostRemembered + 1) }
+    wrong.append(WrongProof(invitation: invitation, network: network, time: milliseconds))
   }
 }

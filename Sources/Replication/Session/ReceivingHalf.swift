@@ -133,7 +133,8 @@ struct ReceivingHalf {
     fetch.pump(&port)
     switch state {
     case .receiving(let begin):
-      while !arrived.isEmpty, applying < Self.mostApplying { apply(begin, &port) }
+      let most = port.isCrowded ? 1 : Self.mostApplying
+      while !arrived.isEmpty, applying < most { apply(begin, &port) }
       if arrived.isEmpty, applying == 0, let end { finish(end, isFull: begin.kind == .full, &port) }
     case .fetching:
       guard fetch.isComplete else { return }
@@ -143,7 +144,7 @@ struct ReceivingHalf {
     }
   }
 
-  /// While one becomes durable, others may be opened and appended.
+  /// While one becomes durable, others may be opened and appended; not where the node holds too much as it is.
   private static let mostApplying: UInt32 = 4
 
   private mutating func apply(_ begin: RoundBegin, _ port: inout SessionPort) {

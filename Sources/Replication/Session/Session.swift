@@ -41,24 +41,29 @@ package struct Session: ~Copyable {
   private let knowsChunks: Bool
   private let knowsTier: Bool
   private let isErrand: Bool
+  private let pingSeconds: Int
   private var phase = Phase.unborn
   private var decoder = FrameDecoder(stage: .handshake)
   private var port: SessionPort
-  private var liveness = Liveness()
+  private var liveness: Liveness
   private var exchange: Exchange?
   private var isPaused = false
   /// The other side's hello, once it has come.
   package private(set) var peer: Hello?
+  /// Has the other side said that this copy is no member any more? Who never was one does not get as far as a session.
+  package private(set) var wasRevoked = false
 
   /// A session that has not begun, with a peer whose identity TLS has proven: its name and right as the own
   /// store's member record has them. A session that `staysOpen` goes on live, if the other side does so too; one that
   /// `knowsChunks` puts large blobs together of what others have in common with them, likewise. One that `knowsTier` says which
   /// blobs are here. A client on an *errand* moves no records: it stays open, does what `wanted` and `asked` bring, and ends with
-  /// `stop`.
+  /// `stop`. Nothing having come for `pingSeconds`, a ping is sent.
   package init(
     role: Role, peerName: String, peerRight: MemberRight, staysOpen: Bool = false, knowsChunks: Bool = false,
-    knowsTier: Bool = false, isErrand: Bool = false
+    knowsTier: Bool = false, isErrand: Bool = false, pingSeconds: Int = Limits.pingSeconds
   ) {
+    self.pingSeconds = max(1, pingSeconds)
+    liveness = Liveness(pingSeconds: max(1, pingSeconds))
     (self.role, self.peerRight, self.staysOpen) = (role, peerRight, staysOpen)
     (self.knowsChunks, self.knowsTier, self.isErrand) = (knowsChunks, knowsTier, isErrand)
     port = SessionPort(peerName: peerName)
@@ -67,7 +72,11 @@ package struct Session: ~Copyable {
   /// What was moved so far.
   package var figures: SessionFigures { port.figures }
   /// Bytes that it holds: queued for the other side, or come and not yet stored.
-  package var heldBytes: Int { port.queued + (exchange?.unstoredBytes ?? 0) }
+  package var heldBytes: Int { port.queued + (exchange?.unstoredBytes ?? 0) + openedBytes }
+  /// Bytes of memory that batches take which were opened and are not yet applied, as the driver knows.
+  package var openedBytes = 0
+  /// May the other side make this copy a new actor? Not if peers have done so too often lately.
+  package var mayBecomeNewActor = true
   /// Do all sessions together hold more than the node is to hold? Then this one goes on with one batch at a time.
   package var isCrowded: Bool {
     get { port.isCrowded }
@@ -130,12 +139,29 @@ package struct Session: ~Copyable {
   }
 
   private mutating func end(_ end: SessionEnd) {
+    let end = believed(end)
     phase = .closed
     exchange = nil
     let side: UInt8 = role == .server ? 1 : 0
     if let reason = end.newActor { port.actions.append(.becomeNewActor(reason: reason, side: side)) }
     if let refusal = end.refusal { port.send(.refuse(refusal)) }
     port.actions.append(.close(end.outcome))
+  }
+
+  /// A new actor costs a name in every vector for ever, and what asks for one is the other side's word alone: it is taken from who may
+  /// write, and not too often.
+  private func believed(_ end: SessionEnd) -> SessionEnd {
+    guard let reason = end.newActor, peerRight == .readOnly || !mayBecomeNewActor else { return end }
+    let text =
+      peerRight == .readOnly
+      ? "\(port.peerName) may only read, and is not believed that this copy must become a new actor (\(reason)): let this copy"
+        + " synchronize with a member that may write, and \(port.peerName) join anew"
+      : "members have made this copy a new actor \(WireLimits.renewals) times within an hour (now \(port.peerName): \(reason)): find out"
+        + " which one is put back again and again, and revoke it"
+    let refusal = Refusal(
+      .unavailable, "a new actor is not taken at this word now: synchronize with another member")
+    return SessionEnd(
+      refusal: end.refusal.map { $0.code == .sameActor ? $0 : refusal }, outcome: .failed(.unavailable, text))
   }
 
   private mutating func take(_ event: SessionEvent) throws(SessionEnd) {
@@ -150,6 +176,7 @@ package struct Session: ~Copyable {
       case .unborn, .preparing, .answering, .running, .closed: return
       }
     case .timer(.ping): try tick()
+    case .probe: if exchange != nil { port.send(.ping(liveness.ticks)) }
     case .timer(.comparison): exchange?.compareAtRest(&port)
     case .timer(.widening): try exchange?.askAgain(&port)
     case .disconnected: throw disconnection
@@ -162,9 +189,14 @@ package struct Session: ~Copyable {
         throw SessionEnd(outcome: .done)
       }
       throw stopping
+    case .refuse(let refusal):
+      let outcome: SessionOutcome =
+        refusal.code == .tryAgain
+        ? .reconnect(refusal.text) : .failed(refusal.code.error, "\(port.peerName): \(refusal.text)")
+      throw SessionEnd(refusal: refusal, outcome: outcome)
     case .replica(let replica): try loaded(replica)
     case .rolledBack(let text): throw .rolledBack(text)
-    case .failed(let code, let message): throw failure(code, message)
+    case .failed(let code, let message, let cause): throw .failed(code, message, cause)
     case .overtaken(let text): throw .again(text)
     case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .stillLacking,
       .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
@@ -296,17 +328,18 @@ package struct Session: ~Copyable {
     decoder.stage = .session
     self.exchange = exchange
     port.actions.append(.cancelTimer(.handshake))
-    port.actions.append(.setTimer(.ping, seconds: Limits.pingSeconds))
+    port.actions.append(.setTimer(.ping, seconds: pingSeconds))
   }
 
   // MARK: Time and room
 
   private mutating func tick() throws(SessionEnd) {
     guard liveness.tick(isPaused: isPaused, queued: port.queued) else {
-      throw .refused(.timeout, "\(port.peerName) sent nothing, or read nothing, for \(Limits.idleSeconds) s")
+      throw .refused(
+        .timeout, "\(port.peerName) sent nothing, or read nothing, for \(liveness.idleSeconds) s")
     }
     if liveness.isSilent { port.send(.ping(liveness.ticks)) }
-    port.actions.append(.setTimer(.ping, seconds: Limits.pingSeconds))
+    port.actions.append(.setTimer(.ping, seconds: pingSeconds))
   }
 
   private mutating func boundQueues() throws(SessionEnd) {
@@ -316,10 +349,11 @@ package struct Session: ~Copyable {
     }
     let unstored = exchange?.unstoredBytes ?? 0
     let limit = port.isCrowded ? WireLimits.crowdedBytes : WireLimits.unstoredBytes
-    if !isPaused, unstored > limit {
+    let openedLimit = port.isCrowded ? WireLimits.crowdedBytes : WireLimits.openedBytes
+    if !isPaused, unstored > limit || openedBytes > openedLimit {
       isPaused = true
       port.actions.append(.pauseReading)
-    } else if isPaused, unstored <= limit / 2 {
+    } else if isPaused, unstored <= limit / 2, openedBytes <= openedLimit / 2 {
       isPaused = false
       port.actions.append(.resumeReading)
     }
@@ -335,15 +369,8 @@ package struct Session: ~Copyable {
         + "\(theirs.lowerBound) to \(theirs.upperBound)): update the older program")
   }
 
-  private func failure(_ code: ReplicationError.Code, _ message: String) -> SessionEnd {
-    let refusal =
-      code == .protocolViolation
-      ? Refusal(.protocolViolation, "what was sent could not be opened or read")
-      : Refusal(.unavailable, "the store of this side could not go on")
-    return SessionEnd(refusal: refusal, outcome: .failed(code, message))
-  }
-
-  private func refused(_ refusal: Refusal) -> SessionEnd {
+  private mutating func refused(_ refusal: Refusal) -> SessionEnd {
+    if refusal.code == .notAMember { wasRevoked = true }
     let text = "\(port.peerName) refused: \(refusal.text.printable)"
     switch refusal.code {
     case .tryAgain: return SessionEnd(outcome: .reconnect(text))
@@ -369,31 +396,5 @@ package struct Session: ~Copyable {
     return SessionEnd(
       refusal: Refusal(.unavailable, "it shuts down: try again later"),
       outcome: isOver ? .done : .failed(.unavailable, text))
-  }
-}
-
-/// Is the other side still there (F68), at a rate worth keeping the connection for (F88), and does it read
-/// what it is sent (F90)?
-private struct Liveness {
-  /// Bytes and whole frames that came since the last tick, and bytes that went.
-  var bytes = 0
-  var frames = 0
-  var sent = 0
-  private(set) var ticks: UInt64 = 0
-  private var silentTicks = 0
-  private var stalledTicks = 0
-
-  /// Did nothing come since the last tick but one?
-  var isSilent: Bool { silentTicks > 0 }
-
-  /// `Limits.pingSeconds` have passed. False if the other side has been silent, or has not read, for too
-  /// long. What was not read because this side paused does not count against the other.
-  mutating func tick(isPaused: Bool, queued: Int) -> Bool {
-    let isAlive = isPaused || frames > 0 || bytes >= WireLimits.minimumBytesPerPing
-    silentTicks = isAlive ? 0 : silentTicks + 1
-    stalledTicks = queued == 0 || sent > 0 ? 0 : stalledTicks + 1
-    ticks += 1
-    (bytes, frames, sent) = (0, 0, 0)
-    return max(silentTicks, stalledTicks) * Limits.pingSeconds < Limits.idleSeconds
   }
 }

@@ -12,6 +12,10 @@ package enum SessionEvent: Hashable, Sendable {
   case disconnected
   /// The own side shuts down: end at once, in good order.
   case stop
+  /// Ask the other side for a sign of life now.
+  case probe
+  /// The own side will not go on with this peer: end at once, and tell it why. `notAMember` says that it was revoked.
+  case refuse(Refusal)
 
   /// Answers `loadReplica`.
   case replica(Replica)
@@ -86,7 +90,7 @@ package enum SessionEvent: Hashable, Sendable {
   case rolledBack(String)
   /// Answers any action: it could not be done. The code and the message go to whoever runs the session; the
   /// other side learns only that something failed, and the code when it is at fault (`protocolViolation`).
-  case failed(ReplicationError.Code, String)
+  case failed(ReplicationError.Code, String, because: StoreError.Code? = nil)
 }
 
 /// What a session wants done.

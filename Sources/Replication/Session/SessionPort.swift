@@ -75,6 +75,19 @@ struct SessionEnd: Error {
         .protocolViolation, "the other side broke the protocol: \(text): its program may be damaged"))
   }
 
+  /// The own side could not do its part, or not read what the other one sent.
+  static func failed(
+    _ code: ReplicationError.Code, _ message: String, _ cause: StoreError.Code?
+  ) -> SessionEnd {
+    let refusal =
+      switch code {
+      case .protocolViolation: Refusal(.protocolViolation, "what was sent could not be opened or read")
+      case .notAMember: Refusal(.notAMember, "the refused side is no member here any more")
+      default: Refusal(ownStore: cause)
+      }
+    return SessionEnd(refusal: refusal, outcome: .failed(code, message))
+  }
+
   /// What the two sides know of each other does not hold any more: both are to begin another session, and may know why.
   static func again(_ text: String) -> SessionEnd {
     SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
@@ -90,6 +103,22 @@ struct SessionEnd: Error {
     SessionEnd(
       refusal: Refusal(.tryAgain, "this copy was rolled back and has taken a new actor: connect again"),
       outcome: .reconnect("this copy was rolled back: \(text): it has taken a new actor"), newActor: text)
+  }
+}
+
+extension Refusal {
+  /// What the other side is told when the own store cannot go on: the kind of trouble, for its people to know whose disk it
+  /// is, and no path.
+  init(ownStore cause: StoreError.Code?) {
+    let text =
+      switch cause {
+      case .diskFull: "the disk of the refusing side is full: make room there, then connect again"
+      case .poisoned, .inputOutput, .readOnly:
+        "the disk of the refusing side failed: see its log, and open its store again"
+      case .damaged: "the store of the refusing side is damaged: run `Store.verify` there"
+      default: "the store of the refusing side could not go on: see its log"
+      }
+    self.init(.unavailable, text)
   }
 }
 

@@ -77,6 +77,11 @@ package import SyncStore
     return name.isEmpty ? nil : String(decoding: name, as: UTF8.self)
   }
 
+  /// What to do about a device of which nothing is known here. Two that were invited by the same member know nothing of each
+  /// other until each has met that one again, or another that knows both.
+  static let cure =
+    "if another member invited it, have both sides synchronize with a member that knows both, or else invite it"
+
   /// Takes in what the peer has sent, any number of bytes. What it led to is in `isEstablished`, `takePlaintext()` and
   /// `takeOutgoing()`; the latter holds something to send even after a failure (an alert).
   ///
@@ -176,7 +181,7 @@ package import SyncStore
     let name = selectedProtocol
     guard protocols.contains(name) else {
       refusal = ReplicationError(
-        .incompatible, "TLS: the other side chose no protocol that was offered: update the older side")
+        .incompatible, noCommonProtocol)
       return false
     }
     peer = device
@@ -184,7 +189,7 @@ package import SyncStore
       let shown = device.map { "device \($0)" } ?? "a key that is not Ed25519"
       refusal = ReplicationError(
         .notAMember,
-        "TLS: the other side shows \(shown), which is not accepted here: invite it, or join again")
+        "TLS: the other side shows \(shown), which is not accepted here: \(Self.cure)")
       return false
     }
     return true
@@ -261,16 +266,27 @@ package import SyncStore
     switch reason {
     case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
       return fail(
-        .notAMember, "TLS: the other side does not accept our key: ask one of its members to invite us")
+        .notAMember,
+        "TLS: the other side does not accept our key: if this copy is a member, have both sides synchronize with a member "
+          + "that knows both; if not, ask one of its members for an invitation")
     case SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE:
       return fail(.notAMember, "TLS: the other side shows no key: it is not a copy of a store")
-    case SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, SSL_R_NO_APPLICATION_PROTOCOL,
-      SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL, SSL_R_WRONG_SSL_VERSION, SSL_R_BAD_PROTOCOL_VERSION_NUMBER,
-      SSL_R_CLIENTHELLO_TLSEXT, SSL_R_CALLBACK_FAILED:
+    case SSL_R_NO_APPLICATION_PROTOCOL, SSL_R_TLSV1_ALERT_NO_APPLICATION_PROTOCOL:
+      return fail(.incompatible, noCommonProtocol)
+    case SSL_R_UNSUPPORTED_PROTOCOL, SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, SSL_R_WRONG_SSL_VERSION,
+      SSL_R_BAD_PROTOCOL_VERSION_NUMBER, SSL_R_CLIENTHELLO_TLSEXT, SSL_R_CALLBACK_FAILED:
       return fail(.incompatible, "TLS: \(text): update the older side, or check that the port is right")
     default:
       return fail(.protocolViolation, "TLS: \(text): check that the port is right")
     }
+  }
+
+  /// The two sides speak no application protocol (ALPN) in common: another service, or another version of this one.
+  private var noCommonProtocol: String {
+    let own = protocols.map { String(decoding: $0, as: UTF8.self) }.joined(separator: ", ")
+    return
+      "TLS: the other side speaks no application protocol that this one does (\(own)): check that host and port are those "
+      + "of a copy, or update the older side"
   }
 
   private func fail(_ code: ReplicationError.Code, _ message: String) -> ReplicationError {

@@ -6,6 +6,10 @@ internal import SyncStore
 /// descriptor, until they speak or are dropped. Who speaks and finds no place waits, and the one that came last is served
 /// first: in a flood a member's is served as soon as a place is free, and places become free because one that is held for
 /// longer than the grace is given up when another waits for it.
+///
+/// A network (`SocketAddress.network`) that holds no place goes before those that hold some, and takes one over from a network that holds
+/// several after the shorter `fairGrace`: a flood from few networks keeps others waiting for less than a second. A connection that was
+/// refused, and only lingers for its last words, gives its place up at once.
 struct Admission {
   /// What to do with a connection.
   enum Action: Equatable {
@@ -18,14 +22,16 @@ struct Admission {
   private struct Place {
     var address: String
     var since: UInt64
+    var isFinishing = false
   }
 
   private let total: Int
   private let perAddress: Int
   private let waitingLimit: Int
   private let grace: UInt64
+  private let fairGrace: UInt64
   private var places: [UInt64: Place] = [:]
-  private var held: [String: Int] = [:]
+  private var held: StringDictionary<Int> = [:]
   // In order of arrival.
   private var waiting: [Visitor] = []
 
@@ -40,9 +46,11 @@ struct Admission {
   init(
     total: Int = Limits.unauthenticatedConnections,
     perAddress: Int = Limits.unauthenticatedConnectionsPerAddress,
-    waiting: Int = TransportLimits.waitingConnections, grace: UInt64 = TransportLimits.graceMilliseconds
+    waiting: Int = TransportLimits.waitingConnections, grace: UInt64 = TransportLimits.graceMilliseconds,
+    fairGrace: UInt64 = TransportLimits.fairGraceMilliseconds
   ) {
     (self.total, self.perAddress, waitingLimit, self.grace) = (total, perAddress, waiting, grace)
+    self.fairGrace = fairGrace
   }
 
   /// Connections that are proving themselves.
@@ -50,7 +58,7 @@ struct Admission {
   /// Connections that wait for a place.
   var waitingCount: Int { waiting.count }
 
-  /// A connection came; `number` is a name for it that was never used before.
+  /// A connection came from a network; `number` is a name for it that was never used before.
   mutating func arrived(_ number: UInt64, from address: String, at now: UInt64) -> [Action] {
     waiting.append(Visitor(number: number, address: address, since: now))
     return bound(spoken: false)
@@ -81,6 +89,13 @@ struct Admission {
     return fill(at: now)
   }
 
+  /// The connection was refused, and stays only until the peer has read why.
+  mutating func finishes(_ number: UInt64, at now: UInt64) -> [Action] {
+    guard places[number] != nil else { return [] }
+    places[number]?.isFinishing = true
+    return fill(at: now)
+  }
+
   /// Time has passed: gives up what was held or waited for too long. To be called now and then while anybody waits.
   mutating func tick(at now: UInt64, deadline: UInt64 = UInt64(Limits.handshakeSeconds) * 1000) -> [Action] {
     var actions: [Action] = []
@@ -91,11 +106,16 @@ struct Admission {
   }
 
   private mutating func fill(at now: UInt64) -> [Action] {
+    fill(at: now) { $0 == 0 } + fill(at: now) { $0 > 0 }
+  }
+
+  /// Gives places to those who wait and whose network holds a number of places that `isTheirTurn`.
+  private mutating func fill(at now: UInt64, _ isTheirTurn: (Int) -> Bool) -> [Action] {
     var actions: [Action] = []
     var index = waiting.count - 1
     while index >= 0 {
       let next = waiting[index]
-      guard next.hasSpoken else {
+      guard next.hasSpoken, isTheirTurn(held[next.address, default: 0]) else {
         index -= 1
         continue
       }
@@ -116,14 +136,25 @@ struct Admission {
     return actions
   }
 
-  /// Nil if there is a place for `address`; else the holder that must give its own up, if its grace is over.
+  /// Nil if there is a place for `address`; else the holder that must give its own up, if it must.
   private func blocker(of address: String, at now: UInt64) -> (expired: UInt64?, Void)? {
-    let isAddressFull = held[address, default: 0] >= perAddress
+    let own = held[address, default: 0]
+    let isAddressFull = own >= perAddress
     guard isAddressFull || places.count >= total else { return nil }
     let candidates = places.filter {
-      (!isAddressFull || $0.value.address == address) && $0.value.since + grace <= now
+      (!isAddressFull || $0.value.address == address)
+        && ($0.value.isFinishing || $0.value.since + grace(for: $0.value, before: own) <= now)
     }
-    return (candidates.min { ($0.value.since, $0.key) < ($1.value.since, $1.key) }?.key, ())
+    let victim = candidates.min {
+      ($0.value.isFinishing ? 0 : 1, $0.value.since, $0.key) < (
+        $1.value.isFinishing ? 0 : 1, $1.value.since, $1.key
+      )
+    }
+    return (victim?.key, ())
+  }
+
+  private func grace(for place: Place, before own: Int) -> UInt64 {
+    held[place.address, default: 0] > own + 1 ? min(grace, fairGrace) : grace
   }
 
   private mutating func free(_ address: String) {

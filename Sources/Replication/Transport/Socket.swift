@@ -64,6 +64,7 @@ struct Socket: ~Copyable {
         .network, "cannot connect to \(address): \(SystemCall.text(of: errno)): check that it is up")
     }
     socket.sendAtOnce()
+    socket.boundRetransmission()
     return socket
   }
 
@@ -83,6 +84,7 @@ struct Socket: ~Copyable {
     }
     let socket = Socket(descriptor: accepted)
     socket.sendAtOnce()
+    socket.boundRetransmission()
     return .accepted(socket, from: SocketAddress(raw: Array(bytes.prefix(Int(count)))))
   }
 
@@ -137,6 +139,12 @@ struct Socket: ~Copyable {
 
   // Messages are put together before they are sent: waiting for more would only delay them.
   private func sendAtOnce() { set(Int32(IPPROTO_TCP), TCP_NODELAY, 1) }
+
+  // tcp(7). By itself the kernel repeats lost segments for a quarter of an hour. Where the option is refused, the pings of the
+  // session find out, later.
+  private func boundRetransmission() {
+    set(Int32(IPPROTO_TCP), TCP_USER_TIMEOUT, Int32(Limits.unacknowledgedSeconds * 1000))
+  }
 
   private func set(_ level: Int32, _ option: Int32, _ value: Int32) {
     var value = value
@@ -218,12 +226,48 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
     return hosts
   }
 
+  /// The addresses of this machine on links that run, as `host` writes them, and all that it has; nil if that is not known.
+  static func present() -> (running: Set<String>, all: Set<String>)? {
+    var list: UnsafeMutablePointer<ifaddrs>?
+    guard unsafe getifaddrs(&list) == 0 else { return nil }
+    defer { unsafe freeifaddrs(list) }
+    var (running, all): (Set<String>, Set<String>) = ([], [])
+    var next = unsafe list
+    while let entry = unsafe next {
+      unsafe next = entry.pointee.ifa_next
+      guard let address = unsafe entry.pointee.ifa_addr else { continue }
+      let count: Int
+      switch unsafe Int32(address.pointee.sa_family) {
+      case AF_INET: count = MemoryLayout<sockaddr_in>.size
+      case AF_INET6: count = MemoryLayout<sockaddr_in6>.size
+      default: continue
+      }
+      let host = unsafe SocketAddress(raw: Array(UnsafeRawBufferPointer(start: address, count: count))).host
+      all.insert(host)
+      if unsafe entry.pointee.ifa_flags & UInt32(sync_link_running) != 0 { running.insert(host) }
+    }
+    return (running, all)
+  }
+
+  /// Is it an address of the machine itself, which no link takes away?
+  var isLoopback: Bool { host == "::1" || host.hasPrefix("127.") }
+
   /// The address without the port, as text; one that came over an IPv6 socket from IPv4 is given as IPv4.
   package var host: String { name.host }
   /// The port.
   package var port: UInt16 { name.port }
   /// `host:port`, `[host]:port` for IPv6.
   package var description: String { Endpoint(host: host, port: port).description }
+
+  /// What attempts are counted by: the address, but of an IPv6 address the first 64 bits, as whoever has one has the whole network.
+  var network: String {
+    // Where `sockaddr_in6` has its address.
+    guard family == AF_INET6, raw.count >= 24 else { return host }
+    let address = raw[8..<24]
+    let isMapped =
+      address.prefix(10).allSatisfy { $0 == 0 } && address.dropFirst(10).prefix(2) == [0xFF, 0xFF]
+    return isMapped ? host : Hex.string(of: Array(address.prefix(8))) + "/64"
+  }
 
   var family: Int32 { raw.count < 2 ? AF_UNSPEC : Int32(UInt16(raw[0]) | UInt16(raw[1]) << 8) }
   fileprivate var isWildcard: Bool { ["::", "0.0.0.0"].contains(host) }

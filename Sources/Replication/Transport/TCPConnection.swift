@@ -11,6 +11,8 @@ internal import SyncStore
 package final class TCPConnection: EventHandler {
   /// Where the peer is.
   package let remote: SocketAddress
+  /// The own address of the connection.
+  package let local: SocketAddress
   /// Called with what came, in order.
   package var onBytes: ([UInt8]) -> Void = { _ in }
   /// Called with how many bytes have been handed to the operating system since the beginning.
@@ -47,6 +49,7 @@ package final class TCPConnection: EventHandler {
   ) {
     loop.checkCurrent()
     descriptor = socket.descriptor
+    local = socket.localAddress
     self.socket = consume socket
     self.remote = remote
     self.loop = loop

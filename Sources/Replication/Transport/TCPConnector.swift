@@ -57,7 +57,8 @@ final class TCPConnector: EventHandler {
     do throws(ReplicationError) {
       let socket = try Socket.connecting(to: address)
       guard let token = loop.add(socket.descriptor, reading: false, writing: true, self) else {
-        throw ReplicationError(.network, "cannot watch the connection to \(address): no memory is left")
+        throw ReplicationError(
+          .network, "cannot watch the connection to \(address): no memory is left: end other programs")
       }
       self.token = token
       self.socket = consume socket

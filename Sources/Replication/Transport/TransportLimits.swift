@@ -14,6 +14,8 @@ enum TransportLimits {
   static let stallMilliseconds = 30_000
   /// Bytes that all connections together have queued which are finishing.
   static let finishingBytes = 2 * Limits.connectionBytes
+  /// Connections that are finishing, at most: the oldest are closed first.
+  static let finishingConnections = 256
   /// Milliseconds between the own last byte and the end of the connection, for the peer to close it first.
   static let lingerMilliseconds = 2_000
   /// Milliseconds for a connection to be made, for each address that is tried.
@@ -24,4 +26,6 @@ enum TransportLimits {
   static let waitingConnections = 256
   /// Milliseconds that an unproven connection has for sure while others wait for its place.
   static let graceMilliseconds: UInt64 = 2_000
+  /// The same where its network holds at least two places more than that of who waits.
+  static let fairGraceMilliseconds: UInt64 = 500
 }

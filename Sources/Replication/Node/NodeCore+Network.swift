@@ -1,0 +1,125 @@
+internal import SyncStore
+
+/// What becomes of sessions when the network changes, and when one device comes twice.
+extension NodeCore {
+  /// Milliseconds in which sessions are to answer once an address or a link has come back.
+  private static let afterReturnMilliseconds = 2_000
+
+  /// Addresses have gone or come: connections whose own address is gone are dropped, the others have to show that they are
+  /// alive, and who waits is dialled.
+  func networkChanged(_ change: NetworkWatch.Change) {
+    guard !isStopping else { return }
+    if change.hasGone {
+      for link in incoming.values.compactMap(\.link) + outgoing.values.compactMap(\.link) {
+        guard !link.local.isLoopback, !change.present.contains(link.local.host) else { continue }
+        link.fail(
+          ReplicationError(
+            .network,
+            "the connection to \(link.remote) broke: this machine has no address \(link.local.host) any more: try again"
+          ))
+      }
+    }
+    guard change.hasCome else { return }
+    context.log.own(.debug, "the network has changed: connections are looked at")
+    // What was sent meanwhile the kernel repeats at ever longer intervals: a new connection is faster.
+    for driver in drivers { driver.probe(within: Self.afterReturnMilliseconds) }
+    onNetwork()
+  }
+
+  // MARK: One device, two connections
+
+  static func origin(of driver: SessionDriver) -> IdentityWatch.Origin {
+    IdentityWatch.Origin(host: driver.link.remote.host, actor: driver.peer?.summary.actor)
+  }
+
+  /// A connection of the device has displaced another one, or was turned away for it.
+  func noteDisplaced(_ device: DeviceID, by new: IdentityWatch.Origin, from other: SessionDriver?) {
+    guard let other,
+      let hosts = identities.displaced(
+        device, by: new, from: Self.origin(of: other), at: MonotonicClock.milliseconds())
+    else { return }
+    let text = IdentityWatch.text(other.peerName, hosts)
+    context.log.own(.warning, text)
+    onDisplaced(device, text)
+  }
+
+  /// A session that another device's key has dialled is over. Was there a live one beside it, of another incarnation?
+  func noteRivals(of number: UInt64, _ device: DeviceID) {
+    guard let driver = incoming[number]?.driver, !driver.isLive else { return }
+    for (other, rival) in incoming
+    where other != number && rival.device == device && rival.driver?.isLive == true {
+      noteDisplaced(device, by: Self.origin(of: driver), from: rival.driver)
+    }
+  }
+
+  /// Ends a session in whose place another one of its device goes on.
+  func displace(_ older: SessionDriver, _ device: DeviceID, by newer: SessionDriver?) {
+    guard older.isAtRest else { return older.abandon() }
+    guard let newer, incoming.values.contains(where: { $0.driver === older }) else { return older.stop() }
+    let host = newer.link.remote.host
+    let why =
+      identities.isConflict(device)
+      ? ": " + IdentityWatch.text(older.peerName, Set([host, older.link.remote.host]).sorted()) : ""
+    older.refuse(.tryAgain, "\(IdentityWatch.displaced), from \(host), has taken its place\(why)")
+  }
+
+  /// A member has told that another connection took the place of this copy's.
+  func displacedHere(_ peer: DeviceID, _ why: String) {
+    let now = MonotonicClock.milliseconds()
+    // Each time it is another one that has done it.
+    let (new, old) = (IdentityWatch.Origin(host: "elsewhere"), IdentityWatch.Origin(host: "here"))
+    guard identities.displaced(context.identity.id, by: new, from: old, at: now) != nil else { return }
+    let text = "another running copy bears the identity of this one, and both displace each other: \(why)"
+    context.log.own(.warning, text)
+    onDisplaced(context.identity.id, text)
+  }
+
+  // MARK: What sessions have told
+
+  /// Milliseconds between two looks at what live sessions have had acknowledged: each that finds something costs a sync.
+  private static let contactMilliseconds = 3_000
+  /// Contacts that are kept with one append, at most.
+  private static let contactsAtOnce = 256
+
+  /// A session with the device has told what is worth keeping of it.
+  func noteContact(_ device: DeviceID, _ driver: SessionDriver?) {
+    guard let driver, let contact = driver.contact else { return }
+    driver.notedReceived = contact.received
+    keep([(device, contact)])
+  }
+
+  /// While sessions are live, keeps what they have had acknowledged as it happens: nobody knows whether they end in good order.
+  func superviseContacts() {
+    guard contactTimer == nil, !isStopping, drivers.contains(where: \.isLive) else { return }
+    contactTimer = loop.schedule(after: Self.contactMilliseconds) { [weak self] in
+      guard let self else { return }
+      contactTimer = nil
+      let news = takeNewContacts(limit: Self.contactsAtOnce)
+      if !news.isEmpty { keep(news) }
+      superviseContacts()
+    }
+  }
+
+  /// What sessions have had acknowledged, and was not kept yet.
+  func takeNewContacts(limit: Int = .max) -> [(device: DeviceID, contact: Contact)] {
+    var news: [(device: DeviceID, contact: Contact)] = []
+    let sessions =
+      incoming.values.map { ($0.device, $0.driver) } + outgoing.values.map { ($0.device, $0.driver) }
+    for case (let device?, let driver?) in sessions where news.count < limit {
+      guard let contact = driver.contact, contact.received > driver.notedReceived else { continue }
+      driver.notedReceived = contact.received
+      news.append((device, contact))
+    }
+    return news
+  }
+
+  private func keep(_ contacts: [(device: DeviceID, contact: Contact)]) {
+    let context = context
+    context.workers.later {
+      do throws(ReplicationError) { try Contacts(context.store).note(contacts) } catch {
+        guard error.store?.code != .closed else { return }
+        context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
+      }
+    }
+  }
+}
