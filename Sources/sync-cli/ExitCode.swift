@@ -16,6 +16,23 @@ enum ExitCode: Int32 {
   case inputOutput = 7
   case newerFormat = 8
   case bug = 70
+
+  /// Which of several failures decides how a command over many items ends: the one with the greatest severity. What
+  /// cannot be undone comes first, what another attempt may mend last.
+  var severity: Int {
+    switch self {
+    case .done: 0
+    case .notFound: 1
+    case .usage: 2
+    case .busy: 3
+    case .network: 4
+    case .refused: 5
+    case .newerFormat: 6
+    case .inputOutput: 7
+    case .damaged: 8
+    case .bug: 9
+    }
+  }
 }
 
 /// Why a command ends without having done its work: one line for people, one number for scripts.
@@ -45,12 +62,20 @@ struct Failure: Error {
     }
   }
 
+  /// The same failure with all three parts: a library that names no file says why and what to do; what failed is the
+  /// command.
+  func named(_ command: String) -> Failure {
+    let parts = message.split(separator: ": ", omittingEmptySubsequences: true).count
+    guard parts < 3, !message.hasPrefix(command) else { return self }
+    return Failure(code, "\(command): \(message)", isBrokenPipe: isBrokenPipe)
+  }
+
   private static func exitCode(of error: StoreError) -> ExitCode {
     switch error.code {
     case .notAStore, .alreadyExists, .invalidKey, .outOfBounds, .wrongType, .notEncrypted,
       .duplicateIdentifier:
       .usage
-    case .unsafeDirectory, .unsafeFileSystem, .clock, .keyRequired, .wrongKey: .refused
+    case .unsafeDirectory, .unsafeFileSystem, .clock, .keyRequired, .wrongKey, .notAllowed: .refused
     // Another copy can help, now or when it is asked again.
     case .blobUnavailable, .unsettled, .rolledBack: .network
     case .changesLost: .notFound

@@ -1,3 +1,5 @@
+import SyncStore
+
 /// The program from its words to its exit code.
 enum Program {
   /// As `--version` tells it.
@@ -12,13 +14,14 @@ enum Program {
     BackupCommands.backup,
     BackupCommands.restore, BackupCommands.destroy, RekeyCommand.command,
     StatusCommand.command, SyncCommands.push, SyncCommands.pull, SyncCommands.sync, ServeCommand.command,
-    MemberCommands.invite, MemberCommands.join, MemberCommands.list, MemberCommands.add,
-    MemberCommands.remove, RevokeCommand.command, ClockCommand.command, ConflictCommands.show,
+    MemberCommands.invite, InviteCommands.list, InviteCommands.revoke, MemberCommands.join,
+    MemberCommands.list, MemberCommands.add, MemberCommands.remove, SetRightCommand.command,
+    RevokeCommand.command, ClockCommand.command, ConflictCommands.show,
     ConflictCommands.restore,
   ]
 
   /// Commands of later versions: told apart from those that were mistyped.
-  static let planned: Set<String> = [
+  static let planned: StringSet = [
     "watch", "completions",
   ]
 
@@ -26,7 +29,7 @@ enum Program {
   private static let lastWordsMilliseconds: Int32 = 250
 
   /// What the name of a family means alone.
-  static let alone = ["conflicts": "conflicts list"]
+  static let alone: StringDictionary<String> = ["conflicts": "conflicts list"]
 
   /// Does what the words ask for.
   static func run(_ words: [Argument]) -> ExitCode {
@@ -41,7 +44,10 @@ enum Program {
       case .help(let command):
         try output.write(Array((command.map(Help.text) ?? Help.overview(of: commands)).utf8))
         code = .done
-      case .run(let invocation): code = try invocation.command.run(invocation, output)
+      case .run(let invocation):
+        do { code = try invocation.command.run(invocation, output) } catch {
+          throw Failure(error).named(invocation.command.name)
+        }
       }
       try output.flush()
       Diagnostics.flush(within: lastWordsMilliseconds)

@@ -1,3 +1,5 @@
+import SyncStore
+
 /// Turns the words of a command line into an `Invocation`, by the table of commands.
 ///
 /// Options are long: `--name value` or `--name=value`, before or after the command and between its operands; `--` ends
@@ -6,9 +8,9 @@ struct ArgumentParser {
   let commands: [Command]
   let globals: [Option]
   /// Names of commands that other versions have: said as such, not guessed at.
-  let absent: Set<String>
+  let absent: StringSet
   /// What the name of a family means alone; without one it is an error.
-  var alone: [String: String] = [:]
+  var alone: StringDictionary<String> = [:]
   private static let short: [Argument: String] = [
     Argument("-h"): "--help", Argument("-q"): "--quiet", Argument("-v"): "--verbose",
   ]
@@ -26,7 +28,7 @@ struct ArgumentParser {
     var rest = words[...]
     var found: Command?
     var operands: [Argument] = []
-    var values: [String: [Argument]] = [:]
+    var values: StringDictionary<[Argument]> = [:]
     var optionsEnded = false
     while let word = rest.popFirst() {
       let expanded = Self.short[word] ?? word.text
@@ -35,16 +37,16 @@ struct ArgumentParser {
       } else if !optionsEnded, expanded.hasPrefix("-"), expanded != "-" {
         let original = Self.short[word].map { Argument($0) } ?? word
         try parseOption(original, of: found, from: &rest, into: &values)
-      } else if found == nil, !values.keys.contains("version") {
+      } else if found == nil, values["version"] == nil {
         if word.text == "help" { return try help(on: rest) }
-        found = try command(word, from: &rest, helping: values.keys.contains("help"))
+        found = try command(word, from: &rest, helping: values["help"] != nil)
         if found == nil { return .help(nil) }
       } else {
         operands.append(word)
       }
     }
-    if values.keys.contains("version") { return .version }
-    if values.keys.contains("help") { return .help(found) }
+    if values["version"] != nil { return .version }
+    if values["help"] != nil { return .help(found) }
     guard let found else {
       throw Failure(.usage, "no command given: nothing to do: see \"sync-cli --help\"")
     }
@@ -56,7 +58,7 @@ struct ArgumentParser {
 
   private func parseOption(
     _ word: Argument, of command: Command?, from rest: inout ArraySlice<Argument>,
-    into values: inout [String: [Argument]]
+    into values: inout StringDictionary<[Argument]>
   ) throws(Failure) {
     let parts = word.bytes.split(separator: UInt8(ascii: "="), maxSplits: 1, omittingEmptySubsequences: false)
     let name = String(decoding: parts[0].drop { $0 == UInt8(ascii: "-") }, as: UTF8.self)
@@ -110,7 +112,16 @@ struct ArgumentParser {
     _ word: Argument, from rest: inout ArraySlice<Argument>, helping: Bool
   ) throws(Failure) -> Command? {
     let name = word.text
-    if let command = commands.first(where: { $0.name == name }) { return command }
+    if let command = commands.first(where: { $0.name == name }) {
+      // Beside a command there may be others of its family: `invite`, and `invite list`.
+      guard let second = rest.first,
+        let longer = commands.first(where: { $0.name == "\(name) \(second.text)" })
+      else {
+        return command
+      }
+      rest.removeFirst()
+      return longer
+    }
     let family = commands.filter { $0.name.hasPrefix(name + " ") }.map {
       String($0.name.dropFirst(name.count + 1))
     }
@@ -153,13 +164,14 @@ struct ArgumentParser {
   }
 
   private func check(_ operands: [Argument], of command: Command) throws(Failure) -> [Argument] {
-    let needed = command.operands.count { $0.arity == .one }
-    if operands.count < needed {
-      let missing = command.operands.filter { $0.arity == .one }[operands.count].name
+    let needed = command.operands.filter { [.one, .some].contains($0.arity) }
+    if operands.count < needed.count {
+      let missing = needed[operands.count].name
       throw Failure(
         .usage, "\(command.name): \(missing) is missing: the command needs it: write \"\(command.usage)\"")
     }
-    if operands.count > command.operands.count, command.operands.last?.arity != .many {
+    let isOpen = command.operands.last.map { [.many, .some].contains($0.arity) } ?? false
+    if operands.count > command.operands.count, !isOpen {
       let extra = operands[command.operands.count].shown
       throw Failure(
         .usage,

@@ -1,3 +1,5 @@
+import SyncStore
+
 /// One `--name` of a command, or of all of them.
 struct Option: Sendable {
   /// Without the dashes.
@@ -17,7 +19,8 @@ struct Option: Sendable {
 
 /// What a command takes besides options.
 struct Operand: Sendable {
-  enum Arity: Sendable { case one, optional, many }
+  /// `many` may be none, `some` are at least one.
+  enum Arity: Sendable { case one, optional, many, some }
   let name: String
   let arity: Arity
 
@@ -28,7 +31,7 @@ struct Operand: Sendable {
     switch arity {
     case .one: name
     case .optional: "[\(name)]"
-    case .many: "\(name)…"
+    case .many, .some: "\(name)…"
     }
   }
 }
@@ -76,7 +79,7 @@ struct Argument: Hashable, Sendable {
 struct Invocation: Sendable {
   let command: Command
   let operands: [Argument]
-  let values: [String: [Argument]]
+  let values: StringDictionary<[Argument]>
 
   /// Is the switch there, or the option with its value?
   func has(_ option: String) -> Bool { values[option] != nil }

@@ -31,6 +31,10 @@ enum Help {
       exit codes: 0 done, 1 not found or different, 2 usage, 3 refused, 4 network, 5 damaged data, 6 busy,
       7 disk full or I/O, 8 newer format, 70 a bug. "sync-cli help COMMAND" tells more about one command.
 
+      A command over many items (files, keys, lines, peers) does all that can be done, names each failure on standard
+      error (up to \(ItemFailures.named) of them) and ends with the code of the worst: 70, 5, 7, 8, 3, 4, 6, 2, 1, from the
+      worst on. With --strict the first failure ends it.
+
       """
   }
 

@@ -18,7 +18,8 @@ enum BackupCommands {
       defer { bar.finish() }
       return try store.backUp(to: file, replacing: invocation.has("replace")) { done in
         bar.show { seconds in
-          "backup: \(Text.size(done)), \(Text.size(seconds > 0 ? UInt64(Double(done) / seconds) : 0))/s"
+          let rate = Text.size(seconds > 0 ? UInt64(Double(done) / seconds) : 0)
+          return ["backup: \(Text.size(done)), \(rate)/s", "backup: \(Text.size(done))", Text.size(done)]
         }
       }
     }

@@ -21,12 +21,7 @@ enum ClockCommand {
     if invocation.has("restamp") { return try restamp(invocation, output) }
     return try invocation.withStore(toWrite: false) { store in
       if let warning = store.clockWarning { Diagnostics.report("clock: \(warning)") }
-      let lead = try store.clockLead()
-      if lead > Limits.clockDriftMilliseconds {
-        Diagnostics.report(
-          "clock: what is written here is stamped \(lead) ms ahead of this clock, and members let it wait: if this clock is right, "
-            + "run `sync-cli clock --restamp`")
-      }
+      warn(store)
       let contacts = Contacts(store)
       let own = try StoreKeys(store).identity().id
       for member in try Membership(store).members() where member.device != own {
@@ -48,12 +43,29 @@ enum ClockCommand {
     }
   }
 
+  /// Commands that write keys of the user's, and warn where those will not count elsewhere for a while.
+  static let writers: Set<String> = ["put", "delete", "import", "load", "conflicts restore"]
+
+  /// What is to be said of stamps that run ahead of the clock; nil if they do not.
+  static func warning(_ store: Store) throws(StoreError) -> String? {
+    guard try store.isClockAhead else { return nil }
+    let lead = try store.clockLead()
+    let until = store.environment.now() + lead - min(lead, Limits.clockDriftMilliseconds)
+    return
+      "what is written here is stamped \(lead) ms ahead of this clock, and does not count on other members before "
+      + "\(Text.date(milliseconds: until)): if this clock is right, run `sync-cli clock --restamp` before any of it is sent"
+  }
+
+  static func warn(_ store: Store) {
+    if let warning = try? warning(store) { Diagnostics.report("clock: \(warning)") }
+  }
+
   private static func restamp(_ invocation: Invocation, _ output: Output) throws -> ExitCode {
     let report = try invocation.withStore { store in try store.restampUnsent() }
     let text =
       report.aheadMilliseconds == 0
       ? "nothing is stamped ahead of this clock"
-      : "\(report.writes) writes that were stamped up to \(report.aheadMilliseconds) ms ahead have the present time now"
+      : "\(Text.count(report.writes, "write")) stamped up to \(report.aheadMilliseconds) ms ahead: given the present time"
     try invocation.tell(
       text,
       json: JSON.object([

@@ -1,11 +1,13 @@
 import SyncStore
 
-/// Stores the files of a tree: small ones many to a transaction, large ones each through the blob tier.
+/// Stores the files of a tree: small ones many to a transaction, large ones each through the blob tier. A file that cannot
+/// be read or stored is a failure of its own; the others are stored.
 struct Importer {
   let store: Store
   let root: Descriptor
   let prefix: [UInt8]
   var progress: Progress
+  private(set) var failures: ItemFailures
   /// Files that were stored, and their bytes.
   private(set) var stored = 0
   private(set) var bytes: UInt64 = 0
@@ -20,21 +22,56 @@ struct Importer {
   /// Larger files go through the blob tier by themselves.
   private static let smallFileBytes: UInt64 = 16 << 10
 
-  init(store: Store, root: Descriptor, prefix: [UInt8], progress: Progress) {
-    (self.store, self.root, self.prefix, self.progress) = (store, root, prefix, progress)
+  init(
+    store: Store, root: Descriptor, prefix: [UInt8], progress: Progress, failures: ItemFailures
+  ) {
+    (self.store, self.root, self.prefix) = (store, root, prefix)
+    (self.progress, self.failures) = (progress, failures)
   }
 
-  /// Stores all of `tree`; all is durable on return.
+  /// Stores all of `tree` that can be stored; that is durable on return.
   mutating func run(_ tree: TreeWalk) throws {
     defer { progress.finish() }
+    for failure in tree.failures { try failures.note(failure) }
+    if failures.isStrict {
+      for file in tree.files { _ = (try TreeCommands.key(prefix + file.path), try open(file.path)) }
+    }
     var done: UInt64 = 0
-    for file in tree.files {
-      try add(file.path)
-      done += file.size
-      progress.update(bytes: done, "\(stored + unchanged) of \(Text.count(tree.files.count, "file"))")
+    do {
+      for file in tree.files {
+        try attempt(file.path)
+        if batchBytes >= Self.transactionBytes || batch.count >= Self.transactionFiles { try commit() }
+        done += file.size
+        progress.update(bytes: done, "\(stored + unchanged) of \(Text.count(tree.files.count, "file"))")
+      }
+    } catch {
+      // What was read before the failure that ends it is stored.
+      try? commit()
+      throw error
     }
     try commit()
     try store.sync()
+  }
+
+  private mutating func attempt(_ path: [UInt8]) throws {
+    do { try add(path) } catch let failure as Failure {
+      try failures.note(Failure(failure.code, Self.named(failure.message)))
+    } catch let error as StoreError {
+      try note(path, error)
+    }
+  }
+
+  private static func named(_ message: String) -> String {
+    message.hasPrefix("import ") ? message : "import: \(message)"
+  }
+
+  /// Names the failure of a file. What the store can do for no file is thrown.
+  private mutating func note(_ path: [UInt8], _ error: StoreError, isSmall: Bool = false) throws {
+    // A store that is read-only, or full for a small value, takes no other file either.
+    guard error.concernsOneItem, error.code != .readOnly, error.code != .diskFull || !isSmall else {
+      throw error
+    }
+    try failures.note(Failure(StoreError(error, to: "import \(Text.printable(path))")))
   }
 
   private mutating func add(_ path: [UInt8]) throws {
@@ -49,7 +86,6 @@ struct Importer {
     }
     batch.append((key, value))
     batchBytes += value.count
-    if batchBytes >= Self.transactionBytes || batch.count >= Self.transactionFiles { try commit() }
   }
 
   private mutating func addLarge(_ path: [UInt8], _ key: Key) throws {
@@ -66,7 +102,14 @@ struct Importer {
 
   /// A file as it is now: the walk was a while ago, and another may have its name.
   private func open(_ path: [UInt8]) throws(Failure) -> (source: Descriptor, size: UInt64) {
-    let source = try root.reading(path)
+    let source: Descriptor
+    do { source = try root.reading(path) } catch {
+      guard error.code == .notFound else { throw error }
+      throw Failure(
+        .notFound,
+        "import \(Text.printable(Descriptor.joined(root.path, path))): it vanished meanwhile: import again if it should be back"
+      )
+    }
     let (kind, size) = try source.status()
     guard kind == .file else {
       throw Failure(
@@ -112,14 +155,27 @@ struct Importer {
   }
 
   private mutating func commit() throws {
-    guard !batch.isEmpty else { return }
     let batch = batch
-    try store.transaction(durability: .relaxed) { transaction in
-      for (key, value) in batch { try transaction.put(key, value) }
-    }
-    stored += batch.count
-    bytes += UInt64(batchBytes)
     self.batch = []
     batchBytes = 0
+    guard !batch.isEmpty else { return }
+    do { try put(batch[...]) } catch let error as StoreError where error.concernsOneItem && batch.count > 1 {
+      // One of them is to blame: the others are stored without it.
+      for index in batch.indices {
+        do { try put(batch[index...index]) } catch let error as StoreError {
+          try note(batch[index].key.bytes, error, isSmall: true)
+        }
+      }
+    } catch let error as StoreError {
+      try note(batch[0].key.bytes, error, isSmall: true)
+    }
+  }
+
+  private mutating func put(_ files: ArraySlice<(key: Key, value: [UInt8])>) throws {
+    try store.transaction(durability: .relaxed) { transaction in
+      for (key, value) in files { try transaction.put(key, value) }
+    }
+    stored += files.count
+    bytes += files.reduce(0) { $0 + UInt64($1.value.count) }
   }
 }

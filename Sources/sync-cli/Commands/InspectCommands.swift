@@ -57,6 +57,14 @@ enum InspectCommands {
     let key = entry.key.map { Text.printable($0.bytes) } ?? "(the store's own)"
     return "\(entry.position)  \(Text.date(milliseconds: entry.stamp.milliseconds))  \(kind)  "
       + "\(Text.size(entry.size))  \(key)  \(entry.dot.actor):\(entry.dot.sequence)\(entry.isCurrent ? "" : "  (superseded)")"
+      + ahead(entry)
+  }
+
+  /// Of a write that is stamped so far ahead that other copies let it wait.
+  private static func ahead(_ entry: LogEntry) -> String {
+    let counts = Store.applied(entry.stamp)
+    guard counts > System.wallMilliseconds else { return "" }
+    return "  (stamped ahead: counts elsewhere from \(Text.date(milliseconds: counts)) on)"
   }
 
   static func json(_ entry: LogEntry) -> JSON {

@@ -68,7 +68,10 @@ extension Invocation {
   ) throws -> Result {
     let store = try Store.open(at: opening.path, configuration: opening.configuration)
     let result: Result
-    do { result = try body(store) } catch {
+    do {
+      result = try body(store)
+      if ClockCommand.writers.contains(command.name) { ClockCommand.warn(store) }
+    } catch {
       try? store.close()
       throw error
     }

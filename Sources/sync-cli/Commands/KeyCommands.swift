@@ -148,8 +148,11 @@ enum KeyCommands {
 
   static let delete = Command(
     "delete", "delete keys", operands: [Operand("KEY", .many)],
-    options: [Option("prefix", value: "P", "delete all keys that begin with P")],
-    notes: "Ends with 1 if one of the keys was absent; the others are deleted all the same."
+    options: [Option("prefix", value: "P", "delete all keys that begin with P"), ItemFailures.strict],
+    notes: """
+      Ends with 1 if one of the keys was absent; the others are deleted all the same. With --strict all of the keys named
+      are deleted, in one transaction, or none.
+      """
   ) { invocation, output in
     guard !invocation.operands.isEmpty || invocation.has("prefix") else {
       throw invocation.usage("nothing to delete", "no key is given", "give keys, or --prefix P")
@@ -158,28 +161,52 @@ enum KeyCommands {
       throw invocation.usage(
         "--prefix", "it is empty and would delete everything", "give the keys' common beginning")
     }
-    let keys = try invocation.operands.map { try Key(bytes: $0.bytes) }
     return try invocation.withStore { store in
-      var absent: [Key] = []
-      for key in keys where try !store.delete(key) { absent.append(key) }
-      var deleted = keys.count - absent.count
-      var unreadable = Unreadable("delete")
+      let isAlone = invocation.operands.count == 1 && !invocation.has("prefix")
+      var failures = ItemFailures(invocation, isAlone: isAlone)
+      var deleted = try deleteAll(invocation.operands, in: store, &failures)
       if let prefix = invocation.value("prefix") {
-        deleted += try deleteAll(prefix.bytes, in: store, &unreadable)
+        deleted += try deleteAll(prefix.bytes, in: store, &failures)
       }
       if invocation.wantsJSON { try output.line(["deleted": .integer(deleted)]) }
       invocation.remark("\(Text.count(deleted, "key")) deleted")
-      try unreadable.check()
-      guard let first = absent.first else { return .done }
-      let others = absent.count == 1 ? "" : " and \(absent.count - 1) more"
-      throw Failure(
-        .notFound,
-        "delete \(Text.printable(first.bytes))\(others): there is no such key: nothing was to be done for it")
+      try failures.check()
+      return .done
     }
   }
 
+  private static func absent(_ argument: Argument) -> Failure {
+    Failure(.notFound, "delete \(argument.shown): there is no such key: nothing was to be done for it")
+  }
+
   private static func deleteAll(
-    _ prefix: [UInt8], in store: Store, _ unreadable: inout Unreadable
+    _ operands: [Argument], in store: Store, _ failures: inout ItemFailures
+  ) throws -> Int {
+    guard !failures.isStrict else {
+      let keys = try operands.map { (argument: $0, key: try Key(bytes: $0.bytes)) }
+      try store.transaction { transaction in
+        for (argument, key) in keys where try !transaction.delete(key) { throw absent(argument) }
+      }
+      return keys.count
+    }
+    var deleted = 0
+    for argument in operands {
+      do {
+        if try store.delete(try Key(bytes: argument.bytes)) {
+          deleted += 1
+        } else {
+          try failures.note(absent(argument))
+        }
+      } catch let error as StoreError {
+        guard error.concernsOneItem, ![.readOnly, .diskFull].contains(error.code) else { throw error }
+        try failures.note(Failure(StoreError(error, to: "delete \(argument.shown)")))
+      }
+    }
+    return deleted
+  }
+
+  private static func deleteAll(
+    _ prefix: [UInt8], in store: Store, _ failures: inout ItemFailures
   ) throws -> Int {
     var deleted = 0
     var last: Key?
@@ -202,7 +229,7 @@ enum KeyCommands {
         if let key = doubt.key, next.map({ key <= $0 }) ?? true, try store.delete(key) {
           deleted += 1; continue
         }
-        unreadable.note([doubt], upTo: next)
+        try failures.note([doubt], upTo: next)
       }
     } while last != nil
     return deleted

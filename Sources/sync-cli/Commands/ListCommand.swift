@@ -27,9 +27,9 @@ enum ListCommand {
           try output.write(key + [0x0A])
         }
       }
-      var unreadable = Unreadable("list")
-      unreadable.note(doubts, upTo: last)
-      try unreadable.check()
+      var failures = ItemFailures(invocation)
+      try failures.note(doubts, upTo: last)
+      try failures.check()
       return .done
     }
   }

@@ -12,10 +12,13 @@ enum MemberCommands {
       Option("read-only", "the new member may receive, not send"),
       Option(
         "address", value: "HOST:PORT", repeats: true,
-        "where the daemon can be reached (default: where it listens)"),
+        "where the daemon can be reached, at most 8 (default: where it listens now)"),
     ],
-    notes:
-      "The token is a secret: whoever has it first can join. It works while \"sync-cli serve\" runs on this store."
+    notes: """
+      The token is a secret: the first device to use it can join. It works while "sync-cli serve" runs on this store; without
+      --address it must run already. At most \(Limits.invitations) invitations can be open at once, each for at most 30 days:
+      "invite list" shows them, "invite revoke" withdraws one.
+      """
   ) { invocation, output in
     let milliseconds = try invocation.milliseconds("ttl") ?? 600_000
     guard milliseconds <= longestInvitation else {
@@ -60,6 +63,9 @@ enum MemberCommands {
       Option("name", value: "NAME", "what this copy is called among the members (default: the host's name)"),
       Option("no-pull", "only join"),
       Option(
+        "timeout", value: "SPAN",
+        "how long to ask again an inviter that answers and is too busy (default: 3m)"),
+      Option(
         "prefix", value: "P", repeats: true,
         "hold only keys that begin with P (\"pull --prefix\" adds more later)"),
     ],
@@ -80,9 +86,11 @@ enum MemberCommands {
     let token = try token(invocation)
     let configuration = invocation.configuration(.shared)
     let scope = try SyncCommands.scope(invocation)
+    let timeout = try (invocation.milliseconds("timeout") ?? 180_000) / 1000
     try InitCommand.makeParent(of: path)
     let joined = try blocking {
-      try await Node.join(token, at: path, name: name, scope: scope, configuration: configuration)
+      try await Node.join(
+        token, at: path, name: name, scope: scope, configuration: configuration, timeout: timeout)
     }
     let figures: JSON = [
       "path": .string(path), "store": .string("\(joined.store.id)"), "name": .string(joined.memberName),

@@ -43,17 +43,21 @@ struct OtherCopies {
 
   /// A line for each: what it lacks, by how much its clock differs, until where it has acknowledged, when it was met.
   static func lines(_ store: Store) throws -> [String] {
-    try OtherCopies(store).members.map { member in
-      let lacking = try lacking(member, store)
+    let members = try OtherCopies(store).members
+    let hasMetAny = members.contains { $0.contact != nil }
+    return try members.map { member in
+      let (lacking, oldest) = try lacking(member, store)
       let count = lacking > countedWrites ? "more than \(countedWrites) keys" : Text.count(lacking, "key")
       var words = [lacking == 0 ? "lacks nothing that is here" : "not known to have \(count)"]
-      if let contact = member.contact {
-        words.append("clock \(contact.clockOffset < 0 ? "" : "+")\(contact.clockOffset) ms")
-        words.append(contact.received == 0 ? "no receipt yet" : "receipt up to position \(contact.received)")
-        words.append("met \(Text.date(milliseconds: contact.time))")
-      } else {
-        words.append("not met yet")
+      guard let contact = member.contact else {
+        // One that meets others, as this copy does, is no reason for alarm: they pass on what is here.
+        if hasMetAny, lacking > 0 { words = ["met only through others"] } else { words.append("not met yet") }
+        return "member     \(Text.printable(member.name.utf8)): " + words.joined(separator: ", ")
       }
+      words.append("clock \(contact.clockOffset < 0 ? "" : "+")\(contact.clockOffset) ms")
+      words.append(contact.received == 0 ? "no receipt yet" : "receipt up to position \(contact.received)")
+      words.append("met \(Text.date(milliseconds: contact.time))")
+      if let oldest { words.append("the oldest that it lacks is of \(Text.date(milliseconds: oldest))") }
       return "member     \(Text.printable(member.name.utf8)): " + words.joined(separator: ", ")
     }
   }
@@ -62,21 +66,22 @@ struct OtherCopies {
   static func json(_ store: Store) throws -> JSON {
     .array(
       try OtherCopies(store).members.map { member in
-        let lacking = try lacking(member, store)
+        let (lacking, oldest) = try lacking(member, store)
         let json: JSON = [
           "name": .string(member.name), "device": .string("\(member.device)"),
           "right": .string("\(member.right)"),
           "lacking": .integer(min(lacking, countedWrites)),
-          "lacking_is_bounded": .bool(lacking > countedWrites),
+          "lacking_is_bounded": .bool(lacking > countedWrites), "met": .bool(member.contact != nil),
         ]
         return json.with("received_position", member.contact.map { .integer($0.received) })
           .with("offset_ms", member.contact.map { .integer($0.clockOffset) })
-          .with("met_ms", member.contact.map { .integer($0.time) })
+          .with("oldest_lacking_ms", oldest.map { .integer($0) }).with(
+            "met_ms", member.contact.map { .integer($0.time) })
       })
   }
 
-  private static func lacking(_ member: Copy, _ store: Store) throws -> Int {
-    try store.countUnknown(
+  private static func lacking(_ member: Copy, _ store: Store) throws -> (count: Int, oldest: UInt64?) {
+    try store.unknown(
       to: member.contact?.actor, behind: member.contact?.received ?? 0, limit: countedWrites + 1)
   }
 }

@@ -73,7 +73,7 @@ enum RekeyCommand {
       case "decrypt": "decrypted"
       default: "under a new master key"
       }
-    var text = "\(done): \(report.rewritten) segments written anew"
+    var text = "\(done): \(Text.count(report.rewritten, "segment")) written anew"
     if report.damaged > 0 {
       text += ", \(report.damaged) damaged ones kept as they are: run `verify --repair`, then this again"
     } else if !report.isComplete, change == "decrypt" {

@@ -13,7 +13,8 @@ enum ServeCommand {
     ],
     notes: """
       Prints "listening on HOST:PORT" once it accepts. SIGTERM and SIGINT end it within 5 s with everything durable,
-      SIGHUP makes it read its configuration again. Logs to standard error with journald's priorities; tells systemd when
+      SIGHUP makes it read its configuration again, and try all peers at once. A store has one daemon: a second one ends with 6 and
+      names the first. Logs to standard error with journald's priorities; tells systemd when
       it is ready and alive. Other commands work on the same store meanwhile. Peers and members that have an address are
       kept in step: what is written on one side can be read on the other a moment later.
       """
@@ -50,7 +51,10 @@ enum ServeCommand {
   private static func check(
     _ configuration: ServeConfiguration, _ invocation: Invocation, _ output: Output
   ) throws -> ExitCode {
-    try invocation.withStore(toWrite: false) { store in _ = try StoreKeys(store).identity() }
+    try invocation.withStore(toWrite: false) { store in
+      _ = try StoreKeys(store).identity()
+      try configuration.checkPeers(in: store)
+    }
     try invocation.tell(
       "the configuration is good: would listen on \(configuration.listen)",
       json: ["listen": .string("\(configuration.listen)"), "log": .string(configuration.logFormat.rawValue)],
@@ -64,21 +68,34 @@ enum ServeCommand {
     System.raiseDescriptorLimit()
     let log = DaemonLog(configuration)
     let manager = ServiceManager()
+    let lock = try DaemonLock(store)
+    defer { lock.end() }
+    do { try configuration.checkPeers(in: store) } catch {
+      // It may be named later.
+      log.write(.warning, Failure(error).message)
+    }
     try configuration.blobs?.keep(in: store)
-    let node = try Node(store: store, configuration: Node.Configuration { log.write($0, $1) })
+    let node = try Node(
+      store: store,
+      configuration: Node.Configuration(pingSeconds: configuration.pingSeconds) { log.write($0, $1) })
     let address = try blocking { [listen = configuration.listen] in try await node.start(listen: listen) }
+    try lock.note(address: "\(address)")
+    var report = DaemonReport(store, node, log)
+    defer { report.end() }
     // Whoever started the daemon may have gone: that is no reason for it to go, too.
     try? announce(address, invocation, output)
     log.write(.notice, "listening on \(address), store \(store.name) in \(store.path)")
     if let warning = store.clockWarning { log.write(.warning, warning) }
+    report.update()
     node.keepInStep(configuration.keeping)
     manager.tell("READY=1\nSTATUS=listening on \(address)")
     var current = configuration
     while true {
-      switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 10)) {
+      switch System.nextSignal(within: min(manager.watchdogSeconds ?? .infinity, 3)) {
       case .none:
         // Somebody may read again.
         Diagnostics.flush()
+        report.update()
         do {
           try store.checkSyncs()
           try signOfLife(store, manager, log)
@@ -133,12 +150,19 @@ enum ServeCommand {
       // Whoever waits for a pipe's writer hears no signal.
       let configuration = try configuration(invocation, waiting: false)
       // What can fail comes first: then nothing of it is taken over.
+      try configuration.checkPeers(in: store)
       if configuration.blobs != current.blobs { try configuration.blobs?.keep(in: store) }
       log.configure(configuration)
       if configuration.listen != current.listen {
         log.write(.warning, "still listening on \(current.listen): another address needs a restart")
       }
+      if configuration.pingSeconds != current.pingSeconds {
+        log.write(
+          .warning, "still sending pings after \(current.pingSeconds) s: another interval needs a restart")
+      }
       if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
+      // Whoever sends the signal knows that something has changed.
+      node.retryNow()
       current.blobs = configuration.blobs
       current.keeping = configuration.keeping
       current.logFormat = configuration.logFormat

@@ -9,20 +9,23 @@ enum StatusCommand {
       let (status, actor) = (try store.status(), try store.actor)
       let (absent, trim) = (try store.absentValues(), try store.lastBlobTrim())
       // Whatever is wrong with its keys, the figures are right.
-      let isRevoked = (try? Membership(store).own())?.right == .revoked
+      let denial = try store.writeDenial ?? (try? Membership(store).own())?.right.denial
+      let isRevoked = denial == .revoked
+      let daemon = try DaemonReport.read(store)
+      let health = try StoreHealth(store, denial)
       if invocation.wantsJSON {
         let prefixes = try store.scope.map { JSON.array($0.prefixes.map(KeyLine.prefix)) }
         try output.line(
           json(store, actor, status, absent, trim?.report, trim?.time).with("prefixes", prefixes)
-            .with("revoked", .bool(isRevoked)).with("members", (try? OtherCopies.json(store)) ?? .null))
+            .with("revoked", .bool(isRevoked)).with("members", (try? OtherCopies.json(store)) ?? .null)
+            .with("daemon", daemon ?? .null).with("health", health.json))
       } else {
         for line in lines(store, actor, status) + lines(absent, trim?.report, trim?.time) {
           try output.line(line)
         }
+        for line in DaemonReport.lines(daemon) { try output.line(line) }
         for line in (try? OtherCopies.lines(store)) ?? [] { try output.line(line) }
-        if isRevoked {
-          try output.line("revoked    what is written here reaches nobody: join again with a new copy")
-        }
+        for line in health.lines { try output.line(line) }
         if let scope = try store.scope {
           let more = try store.isWidening ? "; more are still to come: see \"sync-cli pull\"" : ""
           try output.line(
@@ -44,7 +47,8 @@ enum StatusCommand {
       lines.append("conflicts  \(status.conflicts) beaten values are kept: see \"sync-cli conflicts list\"")
     }
     if status.parked > 0 {
-      lines.append("parked     \(status.parked) keys wait for a time that the clock has not reached")
+      lines.append(
+        "parked     \(Text.count(status.parked, "key")) waiting for a time that the clock has not reached")
     }
     if status.damagedPlaces > 0 {
       lines.append("damaged    \(Text.count(status.damagedPlaces, "place")): see \"sync-cli verify\"")

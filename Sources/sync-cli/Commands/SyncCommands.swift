@@ -18,21 +18,51 @@ enum SyncCommands {
     _ name: String, _ summary: String, _ direction: SyncDirection, options: [Option] = []
   ) -> Command {
     Command(
-      name, summary, operands: [Operand("PEER")], options: options,
+      name, summary, operands: [Operand("PEER", .some)], options: options + [ItemFailures.strict],
       notes: """
         PEER is the name of a peer or a member, or host:port of any member. Ends with 0 only when everything is durable
         where it belongs. If it breaks, run it again: it goes on where it was. Ends with 1 when the two copies held different
         values of one write, and names the keys: they are put right by then, and both values kept ("sync-cli conflicts").
+        Several peers are met one after the other: one that fails is named, and the next one is met, unless --strict is
+        given.
         """
     ) { invocation, output in
-      try invocation.withStore { store in
-        let report = try run(
-          invocation, store, with: invocation.operands[0].text, direction,
-          widening: try widened(invocation, store))
-        try invocation.tell(text(report), json: json(report), output)
-        return report.repairedKeys > 0 ? .notFound : .done
+      if invocation.operands.count > 1, invocation.values["prefix"] != nil {
+        throw invocation.usage("--prefix", "several peers are named", "name the one that is to give the keys")
+      }
+      return try invocation.withStore { store in
+        var failures = ItemFailures(invocation, isAlone: invocation.operands.count == 1)
+        var code = ExitCode.done
+        for peer in invocation.operands {
+          let report: SessionReport
+          do {
+            report = try run(
+              invocation, store, with: peer.text, direction, widening: try widened(invocation, store))
+          } catch {
+            try note(error, of: peer, invocation, &failures)
+            continue
+          }
+          try invocation.tell(text(report), json: json(report), output)
+          if report.repairedKeys > 0 { code = .notFound }
+        }
+        try failures.check()
+        return code
       }
     }
+  }
+
+  /// Names the failure of a peer. If the own store has failed, the next peer would find it so.
+  private static func note(
+    _ error: any Error, of peer: Argument, _ invocation: Invocation, _ failures: inout ItemFailures
+  ) throws {
+    let failure = Failure(error)
+    let isAlone = invocation.operands.count == 1
+    guard !isAlone, (error as? ReplicationError)?.store?.concernsOneItem ?? (error is ReplicationError) else {
+      throw failure
+    }
+    let message =
+      failure.message.hasPrefix(peer.shown) ? failure.message : "\(peer.shown): \(failure.message)"
+    try failures.note(Failure(failure.code, "\(invocation.command.name) \(message)"))
   }
 
   /// The keys that `--prefix` names; nil if it was not given.
@@ -65,7 +95,7 @@ enum SyncCommands {
     let shows = invocation.showsProgress
     let show: @Sendable (SessionProgress) -> Void = { progress in
       guard shows else { return }
-      bar.withLock { $0.show { Self.line(progress, seconds: $0) } }
+      bar.withLock { $0.show { Self.lines(progress, seconds: $0) } }
     }
     if let scope = widening {
       return try blocking { try await node.widen(to: scope, from: peer, progress: show) }
@@ -73,15 +103,22 @@ enum SyncCommands {
     return try blocking { try await node.synchronize(with: peer, direction: direction, progress: show) }
   }
 
-  /// What the bar tells: the share is one of records, since the bytes still to come are not known.
-  private static func line(_ progress: SessionProgress, seconds: Double) -> String {
+  /// What the bar tells, from the text that tells most to the shortest: the share is one of records, since the bytes still
+  /// to come are not known.
+  static func lines(_ progress: SessionProgress, seconds: Double) -> [String] {
     let done = progress.sentRecords + progress.receivedRecords
     let total = max(done, progress.recordsToSend + progress.recordsToReceive)
     let bytes = progress.sentBytes + progress.receivedBytes
     let left = done > 0 && total > done ? seconds / Double(done) * Double(total - done) : 0
-    return "\(done) of \(Text.count(total, "record")), \(progress.sentBlobs + progress.receivedBlobs) blobs, "
-      + "\(Text.size(bytes)), \(Text.size(Int(Double(bytes) / max(seconds, 0.001))))/s"
-      + (left > 0 ? ", \(Text.duration(seconds: left)) left" : "")
+    let records = "\(done) of \(Text.count(total, "record"))"
+    let blobs = Text.count(progress.sentBlobs + progress.receivedBlobs, "blob")
+    let speed = "\(Text.size(Int(Double(bytes) / max(seconds, 0.001))))/s"
+    let end = left > 0 ? ", \(Text.duration(seconds: left)) left" : ""
+    return [
+      "\(records), \(blobs), \(Text.size(bytes)), \(speed)\(end)", "\(records), \(blobs), \(speed)\(end)",
+      "\(records), \(speed)\(end)", "\(records)\(end)", "\(done) of \(total)\(end)", "\(done) of \(total)",
+      "\(done)",
+    ]
   }
 
   /// The line of figures.

@@ -124,28 +124,35 @@ enum TierCommands {
   // MARK: trim
 
   static let trim = Command(
-    "trim", "give all space back that can be had", options: limitOptions,
+    "trim", "give all space back that can be had", options: limitOptions + [ItemFailures.strict],
     notes: """
       Compacts the journal, and removes blobs that nothing has referred to for an hour. Then, if there are limits (those of
       "sync-cli policy", or those given here), the least recently used large values leave, but only those that other members confirm
       to hold: peers are connected to for that. What has left is fetched again when it is read. Ends with 1 if the limits do
-      not hold after that. Others go on reading and writing meanwhile.
+      not hold after that. If the journal cannot be compacted, that is named, and large values leave all the same, unless
+      --strict is given. Others go on reading and writing meanwhile.
       """
   ) { invocation, output in
     try invocation.withStore { store in
-      let gained = try store.trim()
+      var failures = ItemFailures(invocation)
+      var gained: UInt64 = 0
+      do { gained = UInt64(try store.trim()) } catch let error as StoreError where error.concernsOneItem {
+        try failures.note(Failure(StoreError(error, to: "trim")))
+      }
       var limits = limitsAreGiven(invocation) ? BlobLimits() : try store.blobLimits
       if limitsAreGiven(invocation) { limits.copies = try store.blobLimits.copies }
       try read(&limits, invocation)
       guard limits.areAny else {
         try invocation.tell(
           "\(Text.size(gained)) given back", json: ["gained_bytes": .integer(gained)], output)
+        try failures.check()
         return .done
       }
       let report = try evict(limits, store, invocation)
       try invocation.tell(
         "\(Text.size(gained + report.evictedBytes)) given back; \(text(report))",
         json: json(report).with("gained_bytes", .integer(gained + report.evictedBytes)), output)
+      try failures.check()
       return report.holds ? .done : .notFound
     }
   }
@@ -161,7 +168,12 @@ enum TierCommands {
       try await node.trimBlobs(to: limits) { progress in
         bar.withLock { bar in
           bar.show { _ in
-            "trim: \(progress.done) of \(progress.total) looked at, \(progress.evicted) have left, \(Text.size(progress.evictedBytes))"
+            let seen = "trim: \(progress.done) of \(progress.total)"
+            let left = "\(Text.count(progress.evicted, "value")) removed"
+            return [
+              "\(seen) looked at, \(left), \(Text.size(progress.evictedBytes))", "\(seen), \(left)", seen,
+              "\(progress.done) of \(progress.total)",
+            ]
           }
         }
       }

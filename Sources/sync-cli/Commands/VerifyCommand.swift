@@ -6,20 +6,30 @@ enum VerifyCommand {
   static let command = Command(
     "verify", "check every record and every blob",
     options: [Option("repair", "fetch what is damaged from the peers")],
-    notes: "One line for each place that is damaged. Ends with 5 if there is any that could not be repaired."
+    notes: """
+      One line for each place that is damaged. Ends with 5 if there is any that could not be repaired. With
+      --repair it also says what was repaired.
+      """
   ) { invocation, output in
     try invocation.withStore(toWrite: invocation.has("repair")) { store in
       var report = try verify(store, invocation)
+      let before = report.damage.count
       var alone: Failure?
       if invocation.has("repair"), !report.isClean || !report.missingBlobs.isEmpty {
         alone = try repair(report, store, invocation)
         if alone == nil { report = try verify(store, invocation) }
       }
+      let repaired = report.mended.count + max(0, before - report.damage.count)
       if invocation.wantsJSON {
-        try output.line(json(report))
+        try output.line(json(report, repaired: repaired))
       } else {
         for line in report.damage { try output.line(Text.printable(ToolWords.said(line).utf8)) }
-        if !invocation.isQuiet { try output.line(summary(report)) }
+        if !invocation.isQuiet {
+          for line in report.mended {
+            try output.line("repaired: " + Text.printable(ToolWords.said(line).utf8))
+          }
+          try output.line(summary(report, repaired: repaired))
+        }
       }
       if report.isClean {
         // What is still to come is no damage.
@@ -30,7 +40,8 @@ enum VerifyCommand {
         ?? Failure(
           .damaged,
           "verify: \(Text.count(report.damage.count, "place")) damaged: the disk or somebody changed bytes:"
-            + " \"sync-cli verify --repair\" fetches what is lost from the peers")
+            + " \"sync-cli verify --repair\" mends what can be mended here, and fetches what is lost from the peers"
+        )
     }
   }
 
@@ -67,23 +78,35 @@ enum VerifyCommand {
     return nil
   }
 
-  private static func summary(_ report: VerificationReport) -> String {
+  private static func summary(_ report: VerificationReport, repaired: Int) -> String {
+    let mended = repaired == 0 ? "" : ", \(Text.count(repaired, "place")) repaired"
     let missing =
       report.missingBlobs.isEmpty ? "" : ", \(Text.count(report.missingBlobs.count, "blob")) still to come"
     let elsewhere =
-      report.absentBlobs == 0 ? "" : ", \(Text.count(report.absentBlobs, "blob")) elsewhere on purpose"
+      report.absentBlobs == 0
+      ? "" : ", \(Text.count(report.absentBlobs, "blob")) elsewhere on purpose (\(reasons(report)))"
     let verdict = report.isClean ? "all whole" : "\(report.damage.count) damaged"
     return
-      "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing)\(elsewhere): \(verdict)"
+      "\(Text.count(report.records, "record")), \(Text.count(report.blobs, "blob"))\(missing)\(elsewhere)\(mended): \(verdict)"
   }
 
-  private static func json(_ report: VerificationReport) -> JSON {
+  private static func reasons(_ report: VerificationReport) -> String {
+    let leftOut = report.absentBlobs - report.evictedBlobs
+    return [
+      leftOut > 0 ? "\(leftOut) left out by the policy" : nil,
+      report.evictedBlobs > 0 ? "\(report.evictedBlobs) left to keep the limits" : nil,
+    ].compactMap { $0 }.joined(separator: ", ")
+  }
+
+  private static func json(_ report: VerificationReport, repaired: Int) -> JSON {
     [
       "clean": .bool(report.isClean), "records": .integer(report.records), "blobs": .integer(report.blobs),
       "damage": .array(report.damage.map { .string(ToolWords.said($0)) }),
       "damaged_blobs": .array(report.damagedBlobs.map { .string("\($0.hash)") }),
       "missing_blobs": .array(report.missingBlobs.map { .string("\($0.hash)") }),
-      "absent_blobs": .integer(report.absentBlobs),
+      "absent_blobs": .integer(report.absentBlobs), "evicted_blobs": .integer(report.evictedBlobs),
+      "repaired": .integer(repaired),
+      "mended": .array(report.mended.map { .string(ToolWords.said($0)) }),
     ]
   }
 }

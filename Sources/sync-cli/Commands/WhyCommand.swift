@@ -12,7 +12,9 @@ enum WhyCommand {
   ) { invocation, output in
     let key = try Key(bytes: invocation.operands[0].bytes)
     return try invocation.withStore(toWrite: false) { store in
+      let waiting = try store.waitingWrites(of: key, limit: mostWaiting)
       guard let explanation = try store.explain(key) else {
+        if !waiting.isEmpty { return try tell(key, waiting, invocation, output) }
         throw Failure(
           .notFound, "why \(invocation.operands[0].shown): \(try absence(store, key)): check the key")
       }
@@ -26,13 +28,41 @@ enum WhyCommand {
           .with("from", origin.map { .string(others.name(of: $0) ?? "\($0)") })
           .with("beaten", .array(explanation.beaten.map(InspectCommands.json)))
           .with("unacknowledged", .array(lacking.map { .string($0) }))
+          .with("waiting", waiting.isEmpty ? nil : .array(waiting.map(json)))
         try output.line(json)
       } else {
         for line in lines(explanation, origin, others, lacking, try expiry(explanation, store)) {
           try output.line(line)
         }
+        for line in lines(waiting) { try output.line(line) }
       }
       return .done
+    }
+  }
+
+  private static let mostWaiting = 100
+
+  /// A key that has no value yet, only writes that wait for their time.
+  private static func tell(
+    _ key: Key, _ waiting: [LogEntry], _ invocation: Invocation, _ output: Output
+  ) throws -> ExitCode {
+    if invocation.wantsJSON {
+      try output.line(JSON.object([KeyLine.member(key.bytes)]).with("waiting", .array(waiting.map(json))))
+    } else {
+      try output.line("\(Text.printable(key.bytes)): no value yet, but for what waits for its time")
+      for line in lines(waiting) { try output.line(line) }
+    }
+    return .done
+  }
+
+  private static func json(_ entry: LogEntry) -> JSON {
+    InspectCommands.json(entry).with("counts_from_ms", .integer(Store.applied(entry.stamp)))
+  }
+
+  private static func lines(_ waiting: [LogEntry]) -> [String] {
+    waiting.map { entry in
+      "  waits  \(InspectCommands.content(entry)), stamped ahead of this clock (\(InspectCommands.stamp(entry))) by \(entry.dot.actor): "
+        + "it counts from \(Text.date(milliseconds: Store.applied(entry.stamp))) on"
     }
   }
 

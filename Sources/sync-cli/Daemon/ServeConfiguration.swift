@@ -1,4 +1,7 @@
+import SyncStore
+
 import Replication
+import SyncStore
 
 /// What the daemon is told by its configuration file; `schemas/config.md` describes it.
 struct ServeConfiguration: Equatable {
@@ -11,6 +14,8 @@ struct ServeConfiguration: Equatable {
   var logLevel = LogLevel.info
   /// Whom to keep in step, and how.
   var keeping = KeepPolicy()
+  /// Seconds without a byte after which a connection is asked for a sign of life.
+  var pingSeconds = Limits.pingSeconds
   /// Which large values the copy takes and keeps; nil for what the store has.
   var blobs: BlobConfiguration?
 
@@ -66,23 +71,39 @@ struct ServeConfiguration: Equatable {
           (1...86_400).contains(seconds)
         else { throw Reason("\"retry_seconds\" is no whole number from 1 to 86400") }
         keeping.retry = min(1_000, seconds * 1000)...seconds * 1000
+      case "ping_seconds":
+        guard case .number(let number) = member.value, let seconds = Int(number), (1...3600).contains(seconds)
+        else { throw Reason("\"ping_seconds\" is no whole number from 1 to 3600") }
+        pingSeconds = seconds
       default: throw Reason("\"\(Text.printable(member.name.utf8))\" is no setting")
       }
     }
   }
 
   /// `"all"`, or the names of peers and members; none is nobody.
-  private static func peers(_ value: JSON) throws(Reason) -> Set<String>? {
+  private static func peers(_ value: JSON) throws(Reason) -> StringSet? {
     if value.text == "all" { return nil }
     guard case .array(let items) = value else {
       throw Reason("\"peers\" is neither \"all\" nor a list of names")
     }
-    var names: Set<String> = []
+    var names: StringSet = []
     for item in items {
       guard let name = item.text else { throw Reason("\"peers\" holds something that is no name") }
       names.insert(name)
     }
     return names
+  }
+
+  /// Fails if a peer that is named is none: it would never be kept in step, without a word.
+  func checkPeers(in store: Store) throws {
+    guard let names = keeping.peers else { return }
+    let membership = Membership(store)
+    let known = try Set(membership.peers().map(\.name) + membership.members().map(\.name))
+    guard let unknown = names.filter({ !known.contains($0) }).min() else { return }
+    throw Failure(
+      .usage,
+      "serve: \"peers\" names \(Text.printable(unknown.utf8)), and no peer or member is called so: \"sync-cli peer list\" shows "
+        + "those there are")
   }
 
   /// `"live"`, or how many seconds lie between two meetings.

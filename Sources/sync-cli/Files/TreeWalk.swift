@@ -13,17 +13,33 @@ struct TreeWalk {
   private(set) var files: [File] = []
   /// Links and special files that were left out.
   private(set) var skipped = 0
+  /// Directories that could not be listed, and entries that could not be looked at.
+  private(set) var failures: [Failure] = []
   /// The sum of all sizes.
   var totalBytes: UInt64 { files.reduce(0) { $0 + $1.size } }
 
-  /// Walks through everything below `root`.
+  /// Walks through everything below `root`, which must be readable itself.
   init(_ root: Descriptor) throws(Failure) {
     var waiting: [[UInt8]] = [[]]
     while let relative = waiting.popLast() {
-      let directory = relative.isEmpty ? root : try root.directory(relative)
-      var below: [[UInt8]] = []
-      for name in try directory.names() {
-        let path = relative.isEmpty ? name : Descriptor.joined(relative, name)
+      if relative.isEmpty {
+        waiting += try list(root, relative).reversed()
+        continue
+      }
+      do throws(Failure) {
+        waiting += try list(try root.directory(relative), relative).reversed()
+      } catch {
+        failures.append(Failure(error.code, "import: \(error.message)"))
+      }
+    }
+  }
+
+  /// Takes in what `directory` holds, and returns the directories in it.
+  private mutating func list(_ directory: Descriptor, _ relative: [UInt8]) throws(Failure) -> [[UInt8]] {
+    var below: [[UInt8]] = []
+    for name in try directory.names() {
+      let path = relative.isEmpty ? name : Descriptor.joined(relative, name)
+      do throws(Failure) {
         // Nothing there any more: it was removed while we looked.
         guard let (kind, size) = try directory.kind(of: name) else { continue }
         switch kind {
@@ -31,8 +47,10 @@ struct TreeWalk {
         case .directory: below.append(path)
         case .link, .other: skipped += 1
         }
+      } catch {
+        failures.append(Failure(error.code, "import: \(error.message)"))
       }
-      waiting += below.reversed()
     }
+    return below
   }
 }

@@ -1,3 +1,5 @@
+private import SyncStore
+
 /// Makes files below a directory, each at once or not at all, and never outside of it.
 final class TreeWriter {
   private let root: Descriptor
@@ -36,7 +38,7 @@ final class TreeWriter {
     let (directory, name) = try place(path)
     let temporary = Self.temporaryName()
     do {
-      try directory.creating(temporary).write(content)
+      try directory.creating(temporary, shownAs: name).write(content)
       try directory.rename(temporary, to: name, in: directory)
     } catch {
       directory.remove(temporary)
@@ -56,13 +58,20 @@ final class TreeWriter {
       return true
     } catch {
       root.remove(temporary)
-      throw error
+      // People know the file by the name that it was to get.
+      guard let error = error as? StoreError, error.path?.contains(Self.temporaryPrefix) ?? false else {
+        throw error
+      }
+      let shown = Text.printable(Descriptor.joined(root.path, path))
+      throw StoreError(error.code, error.message, path: shown, errno: error.errno)
     }
   }
 
+  private static let temporaryPrefix = ".sync-cli-\(System.processID)-"
+
   /// A name that no file of ours has, for one that is not finished.
   static func temporaryName() -> [UInt8] {
-    Array(".sync-cli-\(System.processID)-\(UInt64.random(in: 0 ... .max)).part".utf8)
+    Array("\(temporaryPrefix)\(UInt64.random(in: 0 ... .max)).part".utf8)
   }
 
   /// Makes everything durable.

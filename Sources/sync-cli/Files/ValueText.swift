@@ -84,7 +84,12 @@ enum ValueText {
 
   /// Reads back what `members` wrote. Throws a text that says what is wrong.
   static func value(of line: JSON) throws(Reason) -> (bytes: [UInt8], type: ValueType) {
-    let name = line["type"]?.text ?? "bytes"
+    let name: String
+    switch line["type"] {
+    case nil: name = "bytes"
+    case .string(let text)?: name = text
+    case .some: throw Reason("\"type\" is no text")
+    }
     guard let type = ValueType(name: name) ?? unknownType(name) else {
       throw Reason("\"\(name)\" is no type of value")
     }

@@ -46,9 +46,26 @@ enum Diagnostics {
     held.withLock { _ = $0?.drain(to: descriptor, within: milliseconds) }
   }
 
-  /// `sync-cli: message`, kept on one line whatever the message holds.
+  /// Does a progress line stand on the terminal, without an end of line?
+  private static let showsLine = LockedField(false)
+
+  /// `sync-cli: message`, kept on one line whatever the message holds. A progress line makes room for it, and is shown
+  /// again when there is more to tell.
   static func report(_ message: String) {
-    write("sync-cli: \(Text.printable(ToolWords.said(message).utf8))\n")
+    let clearing = showsLine.withLock { shown in
+      defer { shown = false }
+      return shown ? "\r\u{1B}[K" : ""
+    }
+    write("\(clearing)sync-cli: \(Text.printable(ToolWords.said(message).utf8))\n")
+  }
+
+  /// Shows a progress line in place of the one before; nil takes it away.
+  static func showLine(_ text: String?) {
+    let wasShown = showsLine.withLock { shown in
+      defer { shown = text != nil }
+      return shown
+    }
+    if text != nil || wasShown { write("\r\(text ?? "")\u{1B}[K") }
   }
 
   /// Text as it is: whole lines.

@@ -1,4 +1,5 @@
-/// A line on a terminal that tells how far a long command has come, how fast, and how much time is left.
+/// A line on a terminal that tells how far a long command has come, how fast, and how much time is left. It is never wider
+/// than the terminal: a line that wraps could not be replaced.
 struct Progress {
   private let title: String
   private var totalBytes: UInt64
@@ -7,7 +8,9 @@ struct Progress {
   private var shownAt = 0.0
   private var shown = false
   private static let intervalSeconds = 0.1
-  private static let barWidth = 24
+  private static let barWidths = [24, 10]
+  /// Columns where the terminal does not tell how many it has.
+  private static let usualColumns = 80
 
   /// A bar for work on `totalBytes` bytes; silent unless `enabled`.
   init(_ title: String, totalBytes: UInt64, enabled: Bool) {
@@ -26,33 +29,50 @@ struct Progress {
   /// Tells that `bytes` bytes are done, and what else.
   mutating func update(bytes: UInt64, _ detail: String) {
     let (title, total) = (title, totalBytes)
-    show { Self.line(title, bytes: bytes, of: total, seconds: $0, detail) }
+    show { Self.lines(title, bytes: bytes, of: total, seconds: $0, detail) }
   }
 
-  /// Shows a text of the caller's own, made of the seconds since the beginning.
-  mutating func show(_ text: (_ seconds: Double) -> String) {
+  /// Shows the first of the caller's texts that fits the terminal. They are made of the seconds since the beginning, and
+  /// come in the order of what they tell, the shortest last: that one is cut if it does not fit either.
+  mutating func show(_ texts: (_ seconds: Double) -> [String]) {
     guard enabled else { return }
     let now = System.monotonicSeconds
     guard now - shownAt >= Self.intervalSeconds else { return }
     (shownAt, shown) = (now, true)
-    Diagnostics.write("\r\(text(now - start))\u{1B}[K")
+    Diagnostics.showLine(Self.fitting(texts(now - start), System.terminalColumns(2) ?? Self.usualColumns))
   }
 
   /// Takes the line away.
   func finish() {
-    if shown { Diagnostics.write("\r\u{1B}[K") }
+    if shown { Diagnostics.showLine(nil) }
   }
 
-  /// The text of the line.
-  static func line(_ title: String, bytes: UInt64, of total: UInt64, seconds: Double, _ detail: String)
-    -> String
-  {
+  /// The first of `texts` that fits into `columns`, else the beginning of the last one. The last column stays empty: many
+  /// terminals wrap when it is written to.
+  static func fitting(_ texts: [String], _ columns: Int) -> String {
+    let room = max(1, columns - 1)
+    if let text = texts.first(where: { $0.unicodeScalars.count <= room }) { return text }
+    return String(String.UnicodeScalarView((texts.last ?? "").unicodeScalars.prefix(room)))
+  }
+
+  /// The texts of the line, from the one that tells most to the shortest.
+  static func lines(
+    _ title: String, bytes: UInt64, of total: UInt64, seconds: Double, _ detail: String
+  ) -> [String] {
     let fraction = total == 0 ? 1 : min(1, Double(bytes) / Double(total))
-    let filled = Int(fraction * Double(barWidth))
-    let bar = String(repeating: "#", count: filled) + String(repeating: "·", count: barWidth - filled)
+    let share = "\(Int(fraction * 100))%"
     let rate = seconds > 0 ? Double(bytes) / seconds : 0
     let left =
       rate > 0 && total > bytes ? ", \(Text.duration(seconds: Double(total - bytes) / rate)) left" : ""
-    return "\(title) [\(bar)] \(Int(fraction * 100))% \(detail), \(Text.size(UInt64(rate)))/s\(left)"
+    let speed = ", \(Text.size(UInt64(rate)))/s"
+    let bars = barWidths.map { width in
+      let filled = Int(fraction * Double(width))
+      let bar = String(repeating: "#", count: filled) + String(repeating: "·", count: width - filled)
+      return "\(title) [\(bar)] \(share) \(detail)\(speed)\(left)"
+    }
+    return bars + [
+      "\(title) \(share) \(detail)\(speed)\(left)", "\(title) \(share)\(speed)\(left)",
+      "\(title) \(share)\(left)", "\(title) \(share)", share,
+    ]
   }
 }

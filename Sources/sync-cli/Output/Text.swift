@@ -1,3 +1,5 @@
+private import SyncStore
+
 /// How bytes, amounts and times are shown to people, and read from them.
 enum Text {
   /// UTF-8 text with what would upset a terminal, or a line, written as `\xNN`.
@@ -35,9 +37,9 @@ enum Text {
     return "\(tenths / 10).\(abs(tenths % 10))"
   }
 
-  /// `1 key`, `2 keys`.
-  static func count(_ count: some BinaryInteger, _ noun: String) -> String {
-    "\(count) \(noun)\(count == 1 ? "" : "s")"
+  /// `1 key`, `2 keys`; `plural` is for nouns that take more than an "s".
+  static func count(_ count: some BinaryInteger, _ noun: String, _ plural: String? = nil) -> String {
+    CountText.of(count, noun, plural)
   }
 
   /// `45s`, `2m05s`, `3h10m`, `4d02h`.

@@ -6,7 +6,9 @@ enum ToolWords {
     ("`Store.restampUnsent`", "`clock --restamp`"),
     ("`Configuration.allowsNetworkFileSystem`", "`--force-network`"),
     ("`Membership.peers`", "`peer list`"), ("`Membership.add`", "`peer add`"),
+    ("`Membership.members`", "`peer list`"), ("`Membership.setRight`", "`peer set-right`"),
     ("`Node.prepare`", "`init`"), ("`Node.join`", "`join`"), ("`Node.start`", "`serve`"),
+    ("`Membership.withdrawInvitation`", "`invite revoke`"),
   ]
 
   /// A message of a library in the words of the tool.

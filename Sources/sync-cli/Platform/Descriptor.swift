@@ -83,19 +83,24 @@ final class Descriptor: Sendable {
     return Descriptor(opened, full)
   }
 
-  /// Makes a new file in this directory, with the permissions that the process's mask allows.
-  func creating(_ name: [UInt8], mode: UInt32 = 0o666) throws(Failure) -> Descriptor {
+  /// Makes a new file in this directory, with the permissions that the process's mask allows. `shown` is the name that
+  /// messages give it, where its own is a temporary one.
+  func creating(
+    _ name: [UInt8], mode: UInt32 = 0o666, shownAs shown: [UInt8]? = nil
+  ) throws(Failure) -> Descriptor {
     try Self.opened(
-      name, in: self, flags: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: mode, doing: "create")
+      name, in: self, flags: O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, mode: mode, doing: "create",
+      shownAs: shown)
   }
 
   private static func opened(
-    _ path: [UInt8], in directory: Descriptor?, flags: Int32, mode: UInt32 = 0, doing: String
+    _ path: [UInt8], in directory: Descriptor?, flags: Int32, mode: UInt32 = 0, doing: String,
+    shownAs shown: [UInt8]? = nil
   ) throws(Failure) -> Descriptor {
     let number = unsafe withName(path) { name in
       SystemCall.retrying { unsafe openat(directory?.number ?? AT_FDCWD, name, flags | O_CLOEXEC, mode) }
     }
-    let full = directory.map { joined($0.path, path) } ?? path
+    let full = directory.map { joined($0.path, shown ?? path) } ?? shown ?? path
     guard number >= 0 else { throw failure(doing, full) }
     return Descriptor(number, full)
   }
@@ -223,7 +228,16 @@ final class Descriptor: Sendable {
     let result = unsafe Self.withName(name) { old in
       unsafe Self.withName(newName) { unsafe renameat(number, old, directory.number, $0) }
     }
-    guard result == 0 else { throw Self.failure("replace", Self.joined(directory.path, newName)) }
+    guard result == 0 else {
+      let path = Self.joined(directory.path, newName)
+      guard ![EISDIR, EEXIST, ENOTEMPTY].contains(errno) else {
+        throw Failure(
+          .inputOutput,
+          "cannot replace \(Text.printable(path)): a directory is where the file belongs: move the directory away"
+        )
+      }
+      throw Self.failure("replace", path)
+    }
   }
 
   /// Removes the file `name`, if it is there.

@@ -1,12 +1,14 @@
+private import CLinux
 private import Glibc
 private import SyncStore
 
 /// The process and its surroundings.
 enum System {
-  /// The words of the command line after the program's name, as bytes: a key need not be UTF-8.
+  /// The words of the command line after the program's name, as bytes: a key need not be UTF-8. They are what the kernel has passed:
+  /// Swift's `CommandLine` reads /proc/self/cmdline, and is empty where there is no /proc.
   static var arguments: [Argument] {
-    (1..<max(1, Int(CommandLine.argc))).compactMap { index in
-      guard let word = unsafe CommandLine.unsafeArgv[index] else { return nil }
+    (1..<max(1, Int(sync_argument_count()))).compactMap { index in
+      guard let word = unsafe sync_argument(Int32(index)) else { return nil }
       return unsafe Argument(Array(UnsafeRawBufferPointer(start: word, count: strlen(word))))
     }
   }
@@ -43,6 +45,12 @@ enum System {
 
   /// Is the standard stream a terminal?
   static func isTerminal(_ number: Int32) -> Bool { isatty(number) == 1 }
+
+  /// The columns of the terminal that the standard stream is; nil if it is none, or does not tell.
+  static func terminalColumns(_ number: Int32) -> Int? {
+    let columns = sync_terminal_columns(number)
+    return columns > 0 ? Int(columns) : nil
+  }
 
   /// Seconds that only rise, from some point in the past.
   static var monotonicSeconds: Double {

@@ -1,0 +1,83 @@
+import SyncStore
+
+/// Writes the values of a range of keys as files. A key that can be no file below the directory, or whose value cannot be
+/// read or written, is a failure of its own; the others are written.
+struct Exporter {
+  let store: Store
+  let invocation: Invocation
+  /// What is taken off each key to make its path.
+  let prefix: [UInt8]
+  var failures: ItemFailures
+  /// Files that were written, and their bytes.
+  private(set) var files = 0
+  private(set) var bytes: UInt64 = 0
+
+  init(_ store: Store, _ invocation: Invocation, prefix: [UInt8]) {
+    (self.store, self.invocation, self.prefix) = (store, invocation, prefix)
+    failures = ItemFailures(invocation)
+  }
+
+  /// Writes all files below `directory`, and returns how many seconds that took; everything is durable on return. With `--strict` nothing is written if one of the
+  /// keys can be no file.
+  mutating func run(into directory: Argument) throws -> Double {
+    let totalBytes = try survey(directory)
+    let writer = try TreeWriter(directory.bytes)
+    var progress = Progress("export", totalBytes: totalBytes, enabled: invocation.showsProgress)
+    defer { progress.finish() }
+    var nested = NestedPaths()
+    let doubts = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
+      let path = Array(entry.key.bytes.dropFirst(prefix.count))
+      if let objection = TreeWriter.objection(to: path) ?? nested.objection(to: path) {
+        return try failures.note(Self.refusal(entry.key, objection, directory))
+      }
+      guard try export(entry, as: path, by: writer) else { return }
+      files += 1
+      bytes += entry.size
+      progress.update(bytes: bytes, Text.count(files, "file"))
+    }.doubts
+    try writer.finish()
+    try failures.note(doubts)
+    return progress.seconds
+  }
+
+  /// The bytes of all values. Strict exports find out here which keys can be no file.
+  private func survey(_ directory: Argument) throws -> UInt64 {
+    var (totalBytes, nested): (UInt64, NestedPaths) = (0, NestedPaths())
+    _ = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
+      totalBytes += entry.size
+      guard failures.isStrict else { return }
+      let path = Array(entry.key.bytes.dropFirst(prefix.count))
+      if let objection = TreeWriter.objection(to: path) ?? nested.objection(to: path) {
+        throw Self.refusal(entry.key, objection, directory)
+      }
+    }
+    return totalBytes
+  }
+
+  private static func refusal(_ key: Key, _ objection: String, _ directory: Argument) -> Failure {
+    Failure(
+      .refused,
+      "export \(Text.printable(key.bytes)): \(objection): no file of that name can lie in \(directory.shown): "
+        + "use \"sync-cli get KEY --output F\" for it")
+  }
+
+  /// False if the key was deleted meanwhile, or is noted as a failure.
+  private mutating func export(_ entry: Entry, as path: [UInt8], by writer: TreeWriter) throws -> Bool {
+    do {
+      if entry.blob == nil {
+        guard let value = try store.get(entry.key) else { return false }
+        try writer.make(path, holding: value.bytes)
+        return true
+      }
+      return try writer.make(path) { try store.export(entry.key, toFileAt: $0) }
+    } catch let error as StoreError where error.code == .blobUnavailable {
+      try failures.note(TierCommands.unfetched(entry.key, invocation, error))
+    } catch let error as StoreError {
+      try failures.note(entry.key, error)
+    } catch let failure as Failure {
+      try failures.note(
+        Failure(failure.code, "export \(Text.printable(entry.key.bytes)): \(failure.message)"))
+    }
+    return false
+  }
+}

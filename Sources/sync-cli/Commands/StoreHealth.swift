@@ -1,0 +1,78 @@
+import Replication
+import SyncStore
+
+/// What keeps a copy, or writes in it, from being in step: for `status`.
+struct StoreHealth {
+  private static let counted = 10_000
+
+  private let standing: ReplicaStanding
+  private let denial: WriteDenial?
+  /// Keys that were written here, and that nobody takes any more.
+  private let strandedKeys: Int
+  private let clock: String?
+  private let lead: UInt64
+  private let waiting: [LogEntry]
+
+  init(_ store: Store, _ denial: WriteDenial?) throws {
+    self.denial = denial
+    standing = try store.standing
+    clock = try ClockCommand.warning(store)
+    lead = try store.clockLead()
+    waiting = try store.waitingWrites(limit: Self.counted)
+    guard denial != nil else {
+      strandedKeys = 0
+      return
+    }
+    let received = try OtherCopies(store).members.compactMap(\.contact?.received).max() ?? 0
+    strandedKeys = try store.countOwnWrites(behind: received, limit: Self.counted)
+  }
+
+  /// A line for each thing that an operator has to know.
+  var lines: [String] {
+    var lines: [String] = []
+    switch standing {
+    case .settled: break
+    case .mending:
+      lines.append("state      needs the full state of another copy: synchronize with a member that is whole")
+    case .suspect:
+      lines.append(
+        "state      own writes are unconfirmed, since this copy was put back or damaged: synchronize with a member"
+      )
+    }
+    let stranded =
+      "\(Text.count(strandedKeys, "key")) written here before \(strandedKeys == 1 ? "reaches" : "reach") nobody"
+    let wayOut = strandedKeys > 0 ? "; \(stranded): to drop them, destroy this copy and join anew" : ""
+    switch denial {
+    case nil: break
+    case .readOnly: lines.append("read-only  writes are refused here: it is a read-only member\(wayOut)")
+    case .revoked:
+      lines.append("revoked    what is written here reaches nobody: join again with a new copy\(wayOut)")
+    }
+    if let clock { lines.append("ahead      \(clock)") }
+    if let last = waiting.last {
+      lines.append(
+        "waiting    \(Text.count(waiting.count, "write")) of other members, stamped ahead of this clock: the last counts from "
+          + "\(Text.date(milliseconds: Store.applied(last.stamp))) on (\"sync-cli why KEY\")")
+    }
+    return lines
+  }
+
+  /// The same for programs.
+  var json: JSON {
+    let state =
+      switch standing {
+      case .settled: "settled"
+      case .mending: "needs-full-state"
+      case .suspect: "unconfirmed-writes"
+      }
+    let json: JSON = [
+      "state": .string(state),
+      "writes": .string(
+        denial == nil ? "allowed" : denial == .readOnly ? "refused-read-only" : "refused-revoked"),
+      "stranded_keys": .integer(strandedKeys), "clock_lead_ms": .integer(lead),
+      "clock_is_ahead": .bool(clock != nil),
+      "waiting_writes": .integer(waiting.count),
+    ]
+    return json.with("waiting_until_ms", waiting.last.map { .integer(Store.applied($0.stamp)) })
+  }
+}

@@ -1,0 +1,150 @@
+import Replication
+import SyncStore
+
+/// What the daemon tells other processes of itself, for `status`: a local record of the store, which is encrypted where the
+/// store is. It is written when something has changed, and not more often than it is asked to. Whether the daemon lives is told by
+/// its lock (`DaemonLock`), not by this.
+struct DaemonReport {
+  /// The key of the local record; its value is the JSON that `status --json` shows.
+  static let key = Array("daemon".utf8)
+  private static let mostWaiting = 1000
+
+  private let store: Store
+  private let node: Node
+  private let log: DaemonLog
+  private var last: JSON?
+  private var wasAhead = false
+  private var waiting = 0
+
+  init(_ store: Store, _ node: Node, _ log: DaemonLog) {
+    (self.store, self.node, self.log) = (store, node, log)
+  }
+
+  /// Writes down what has changed, and logs both edges of what keeps writes from counting.
+  mutating func update() {
+    do {
+      let state = json(node.state)
+      if state != last {
+        try store.setLocal(Self.key, state.encoded)
+        last = state
+      }
+      try reportClock()
+    } catch {
+      // Whether the store can go on is found out elsewhere.
+      log.write(.debug, "the daemon's state is not written down: \(error)")
+    }
+  }
+
+  /// The daemon ends.
+  func end() { try? store.setLocal(Self.key, nil) }
+
+  private mutating func reportClock() throws(StoreError) {
+    let warning = try ClockCommand.warning(store)
+    if let warning, !wasAhead { log.write(.warning, warning) }
+    if warning == nil, wasAhead {
+      log.write(.notice, "the stamps of this copy are no longer ahead of its clock")
+    }
+    wasAhead = warning != nil
+    let writes = try store.waitingWrites(limit: Self.mostWaiting)
+    if writes.count > waiting, let last = writes.last {
+      log.write(
+        .warning,
+        "\(Text.count(writes.count, "write")) of other members are stamped ahead of this clock, and count only later, the last from "
+          + "\(Text.date(milliseconds: Store.applied(last.stamp))) on: see `sync-cli status`")
+    } else if writes.isEmpty, waiting > 0 {
+      log.write(.notice, "no write of another member waits for its time any more")
+    }
+    waiting = writes.count
+  }
+
+  private func json(_ state: NodeState) -> JSON {
+    let members = Dictionary(
+      ((try? Membership(store).members()) ?? []).map { ($0.device, $0.name) },
+      uniquingKeysWith: { first, _ in first })
+    return [
+      "peers": .array(state.peers.map(Self.json)),
+      "connected": .array(state.connected.map { .string(members[$0] ?? "\($0)") }),
+      "identity_conflicts": .array(
+        state.identityConflicts.sorted { $0.key < $1.key }.map {
+          ["device": .string("\($0.key)"), "message": .string($0.value)]
+        }),
+    ]
+  }
+
+  private static func json(_ peer: PeerState) -> JSON {
+    let phase =
+      switch peer.phase {
+      case .waiting: "waiting"
+      case .connecting: "connecting"
+      case .catchingUp: "catching-up"
+      case .live: "live"
+      }
+    let json: JSON = [
+      "name": .string(peer.name), "phase": .string(phase), "failures": .integer(peer.failures),
+    ]
+    return json.with("device", peer.device.map { .string("\($0)") })
+      .with("last_success_ms", peer.lastSuccess.map { .integer($0) })
+      .with("last_error", peer.lastError.map { .string($0.message) })
+      .with("next_try_ms", peer.nextTry.map { .integer($0) })
+  }
+
+  // MARK: - For `status`
+
+  /// The daemon that serves the store, with what it has said; nil if none does.
+  static func read(_ store: Store) throws -> JSON? {
+    guard let holder = try DaemonLock.holder(of: store) else { return nil }
+    var members: [JSON.Member] = []
+    if let process = holder.process { members.append(.init(name: "process", value: .integer(process))) }
+    if let address = holder.address { members.append(.init(name: "address", value: .string(address))) }
+    if let since = holder.since { members.append(.init(name: "since_ms", value: .integer(since))) }
+    if let said = try store.local(key), case .object(let more)? = try? JSONParser.parse(said, comments: false)
+    {
+      members += more
+    }
+    return .object(members)
+  }
+
+  /// The same for people.
+  static func lines(_ daemon: JSON?) -> [String] {
+    guard let daemon else { return ["daemon     none serves this store"] }
+    var words: [String] = []
+    if let since = integer(daemon["since_ms"]) { words.append("up since \(Text.date(milliseconds: since))") }
+    if let process = integer(daemon["process"]) { words.append("process \(process)") }
+    if let address = daemon["address"]?.text { words.append("listens on \(Text.printable(address.utf8))") }
+    var lines = ["daemon     " + words.joined(separator: ", ")]
+    for peer in list(daemon["peers"]) { lines.append(line(peer)) }
+    let connected = list(daemon["connected"]).compactMap(\.text)
+    if !connected.isEmpty {
+      lines.append("connected  " + connected.map { Text.printable($0.utf8) }.joined(separator: ", "))
+    }
+    for conflict in list(daemon["identity_conflicts"]) {
+      lines.append("identity   \(Text.printable((conflict["message"]?.text ?? "").utf8))")
+    }
+    return lines
+  }
+
+  private static func line(_ peer: JSON) -> String {
+    var words = [peer["phase"]?.text ?? "unknown"]
+    if let time = integer(peer["last_success_ms"]) {
+      words.append("last in step \(Text.date(milliseconds: time))")
+    } else {
+      words.append("not reached since the daemon began")
+    }
+    if let error = peer["last_error"]?.text {
+      let failures = integer(peer["failures"]) ?? 0
+      words.append("\(Text.count(failures, "failed attempt")), the last: \(Text.printable(error.utf8))")
+    }
+    if let time = integer(peer["next_try_ms"]) { words.append("next try \(Text.date(milliseconds: time))") }
+    return "peer       \(Text.printable((peer["name"]?.text ?? "").utf8)): " + words.joined(separator: "; ")
+  }
+
+  private static func integer(_ json: JSON?) -> UInt64? {
+    guard case .number(let text)? = json else { return nil }
+    return UInt64(text)
+  }
+
+  private static func list(_ json: JSON?) -> [JSON] {
+    guard case .array(let items)? = json else { return [] }
+    return items
+  }
+}

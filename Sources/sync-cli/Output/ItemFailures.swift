@@ -1,0 +1,91 @@
+import SyncStore
+
+/// The failures of single items in a command over many: files, keys, lines, peers.
+///
+/// The command processes the remaining items. Each failure is named on standard error when it happens, up to `named` of
+/// them; the command then ends with the exit code of the worst (`ExitCode.severity`). With `--strict` the first failure
+/// is thrown and ends the command.
+///
+/// Errors that every later item would meet, too (a poisoned store, a closed snapshot, a broken pipe), are never counted
+/// here: callers throw them on.
+struct ItemFailures {
+  /// The option that makes the first failure end the command.
+  static let strict = Option("strict", "end at the first failure instead of doing the rest")
+  /// Failures that are named; further ones are only counted.
+  static let named = 1000
+
+  let isStrict: Bool
+  private let command: String
+  /// The command has one item: its failure is the command's own, and needs no summary.
+  private let isAlone: Bool
+  private(set) var count = 0
+  private var worst: Failure?
+  /// Damage can be met twice: when a value is read, and in the doubts of the scan.
+  private var damagedKeys: Set<[UInt8]> = []
+
+  /// No failures yet. `isAlone` says that the command has a single item.
+  init(_ invocation: Invocation, isAlone: Bool = false) {
+    self.init(command: invocation.command.name, isStrict: invocation.has(Self.strict.name), isAlone: isAlone)
+  }
+
+  /// No failures yet, for a command of that name.
+  init(command: String, isStrict: Bool = false, isAlone: Bool = false) {
+    (self.command, self.isStrict, self.isAlone) = (command, isStrict, isAlone)
+  }
+
+  /// Names a failure, or throws it if the command is strict.
+  mutating func note(_ failure: Failure) throws(Failure) {
+    guard !isStrict, !failure.isBrokenPipe else { throw failure }
+    count += 1
+    if worst.map({ $0.code.severity < failure.code.severity }) ?? true { worst = failure }
+    if !isAlone, count <= Self.named { Diagnostics.report(failure.message) }
+  }
+
+  /// Names the failure of a key. An error that is not about this key alone is thrown.
+  mutating func note(_ key: Key, _ error: StoreError) throws {
+    guard error.concernsOneItem else { throw error }
+    if error.code == .damaged, !damagedKeys.insert(key.bytes).inserted { return }
+    try note(Failure(StoreError(error, to: "\(command) \(Text.printable(key.bytes))")))
+  }
+
+  /// Names what a scan has left open. Of a listing that ended at a limit, only doubts up to `last` count.
+  mutating func note(_ doubts: [Doubt], upTo last: Key? = nil) throws {
+    for doubt in doubts {
+      if let key = doubt.key, let last, last < key { continue }
+      // A doubt without a key stands for any number of keys.
+      guard damagedKeys.insert(doubt.key?.bytes ?? []).inserted else { continue }
+      let name = doubt.key.map { " \(Text.printable($0.bytes))" } ?? ""
+      let what = doubt.key == nil ? "some keys may be missing: " : ""
+      try note(Failure(StoreError(doubt.error, to: "\(command)\(name): \(what)")))
+    }
+  }
+
+  /// Fails with the code of the worst failure, if there was any.
+  func check() throws(Failure) {
+    guard let worst else { return }
+    guard !isAlone || count > 1 else { throw worst }
+    let above = count > Self.named ? "the first \(Self.named) are named above" : "named above"
+    let advice =
+      worst.code == .damaged
+      ? "run \"sync-cli verify --repair\", and then this again"
+      : "see what each line says, then run this again"
+    throw Failure(
+      worst.code, "\(command): not all was done: \(Text.count(count, "failure")), \(above): \(advice)")
+  }
+}
+
+extension StoreError {
+  /// Can the next item of a command succeed though this one has failed?
+  var concernsOneItem: Bool {
+    [
+      .damaged, .malformedValue, .foreignFile, .blobUnavailable, .invalidKey, .outOfBounds, .wrongType,
+      .inputOutput, .diskFull, .readOnly,
+    ].contains(code)
+  }
+
+  /// The same error, with what failed in front.
+  init(_ error: StoreError, to what: String) {
+    let separator = what.hasSuffix(" ") ? "" : ": "
+    self.init(error.code, "\(what)\(separator)\(error.description)", errno: error.errno)
+  }
+}
