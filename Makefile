@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory hub rounds kills killpoints calls exchanges damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -102,6 +102,9 @@ fuzz: deps ## fuzz the codecs for TIME seconds each (TIME=60)
 memory: deps ## what members that stay connected cost of memory, in a process of their own
 	MEASURE_MEMORY=1 $(SWIFT) test --filter ManyMembersTests
 
+joiners: deps ## COUNT=100 devices join one node at once, as many strangers among them: all must get in
+	JOINERS=$(if $(filter command line,$(origin COUNT)),$(COUNT),100) $(SWIFT) test --filter InvitationTests
+
 hub: deps ## one hub as a process and MEMBERS=2000 live members, each writing every PAUSE=600 s: memory, processor, latency (SECONDS=30)
 	MEASURE_HUB=$(or $(MEMBERS),2000) MEASURE_SECONDS=$(or $(SECONDS),30) MEASURE_PAUSE=$(or $(PAUSE),600) \
 	  $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --filter HubMeasurement
@@ -114,6 +117,7 @@ kills: deps ## kill a process that writes COUNT times, alone and beside another 
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) steps
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) shared
+	[ "$$(id -u)" != 0 ] || $(SWIFT) run -c release --package-path Fuzz Kills $(COUNT) containers
 
 killpoints: deps ## kill a process at each call of each named step, and lose power in more ways (a test run does a part of it)
 	KILL_POINTS=all $(SWIFT) test --filter 'KillPointTests|RealPageSubsetTests'

@@ -100,4 +100,23 @@ struct BackupTests {
     #expect(try scratch.tool("last").run("restore", file("saved")).code == 0)
     #expect(try scratch.tool("last").run("get", "k").text == "57")
   }
+
+  @Test("a small store is backed up in the address space that reading it takes, and a little more")
+  func addressSpace() throws {
+    let tool = try scratch.store()
+    try tool.succeed("put", "k", "v")
+    // The least in which the program runs, in steps of 16 MiB; then as much as the records are worth.
+    let result = try scratch.shell(
+      """
+      export SYNC_STORE=store
+      for mib in $(seq 64 16 4096); do
+        (ulimit -v $((mib * 1024)); $CLI get k) > out 2> err && break
+      done
+      echo "least: $mib MiB"
+      (ulimit -v $(((mib + 32) * 1024)); $CLI backup limited)
+      """)
+    #expect(result.code == 0, "\(result.out)")
+    try scratch.tool("copy").succeed("restore", file("limited"))
+    #expect(try scratch.tool("copy").succeed("get", "k").text == "v")
+  }
 }

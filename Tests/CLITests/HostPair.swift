@@ -39,8 +39,11 @@ final class HostPair: Sendable {
   func launcher(of host: Int) -> [String] { [Self.program ?? "", "netns", "exec", names[host]] }
 
   /// Nothing arrives any more on either side, and nobody is told: each sends to a card that is not there.
-  func cut() throws {
-    for (name, other) in zip(names, Self.addresses.reversed()) {
+  func cut() throws { for host in [0, 1] { try cut(from: host) } }
+
+  /// What this host sends does not arrive, and nobody is told; what the other one sends does.
+  func cut(from host: Int) throws {
+    for (name, other) in [(names[host], Self.addresses[1 - host])] {
       try Self.ip(
         "-n", name, "neighbour", "replace", other, "lladdr", "02:00:00:00:00:01", "dev", "cable", "nud",
         "permanent")
@@ -48,10 +51,24 @@ final class HostPair: Sendable {
   }
 
   /// Both reach each other again.
-  func mend() throws {
-    for (name, other) in zip(names, Self.addresses.reversed()) {
+  func mend() throws { for host in [0, 1] { try mend(from: host) } }
+
+  /// What this host sends arrives again.
+  func mend(from host: Int) throws {
+    for (name, other) in [(names[host], Self.addresses[1 - host])] {
       try Self.ip("-n", name, "neighbour", "delete", other, "dev", "cable")
     }
+  }
+
+  /// The host has another address from now on, and not the one that it had.
+  func move(_ host: Int, from old: String, to new: String) throws {
+    try Self.ip("-n", names[host], "address", "delete", old + "/24", "dev", "cable")
+    try Self.ip("-n", names[host], "address", "add", new + "/24", "dev", "cable")
+  }
+
+  /// Pulls the cable out of the host, or puts it in again: the kernel of either knows.
+  func plug(_ host: Int, isIn: Bool) throws {
+    try Self.ip("-n", names[host], "link", "set", "cable", isIn ? "up" : "down")
   }
 
   private static func ip(_ words: String...) throws {

@@ -129,11 +129,14 @@ import Testing
     #expect(result.out.hasSuffix("\n5 0\n"), "\(result.out)")
   }
 
-  @Test("a large value leaves nothing behind in the staging directory")
+  @Test(
+    "a large value passes through no file but that of its object, and what earlier versions left is removed")
   func staging() throws {
     let scratch = try Scratch()
     let tool = try scratch.store()
-    try tool.succeed("put", "big", "-", input: [UInt8](repeating: 1, count: 3 << 20))
-    #expect(try scratch.shell("ls -A store/staging").out.isEmpty)
+    try scratch.write("store/staging/1-1", [1, 2, 3])
+    try tool.succeed("put", "big", "-", input: [UInt8](repeating: 1, count: 5 << 20))
+    #expect(try scratch.shell("ls -A store/blobs/partial; [ ! -e store/staging ]").out.isEmpty)
+    #expect(try scratch.shell("[ ! -e store/staging ]").code == 0)
   }
 }

@@ -1,6 +1,8 @@
 import Foundation
 import Testing
 
+@testable import sync_cli
+
 /// A person at a terminal: script(1) makes one.
 @Suite struct TerminalTests {
   @Test(
@@ -27,5 +29,41 @@ import Testing
       grep ' echo ' state || exit 5
       """)
     #expect(result.code == 0, "\(result.out)")
+  }
+
+  @Test("a progress line is never wider than the terminal", arguments: [20, 40, 75, 200])
+  func widths(columns: Int) throws {
+    let scratch = try Scratch()
+    try scratch.store().succeed("load", "-", input: Array("{\"key\":\"k\",\"value\":\"v\"}".utf8))
+    let result = try scratch.shell(
+      """
+      mkdir tree; for i in $(seq 9); do head -c 100000 /dev/zero > tree/f$i; done; export SYNC_STORE=store SHELL=/bin/sh
+      for command in 'import tree' 'export out' 'verify' 'backup file'; do
+        script -qec "stty cols \(columns); $CLI $command" screen < /dev/null > /dev/null; cat screen
+      done
+      """)
+    // script(1) writes a line of its own in front.
+    let shown = result.out.components(separatedBy: "\r").filter { $0.contains("\u{1B}[K") }
+      .compactMap {
+        $0.components(separatedBy: "\u{1B}[K").first?.split(separator: "\n").last.map(String.init)
+      }
+      .filter { !$0.isEmpty }
+    #expect(shown.contains { $0.contains("%") }, "\(result.out)")
+    for line in shown { #expect(line.count < columns, "\(line.count): \(line)") }
+    // Where there is room all is told.
+    #expect(
+      shown.contains { $0.hasPrefix("import [") && $0.contains(" files, ") } == (columns >= 75), "\(shown)")
+  }
+
+  @Test("each text of a progress line gives way to a shorter one, and the last is cut")
+  func fitting() {
+    let texts = Progress.lines("import", bytes: 500, of: 1000, seconds: 10, "5 of 10 files")
+    #expect(texts.map(\.count) == texts.map(\.count).sorted(by: >))
+    for columns in 1...100 {
+      #expect(Progress.fitting(texts, columns).count < max(2, columns))
+    }
+    #expect(
+      Progress.fitting(texts, 20) == "import 50%, 10s left" || Progress.fitting(texts, 20) == "import 50%")
+    #expect(Progress.fitting(texts, 4) == "50%" && Progress.fitting(texts, 3) == "50")
   }
 }

@@ -27,7 +27,9 @@ struct TierTests {
     #expect(try beta.succeed("get", "large1").out == Self.bytes(1))
     let status = try JSONSerialization.jsonObject(with: Data(beta.succeed("status", "--json").out))
     #expect((status as? [String: Any])?["left_out_blobs"] as? Int == 2)
-    #expect(try beta.succeed("verify").text.contains("2 blobs elsewhere on purpose: all whole"))
+    #expect(
+      try beta.succeed("verify").text.contains(
+        "2 blobs elsewhere on purpose (2 left out by the policy): all whole"))
     #expect(
       try beta.succeed("policy", "--eager-prefix", "large2", "--max-bytes", "1M").text.contains("1.0 MiB"))
     try beta.succeed("pull", "alpha")
@@ -38,7 +40,7 @@ struct TierTests {
     #expect(failed.err.contains("was left out of this copy by its policy") && failed.err.contains("peer add"))
   }
 
-  @Test("dump and export fetch what is elsewhere, and name what they cannot get")
+  @Test("dump and export fetch what is elsewhere, name what they cannot get, and give all the rest")
   func whole() throws {
     let (alpha, beta, daemon) = try pair()
     for number in 0..<3 as Range<UInt8> {
@@ -50,12 +52,18 @@ struct TierTests {
     try beta.succeed("export", beta.scratch.path + "/out", "--prefix", "1/")
     #expect(try beta.succeed("status").text.contains("elsewhere  1 left out"))
     try daemon.end()
+    // The journal holds a key behind the one that cannot be had.
+    try beta.succeed("put", "3/small", "v")
     for words in [["dump"], ["export", beta.scratch.path + "/more"]] {
       let failed = try beta.start(words).finish()
       #expect(
         failed.code == 4 && failed.err.contains("2/large") && failed.err.contains("start the daemon"),
         "\(failed.err)")
+      #expect(words != ["dump"] || failed.lines.count == 3, "\(failed.text.count)")
+      let strict = try beta.start(words + ["--strict"]).finish()
+      #expect(strict.code == 4 && strict.err.contains("2/large"), "\(strict.err)")
     }
+    #expect(try beta.scratch.read("more/3/small") == Array("v".utf8))
   }
 
   @Test("trim lets large values leave that a peer holds, and get brings them back")
@@ -70,6 +78,9 @@ struct TierTests {
     let result = try beta.succeed("trim", "--max-count", "2")
     #expect(result.text.contains("3 large values left"))
     #expect(try beta.succeed("status").text.contains("elsewhere  3 left to keep the limits"))
+    #expect(
+      try beta.succeed("verify").text.contains(
+        "3 blobs elsewhere on purpose (3 left to keep the limits): all whole"))
     for number in 0..<5 as Range<UInt8> {
       #expect(try beta.succeed("get", "large\(number)").out == Self.bytes(number))
     }

@@ -113,4 +113,69 @@ struct TwoHostTests {
     try comeIntoStep()
     try server.end()
   }
+
+  /// Both daemons, with a live session between them.
+  private func live() throws -> (server: Daemon, client: Daemon) {
+    let server = try serve(alpha)
+    _ = try server.join(beta)
+    // Wherever its own address is.
+    let client = try Daemon(beta, at: "0.0.0.0:0")
+    try beta.succeed("put", "live", "x")
+    try comeIntoStep()
+    return (server, client)
+  }
+
+  @Test(
+    "F68 a connection whose own address is gone is dropped at once, and what was pending arrives from the new one"
+  )
+  func moved() throws {
+    let (server, client) = try live()
+    try pair.cut(from: 1)
+    try beta.succeed("put", "pending", "1")
+    try pair.move(1, from: HostPair.addresses[1], to: "192.0.2.77")
+    // With its last address a host forgets what it knew of its neighbours.
+    try? pair.mend(from: 1)
+    try comeIntoStep()
+    #expect(try alpha.succeed("get", "pending").text == "1")
+    #expect(client.running.err.contains("alpha: reached again"))
+    try client.end()
+    try server.end()
+  }
+
+  @Test("F68 are in step as soon as the cable is in again, both ways", arguments: [0, 1])
+  func plugged(host: Int) throws {
+    let (server, client) = try live()
+    try pair.plug(host, isIn: false)
+    try alpha.succeed("put", "a", "1")
+    try beta.succeed("put", "b", "2")
+    // Long enough for the kernel to have tried several times, and to wait longer from one to the next.
+    Thread.sleep(forTimeInterval: 3)
+    try pair.plug(host, isIn: true)
+    try comeIntoStep()
+    #expect(try alpha.succeed("get", "b").text == "2" && beta.succeed("get", "a").text == "1")
+    try client.end()
+    try server.end()
+  }
+
+  /// Loss that nobody is told of takes its time to be found: not in the ordinary run.
+  @Test(
+    "F68 are in step soon after loss in one direction has ended that nobody was told of, with and without writes meanwhile",
+    .enabled(if: ProcessInfo.processInfo.environment["SYNC_LONG_TESTS"] != nil, "set SYNC_LONG_TESTS"),
+    .timeLimit(.minutes(Patience.minutes(10))), arguments: [0, 1], [true, false])
+  func oneWay(host: Int, writes: Bool) throws {
+    let (server, client) = try live()
+    try pair.cut(from: host)
+    if writes { for tool in [alpha, beta] { try tool.succeed("put", "during", "1") } }
+    Thread.sleep(forTimeInterval: 60)
+    try pair.mend(from: host)
+    let begin = Date()
+    try alpha.succeed("put", "after alpha", "1")
+    try beta.succeed("put", "after beta", "1")
+    try comeIntoStep()
+    print("in step", Date().timeIntervalSince(begin), "s after one-way loss, host \(host), writes \(writes)")
+    #expect(
+      try alpha.succeed("get", "after beta").text == "1" && beta.succeed("get", "after alpha").text == "1")
+    try client.end()
+    try server.end()
+  }
 }

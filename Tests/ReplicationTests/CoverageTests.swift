@@ -51,7 +51,7 @@ struct CoverageTests {
     }
     try store.put("life", [3])
     let event = SessionStore(store).answer(.loadReplica(peer: nil, at: nil), peer: nil)
-    guard case .failed(.store, let why)? = event else {
+    guard case .failed(.store, let why, _)? = event else {
       Issue.record("it says \(String(describing: event))")
       return
     }

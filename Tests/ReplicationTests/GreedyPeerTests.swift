@@ -154,7 +154,7 @@ import Testing
     for index in 0..<12 as Range<UInt32> {
       let event = try answer(index)
       if case .batchApplied? = event { continue }
-      guard case .failed(.protocolViolation, _)? = event else { break }
+      guard case .failed(.protocolViolation, _, _)? = event else { break }
       #expect(index > 2)
       return
     }

@@ -332,7 +332,7 @@ import Testing
     let reader = try await TestCopy.joined(
       try Node.invite(to: server.store, right: .readOnly, addresses: [address]), "reader")
     _ = try await reader.node.synchronize(with: "first", direction: .pull)
-    try reader.put("mine", "x")
+    #expect(throws: StoreError.self) { try reader.put("mine", "x") }
     reader.node.keepInStep(Self.policy)
     try await Self.live(reader.node, "first")
     try server.put("for all", "1")

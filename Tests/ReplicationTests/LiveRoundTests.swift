@@ -53,7 +53,7 @@ struct LiveRoundTests {
     store.control.setPoisoned()
     let told = Locked<[SessionEvent?]>([])
     session.answer(action, peer: nil) { event in told.withLock { $0.append(event) } }
-    guard case .failed(.store, _)?? = told.withLock({ $0.first }) else {
+    guard case .failed(.store, _, _)?? = told.withLock({ $0.first }) else {
       Issue.record("a round was given: \(told.withLock { $0 })")
       return
     }

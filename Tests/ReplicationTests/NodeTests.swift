@@ -149,7 +149,7 @@ import Testing
     let reader = try await TestCopy.joined(
       try Node.invite(to: server.store, right: .readOnly, addresses: [address]), "reader")
     _ = try await reader.node.synchronize(with: "first", direction: .pull)
-    try reader.put("mine", "x")
+    #expect(throws: StoreError.self) { try reader.put("mine", "x") }
     await #expect { _ = try await reader.node.synchronize(with: "first", direction: .push) } throws: {
       ($0 as? ReplicationError)?.code == .notAllowed
     }

@@ -145,6 +145,29 @@ import Testing
     try await on(loop) { [clients] in for client in clients { client.value.close() } }
   }
 
+  @Test func `F89 of connections that are finishing the oldest go where there are too many`() async throws {
+    let test = try TestLoop()
+    let loop = test.loop
+    let listener = try await TestListener(loop)
+    var clients: [LoopBound<TCPConnection>] = []
+    var servers: [LoopBound<TCPConnection>] = []
+    for _ in 0..<4 {
+      clients.append(try await connect(loop, to: listener.address))
+      servers.append(try await listener.connections.take())
+    }
+    let (finishing, all) = (LoopBound(FinishingConnections(most: 2), to: loop), servers)
+    try await on(loop) {
+      for (number, server) in all.enumerated() {
+        _ = server.value.start()
+        server.value.finish()
+        finishing.value.take(UInt64(number), server.value) {}
+      }
+      #expect(finishing.value.count == 2)
+      #expect(all.map(\.value.isOpen) == [false, false, true, true])
+    }
+    try await on(loop) { [clients] in for client in clients { client.value.close() } }
+  }
+
   @Test func `a connection that is cut is reported once, and sending on it kills nobody`() async throws {
     let test = try TestLoop()
     let loop = test.loop
@@ -293,6 +316,55 @@ import Testing
     #expect(admission.tick(at: 14, deadline: 10) == [])
     #expect(admission.tick(at: 15, deadline: 10) == [.drop(2)])
     #expect(admission.left(2, at: 16) == [])
+  }
+}
+
+extension AdmissionTests {
+  @Test func `F89 a network that holds several places gives one up soon to one that holds none`() {
+    var admission = Admission(total: 4, perAddress: 4, waiting: 10, grace: 2_000, fairGrace: 500)
+    for number in 1...4 {
+      #expect(admission.came(UInt64(number), from: "flood", at: 0) == [.start(UInt64(number))])
+    }
+    #expect(admission.came(5, from: "member", at: 1) == [])
+    #expect(admission.came(6, from: "flood", at: 2) == [])
+    #expect(admission.tick(at: 499) == [])
+    #expect(admission.tick(at: 500) == [.drop(1), .start(5)])
+    // Among those who hold as many it is the long grace that counts.
+    #expect(admission.tick(at: 1_999) == [])
+    #expect(admission.tick(at: 2_000) == [.drop(2), .start(6)])
+  }
+
+  @Test func `F89 of those who wait, who holds no place goes before who came last`() {
+    var admission = Admission(total: 2, perAddress: 2, waiting: 10, grace: 10_000)
+    for number in 1...2 { _ = admission.came(UInt64(number), from: "flood", at: 0) }
+    _ = admission.came(3, from: "member", at: 1)
+    _ = admission.came(4, from: "flood", at: 2)
+    #expect(admission.left(1, at: 3) == [.start(3)])
+  }
+
+  @Test func `F89 a connection that was refused, and only lingers, gives its place up at once`() {
+    var admission = Admission(total: 1, perAddress: 1, waiting: 10, grace: 10_000)
+    _ = admission.came(1, from: "stranger", at: 0)
+    #expect(admission.finishes(1, at: 1) == [])
+    #expect(admission.placesTaken == 1)
+    #expect(admission.came(2, from: "member", at: 1) == [.drop(1), .start(2)])
+    _ = admission.came(3, from: "other", at: 1)
+    #expect(admission.finishes(2, at: 2) == [.drop(2), .start(3)])
+    #expect(admission.finishes(2, at: 3) == [])
+  }
+
+  @Test(
+    arguments: [
+      ("192.0.2.1", "192.0.2.1"), ("::ffff:192.0.2.1", "192.0.2.1"),
+      ("2001:db8:1:2:3:4:5:6", "20010db800010002/64"), ("2001:db8:1:2::1", "20010db800010002/64"),
+      ("2001:db8:1:3::1", "20010db800010003/64"),
+    ])
+  func `F89 attempts are counted by IPv4 address, and by 64 bits of an IPv6 address`(
+    host: String, network: String
+  )
+    throws
+  {
+    #expect(try SocketAddress.resolve(Endpoint(host: host, port: 9)).map(\.network) == [network])
   }
 }
 

@@ -19,8 +19,12 @@ import Testing
   private static func observe(_ store: Store) async throws {
     // snippet
     for try await value in store.observe("config/workers") {
-      let workers = try value?.decoded(as: Int.self) ?? 4
-      print("workers:", workers)
+      do {
+        let workers = try value?.decoded(as: Int.self) ?? 4
+        print("workers:", workers)
+      } catch {
+        print("the number of workers stays as it was:", error)
+      }
     }
     // end
   }
@@ -29,6 +33,7 @@ import Testing
   func loops() async throws {
     let store = try Store.openOrCreate(at: scratch.path + "/store")
     let tasks = [Task { try await Self.printChanges(store) }, Task { try await Self.observe(store) }]
+    try store.put("config/workers", "many")
     try store.put("config/workers", 8)
     try store.delete("config/workers")
     for task in tasks {
@@ -43,6 +48,8 @@ import Testing
     let store = try Store.openOrCreate(at: scratch.path + "/store")
     try store.put("limit/a", 1)
     try store.put("limit/b", 2)
+    // Of another type from the start, and later on: neither ends the reload.
+    try store.put("limit/c", "none")
     // snippet
     actor Settings {
       private(set) var limits: [Key: Int] = [:]
@@ -52,21 +59,31 @@ import Testing
 
       func follow() async throws {
         let start = try store.changePosition()
-        for (key, limit) in try store.values(of: Int.self, prefix: "limit/") { limits[key] = limit }
-        for try await change in try store.changes(prefix: "limit/", from: start) {
-          limits[change.key] = try store.get(change.key, as: Int.self)
-        }
+        for entry in try store.list(KeyRange(prefix: "limit/")) { take(entry.key) }
+        for try await change in try store.changes(prefix: "limit/", from: start) { take(change.key) }
+      }
+
+      /// A value of another type leaves this setting as it was, and ends nothing.
+      private func take(_ key: Key) {
+        do { limits[key] = try store.get(key, as: Int.self) } catch { print(key, "stays as it was:", error) }
       }
     }
 
     let settings = Settings(store)
-    let following = Task { try await settings.follow() }
+    let following = Task {
+      do { try await settings.follow() } catch { print("settings are not followed any more:", error) }
+    }
     // end
+    while await settings.limits != ["limit/a": 1, "limit/b": 2] {
+      try await Task.sleep(for: .milliseconds(1))
+    }
+    try store.put("limit/a", "many")
     try store.put("limit/a", 5)
+    try store.put("limit/b", "few")
     try store.delete("limit/b")
     while await settings.limits != ["limit/a": 5] { try await Task.sleep(for: .milliseconds(1)) }
     following.cancel()
-    try await following.value
+    await following.value
     try store.close()
   }
 

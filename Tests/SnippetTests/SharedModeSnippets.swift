@@ -31,7 +31,11 @@ import Testing
   private static func follow(_ store: Store) async throws {
     // snippet
     for try await change in try store.changes(prefix: "limit") {
-      print(change.key, try store.get(change.key, default: 10))
+      do {
+        print(change.key, try store.get(change.key, default: 10))
+      } catch {
+        print(change.key, "stays as it was:", error)
+      }
     }
     // end
   }

@@ -183,8 +183,12 @@ import Testing
     let following = Task {
       // snippet
       for try await change in try orders.changes() {
-        let order = try change.value()?.decoded(as: Order.self)  // nil: it was deleted
-        print(change.key, order?.total ?? 0)
+        do {
+          let order = try change.value()?.decoded(as: Order.self)  // nil: it was deleted
+          print(change.key, order?.total ?? 0)
+        } catch {
+          print(change.key, "cannot be read:", error)  // the loop goes on
+        }
       }
       // end
     }

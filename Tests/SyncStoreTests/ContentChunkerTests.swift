@@ -1,3 +1,4 @@
+import Foundation
 import SyncTestSupport
 import Testing
 
@@ -66,4 +67,49 @@ struct ContentChunkerTests {
     18282,
     18539, 19579,
   ]
+
+  /// `schemas/vectors/chunker.json`, which another implementation of `schemas/chunks.md` has made.
+  private struct Vectors: Decodable {
+    struct Case: Decodable {
+      var content: String
+      var seed: UInt64
+      var size: Int
+      var average: Int
+      var ends: [Int]
+      var names: [String]
+    }
+    var gear: [String]
+    var cases: [Case]
+  }
+
+  @Test("end and are named as the golden vectors have them")
+  func vectors() throws {
+    let file = URL(fileURLWithPath: #filePath).deletingLastPathComponent()
+      .appendingPathComponent("../../schemas/vectors/chunker.json")
+    let vectors = try JSONDecoder().decode(Vectors.self, from: Data(contentsOf: file))
+    // The table's numbers are those of the generator.
+    var random = SplitMix64(seed: 1)
+    let gear = (0..<256).map { _ in random.next() }
+    #expect(vectors.gear == [0, 1, 2, 255].map { String(format: "%016lx", gear[$0]) })
+    #expect(vectors.cases.count > 5)
+    for vector in vectors.cases {
+      var source = SplitMix64(seed: vector.seed)
+      var content: [UInt8] = []
+      while vector.content == "random", content.count < vector.size {
+        let word = source.next()
+        content += (0..<8).map { UInt8(truncatingIfNeeded: word >> UInt64(8 * $0)) }
+      }
+      content =
+        vector.content == "random"
+        ? Array(content.prefix(vector.size)) : [UInt8](repeating: 0, count: vector.size)
+      let all = chunks(content, average: vector.average)
+      var end = 0
+      #expect(
+        all.map {
+          end += $0.count; return end
+        } == vector.ends, "\(vector.content) \(vector.size)")
+      let names = [all.first, all.last].compactMap { $0 }.map { Hex.string(of: BlobChunk(of: $0).name) }
+      #expect(names == vector.names)
+    }
+  }
 }

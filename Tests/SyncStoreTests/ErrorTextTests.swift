@@ -67,4 +67,64 @@ import Testing
     #expect(list.contains("not a list (in a value of type List)"))
     #expect(!(properties + list).contains("Any"))
   }
+
+  @Test(
+    "the name that a file gets, not the one under which it is made",
+    arguments: [
+      ("/s/index.new", "/s/index"), ("/s/STORE.new", "/s/STORE"), ("/s/keys/ring.new", "/s/keys/ring"),
+      ("/s/journal/next", "/s/journal"), ("/s/journal/next.compacted", "/s/journal"),
+      ("/s/journal/reserve.compacted.new", "/s/journal/reserve.compacted"),
+      ("/s/blobs/partial/new-12-3", "/s/blobs"), ("/home/me/report.pdf.4711-2.part", "/home/me/report.pdf"),
+      // Names of the user's own.
+      ("/home/me/report.new", "/home/me/report.new"), ("/home/me/video.part", "/home/me/video.part"),
+      ("/home/me/1-2.part", "/home/me/1-2.part"), ("/home/me/next", "/home/me/next"),
+      ("relative.new", "relative.new"),
+    ])
+  func temporaryNames(path: String, shown: String) {
+    let error = StoreError(.diskFull, "cannot write to it: no room: make room", path: path)
+    #expect(error.path == shown && error.description == "\(shown): cannot write to it: no room: make room")
+  }
+
+  @Test(
+    "no temporary name, whichever call of the disk fails",
+    arguments: ["export", "export of a small value", "backup", "restore", "open"])
+  func failingCalls(work: String) throws {
+    var call = 1
+    var failed = 0
+    while true {
+      let host = SimulatedHost(seed: UInt64(call))
+      let plan = FaultPlan()
+      let environment = host.environment(over: FaultingStorage(host.storage, plan: plan))
+      let store = try Store.create(on: host)
+      try store.put("k", [UInt8](repeating: 7, count: 100_000))
+      try store.put("small", [1])
+      try store.backUp(to: "/saved")
+      try store.close()
+      var before = plan.calls
+      func fail() { (before, _) = (plan.calls, plan.fail(number: call)) }
+      if work == "restore" || work == "open" { fail() }
+      do {
+        if work == "restore" {
+          _ = try Store.restore(from: "/saved", to: "/restored", state: nil, replacing: false, environment: environment)
+        } else {
+          let again = try Store.open(on: host, failing: plan)
+          if work != "open" { fail() }
+          switch work {
+          case "export": _ = try again.export("k", toFileAt: "/exported")
+          case "backup": _ = try again.backUp(to: "/again")
+          case "open": try again.put("more", [1])
+          default: _ = try again.export("small", toFileAt: "/exported")
+          }
+        }
+      } catch let error as StoreError {
+        failed += 1
+        for leak in [".new", ".part", ".restoring", "/next", "/new-"] {
+          #expect(!error.description.contains(leak), "\(work), call \(call): \(error.description)")
+        }
+      }
+      if plan.calls - before < call { break }
+      call = work == "export" ? call + 1 : EachCall.longAfter(call)
+    }
+    #expect(failed > 1, "\(failed) of \(call)")
+  }
 }

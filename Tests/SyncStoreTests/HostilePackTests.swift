@@ -32,7 +32,7 @@ import Testing
     var blobs = try test.open(packing: .small)
     let first = try blobs.put(bytes: pattern(300), durable: true)
     let (pack, slot) = try #require(try blobs.packs.find(first.hash, following: false))
-    pack.setWord(PackWord(bits: .max), slot)
+    pack.setWord(pack.newWord(stamp: .max, isLive: true), slot)
     blobs.close()
     blobs = try test.open(packing: .small)
     #expect(try blobs.read(first) == pattern(300))

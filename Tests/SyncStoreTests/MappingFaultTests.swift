@@ -119,7 +119,7 @@ struct MappingFaultTests {
     #expect((error as? StoreError)?.code == .poisoned)
     #expect(try store.text("k") == "1")
     try store.close()
-    // The thread's list of robust mutexes led through the lost page.
+    // The thread has nothing left of the mutex in the lost page, and acquires others.
     let other = TemporaryDirectory()
     let second = try Store.create(at: other.path + "/store", configuration: Self.small)
     try second.put("k", "1")

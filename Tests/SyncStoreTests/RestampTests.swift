@@ -293,7 +293,7 @@ struct RestampTests {
 }
 
 /// The index of a simulated store.
-private enum JournalIndexFiles {
+enum JournalIndexFiles {
   static func remove(_ host: SimulatedHost) throws {
     for name in ["/store/index", "/store/ledger"] { _ = try host.storage.remove(name) }
   }

@@ -225,4 +225,41 @@ import Testing
     _ = try storage.status("/f")
     #expect(storage.plan.calls == calls + 1)
   }
+
+  @Test("writes back no more than a part of what changed before a sync, which alone makes it durable")
+  func writtenBackBefore() throws {
+    let storage = SimulatedStorage()
+    let file = try storage.open("/file", .create)
+    try storage.syncDirectory("/")
+    try file.allocate(to: 64 * 4096)
+    try file.sync()
+    try file.write([UInt8](repeating: 7, count: 64 * 4096), at: 0)
+    file.beginSync()
+    storage.crash(keeping: { _, _ in .lost })
+    let bytes = try storage.open("/file", .readOnly).read(64 * 4096, at: 0)
+    let whole = (0..<64).filter { bytes[$0 * 4096] == 7 }.count
+    #expect(whole > 5 && whole < 59, "\(whole) pages of 64")
+  }
+
+  @Test("tells a sync of a write-back that failed before it, once, and the pages stay lost")
+  func failedBefore() throws {
+    let storage = SimulatedStorage()
+    let file = try storage.open("/file", .create)
+    try storage.syncDirectory("/")
+    try file.write([UInt8](repeating: 7, count: 8192), at: 0)
+    storage.failSync(of: "/file")
+    file.beginSync()
+    #expect(code { try file.sync() } == .inputOutput)
+    try file.sync()
+    storage.crash(keeping: { _, _ in .lost })
+    #expect(try storage.open("/file", .readOnly).read(8192, at: 0).allSatisfy { $0 == 0 })
+  }
+
+  @Test("says of an open file what it was when it was opened, whatever happened since")
+  func statusAtOpening() throws {
+    let storage = SimulatedStorage()
+    let file = try storage.open("/file", .create)
+    try file.allocate(to: 4096)
+    #expect(try file.sizeAtOpening == 0 && file.statusAtOpening.size == 0 && file.status().size == 4096)
+  }
 }

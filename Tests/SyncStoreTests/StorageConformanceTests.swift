@@ -195,7 +195,11 @@ struct StorageUnderTest: Sendable {
     #expect(try second?.lock(byte: 0, .shared, wait: false) == true)
     #expect(try !first.lock(byte: 0, .exclusive, wait: false))
     #expect(try !first.lock(byte: 1, .shared, wait: false))
+    // Only those of others are seen, of any kind.
+    #expect(try first.isLocked(byte: 0) && first.isLocked(byte: 1) && second?.isLocked(byte: 0) == true)
+    #expect(try second?.isLocked(byte: 1) == false && first.isLocked(byte: 2) == false)
     second = nil
+    #expect(try !first.isLocked(byte: 0) && !first.isLocked(byte: 1))
     #expect(try first.lock(byte: 0, .exclusive, wait: false))
     #expect(try first.lock(byte: 1, .exclusive, wait: false))
     #expect(try first.lock(byte: 0, .none, wait: false))

@@ -107,12 +107,19 @@ package final class FaultingStorage: Storage {
   /// What fails.
   package let plan: FaultPlan
   private let storage: any Storage
+  /// The one that this was anchored from; nil if a test made it.
+  private let origin: FaultingStorage?
 
   /// `storage` with the faults of `plan`.
   package init(_ storage: any Storage, plan: FaultPlan = FaultPlan()) {
-    self.storage = storage
-    self.plan = plan
+    (self.storage, self.plan, origin) = (storage, plan, nil)
   }
+
+  private init(_ storage: any Storage, from origin: FaultingStorage) {
+    (self.storage, plan, self.origin) = (storage, origin.plan, origin.origin ?? origin)
+  }
+
+  package func lockHolders(of path: String) -> [String] { storage.lockHolders(of: path) }
 
   package func createDirectory(_ path: String) throws(StoreError) -> Bool {
     try plan.check(.createDirectory, path)
@@ -181,7 +188,18 @@ package final class FaultingStorage: Storage {
     return try storage.fileSystem(path)
   }
 
-  package func systemPath(_ path: String) -> String? { storage.systemPath(path) }
+  package func systemPath(_ path: String) throws(StoreError) -> String? { try storage.systemPath(path) }
+
+  package var isFileSystem: Bool { storage.isFileSystem }
+
+  package func anchored(at path: String) throws(StoreError) -> any Storage {
+    try plan.check(.open, path)
+    return FaultingStorage(try storage.anchored(at: path), from: self)
+  }
+
+  package var unanchored: any Storage { origin ?? self }
+
+  package var identity: ObjectIdentifier { ObjectIdentifier(origin ?? self) }
 }
 
 /// An open file of `FaultingStorage`.
@@ -200,6 +218,11 @@ private final class FaultingFile: StorageFile {
     try plan.check(.fileStatus, path)
     return try file.status()
   }
+
+  // Known since the opening: no call is made that could fail.
+  var sizeAtOpening: Int { get throws(StoreError) { try file.sizeAtOpening } }
+
+  var statusAtOpening: FileStatus { get throws(StoreError) { try file.statusAtOpening } }
 
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
     try plan.check(.read, path)
@@ -231,6 +254,11 @@ private final class FaultingFile: StorageFile {
     try file.sync(range, of: mapping)
   }
 
+  func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError) {
+    try plan.check(.sync, path)
+    try file.sync(unchanged: range, of: mapping)
+  }
+
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     try plan.check(.map, path)
     return try file.map(range, writable: writable)
@@ -243,6 +271,13 @@ private final class FaultingFile: StorageFile {
     return isGranted
   }
 
+  func isLocked(byte: Int) throws(StoreError) -> Bool {
+    try plan.check(.lock, path)
+    return try file.isLocked(byte: byte)
+  }
+
+  func dropInForkedChildren() { file.dropInForkedChildren() }
+
   // A mark that cannot be set, or not be seen, is no error: it is not there.
   func mark() {
     if (try? plan.check(.mark, path)) != nil { file.mark() }
@@ -251,6 +286,11 @@ private final class FaultingFile: StorageFile {
   // That nothing begins is no error.
   func beginSync() {
     if (try? plan.check(.beginSync, path)) != nil { file.beginSync() }
+  }
+
+  func writeBack(_ range: Range<Int>) throws(StoreError) {
+    try plan.check(.sync, path)
+    try file.writeBack(range)
   }
 
   func releaseBeside() { file.releaseBeside() }

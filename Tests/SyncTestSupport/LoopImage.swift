@@ -3,11 +3,12 @@ import Glibc
 import SyncStore
 
 /// A file system of its own in a file, mounted while it lives: one that is full, that fails or that turns read-only is then
-/// a real one. Needs the rights to mount.
+/// a real one. One of type "tmpfs" lies in memory. Needs the rights to mount.
 package final class LoopImage: Sendable {
   /// Where it is mounted: a directory of the caller's user.
   package let path: String
-  let image: String
+  /// The file that holds it: all that was ever written to it, unless something else was written over it since.
+  package let image: String
   private let type: String
   private let options: String
   private let isThin: Bool
@@ -29,7 +30,8 @@ package final class LoopImage: Sendable {
     isThin = thin != nil
     path = directory.path + "/mounted"
     image = directory.path + (thin == nil ? "/image" : "/pool/image")
-    (self.type, self.options) = (type, options)
+    self.type = type
+    self.options = type == "tmpfs" ? "size=\(megabytes)m" : options
     try FileManager.default.createDirectory(atPath: path, withIntermediateDirectories: true)
     if let thin {
       try FileManager.default.createDirectory(atPath: pool, withIntermediateDirectories: true)
@@ -39,7 +41,9 @@ package final class LoopImage: Sendable {
     }
     try DiskStorage().open(image, .create).resize(to: megabytes << 20)
     // No space that only the superuser gets.
-    guard Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
+    guard
+      type == "tmpfs"
+        || Self.run(["mkfs.\(type)", "-q"] + (type == "ext4" ? ["-F", "-m", "0"] : ["-f"]) + make + [image])
     else { throw StoreError(.inputOutput, "cannot make the file system", path: image) }
     try mount()
     unsafe chmod(path, 0o700)
@@ -63,6 +67,9 @@ package final class LoopImage: Sendable {
     }
     try mount()
   }
+
+  /// Is `text` anywhere in what was written to it, be it in a file that has gone since? `mountAgain` has all of it there.
+  package func holds(_ text: String) -> Bool { Self.run(["grep", "-q", "-a", "-F", text, image]) }
 
   /// Writes all that the kernel holds of it to the disk, as the kernel does by itself now and then.
   package func writeBack() { Self.run(["sync", "-f", path]) }

@@ -10,6 +10,8 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
   private let handle: UInt64
   private let life: Int
   private let writable: Bool
+  /// What it was when it was opened: whoever goes by this does not learn what happened since, as on a disk.
+  private let found: FileStatus
 
   init(
     _ storage: SimulatedStorage, _ node: SimulatedNode, path: String, handle: UInt64, life: Int,
@@ -17,6 +19,7 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
   ) {
     (self.storage, self.node, self.path, self.handle) = (storage, node, path, handle)
     (self.life, self.writable) = (life, writable)
+    found = node.status
   }
 
   deinit {
@@ -28,6 +31,10 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
   func status() throws(StoreError) -> FileStatus {
     try locked { _, node throws(StoreError) in node.status }
   }
+
+  var sizeAtOpening: Int { found.size }
+
+  var statusAtOpening: FileStatus { found }
 
   func read(_ count: Int, at offset: Int) throws(StoreError) -> [UInt8] {
     try locked { _, node throws(StoreError) in node.read(count, at: offset) }
@@ -60,13 +67,32 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
     }
   }
 
+  /// Some of the pages that changed reach the disk, in any order, and others do not. A failure is told to the next sync.
+  func beginSync() {
+    try? locked { state, node throws(StoreError) in
+      if state.syncFails(path) { return node.failWriteBack() }
+      if !state.lies { node.writeBack(within: 0..<Int.max) }
+    }
+  }
+
+  /// As `beginSync`, but that a failure is told at once, too.
+  func writeBack(_ range: Range<Int>) throws(StoreError) {
+    try locked { state, node throws(StoreError) in
+      if state.syncFails(path) {
+        node.failWriteBack()
+        throw failure("cannot write it to the disk", path, EIO)
+      }
+      if !state.lies { node.writeBack(within: range) }
+    }
+  }
+
   func sync() throws(StoreError) { try sync(within: 0..<Int.max) }
 
   func sync(_ range: Range<Int>, of mapping: Mapping) throws(StoreError) { try sync(within: range) }
 
   private func sync(within range: Range<Int>) throws(StoreError) {
     try locked { state, node throws(StoreError) in
-      if state.syncFails(path) {
+      if node.takeWriteBackFailure() || state.syncFails(path) {
         node.failSync()
         throw failure("cannot make it durable", path, EIO)
       }
@@ -103,6 +129,10 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
       node.locks[byte, default: [:]][handle] = kind == .none ? nil : kind
       return true
     }
+  }
+
+  func isLocked(byte: Int) throws(StoreError) -> Bool {
+    try locked { _, node throws(StoreError) in node.locks[byte]?.contains { $0.key != handle } ?? false }
   }
 
   func mark() { try? locked { _, node throws(StoreError) in node.isMarked = true } }

@@ -36,13 +36,17 @@ final class SimulatedNode {
   private var mappedForWriting = false
   /// Pages whose write-back failed: the kernel believes that they are clean until they are written anew.
   private var abandoned: [Int: [UInt8]] = [:]
+  /// Did a write-back fail of which no sync has been told yet?
+  private var hasFailedWriteBack = false
+  /// Which pages reach the disk before a sync: other ones each time.
+  private var writeBacks: UInt64 = 0
   var locks: [Int: [UInt64: LockKind]] = [:]
   /// What the kernel keeps with it, and no disk.
   var isMarked = false
 
   // A directory.
-  var entries: [String: SimulatedNode] = [:]
-  var durableEntries: [String: SimulatedNode] = [:]
+  var entries: StringDictionary<SimulatedNode> = [:]
+  var durableEntries: StringDictionary<SimulatedNode> = [:]
 
   init(_ kind: FileStatus.Kind, inode: UInt64) {
     self.kind = kind
@@ -123,6 +127,29 @@ final class SimulatedNode {
     dirty = dirty.filter { !(($0 * Self.page)..<(($0 + 1) * Self.page)).overlaps(bytes) }
   }
 
+  /// The disk takes about half of the pages that changed and have bytes of `bytes`: nobody may go by which.
+  func writeBack(within bytes: Range<Int>) {
+    writeBacks += 1
+    var random = SplitMix64(seed: inode << 32 | writeBacks)
+    for page in changedPages() where random.chance(50) {
+      let range = page * Self.page..<(page + 1) * Self.page
+      guard range.overlaps(bytes), abandoned[page] != live.read(range) else { continue }
+      durable.copy(range, from: live)
+    }
+  }
+
+  /// The same that failed: the next sync is told.
+  func failWriteBack() {
+    hasFailedWriteBack = true
+    failSync()
+  }
+
+  /// Is a failure to be told? It is told once.
+  func takeWriteBackFailure() -> Bool {
+    defer { hasFailedWriteBack = false }
+    return hasFailedWriteBack
+  }
+
   /// A write-back that failed: nothing reached the disk, and the pages count as clean.
   func failSync() {
     for page in changedPages() { abandoned[page] = live.read(page * Self.page..<(page + 1) * Self.page) }
@@ -161,7 +188,7 @@ final class SimulatedNode {
       live.copy(0..<size, from: durable)
     }
     (dirty, abandoned, locks, entries) = ([], [:], [:], durableEntries)
-    isMarked = false
+    (isMarked, hasFailedWriteBack) = (false, false)
   }
 
   /// All processes die: the kernel's pages stay, but what the dead still reach is no longer the file.

@@ -99,8 +99,8 @@ private struct Image: @unchecked Sendable {
         }
       }
     }
-    func map(_ entries: [String: SimulatedNode]) -> [String: SimulatedNode] {
-      entries.compactMapValues { copies[$0.inode] }
+    func map(_ entries: StringDictionary<SimulatedNode>) -> StringDictionary<SimulatedNode> {
+      StringDictionary(first: entries.compactMap { name, node in copies[node.inode].map { (name, $0) } })
     }
     for (_, node) in state.allNodes() {
       copies[node.inode]?.entries = map(node.entries)

@@ -118,6 +118,20 @@ extension SimulatedStorage.State {
     return found
   }
 
+  /// Every directory that has a name at the moment, with its path.
+  func liveDirectories() -> [(path: String, node: SimulatedNode)] {
+    var found: [(path: String, node: SimulatedNode)] = [("", root)]
+    var next = 0
+    while next < found.count {
+      let (path, node) = found[next]
+      next += 1
+      for (name, child) in node.entries.sorted(by: { $0.key < $1.key }) where child.kind == .directory {
+        found.append((path + "/" + name, child))
+      }
+    }
+    return found
+  }
+
   func countLinks() {
     let nodes = allNodes().map { $0.node }
     for node in nodes { node.links = 0 }

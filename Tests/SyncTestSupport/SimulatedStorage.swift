@@ -31,9 +31,9 @@ package final class SimulatedStorage: Storage {
 
   struct Entry: Hashable {
     let directory: UInt64
-    let name: String
+    let name: ByteString
     init(_ effect: (directory: SimulatedNode, name: String, node: SimulatedNode?)) {
-      (directory, name) = (effect.directory.inode, effect.name)
+      (directory, name) = (effect.directory.inode, ByteString(effect.name))
     }
   }
 
@@ -187,7 +187,7 @@ package final class SimulatedStorage: Storage {
         throw failure("cannot list the directory", directory, ENOENT)
       }
       guard node.kind == .directory else { throw failure("cannot list the directory", directory, ENOTDIR) }
-      return node.entries.keys.sorted()
+      return node.entries.keys.sorted { $0.utf8.lexicographicallyPrecedes($1.utf8) }
     }
   }
 
@@ -301,6 +301,16 @@ package final class SimulatedStorage: Storage {
   }
 
   package func systemPath(_ path: String) -> String? { nil }
+
+  package var isFileSystem: Bool { false }
+
+  package func anchored(at path: String) throws(StoreError) -> any Storage {
+    try AnchoredSimulatedStorage(self, at: path)
+  }
+
+  package var unanchored: any Storage { self }
+
+  package var identity: ObjectIdentifier { ObjectIdentifier(self) }
 
   private func rename(_ path: String, to newPath: String, replacing: Bool) throws(StoreError) -> Bool {
     try locked { state throws(StoreError) in

@@ -47,6 +47,7 @@ struct ConfigStore {
   private static func watch(_ configuration: SettingsStore) async throws {
     say("begins with \(line(configuration.settings))")
     try await configuration.follow { key in
+      if let error = configuration.refused[key] { return say("refused: \(key): \(error)") }
       say("changed: \(key)")
       say("now \(line(configuration.settings))")
     }
@@ -86,13 +87,14 @@ struct ConfigStore {
     let settings = try SettingsStore(at: path)
     let before = settings.settings
     try settings.store.put("config/workers", "many")
-    var refused = false
-    do {
-      try await settings.follow { _ in }
-    } catch let error as StoreError where error.code == .wrongType {
-      refused = true
-    }
-    try check(refused && settings.settings == before, "a text is refused where a number belongs")
+    for worker in workers { _ = try await worker.line("refused: config/workers") }
+    struct Enough: Error {}
+    do { try await settings.follow { _ in throw Enough() } } catch is Enough {}
+    let isRefused = (settings.refused["config/workers"] as? StoreError)?.code == .wrongType
+    try check(isRefused && settings.settings == before, "a text is refused where a number belongs")
+    try settings.store.put("config/greeting", "good day")
+    for worker in workers { _ = try await worker.line("now workers 204, timeout 2.5, greeting good day") }
+    say("  ok: the others are still taken over")
     try settings.store.close()
     say("config-store: all is well")
   }

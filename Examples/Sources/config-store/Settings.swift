@@ -21,6 +21,8 @@ final class SettingsStore {
 
   let store: Store
   private(set) var settings = Settings()
+  /// Keys whose values could not be taken over, and why: their properties are what they were before.
+  private(set) var refused: [Key: any Error] = [:]
   /// The place in the journal up to which changes were seen.
   private var position: ChangePosition
 
@@ -29,22 +31,31 @@ final class SettingsStore {
     store = try Store.openOrCreate(at: path, configuration: Configuration(mode: .shared))
     // Position first: what changes from now on is seen again by `follow`.
     position = try store.changePosition()
-    for entry in try store.list(KeyRange(prefix: Self.prefix)) { try take(entry.key) }
+    for entry in try store.list(KeyRange(prefix: Self.prefix)) { take(entry.key) }
   }
 
   /// Takes over what changes, by whatever process, as it changes, and names each key. Waits without a thread; goes on until its
-  /// task is cancelled, or a value cannot be taken over.
-  func follow(_ hasChanged: (Key) -> Void) async throws {
+  /// task is cancelled, or `hasChanged` throws. A value of another type does not end it: it is in `refused` then.
+  func follow(_ hasChanged: (Key) throws -> Void) async throws {
     for try await change in try store.changes(prefix: Self.prefix, from: position) {
       position = change.position
-      try take(change.key)
-      hasChanged(change.key)
+      take(change.key)
+      try hasChanged(change.key)
     }
   }
 
-  /// One property, as the store has it now; its default if it was deleted. A value of another type is an error, and the
-  /// property stays what it was.
-  private func take(_ key: Key) throws {
+  /// One property, as the store has it now; its default if it was deleted. With a value of another type the property stays
+  /// what it was, and all others go on: one wrong setting must not end the reload.
+  private func take(_ key: Key) {
+    do {
+      try read(key)
+      refused[key] = nil
+    } catch {
+      refused[key] = error
+    }
+  }
+
+  private func read(_ key: Key) throws {
     let defaults = Settings()
     switch key {
     case "config/workers": settings.workers = try store.get(key, default: defaults.workers)

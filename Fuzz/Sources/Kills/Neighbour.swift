@@ -60,8 +60,7 @@ final class Neighbour {
   private let (input, output) = (Pipe(), Pipe())
 
   init(at path: String) throws {
-    child.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-    child.arguments = ["--beside", path]
+    Container.prepare(child, ["--beside", path])
     (child.standardInput, child.standardOutput) = (input, output)
     try child.run()
   }

@@ -125,8 +125,7 @@ enum KilledChild {
   /// What it has told by then.
   static func notes(of arguments: [String]) throws -> [Load.Note] {
     let child = Process()
-    child.executableURL = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
-    child.arguments = arguments
+    Container.prepare(child, arguments)
     // One that traps must end by that at once: while a backtrace is made of it, it would still be killed.
     child.environment = ProcessInfo.processInfo.environment.merging(["SWIFT_BACKTRACE": "enable=no"]) { $1 }
     let pipe = Pipe()
@@ -152,5 +151,22 @@ enum KilledChild {
       }
       return note
     }
+  }
+}
+
+/// Where the children run.
+enum Container {
+  /// Each in a PID namespace of its own, as in a container: all of them are process 1, and their thread numbers are equal.
+  nonisolated(unsafe) static var isUsed = false
+
+  /// Has `child` be this program once more, with these words.
+  static func prepare(_ child: Process, _ arguments: [String]) {
+    let program = URL(fileURLWithPath: "/proc/self/exe").resolvingSymlinksInPath()
+    guard isUsed else {
+      (child.executableURL, child.arguments) = (program, arguments)
+      return
+    }
+    child.executableURL = URL(fileURLWithPath: "/usr/bin/unshare")
+    child.arguments = ["--pid", "--fork", "--kill-child", program.path] + arguments
   }
 }

@@ -4,10 +4,11 @@ import SyncStore
 /// Kills a process that writes, again and again, at random moments, and looks after each kill whether all that was
 /// acknowledged is there, nothing is half done, and how long opening takes.
 ///
-///   Kills COUNT [steps | shared]
+///   Kills COUNT [steps | shared | containers]
 ///
 /// With `steps` it is a pausable transaction that is killed. With `shared` another process that has the store open goes on writing
-/// and sees all that the killed one was told to be done; so does the one that looks, a third.
+/// and sees all that the killed one was told to be done; so does the one that looks, a third. With `containers` the first two are in PID
+/// namespaces of their own (for root).
 struct Kills {
   /// What is known of a key: the operation that gave it what it has, and the one that may have begun after it.
   struct State {
@@ -169,7 +170,8 @@ if arguments.count == 3, arguments[2] == "steps", let count = Int(arguments[1]) 
 }
 var kills = Kills(
   count: arguments.dropFirst().first.flatMap { Int($0) } ?? 1000,
-  mode: arguments.last == "shared" ? .shared : .exclusive)
+  mode: arguments.last == "shared" || arguments.last == "containers" ? .shared : .exclusive)
+Container.isUsed = arguments.last == "containers"
 do { try kills.run() } catch {
   FileHandle.standardError.write(Data("\(error); the store is left in \(kills.path)\n".utf8))
   exit(1)

@@ -1,0 +1,233 @@
+import Foundation
+import Replication
+import SyncStore
+import SyncTestSupport
+import Testing
+
+/// What an operator is told: of clocks, rights, daemons and peers.
+@Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct OperationTests {
+  private static func until(_ isSo: () throws -> Bool) throws {
+    while try !isSo() {
+      try Task.checkCancellation()
+      Thread.sleep(forTimeInterval: 0.05)
+    }
+  }
+
+  /// Writes as a program would whose clock runs an hour ahead.
+  private static func putAhead(_ tool: Tool, _ key: String, _ value: String) throws {
+    var environment = Environment.real()
+    let now = environment.now
+    environment.now = { now() + 3_600_000 }
+    let store = try Store.open(
+      at: tool.store, configuration: Configuration(mode: .shared), environment: environment)
+    try store.put(Key(key), Array(value.utf8))
+    try store.close()
+  }
+
+  @Test(
+    "F49 what a clock that ran ahead has stamped does not leave before it is restamped, and everybody says so"
+  )
+  func clockAhead() throws {
+    let scratch = try Scratch()
+    let alpha = try Daemon(scratch.store("alpha"))
+    let beta = try alpha.join(scratch.tool("beta"))
+    try Self.putAhead(beta, "ahead", "1")
+    let put = try beta.run("put", "after", "2")
+    #expect(put.code == 0 && put.err.contains("clock --restamp"), "\(put.err)")
+    #expect(try beta.succeed("status").text.contains("\nahead  "))
+    #expect(try beta.succeed("status", "--json").text.contains("\"clock_is_ahead\":true"))
+    #expect(try beta.succeed("log").text.contains("stamped ahead: counts elsewhere from "))
+    for words in [["push", "alpha"], ["sync", "alpha"]] {
+      let result = try beta.start(words).finish()
+      #expect(result.code == 3 && result.err.contains("clock --restamp"), "\(words): \(result.err)")
+    }
+    // Receiving needs no clock that is right.
+    try alpha.tool.succeed("put", "theirs", "3")
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.succeed("get", "theirs").text == "3")
+
+    let daemon = try Daemon(beta)
+    try Self.until { daemon.running.err.contains("clock --restamp") }
+    try daemon.end()
+    #expect(try beta.succeed("clock", "--restamp").text.contains("have the present time now"))
+    #expect(try beta.succeed("put", "after", "2").err.isEmpty)
+    try beta.succeed("sync", "alpha")
+    #expect(try alpha.tool.succeed("get", "ahead").text == "1")
+    #expect(try alpha.tool.succeed("digest").text == beta.succeed("digest").text)
+    try alpha.end()
+  }
+
+  @Test("what waits for its time is in status, and why says until when")
+  func waiting() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    try daemon.end()
+    try Self.putAhead(beta, "ahead", "1")
+    // As a program of before would have let it leave.
+    let (from, to) = (try Store.open(at: beta.store), try Store.open(at: alpha.store))
+    try to.receive(from: from)
+    try from.close()
+    try to.close()
+    let why = try alpha.succeed("why", "ahead").text
+    #expect(why.contains("no value yet") && why.contains("waits  \"1\""), "\(why)")
+    #expect(try alpha.succeed("why", "ahead", "--json").text.contains("\"counts_from_ms\":"))
+    #expect(try alpha.succeed("status").text.contains("waiting    1 write of other members"))
+    let again = try Daemon(alpha)
+    try Self.until { again.running.err.contains("are stamped ahead of this clock") }
+    try again.end()
+  }
+
+  @Test("F81 a member that may only read is refused every write, until its right is changed again")
+  func readOnly() throws {
+    let scratch = try Scratch()
+    let alpha = try Daemon(scratch.store("alpha"))
+    let beta = try alpha.join(scratch.tool("beta"))
+    try beta.succeed("put", "kept", "1")
+    try beta.succeed("sync", "alpha")
+    try beta.succeed("put", "stranded", "1")
+    #expect(
+      try alpha.tool.succeed("peer", "set-right", "beta", "read-only").text.contains("beta is read-only"))
+    #expect(try beta.run("sync", "alpha").code == 3)
+    try beta.succeed("pull", "alpha")
+    try scratch.write("files/a", [1])
+    try scratch.write("lines", Array("{\"key\":\"a\",\"value\":\"x\"}\n".utf8))
+    for words in [
+      ["put", "new", "x"], ["delete", "kept"], ["import", scratch.path + "/files"],
+      ["load", scratch.path + "/lines"],
+    ] {
+      let result = try beta.start(words).finish()
+      #expect(result.code == 3 && result.err.contains("read-only"), "\(words): \(result.err)")
+    }
+    #expect(try beta.succeed("status").text.contains("read-only  writes are refused here"))
+    #expect(try beta.succeed("status", "--json").text.contains("\"stranded_keys\":1"))
+    #expect(try alpha.tool.run("peer", "set-right", "beta", "admin").code == 2)
+    #expect(try alpha.tool.run("peer", "set-right", "nobody", "read-only").code == 1)
+    #expect(try alpha.tool.run("peer", "set-right", "alpha", "read-only").code == 3)
+    #expect(try alpha.tool.succeed("peer", "set-right", "beta", "read-only").text.contains("already"))
+
+    try alpha.tool.succeed("peer", "set-right", "beta", "read-write")
+    try beta.succeed("pull", "alpha")
+    try beta.succeed("put", "new", "x")
+    try beta.succeed("sync", "alpha")
+    #expect(
+      try alpha.tool.succeed("get", "new").text == "x" && alpha.tool.succeed("get", "stranded").text == "1")
+    try alpha.end()
+  }
+
+  @Test("F81 a member that was revoked is told so, refuses writes, and its daemon says so")
+  func revoked() throws {
+    let scratch = try Scratch()
+    let alpha = try Daemon(scratch.store("alpha"))
+    let beta = try alpha.join(scratch.tool("beta"))
+    let daemon = try Daemon(beta)
+    try beta.succeed("put", "live", "1")
+    try Self.until { try alpha.tool.run("get", "live").code == 0 }
+    try alpha.tool.succeed("peer", "revoke", "beta")
+    try Self.until { daemon.running.err.contains("this copy was revoked") }
+    #expect(!daemon.running.err.contains("shuts down"))
+    try Self.until { try beta.run("put", "new", "x").code == 3 }
+    let sync = try beta.run("sync", "alpha")
+    #expect(sync.code == 3 && sync.err.contains("revoked"), "\(sync.err)")
+    #expect(try beta.succeed("status").text.contains("revoked    what is written here reaches nobody"))
+    #expect(try alpha.tool.run("peer", "set-right", "beta", "read-write").code == 3)
+    try daemon.end()
+    try alpha.end()
+  }
+
+  @Test("a second daemon on a store ends with 6, and names the first one")
+  func secondDaemon() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store("alpha")
+    let first = try Daemon(tool)
+    let second = try tool.run("serve", "--listen", "127.0.0.1:0")
+    #expect(second.code == 6)
+    #expect(
+      second.err.contains("process \(first.running.processID)") && second.err.contains(first.address),
+      "\(second.err)")
+    #expect(try tool.succeed("serve", "--check", "--listen", "127.0.0.1:0").code == 0)
+    first.running.signal(SIGKILL)
+    _ = first.running.finish()
+    try Daemon(tool).end()
+    // A store that had a daemon can still be removed as a whole.
+    try tool.succeed("destroy")
+  }
+
+  @Test("the daemon's peers are those that there are: --check and SIGHUP refuse other names")
+  func unknownPeers() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store("alpha")
+    try scratch.write("config", Array("{\"listen\": \"127.0.0.1:0\", \"peers\": [\"nosuch\"]}".utf8))
+    let check = try tool.run("serve", "--check", "--config", scratch.path + "/config")
+    #expect(check.code == 2 && check.err.contains("nosuch"), "\(check.err)")
+    try scratch.write("config", Array("{\"listen\": \"127.0.0.1:0\", \"peers\": []}".utf8))
+    let daemon = try tool.start(["serve", "--config", scratch.path + "/config"])
+    _ = daemon.firstLine()
+    try scratch.write("config", Array("{\"listen\": \"127.0.0.1:0\", \"peers\": [\"nosuch\"]}".utf8))
+    daemon.signal(SIGHUP)
+    try Self.until { daemon.err.contains("configuration kept as it was") && daemon.err.contains("nosuch") }
+    daemon.signal(SIGTERM)
+    #expect(daemon.finish().code == 0)
+  }
+
+  @Test(
+    "status says whether the daemon is up, how it stands to its peers, and both edges of a failure are in the log"
+  )
+  func daemonInStatus() throws {
+    let scratch = try Scratch()
+    let hub = try scratch.store("alpha")
+    #expect(try hub.succeed("status").text.contains("daemon     none serves this store"))
+    var alpha = try Daemon(hub)
+    let port = String(try #require(alpha.address.split(separator: ":").last))
+    let beta = try alpha.join(scratch.tool("beta"))
+    let daemon = try Daemon(beta)
+    func status() throws -> String { try beta.succeed("status").text }
+    try Self.until { try status().contains("peer       alpha: live; last in step ") }
+    #expect(try status().contains("process \(daemon.running.processID), listens on \(daemon.address)"))
+    // What is acknowledged is known though the session goes on, and would be if the daemon were killed.
+    try beta.succeed("put", "k", "1")
+    try Self.until { try status().contains("member     alpha: lacks nothing that is here") }
+    try alpha.end()
+    try Self.until { try status().contains(", the last: ") && status().contains("next try ") }
+    alpha = try Daemon(hub, at: "127.0.0.1:" + port)
+    try Self.until { try status().contains("peer       alpha: live") }
+    let log = daemon.running.err
+    #expect(log.contains("<5>alpha: reached again, after "), "\(log)")
+    try Self.until { try hub.succeed("status").text.contains("connected  beta") }
+    #expect(try hub.succeed("status", "--json").text.contains("\"connected\":[\"beta\"]"))
+    daemon.running.signal(SIGKILL)
+    _ = daemon.running.finish()
+    #expect(try status().contains("daemon     none serves this store"))
+    #expect(try status().contains("member     alpha: lacks nothing that is here"))
+    try alpha.end()
+  }
+
+  @Test("two members that one member has invited find each other through it, and are told so meanwhile")
+  func strangers() throws {
+    let scratch = try Scratch()
+    let hub = try Daemon(scratch.store("hub"))
+    let beta = try hub.join(scratch.tool("beta"), "--no-pull")
+    let gamma = try hub.join(scratch.tool("gamma"))
+    let daemon = try Daemon(beta)
+    try gamma.succeed("peer", "add", "beta", daemon.address)
+    // Beta's daemon meets the hub by itself, and learns of gamma; at first neither may know the other.
+    var told: [String] = []
+    try Self.until {
+      let result = try gamma.run("sync", "beta")
+      if result.code != 0 { told.append(result.err) }
+      return result.code == 0
+    }
+    #expect(told.allSatisfy { $0.contains("a member that knows both") }, "\(told)")
+    try daemon.end()
+    try hub.end()
+    // With nobody between them it is said what to do.
+    let other = try Daemon(scratch.store("other"))
+    let away = try other.join(scratch.tool("away"), "--no-pull")
+    try other.end()
+    let late = try Daemon(away)
+    let refused = try gamma.run("sync", late.address)
+    #expect(refused.code == 3 && refused.err.contains("a member that knows both"), "\(refused.err)")
+    try late.end()
+  }
+}

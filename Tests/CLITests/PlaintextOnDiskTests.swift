@@ -1,0 +1,104 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+/// The raw bytes of a file system on which encrypted stores were used: whatever a command has ever written to it, temporary files,
+/// the log of SQLite and what was removed since among it.
+@Suite(
+  "The disk under encrypted stores", .enabled(if: LoopImage.isAvailable, "needs the rights to mount"),
+  .timeLimit(.minutes(Patience.minutes(3))))
+struct PlaintextOnDiskTests {
+  /// Runs a script with `$DISK`, the mounted directory, and the passphrases; `big` is a value of some megabytes. What it wrote is on the
+  /// image when it returns.
+  private func use(_ disk: LoopImage, _ script: String) throws {
+    let scratch = try Scratch()
+    let result = try scratch.shell(
+      """
+      set -u
+      export DISK='\(disk.path)' SYNC_STORE='\(disk.path)/store' SYNC_PASSPHRASE=first SYNC_NEW_PASSPHRASE=second
+      yes confidential-value | head -c 5000000 > big
+      check() { "$@" > out 2> err || { echo "failed: $*"; cat out err; exit 9; }; }
+      \(script)
+      """)
+    #expect(result.code == 0, "\(result.out)")
+    try disk.mountAgain()
+  }
+
+  /// Every write reaches the image at once: nothing that is removed soon after is spared.
+  private func disk() throws -> LoopImage { try LoopImage(megabytes: 128, options: "loop,sync") }
+
+  private func expectNothing(on disk: LoopImage) {
+    for word in ["topsecretkey", "confidential-value"] {
+      #expect(!disk.holds(word), "\(word) is on the disk")
+    }
+  }
+
+  @Test("shows what was written to a file that has gone since: what the other tests rest on")
+  func control() throws {
+    let disk = try disk()
+    try use(disk, "cp big $DISK/big && rm $DISK/big")
+    #expect(disk.holds("confidential-value") && !disk.holds("topsecretkey"))
+  }
+
+  @Test("has no key and no value on it, whichever way they came in, also where the command was killed")
+  func waysIn() throws {
+    let disk = try disk()
+    try use(
+      disk,
+      """
+      check $CLI init --encrypt
+      check $CLI put topsecretkey-short confidential-value
+      check $CLI put topsecretkey-file --file big
+      (cat big; sleep 1.5) | timeout -s KILL 1 $CLI put topsecretkey-killed -
+      (cat big; sleep 0.5) | timeout -s KILL 0.4 $CLI put topsecretkey-killed -
+      check $CLI put topsecretkey-stream - < big
+      head -c 300000 big > packed; check $CLI put topsecretkey-packed - < packed
+      mkdir -p tree/topsecretkey; cp big tree/topsecretkey/big; cp packed tree/topsecretkey/packed
+      for n in 1 2 3; do echo confidential-value $n > tree/topsecretkey/$n; done
+      timeout -s KILL 0.5 $CLI import tree
+      check $CLI import tree
+      echo '{"key":"topsecretkey-line","value":"confidential-value"}' > lines; check $CLI load lines
+      check $CLI delete topsecretkey-short
+      check $CLI dump; check $CLI export exported; diff -r tree/topsecretkey exported/topsecretkey || exit 8
+      for words in "list --long" "get topsecretkey-line" "why topsecretkey-line" log status verify compact trim; do
+        check $CLI $words
+      done
+      [ ! -e $DISK/store/staging ] || exit 7
+      """)
+    expectNothing(on: disk)
+  }
+
+  @Test(
+    "has none on it after other keys, a backup that is restored, and a sync with a copy beside it, with kills in between"
+  )
+  func otherCopies() throws {
+    let disk = try disk()
+    try use(
+      disk,
+      """
+      check $CLI init --name here --encrypt
+      check $CLI put topsecretkey-file --file big
+      head -c 300000 big > packed; check $CLI put topsecretkey-packed --file packed
+      check $CLI put topsecretkey-short confidential-value
+      check $CLI backup $DISK/backup
+      check env SYNC_STORE=$DISK/restored $CLI restore $DISK/backup
+      timeout -s KILL 0.5 $CLI rekey --master-key
+      check $CLI rekey --master-key
+      check $CLI rekey
+      export SYNC_PASSPHRASE=second
+      $CLI serve --listen 127.0.0.1:0 > address & daemon=$!
+      for n in $(seq 100); do grep -q listening address && break; sleep 0.1; done
+      export SYNC_STORE=$DISK/there
+      check $CLI join $(SYNC_STORE=$DISK/store $CLI invite) --name there --no-pull
+      check $CLI rekey --encrypt
+      timeout -s KILL 0.5 $CLI pull here
+      check $CLI pull here
+      check $CLI get topsecretkey-file; cmp -s out big || exit 8
+      check $CLI put topsecretkey-back --file big
+      check $CLI sync here
+      kill -9 $daemon
+      check $CLI verify
+      """)
+    expectNothing(on: disk)
+  }
+}

@@ -1,0 +1,99 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+/// Sandboxes and file systems that refuse a call of the kernel: everything works as it does without them.
+@Suite("A system call that is refused")
+struct RefusedCallTests {
+  /// The calls above POSIX that the program makes, by their names in `Tests/RefuseCall`, and the errors by which each is refused: that
+  /// of a kernel, or a filter, that lacks it, that of a filter, and that of a file system.
+  static let calls: [[String]] =
+    ["openat2", "renameat2", "fallocate", "sync_file_range", "syncfs"].flatMap { call in
+      ["ENOSYS", "EPERM", "EINVAL"].map { [call, $0] }
+    }
+    + ["statx", "membarrier", "madvise", "populate", "write-hint", "read-hint"].flatMap { call in
+      ["ENOSYS", "EPERM"].map { [call, $0] }
+    }
+
+  /// It lies beside the program.
+  static let refuser = (Tool.path as NSString).deletingLastPathComponent + "/refuse-call"
+
+  @Test("changes nothing for whoever uses a store: each call, each error", arguments: calls)
+  func refused(words: [String]) throws {
+    let scratch = try Scratch()
+    var tool = scratch.tool()
+    tool.launcher = [Self.refuser] + words
+    try tool.succeed("init")
+    // Too large for a pack: it has a file of its own.
+    var large = [UInt8](repeating: 3, count: 4_300_000)
+    for index in 0..<1000 { large[index * 4299] = UInt8(index & 0xFF) }
+    try scratch.write("tree/large", large)
+    try scratch.write("tree/small", [1, 2, 3])
+    try tool.succeed("put", "k", "first")
+    try tool.succeed("put", "packed", "--file", try file(scratch, "packed", [UInt8](large[..<60_000])))
+    try tool.succeed("put", "large", "--file", scratch.path + "/tree/large")
+    try tool.succeed("import", scratch.path + "/tree", "--prefix", "tree/")
+    #expect(try tool.run("get", "large").out == large)
+    try tool.succeed("backup", scratch.path + "/saved")
+    try tool.succeed("put", "k", "second")
+    try tool.succeed("compact")
+    try tool.succeed("trim")
+    #expect(try tool.succeed("list").lines == ["k", "large", "packed", "tree/large", "tree/small"])
+    #expect(try tool.succeed("get", "k").text == "second")
+    try tool.succeed("verify")
+    try tool.succeed("export", scratch.path + "/out", "--prefix", "tree/")
+    #expect(try tool.run("restore", scratch.path + "/saved").code == 2)
+    try tool.succeed("restore", scratch.path + "/saved", "--replace")
+    #expect(try tool.succeed("get", "k").text == "first")
+    #expect(try tool.run("get", "large").out == large)
+    #expect(try tool.run("get", "packed").out == [UInt8](large[..<60_000]))
+    try tool.succeed("verify")
+    try tool.succeed("destroy")
+    #expect(try tool.run("get", "k").code != 0)
+    // Nothing is left beside it, under whatever name.
+    #expect(
+      try FileManager.default.contentsOfDirectory(atPath: scratch.path).sorted()
+        == ["out", "packed", "saved", "tree"])
+  }
+
+  @Test(
+    "is fallocate, and the disk is full: that is an error as ever, and deleting and reading go on (F25)",
+    .enabled(if: LoopImage.isAvailable), arguments: ["ENOSYS", "EPERM", "EOPNOTSUPP"])
+  func full(error: String) throws {
+    let image = try LoopImage(megabytes: 24)
+    let scratch = try Scratch()
+    let tool = Tool(
+      store: image.path + "/store", scratch: scratch, launcher: [Self.refuser, "fallocate", error])
+    try tool.succeed("init")
+    try tool.succeed("put", "k", "v")
+    try image.fill(leaving: 1 << 20)
+    var last: Tool.Result?
+    for number in 0..<60 {
+      let value = [UInt8](repeating: UInt8(number), count: number % 2 == 0 ? 15_000 : 60_000)
+      let result = try tool.run("put", "v\(number)", "-", input: value)
+      last = result
+      guard result.code == 0 else { break }
+    }
+    #expect(last?.code == 7, "\(last?.err ?? "")")
+    #expect(last?.err.contains("No space left on device") == true, "\(last?.err ?? "")")
+    #expect(try tool.succeed("get", "k").text == "v")
+    try tool.succeed("delete", "k")
+    try tool.succeed("verify")
+    image.drain()
+    try tool.succeed("put", "k", "again")
+    #expect(try tool.succeed("get", "k").text == "again")
+  }
+
+  private func file(_ scratch: Scratch, _ name: String, _ content: [UInt8]) throws -> String {
+    try scratch.write(name, content)
+    return scratch.path + "/" + name
+  }
+
+  @Test("is really refused: without a fallback there is none", arguments: ["ENOSYS", "EPERM"])
+  func filter(error: String) throws {
+    let scratch = try Scratch()
+    let result = try ChildProcess.run(
+      [Self.refuser, "fallocate", error, "/usr/bin/env", "fallocate", "-l", "1", scratch.path + "/file"])
+    #expect(result.code != 0, "\(result.text)")
+  }
+}

@@ -1,0 +1,96 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+/// A store whose directory is renamed under programs that have it open, or that was left without its name.
+@Suite("A store that is renamed under a program")
+struct RenamedStoreTests {
+  private func content(_ path: String) -> [String: Data] {
+    var found: [String: Data] = [:]
+    for name in FileManager.default.subpaths(atPath: path) ?? [] {
+      found[name] = FileManager.default.contents(atPath: path + "/" + name) ?? Data()
+    }
+    return found
+  }
+
+  @Test("moves with its daemon: what peers send arrives in it, and nothing in the copy that took its place")
+  func daemon() throws {
+    let scratch = try Scratch()
+    let alpha = try scratch.store("alpha")
+    try alpha.succeed("put", "old", "v")
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(scratch.tool("beta"))
+    #expect(try scratch.shell("mv alpha moved && cp -a moved alpha").code == 0)
+    let before = content(alpha.store)
+    var large = [UInt8](repeating: 3, count: 5_000_000)
+    for index in 0..<1000 { large[index * 4999] = UInt8(index & 0xFF) }
+    try scratch.write("large", large)
+    try beta.succeed("put", "packed", "-", input: [UInt8](large[..<100_000]))
+    try beta.succeed("put", "large", "--file", scratch.path + "/large")
+    for number in 0..<20 { try beta.succeed("put", "k\(number)", "v") }
+    try beta.succeed("sync", "alpha")
+    // Another process writes into the store by its new name, and the daemon has it, too.
+    let moved = scratch.tool("moved")
+    try moved.succeed("put", "beside", "v")
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.succeed("get", "beside").text == "v")
+    try daemon.end()
+    #expect(content(alpha.store) == before)
+    #expect(try moved.succeed("digest").text == beta.succeed("digest").text)
+    #expect(try moved.run("get", "large").out == large && moved.succeed("verify").code == 0)
+    #expect(try moved.run("get", "packed").out == [UInt8](large[..<100_000]))
+    #expect(try alpha.succeed("list").lines == ["old"])
+    try alpha.succeed("verify")
+  }
+
+  @Test("has its name back after a restore in steps was killed where there was none")
+  func withoutName() throws {
+    let scratch = try Scratch()
+    let tool = try scratch.store()
+    try tool.succeed("put", "k", "old")
+    try tool.succeed("backup", scratch.path + "/saved")
+    let other = scratch.tool("other")
+    try other.succeed("restore", scratch.path + "/saved")
+    for command in [["get", "k"], ["put", "k", "old"], ["restore", scratch.path + "/saved", "--replace"]] {
+      // As the process leaves it that has renamed the old store, and not yet the new one.
+      let made = try scratch.shell("mv store store.exchanging && cp -a other store.restoring")
+      #expect(made.code == 0)
+      let result = try tool.start(command).finish()
+      #expect(result.code == 0, "\(command): \(result.err)")
+      #expect(try tool.succeed("get", "k").text == "old")
+      #expect(try scratch.shell("rm -rf store.restoring; ls -d store.*").out.contains("store.e") == false)
+    }
+    // As the one leaves it that has renamed both, and has yet to remove the old one.
+    #expect(try scratch.shell("cp -a store store.exchanging").code == 0)
+    try tool.succeed("put", "k", "new")
+    #expect(try tool.succeed("get", "k").text == "new")
+    try tool.succeed("destroy")
+    #expect(try scratch.shell("ls -d store*").code != 0)
+    // Somebody else's directory of that name is neither taken for a store nor removed.
+    #expect(try scratch.shell("mkdir store.exchanging && touch store.exchanging/mine").code == 0)
+    #expect(try tool.run("get", "k").code != 0)
+    try tool.succeed("init")
+    #expect(try tool.run("destroy").code != 0)
+    #expect(try scratch.shell("ls store.exchanging").out == "mine\n")
+  }
+
+  @Test(
+    "links planted in the blob tier are refused without openat2 as with it (F84)",
+    arguments: ["none", "openat2"], ["ENOSYS", "EPERM", "EINVAL"])
+  func links(call: String, error: String) throws {
+    let scratch = try Scratch()
+    var tool = try scratch.store()
+    try scratch.write("large", [UInt8](repeating: 7, count: 5 << 20))
+    try tool.succeed("put", "large", "--file", scratch.path + "/large")
+    tool.launcher = [RefusedCallTests.refuser, call, error]
+    #expect(try tool.run("get", "large").code == 0)
+    // The directory of an object, made a link to one outside that has the same object.
+    let planted = try scratch.shell(
+      "mv store/blobs/objects outside && mkdir -m 700 store/blobs/objects && cd store/blobs/objects && "
+        + "for shard in ../../../outside/*; do ln -s $shard .; done")
+    #expect(planted.code == 0)
+    let result = try tool.run("get", "large")
+    #expect(result.code == 5, "\(result.code): \(result.err)")
+    #expect(result.out.isEmpty)
+  }
+}

@@ -1,0 +1,223 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+@testable import Replication
+
+/// What a member at the other end of a session can make this copy do.
+@Suite("What a member can cause") struct GuestLimitsTests {
+  private static let device = DeviceID(bytes: (0..<32).map { UInt8($0) })!
+
+  // MARK: New actors (rule R9)
+
+  /// What a session says to a member that covers more of its writes than it has made.
+  private static func claimed(by right: MemberRight, mayRenew: Bool = true) -> [SessionAction] {
+    var session = Session(role: .server, peerName: "left", peerRight: right)
+    session.mayBecomeNewActor = mayRenew
+    _ = session.start()
+    var hello = SessionTests.hello(Samples.left, receives: true, sends: false)
+    hello.summary.vector[Samples.right] = 1 << 40
+    _ = session.handle(.message(.hello(hello)))
+    return session.handle(.replica(SessionTests.replica(Samples.right)))
+  }
+
+  private static func renews(_ actions: [SessionAction]) -> Bool {
+    actions.contains { if case .becomeNewActor = $0 { true } else { false } }
+  }
+
+  @Test("R9 a new actor is taken at the word of who may write, not of who may only read, and not too often")
+  func claims() {
+    #expect(Self.renews(Self.claimed(by: .readWrite)))
+    for actions in [Self.claimed(by: .readOnly), Self.claimed(by: .readWrite, mayRenew: false)] {
+      #expect(!Self.renews(actions))
+      #expect(actions.last?.failure == .unavailable)
+      guard case .refuse(let refusal)? = actions.compactMap(\.message).last else {
+        Issue.record("the other side is not told")
+        return
+      }
+      #expect(refusal.code == .unavailable)
+    }
+  }
+
+  @Test("R9 nor at the refusal of one that may only read", arguments: [MemberRight.readOnly, .readWrite])
+  func refusals(right: MemberRight) {
+    var session = Session(role: .server, peerName: "left", peerRight: right)
+    _ = session.start()
+    let actions = session.handle(.message(.refuse(Refusal(.sameActor, "you bear a name that I gave up"))))
+    #expect(Self.renews(actions) == (right == .readWrite))
+  }
+
+  @Test("R9 a mark that is not known here gives a member that may only read a round from the start")
+  func unknownMark() throws {
+    let store = try Store.create(on: SimulatedHost(seed: 3))
+    try Node.prepare(store, name: "first")
+    try store.put(Key("key"), [1])
+    let receiver = RoundReceiver(
+      cursor: Cursor(position: 1, mark: Samples.mark, closed: true), covered: VersionVector())
+    func opened(_ right: MemberRight) -> SessionEvent? {
+      let guest = SessionGuest(
+        device: Self.device, right: right, scans: HoldingsScans(), renewals: Locked(RenewalThrottle()))
+      return SessionStore(store, guest: guest).answer(.openRound(for: receiver), peer: Samples.left)
+    }
+    guard case .roundOpened(let records, _)? = opened(.readOnly) else {
+      Issue.record("no round")
+      return
+    }
+    #expect(records >= 1)
+    guard case .rolledBack? = opened(.readWrite) else {
+      Issue.record("who may write is not believed")
+      return
+    }
+  }
+
+  @Test("R9 no more than so many new actors come of peers within an hour")
+  func renewals() {
+    var throttle = RenewalThrottle()
+    for number in 0..<WireLimits.renewals {
+      #expect(throttle.admits(at: UInt64(number)))
+      throttle.count(at: UInt64(number))
+    }
+    #expect(!throttle.admits(at: WireLimits.renewalMilliseconds - 1))
+    #expect(throttle.admits(at: WireLimits.renewalMilliseconds))
+    throttle.count(at: WireLimits.renewalMilliseconds)
+    #expect(!throttle.admits(at: WireLimits.renewalMilliseconds))
+  }
+
+  // MARK: Reading large values through
+
+  @Test("One question of a device is answered at a time; one that may only read is given a bounded rate")
+  func scans() {
+    let scans = HoldingsScans()
+    let (second, size) = (Samples.proof.joiner, 10 * WireLimits.readOnlyScanBytesPerSecond)
+    #expect(scans.begin(for: Self.device, .readWrite, bytes: size, at: 0))
+    #expect(!scans.begin(for: Self.device, .readWrite, bytes: 1, at: 0))
+    #expect(scans.begin(for: second, .readOnly, bytes: size, at: 0))
+    scans.end(for: Self.device, at: 1)
+    #expect(scans.begin(for: Self.device, .readWrite, bytes: size, at: 1))
+    scans.end(for: second, at: 1)
+    #expect(!scans.begin(for: second, .readOnly, bytes: 1, at: 9_000))
+    #expect(scans.begin(for: second, .readOnly, bytes: 1, at: 10_001))
+  }
+
+  @Test("What is read through for a session ends with it, between two pieces")
+  func cancelled() throws {
+    let store = try Store.create(
+      on: SimulatedHost(seed: 4), configuration: Configuration(blobThreshold: 1000))
+    try Node.prepare(store, name: "first")
+    let bytes = noise(3 << 20, seed: 5)
+    try store.put(Key("large"), bytes)
+    let blob = BlobReference(hash: BlobHash(bytes: SHA256.hash(bytes))!, size: UInt64(bytes.count))
+    let wanted = HoldingsWanted(number: 1, blobs: [blob])
+    func session() -> SessionStore {
+      SessionStore(
+        store,
+        guest: SessionGuest(
+          device: Self.device, right: .readWrite, scans: HoldingsScans(), renewals: Locked(RenewalThrottle()))
+      )
+    }
+    guard case .holdingsStated(let stated)? = session().answer(.stateHoldings(wanted), peer: nil) else {
+      Issue.record("it does not say what it holds")
+      return
+    }
+    #expect(stated.statement?.held == [true])
+    let over = session()
+    over.cancel()
+    #expect(
+      over.answer(.stateHoldings(wanted), peer: nil)
+        == .holdingsStated(HoldingsStated(number: 1, statement: nil)))
+    var (asked, code): (Int, StoreError.Code?) = (0, nil)
+    do throws(StoreError) {
+      _ = try store.holdings(of: [blob]) {
+        asked += 1
+        return asked > 2
+      }
+    } catch {
+      code = error.code
+    }
+    #expect(code == .cancelled && asked == 3)
+  }
+
+  // MARK: Memory
+
+  @Test("Empty ranges of large values hold up who sends them, too")
+  func emptyRanges() {
+    let session = SessionTests.server(missing: [SessionTests.wanted])
+    var sent = 0
+    var isPaused = false
+    while !isPaused, sent < 1 << 20 {
+      let range = BlobRange(hash: Samples.hash, offset: UInt64(100 + sent), isLast: false, sealed: [])
+      isPaused = session.handle(.message(.blobRange(range))).contains(.pauseReading)
+      sent += 1
+    }
+    #expect(isPaused && sent <= WireLimits.unstoredBytes / WireLimits.rangeOverheadBytes + 2)
+  }
+
+  @Test("How many large values cannot be had is counted as they change")
+  func lacking() throws {
+    func need(_ number: UInt8, isSpare: Bool = false) -> BlobNeed {
+      var need = BlobNeed(hash: BlobHash(bytes: Samples.bytes(32, from: number))!, size: 5)
+      need.isSpare = isSpare
+      return need
+    }
+    var (fetch, port) = (BlobFetch(), SessionPort(peerName: "peer"))
+    fetch.need([need(1), need(2, isSpare: true), need(3)])
+    fetch.pump(&port)
+    for number in 1...3 as ClosedRange<UInt8> { try fetch.lacking(need(number).hash) }
+    #expect(fetch.lacking == 2 && fetch.unavailable.count == 3)
+    fetch.need([need(3, isSpare: true), need(1)])
+    #expect(fetch.lacking == 1 && fetch.settled.isEmpty)
+    fetch.want([need(1)])
+    #expect(fetch.lacking == 0)
+    fetch.pump(&port)
+    try fetch.lacking(need(1).hash)
+    #expect(fetch.lacking == 1 && fetch.settled.map(\.hash) == [need(1).hash])
+    #expect(fetch.settled.map(\.isHere) == [false])
+  }
+
+  @Test("A batch of more records than one transaction can have is refused")
+  func records() throws {
+    func payload(_ count: Int) -> [UInt8] {
+      let records = (1...UInt64(count)).map { number in
+        PositionedRecord(
+          position: number,
+          record: Record(
+            dot: Dot(actor: Samples.left, sequence: number), stamp: Stamp(rawValue: 1), type: .bytes,
+            key: [1],
+            content: .tombstone))
+      }
+      return RecordCodec.encode(RecordCodec.Payload(position: UInt64(count), records: records))
+    }
+    #expect(throws: DecodingFailure.self) { try RecordCodec.read(payload(WireLimits.batchRecords + 1)) }
+    #expect(try RecordCodec.read(payload(WireLimits.batchRecords)).records.count == WireLimits.batchRecords)
+    // No transaction of the journal has as many.
+    #expect(Limits.transactionBytes / 40 < WireLimits.batchRecords)
+  }
+
+  @Test("What was opened of batches counts until it is applied, and holds up who sends them")
+  func opened() throws {
+    let store = try Store.create(on: SimulatedHost(seed: 6))
+    try Node.prepare(store, name: "first")
+    let (session, keys) = (SessionStore(store), try StoreKeys(store).groupKeys())
+    let record = Record(
+      dot: Dot(actor: Samples.right, sequence: 1), stamp: Stamp(rawValue: 1 << 20), type: .bytes, key: [1],
+      content: .inline([UInt8](repeating: 7, count: 1000)))
+    let sealed = try BatchCodec.seal(
+      RecordCodec.encode(.init(position: 1, records: [PositionedRecord(position: 1, record: record)])),
+      as: .records(store: store.id, sender: Samples.right, mark: Samples.mark, index: 0), keys: keys,
+      randomness: noise(BatchCodec.randomnessBytes, seed: 1))
+    let action = SessionAction.applyBatch(
+      sender: Samples.right, mark: Samples.mark, index: 0, sealed: sealed, isFull: false, widening: nil)
+    let opened = session.opened(try #require(Intake(action)))
+    #expect(session.opened.withLock { $0 } > 1000)
+    _ = session.settled(session.taken(opened))
+    #expect(session.opened.withLock { $0 } == 0)
+    var greedy = Session(role: .server, peerName: "left", peerRight: .readWrite)
+    _ = greedy.start()
+    _ = greedy.handle(.message(.hello(SessionTests.hello(Samples.left, receives: true, sends: true))))
+    greedy.openedBytes = WireLimits.openedBytes + 1
+    #expect(greedy.handle(.replica(SessionTests.replica(Samples.right))).contains(.pauseReading))
+    #expect(greedy.heldBytes > WireLimits.openedBytes)
+    greedy.openedBytes = 0
+    #expect(greedy.handle(.sent(0)).contains(.resumeReading))
+  }
+}

@@ -1,0 +1,138 @@
+import Foundation
+import Synchronization
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// The limit of bytes is one of the disk: what `du` says of the directory, also while several threads write as fast as they can.
+@Suite("A cache on the disk, full,", .timeLimit(.minutes(Patience.minutes(2))))
+struct DiskCacheLimitTests {
+  private let directory = TemporaryDirectory()
+
+  /// Bytes of the blocks of all files and directories below a path, as `du` counts them.
+  static func blocks(below path: String) -> Int {
+    var status = stat()
+    guard unsafe lstat(path, &status) == 0 else { return 0 }
+    var bytes = Int(status.st_blocks) * 512
+    guard status.st_mode & S_IFMT == S_IFDIR else { return bytes }
+    for name in (try? FileManager.default.contentsOfDirectory(atPath: path)) ?? [] {
+      bytes += blocks(below: path + "/" + name)
+    }
+    return bytes
+  }
+
+  /// What is set: keys, and bytes of values.
+  struct Load: Sendable, CustomTestStringConvertible {
+    let name: String
+    let threads: Int
+    let keys: Int
+    let sizes: [Int]
+    let total: Int
+
+    var testDescription: String { name }
+  }
+
+  static let limit = 4_000_000
+  static let loads = [
+    Load(name: "small values, each key once", threads: 4, keys: .max, sizes: [100], total: 2 << 20),
+    Load(
+      name: "values of all sizes", threads: 4, keys: .max, sizes: [10, 3000, 40_000, 700_000], total: 40 << 20
+    ),
+    Load(name: "few keys, overwritten", threads: 4, keys: 200, sizes: [5000], total: 40 << 20),
+    Load(name: "keys that fill it, overwritten", threads: 3, keys: 900, sizes: [4000], total: 12 << 20),
+    Load(name: "values of half the limit", threads: 2, keys: .max, sizes: [1_900_000], total: 60 << 20),
+  ]
+
+  @Test("takes at most a fifth more than its limit at any moment, and not more at rest", arguments: loads)
+  func holds(_ load: Load) throws {
+    var limits = DiskCache.Limits()
+    limits.bytes = Self.limit
+    let path = directory.path + "/cache"
+    let cache = try DiskCache.open(at: path, limits: limits)
+    let most = Locked(0)
+    let isDone = Locked(false)
+    let watcher = Worker.run {
+      while !isDone.withLock({ $0 }) {
+        let bytes = Self.blocks(below: path)
+        most.withLock { $0 = max($0, bytes) }
+      }
+    }
+    let writers = (0..<load.threads).map { thread in
+      Worker.run {
+        var random = SplitMix64(seed: UInt64(thread))
+        var (written, number) = (0, 0)
+        while written < load.total / load.threads {
+          let size = load.sizes[Int(random.next() % UInt64(load.sizes.count))]
+          let key = load.keys == .max ? "\(thread)/\(number)" : "\(random.next() % UInt64(load.keys))"
+          try cache.set(key, [UInt8](repeating: UInt8(truncatingIfNeeded: number), count: size))
+          if load.keys == .max { #expect(try cache.get(key)?.count == size || load.threads > 1) }
+          (written, number) = (written + size, number + 1)
+        }
+      }
+    }
+    for writer in writers { try writer.wait() }
+    isDone.withLock { $0 = true }
+    try watcher.wait()
+    let atMost = most.withLock { $0 }
+    #expect(atMost <= Self.limit + Self.limit / 5, "\(atMost) at most")
+    #expect(atMost > Self.limit / 3, "\(atMost) at most: the watcher saw nothing")
+    #expect(Self.blocks(below: path) <= Self.limit)
+    #expect(try cache.totalBytes <= Self.limit)
+    // Making room for what is new does not empty it.
+    if load.keys == 200 {
+      #expect(try cache.count == 200)
+    } else {
+      #expect(try cache.totalBytes > Self.limit / 3)
+    }
+    try cache.trim()
+    #expect(Self.blocks(below: path) <= Self.limit)
+    cache.close()
+    #expect(Self.blocks(below: path) <= Self.limit)
+  }
+
+  @Test("keeps what was used last, and lets a value leave at once that has no room even alone")
+  func leaves() async throws {
+    var limits = DiskCache.Limits()
+    limits.bytes = 2 << 20
+    let cache = try await AsyncDiskCache.open(at: directory.path + "/cache", limits: limits)
+    for number in 0..<200 { try await cache.set("\(number)", [UInt8](repeating: 1, count: 40_000)) }
+    #expect(try await cache.get("199")?.count == 40_000)
+    #expect(try await cache.get("0") == nil)
+    try await cache.set("199", [UInt8](repeating: 2, count: 3 << 20))
+    #expect(try await !cache.contains("199"))
+    #expect(try await cache.contains("198"))
+    // A lower limit holds soon, and at once after a trim.
+    limits.bytes = 1 << 20
+    cache.cache.limits = limits
+    try await cache.trim()
+    #expect(Self.blocks(below: directory.path + "/cache") <= 1 << 20)
+    #expect(try await cache.contains("198"))
+    await cache.close()
+    limits.bytes = 1 << 20
+    let again = try await AsyncDiskCache.open(at: directory.path + "/cache", limits: limits)
+    #expect(try await again.contains("198"))
+    try await again.removeAll()
+    try await again.set("new", [UInt8](repeating: 3, count: 500_000))
+    #expect(try await again.get("new")?.count == 500_000)
+    await again.close()
+  }
+
+  @Test("a trim that is asked for while another one is under way follows it")
+  func follows() async throws {
+    var limits = DiskCache.Limits()
+    limits.count = 50
+    let cache = try DiskCache.open(at: directory.path + "/cache", limits: limits)
+    let writers = (0..<3).map { thread in
+      Worker.run {
+        for number in 0..<400 {
+          try cache.set("\(thread)/\(number)", [1])
+          #expect(try cache.count <= 65)
+        }
+      }
+    }
+    for writer in writers { try writer.wait() }
+    try await ChangesTests.until { try cache.count <= 50 }
+    cache.close()
+  }
+}

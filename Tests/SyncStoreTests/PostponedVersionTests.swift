@@ -1,0 +1,62 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// What a transaction says of the writes it has not looked up yet, and what is left of one whose end fails.
+@Suite("Postponed writes")
+struct PostponedVersionTests {
+  private let host = SimulatedHost()
+
+  @Test(
+    "tell their versions at a cost that does not grow with their number, and keep them when they are committed"
+  )
+  func versions() throws {
+    let store = try Store.create(on: host)
+    try store.put("k1", "held before")
+    var told: [Key: (version: Dot?, entry: Entry?)] = [:]
+    try store.transaction { transaction in
+      for number in 0..<500 {
+        let key = try Key("k\(number % 300)")
+        try transaction.put(key, [UInt8(truncatingIfNeeded: number)], type: .bytes)
+        let versioned = try transaction.versioned(key)
+        #expect(versioned?.value.bytes == [UInt8(truncatingIfNeeded: number)])
+        told[key] = (versioned?.version, try transaction.entry(key))
+      }
+      try transaction.delete("k7")
+      let (versioned, entry) = (try transaction.versioned("k7"), try transaction.entry("k7"))
+      #expect(versioned == nil && entry == nil)
+      told["k7"] = nil
+      let settled = transaction.composer.settledWrites
+      #expect(settled == 0, "asking for a version issues nothing")
+    }
+    for (key, told) in told {
+      #expect(try store.versioned(key)?.version == told.version, "\(key)")
+      #expect(try store.entry(key) == told.entry, "\(key)")
+    }
+    #expect(try store.get("k7") == nil)
+  }
+
+  @Test("are all issued or none: where the clock ends in the middle, the append is what it was before")
+  func allOrNothing() throws {
+    let actor = ActorID(high: 1, low: 2)
+    var state = ReplicaState()
+    // Two more stamps, then none.
+    state.author = Author(
+      actor: actor, sequence: 5, clock: HybridClock(last: Stamp(rawValue: Stamp.maximum.rawValue - 3)))
+    var composer = Composer(state: state, wall: 1_700_000_000_000, position: 9, limit: 1 << 20, hashSeed: 3)
+    for (key, value) in [("a", 1), ("b", 2), ("a", 3)] as [(String, UInt8)] {
+      try composer.postpone(Array(key.utf8), [value], .bytes)
+    }
+    let bytes = composer.bytes
+    for _ in 0..<2 {
+      #expect(code { try composer.settle { _ in nil } } == .clock)
+      #expect(composer.entries.isEmpty && composer.postponed.count == 3)
+      #expect(composer.bytes == bytes && composer.state.sequence == 5)
+      #expect(composer.postponedWrite(of: Array("a".utf8)) == 2)
+      #expect(composer.postponedWrite(of: Array("b".utf8)) == 1)
+    }
+    #expect(composer.version(ofPostponed: 1)?.dot == Dot(actor: actor, sequence: 7))
+    #expect(composer.version(ofPostponed: 2) == nil)
+  }
+}

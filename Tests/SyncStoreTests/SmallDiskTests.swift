@@ -1,0 +1,174 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A file system on which nothing else lies gets full, and is recovered with the means of the store alone.
+@Suite("A store that fills a small disk of its own")
+struct SmallDiskTests {
+  /// A file system, and with which random numbers it is filled.
+  struct Disk: Sendable, CustomTestStringConvertible {
+    var type: String
+    var megabytes: Int
+    var seed: UInt64
+    var testDescription: String { "\(type), seed \(seed)" }
+
+    /// Nil with a word where the machine cannot make one.
+    func image() throws -> LoopImage? {
+      guard LoopImage.isAvailable(type) else {
+        print("skipped: this machine cannot make a file system of type \(type)")
+        return nil
+      }
+      let image = try LoopImage(megabytes: megabytes, type: type)
+      // A larger one would only take longer.
+      if megabytes > 24 { try image.fill(leaving: 14 << 20) }
+      return image
+    }
+  }
+
+  static let disks = (1...2 as ClosedRange<UInt64>).flatMap { seed in
+    [("tmpfs", 12), ("ext4", 16), ("xfs", 320), ("btrfs", 120)].map {
+      Disk(type: $0.0, megabytes: $0.1, seed: seed)
+    }
+  }
+
+  /// Puts values until there is no room for one of a byte. Returns the keys.
+  private func fill(_ store: Store, from first: Int, sizes: ClosedRange<Int>, random: inout SplitMix64) throws
+    -> [Int: Int]
+  {
+    var (held, next, count) = ([Int: Int](), first, 200)
+    while count > 0 {
+      let batch = (0..<count).map { (next + $0, Int.random(in: sizes, using: &random)) }
+      do {
+        try store.transaction(durability: .relaxed) { transaction in
+          for (key, size) in batch {
+            try transaction.put(
+              Key("key-\(key)"), [UInt8](repeating: UInt8(truncatingIfNeeded: key), count: size))
+          }
+        }
+        for (key, size) in batch { held[key] = size }
+        next += count
+      } catch let error as StoreError where error.code == .diskFull { count /= 2 }
+    }
+    #expect(
+      #expect(throws: StoreError.self) {
+        for key in 0..<10_000 { try store.put(Key("last-\(key)"), [UInt8](repeating: 1, count: 1000)) }
+      }?.code == .diskFull)
+    try store.deleteAll(KeyRange(prefix: Array("last-".utf8)))
+    return held
+  }
+
+  private static func listing(_ image: LoopImage) -> String {
+    let disk = DiskStorage()
+    let journal = image.path + "/store/journal"
+    let files = (try? disk.list(journal))?.map {
+      "\($0) \((try? disk.status(journal + "/" + $0))?.size ?? 0)"
+    }
+    return "\((try? disk.freeBytes(image.path)) ?? 0) bytes free, \(files ?? [])"
+  }
+
+  private func expect(_ store: Store, holds held: [Int: Int]) throws {
+    #expect(try store.status().keys == held.count)
+    for (key, size) in held {
+      #expect(
+        try store.get(Key("key-\(key)"))?.bytes
+          == [UInt8](repeating: UInt8(truncatingIfNeeded: key), count: size))
+    }
+  }
+
+  @Test(
+    "E takes deletes of any share of its keys, is compacted and takes puts again, round after round (F25)",
+    .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(2)), arguments: disks
+  )
+  func rounds(disk: Disk) throws {
+    guard let image = try disk.image() else { return }
+    var random = SplitMix64(seed: disk.seed)
+    let path = image.path + "/store"
+    var store = try Store.create(at: path)
+    var (held, next) = ([Int: Int](), 0)
+    for round in 0..<3 {
+      let sizes = [100...100, 0...400, 50...3000][(round + Int(disk.seed)) % 3]
+      let new = try fill(store, from: next, sizes: sizes, random: &random)
+      held.merge(new) { $1 }
+      next += 1_000_000
+      if Bool.random(using: &random) {
+        try store.close()
+        store = try Store.open(at: path)
+      }
+      let share = round == 0 ? 100 : Int.random(in: 30...100, using: &random)
+      if share == 100 {
+        #expect(try store.deleteAll() == held.count)
+        held = [:]
+      } else {
+        for key in held.keys.sorted() where Int.random(in: 0..<100, using: &random) < share {
+          #expect(try store.delete(Key("key-\(key)"), durability: .relaxed))
+          held[key] = nil
+        }
+      }
+      if Bool.random(using: &random) {
+        try store.close()
+        store = try Store.open(at: path)
+      }
+      let state = { "round \(round), \(share) %: \(Self.listing(image))" }
+      #expect(throws: Never.self, "\(state())") {
+        try store.compact()
+        try store.trim()
+        try store.put("after", [UInt8](repeating: 1, count: 10_000))
+      }
+      #expect(try store.delete("after"))
+      try expect(store, holds: held)
+    }
+    #expect(try store.verify().isClean)
+    try store.close()
+  }
+
+  @Test(
+    "E keeps what a compaction needs, whatever deletes and openings use up (F25)",
+    .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(2)),
+    arguments: [false, true])
+  func kept(isEncrypted: Bool) throws {
+    let image = try LoopImage(megabytes: 10, type: "tmpfs")
+    let path = image.path + "/store"
+    var environment = Environment.real(handlesSignals: false)
+    // Nothing is tidied but on request.
+    environment.compacting = .onRequest
+    var configuration = Configuration(durability: .relaxed)
+    if isEncrypted { configuration.passphrase = Passphrase("a secret of the test") }
+    var store = try Store.create(
+      at: path, name: nil, id: nil, configuration: configuration, environment: environment)
+    var random = SplitMix64(seed: 1)
+    let held = try fill(store, from: 0, sizes: 100...100, random: &random)
+    try image.fill()
+    var deleted = 0
+    for _ in 0..<6 {
+      // A delete without an end to it: until it is refused.
+      for key in held.keys.sorted().dropFirst(deleted) {
+        guard (try? store.delete(Key("key-\(key)"))) != nil else { break }
+        deleted += 1
+      }
+      try store.close()
+      store = try Store.open(at: path, configuration: configuration, environment: environment)
+      try image.fill()
+    }
+    #expect(deleted > 1000)
+    #expect(#expect(throws: StoreError.self) { try store.put("more", "x") }?.code == .diskFull)
+    #expect(code { try store.delete(Key("key-\(held.keys.sorted()[deleted])")) } == .diskFull)
+    #expect(try store.compact() > 0)
+    try store.close()
+    store = try Store.open(at: path, configuration: configuration, environment: environment)
+    while try store.status().keys > 0 {
+      let before = try store.status().keys
+      for key in held.keys.sorted().dropFirst(deleted) {
+        guard (try? store.delete(Key("key-\(key)"))) != nil else { break }
+        deleted += 1
+      }
+      try store.compact()
+      guard try store.status().keys < before else { break }
+    }
+    #expect(try store.status().keys == 0)
+    try store.put("more", "x")
+    #expect(try store.verify().isClean)
+    try store.close()
+  }
+}

@@ -1,0 +1,77 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A copy whose writes nobody would take refuses them, whichever way they come.
+@Suite("A copy that may not write")
+struct WriteDenialTests {
+  private let host = SimulatedHost(seed: 1, time: 1_800_000_000_000, machine: "reader")
+  private let store: Store
+
+  init() throws {
+    store = try Store.create(on: host, configuration: Configuration(blobThreshold: 1000))
+    try store.put("held", "before")
+    try store.put("large", [UInt8](repeating: 1, count: 5000))
+  }
+
+  private static let ways: [(name: String, write: @Sendable (Store) throws -> Void)] = [
+    ("put", { try $0.put("new", "x") }),
+    ("put of a large value", { try $0.put("new", [UInt8](repeating: 2, count: 5000)) }),
+    ("put over a value", { try $0.put("held", "x") }),
+    ("put with a deadline", { try $0.put("new", [1], expires: 1_900_000_000_000) }),
+    ("put by pieces", { try $0.put("new", writing: { writer in try writer.append([1, 2, 3]) }) }),
+    ("put of what is expected", { _ = try $0.put("new", [1], expecting: .absent) }),
+    ("put of what has changed", { _ = try $0.putIfChanged("held", [1]) }),
+    ("delete", { try $0.delete("held") }),
+    ("expire", { try $0.expire("held", .set(1_900_000_000_000)) }),
+    ("transaction", { try $0.transaction { try $0.put("new", [1]) } }),
+    ("transaction that deletes", { try $0.transaction { _ = try $0.delete("held") } }),
+  ]
+
+  @Test("refuses every way to write a key of the user's, and changes nothing", arguments: 0..<ways.count)
+  func refusals(way: Int) throws {
+    for denial in [WriteDenial.readOnly, .revoked] {
+      try store.setWriteDenial(denial)
+      let digest = try store.digest()
+      let error = #expect(throws: StoreError.self, "\(Self.ways[way].name)") {
+        try Self.ways[way].write(store)
+      }
+      #expect(error?.code == .notAllowed, "\(Self.ways[way].name)")
+      #expect(try store.digest() == digest && store.text("held") == "before")
+    }
+  }
+
+  @Test("keeps what the store notes for itself, receives, and is one still when it is opened again")
+  func goesOn() throws {
+    let writer = try Store.create(
+      on: SimulatedHost(seed: 2, time: 1_800_000_000_000, machine: "writer"), id: store.id)
+    try writer.put("theirs", "1")
+    try store.setWriteDenial(.readOnly)
+    try store.setLocal(Array("note".utf8), [1])
+    try store.receive(from: writer)
+    #expect(try store.text("theirs") == "1")
+    try store.compact()
+    try store.close()
+    for _ in 0..<2 {
+      let again = try Store.open(on: host)
+      #expect(try again.writeDenial == .readOnly)
+      #expect(throws: StoreError.self) { try again.put("new", "x") }
+      try again.close()
+      try JournalIndexFiles.remove(host)
+    }
+    let again = try Store.open(on: host)
+    try again.setWriteDenial(nil)
+    try again.put("new", "x")
+    #expect(try again.text("new") == "x")
+  }
+
+  @Test("counts what it wrote before, and nobody takes any more")
+  func stranded() throws {
+    #expect(try store.countOwnWrites(behind: 0, limit: 100) == 2)
+    let position = store.journalPosition
+    try store.put("held", "again")
+    #expect(try store.countOwnWrites(behind: position, limit: 100) == 1)
+    #expect(try store.countOwnWrites(behind: 0, limit: 1) == 1)
+  }
+}

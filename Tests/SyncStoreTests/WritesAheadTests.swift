@@ -1,0 +1,68 @@
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// A clock ran ahead for a while: what it has stamped is found before it leaves, as long as something can be done about it.
+@Suite("Writes that a clock which ran ahead has stamped")
+struct WritesAheadTests {
+  private static let hour: UInt64 = 3_600_000
+  private let tests = RestampTests()
+
+  @Test("are counted until they were restamped, with the time from which on others would count them")
+  func counted() throws {
+    let (a, b) = try tests.copies()
+    #expect(try a.unsentWritesAhead() == nil && !a.isClockAhead)
+    tests.host.time += Self.hour
+    try a.put("shared", "ahead")
+    let stamp = tests.host.time
+    tests.host.time -= Self.hour
+    // What is written by the right clock is stamped behind it.
+    try a.put("also", "ahead")
+    let ahead = try #require(try a.unsentWritesAhead())
+    #expect(try a.isClockAhead)
+    #expect(ahead.writes == 2 && ahead.until == stamp - Limits.clockDriftMilliseconds)
+    try a.restampUnsent()
+    #expect(try a.unsentWritesAhead() == nil && !a.isClockAhead)
+    try a.synchronize(with: b)
+    #expect(try b.text("also") == "ahead")
+  }
+
+  @Test("are not held back once any of them may have left: nothing can be done then")
+  func left() throws {
+    let (a, b) = try tests.copies()
+    tests.host.time += Self.hour
+    try a.put("shared", "ahead")
+    // A round begins under the clock that runs ahead, as with a peer whose clock does so, too.
+    _ = try a.openRound(
+      for: RoundReceiver(cursor: b.cursor(for: a.actor), covered: b.versionVector(), scope: nil), on: nil)
+    tests.host.time -= Self.hour
+    #expect(try a.isClockAhead && a.unsentWritesAhead() == nil)
+    #expect(throws: StoreError.self) { try a.restampUnsent() }
+  }
+
+  @Test("are told of where they wait, and no longer once their time has come")
+  func waiting() throws {
+    let (a, b) = try tests.copies()
+    tests.host.time += Self.hour
+    try a.put("new", "ahead")
+    tests.host.time -= Self.hour
+    try a.synchronize(with: b)
+    #expect(try b.get("new") == nil)
+    let waiting = try b.waitingWrites(limit: 10)
+    #expect(waiting.map { $0.key?.bytes } == [Array("new".utf8)])
+    #expect(try b.waitingWrites(of: "new", limit: 10) == waiting)
+    #expect(try b.waitingWrites(of: "shared", limit: 10).isEmpty)
+    tests.other.time = Store.applied(try #require(waiting.first).stamp)
+    try b.put("later", "x")
+    #expect(try b.text("new") == "ahead" && b.waitingWrites(limit: 10).isEmpty)
+  }
+
+  @Test("are none where the clock was never set")
+  func neverSet() throws {
+    let (a, _) = try tests.copies()
+    tests.host.time = 1_000
+    try a.put("early", "x")
+    #expect(try a.unsentWritesAhead() == nil)
+  }
+}

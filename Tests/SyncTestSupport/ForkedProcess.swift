@@ -1,0 +1,71 @@
+package import Glibc
+
+/// A child that is forked, for what `posix_spawn` cannot show: what a child inherits, and PID namespaces of its own. Only in a process
+/// without other threads (an exit test), and before it has opened a store that the child is to open.
+package struct ForkedProcess {
+  /// Its number in the namespace of this process.
+  package let processID: pid_t
+
+  private static func fork() -> pid_t {
+    // Swift does not import fork: what it does to threads suits few programs.
+    guard let symbol = unsafe dlsym(nil, "fork") else { fatalError("no fork") }
+    return unsafe unsafeBitCast(symbol, to: (@convention(c) () -> pid_t).self)()
+  }
+
+  /// PR_SET_PDEATHSIG of prctl(2), which is variadic: no child outlives its test.
+  private static func endWithParent() {
+    guard let symbol = unsafe dlsym(nil, "prctl") else { return }
+    typealias Control = @convention(c) (Int32, UInt, UInt, UInt, UInt) -> Int32
+    _ = unsafe unsafeBitCast(symbol, to: Control.self)(1, UInt(SIGKILL), 0, 0, 0)
+  }
+
+  /// Runs `body` in a child to its end; it exits with the number that `body` gives.
+  package init(_ body: () -> Int32) {
+    let number = Self.fork()
+    if number == 0 { _exit(body()) }
+    processID = number
+  }
+
+  private init(_ number: pid_t) { processID = number }
+
+  /// Runs `body` in a child that is process 1 of a new PID namespace, as in a container; nil where the machine refuses that.
+  ///
+  /// The child is the child of a process in between: a process can leave its namespace only once. Its end is that one's.
+  package static func inNamespace(_ body: () -> Int32) -> (container: ForkedProcess, process: ForkedProcess)?
+  {
+    var ends: [Int32] = [0, 0]
+    guard unsafe pipe(&ends) == 0 else { return nil }
+    let container = ForkedProcess {
+      guard let symbol = unsafe dlsym(nil, "unshare") else { return 1 }
+      // CLONE_NEWPID
+      guard unsafe unsafeBitCast(symbol, to: (@convention(c) (Int32) -> Int32).self)(0x2000_0000) == 0 else {
+        return 1
+      }
+      let first = ForkedProcess {
+        Self.endWithParent()
+        return getpid() == 1 ? body() : 2
+      }
+      var number = first.processID
+      unsafe write(ends[1], &number, 4)
+      return first.finish()
+    }
+    close(ends[1])
+    defer { close(ends[0]) }
+    var number: pid_t = 0
+    guard unsafe read(ends[0], &number, 4) == 4 else {
+      container.finish()
+      return nil
+    }
+    return (container, ForkedProcess(number))
+  }
+
+  package func signal(_ number: Int32) { kill(processID, number) }
+
+  /// Waits for the end of a child of this process: its exit code, or 128 and the number of the signal that ended it.
+  @discardableResult
+  package func finish() -> Int32 {
+    var status: Int32 = 0
+    guard unsafe waitpid(processID, &status, 0) == processID else { return -1 }
+    return status & 0x7f == 0 ? status >> 8 & 0xff : 128 + status & 0x7f
+  }
+}
