@@ -1,5 +1,6 @@
 import Glibc
 import SyncTestSupport
+import Synchronization
 import Testing
 
 @testable import SyncStore
@@ -123,7 +124,7 @@ struct WritersMutexTests {
   @Test("keeps apart from programs that use a pthread mutex: neither writes beside the other")
   func older() throws {
     let page = try member(isFirst: true)
-    page.mapping.withPointer(ControlPage.Field.mutex, to: pthread_mutex_t.self) {
+    unsafe page.mapping.withPointer(ControlPage.Field.mutex, to: pthread_mutex_t.self) {
       #expect(unsafe pthread_mutex_trylock($0) == EINVAL)
     }
     page[ControlPage.Field.mutexFormat] = 0
@@ -145,7 +146,7 @@ struct WritersMutexTests {
         let threads = (0..<2).map { thread in
           CancelledThread {
             while true {
-              try? store.put("\(thread)", [UInt8](repeating: 1, count: round * 100), durability: .full)
+              try? store.put(Key("\(thread)"), [UInt8](repeating: 1, count: round * 100), durability: .full)
               done.withLock { $0 += 1 }
               pthread_testcancel()
             }
