@@ -18,7 +18,7 @@ int sync_is_refused(int code) {
   return code == ENOSYS || code == EPERM || code == EINVAL || code == EOPNOTSUPP;
 }
 
-// When a file was last read is nobody's business, and to note it changes an inode with each mapping. Refused to who does not own the file.
+// O_NOATIME: without it every mapping dirties the inode. The kernel refuses the flag (EPERM) to a process that does not own the file.
 int sync_open(int directory, const char *path, int flags, unsigned mode) {
   int fd = openat(directory, path, flags | O_CLOEXEC | O_NOATIME, mode);
   return fd < 0 && errno == EPERM ? openat(directory, path, flags | O_CLOEXEC, mode) : fd;
@@ -39,7 +39,7 @@ static void close_keeping_errno(int fd) {
   errno = code;
 }
 
-// Each directory on the way is opened from the one before it, so that nothing renamed or linked meanwhile leads outside.
+// Opens each path component relative to the previous one, so that a concurrent rename or symbolic link cannot escape `directory`.
 static int walk_beneath(int directory, const char *path, int flags, unsigned mode) {
   if (path[0] == '/') {
     errno = EXDEV;

@@ -98,7 +98,7 @@ public struct StoreError: Error, Sendable {
 
 extension StoreError {
   /// Files of a store that are made under another name and renamed.
-  private static let replaced: Set<String> = [
+  private static let replaced: StringSet = [
     "STORE", "control", "index", "ledger", "ring", "device.pem", "group", "next", "reserve",
     "reserve.compacted",
   ]

@@ -37,8 +37,7 @@ import Testing
   func paths() throws {
     var unused = Self.allowed
     for path in swift where try Repository.read(path).contains("import Glibc") {
-      for line in try Repository.lines(path) where !line.drop(while: { $0 == " " }).hasPrefix("//")
-      {
+      for line in try Repository.lines(path) where !line.drop(while: { $0 == " " }).hasPrefix("//") {
         for match in line.matches(of: /(?:unsafe|&&) (?:Glibc\.)?([a-z]+)\(/)
         where Self.byPath.contains(String(match.1)) {
           let name = String(match.1)
@@ -50,8 +49,7 @@ import Testing
     let leftOver = unused.filter { !$0.value.isEmpty }
     #expect(leftOver.isEmpty, "no longer needed: \(leftOver)")
     for path in c {
-      for line in try Repository.lines(path) where !line.drop(while: { $0 == " " }).hasPrefix("//")
-      {
+      for line in try Repository.lines(path) where !line.drop(while: { $0 == " " }).hasPrefix("//") {
         for match in line.matches(of: /(?:^|[^\w.>])([a-z]+)\(/) {
           #expect(!Self.byPath.contains(String(match.1)), "\(path): \(line)")
         }
@@ -84,8 +82,7 @@ import Testing
       let code = try Repository.lines(path).filter { !$0.drop { $0 == " " }.hasPrefix("//") }
       let words = Set(
         code.flatMap { $0.utf8.split { !Self.isOfWord($0) } }.map { String(Substring($0)) })
-      for (name, file) in Self.refusable where words.contains(name) || words.contains("SYS_" + name)
-      {
+      for (name, file) in Self.refusable where words.contains(name) || words.contains("SYS_" + name) {
         let isCalled = code.contains { $0.contains(name + "(") || $0.contains("SYS_" + name) }
         #expect(path.hasSuffix("/" + file) || !isCalled, "\(path): \(name)")
       }

@@ -105,7 +105,8 @@ import Testing
       if work == "restore" || work == "open" { fail() }
       do {
         if work == "restore" {
-          _ = try Store.restore(from: "/saved", to: "/restored", state: nil, replacing: false, environment: environment)
+          _ = try Store.restore(
+            from: "/saved", to: "/restored", state: nil, replacing: false, environment: environment)
         } else {
           let again = try Store.open(on: host, failing: plan)
           if work != "open" { fail() }
@@ -116,7 +117,7 @@ import Testing
           default: _ = try again.export("small", toFileAt: "/exported")
           }
         }
-      } catch let error as StoreError {
+      } catch {
         failed += 1
         for leak in [".new", ".part", ".restoring", "/next", "/new-"] {
           #expect(!error.description.contains(leak), "\(work), call \(call): \(error.description)")

@@ -12,8 +12,8 @@ int sync_is_refused(int code);
 // openat(2) is variadic. O_CLOEXEC is added.
 int sync_open(int directory, const char *path, int flags, unsigned mode);
 
-// openat2(2) has no wrapper in glibc. The path can leave `directory` neither by "..", nor by a link. Without openat2 the path is
-// walked one component after the other, none of which may be a link or "..".
+// openat2(2) has no wrapper in glibc. The path cannot escape `directory` through ".." or a symbolic link. Where openat2 is refused
+// the path is opened component by component; a symbolic link or ".." is an error.
 int sync_open_beneath(int directory, const char *path, int flags, unsigned mode);
 
 // renameat2(2) with RENAME_NOREPLACE: fails with EEXIST where rename(2) would replace. Without it the target is looked for first,

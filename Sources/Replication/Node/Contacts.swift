@@ -27,7 +27,7 @@ package struct Contacts: Sendable {
 
   private static func key(_ device: DeviceID) -> [UInt8] { prefix + device.bytes }
 
-  /// Keeps what was learned of devices' copies, in one append, but for those of which nothing is new.
+  /// Stores the contacts that changed, in one append.
   package func note(_ learned: [(device: DeviceID, contact: Contact)]) throws(ReplicationError) {
     var changes: [(key: [UInt8], value: [UInt8]?)] = []
     for (device, contact) in learned {

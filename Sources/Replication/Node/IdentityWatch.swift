@@ -21,14 +21,14 @@ struct IdentityWatch {
 
   private struct Book {
     var times: [UInt64] = []
-    var hosts: Set<String> = []
+    var hosts: StringSet = []
     var isReported = false
   }
 
   /// So many displacements make a conflict, if they come within `windowMilliseconds`.
   static let displacements = 3
   static let windowMilliseconds: UInt64 = 600_000
-  /// Devices of which that is remembered, at most.
+  /// Upper bound on the devices whose displacements are counted.
   private static let devices = 1024
   /// The words by which the copy whose connection was displaced is told so.
   static let displaced = "another connection of this device"
@@ -49,7 +49,7 @@ struct IdentityWatch {
     book.times.removeAll { $0 + Self.windowMilliseconds < now }
     if book.times.isEmpty { book = Book() }
     book.times = (book.times + [now]).suffix(Self.displacements)
-    book.hosts.formUnion([new.host, old.host])
+    for host in [new.host, old.host] { book.hosts.insert(host) }
     defer { books[device] = book }
     guard book.times.count >= Self.displacements, !book.isReported else { return nil }
     book.isReported = true

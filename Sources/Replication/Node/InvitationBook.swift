@@ -106,7 +106,7 @@ struct InvitationBook: Sendable {
         let members = Membership.members(in: try keys.reserved(prefix: ReservedKey.memberPrefix))
         let known = members.first { $0.device == device }
         guard known?.right != .revoked else { return .refused }
-        // Nobody would hear of the member from a copy that may not write any more.
+        // An inviter without write rights cannot replicate the new member's record.
         guard members.first(where: { $0.device == inviter })?.right ?? .readWrite == .readWrite else {
           return .refused
         }

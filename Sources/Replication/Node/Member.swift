@@ -64,8 +64,8 @@ public struct Member: Hashable, Sendable {
     (self.addresses, self.joined) = (addresses, joined)
   }
 
-  /// What stands for a member whose record cannot be read: revoked, so that nobody lets it in, not even where it is pinned as a peer, and
-  /// named after its key, so that an operator can revoke it, or give it a right anew.
+  /// Placeholder for a member whose record cannot be decoded. Its right is `.revoked`, so that no copy admits the device, even if it
+  /// is pinned as a peer; its name is derived from the key, so that an operator can revoke it or set its right again.
   package init(unreadable device: DeviceID) {
     self.init(
       device: device, name: "unreadable-\(Hex.string(of: Array(device.bytes.prefix(4))))", right: .revoked,

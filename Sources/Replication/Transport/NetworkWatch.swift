@@ -8,7 +8,7 @@ final class NetworkWatch: EventHandler {
   /// What a look at the addresses has found.
   struct Change: Hashable {
     /// All addresses there are now.
-    var present: Set<String>
+    var present: StringSet
     /// Has an address come, or does the link of one run again?
     var hasCome = false
     /// Has one gone?
@@ -21,7 +21,7 @@ final class NetworkWatch: EventHandler {
   private let loop: EventLoop
   private let descriptor: Int32
   private var token: UInt64 = 0
-  private var known: (running: Set<String>, all: Set<String>)
+  private var known: (running: StringSet, all: StringSet)
   private var timer: UInt64?
   private let onChange: (Change) -> Void
 

@@ -205,33 +205,30 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
 
   /// The addresses by which other machines may reach this one, without those that hold on one link only.
   package static func ofThisMachine() -> [String] {
-    var list: UnsafeMutablePointer<ifaddrs>?
-    guard unsafe getifaddrs(&list) == 0 else { return [] }
-    defer { unsafe freeifaddrs(list) }
     var hosts: [String] = []
-    var next = unsafe list
-    while let entry = unsafe next {
-      unsafe next = entry.pointee.ifa_next
-      guard let address = unsafe entry.pointee.ifa_addr else { continue }
-      let count: Int
-      switch unsafe Int32(address.pointee.sa_family) {
-      case AF_INET: count = MemoryLayout<sockaddr_in>.size
-      case AF_INET6: count = MemoryLayout<sockaddr_in6>.size
-      default: continue
-      }
-      let host = unsafe SocketAddress(raw: Array(UnsafeRawBufferPointer(start: address, count: count))).host
-      if host.hasPrefix("127.") || host == "::1" || host.hasPrefix("fe80:") { continue }
+    _ = forEachOfThisMachine { host, _ in
+      if host.hasPrefix("127.") || host == "::1" || host.hasPrefix("fe80:") { return }
       if !hosts.contains(host) { hosts.append(host) }
     }
     return hosts
   }
 
   /// The addresses of this machine on links that run, as `host` writes them, and all that it has; nil if that is not known.
-  static func present() -> (running: Set<String>, all: Set<String>)? {
+  static func present() -> (running: StringSet, all: StringSet)? {
+    var (running, all): (StringSet, StringSet) = ([], [])
+    let isKnown = forEachOfThisMachine { host, isRunning in
+      all.insert(host)
+      if isRunning { running.insert(host) }
+    }
+    return isKnown ? (running, all) : nil
+  }
+
+  /// Calls `body` with each IPv4 and IPv6 address of this machine (`getifaddrs`), and whether its link runs. False if they
+  /// cannot be listed.
+  private static func forEachOfThisMachine(_ body: (_ host: String, _ isRunning: Bool) -> Void) -> Bool {
     var list: UnsafeMutablePointer<ifaddrs>?
-    guard unsafe getifaddrs(&list) == 0 else { return nil }
+    guard unsafe getifaddrs(&list) == 0 else { return false }
     defer { unsafe freeifaddrs(list) }
-    var (running, all): (Set<String>, Set<String>) = ([], [])
     var next = unsafe list
     while let entry = unsafe next {
       unsafe next = entry.pointee.ifa_next
@@ -242,11 +239,11 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
       case AF_INET6: count = MemoryLayout<sockaddr_in6>.size
       default: continue
       }
-      let host = unsafe SocketAddress(raw: Array(UnsafeRawBufferPointer(start: address, count: count))).host
-      all.insert(host)
-      if unsafe entry.pointee.ifa_flags & UInt32(sync_link_running) != 0 { running.insert(host) }
+      let bytes = unsafe Array(UnsafeRawBufferPointer(start: address, count: count))
+      let isRunning = unsafe entry.pointee.ifa_flags & UInt32(sync_link_running) != 0
+      body(SocketAddress(raw: bytes).host, isRunning)
     }
-    return (running, all)
+    return true
   }
 
   /// Is it an address of the machine itself, which no link takes away?

@@ -30,7 +30,7 @@ package final class BlobStore: Sendable {
     /// Directories of objects that are known to be durable themselves.
     var durableShards: Set<UInt8> = []
     /// Files under `partial/` that this process is writing in the clear.
-    var plainTemporaries: Set<String> = []
+    var plainTemporaries: StringSet = []
     var reads: [BlobHash: UInt64] = [:]
     var transfers: [BlobHash: PartialTransfer] = [:]
     var lastCatalogueError: StoreError?

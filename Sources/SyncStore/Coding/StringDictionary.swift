@@ -121,6 +121,9 @@ public struct StringSet: Hashable, Sendable, ExpressibleByArrayLiteral {
   /// Whether a string of these bytes is in it.
   public func contains(_ string: String) -> Bool { table.contains(ByteString(string)) }
 
+  /// Whether each of its strings is in `other`, too.
+  public func isSubset(of other: StringSet) -> Bool { table.isSubset(of: other.table) }
+
   /// Puts a string in. False if it was there already.
   @discardableResult
   public mutating func insert(_ string: String) -> Bool { table.insert(ByteString(string)).inserted }

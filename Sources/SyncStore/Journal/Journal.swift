@@ -332,17 +332,15 @@ struct Journal {
         throw StoreError(
           .damaged, "its header says that it has \(header.size) bytes: restore it from a backup", path: path)
       }
-      let missing = max(0, Int(header.size) - (try file.sizeAtOpening))
-      let isMended = missing > 0 ? try mendLength(of: file, header, missing) : false
+      let (mapping, missing) = try content(of: file, header, isLast: isLast)
       let segment = try Segment(
-        header: header, file: file,
-        mapping: missing > 0 && !isMended
-          ? try Self.copy(of: file, Int(header.size)) : try file.map(Int(header.size), writable: writable),
-        seal: try seal.seal(for: header, path: path),
+        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
-      segment.missingBytes = isMended ? 0 : missing
-      if isMended {
-        segment.mended.append("its file was \(missing) bytes shorter than its header says: it was lengthened")
+      if missing > 0, writable {
+        let bytes = CountText.of(missing, "byte")
+        segment.mended.append("its file was \(bytes) shorter than its header says: it was lengthened")
+      } else {
+        segment.missingBytes = missing
       }
       segment.headerDamaged = damaged
       if damaged, writable, mendHeader(page, of: file, path) {
@@ -354,30 +352,6 @@ struct Journal {
       return segment
     }
   }
-
-  /// Gives a file that is shorter than its header says its length back: what is missing reads as zeros, as it does behind the last
-  /// record. So all records that are whole are served, whatever was cut off; those that are not are damage. False for who only reads.
-  private func mendLength(
-    of file: any StorageFile, _ header: SegmentHeader, _ missing: Int
-  ) throws(StoreError) -> Bool {
-    guard writable else { return false }
-    try file.allocate(to: Int(header.size))
-    StoreLog.note(
-      .warning, file.path, "the file was \(missing) bytes shorter than its header says: it was lengthened")
-    return true
-  }
-
-  /// The content of a file that is too short, in memory, with zeros behind it: behind the end of a mapped file no page could be had.
-  private static func copy(of file: any StorageFile, _ size: Int) throws(StoreError) -> Mapping {
-    let copy = try Mapping.blank(size)
-    let present = min(try file.sizeAtOpening, size)
-    for start in stride(from: 0, to: present, by: piece) {
-      copy.store(try file.read(min(piece, present - start), at: start), at: start)
-    }
-    return copy
-  }
-
-  private static let piece = 1 << 20
 
   /// The first page of a file that ends within it: the first copy of the header may be whole.
   private static func padded(_ page: [UInt8]) -> [UInt8] {

@@ -10,9 +10,17 @@ struct RecordReader {
 
   /// From `offset` on, up to `limit`. With `verifies` false the checksums are known to hold.
   init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, verifies: Bool = true) {
-    bytes = MappedBytes(segment.mapping)
-    salt = segment.header.salt
-    (self.offset, self.limit, self.verifies) = (offset, min(limit, segment.mapping.count), verifies)
+    self.init(segment.mapping, salt: segment.header.salt, from: offset, limit: limit, verifies: verifies)
+  }
+
+  /// The same of a segment's content, whose header has this salt.
+  init(
+    _ mapping: Mapping, salt: UInt64, from offset: Int = SegmentHeader.length, limit: Int,
+    verifies: Bool = true
+  ) {
+    bytes = MappedBytes(mapping)
+    self.salt = salt
+    (self.offset, self.limit, self.verifies) = (offset, min(limit, mapping.count), verifies)
   }
 
   /// The bytes of the next record; nil at the limit, and where what stands there is none.

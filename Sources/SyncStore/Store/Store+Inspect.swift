@@ -174,7 +174,8 @@ extension Store {
       }
       if segment.missingBytes > 0 {
         report.damage.append(
-          "\(segment.header.name.text): its file is \(segment.missingBytes) bytes shorter than its header says")
+          "\(segment.header.name.text): its file is \(segment.missingBytes) bytes shorter than its header says"
+        )
       }
       report.mended += segment.mended.map { "\(segment.header.name.text): \($0)" }
     }

@@ -44,7 +44,7 @@ enum ClockCommand {
   }
 
   /// Commands that write keys of the user's, and warn where those will not count elsewhere for a while.
-  static let writers: Set<String> = ["put", "delete", "import", "load", "conflicts restore"]
+  static let writers: StringSet = ["put", "delete", "import", "load", "conflicts restore"]
 
   /// What is to be said of stamps that run ahead of the clock; nil if they do not.
   static func warning(_ store: Store) throws(StoreError) -> String? {
