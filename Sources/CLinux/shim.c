@@ -33,7 +33,7 @@ void sync_drop_in_children(int fd) {
   // Counts the forks, and calls `drop_descriptors`.
   sync_fork_generation();
   int none = -1;
-  int root = atomic_load(&placeholder) < 0 ? open("/", O_PATH | O_CLOEXEC) : -1;
+  int root = atomic_load(&placeholder) < 0 ? openat(AT_FDCWD, "/", O_PATH | O_CLOEXEC) : -1;
   if (root >= 0 && !atomic_compare_exchange_strong(&placeholder, &none, root)) close(root);
   for (int index = 0; index < sync_dropped_most; index++) {
     int free = 0;

@@ -100,7 +100,7 @@ extension StoreError {
   /// Files of a store that are made under another name and renamed.
   private static let replaced: StringSet = [
     "STORE", "control", "index", "ledger", "ring", "device.pem", "group", "next", "reserve",
-    "reserve.compacted",
+    "reserve.compacted", "reserve.records",
   ]
 
   /// The name by which people know the file at `path`: that which it gets when it is complete. What they could not find
@@ -109,17 +109,18 @@ extension StoreError {
     guard let slash = path.utf8.lastIndex(of: UInt8(ascii: "/")) else { return path }
     let (directory, name) = (path[..<slash], path[path.utf8.index(after: slash)...])
     if name.hasSuffix(".new"), replaced.contains(String(name.dropLast(4))) { return String(path.dropLast(4)) }
-    if directory.hasSuffix("/partial"), name.hasPrefix("new-") { return String(directory) }
+    if directory.hasSuffix("/partial"), name.hasPrefix("new-") {
+      return String(Substring(directory.utf8.dropLast("/partial".utf8.count)))
+    }
     // A segment that is being made ready, for the writer or by compaction.
     if directory.hasSuffix("/journal"), name == "next" || name.hasPrefix("next.") { return String(directory) }
     guard name.hasSuffix(".part") else { return path }
-    // `BlobFiles.temporary`: the file's own name, the process and a number.
-    let parts = name.dropLast(5).split(separator: ".", omittingEmptySubsequences: false)
-    guard parts.count > 1, let last = parts.last,
-      last.utf8.allSatisfy({ $0 == 0x2D || (0x30...0x39).contains($0) }),
-      last.utf8.contains(0x2D)
+    // `BlobFiles.temporary`: the file's own name, then what `BlobFiles.uniqueName` gives.
+    let stem = name.utf8.dropLast(".part".utf8.count)
+    guard let dot = stem.lastIndex(of: UInt8(ascii: ".")),
+      BlobFiles.isUniqueName(stem[stem.index(after: dot)...])
     else { return path }
-    return "\(directory)/\(parts.dropLast().joined(separator: "."))"
+    return "\(directory)/\(Substring(stem[..<dot]))"
   }
 
   /// Was there no descriptor left (F33)? What was to be opened was not touched, so that nothing is lost where that is tried again.

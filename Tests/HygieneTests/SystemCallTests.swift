@@ -25,6 +25,8 @@ import Testing
   private static let allowed: [String: Set<String>] = [
     // The link in /proc that leads to a held directory, and whether a path still leads there.
     "Sources/SyncStore/Platform/DirectoryAnchor.swift": ["lstat"],
+    // Which process has a lock: the files of the processes, as /proc shows them.
+    "Sources/SyncStore/Platform/DiskStorage+LockHolders.swift": ["stat"],
     // A path that a caller names, made absolute before anything is opened.
     "Sources/SyncStore/Platform/SystemCall.swift": ["realpath"],
     // /dev/null for closed standard streams, the terminal, and what the user names on the command line.

@@ -46,7 +46,7 @@ extension RecordCodec {
     let end = try reader.variable()
     let count = try reader.variable()
     guard count <= UInt64(WireLimits.batchRecords) else {
-      throw DecodingFailure("\(count) records, more than \(WireLimits.batchRecords)")
+      throw DecodingFailure("more records than \(WireLimits.batchRecords): \(count)")
     }
     guard count <= UInt64(reader.remaining / leastRecordBytes) else {
       throw DecodingFailure("records cut off")

@@ -90,9 +90,14 @@ extension Store {
     defer { possession?.end() }
     let staging = path + ".restoring"
     try Staged.clear(path + exchangeSuffix, storage)
-    try Staged.clear(staging, storage)
-    guard try storage.createDirectory(staging) else {
-      throw StoreError(.busy, "another process is restoring there: wait for it", path: path)
+    do throws(StoreError) {
+      try Staged.clear(staging, storage)
+      guard try storage.createDirectory(staging) else {
+        throw StoreError(.busy, "another process is restoring there: wait for it", path: path)
+      }
+    } catch {
+      // What is in the way has to be moved, under its own name.
+      throw error.code == .alreadyExists ? error : Staged.error(error, at: staging, namedBy: path)
     }
     var own: Possession?
     defer { own?.end() }
@@ -113,10 +118,7 @@ extension Store {
       own?.end()
       own = nil
       try? Staged.clear(staging, storage)
-      // The directory in which it was being made is gone by now: people know the one that was to be.
-      guard let failed = error.path, failed.hasPrefix(staging) else { throw error }
-      throw StoreError(
-        error.code, error.message, path: path + failed.dropFirst(staging.count), errno: error.errno)
+      throw Staged.error(error, at: staging, namedBy: path)
     }
     try Staged.settle(staging, as: path, storage)
     return report
@@ -246,6 +248,13 @@ enum Staged {
       return
     }
     try storage.exchange(staging, with: path)
+  }
+
+  /// An error about `staging`, or what lies in it, as one about the directory that it was to become: that is the one people know.
+  static func error(_ error: StoreError, at staging: String, namedBy path: String) -> StoreError {
+    guard let failed = error.path, failed.hasPrefix(staging) else { return error }
+    return StoreError(
+      error.code, error.message, path: path + failed.dropFirst(staging.count), errno: error.errno)
   }
 
   /// Makes the new name durable, and then removes what was replaced. Where the first fails both stay: a loss of power may show the

@@ -31,6 +31,16 @@ struct BlobFiles: Sendable {
     "\(SystemCall.processID)-\(nextNumber())-\(String(SystemCall.randomWord(), radix: 16))"
   }
 
+  /// Whether it may be one of `uniqueName`: two decimal numbers and a hexadecimal one.
+  static func isUniqueName(_ text: Substring.UTF8View) -> Bool {
+    let parts = text.split(separator: UInt8(ascii: "-"), omittingEmptySubsequences: false)
+    guard parts.count == 3, parts.allSatisfy({ !$0.isEmpty }) else { return false }
+    let digits = UInt8(ascii: "0")...UInt8(ascii: "9")
+    let letters = UInt8(ascii: "a")...UInt8(ascii: "f")
+    return parts[0...1].joined().allSatisfy { digits.contains($0) }
+      && parts[2].allSatisfy { digits.contains($0) || letters.contains($0) }
+  }
+
   /// A name next to `path` that nobody else uses, for a file that is renamed once it is whole.
   static func temporary(besides path: String) -> String { "\(path).\(uniqueName()).part" }
 

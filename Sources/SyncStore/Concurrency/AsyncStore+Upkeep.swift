@@ -144,7 +144,11 @@ extension MMKVFile {
   ///
   /// - Parameter cryptKey: of an encrypted one, its key: at most 16 bytes count.
   /// - Throws: as `init`; `.cancelled`.
-  public static func read(path: String, cryptKey: [UInt8]? = nil) async throws(StoreError) -> MMKVFile {
-    try await AsyncStore.perform { () throws(StoreError) in try MMKVFile(path: path, cryptKey: cryptKey) }
+  public static func read(
+    path: String, cryptKey: [UInt8]? = nil, cipher: Cipher? = nil
+  ) async throws(StoreError) -> MMKVFile {
+    try await AsyncStore.perform { () throws(StoreError) in
+      try MMKVFile(path: path, cryptKey: cryptKey, cipher: cipher)
+    }
   }
 }

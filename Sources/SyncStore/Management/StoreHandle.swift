@@ -118,7 +118,7 @@ public final class StoreHandle: Sendable {
     guard openingThread.load(ordering: .relaxed) != SystemCall.thread else {
       throw StoreError(
         .busy,
-        "this thread is opening the store: what it calls meanwhile (`Configuration.onCorruption`) cannot use it",
+        "this thread is opening the store: what it calls meanwhile (Configuration.onCorruption) cannot use it",
         path: path)
     }
     return try opening.withLock { _ throws(StoreError) in

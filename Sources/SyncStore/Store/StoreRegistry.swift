@@ -54,7 +54,7 @@ final class StoreRegistry: Sendable {
     guard isFree else {
       throw StoreError(
         .busy,
-        "this thread is opening the store: what it calls meanwhile (`Configuration.onCorruption`) cannot open it, too",
+        "this thread is opening the store: what it calls meanwhile (Configuration.onCorruption) cannot open it, too",
         path: path)
     }
     defer {

@@ -132,7 +132,7 @@ extension BlobStore {
   ) throws(StoreError) -> Possession {
     func checkCancelled() throws(StoreError) {
       if isCancelled() {
-        throw StoreError(.cancelled, "reading \(reference.hash) through is not wanted any more")
+        throw StoreError(.cancelled, "reading \(reference.hash) was cancelled: ask again")
       }
     }
     try checkCancelled()
