@@ -57,7 +57,7 @@ struct ShortSegmentTests {
       let bytes = try #require(files[path])
       let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 1
       // Of the last segment the zeros behind its records are what shows that none was lost.
-      let least = path == segments.last ? used + 16 : used
+      let least = path == segments.last ? used + 64 : used
       for size in Set([bytes.count - 1, bytes.count - 7, bytes.count - 4096, (used + bytes.count) / 2, least])
       where size >= least && size < bytes.count {
         try host.storage.open(path, .readWrite).resize(to: size)

@@ -25,7 +25,7 @@ package struct StoreIdentity: Equatable {
   ///
   /// - Parameter home: the `placeWord` of the identity that a writer found to be at home under the running kernel, if the kernel
   ///   vouches for that. The machine is the same then, whatever it is called by now: a container that is made anew on the same
-  ///   volume can have another name (decision 45).
+  ///   volume can have another name (decision 46).
   static func look(
     at directory: String, _ environment: Environment, known: StoreIdentity, home: UInt64?
   ) throws(StoreError) -> (identity: StoreIdentity, isAtHome: Bool)? {
