@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges refused damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -127,6 +127,9 @@ calls: deps ## let each call of a disk fail in every step of a store's life (eve
 
 exchanges: deps ## let each call of a disk fail while copies exchange (every test run lets some of them)
 	EXCHANGES=1 $(SIMULATE) FailingExchangeTests
+
+refused: deps ## refuse the program each system call with each error (every test run takes one error of each call)
+	REFUSED_CALLS=all $(SWIFT) test --filter RefusedCallTests
 
 damage: deps ## every bit and every length of every file of a small store
 	DAMAGE_ALL=1 $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel \

@@ -166,7 +166,9 @@ import Testing
     let beta = scratch.tool("beta")
     try beta.succeed("join", token, "--name", "beta")
     #expect(try beta.succeed("get", "k").text == "v")
-    try beta.succeed("put", "mine", "v")
+    let unwritten = try beta.run("put", "mine", "v")
+    #expect(unwritten.code == 3 && unwritten.out.isEmpty, "\(unwritten.err)")
+    #expect(try beta.run("get", "mine").code == 1)
     let refused = try beta.run("push", "alpha")
     #expect(refused.code == 3, "\(refused.err)")
     for words in [["peer", "revoke", "alpha"], ["invite", "--address", "127.0.0.1:1"]] {

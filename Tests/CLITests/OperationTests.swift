@@ -49,7 +49,12 @@ import Testing
     let daemon = try Daemon(beta)
     try Self.until { daemon.running.err.contains("clock --restamp") }
     try daemon.end()
-    #expect(try beta.succeed("clock", "--restamp").text.contains("have the present time now"))
+    let restamped = try beta.succeed("clock", "--restamp").text
+    #expect(
+      restamped.contains("2 writes stamped up to") && restamped.contains("given the present time"),
+      "\(restamped)")
+    #expect(try beta.succeed("status", "--json").text.contains("\"clock_is_ahead\":true") == false)
+    #expect(try beta.succeed("clock", "--restamp").text.contains("nothing is stamped ahead"))
     #expect(try beta.succeed("put", "after", "2").err.isEmpty)
     try beta.succeed("sync", "alpha")
     #expect(try alpha.tool.succeed("get", "ahead").text == "1")

@@ -104,7 +104,8 @@ import Testing
     let store = try Store.create(
       on: SimulatedHost(seed: 4), configuration: Configuration(blobThreshold: 1000))
     try Node.prepare(store, name: "first")
-    let bytes = noise(3 << 20, seed: 5)
+    // Larger than what packs take: those are read in one piece.
+    let bytes = noise(5 << 20, seed: 5)
     try store.put(Key("large"), bytes)
     let blob = BlobReference(hash: BlobHash(bytes: SHA256.hash(bytes))!, size: UInt64(bytes.count))
     let wanted = HoldingsWanted(number: 1, blobs: [blob])

@@ -1,7 +1,8 @@
-import Replication
 import SyncStore
 import SyncTestSupport
 import Testing
+
+@testable import Replication
 
 // What a session does with time, with queues and with what is not as it should be.
 extension SessionTests {
@@ -203,11 +204,27 @@ extension SessionTests {
     _ = session.handle(.timer(.ping))
     _ = session.handle(.received([0xFF, 0xFF, 0, 0, MessageType.batch.rawValue]))
     var failure: ReplicationError.Code?
-    for _ in 0..<10 where failure == nil {
+    // Ten minutes.
+    for _ in 0..<(600 / Limits.pingSeconds) where failure == nil {
       _ = session.handle(.received([0]))
       failure = session.handle(.timer(.ping)).last?.failure
     }
     #expect(failure == .timeout)
+  }
+
+  @Test(
+    "F88 the rate below which bytes count as silence is the same whatever the interval",
+    arguments: [5, 15, 60, 200])
+  func rate(pingSeconds: Int) {
+    for (bytesPerMinute, isKept) in [(3 << 10, false), (5 << 10, true)] {
+      var liveness = Liveness(pingSeconds: pingSeconds)
+      var isAlive = true
+      for _ in 0..<(3600 / pingSeconds) {
+        liveness.bytes = bytesPerMinute * pingSeconds / 60
+        if !liveness.tick(isPaused: false, queued: 0) { isAlive = false }
+      }
+      #expect(isAlive == isKept, "\(bytesPerMinute) bytes a minute")
+    }
   }
 
   @Test("F90 a peer that asks and never reads costs a bounded queue, and is dropped after the idle limit")

@@ -9,7 +9,7 @@ import Testing
 struct ResynchronizationTests {
   private let host = SimulatedHost(sealed: false)
 
-  /// A store whose first segment has a value of 1 MiB between small ones.
+  /// A store whose second segment has a value of 1 MiB between others.
   private func store() throws -> Store {
     let store = try Store.create(
       on: host,
@@ -18,7 +18,8 @@ struct ResynchronizationTests {
   }
 
   private func fill(_ store: Store) throws -> Store {
-    try store.put("before", "x")
+    // The first segment has 1 MiB and no room for both of these, the second one has 2 MiB.
+    for key in ["first", "before"] as [Key] { try store.put(key, [UInt8](repeating: 1, count: 600_000)) }
     try store.put("large", [UInt8](repeating: 1, count: 1 << 20))
     for number in 0..<10 { try store.put(Key("behind \(number)"), "y") }
     return store

@@ -186,7 +186,8 @@ extension Node {
       guard report.evicted > 0 else { return }
       context.log.own(
         .info,
-        "\(CountText.of(report.evicted, "large value")) removed to keep the limits: \(CountText.of(report.evictedBytes, "byte"))"
+        "\(CountText.of(report.evicted, "large value")) \(report.evicted == 1 ? "has" : "have") left to keep the limits: "
+          + CountText.of(report.evictedBytes, "byte")
       )
     } catch {
       guard error.store?.code != .closed else { return }

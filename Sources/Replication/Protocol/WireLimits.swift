@@ -98,6 +98,6 @@ package enum WireLimits {
   /// Bytes queued for a peer above which no further batch is sealed for it, and bytes received and not yet stored above which nothing
   /// more is read from it, while all sessions of a node hold more than `Limits.nodeBytes`.
   package static let crowdedBytes = 512 << 10
-  /// Bytes that must come within `Limits.pingSeconds` if no whole frame does: a minimum rate (F88).
-  package static let minimumBytesPerPing = 4 << 10
+  /// Bytes a minute that must come if no whole frame does: a minimum rate (F88).
+  package static let minimumBytesPerMinute = 4 << 10
 }

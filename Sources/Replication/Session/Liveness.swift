@@ -17,8 +17,8 @@ struct Liveness {
   /// Seconds of silence after which the connection is given up: pings among them that were not answered.
   var idleSeconds: Int { max(Limits.idleSeconds, 3 * pingSeconds) }
 
-  /// The rate is that of `WireLimits.minimumBytesPerPing`, whatever the interval.
-  private var minimumBytes: Int { WireLimits.minimumBytesPerPing * pingSeconds / Limits.pingSeconds }
+  /// Bytes that keep the connection if they come between two ticks: the rate is the same whatever the interval.
+  private var minimumBytes: Int { max(1, WireLimits.minimumBytesPerMinute * pingSeconds / 60) }
 
   /// Did nothing come since the last tick but one?
   var isSilent: Bool { silentTicks > 0 }

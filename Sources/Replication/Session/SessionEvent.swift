@@ -268,7 +268,7 @@ package struct SessionFigures: Hashable, Sendable {
 
   /// A number that stays the same while nothing comes but signs of life. On a slow line other things may come before large values, and one
   /// range of these takes its time.
-  package var transferProgress: Int { blobSteps + receivedBytes / WireLimits.minimumBytesPerPing }
+  package var transferProgress: Int { blobSteps + receivedBytes / WireLimits.minimumBytesPerMinute }
 
   /// A round announces so many records: any number, for nothing holds the other side to it.
   mutating func announceReceived(_ records: UInt64) {

@@ -62,6 +62,12 @@ struct BlobFiles: Sendable {
     try storage.syncDirectory(DiskStorage.directory(of: directory))
   }
 
+  /// Makes durable what was removed from the directories of objects, or replaced in them.
+  func syncObjectDirectories() throws(StoreError) {
+    for shard in try shards() { try storage.syncDirectory(path(shard)) }
+    if try storage.status(path("packs")) != nil { try storage.syncDirectory(path("packs")) }
+  }
+
   /// Refuses directories that are not directories. Any of them may be missing for who only reads: a tier of the first
   /// version has no packs, and who made this one may have died, or the power may have failed, in the middle of it.
   func check() throws(StoreError) {

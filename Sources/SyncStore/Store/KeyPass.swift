@@ -32,22 +32,21 @@ extension Store {
     _ take: (Element) throws(StoreError) -> Void
   ) throws(StoreError) -> Bool {
     let pin = SnapshotPin()
-    let pass = try reading { engine throws(StoreError) -> (keys: KeyDirectory, units: Int) in
-      engine.hold(pin)
-      return (engine.index.keys, try engine.index.keys.unitsOfPass())
-    }
     // Within a transaction of this thread, and for who reads beside other processes, nobody is kept from changing the index: its keys
     // are found in one turn then.
     let isWhole = isInTransaction || !isWritable
-    let units = isWhole ? 1 : pass.units
-    for unit in 0..<units {
+    let pass = try reading { engine throws(StoreError) -> (keys: KeyDirectory, units: Int) in
+      engine.hold(pin)
+      return (engine.index.keys, isWhole ? 1 : try engine.unitsOfPass())
+    }
+    for unit in 0..<pass.units {
       let places: [Location]?
       if isWhole {
         places = try reading { engine throws(StoreError) in try engine.locations() }
       } else {
         places = try readingAlone { engine, _ throws(StoreError) in
           guard engine.index.keys === pass.keys else { return nil }
-          return try engine.locations(unit: unit, of: units)
+          return try engine.locations(unit: unit, of: pass.units)
         }
       }
       guard let places else { return false }
@@ -85,8 +84,24 @@ extension Store {
 }
 
 extension Engine {
-  /// The places of the keys of one unit of a pass (`KeyDirectory.forEachPlace(unit:of:_:)`).
-  fileprivate func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
+  /// How many units a pass has (`KeyDirectory.unitsOfPass`). Where the index cannot tell, it is given up: `Store.reading` goes on with
+  /// another one.
+  fileprivate mutating func unitsOfPass() throws(StoreError) -> Int {
+    do throws(StoreError) { return try index.keys.unitsOfPass() } catch {
+      index.failure = index.failure ?? error
+      throw error
+    }
+  }
+
+  /// The places of the keys of one unit of a pass (`KeyDirectory.forEachPlace(unit:of:_:)`), with the same rule for the index.
+  fileprivate mutating func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
+    do throws(StoreError) { return try placesOfUnit(unit, of: units) } catch {
+      index.failure = index.failure ?? error
+      throw error
+    }
+  }
+
+  private func placesOfUnit(_ unit: Int, of units: Int) throws(StoreError) -> [Location] {
     var locations: [Location] = []
     try index.keys.forEachPlace(unit: unit, of: units) { place, isShared throws(StoreError) in
       guard let segment = journal.table.segment(ofPlace: place) else { throw contradiction() }

@@ -223,6 +223,7 @@ extension Store {
     let configuration = try configuration.checked()
     let path = try environment.storage.place(of: path)
     while true {
+      try Staged.recover(path, environment.storage)
       let status = try checkDirectory(path, environment.storage)
       let store = try StoreRegistry.shared.inTurn(status, environment, path) {
         () throws(StoreError) in
@@ -236,7 +237,6 @@ extension Store {
   private static func openInTurn(
     at path: String, _ status: FileStatus, _ configuration: Configuration, _ environment: Environment
   ) throws(StoreError) -> Store? {
-    try Staged.recover(path, environment.storage)
     let (environment, held) = try held(path, configuration, environment)
     guard StoreRegistry.isSame(status, held) else { return nil }
     let found = try StoreIdentity.read(path, environment.storage)

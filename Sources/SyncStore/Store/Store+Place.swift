@@ -21,8 +21,17 @@ extension Store {
     try checkIsHere(journalDirectory + "/" + SegmentName(segment.number).text, segment.file)
   }
 
+  /// Does the directory still hold this store's control file? Poisons nothing: for work ahead of a writer, who is to be told why it fails.
+  var holdsStore: Bool {
+    get throws(StoreError) { try isHere(path + "/" + StoreLayout.control, controlFile) }
+  }
+
+  private func isHere(_ path: String, _ file: any StorageFile) throws(StoreError) -> Bool {
+    try environment.storage.status(path)?.inode == file.statusAtOpening.inode
+  }
+
   private func checkIsHere(_ path: String, _ file: any StorageFile) throws(StoreError) {
-    guard try environment.storage.status(path)?.inode != file.statusAtOpening.inode else { return }
+    guard try !isHere(path, file) else { return }
     throw poisoned(
       by: StoreError(
         .inputOutput,

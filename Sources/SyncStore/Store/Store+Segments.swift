@@ -99,7 +99,8 @@ extension Store {
     let isDurable = configuration.durability != .relaxed
     Background.prepare { [weak self, journalDirectory, storage = environment.storage] in
       do throws(StoreError) {
-        try self?.checkDirectoryHoldsStore()
+        // Otherwise these files would lie among those of another store. The writer finds the same, and says so.
+        guard try self?.holdsStore ?? false else { return }
         // First: the writer begins no segment for which the reserve is too small.
         try reserve.restore(next: size)
         let ready = try Journal.prepare(

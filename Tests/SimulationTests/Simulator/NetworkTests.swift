@@ -84,14 +84,16 @@ struct NetworkTests {
   /// What it was kept for: a member came back from a backup, with the mark of a live round that its sender had forgotten since.
   @Test("keeps them in a history in which it once did not")
   func kept() throws {
-    let simulation = try Simulation(Simulation.Options(seed: 591, isExtended: false, hasRights: false))
+    let simulation = try Simulation(
+      Simulation.Options(seed: 591, isExtended: false, hasRights: false, pingSeconds: 60))
     try simulation.run()
     #expect(simulation.counts.restores > 0 && simulation.counts.live > 0)
   }
 
   @Test("takes a machine that was put back to what it had lost since for one whose names are in doubt (F20)")
   func revived() throws {
-    let simulation = try Simulation(Simulation.Options(seed: 6519, rollsBack: true, hasRights: false))
+    let simulation = try Simulation(
+      Simulation.Options(seed: 6519, rollsBack: true, hasRights: false, pingSeconds: 60))
     try simulation.run()
     #expect(simulation.revivals > 0)
   }
@@ -99,7 +101,7 @@ struct NetworkTests {
   /// A copy had made it a new write, for the sake of names that it did not cover, before it heard of what had been written over it.
   @Test("allows a copy to issue again what has come back to it by its stamp")
   func comeback() throws {
-    let simulation = try Simulation(Simulation.Options(seed: 8907, hasRights: false))
+    let simulation = try Simulation(Simulation.Options(seed: 8907, hasRights: false, pingSeconds: 60))
     try simulation.run()
     #expect(simulation.oracle.past.comebacks > 0)
   }

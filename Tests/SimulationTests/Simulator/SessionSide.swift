@@ -33,14 +33,15 @@ final class SessionSide {
   /// A session that begins.
   init(
     _ role: Session.Role, _ store: Store, peerName: String, peerRight: MemberRight = .readWrite,
-    staysOpen: Bool = false, knowsChunks: Bool = false, isOld: Bool = false
+    staysOpen: Bool = false, knowsChunks: Bool = false, isOld: Bool = false,
+    pingSeconds: Int = Limits.pingSeconds
   ) {
     self.store = store
     self.isOld = isOld
     answers = SessionStore(store)
     session = Session(
       role: role, peerName: peerName, peerRight: peerRight, staysOpen: staysOpen && !isOld,
-      knowsChunks: knowsChunks && !isOld)
+      knowsChunks: knowsChunks && !isOld, pingSeconds: pingSeconds)
     perform(session.start())
   }
 

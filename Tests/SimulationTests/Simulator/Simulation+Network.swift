@@ -64,10 +64,10 @@ extension Simulation {
     let staysOpen = random.chance(30)
     link.clientSide = SessionSide(
       .client(direction), machine.store, peerName: machines[other].name, peerRight: right(machines[other]),
-      staysOpen: staysOpen, knowsChunks: true, isOld: machine.isOld)
+      staysOpen: staysOpen, knowsChunks: true, isOld: machine.isOld, pingSeconds: options.pingSeconds)
     link.serverSide = SessionSide(
       .server, machines[other].store, peerName: machine.name, peerRight: right(machine),
-      staysOpen: staysOpen, knowsChunks: true, isOld: machines[other].isOld)
+      staysOpen: staysOpen, knowsChunks: true, isOld: machines[other].isOld, pingSeconds: options.pingSeconds)
     if machine.isOld || machines[other].isOld { counts.old += 1 }
     if staysOpen { queue.schedule(.cut(link: nextLink), at: now + below(1_200_000)) }
     // What goes wrong goes wrong most often in the middle of something.

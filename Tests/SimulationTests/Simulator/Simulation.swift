@@ -21,6 +21,9 @@ final class Simulation {
     var isExtended = true
     /// The same of what came later: members that may only read for a while.
     var hasRights = true
+    /// Seconds without a byte before a ping is sent. Each ping draws from the history's random numbers: those that were kept while it
+    /// was 60 are what they were only with that.
+    var pingSeconds = Limits.pingSeconds
     /// Is each copy looked at in whole after each event that has changed it?
     var checksAlways = false
   }

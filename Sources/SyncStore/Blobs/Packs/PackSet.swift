@@ -305,7 +305,8 @@ package final class PackSet: Sendable {
     let count = isUncounted ? pack.header.slots : pack.count
     var loaded = isUncounted ? 0 : count
     for slot in state.packs[ordinal].loaded..<max(count, state.packs[ordinal].loaded) {
-      guard pack.word(slot).isLive, pack.isValid(slot) || pack.mend(slot) else { continue }
+      // The entry of a removed object is mended too: otherwise it would be reported as damaged for ever.
+      guard pack.isValid(slot) || pack.mend(slot), pack.word(slot).isLive else { continue }
       try enter(pack, slot, ordinal, &state)
       // A writer may come, and go on behind this one.
       loaded = max(loaded, slot + 1)

@@ -28,6 +28,9 @@ extension BlobStore {
     try renewFiles(&renewal)
     try discardUnreadablePartials()
     try removeTemporaries()
+    // A loss of power must not bring back an object in its old form: the key that opens it is removed next. An earlier renewal may have
+    // been killed after it had removed some, so this is done even where none was renewed now.
+    try files.syncObjectDirectories()
     // Also where no object was plain any more: one that was may be in quarantine, or its hash in the catalogue.
     if renewal.sealedPlain || writingKeys?.acceptsPlain == true { try forgetOldNames() }
     return renewal
