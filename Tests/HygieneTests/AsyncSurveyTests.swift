@@ -67,7 +67,8 @@ import Testing
         "states(of:)": "an asynchronous sequence",
       ]),
     Pair(
-      types: ["MMKVFile"], form: "MMKVFile", renamed: ["init(path:cryptKey:cipher:)": "read(path:cryptKey:cipher:)"],
+      types: ["MMKVFile"], form: "MMKVFile",
+      renamed: ["init(path:cryptKey:cipher:)": "read(path:cryptKey:cipher:)"],
       without: [
         "raw(_:)": "in memory", "deadline(_:)": "in memory", "bool(_:)": "in memory",
         "integer(_:)": "in memory",

@@ -74,7 +74,8 @@ import Testing
       ("/s/index.new", "/s/index"), ("/s/STORE.new", "/s/STORE"), ("/s/keys/ring.new", "/s/keys/ring"),
       ("/s/journal/next", "/s/journal"), ("/s/journal/next.compacted", "/s/journal"),
       ("/s/journal/reserve.compacted.new", "/s/journal/reserve.compacted"),
-      ("/s/blobs/partial/new-12-3", "/s/blobs"), ("/home/me/report.pdf.4711-2-0123456789abcdef.part", "/home/me/report.pdf"),
+      ("/s/blobs/partial/new-12-3", "/s/blobs"),
+      ("/home/me/report.pdf.4711-2-0123456789abcdef.part", "/home/me/report.pdf"),
       // Names of the user's own.
       ("/home/me/report.new", "/home/me/report.new"), ("/home/me/video.part", "/home/me/video.part"),
       ("/home/me/1-2.part", "/home/me/1-2.part"), ("/home/me/next", "/home/me/next"),

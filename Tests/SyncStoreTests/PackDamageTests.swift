@@ -135,11 +135,16 @@ struct PackDamageTests {
   @Test("loses none by a flipped bit of what says that it lives", arguments: ways)
   func everyMark(_ way: Way) throws {
     let sample = try Sample(way)
+    let words = (4096..<(4096 + 4 * 64)).filter { $0 % 64 / 8 == 6 } + Array(1024..<1056)
+    var count = 0
     for path in sample.files.keys.sorted() where path.contains("/packs/") {
-      for offset in 4096..<(4096 + 4 * 64) where offset % 64 / 8 == 6 {
-        for bit in 0..<8 { try sample.look(path, offset, bit: bit) }
+      for offset in words {
+        for bit in 0..<8 {
+          count += 1
+          guard EveryFileDamageTests.all || count.isMultiple(of: 5) else { continue }
+          try sample.look(path, offset, bit: bit)
+        }
       }
-      for offset in 1024..<1056 { for bit in 0..<8 { try sample.look(path, offset, bit: bit) } }
     }
   }
 

@@ -200,7 +200,11 @@ package enum SQLiteValue: Hashable, Sendable {
   }
 
   private func failure(_ what: String) -> StoreError {
-    Self.error(unsafe sqlite3_extended_errcode(handle), what, path)
+    let extended = unsafe sqlite3_extended_errcode(handle)
+    // A full disk is not always called so: of its shared memory SQLite says that reading or writing failed.
+    let cause = unsafe sqlite3_system_errno(handle)
+    let isFull = extended & 0xFF == SQLITE_IOERR && (cause == ENOSPC || cause == EDQUOT)
+    return Self.error(isFull ? SQLITE_FULL : extended, what, path)
   }
 
   private static func error(_ extended: Int32, _ what: String, _ path: String?) -> StoreError {

@@ -52,12 +52,24 @@ struct Reserve: Sendable {
   }
 
   private func extend(_ purpose: Purpose, to size: Int) throws(StoreError) {
+    // Who goes on while another thread or process still allocates the part would take the space that it is about to need.
+    for _ in 0..<Self.attempts {
+      if try extendUnlessBusy(purpose, to: size) { return }
+      SystemCall.sleep(microseconds: 1000)
+    }
+  }
+
+  /// Another one that has not come to its end by then, in milliseconds, is left to it.
+  private static let attempts = 200
+
+  /// False if somebody else is at the file.
+  private func extendUnlessBusy(_ purpose: Purpose, to size: Int) throws(StoreError) -> Bool {
     let path = path(purpose)
     let present = try storage.status(path)
-    if let present, present.kind == .file, present.size >= size { return }
+    if let present, present.kind == .file, present.size >= size { return true }
     let isNew = present?.kind != .file
     let name = isNew ? path + ".new" : path
-    guard let file = try openToExtend(name, isNew: isNew) else { return }
+    guard let file = try openToExtend(name, isNew: isNew) else { return false }
     // It may be taken as soon as it has its name, and goes on being locked by nobody.
     defer { _ = try? file.lock(byte: 0, .none, wait: false) }
     do throws(StoreError) {
@@ -68,6 +80,7 @@ struct Reserve: Sendable {
         try storage.rename(name, to: path)
       }
       if let failure { throw failure }
+      return true
     } catch {
       if isNew { _ = try? storage.remove(name) }
       throw error

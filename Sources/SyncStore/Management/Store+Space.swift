@@ -126,7 +126,8 @@ extension Store {
   public func purgeMemory() {
     engine.withLock { $0.ordered = nil }
     seal.opened?.removeAll()
-    if let blobs = try? blobs { blobs.forget() }
+    // A tier that nobody has opened has nothing in memory, and opening it would make its files.
+    openedBlobs?.forget()
   }
 }
 

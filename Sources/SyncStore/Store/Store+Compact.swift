@@ -53,9 +53,11 @@ extension Store {
     guard environment.compacting != .onRequest else { return false }
     return try compacting.withLock { compactions throws(StoreError) in
       _ = try purgeWhileThereIsRoom()
-      guard let gain = try compactOnce(isThorough: true) else { return false }
-      compactions += 1
-      return gain > 0
+      while let gain = try compactOnce(isThorough: true) {
+        compactions += 1
+        if gain > 0 { return true }
+      }
+      return false
     }
   }
 

@@ -212,7 +212,7 @@ extension Store {
     }
     var settled = copy composer
     try settled.settle { engine.replaced($0.span) }
-    try commit(settled.entries, settled.extent, wall: settled.wall, &engine)
+    try commit(settled.entries, settled.extent, claim: claim, wall: settled.wall, &engine)
   }
 
   /// Looks up what the postponed writes of an append replace: they can be asked for then.

@@ -136,6 +136,9 @@ public final class Store: Sendable {
     }
   }
 
+  /// The blob tier if this instance has opened it.
+  var openedBlobs: BlobStore? { lazyBlobs.withLock { $0 } }
+
   // MARK: Access to the engine
 
   /// Works on this process's view, brought up to date first. `body` may be run more than once: what it did with an index
