@@ -76,4 +76,47 @@ import Testing
     }
     try await ChangesTests.until { try nameless == 0 }
   }
+
+  @Test("Segments that a compaction has replaced are given back without another write")
+  func quiet() async throws {
+    var environment = Environment.real()
+    environment.compacting = .onRequest
+    let store = try Store.create(
+      at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
+      environment: environment)
+    try CompactionTests.churn(store)
+    #expect(try store.compact() > 0)
+    try await ChangesTests.until { try nameless == 0 }
+    try store.close()
+  }
+
+  @Test(
+    "Segments that a read was using when they were replaced are given back after it, without another write")
+  func readMeanwhile() async throws {
+    var environment = Environment.real()
+    environment.compacting = .onRequest
+    let store = try Store.create(
+      at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
+      environment: environment)
+    try CompactionTests.churn(store)
+    try store.put("read", "x")
+    let (began, ends, ended) = (
+      DispatchSemaphore(value: 0), DispatchSemaphore(value: 0), DispatchSemaphore(value: 0)
+    )
+    Thread {
+      _ = try? store.withValue("read") { _ in
+        began.signal()
+        ends.wait()
+      }
+      ended.signal()
+    }.start()
+    #expect(began.wait(timeout: .now() + 30) == .success)
+    #expect(try store.compact() > 0)
+    let before = try nameless
+    ends.signal()
+    #expect(before > 0)
+    #expect(ended.wait(timeout: .now() + 30) == .success)
+    try await ChangesTests.until { try nameless == 0 }
+    try store.close()
+  }
 }

@@ -51,6 +51,8 @@ extension Engine {
     guard !journal.replaced.isEmpty,
       index.isShared ? control.adopted >= compactions && !holdsUncountedCopy : applied >= replacementsEnd
     else { return }
+    // It maps what was replaced, too, and is made anew for the next write in any case.
+    writer = nil
     defer { publish() }
     while true {
       journal.forget(before: pins.map(\.start).min() ?? .max)

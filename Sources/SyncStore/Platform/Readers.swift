@@ -5,15 +5,22 @@ internal import Synchronization
 /// what was published before is let go when nobody can be reading it any more.
 ///
 /// Epoch-based reclamation (K. Fraser, Practical Lock-Freedom, 2004, 5.2.3): a thread that reads notes the epoch in a word
-/// of its own; each publication ends an epoch; what was replaced in one is kept while any thread reads since it or before.
+/// of its own; each publication ends an epoch; what was replaced in one is kept while any thread reads since it or before, and is
+/// released by a later publication or a timer.
 /// Who reads often pays nothing for the order of its accesses, who publishes has the kernel see to it (membarrier).
 ///
 /// This is one of the few files that use `unsafe`: the published object is held by a bare pointer, and each thread's word
 /// is C's.
 @safe final class PublishedView: @unchecked Sendable {
   private let current = Atomic<UInt>(0)
-  /// What was replaced, and in which epoch. Under the lock of who publishes.
-  private var retired: [(epoch: UInt64, view: ReaderView)] = []
+  /// What was replaced and may still be read.
+  private let retired = LockedField(Retired())
+
+  private struct Retired {
+    /// In the order of their epochs.
+    var views: [(epoch: UInt64, view: ReaderView)] = []
+    var reclaimsLater = false
+  }
 
   init() {}
 
@@ -24,16 +31,43 @@ internal import Synchronization
     let bits = view.map { unsafe UInt(bitPattern: Unmanaged.passRetained($0).toOpaque()) } ?? 0
     let before = current.exchange(bits, ordering: .sequentiallyConsistent)
     let epoch = Epochs.current.wrappingAdd(1, ordering: .sequentiallyConsistent).oldValue
-    if let old = unsafe Self.view(of: before) { retired.append((epoch, unsafe old.takeRetainedValue())) }
-    reclaim()
+    if let old = unsafe Self.view(of: before) {
+      let old = unsafe old.takeRetainedValue()
+      retired.withLock { $0.views.append((epoch, old)) }
+    }
+    if !reclaim() { reclaimLater() }
   }
 
-  /// Lets go what nobody can be reading. Only for who publishes.
-  func reclaim() {
-    guard !retired.isEmpty else { return }
-    let oldest = Epochs.oldest
-    retired.removeAll { $0.epoch < oldest }
+  /// Releases the replaced views that no thread can be reading. False if threads may be reading others.
+  @discardableResult
+  func reclaim() -> Bool {
+    // Released without the lock: a view may be the last owner of mapped files.
+    let (released, isAll) = retired.withLock { retired in
+      guard !retired.views.isEmpty else { return (retired.views, true) }
+      let oldest = Epochs.oldest
+      let released = Array(retired.views.prefix { $0.epoch < oldest })
+      retired.views.removeFirst(released.count)
+      return (released, retired.views.isEmpty)
+    }
+    withExtendedLifetime(released) {}
+    return isAll
   }
+
+  /// The next publication may be hours away, and removed files keep their disk space as long as a replaced view maps them.
+  private func reclaimLater() {
+    let begins = retired.withLock { retired in
+      defer { retired.reclaimsLater = true }
+      return !retired.reclaimsLater
+    }
+    guard begins else { return }
+    Background.run(after: Self.millisecondsBetweenReclaims) { [weak self] in
+      guard let self else { return }
+      retired.withLock { $0.reclaimsLater = false }
+      if !reclaim() { reclaimLater() }
+    }
+  }
+
+  private static let millisecondsBetweenReclaims = 20
 
   /// Works on what is published, if anything is and this thread may read. What it reads stays there meanwhile, whatever is
   /// published.

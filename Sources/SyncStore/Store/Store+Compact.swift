@@ -22,16 +22,17 @@ extension Store {
       var gained: UInt64 = 0
       while true {
         let before = gained
-        let isPurged = try purgeWhileThereIsRoom()
+        var isDone = try purgeWhileThereIsRoom()
         do throws(StoreError) {
           while let gain = try compactOnce(isThorough: true) {
             (gained, compactions) = (gained + gain, compactions + 1)
           }
         } catch {
           guard error.code == .diskFull, gained > 0 else { throw error }
+          isDone = false
         }
-        // What was gained is room for more purges.
-        if isPurged || gained == before { return gained }
+        // What was gained is room for more purges, and for larger copies.
+        if isDone || gained == before { return gained }
       }
     }
   }
@@ -137,7 +138,13 @@ extension Store {
   func restoreReserveAfterCompaction() {
     do throws(StoreError) { try reserve.restore() } catch {
       guard error.code == .diskFull else { return }
-      // The blocks of files that were removed are free once the last mapping of them is gone.
+      // The blocks of files that were removed are free once the last mapping of them is gone: threads may be in the middle of a
+      // read of one.
+      var attempts = 100
+      while !readers.reclaim(), attempts > 0 {
+        SystemCall.sleep(microseconds: 1000)
+        attempts -= 1
+      }
       Background.waitForReleases()
       try? reserve.restore()
     }
