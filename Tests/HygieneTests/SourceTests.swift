@@ -52,7 +52,8 @@ import Testing
   func unsafe() throws {
     let folders = [
       "Sources/SyncStore/Platform/", "Sources/SyncStore/Crypto/", "Sources/SyncStore/Blobs/SQLite.swift",
-      "Sources/Replication/TLS/", "Sources/Replication/Transport/",
+      "Sources/SyncStore/Blobs/SQLite+SharedMemory.swift", "Sources/Replication/TLS/",
+      "Sources/Replication/Transport/",
       "Sources/Replication/Protocol/Compression.swift",
       "Sources/sync-cli/Platform/",
     ]

@@ -1,4 +1,4 @@
-private import CSQLite
+internal import CSQLite
 private import Glibc
 
 /// A value bound to a statement, or found in a row of its result.
@@ -76,12 +76,17 @@ package enum SQLiteValue: Hashable, Sendable {
     unsafe sqlite3_busy_timeout(handle, Self.busyMilliseconds)
   }
 
-  /// The name of a file system for SQLite that is its own one, but for paths: it takes them verbatim. SQLite's own follows links first,
-  /// and would go on with the path to which the link of a held directory leads at that moment: the write-ahead log, which it opens
-  /// and removes by that path, would be another directory's once this one is renamed. Nil if it cannot be had.
+  /// The name of a file system for SQLite that is its own one, but for two things. Nil if it cannot be had.
+  ///
+  /// It takes paths verbatim. SQLite's own follows links first, and would go on with the path to which the link of a held directory
+  /// leads at that moment: the write-ahead log, which it opens and removes by that path, would be another directory's once this one
+  /// is renamed.
+  ///
+  /// And a page of the index of that log, which SQLite maps into memory, has all of its blocks before it is used
+  /// (`SharedMemoryPages`).
   private static let verbatimPaths: String? = {
     let name = "syncstore-verbatim-paths"
-    guard let own = unsafe sqlite3_vfs_find(nil), let kept = unsafe strdup(name) else { return nil }
+    guard let own = unsafe SharedMemoryPages.fileSystem, let kept = unsafe strdup(name) else { return nil }
     // SQLite keeps both for as long as the process lives.
     let verbatim = UnsafeMutablePointer<sqlite3_vfs>.allocate(capacity: 1)
     unsafe verbatim.initialize(to: own.pointee)
@@ -93,6 +98,14 @@ package enum SQLiteValue: Hashable, Sendable {
       }
       unsafe strcpy(output, path)
       return SQLITE_OK
+    }
+    unsafe verbatim.pointee.xOpen = { fileSystem, path, file, flags, granted in
+      guard let own = unsafe SharedMemoryPages.fileSystem?.pointee.xOpen else { return SQLITE_CANTOPEN }
+      let code = unsafe own(fileSystem, path, file, flags, granted)
+      if code == SQLITE_OK, flags & SQLITE_OPEN_MAIN_DB != 0, let file = unsafe file {
+        unsafe SharedMemoryPages.watch(file)
+      }
+      return code
     }
     return unsafe sqlite3_vfs_register(verbatim, 0) == SQLITE_OK ? name : nil
   }()
