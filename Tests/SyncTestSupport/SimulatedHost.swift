@@ -72,7 +72,9 @@ package final class SimulatedHost: Sendable {
 
   /// The same machine over another storage, such as one that fails the N-th call.
   package func environment(over storage: any Storage) -> Environment {
-    let (machine, boot, process) = state.withLock { ($0.machine, "boot \($0.boots)", $0.processes) }
+    let (machine, boot, process) = state.withLock {
+      ($0.machine, "boot \($0.boots) of \($0.machine)", $0.processes)
+    }
     var environment = Environment(
       storage: storage, now: { [self] in time },
       random: { [self] count in

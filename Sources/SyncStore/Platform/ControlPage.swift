@@ -157,6 +157,8 @@ package final class ControlPage: Sendable {
     get { self[Field.home] }
     set { self[Field.home] = newValue }
   }
+  /// The same; nil if it was not noted in this boot.
+  func home(inBoot boot: UInt64) -> UInt64? { boot != 0 && self[Field.boot] == boot ? home : nil }
   /// The last segment of which it is known that its beginning and its name are durable; 0 if that is known of none.
   package var begun: UInt64 { self[Field.begun] }
   /// Has a sync failed (rule R4)? A page that is not shared any more counts as poisoned, too.

@@ -75,7 +75,7 @@ struct Opening {
     guard try storage.status(control.path)?.inode == control.statusAtOpening.inode,
       try storage.leadsToAnchor(path),
       let (present, isAtHome) = try StoreIdentity.look(
-        at: path, environment, known: identity, home: control.isMarked ? page.home : nil),
+        at: path, environment, known: identity, home: control.isMarked ? page.home(inBoot: boot) : nil),
       present.id == identity.id
     else { throw moved }
     var opening = Opening(path, present, configuration, environment, seal)
