@@ -112,15 +112,19 @@ struct Admission {
   /// Gives places to those who wait and whose network holds a number of places that `isTheirTurn`.
   private mutating func fill(at now: UInt64, _ isTheirTurn: (Int) -> Bool) -> [Action] {
     var actions: [Action] = []
+    // In a flood many wait that come from few networks: none gets a place where another one of its network got none.
+    var blocked: StringSet = []
     var index = waiting.count - 1
     while index >= 0 {
       let next = waiting[index]
-      guard next.hasSpoken, isTheirTurn(held[next.address, default: 0]) else {
+      guard next.hasSpoken, !blocked.contains(next.address), isTheirTurn(held[next.address, default: 0])
+      else {
         index -= 1
         continue
       }
       if let victim = blocker(of: next.address, at: now) {
         guard let victim = victim.expired else {
+          blocked.insert(next.address)
           index -= 1
           continue
         }
@@ -131,6 +135,7 @@ struct Admission {
       places[next.number] = Place(address: next.address, since: now)
       held[next.address, default: 0] += 1
       actions.append(.start(next.number))
+      blocked = []
       index -= 1
     }
     return actions
