@@ -16,7 +16,7 @@ struct PlaintextOnDiskTests {
       """
       set -u
       export DISK='\(disk.path)' SYNC_STORE='\(disk.path)/store' SYNC_PASSPHRASE=first SYNC_NEW_PASSPHRASE=second
-      yes confidential-value | head -c 5000000 > big
+      yes confidential-value | head -c 2000000 > big
       check() { "$@" > out 2> err || { echo "failed: $*"; cat out err; exit 9; }; }
       \(script)
       """)

@@ -271,7 +271,7 @@ struct OpeningTests {
         #expect(acknowledged == transactions)
         break
       }
-      call += 1
+      call = EachCall.after(call)
     }
     // Segments were made, and the index grew.
     #expect(call > 20)

@@ -1,6 +1,7 @@
 /// The lines of a file or stream, without their ends.
 struct LineReader {
   private let source: Descriptor
+  private let limit: Int
   private var buffer: [UInt8] = []
   private var start = 0
   private var ended = false
@@ -12,14 +13,14 @@ struct LineReader {
   /// One line of a source.
   enum Line: Equatable {
     case text([UInt8])
-    /// One of more than `lineBytes`, which was not kept.
+    /// One of more than `limit` bytes, which was not kept.
     case tooLong
   }
 
   /// A longer line is passed over, so that a stream without lines cannot fill the memory.
   static let lineBytes = 256 << 20
 
-  init(_ source: Descriptor) { self.source = source }
+  init(_ source: Descriptor, limit: Int = lineBytes) { (self.source, self.limit) = (source, limit) }
 
   /// The next line; nil at the end.
   mutating func next() throws(Failure) -> Line? {
@@ -33,7 +34,7 @@ struct LineReader {
         guard start < buffer.count || isPassingOver else { return nil }
         return line(upTo: buffer.count, nextAt: buffer.count)
       }
-      if buffer.count - start > Self.lineBytes { isPassingOver = true }
+      if buffer.count - start > limit { isPassingOver = true }
       if isPassingOver { (buffer, start, searched) = ([], 0, 0) }
       let part = try source.read(1 << 20)
       if start > 0 {
