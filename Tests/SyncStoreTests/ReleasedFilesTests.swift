@@ -19,6 +19,15 @@ import Testing
     }
   }
 
+  /// A store that is compacted on request only.
+  private func store() throws -> Store {
+    var environment = Environment.real()
+    environment.compacting = .onRequest
+    return try Store.create(
+      at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
+      environment: environment)
+  }
+
   /// Removes a file that is mapped, and lets go of it once `body` has had it.
   private func removeMapped(_ body: (any StorageFile) -> Void) throws {
     let path = directory.path + "/file"
@@ -61,12 +70,7 @@ import Testing
     "Segments that a compaction has replaced are given back beside those who write and read; and they are")
   func segments() async throws {
     try whileNothingIsReleased {
-      // Nobody else compacts it meanwhile.
-      var environment = Environment.real()
-      environment.compacting = .onRequest
-      let store = try Store.create(
-        at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
-        environment: environment)
+      let store = try store()
       try CompactionTests.churn(store)
       #expect(try store.compact() > 0)
       // The views that readers have had are let go as another one is published.
@@ -79,11 +83,7 @@ import Testing
 
   @Test("Segments that a compaction has replaced are given back without another write")
   func quiet() async throws {
-    var environment = Environment.real()
-    environment.compacting = .onRequest
-    let store = try Store.create(
-      at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
-      environment: environment)
+    let store = try store()
     try CompactionTests.churn(store)
     #expect(try store.compact() > 0)
     try await ChangesTests.until { try nameless == 0 }
@@ -93,11 +93,7 @@ import Testing
   @Test(
     "Segments that a read was using when they were replaced are given back after it, without another write")
   func readMeanwhile() async throws {
-    var environment = Environment.real()
-    environment.compacting = .onRequest
-    let store = try Store.create(
-      at: directory.path + "/store", name: nil, id: nil, configuration: CompactionTests.small,
-      environment: environment)
+    let store = try store()
     try CompactionTests.churn(store)
     try store.put("read", "x")
     let (began, ends, ended) = (

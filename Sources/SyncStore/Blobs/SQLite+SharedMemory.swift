@@ -1,4 +1,5 @@
 internal import CSQLite
+private import CLinux
 private import Glibc
 
 /// Finds disk space for the pages of `-shm`, the index of a write-ahead log that SQLite maps into memory, before SQLite writes to them.
@@ -49,19 +50,14 @@ private import Glibc
       let map = unsafe UnsafePointer<sqlite3_io_methods>(bitPattern: own)?.pointee.xShmMap
     else { return SQLITE_IOERR }
     let code = unsafe map(file, region, bytes, extends, mapped)
-    // Also of one that is there already: whoever made it may have met the full disk.
+    // An existing region, too: it may have been created when the disk was full already.
     guard code == SQLITE_OK, let start = unsafe mapped?.pointee else { return code }
     let page = sysconf(Int32(_SC_PAGESIZE))
     let offset = UInt(bitPattern: start) & UInt(page - 1)
-    guard unsafe madvise(start - Int(offset), Int(bytes) + Int(offset), populateForWriting) != 0 else {
-      return code
-    }
+    guard unsafe sync_populate(start - Int(offset), UInt64(bytes) + UInt64(offset)) != 0 else { return code }
     guard errno == EFAULT || errno == ENOSPC else { return code }
     // SQLite uses a region that it was given, whatever the code says.
     unsafe mapped?.pointee = nil
     return SQLITE_FULL
   }
-
-  /// `MADV_POPULATE_WRITE`, which the headers of older systems lack.
-  private static let populateForWriting: Int32 = 23
 }

@@ -1,4 +1,4 @@
-internal import CSQLite
+private import CSQLite
 private import Glibc
 
 /// A value bound to a statement, or found in a row of its result.

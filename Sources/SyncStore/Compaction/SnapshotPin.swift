@@ -51,7 +51,7 @@ extension Engine {
     guard !journal.replaced.isEmpty,
       index.isShared ? control.adopted >= compactions && !holdsUncountedCopy : applied >= replacementsEnd
     else { return }
-    // It maps what was replaced, too, and is made anew for the next write in any case.
+    // The cached writer keeps replaced segments mapped. The next write builds another one in any case.
     writer = nil
     defer { publish() }
     while true {

@@ -52,7 +52,7 @@ struct Reserve: Sendable {
   }
 
   private func extend(_ purpose: Purpose, to size: Int) throws(StoreError) {
-    // Who goes on while another thread or process still allocates the part would take the space that it is about to need.
+    // While another thread or process allocates the part, allocating anything else could take the space that it needs.
     for _ in 0..<Self.attempts {
       if try extendUnlessBusy(purpose, to: size) { return }
       SystemCall.sleep(microseconds: 1000)
@@ -62,7 +62,7 @@ struct Reserve: Sendable {
   /// Another one that has not come to its end by then, in milliseconds, is left to it.
   private static let attempts = 200
 
-  /// False if somebody else is at the file.
+  /// False if another thread or process has the file locked.
   private func extendUnlessBusy(_ purpose: Purpose, to size: Int) throws(StoreError) -> Bool {
     let path = path(purpose)
     let present = try storage.status(path)

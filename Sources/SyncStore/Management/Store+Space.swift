@@ -126,7 +126,7 @@ extension Store {
   public func purgeMemory() {
     engine.withLock { $0.ordered = nil }
     seal.opened?.removeAll()
-    // A tier that nobody has opened has nothing in memory, and opening it would make its files.
+    // An unopened tier holds no memory, and opening it here would create its files.
     openedBlobs?.forget()
   }
 }

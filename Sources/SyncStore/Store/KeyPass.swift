@@ -84,21 +84,23 @@ extension Store {
 }
 
 extension Engine {
-  /// How many units a pass has (`KeyDirectory.unitsOfPass`). Where the index cannot tell, it is given up: `Store.reading` goes on with
-  /// another one.
-  fileprivate mutating func unitsOfPass() throws(StoreError) -> Int {
-    do throws(StoreError) { return try index.keys.unitsOfPass() } catch {
+  /// How many units a pass has (`KeyDirectory.unitsOfPass`). If the index cannot be read it is marked as failed, and `Store.reading` retries
+  /// with a rebuilt one.
+  fileprivate func unitsOfPass() throws(StoreError) -> Int {
+    try notingFailure { () throws(StoreError) in try index.keys.unitsOfPass() }
+  }
+
+  /// Marks the index as failed where `body`, which reads it, fails.
+  private func notingFailure<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
+    do throws(StoreError) { return try body() } catch {
       index.failure = index.failure ?? error
       throw error
     }
   }
 
   /// The places of the keys of one unit of a pass (`KeyDirectory.forEachPlace(unit:of:_:)`), with the same rule for the index.
-  fileprivate mutating func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
-    do throws(StoreError) { return try placesOfUnit(unit, of: units) } catch {
-      index.failure = index.failure ?? error
-      throw error
-    }
+  fileprivate func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
+    try notingFailure { () throws(StoreError) in try placesOfUnit(unit, of: units) }
   }
 
   private func placesOfUnit(_ unit: Int, of units: Int) throws(StoreError) -> [Location] {
