@@ -115,8 +115,12 @@ private struct Run {
   private mutating func look() throws {
     for (number, store) in stores.enumerated() {
       let name = "\(place): copy \(number)"
-      for entry in try store.log(from: 1, limit: .max) { try oracle.see(entry, at: name) }
-      try oracle.judgeReturns(to: store, name, at: hosts[number].time)
+      var seen = Oracle.Seen()
+      for entry in try store.log(from: 1, limit: .max) {
+        try oracle.see(entry, at: name)
+        seen.add(entry)
+      }
+      try oracle.judgeReturns(to: store, name, at: hosts[number].time, &seen)
       try oracle.check(store, name, clocks)
     }
     // The journal of the other one has not failed: all that it was given must be there, whatever has become of who gave it.

@@ -37,20 +37,50 @@ extension Oracle {
     }
   }
 
+  /// What was seen of one copy since it was opened.
+  struct Seen {
+    /// Up to where its journal was read.
+    private(set) var position: UInt64 = 0
+    /// What it had appended since it was last judged, in the order of its journal.
+    private var appended: [Dot] = []
+    /// What it covered when it was last judged; nil before that.
+    private var covered: Coverage?
+
+    /// The journal shows one entry more.
+    mutating func add(_ entry: LogEntry) {
+      position = max(position, entry.position)
+      appended.append(entry.dot)
+    }
+
+    /// It was judged, and covers this.
+    fileprivate mutating func judged(_ coverage: Coverage) {
+      (appended, covered) = ([], coverage)
+    }
+
+    /// Did the copy know this write when it appended `own`? It may have come with what was seen at once, but later.
+    fileprivate func knew(_ dot: Dot, before own: Dot, in coverage: Coverage) -> Bool {
+      if covered?.has(dot) ?? false { return true }
+      guard let arrival = appended.firstIndex(of: dot) else { return covered == nil && coverage.has(dot) }
+      return arrival < appended.firstIndex(of: own) ?? appended.endIndex
+    }
+  }
+
   /// Judges what this copy has issued again since it was looked at last: nothing that it knew to be over.
-  mutating func judgeReturns(to store: Store, _ name: String, at time: UInt64) throws {
+  mutating func judgeReturns(to store: Store, _ name: String, at time: UInt64, _ seen: inout Seen) throws {
+    let coverage = Coverage(try store.versionVector())
+    defer { seen.judged(coverage) }
     guard !past.again.isEmpty else { return }
     let actor = try store.actor
     let own = past.again.filter { $0.dot.actor == actor }
     past.again.removeAll { $0.dot.actor == actor }
     // A machine that was put back may know of its own later writes as of another's.
     guard !own.isEmpty, !hasDoubts else { return }
-    let coverage = Coverage(try store.versionVector())
     let limit = (time + Content.drift) << 16
     for write in own {
       // What waits for its time beats it then, or is given up with what had replaced it.
       let over = (byKey[write.key] ?? []).filter {
-        $0.dot != write.dot && coverage.has($0.dot) && $0.stamp <= limit && past.has($0.dot, replaced: write)
+        $0.dot != write.dot && $0.stamp <= limit && past.has($0.dot, replaced: write)
+          && seen.knew($0.dot, before: write.dot, in: coverage)
       }
       guard let greatest = over.last else { continue }
       // Another copy that knew of nothing greater may have made it a new write before, and that one wins by its stamp.

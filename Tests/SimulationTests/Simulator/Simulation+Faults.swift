@@ -99,7 +99,7 @@ extension Simulation {
     dropLinks(of: machine)
     machine.store = try openAgain(machine)
     let after = try machine.store.versionVector()
-    guard let actor else { return machine.seen = 0 }
+    guard let actor else { return machine.seen = Oracle.Seen() }
     if let durable = machine.durable, durable.actor == actor, after[actor] < durable.sequence {
       throw Oracle.Violation(
         "\(machine.name) has lost acknowledged writes: \(after[actor]) of \(durable.sequence) are there")
@@ -115,7 +115,7 @@ extension Simulation {
       let kept = min(machine.backups[index].last.sequence, after[actor])
       machine.backups[index].last = Dot(actor: actor, sequence: kept)
     }
-    machine.seen = 0
+    machine.seen = Oracle.Seen()
     if try machine.store.actor != actor { machine.durable = nil }
     try look(machine)
     try check(machine)
@@ -224,7 +224,7 @@ extension Simulation {
       throw Oracle.Violation(
         "\(machine.name) goes on under the name it had, though it was restored from a backup")
     }
-    (machine.durable, machine.seen) = (nil, 0)
+    (machine.durable, machine.seen) = (nil, Oracle.Seen())
     try look(machine)
     try check(machine)
   }
@@ -246,7 +246,7 @@ extension Simulation {
     }
     try machine.host.storage.restore(backup.files)
     machine.store = try Store.open(machine.path, on: machine.host, configuration: Self.configuration)
-    (machine.durable, machine.seen, machine.promised) = (nil, 0, [:])
+    (machine.durable, machine.seen, machine.promised) = (nil, Oracle.Seen(), [:])
     let actor = try machine.store.actor
     let last = try machine.store.versionVector()[actor]
     let sure = backup.last.actor == actor ? min(backup.last.sequence, last) : last

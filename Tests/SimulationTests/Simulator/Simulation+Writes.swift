@@ -107,9 +107,9 @@ extension Simulation {
   /// The journal shows what a call was asked for that returned without an error, and so does a read. Returns the dots.
   @discardableResult
   private func confirm(_ asked: [Oracle.Asked], _ machine: Machine) throws -> [Dot] {
-    let entries = try machine.store.log(from: machine.seen + 1, limit: .max)
+    let entries = try machine.store.log(from: machine.seen.position + 1, limit: .max)
     let dots = try oracle.see(entries, at: machine.name, for: asked, by: try machine.store.actor)
-    for entry in entries { machine.seen = max(machine.seen, entry.position) }
+    for entry in entries { machine.seen.add(entry) }
     for item in asked { try confirmRead(item, machine) }
     return dots
   }
@@ -127,11 +127,11 @@ extension Simulation {
   /// The oracle sees what was appended since it looked last.
   func look(_ machine: Machine) throws {
     do {
-      for entry in try machine.store.log(from: machine.seen + 1, limit: .max) {
+      for entry in try machine.store.log(from: machine.seen.position + 1, limit: .max) {
         try oracle.see(entry, at: machine.name)
-        machine.seen = max(machine.seen, entry.position)
+        machine.seen.add(entry)
       }
-      try oracle.judgeReturns(to: machine.store, machine.name, at: machine.host.time)
+      try oracle.judgeReturns(to: machine.store, machine.name, at: machine.host.time, &machine.seen)
     } catch let error as StoreError {
       try endure(error, machine)
     }

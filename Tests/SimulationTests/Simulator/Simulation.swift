@@ -37,7 +37,7 @@ final class Simulation {
     /// Milliseconds by which its clock is off.
     var skew: Int64 = 0
     /// The journal was looked at up to here.
-    var seen: UInt64 = 0
+    var seen = Oracle.Seen()
     /// Own writes of this actor up to this sequence were acknowledged as durable. It becomes another one in a session, too, where it
     /// turns out that a clone goes on under the same name.
     var durable: Dot?

@@ -1,0 +1,50 @@
+import SyncStore
+import SyncTestSupport
+import Testing
+
+/// What the simulator's onlooker allows, and what it does not: a judge that allowed everything would find nothing.
+@Suite("The onlooker of simulated networks")
+struct OracleTests {
+  /// A copy, and what the onlooker has seen of it.
+  private final class Copy {
+    var oracle = Oracle()
+    let host = SimulatedHost(seed: 1, time: 1_800_000_000_000, machine: "a")
+    let store: Store
+    private let key: Key = "k"
+    private var seen = Oracle.Seen()
+
+    init() throws { store = try Store.create(on: host, configuration: Simulation.configuration) }
+
+    /// Writes a value; `replaced` is the one that the key had, if its end is to be remembered.
+    func put(_ value: String, replacing replaced: String? = nil) throws {
+      oracle.ask(key, Oracle.Content(bytes: Array(value.utf8)))
+      try store.put(key, Array(value.utf8))
+      for entry in try store.log(from: seen.position + 1, limit: .max) {
+        let write = try oracle.see(entry, at: "a")
+        if let write, let replaced { oracle.past.replace(Array(replaced.utf8), by: write.dot) }
+        seen.add(entry)
+      }
+    }
+
+    func judge() throws { try oracle.judgeReturns(to: store, "a", at: host.time, &seen) }
+  }
+
+  @Test("objects to a copy that issues again what it knew to be over")
+  func returning() throws {
+    let copy = try Copy()
+    try copy.put("first")
+    try copy.put("second", replacing: "first")
+    try copy.put("first")
+    #expect(throws: Oracle.Violation.self) { try copy.judge() }
+  }
+
+  /// A put that finds a record whose time has come may do both in one append.
+  @Test("allows a copy to issue a write again and replace it before anyone looked")
+  func replacedAfterwards() throws {
+    let copy = try Copy()
+    try copy.put("first")
+    try copy.put("first")
+    try copy.put("second", replacing: "first")
+    try copy.judge()
+  }
+}
