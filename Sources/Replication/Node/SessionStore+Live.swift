@@ -23,7 +23,7 @@ extension SessionStore {
     _ receiver: RoundReceiver, behind begin: UInt64, to peer: ActorID?
   ) throws -> (event: SessionEvent, tail: UInt64?) {
     if let why = try renewed() { return (.overtaken(why), nil) }
-    try requireNothingAhead()
+    try requireRightClock()
     let burst = try store.openBurst(for: receiver, behind: begin)
     guard let round = burst.round else { return (.burstEmpty(position: burst.position), nil) }
     // Rounds follow each other only on the other side's word: its cursor has the mark of the last one, or this one's. It is past those of

@@ -34,6 +34,9 @@ package final class SessionStore: Sendable {
     var full: (mark: RoundMark, state: FullState)?
     /// The own actor, as it was said at the handshake.
     var actor: ActorID?
+    /// By how many milliseconds the wall clock was ahead of the clock that is never set when the two copies compared their wall
+    /// clocks; nil where there is none.
+    var clockLead: Int64?
     /// The keys that this copy held then; nil for all.
     var scope: KeyScope?
     var failure: StoreError?
@@ -204,8 +207,10 @@ package final class SessionStore: Sendable {
     let wall = store.environment.now()
     let (summary, digest, ground) = try store.replicaSummary(digestAt: time ?? wall)
     let cursor = try sender.flatMap { try store.cursor(for: $0) }
+    let lead = clockLead
     state.withLock { state in
       (state.actor, state.scope, state.cursor, state.ground) = (summary.actor, summary.scope, cursor, ground)
+      state.clockLead = lead
     }
     // Others could not read it.
     guard max(summary.vector.count, summary.floor.count) <= Limits.actors else { throw store.tooManyActors }
@@ -259,19 +264,8 @@ package final class SessionStore: Sendable {
 
   // MARK: Rounds
 
-  /// Refuses to send what a clock that ran ahead has stamped, as long as it can be restamped: before a mark is made, which
-  /// would say that it may have left.
-  func requireNothingAhead() throws {
-    guard let ahead = try store.unsentWritesAhead() else { return }
-    throw ReplicationError(
-      .clockSkew,
-      "nothing was sent: \(ahead.writes == 1 ? "a write" : "\(ahead.writes) writes") of this copy were stamped by a clock that ran "
-        + "ahead, and others would let them wait until \(UniversalTime.string(milliseconds: ahead.until)): if this clock is right, "
-        + "give them the present time (`Store.restampUnsent`), and try again")
-  }
-
   private func openRound(for receiver: RoundReceiver) throws -> SessionEvent {
-    try requireNothingAhead()
+    try requireRightClock()
     let ground = state.withLock { $0.ground.take() }
     let opened = Result { try openRound(believing: receiver, on: ground) }
     // Asked behind it: the marks of who this copy was are gone, which is no sign of having been put back.

@@ -83,6 +83,9 @@ struct SessionEnd: Error {
       switch code {
       case .protocolViolation: Refusal(.protocolViolation, "what was sent could not be opened or read")
       case .notAMember: Refusal(.notAMember, "the refused side is no member here any more")
+      case .clockSkew:
+        Refusal(
+          .clockSkew, "the clock of the refusing side was set or ran ahead, and it sends nothing before that is put right: see its log")
       default: Refusal(ownStore: cause)
       }
     return SessionEnd(refusal: refusal, outcome: .failed(code, message))

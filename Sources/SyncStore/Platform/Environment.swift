@@ -6,6 +6,9 @@ package struct Environment: Sendable {
   package var storage: any Storage
   /// The wall clock, in milliseconds since 1970.
   package var now: @Sendable () -> UInt64
+  /// Milliseconds since some moment by a clock that is never set and that counts while the machine is suspended: setting the wall clock
+  /// shows against it. Nil where there is none, as on a simulated machine.
+  package var elapsed: (@Sendable () -> UInt64)?
   /// So many unpredictable bytes.
   package var random: @Sendable (Int) -> [UInt8]
   /// Which machine this is (rule R9).
@@ -53,9 +56,11 @@ package struct Environment: Sendable {
   /// This machine. `handlesSignals` as in `DiskStorage`.
   package static func real(handlesSignals: Bool = true) -> Environment {
     let storage = DiskStorage(handlesSignals: handlesSignals)
-    return Environment(
+    var environment = Environment(
       storage: storage, now: { SystemCall.wallMilliseconds() }, random: { SecureRandom.bytes($0) },
       machine: machine, boot: boot)
+    environment.elapsed = { SystemCall.bootMilliseconds() }
+    return environment
   }
 
   // A process is of one machine and one boot: they are read once.

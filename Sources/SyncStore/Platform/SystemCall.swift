@@ -70,6 +70,13 @@ package enum SystemCall {
     return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
+  /// Milliseconds since the machine was booted, those of its sleep included, by a clock that is never set.
+  package static func bootMilliseconds() -> UInt64 {
+    var time = timespec()
+    unsafe clock_gettime(CLOCK_BOOTTIME, &time)
+    return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+  }
+
   /// Lets the thread sleep for about so long.
   static func sleep(microseconds: UInt32) { uncancelled { _ = usleep(microseconds) } }
 
