@@ -1,3 +1,4 @@
+import Foundation
 import SyncStore
 import SyncTestSupport
 import Testing
@@ -52,5 +53,46 @@ struct IdentityWatchTests {
     _ = watch.displaced(device, by: one, from: other, at: 1)
     _ = watch.displaced(device, by: other, from: one, at: 2)
     #expect(watch.displaced(device, by: one, from: other, at: 3) == ["h"])
+  }
+
+  @Test("are certain at once where a member says so, which has counted them")
+  func told() {
+    var watch = IdentityWatch()
+    let later = 3_000 + 2 * IdentityWatch.windowMilliseconds
+    let news = [1_000, 2_000, later].map { watch.told(of: device, at: $0) }
+    #expect(news == [true, false, true] && watch.isConflict(device))
+    let text = IdentityWatch.ownText("first refused: " + IdentityWatch.text("second", ["h"]))
+    #expect(text.contains("second (h)") && text.components(separatedBy: "stop one of them").count == 2)
+  }
+
+  /// The key goes with a copied directory; the copy takes an actor of its own.
+  @Test(
+    "are reported at the member that both connect to, and at each of the two",
+    .timeLimit(.minutes(Patience.minutes(2))))
+  func everywhere() async throws {
+    let hub = try TestCopy.first()
+    _ = try await hub.listen()
+    let directory = TemporaryDirectory()
+    let paths = ["one", "other"].map { directory.path + "/" + $0 }
+    let token = try Node.invite(to: hub.store)
+    let joined = try await Node.join(
+      token, at: paths[0], name: "second", configuration: TestCopy.configuration)
+    try joined.store.close()
+    try FileManager.default.copyItem(atPath: paths[0], toPath: paths[1])
+    let twins = try paths.map {
+      try TestCopy(directory, try Store.open(at: $0, configuration: TestCopy.configuration))
+    }
+    for twin in twins { twin.node.keepInStep(KeepPolicy(retry: 1...50)) }
+    let device = twins[0].node.device
+    // As SIGHUP does: else they would meet twice a minute.
+    while ([hub] + twins).contains(where: { $0.node.state.identityConflicts[device] == nil }) {
+      for twin in twins { twin.node.retryNow() }
+      try await Task.sleep(for: .milliseconds(50))
+    }
+    for copy in [hub] + twins {
+      let warnings = copy.log.lines.filter { $0.contains("warning") && $0.contains("destroy the store of") }
+      #expect(warnings.count == 1, "\(warnings)")
+      await copy.node.stop()
+    }
   }
 }

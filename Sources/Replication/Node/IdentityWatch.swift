@@ -23,6 +23,8 @@ struct IdentityWatch {
     var times: [UInt64] = []
     var hosts: StringSet = []
     var isReported = false
+    /// The incarnations that were told of it.
+    var told: Set<ActorID> = []
   }
 
   /// So many displacements make a conflict, if they come within `windowMilliseconds`.
@@ -32,6 +34,9 @@ struct IdentityWatch {
   private static let devices = 1024
   /// The words by which the copy whose connection was displaced is told so.
   static let displaced = "another connection of this device"
+
+  /// Those by which a member says that it has counted enough of it.
+  static let certain = "two running copies bear the identity of"
 
   private var books: [DeviceID: Book] = [:]
 
@@ -56,9 +61,30 @@ struct IdentityWatch {
     return book.hosts.sorted()
   }
 
+  /// Is there a conflict of the device that this incarnation of it was not told of? It counts as told then.
+  mutating func mustTell(_ actor: ActorID, of device: DeviceID) -> Bool {
+    guard isConflict(device), (books[device]?.told.count ?? 0) < Self.devices else { return false }
+    return books[device]?.told.insert(actor).inserted ?? false
+  }
+
+  /// Another member is certain of it: it has counted the displacements. True the first time, and when it was quiet since.
+  mutating func told(of device: DeviceID, at now: UInt64) -> Bool {
+    let (new, old) = (Origin(host: "elsewhere"), Origin(host: "here"))
+    let counted = (0..<Self.displacements).map { _ in displaced(device, by: new, from: old, at: now) }
+    return counted.contains { $0 != nil }
+  }
+
   /// What people are told of it.
   static func text(_ name: String, _ hosts: [String]) -> String {
-    "two running copies bear the identity of \(name) (\(hosts.joined(separator: ", "))), and displace each other: stop one of "
-      + "them; if both are to stay, destroy the store of that one and let it join anew with an invitation"
+    "\(certain) \(name) (\(hosts.joined(separator: ", "))), and displace each other: \(wayOut)"
   }
+
+  /// What people are told of it on one of the two copies, which knows only what a member told.
+  static func ownText(_ why: String) -> String {
+    "another running copy bears the identity of this one, and they displace each other: "
+      + (why.contains(certain) ? why : "\(why): \(wayOut)")
+  }
+
+  private static let wayOut =
+    "stop one of them; if both are to stay, destroy the store of that one and let it join anew with an invitation"
 }

@@ -76,6 +76,8 @@ struct NodeContext: Sendable {
         .info,
         "\(peer): received \(CountText.of(figures.receivedRecords, "record")) and \(CountText.of(figures.receivedBlobs, "blob")), "
           + "sent \(figures.sentRecords) and \(figures.sentBlobs)")
+    // The node has said so itself, once.
+    case .reconnect(let why) where why.contains(IdentityWatch.certain): log.own(.debug, "\(peer): \(why)")
     case .reconnect(let why): log.own(.warning, "\(peer): \(why)")
     case .failed(let code, let why): log.foreign(code == .store ? .error : .warning, "\(peer): \(why)")
     }

@@ -41,6 +41,14 @@ extension NodeCore {
     let text = IdentityWatch.text(other.peerName, hosts)
     context.log.own(.warning, text)
     onDisplaced(device, text)
+    tellTwin(other, device)
+  }
+
+  /// Where two running copies bear the identity of the device, each is told so once: its session ends, and the next one goes on.
+  func tellTwin(_ driver: SessionDriver, _ device: DeviceID) {
+    guard let actor = driver.peer?.summary.actor, identities.mustTell(actor, of: device) else { return }
+    let hosts = Set(incoming.values.compactMap { $0.device == device ? $0.driver?.link.remote.host : nil })
+    driver.refuse(.tryAgain, IdentityWatch.text(driver.peerName, hosts.sorted()))
   }
 
   /// A session that another device's key has dialled is over. Was there a live one beside it, of another incarnation?
@@ -68,10 +76,14 @@ extension NodeCore {
     let now = MonotonicClock.milliseconds()
     // Each time it is another one that has done it.
     let (new, old) = (IdentityWatch.Origin(host: "elsewhere"), IdentityWatch.Origin(host: "here"))
-    guard identities.displaced(context.identity.id, by: new, from: old, at: now) != nil else { return }
-    let text = "another running copy bears the identity of this one, and both displace each other: \(why)"
+    let own = context.identity.id
+    let isNews =
+      why.contains(IdentityWatch.certain)
+      ? identities.told(of: own, at: now) : identities.displaced(own, by: new, from: old, at: now) != nil
+    guard isNews else { return }
+    let text = IdentityWatch.ownText(why)
     context.log.own(.warning, text)
-    onDisplaced(context.identity.id, text)
+    onDisplaced(own, text)
   }
 
   // MARK: What sessions have told

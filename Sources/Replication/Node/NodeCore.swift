@@ -242,6 +242,10 @@ final class NodeCore {
     incoming[number]?.device = device
     incoming[number]?.driver = driver
     attach(driver, number, device)
+    driver.onGreeted = { [weak self, weak driver] in
+      // Not in the midst of its own events.
+      _ = self?.loop.schedule(after: 0) { if let driver { self?.tellTwin(driver, device) } }
+    }
     context.names.withLock { $0[device] = member.name }
     context.log.own(.debug, "\(member.name) connected from \(link.remote)")
     driver.start()

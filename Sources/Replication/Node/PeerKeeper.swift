@@ -263,7 +263,9 @@ final class PeerKeeper {
         wait(name, milliseconds: end.end.wasLive ? pause(name, failed: true) : untilNextMeeting(name))
       case .reconnect(let why):
         if kept[name]?.state.lastError?.message != why { context.log.own(.notice, "\(name): \(why)") }
-        if end.end.wasLive, why.contains(IdentityWatch.displaced) { core.displacedHere(end.device, why) }
+        if end.end.wasLive && why.contains(IdentityWatch.displaced) || why.contains(IdentityWatch.certain) {
+          core.displacedHere(end.device, why)
+        }
         if isConnected(name, end.device) { return }
         wait(name, milliseconds: pause(name, failed: true))
       case .failed(let code, let message):

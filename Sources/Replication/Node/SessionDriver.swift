@@ -76,6 +76,8 @@ final class SessionDriver {
   var onLive: () -> Void = {}
   /// Called with what became of what was asked for beside the session's plan.
   var onNews: ([SessionNews]) -> Void = { _ in }
+  /// Called once, when the other side has said which copy it is.
+  var onGreeted: () -> Void = {}
   /// Called once, when blobs can be asked for; and when the session is over.
   var onOpen: () -> Void = {}, onOver: () -> Void = {}
   private var wasOpen = false
@@ -218,7 +220,10 @@ final class SessionDriver {
     if !hasEnded { count(session.heldBytes) }
     events.removeAll(keepingCapacity: next < 16)
     isTaking = false
-    if greeted == nil, session.peer != nil { noteGreeting() }
+    if greeted == nil, session.peer != nil {
+      noteGreeting()
+      onGreeted()
+    }
     if session.acknowledgedBatches > acknowledged {
       store.acknowledged(session.acknowledgedBatches - acknowledged)
       acknowledged = session.acknowledgedBatches
@@ -377,7 +382,7 @@ final class SessionDriver {
     count(0)
     onProgress(session.figures)
     (onProgress, onFollow) = ({ _ in }, { _ in })
-    (onLive, onClosed, onOpen, onNews) = ({}, {}, {}, { _ in })
+    (onLive, onClosed, onGreeted, onOpen, onNews) = ({}, {}, {}, {}, { _ in })
     let over = onOver
     onOver = {}
     defer { over() }

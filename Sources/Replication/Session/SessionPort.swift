@@ -85,7 +85,9 @@ struct SessionEnd: Error {
       case .notAMember: Refusal(.notAMember, "the refused side is no member here any more")
       case .clockSkew:
         Refusal(
-          .clockSkew, "the clock of the refusing side was set or ran ahead, and it sends nothing before that is put right: see its log")
+          .clockSkew,
+          "the clock of the refusing side was set or ran ahead, and it sends nothing before that is put right: "
+            + "see its log")
       default: Refusal(ownStore: cause)
       }
     return SessionEnd(refusal: refusal, outcome: .failed(code, message))
