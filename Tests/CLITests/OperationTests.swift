@@ -107,6 +107,8 @@ import Testing
     }
     #expect(try beta.succeed("status").text.contains("read-only  writes are refused here"))
     #expect(try beta.succeed("status", "--json").text.contains("\"stranded_keys\":1"))
+    #expect(try beta.succeed("unsent").text == "  stranded\n")
+    #expect(try beta.succeed("unsent", "--json").text.contains("\"key\":\"stranded\",\"deleted\":false"))
     #expect(try alpha.tool.run("peer", "set-right", "beta", "admin").code == 2)
     #expect(try alpha.tool.run("peer", "set-right", "nobody", "read-only").code == 1)
     #expect(try alpha.tool.run("peer", "set-right", "alpha", "read-only").code == 3)

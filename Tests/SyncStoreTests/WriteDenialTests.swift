@@ -66,12 +66,20 @@ struct WriteDenialTests {
     #expect(try again.text("new") == "x")
   }
 
-  @Test("counts what it wrote before, and nobody takes any more")
+  @Test("lists what it wrote before, and nobody takes any more, in the order of the journal")
   func stranded() throws {
-    #expect(try store.countOwnWrites(behind: 0, limit: 100) == 2)
+    let first = try store.ownWrites(behind: 0, limit: 100)
+    #expect(first.count == 2)
     let position = store.journalPosition
     try store.put("held", "again")
-    #expect(try store.countOwnWrites(behind: position, limit: 100) == 1)
-    #expect(try store.countOwnWrites(behind: 0, limit: 1) == 1)
+    try store.delete("held")
+    #expect(try store.ownWrites(behind: position, limit: 100).map(\.isDelete) == [true])
+    #expect(try store.ownWrites(behind: 0, limit: 1).count == 1)
+    // More than one turn looks at.
+    try store.transaction { transaction in
+      for number in 0..<1_500 { try transaction.put(Key("many \(number)"), [1]) }
+    }
+    let all = try store.ownWrites(behind: position, limit: .max)
+    #expect(all.count == 1_501 && all.map(\.position) == all.map(\.position).sorted())
   }
 }

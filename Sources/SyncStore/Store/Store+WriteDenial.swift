@@ -22,19 +22,55 @@ extension Store {
     if let denial { throw denial.error }
   }
 
-  /// Keys of the user's whose current write was made here, in this or an earlier life of the copy, behind a position:
-  /// the position, which all others have, is one that a member has acknowledged. At most `limit` are counted.
-  package func countOwnWrites(behind position: UInt64, limit: Int) throws(StoreError) -> Int {
+  /// Current writes of keys of the user's that were made here, in this or an earlier life of the copy, behind a position, in the order
+  /// of the journal: where a member has acknowledged the position, those that it may lack. At most `limit` of them. Takes turns with
+  /// other callers, and passes over what is replaced meanwhile.
+  package func ownWrites(behind position: UInt64, limit: Int) throws(StoreError) -> [OwnWrite] {
+    var (writes, next) = ([OwnWrite](), position + 1)
+    while writes.count < limit {
+      let (more, last) = try ownWrites(from: next, limit: limit - writes.count)
+      writes += more
+      guard let last else { break }
+      next = last + 1
+    }
+    return writes
+  }
+
+  /// Those among the next records of the journal, and the last position that was looked at; nil if there was none.
+  private func ownWrites(
+    from position: UInt64, limit: Int
+  ) throws(StoreError) -> (writes: [OwnWrite], last: UInt64?) {
     try reading { engine throws(StoreError) in
-      var count = 0
-      try engine.visit(from: engine.start(of: position + 1)) { view throws(StoreError) in
-        guard view.isWrite, view.position > position, let dot = view.dot, engine.state.isMine(dot),
+      var (writes, last, looked) = ([OwnWrite](), UInt64?.none, 0)
+      try engine.visit(from: engine.start(of: position)) { view throws(StoreError) in
+        guard view.position >= position else { return true }
+        (last, looked) = (view.position, looked + 1)
+        if view.isWrite, let version = view.version, engine.state.isMine(version.dot),
           let key = view.keyBytes, !ReservedKey.isReserved(key), engine.isCurrent(view)
-        else { return true }
-        count += 1
-        return count < limit
+        {
+          writes.append(
+            OwnWrite(
+              key: Key(unchecked: key), isDelete: view.kind == .tombstone, stamp: version.stamp,
+              position: view.position))
+        }
+        return writes.count < limit && looked < Self.lookedAtOnce
       }
-      return count
+      return (writes, last)
     }
   }
+
+  /// Records of the journal that are looked at in one turn.
+  private static let lookedAtOnce = 1024
+}
+
+/// A write of a key of the user's that was made here and that none has replaced.
+package struct OwnWrite: Hashable, Sendable {
+  /// What it wrote.
+  package var key: Key
+  /// Did it end the key?
+  package var isDelete: Bool
+  /// When, as others order it.
+  package var stamp: Stamp
+  /// Where the journal has it.
+  package var position: UInt64
 }

@@ -31,6 +31,9 @@ struct OtherCopies {
 
   func name(of actor: ActorID) -> String? { byActor[actor] }
 
+  /// Up to this position of the journal some member has acknowledged all.
+  var acknowledged: UInt64 { members.compactMap(\.contact?.received).max() ?? 0 }
+
   /// Members that have not acknowledged a write to this copy, and have not made it themselves.
   func lacking(_ entry: LogEntry) -> [String] {
     members.filter { member in

@@ -23,8 +23,7 @@ struct StoreHealth {
       strandedKeys = 0
       return
     }
-    let received = try OtherCopies(store).members.compactMap(\.contact?.received).max() ?? 0
-    strandedKeys = try store.countOwnWrites(behind: received, limit: Self.counted)
+    strandedKeys = try store.ownWrites(behind: OtherCopies(store).acknowledged, limit: Self.counted).count
   }
 
   /// A line for each thing that an operator has to know.
@@ -41,7 +40,9 @@ struct StoreHealth {
     }
     let stranded =
       "\(Text.count(strandedKeys, "key")) written here before \(strandedKeys == 1 ? "reaches" : "reach") nobody"
-    let wayOut = strandedKeys > 0 ? "; \(stranded): to drop them, destroy this copy and join anew" : ""
+    let wayOut =
+      strandedKeys > 0
+      ? "; \(stranded) (\"sync-cli unsent\" lists them): to drop them, destroy this copy and join anew" : ""
     switch denial {
     case nil: break
     case .readOnly: lines.append("read-only  writes are refused here: it is a read-only member\(wayOut)")

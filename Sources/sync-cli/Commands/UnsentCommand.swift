@@ -1,0 +1,41 @@
+import Replication
+import SyncStore
+
+/// `unsent`: the keys that only this copy is known to have as they are.
+enum UnsentCommand {
+  static let command = Command(
+    "unsent", "show the keys written here that no other member is known to have",
+    options: [Option("limit", value: "N", "at most N keys")],
+    notes: """
+      One key a line, in the order of the writes: what would be lost with this machine. A member has a write once it has acknowledged it,
+      to this copy; that it came there by way of others is not known here. A key that was deleted here has a "-" before it.
+      On a copy that may not write (any more) these are the writes that reach nobody. They stay here, and leave with the next sync if the
+      copy may write again ("peer set-right" on another member). To drop them, destroy this copy and join anew; "get" and "export"
+      still read them before.
+      """
+  ) { invocation, output in
+    let limit = try invocation.integer("limit", in: 1...Int.max) ?? .max
+    return try invocation.withStore(toWrite: false) { store in
+      for write in try store.ownWrites(behind: OtherCopies(store).acknowledged, limit: limit) {
+        try output.line(write, asJSON: invocation.wantsJSON)
+      }
+      return .done
+    }
+  }
+}
+
+extension Output {
+  fileprivate func line(_ write: OwnWrite, asJSON: Bool) throws {
+    if asJSON {
+      return try line(
+        JSON.object([
+          KeyLine.member(write.key.bytes), .init(name: "deleted", value: .bool(write.isDelete)),
+          .init(name: "time_ms", value: .integer(write.stamp.milliseconds)),
+          .init(name: "position", value: .integer(write.position)),
+        ]))
+    }
+    // A terminal could be upset by what a key may hold; a program wants its very bytes.
+    let key = isTerminal ? Array(Text.printable(write.key.bytes).utf8) : write.key.bytes
+    try self.write(Array((write.isDelete ? "- " : "  ").utf8) + key + [0x0A])
+  }
+}
