@@ -52,7 +52,7 @@ struct TierTests {
     try beta.succeed("export", beta.scratch.path + "/out", "--prefix", "1/")
     #expect(try beta.succeed("status").text.contains("elsewhere  1 left out"))
     try daemon.end()
-    // The journal holds a key behind the one that cannot be had.
+    // The journal holds a key after the one that cannot be had.
     try beta.succeed("put", "3/small", "v")
     for words in [["dump"], ["export", beta.scratch.path + "/more"]] {
       let failed = try beta.start(words).finish()

@@ -7,8 +7,8 @@ import Testing
   private let c =
     Repository.files(in: "Sources", ending: ".c") + Repository.files(in: "Sources", ending: ".h")
 
-  /// Calls that take a path alone. What they name changes when a directory is renamed; those with "at" behind them are relative to one that is
-  /// held open.
+  /// Calls that take a path alone. What they name changes when a directory is renamed; those whose names end with "at" are
+  /// relative to one that is held open.
   private static let byPath = [
     "open", "creat", "fopen", "opendir", "scandir", "stat", "lstat", "statfs", "statvfs", "access",
     "mkdir",
@@ -68,7 +68,7 @@ import Testing
     "SYS_futex": "shim.c",
     "epoll_create1": "sockets.c", "eventfd": "sockets.c", "accept4": "sockets.c",
   ]
-  /// None of these is used: whoever begins to gives it a fallback, a row above, and one in `RefusedCallTests`.
+  /// None of these is used: a change that begins to gives it a fallback, a row above, and one in `RefusedCallTests`.
   private static let unused = [
     "memfd_create", "close_range", "copy_file_range", "preadv2", "pwritev2", "O_TMPFILE",
     "pidfd_open",

@@ -70,7 +70,7 @@ struct FullInodesTests {
     switch before {
     case .closed, .encrypted: try store.close()
     case .copiedInUse:
-      // A copy is cut behind what a later record says was durable.
+      // A copy is cut after what a later record says was durable.
       try store.put("last", "x", durability: .full)
       #expect(LoopImage.run(["cp", "-a", path, path + " copied"]))
       path += " copied"

@@ -55,7 +55,7 @@ struct MMKVWrittenTests {
       let raw = try #require(file.raw(expected.key), "\(Hex.string(of: expected.key))")
       #expect((file.deadline(expected.key) ?? .max) > now)
       #expect(raw.count == expected.size, "\(Hex.string(of: expected.key))")
-      // MMKV reads a text whatever the type is, and passes over what is behind it.
+      // MMKV reads a text whatever the type is, and passes over what follows it.
       if let data = file.data(expected.key), !data.isEmpty { #expect(data == expected.text) }
       if String(validating: expected.key, as: UTF8.self) == nil {
         #expect(!file.keys.contains { Array($0.utf8) == expected.key })

@@ -103,7 +103,7 @@ struct NamespaceTests {
         {
           usleep(1000)
         }
-        // Whoever is stopped with the mutex is waited for, and goes on as if nothing had been.
+        // A process that is stopped with the mutex is waited for, and goes on as if nothing had been.
         second.process.signal(SIGSTOP)
         usleep(UInt32(20_000 + 7000 * round))
         second.process.signal(SIGCONT)

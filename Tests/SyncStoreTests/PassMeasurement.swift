@@ -5,8 +5,8 @@ import Testing
 
 @testable import SyncStore
 
-/// The longest wait of a put beside each pass over all keys: `MEASURE_PASSES=1 swift test -c release --filter PassMeasurement`.
-@Suite("Waits of writers beside passes", .enabled(if: unsafe getenv("MEASURE_PASSES") != nil))
+/// The longest wait of a put during each pass over all keys: `MEASURE_PASSES=1 swift test -c release --filter PassMeasurement`.
+@Suite("Waits of writers during passes", .enabled(if: unsafe getenv("MEASURE_PASSES") != nil))
 struct PassMeasurement {
   @Test("of a store of 1,000,000 keys are told", arguments: [.exclusive, .shared] as [Configuration.Mode])
   func longest(mode: Configuration.Mode) async throws {

@@ -90,7 +90,7 @@ struct RenamedDirectoryTests {
     let store = try create(configuration)
     let actor = try store.actor
     try fill(store, 0..<40)
-    // A copy is cut behind what a later record says was durable: this one's own copies lack it.
+    // A copy is cut after what a later record says was durable: this one's own copies lack it.
     try store.put("last", "1", durability: .full)
     try replace(by: successor)
     let before = try content(path)

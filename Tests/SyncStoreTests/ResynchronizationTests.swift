@@ -4,7 +4,7 @@ import Testing
 
 @testable import SyncStore
 
-/// Behind damage the next record is found at a cost that is linear in the bytes that are damaged, whoever has chosen them.
+/// After damage the next record is found at a cost that is linear in the damaged bytes, also where an attacker has chosen them.
 @Suite("Finding the next record behind damage")
 struct ResynchronizationTests {
   private let host = SimulatedHost(sealed: false)

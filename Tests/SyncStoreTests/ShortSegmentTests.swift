@@ -56,7 +56,7 @@ struct ShortSegmentTests {
     for path in segments {
       let bytes = try #require(files[path])
       let used = (bytes.lastIndex { $0 != 0 } ?? 0) + 1
-      // Of the last segment the zeros behind its records are what shows that none was lost.
+      // Of the last segment the zeros after its records are what shows that none was lost.
       let least = path == segments.last ? used + 64 : used
       for size in Set([bytes.count - 1, bytes.count - 7, bytes.count - 4096, (used + bytes.count) / 2, least])
       where size >= least && size < bytes.count {

@@ -114,7 +114,7 @@ struct StringIdentityTests {
       #expect(try items.count == 2)
       for index in indexes { #expect(try items.all(by: index, equalTo: "x").map(\.id.utf8.count) == [6]) }
     }
-    // A name that begins with a combining mark, as the note of what is built has it behind a slash.
+    // A name that begins with a combining mark, as the note of what is built has it after a slash.
     var note = IndexNote()
     let wanted = Set(
       [Self.composed, Self.decomposed, "\u{301}x"].map { IndexNote.Name(name: $0, version: 2) })

@@ -17,7 +17,7 @@ struct WritesAheadTests {
     try a.put("shared", "ahead")
     let stamp = tests.host.time
     tests.host.time -= Self.hour
-    // What is written by the right clock is stamped behind it.
+    // What is written by the right clock is stamped after it.
     try a.put("also", "ahead")
     let ahead = try #require(try a.unsentWritesAhead())
     #expect(try a.isClockAhead)

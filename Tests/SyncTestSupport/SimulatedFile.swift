@@ -10,7 +10,7 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
   private let handle: UInt64
   private let life: Int
   private let writable: Bool
-  /// What it was when it was opened: whoever goes by this does not learn what happened since, as on a disk.
+  /// What it was when it was opened: a caller that goes by this does not learn what happened since, as on a disk.
   private let found: FileStatus
 
   init(

@@ -76,7 +76,7 @@ extension Membership {
       member.right = .revoked
       try keys.putReserved(ReservedKey.member(member.device), member.bytes)
     }
-    // Nobody waits any more for what it has seen.
+    // No caller waits for what it has seen any more.
     let frontier = ReservedKey.frontier(member.device)
     if try keys.reserved(frontier) != nil { try keys.putReserved(frontier, nil) }
     try InvitationBook.drop(redeemedBy: member.device, &keys)

@@ -91,7 +91,7 @@ extension NodeCore {
     guard !drivers.isEmpty, !isStopping else { return }
     reviewedPosition = context.store.journalPosition
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
-    // Not behind what sessions have the other workers do: one of them may be that of who was revoked.
+    // Not queued after the work of sessions: one of them may be that of the revoked member.
     WorkerPool.handshakes.later {
       guard let members = try? Membership(context.store).members() else { return }
       let rights = Dictionary(uniqueKeysWithValues: members.map { ($0.device, $0.right) })

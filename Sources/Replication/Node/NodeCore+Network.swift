@@ -51,7 +51,7 @@ extension NodeCore {
     driver.refuse(.tryAgain, IdentityWatch.text(driver.peerName, hosts.sorted()))
   }
 
-  /// A session that another device's key has dialled is over. Was there a live one beside it, of another incarnation?
+  /// A session that another device's key has dialled is over. Was there a live one at the same time, of another incarnation?
   func noteRivals(of number: UInt64, _ device: DeviceID) {
     guard let driver = incoming[number]?.driver, !driver.isLive else { return }
     for (other, rival) in incoming

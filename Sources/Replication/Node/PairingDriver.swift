@@ -92,8 +92,8 @@ final class InvitationDesk: Sendable {
   private func redeem(
     _ invitation: StandingInvitation, by joiner: DeviceID, called wish: String
   ) throws(ReplicationError) -> PairingEvent {
-    // Read before it is decided whether the joiner is let in: an epoch begins behind a revocation, so that whoever is not revoked yet is
-    // given no key of an epoch that begins because of it.
+    // Read before it is decided whether the joiner is let in: a revocation begins an epoch, and a joiner that was not yet
+    // revoked when it was let in is given no key of that epoch.
     let ring = try StoreKeys(store).groupKeys()
     let redemption = try InvitationBook(store: store).redeem(
       invitation, by: joiner, called: StoreIdentity.isName(wish) ? wish : "device", inviter: identity.id)

@@ -71,7 +71,7 @@ final class PeerKeeper {
     }
   }
 
-  /// A device was turned away that is not known here. Whoever has invited it tells who it is: those that are met only now and
+  /// A device was turned away that is not known here. The member that invited it tells who it is: those that are met only now and
   /// then are met now. Not more often than every so many seconds: strangers may come at will.
   private func metStranger() {
     let now = MonotonicClock.milliseconds()

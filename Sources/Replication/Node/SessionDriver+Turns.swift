@@ -20,7 +20,7 @@ extension SessionDriver {
     var wasRevoked = false
   }
 
-  /// The few records of a live session are waited for; whoever catches up, or moves much, takes its turn.
+  /// The few records of a live session are waited for; a session that catches up, or moves much, takes its turn.
   func turn(of action: SessionAction) -> WorkerPool.Turn {
     guard wasLive else { return .ordinary }
     return switch action {

@@ -26,7 +26,7 @@ final class SessionDriver {
   // What comes in is opened, appended and made durable, three batches at once.
   private let openingWorker: WorkerQueue
   private let settlingWorker: WorkerQueue
-  /// Large values are read through for the other side beside everything else, and never by the workers that others wait for.
+  /// Large values are read for the other side concurrently with everything else, and never by the workers that others wait for.
   private let scanningWorker = WorkerPool.scans.queue()
   private var intakes = 0
   /// The last batch of a live round, a small one, is being taken in: what the journal grows by is looked at behind it.

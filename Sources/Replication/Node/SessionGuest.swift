@@ -26,7 +26,7 @@ final class HoldingsScans: Sendable {
 
   private let scans = LockedField<[DeviceID: Scan]>([:])
 
-  /// Devices that are remembered at most, beside those whose question is being answered.
+  /// Devices that are remembered at most, besides those whose question is being answered.
   private static let mostRemembered = 4096
 
   /// May blobs of so many bytes be read through for the device now? If so, `end` is to be called.

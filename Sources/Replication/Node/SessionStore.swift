@@ -135,7 +135,7 @@ package final class SessionStore: Sendable {
         if let tail { try store.sync(upTo: tail) }
         return event
       case .giveGroupKeys(let epochs):
-        // In this order: an epoch that begins behind a revocation is not in what was read before the member was looked up.
+        // In this order: an epoch that begins after a revocation is not in what was read before the member was looked up.
         let text = try ring().only(epochs).text
         if let changed = try changedRight() { return changed }
         return .groupKeys(Array(text.utf8))

@@ -256,7 +256,7 @@ package struct SocketAddress: Hashable, Sendable, CustomStringConvertible {
   /// `host:port`, `[host]:port` for IPv6.
   package var description: String { Endpoint(host: host, port: port).description }
 
-  /// What attempts are counted by: the address, but of an IPv6 address the first 64 bits, as whoever has one has the whole network.
+  /// What attempts are counted by: the address, but of an IPv6 address the first 64 bits: a holder of one has the whole network.
   var network: String {
     // Where `sockaddr_in6` has its address.
     guard family == AF_INET6, raw.count >= 24 else { return host }

@@ -16,7 +16,7 @@ enum BackupFormat {
   static let segmentTarget = 32 << 20
   /// Bytes that the records of a segment can take up: those, and the largest append.
   static let segmentCapacity = segmentTarget + 4 * Limits.transactionBytes
-  /// Bytes of the definitions that a segment can need beside the records that it holds, which may lie before those: of all actors that
+  /// Bytes of the definitions that a segment can need besides the records that it holds, which may lie before those: of all actors that
   /// there can be, and more.
   static let definitionBytes = 1 << 20
 

@@ -41,7 +41,7 @@ struct BackupMoment: Sendable {
     (locals, table) = (engine.locals, engine.journal.table)
   }
 
-  /// Bytes of all records behind the start, whether they count or not.
+  /// Bytes of all records after the start, whether they count or not.
   var recordBytes: Int {
     zip(segments, ends).enumerated().reduce(0) { total, part in
       total + max(0, part.element.1 - (part.offset == 0 ? offset : SegmentHeader.length))

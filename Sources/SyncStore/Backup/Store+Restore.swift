@@ -207,7 +207,7 @@ enum Staged {
     guard try storage.status(path) == nil, try storage.status(parked + "/" + StoreIdentity.fileName) != nil,
       try storage.list(parked).allSatisfy(StoreContents.names.contains)
     else { return }
-    // Whoever exchanges holds it to the end.
+    // An exchange holds it to the end.
     let possession = try Possession(parked, storage)
     defer { possession.end() }
     if try storage.renameUnlessPresent(parked, to: path) { try storage.syncName(of: path) }

@@ -71,7 +71,7 @@ extension Secret: CustomStringConvertible, CustomReflectable {
 /// What a person, or a file of theirs, knows and the disk does not. It is not shown by `print`, and its memory is
 /// zeroed when the last copy goes.
 ///
-/// What counts is what a person sees (`schemas/keys.md`): a byte order mark before it and ends of line behind it are left
+/// What counts is what a person sees (`schemas/keys.md`): a byte order mark before it and ends of line after it are left
 /// out, and a text is taken in Normalization Form C, so that "é" is the same however it was typed, and a file with CR LF
 /// opens what one with LF made. Bytes that are no UTF-8 stay as they are. A store whose keys were wrapped under other bytes,
 /// by an earlier version, is opened with those.

@@ -132,7 +132,7 @@ struct Reserve: Sendable {
     guard try present(purpose) >= bytes, let file = try storage.openIfThere(path, .readWrite) else {
       return nil
     }
-    // Whoever is just lengthening it must not go on once it is a part of the journal.
+    // A thread that is just lengthening it must not go on once it is a part of the journal.
     guard try file.lock(byte: 0, .exclusive, wait: true) else { return nil }
     defer { _ = try? file.lock(byte: 0, .none, wait: false) }
     guard try storage.status(path)?.inode == file.status().inode else { return nil }
@@ -165,7 +165,7 @@ struct Reserve: Sendable {
 
 /// What an append is for: how much of the last space it may use. Ordered by that.
 enum SpaceClaim: Comparable {
-  /// Puts and all else: only what is left beside the reserve.
+  /// Puts and all else: only what is left besides the reserve.
   case ordinary
   /// Deletes, and what a copy notes for itself.
   case reclaiming

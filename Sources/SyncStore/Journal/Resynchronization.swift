@@ -2,11 +2,11 @@ internal import Synchronization
 
 /// What finding the next record after damage may cost.
 ///
-/// Behind damage any bytes may stand where a record has its length, and each 8 bytes may seem to begin one: hashing whatever length is
+/// After damage any bytes may stand where a record has its length, and each 8 bytes may seem to begin one: hashing whatever length is
 /// stated there would cost the square of the damaged bytes. So a record must be possible by the fields that it begins with, and what is
 /// hashed in vain stays within a multiple of what was looked through.
 extension Segment {
-  /// Bytes looked through behind damage, and bytes hashed for it, of all passes through this segment.
+  /// Bytes looked through after damage, and bytes hashed for it, of all passes through this segment.
   final class SearchCost: Sendable {
     let searched = Atomic(0)
     let hashed = Atomic(0)

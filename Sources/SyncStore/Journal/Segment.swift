@@ -38,7 +38,7 @@ final class Segment: @unchecked Sendable {
   var missingBytes = 0
   /// What was put right as it was opened, for people.
   var mended: [String] = []
-  /// What the search for records behind damage has cost so far.
+  /// What the search for records after damage has cost so far.
   let searchCost = SearchCost()
 
   private struct Definition {

@@ -1,6 +1,6 @@
 /// A file of MMKV, read: keys with the bytes that MMKV keeps for them. Nothing of it is changed.
 ///
-/// The layout, as MMKV documents and writes it: 4 bytes (little-endian) that count the bytes behind them, up to MMKV 2.3; a
+/// The layout, as MMKV documents and writes it: 4 bytes (little-endian) that count the bytes after them, up to MMKV 2.3; a
 /// varint that is passed over; then pairs of a key and a value, each with its length before it as a varint. Of a key that
 /// comes more than once the last pair counts, an empty value removes it. The file `NAME.crc` beside it has the CRC-32
 /// (zlib's) of those bytes; from its version 2 on the initialization vector of AES-128 or AES-256 in CFB mode, should they be
@@ -111,7 +111,7 @@ public struct MMKVFile: Sendable {
   }
 
   /// The bytes that count without the file beside it. From MMKV 2.4 on the size at the beginning is zero, or that of the last
-  /// write by an earlier MMKV: then pairs follow behind it, and reading up to it would lose those.
+  /// write by an earlier MMKV: then pairs follow after it, and reading up to it would lose those.
   private static func contentAlone(
     _ bytes: [UInt8], _ own: Int, _ path: String
   ) throws(StoreError) -> [UInt8]? {

@@ -8,7 +8,7 @@
 /// | 12 … 27 | initialization vector, from version 2 on |
 /// | 28 … 31 | size of the content, from version 3 on |
 /// | 32 … 39 | size and CRC-32 of the content that was last known to be on the disk |
-/// | 104 … 111 | flags, from version 4 on; bit 0: each value has a time of expiry behind it |
+/// | 104 … 111 | flags, from version 4 on; bit 0: each value is followed by a time of expiry |
 struct MMKVMeta {
   let crc: UInt32
   let version: UInt32
@@ -64,7 +64,7 @@ struct MMKVPairs {
     return (beginsAsWritten ? 2 : 0) + (texts == values.count ? 1 : 0)
   }
 
-  /// Whether the values look as if each had a time of expiry behind it: all end in four bytes that are zero or a time from
+  /// Whether the values look as if each were followed by a time of expiry: all end in four bytes that are zero or a time from
   /// 2023, when MMKV learned it, to 2100, and none is text or data that ends where its own length says.
   var seemToExpire: Bool {
     !values.isEmpty
@@ -106,7 +106,7 @@ struct VarintReader {
     return bytes[index..<(index + Int(count))]
   }
 
-  /// A key and its value. An empty key has none: MMKV passes over it, without a value behind it.
+  /// A key and its value. An empty key has none: MMKV passes over it, without a value after it.
   mutating func pair() -> (key: [UInt8], value: ArraySlice<UInt8>?)? {
     guard let key = counted() else { return nil }
     if key.isEmpty { return ([], nil) }

@@ -49,7 +49,7 @@ extension ControlPage {
   func makeMutex(lastMember: UInt64) {
     self[Field.mutex] = 0
     self[Field.members] = lastMember
-    // An older program that enters beside this one finds a pthread mutex of no kind, and stops at its first write instead of
+    // An older program that opens the store at the same time finds a pthread mutex of no kind, and stops at its first write instead of
     // writing at the same time as others.
     self[Field.olderKind] = 0x7F
     self[Field.mutexFormat] = Self.format

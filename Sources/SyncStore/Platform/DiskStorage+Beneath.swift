@@ -36,7 +36,7 @@ extension DiskStorage {
     guard sync_is_refused(errno) != 0 else {
       throw SystemCall.failure("cannot change names with \(other)", path)
     }
-    // In steps. `other` has no name between the first and the second: whoever dies there leaves what it was under the third name,
+    // In steps. `other` has no name between the first and the second: a process that dies there leaves what it was under the third name,
     // and `Staged.recover` puts it back.
     let parked = other + exchangeSuffix
     guard try renameUnlessPresent(other, to: parked) else {

@@ -32,7 +32,7 @@ extension Store {
     _ take: (Element) throws(StoreError) -> Void
   ) throws(StoreError) -> Bool {
     let pin = SnapshotPin()
-    // Within a transaction of this thread, and for who reads beside other processes, nobody is kept from changing the index: its keys
+    // Within a transaction of this thread, and for a reader in shared mode, no writer is kept from changing the index: its keys
     // are found in one turn then.
     let isWhole = isInTransaction || !isWritable
     let pass = try reading { engine throws(StoreError) -> (keys: KeyDirectory, units: Int) in

@@ -182,7 +182,7 @@ extension Store {
     return report
   }
 
-  /// Damage below a watermark that came about since the journal was read. Nobody waits: what stands in a segment before its end is never
+  /// Damage below a watermark that came about since the journal was read. No lock is held: what stands in a segment before its end is never
   /// stored to again.
   private static func reread(
     _ journal: [SegmentToVerify], while isUsable: () throws(StoreError) -> Void

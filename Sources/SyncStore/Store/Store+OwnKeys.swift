@@ -1,7 +1,7 @@
 /// Replicated and local keys of the store's own (members, invitations): read, and changed together.
 extension Store {
   /// The values of replicated keys of the store's own that begin with `prefix`, in order. A value that does not lie in the journal, as no
-  /// such key has one, reads as empty: whoever decodes it must refuse it, not take it for absent.
+  /// such key has one, reads as empty: its decoder must refuse it, not take it for absent.
   package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
     let records = try reading { engine throws(StoreError) in
       var records: [Record] = []

@@ -130,7 +130,7 @@ extension Store {
   // MARK: One append
 
   /// Composes and commits one atomic append, after a compaction that is overdue unless `pacing` is false. By default the entries tell what
-  /// it may `claim` on a full disk. Returns the packed location behind it.
+  /// it may `claim` on a full disk. Returns the packed location after it.
   @discardableResult
   func append<Result>(
     limit: Int = Limits.transactionBytes, pacing: Bool = true, claim: SpaceClaim? = nil,

@@ -22,7 +22,7 @@ extension Store {
     if let denial { throw denial.error }
   }
 
-  /// Current writes of keys of the user's that were made here, in this or an earlier life of the copy, behind a position, in the order
+  /// Current writes of keys of the user's that were made here, in this or an earlier life of the copy, after a position, in the order
   /// of the journal: where a member has acknowledged the position, those that it may lack. At most `limit` of them. Takes turns with
   /// other callers, and passes over what is replaced meanwhile.
   package func ownWrites(behind position: UInt64, limit: Int) throws(StoreError) -> [OwnWrite] {

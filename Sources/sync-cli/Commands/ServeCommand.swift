@@ -161,7 +161,7 @@ enum ServeCommand {
           .warning, "still sending pings after \(current.pingSeconds) s: another interval needs a restart")
       }
       if configuration.keeping != current.keeping { node.keepInStep(configuration.keeping) }
-      // Whoever sends the signal knows that something has changed.
+      // The sender of the signal knows that something has changed.
       node.retryNow()
       current.blobs = configuration.blobs
       current.keeping = configuration.keeping

@@ -26,7 +26,7 @@ final class Pack: Sendable {
     self.isHeaderDamaged = isHeaderDamaged
     table = try file.map(0..<header.tableBytes, writable: isWritable)
     let count = count
-    // Entries follow each other without a gap: where the one behind the last is void, there is none.
+    // Entries follow each other without a gap: where the one after the last is void, there is none.
     guard count < header.slots, !isVoid(count) else { return }
     leastCount.store(entryCount(atLeast: count), ordering: .relaxed)
   }
@@ -86,7 +86,7 @@ final class Pack: Sendable {
     set { store(newValue, PackLayout.boot) }
   }
 
-  /// Behind the last entry whose checksum is right; `count` if there is none from there on.
+  /// After the last entry whose checksum is right; `count` if there is none from there on.
   func entryCount(atLeast count: Int) -> Int {
     (count..<header.slots).last { isValid($0) || isMendable($0) }.map { $0 + 1 } ?? count
   }

@@ -133,7 +133,7 @@ extension PackSet {
     return (pack, ordinal)
   }
 
-  /// Gives back what was allocated behind the end of a pack to which nothing is added any more. Not sealed it is put right at the
+  /// Gives back what was allocated after the end of a pack to which nothing is added any more. Not sealed it is put right at the
   /// next opening like one whose writer was killed.
   private func cut(_ pack: Pack, _ ordinal: Int) {
     let size = max((pack.end + 4095) & ~4095, pack.header.tableBytes)

@@ -82,7 +82,7 @@ extension PackSet {
       _ = try? pack.file.allocate(to: pack.header.size)
     }
     if wasKept(pack) {
-      // No checksum guards *count*: an entry behind it that is whole was there.
+      // No checksum guards *count*: an entry after it that is whole was there.
       pack.count = pack.entryCount(atLeast: pack.count)
     } else {
       var end = 0
