@@ -69,8 +69,9 @@ struct KillPoint: Sendable {
     KillPoint("the index is put in place", .recover, .rename, "store/index"),
     KillPoint("the ledger is put in place", .recover, .rename, "store/ledger"),
 
-    KillPoint("a compacted segment is written", .compact, .write, "journal/next.compacted"),
-    KillPoint("a compacted segment is synced", .compact, .sync, "journal/next.compacted"),
+    KillPoint("a part of the reserve is taken for a copy", .compact, .rename, "journal/next.compacted"),
+    KillPoint("a compacted segment is written", .compact, .write, "journal/reserve.compacted"),
+    KillPoint("a compacted segment is synced", .compact, .sync, "journal/reserve.compacted"),
     KillPoint("a compacted segment gets its name", .compact, .rename, "journal/#-#-#.segment"),
     KillPoint("a compacted segment's name is synced", .compact, .syncDirectory, "store/journal"),
     KillPoint("a segment that was compacted is removed", .compact, .remove, "journal/#.segment"),

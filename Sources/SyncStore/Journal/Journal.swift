@@ -20,6 +20,9 @@ struct Journal {
   private(set) var replacedCount = 0
   /// The next segment, if this process has made it ready.
   var prepared: Prepared?
+  /// Does a compaction of this process write into the part of the reserve for its copy? It restores the part once it has removed what
+  /// it replaces: earlier, disk use would pass its bound (rule R5).
+  var isCopyTaken = false
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 

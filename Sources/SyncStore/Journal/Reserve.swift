@@ -20,6 +20,8 @@ struct Reserve: Sendable {
   let largestSegment: Int
   /// Bytes of the largest segment that there is.
   let largestPresent: Int
+  /// Is the part for the copy in use? It is not restored then.
+  let isCopyTaken: Bool
 
   /// Where the file for this lies.
   func path(_ purpose: Purpose) -> String {
@@ -48,7 +50,9 @@ struct Reserve: Sendable {
   ///
   /// - Throws: `.diskFull` if a part is not whole then. It has what there was room for, and the next call tries again.
   func restore(_ purposes: [Purpose] = Purpose.allCases, next: Int = 0) throws(StoreError) {
-    for purpose in purposes { try extend(purpose, to: size(purpose, next: next)) }
+    for purpose in purposes where purpose != .copy || !isCopyTaken {
+      try extend(purpose, to: size(purpose, next: next))
+    }
   }
 
   private func extend(_ purpose: Purpose, to size: Int) throws(StoreError) {
@@ -197,7 +201,7 @@ extension Journal {
   var reserve: Reserve {
     Reserve(
       directory: directory, storage: environment.storage, largestSegment: largestSegment,
-      largestPresent: segments.reduce(0) { max($0, $1.mapping.count) })
+      largestPresent: segments.reduce(0) { max($0, $1.mapping.count) }, isCopyTaken: isCopyTaken)
   }
 
   /// The largest segment that may be begun now, in bytes: at most a sixteenth of what the disk has for this journal, because the

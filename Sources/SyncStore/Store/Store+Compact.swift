@@ -113,6 +113,8 @@ extension Store {
     return gain
   }
 
+  private func setCopyTaken(_ isTaken: Bool) { engine.withLock { $0.journal.isCopyTaken = isTaken } }
+
   /// On a full disk what the reserve has room for makes room for the rest; what is dead as a whole takes two pages.
   private func compactAsFarAsThereIsRoom(isThorough: Bool) throws(StoreError) -> UInt64? {
     do throws(StoreError) {
@@ -175,6 +177,7 @@ extension Store {
   /// Puts a copy in the place of these segments. Returns the bytes gained; nil if they are damaged. The caller holds the
   /// compaction lock.
   func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
+    defer { setCopyTaken(false) }
     var progress = CompactionProgress(pace, gaining: run.deadBytes)
     guard let (segment, known) = try copy(run, &progress) else {
       engine.withLock { _ in run.giveUp() }
@@ -338,20 +341,18 @@ extension Store {
     }
   }
 
-  /// A file of `size` bytes; on a full disk that of the reserve, if it is large enough.
+  /// A file of `size` bytes or more: that of the reserve, if it is large enough. With one of its own the disk would hold, for a moment,
+  /// a segment more than the bound allows (rule R5).
   private func file(
     for size: Int, at path: String
   ) throws(StoreError) -> (any StorageFile, Reserve.Purpose?) {
-    do throws(StoreError) {
-      let file = try environment.storage.open(path, .create)
-      try file.allocate(to: size)
-      return (file, nil)
-    } catch {
-      guard error.code == .diskFull else { throw error }
-      _ = try? environment.storage.remove(path)
-      guard let file = try reserve.take(.copy, as: path, atLeast: size) else { throw error }
-      return (file, .copy)
-    }
+    // First: no writer restores it from now on.
+    setCopyTaken(true)
+    if let file = try reserve.take(.copy, as: path, atLeast: size) { return (file, .copy) }
+    setCopyTaken(false)
+    let file = try environment.storage.open(path, .create)
+    try file.allocate(to: size)
+    return (file, nil)
   }
 
   /// Notes the last own sequence: the record that bears it may be one that a peer's has beaten, and go.
