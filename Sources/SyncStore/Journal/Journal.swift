@@ -20,9 +20,8 @@ struct Journal {
   private(set) var replacedCount = 0
   /// The next segment, if this process has made it ready.
   var prepared: Prepared?
-  /// Does a compaction of this process write into the part of the reserve for its copy? It restores the part once it has removed what
-  /// it replaces: earlier, disk use would pass its bound (rule R5).
-  var isCopyTaken = false
+  /// Does a compaction of this process use the part of the reserve for its copy?
+  private(set) var copyHold = CopyHold()
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
@@ -44,9 +43,11 @@ struct Journal {
 
   /// The same journal with nothing mapped.
   func emptied() -> Journal {
-    Journal(
+    var journal = Journal(
       directory: directory, environment: environment, store: store, writable: writable,
       largestSegment: largestSegment, seal: seal)
+    journal.copyHold = copyHold
+    return journal
   }
 
   // MARK: Finding segments

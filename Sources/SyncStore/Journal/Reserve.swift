@@ -1,3 +1,5 @@
+internal import Synchronization
+
 /// Disk space that a store keeps allocated, so that a full disk can always be recovered from within the store (rule R1, F25).
 ///
 /// Each part is a file that *becomes* what it was kept for by being renamed: between the release of the space and its use no
@@ -20,8 +22,8 @@ struct Reserve: Sendable {
   let largestSegment: Int
   /// Bytes of the largest segment that there is.
   let largestPresent: Int
-  /// Is the part for the copy in use? It is not restored then.
-  let isCopyTaken: Bool
+  /// Whether the part for the copy is in use: it is not restored then.
+  let copyHold: CopyHold
 
   /// Where the file for this lies.
   func path(_ purpose: Purpose) -> String {
@@ -50,7 +52,7 @@ struct Reserve: Sendable {
   ///
   /// - Throws: `.diskFull` if a part is not whole then. It has what there was room for, and the next call tries again.
   func restore(_ purposes: [Purpose] = Purpose.allCases, next: Int = 0) throws(StoreError) {
-    for purpose in purposes where purpose != .copy || !isCopyTaken {
+    for purpose in purposes where purpose != .copy || !copyHold.isHeld {
       try extend(purpose, to: size(purpose, next: next))
     }
   }
@@ -167,6 +169,15 @@ struct Reserve: Sendable {
   }
 }
 
+/// Says whether a compaction of this process uses the reserve's part for its copy. It restores the part once it has removed what it
+/// replaces: earlier, disk use would pass its bound (rule R5). Shared by all who may restore it, a background thread among them.
+final class CopyHold: Sendable {
+  private let state = Atomic(false)
+
+  var isHeld: Bool { state.load(ordering: .acquiring) }
+  func set(_ isHeld: Bool) { state.store(isHeld, ordering: .releasing) }
+}
+
 /// What an append is for: how much of the last space it may use. Ordered by that.
 enum SpaceClaim: Comparable {
   /// Puts and all else: only what is left besides the reserve.
@@ -201,7 +212,7 @@ extension Journal {
   var reserve: Reserve {
     Reserve(
       directory: directory, storage: environment.storage, largestSegment: largestSegment,
-      largestPresent: segments.reduce(0) { max($0, $1.mapping.count) }, isCopyTaken: isCopyTaken)
+      largestPresent: segments.reduce(0) { max($0, $1.mapping.count) }, copyHold: copyHold)
   }
 
   /// The largest segment that may be begun now, in bytes: at most a sixteenth of what the disk has for this journal, because the

@@ -113,8 +113,6 @@ extension Store {
     return gain
   }
 
-  private func setCopyTaken(_ isTaken: Bool) { engine.withLock { $0.journal.isCopyTaken = isTaken } }
-
   /// On a full disk what the reserve has room for makes room for the rest; what is dead as a whole takes two pages.
   private func compactAsFarAsThereIsRoom(isThorough: Bool) throws(StoreError) -> UInt64? {
     do throws(StoreError) {
@@ -177,7 +175,7 @@ extension Store {
   /// Puts a copy in the place of these segments. Returns the bytes gained; nil if they are damaged. The caller holds the
   /// compaction lock.
   func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
-    defer { setCopyTaken(false) }
+    defer { reserve.copyHold.set(false) }
     var progress = CompactionProgress(pace, gaining: run.deadBytes)
     guard let (segment, known) = try copy(run, &progress) else {
       engine.withLock { _ in run.giveUp() }
@@ -347,12 +345,18 @@ extension Store {
     for size: Int, at path: String
   ) throws(StoreError) -> (any StorageFile, Reserve.Purpose?) {
     // First: no writer restores it from now on.
-    setCopyTaken(true)
+    let reserve = reserve
+    reserve.copyHold.set(true)
     if let file = try reserve.take(.copy, as: path, atLeast: size) { return (file, .copy) }
-    setCopyTaken(false)
-    let file = try environment.storage.open(path, .create)
-    try file.allocate(to: size)
-    return (file, nil)
+    reserve.copyHold.set(false)
+    do throws(StoreError) {
+      let file = try environment.storage.open(path, .create)
+      try file.allocate(to: size)
+      return (file, nil)
+    } catch {
+      _ = try? environment.storage.remove(path)
+      throw error
+    }
   }
 
   /// Notes the last own sequence: the record that bears it may be one that a peer's has beaten, and go.
