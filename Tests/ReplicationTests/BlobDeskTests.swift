@@ -7,10 +7,6 @@ import Testing
 /// Whoever waits for a large value gets it, or hears that it cannot be had, whatever becomes of sessions meanwhile.
 @Suite("Waiting for large values", .timeLimit(.minutes(Patience.minutes(1))))
 struct BlobDeskTests {
-  private static func until(_ isSo: () async throws -> Bool) async throws {
-    while try await !isSo() { try await Task.sleep(for: .milliseconds(2)) }
-  }
-
   /// Puts a relay between the client and the server at an address: what is behind some bytes of each connection does not come through, and
   /// nobody is told.
   private static func swallowing(
@@ -41,13 +37,13 @@ struct BlobDeskTests {
     defer { withExtendedLifetime(relay) {} }
     let node = client.node
     async let fetched = node.fetch("large")
-    try await Self.until { isHeldBack.withLock { $0 } }
+    try await until { isHeldBack.withLock { $0 } }
     // The member dials, too, and that session stays.
     let back = try await client.listen()
     try Membership(server.store).add(
       Peer(name: "second", addresses: [back.description], device: client.node.device))
     server.node.keepInStep(KeepPolicy(retry: 1...50))
-    try await Self.until { client.node.state.connected == [server.node.device] }
+    try await until { client.node.state.connected == [server.node.device] }
     let core = client.node.core
     try await client.node.onLoop { () throws(ReplicationError) in
       for errand in core.value.outgoing.values { errand.driver?.abandon() }
@@ -73,7 +69,7 @@ struct BlobDeskTests {
         defer { isOver.withLock { $0 = true } }
         _ = try await node.fetch("large")
       }
-      try await Self.until { isHeldBack.withLock { $0 } }
+      try await until { isHeldBack.withLock { $0 } }
       while !isOver.withLock({ $0 }) {
         try await node.onLoop { () throws(ReplicationError) in core.value.desk.tick() }
         try await Task.sleep(for: .milliseconds(20))

@@ -8,10 +8,6 @@ import Testing
 /// Large values that are elsewhere, over real connections.
 @Suite("The blob tier between nodes", .timeLimit(.minutes(Patience.minutes(2))))
 struct BlobTierTests {
-  private static func until(_ isSo: () throws -> Bool) async throws {
-    while try !isSo() { try await Task.sleep(for: .milliseconds(2)) }
-  }
-
   /// A first copy that listens, and a second one that leaves large values out.
   private static func lazyPair() async throws -> (server: TestCopy, client: TestCopy, address: Endpoint) {
     let (server, client, address) = try await pair()
@@ -89,7 +85,7 @@ struct BlobTierTests {
     let lacking = #expect(throws: StoreError.self) { try client.store.get("0") }
     #expect(lacking?.code == .blobUnavailable && lacking?.message.contains("first does not have it") == true)
     await server.node.stop()
-    try await Self.until { client.node.state.peers.isEmpty }
+    try await until { client.node.state.peers.isEmpty }
     let failure = await #expect(throws: ReplicationError.self) { try await client.node.fetch("1") }
     #expect(failure?.code == .unavailable)
     await client.node.stop()
@@ -130,10 +126,10 @@ struct BlobTierTests {
     let (server, client, _) = try await pair()
     try Self.fill(client, 30)
     client.node.keepInStep(KeepPolicy(retry: 1...50))
-    try await Self.until {
+    try await until {
       try server.store.absentValues() == AbsentValues() && server.digest() == client.digest()
     }
-    try await Self.until { try server.store.missingBlobs().isEmpty }
+    try await until { try server.store.missingBlobs().isEmpty }
     var limits = BlobLimits()
     limits.count = 0
     let wanted = limits
@@ -155,11 +151,11 @@ struct BlobTierTests {
     let (server, client, _) = try await pair()
     try Self.fill(client, 10)
     client.node.keepInStep(KeepPolicy(retry: 1...50))
-    try await Self.until { try server.digest() == client.digest() && server.store.missingBlobs().isEmpty }
+    try await until { try server.digest() == client.digest() && server.store.missingBlobs().isEmpty }
     var limits = BlobLimits()
     limits.bytes = 20_000
     try client.store.setBlobLimits(limits)
-    try await Self.until { client.node.state["first"]?.phase == .live }
+    try await until { client.node.state["first"]?.phase == .live }
     await client.node.keepLimitsOnce()
     #expect(try client.store.absentValues().evicted == 6)
     #expect(client.log.lines.contains { $0.contains("6 large values have left") })
@@ -205,7 +201,7 @@ struct BlobTierTests {
     let progress = seen.withLock { $0 }
     #expect(progress.first ?? 0 > 100_000 && progress.last == blob.size && progress == progress.sorted())
     await third.node.stop()
-    try await Self.until { Self.gave(first) && Self.gave(second) }
+    try await until { Self.gave(first) && Self.gave(second) }
     await second.node.stop()
     await first.node.stop()
   }
@@ -237,7 +233,7 @@ struct BlobTierTests {
     _ = try await second.node.synchronize(with: "first", direction: .pull)
     _ = try await third.node.synchronize(with: "first", direction: .pull)
     third.node.keepInStep(KeepPolicy(retry: 1...50))
-    try await Self.until { third.node.state.connected.count == 2 }
+    try await until { third.node.state.connected.count == 2 }
     let live = Set(try await Self.sessions(of: third))
     let blobs = try values.indices.map { try #require(try third.store.entry(Key("many/\($0)"))?.blob) }
     let (core, ended) = (third.node.core, Locked<[String]>([]))
@@ -252,7 +248,7 @@ struct BlobTierTests {
     }
     // What is asked for is asked for before anything of it is given.
     try await third.node.onLoop { () throws(ReplicationError) in Thread.sleep(forTimeInterval: 0.3) }
-    try await Self.until { ended.withLock { $0.count } == blobs.count }
+    try await until { ended.withLock { $0.count } == blobs.count }
     for (number, value) in values.enumerated() {
       #expect(try third.store.blobs.has(blobs[number]), "\(ended.withLock { $0[number] })")
       #expect(try third.store.get(Key("many/\(number)"))?.bytes == value)

@@ -10,10 +10,6 @@ struct ClockJumpTests {
   private static let hour: Int64 = 3_600_000
   private static let policy = KeepPolicy(retry: 1...50)
 
-  private static func until(_ isSo: () throws -> Bool) async throws {
-    while try !isSo() { try await Task.sleep(for: .milliseconds(2)) }
-  }
-
   /// A member whose wall clock is off by as many milliseconds as the value says.
   private static func member(_ token: String, _ offset: Locked<Int64>) async throws -> TestCopy {
     let directory = TemporaryDirectory()
@@ -36,16 +32,16 @@ struct ClockJumpTests {
     client.node.keepInStep(Self.policy)
     try client.put("before", "1")
     for await state in client.node.states(of: "first") where state.phase == .live { break }
-    try await Self.until { try server.get("before") == "1" }
+    try await until { try server.get("before") == "1" }
 
     clock.withLock { $0 = offset }
     try client.put("meanwhile", "2")
-    try await Self.until {
+    try await until {
       client.log.lines.contains {
         $0.contains("machine's clock was set") && $0.contains(offset > 0 ? " s ahead" : " s back")
       }
     }
-    try await Self.until { server.log.lines.contains { $0.contains("clock of the refusing side was set") } }
+    try await until { server.log.lines.contains { $0.contains("clock of the refusing side was set") } }
     #expect(try server.get("meanwhile") == nil && server.store.waitingWrites(limit: 1).isEmpty)
 
     clock.withLock { $0 = 0 }
@@ -54,7 +50,7 @@ struct ClockJumpTests {
       try client.store.restampUnsent()
     }
     client.node.keepInStep(Self.policy)
-    try await Self.until { try server.get("meanwhile") == "2" }
+    try await until { try server.get("meanwhile") == "2" }
     #expect(try client.digest() == server.digest())
     await client.node.stop()
     await server.node.stop()
@@ -70,7 +66,7 @@ struct ClockJumpTests {
     for (number, offset) in [Int64(0), 40_000, -15_000].enumerated() {
       clock.withLock { $0 = offset }
       try client.put("\(number)", "x")
-      try await Self.until { try server.get("\(number)") == "x" }
+      try await until { try server.get("\(number)") == "x" }
     }
     #expect(!client.log.lines.contains { $0.contains("was set") })
     await client.node.stop()

@@ -59,7 +59,7 @@ struct IdentityWatchTests {
   func told() {
     var watch = IdentityWatch()
     let later = 3_000 + 2 * IdentityWatch.windowMilliseconds
-    let news = [1_000, 2_000, later].map { watch.told(of: device, at: $0) }
+    let news = [1_000, 2_000, later].map { watch.told(device, IdentityWatch.text("second", []), at: $0) }
     #expect(news == [true, false, true] && watch.isConflict(device))
     let text = IdentityWatch.ownText("first refused: " + IdentityWatch.text("second", ["h"]))
     #expect(text.contains("second (h)") && text.components(separatedBy: "stop one of them").count == 2)

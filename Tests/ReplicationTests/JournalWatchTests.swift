@@ -8,10 +8,6 @@ import Testing
 /// How a node hears that its journal has grown, where its store cannot be looked at for a while.
 @Suite("The watch over the journal", .timeLimit(.minutes(Patience.minutes(2))))
 struct JournalWatchTests {
-  private static func until(_ isSo: () throws -> Bool) async throws {
-    while try !isSo() { try await Task.sleep(for: .milliseconds(2)) }
-  }
-
   @Test("tells live sessions of what comes after it once could not look, for want of descriptors (F33)")
   func withoutDescriptors() async throws {
     let host = SimulatedHost(seed: 9, time: SystemCall.wallMilliseconds())
@@ -35,19 +31,19 @@ struct JournalWatchTests {
     client.node.keepInStep(KeepPolicy(retry: 1...50))
     for await state in client.node.states(of: "first") where state.phase == .live { break }
     try writer.put("before", [1])
-    try await Self.until { try client.store.get("before") != nil }
+    try await until { try client.store.get("before") != nil }
     // What the other process keeps for itself takes no position: there is nothing to be given, but a file to be opened.
     plan.fail(.open, on: "/journal/", forever: true, errno: EMFILE)
     isRefusing.withLock { $0 = true }
     for number in 0..<3 as Range<UInt8> {
       try writer.setLocal(Array("note".utf8), [UInt8](repeating: number, count: 40_000))
     }
-    try await Self.until { refused.withLock { $0 > 0 } }
+    try await until { refused.withLock { $0 > 0 } }
     plan.clear()
     try await Task.sleep(for: .milliseconds(20))
     try writer.put("behind", [2])
     let patience = ContinuousClock.now + .seconds(10)
-    try await Self.until {
+    try await until {
       let isHere = try client.store.get("behind") != nil
       return isHere || ContinuousClock.now > patience
     }

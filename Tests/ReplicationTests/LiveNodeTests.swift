@@ -6,11 +6,6 @@ import Testing
 
 /// Nodes that keep each other in step, over real connections.
 @Suite(.timeLimit(.minutes(Patience.minutes(2)))) struct LiveNodeTests {
-  /// Waits until it is so. The suite's limit ends what never comes.
-  private static func until(_ isSo: () throws -> Bool) async throws {
-    while try !isSo() { try await Task.sleep(for: .milliseconds(2)) }
-  }
-
   private static let policy = KeepPolicy(retry: 1...50)
 
   /// Waits until the node has a live session with the peer, and gives its state.
@@ -28,11 +23,11 @@ import Testing
     for number in 0..<20 {
       try client.put("there \(number)", "c")
       try server.put("here \(number)", "s")
-      try await Self.until { try server.get("there \(number)") == "c" && client.get("here \(number)") == "s" }
+      try await until { try server.get("there \(number)") == "c" && client.get("here \(number)") == "s" }
     }
     let blob = noise(300_000, seed: 3)
     try client.store.put(Key("large"), blob)
-    try await Self.until { (try? server.store.get(Key("large")))??.bytes == blob }
+    try await until { (try? server.store.get(Key("large")))??.bytes == blob }
     #expect(try client.digest() == server.digest())
     await client.node.stop()
     await server.node.stop()
@@ -50,10 +45,10 @@ import Testing
       break
     }
     #expect(server.log.lines.contains { $0.contains("second stays connected") })
-    try await Self.until { client.node.state.connected == [server.node.device] }
+    try await until { client.node.state.connected == [server.node.device] }
     await client.node.stop()
     for await state in server.node.states where state.connected.isEmpty { break }
-    try await Self.until { try Membership(server.store).contact(of: client.node.device) != nil }
+    try await until { try Membership(server.store).contact(of: client.node.device) != nil }
     #expect(try Membership(server.store).contact(of: client.node.device)?.actor == client.store.actor)
     await server.node.stop()
   }
@@ -63,7 +58,7 @@ import Testing
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
     await server.node.stop()
-    try await Self.until {
+    try await until {
       client.log.lines.contains { $0.hasSuffix("first refused: it shuts down: try again later") }
     }
     await client.node.stop()
@@ -84,7 +79,7 @@ import Testing
       }
       try await group.waitForAll()
     }
-    try await Self.until { try client.digest() == server.digest() }
+    try await until { try client.digest() == server.digest() }
     #expect(try client.get("0 99") == "v 99" && server.get("3 99") == "v 99")
     await client.node.stop()
     await server.node.stop()
@@ -102,7 +97,7 @@ import Testing
     try server.put("meanwhile there", "2")
     let again = try Node(store: server.store)
     _ = try await again.start(listen: address)
-    try await Self.until {
+    try await until {
       try server.get("meanwhile here") == "1" && client.get("meanwhile there") == "2"
     }
     await client.node.stop()
@@ -144,7 +139,7 @@ import Testing
     for number in 0..<10 {
       try client.put("c \(number)", "c")
       try server.put("s \(number)", "s")
-      try await Self.until { try server.get("c \(number)") == "c" && client.get("s \(number)") == "s" }
+      try await until { try server.get("c \(number)") == "c" && client.get("s \(number)") == "s" }
       #expect(try await here().count <= 1)
     }
     // One that ends for the other's sake may be gone before that is live.
@@ -187,17 +182,17 @@ import Testing
     try taken.get()
     #expect(try client.digest() != server.digest())
     let core = client.node.core
-    try await Self.until {
+    try await until {
       client.node.context.loop.execute { for driver in core.value.drivers { driver.expire(.comparison) } }
       return try client.digest() == server.digest()
     }
-    try await Self.until {
+    try await until {
       [client, server].allSatisfy { $0.log.lines.contains { $0.contains("\"the key\"") } }
     }
     #expect(try client.get("the key") == "there" && server.get("the key") == "there")
     #expect(try server.store.conflicts().map(\.value) == [Array("here".utf8)])
     try client.put("after", "v")
-    try await Self.until { try server.get("after") == "v" }
+    try await until { try server.get("after") == "v" }
     await client.node.stop()
     await server.node.stop()
   }
@@ -214,7 +209,7 @@ import Testing
     client.node.keepInStep(Self.policy)
     try await Self.live(client.node, "first")
     try server.put("before", "1")
-    try await Self.until { try client.get("before") == "1" }
+    try await until { try client.get("before") == "1" }
     let halves = [try await Self.drivers(of: server.node), try await Self.drivers(of: client.node)]
     #expect(halves.allSatisfy { $0.count == 1 })
     relay.vanish()
@@ -236,7 +231,7 @@ import Testing
       }
       #expect(over)
     }
-    try await Self.until { try server.get("here") == "3" && client.get("there") == "2" }
+    try await until { try server.get("here") == "3" && client.get("there") == "2" }
     try await Self.live(client.node, "first")
     #expect(relay.connections >= 2)
     await client.node.stop()
@@ -264,7 +259,7 @@ import Testing
     // Both ways still work, whichever session brought what.
     try client.put("after", "1")
     try server.put("after too", "2")
-    try await Self.until { try server.get("after") == "1" && client.get("after too") == "2" }
+    try await until { try server.get("after") == "1" && client.get("after too") == "2" }
     #expect(
       try client.store.actor == Store.open(at: client.store.path, configuration: TestCopy.configuration).actor
     )
@@ -321,7 +316,7 @@ import Testing
     client.node.keepInStep(KeepPolicy(schedule: .every(seconds: 1), retry: 1...50))
     for number in 0..<2 {
       try client.put("key \(number)", "v")
-      try await Self.until { try server.get("key \(number)") == "v" }
+      try await until { try server.get("key \(number)") == "v" }
     }
     #expect(client.node.state["first"]?.phase != .live)
     await client.node.stop()
@@ -337,7 +332,7 @@ import Testing
     reader.node.keepInStep(Self.policy)
     try await Self.live(reader.node, "first")
     try server.put("for all", "1")
-    try await Self.until { try reader.get("for all") == "1" }
+    try await until { try reader.get("for all") == "1" }
     #expect(try server.get("mine") == nil)
     await reader.node.stop()
     await server.node.stop()
@@ -373,7 +368,7 @@ import Testing
     let before = try client.store.roundMarkCount()
     for number in 0..<60 {
       try client.store.put(Key("key \(number)"), [1], durability: .full)
-      try await Self.until { try server.store.get(Key("key \(number)")) != nil }
+      try await until { try server.store.get(Key("key \(number)")) != nil }
     }
     #expect(try client.store.roundMarkCount() - before < 20)
     await client.node.stop()

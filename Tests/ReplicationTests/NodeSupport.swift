@@ -63,6 +63,11 @@ func pair() async throws -> (server: TestCopy, client: TestCopy, address: Endpoi
   return (server, client, address)
 }
 
+/// Waits until it is so. The suite's limit ends what never comes.
+func until(_ isSo: () async throws -> Bool) async throws {
+  while try await !isSo() { try await Task.sleep(for: .milliseconds(2)) }
+}
+
 /// So many bytes that do not compress.
 func noise(_ count: Int, seed: UInt64) -> [UInt8] {
   var random = SplitMix64(seed: seed)

@@ -48,13 +48,25 @@ struct IdentityWatch {
   mutating func displaced(
     _ device: DeviceID, by new: Origin, from old: Origin, at now: UInt64
   ) -> [String]? {
-    guard new.differs(from: old) else { return nil }
+    new.differs(from: old) ? count(1, device, [new.host, old.host], at: now) : nil
+  }
+
+  /// A member has told this copy, whose device it is, that another connection took the place of its own, and `why`. True the first time
+  /// that the conflict is certain: at once where the member is certain, which has counted the displacements.
+  mutating func told(_ device: DeviceID, _ why: String, at now: UInt64) -> Bool {
+    count(why.contains(Self.certain) ? Self.displacements : 1, device, [], at: now) != nil
+  }
+
+  /// Counts so many displacements of the device. Returns what `displaced` does.
+  private mutating func count(
+    _ number: Int, _ device: DeviceID, _ hosts: [String], at now: UInt64
+  ) -> [String]? {
     if books[device] == nil, books.count >= Self.devices { books = [:] }
     var book = books[device] ?? Book()
     book.times.removeAll { $0 + Self.windowMilliseconds < now }
     if book.times.isEmpty { book = Book() }
-    book.times = (book.times + [now]).suffix(Self.displacements)
-    for host in [new.host, old.host] { book.hosts.insert(host) }
+    book.times = (book.times + Array(repeating: now, count: number)).suffix(Self.displacements)
+    for host in hosts { book.hosts.insert(host) }
     defer { books[device] = book }
     guard book.times.count >= Self.displacements, !book.isReported else { return nil }
     book.isReported = true
@@ -65,13 +77,6 @@ struct IdentityWatch {
   mutating func mustTell(_ actor: ActorID, of device: DeviceID) -> Bool {
     guard isConflict(device), (books[device]?.told.count ?? 0) < Self.devices else { return false }
     return books[device]?.told.insert(actor).inserted ?? false
-  }
-
-  /// Another member is certain of it: it has counted the displacements. True the first time, and when it was quiet since.
-  mutating func told(of device: DeviceID, at now: UInt64) -> Bool {
-    let (new, old) = (Origin(host: "elsewhere"), Origin(host: "here"))
-    let counted = (0..<Self.displacements).map { _ in displaced(device, by: new, from: old, at: now) }
-    return counted.contains { $0 != nil }
   }
 
   /// What people are told of it.

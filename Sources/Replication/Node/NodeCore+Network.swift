@@ -44,7 +44,8 @@ extension NodeCore {
     tellTwin(other, device)
   }
 
-  /// Where two running copies bear the identity of the device, each is told so once: its session ends, and the next one goes on.
+  /// Ends a session with the finding that two running copies have the identity of its device, once for each of the two; the next
+  /// session of that copy is not ended for it.
   func tellTwin(_ driver: SessionDriver, _ device: DeviceID) {
     guard let actor = driver.peer?.summary.actor, identities.mustTell(actor, of: device) else { return }
     let hosts = Set(incoming.values.compactMap { $0.device == device ? $0.driver?.link.remote.host : nil })
@@ -73,14 +74,8 @@ extension NodeCore {
 
   /// A member has told that another connection took the place of this copy's.
   func displacedHere(_ peer: DeviceID, _ why: String) {
-    let now = MonotonicClock.milliseconds()
-    // Each time it is another one that has done it.
-    let (new, old) = (IdentityWatch.Origin(host: "elsewhere"), IdentityWatch.Origin(host: "here"))
     let own = context.identity.id
-    let isNews =
-      why.contains(IdentityWatch.certain)
-      ? identities.told(of: own, at: now) : identities.displaced(own, by: new, from: old, at: now) != nil
-    guard isNews else { return }
+    guard identities.told(own, why, at: MonotonicClock.milliseconds()) else { return }
     let text = IdentityWatch.ownText(why)
     context.log.own(.warning, text)
     onDisplaced(own, text)

@@ -243,8 +243,9 @@ final class NodeCore {
     incoming[number]?.driver = driver
     attach(driver, number, device)
     driver.onGreeted = { [weak self, weak driver] in
-      // Not in the midst of its own events.
-      _ = self?.loop.schedule(after: 0) { if let driver { self?.tellTwin(driver, device) } }
+      guard let self, let driver, identities.isConflict(device) else { return }
+      // Later: a session takes no event while it handles one.
+      _ = loop.schedule(after: 0) { self.tellTwin(driver, device) }
     }
     context.names.withLock { $0[device] = member.name }
     context.log.own(.debug, "\(member.name) connected from \(link.remote)")
