@@ -22,9 +22,7 @@ enum ListCommand {
           try output.line(json(entry))
         } else {
           if invocation.has("long") { try output.write(Array(columns(entry).utf8)) }
-          // A terminal could be upset by what a key may hold; a program wants its very bytes.
-          let key = output.isTerminal ? Array(Text.printable(entry.key.bytes).utf8) : entry.key.bytes
-          try output.write(key + [0x0A])
+          try output.write(output.shown(key: entry.key.bytes) + [0x0A])
         }
       }
       var failures = ItemFailures(invocation)

@@ -1,4 +1,3 @@
-import Replication
 import SyncStore
 
 /// `unsent`: the keys that only this copy is known to have as they are.
@@ -14,10 +13,15 @@ enum UnsentCommand {
       still read them before.
       """
   ) { invocation, output in
-    let limit = try invocation.integer("limit", in: 1...Int.max) ?? .max
+    var left = try invocation.integer("limit", in: 1...Int.max) ?? .max
     return try invocation.withStore(toWrite: false) { store in
-      for write in try store.ownWrites(behind: OtherCopies(store).acknowledged, limit: limit) {
-        try output.line(write, asJSON: invocation.wantsJSON)
+      var position = try OtherCopies(store).acknowledged
+      while left > 0 {
+        // Page by page: a copy that never met a member may have millions.
+        let writes = try store.ownWrites(behind: position, limit: min(left, 1000))
+        guard let last = writes.last else { break }
+        for write in writes { try output.line(write, asJSON: invocation.wantsJSON) }
+        (position, left) = (last.position, left - writes.count)
       }
       return .done
     }
@@ -34,8 +38,6 @@ extension Output {
           .init(name: "position", value: .integer(write.position)),
         ]))
     }
-    // A terminal could be upset by what a key may hold; a program wants its very bytes.
-    let key = isTerminal ? Array(Text.printable(write.key.bytes).utf8) : write.key.bytes
-    try self.write(Array((write.isDelete ? "- " : "  ").utf8) + key + [0x0A])
+    try self.write(Array((write.isDelete ? "- " : "  ").utf8) + shown(key: write.key.bytes) + [0x0A])
   }
 }

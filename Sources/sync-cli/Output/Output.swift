@@ -8,6 +8,9 @@ final class Output {
   /// Does a person look on?
   let isTerminal = System.isTerminal(1)
 
+  /// A key as text: a terminal could be upset by what it may hold; a program wants its very bytes.
+  func shown(key: [UInt8]) -> [UInt8] { isTerminal ? Array(Text.printable(key).utf8) : key }
+
   /// Appends bytes, unchanged.
   func write(_ bytes: [UInt8]) throws(Failure) {
     buffer += bytes
