@@ -31,8 +31,8 @@ test: deps ## the whole test suite
 	$(SWIFT) test --parallel $(WIDTH)
 
 # Long runs, optimised, of the tests in one directory below Tests: the others are not compiled.
-OPTIMISED = $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --parallel --filter
-SIMULATE = SYNC_STORE_SUITE=SimulationTests $(OPTIMISED)
+OPTIMISED = SYNC_STORE_SUITE=$(1) $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation
+SIMULATE = $(call OPTIMISED,SimulationTests) --parallel --filter
 
 sim: deps ## networks of machines on virtual time (SEEDS=1000 FIRST=0, or SEED=7; COPIES=4 HOURS=2; CHECKS=1 looks at all after each event)
 	$(if $(SEED),SIM_SEED=$(SEED)) SIM_FIRST=$(or $(FIRST),0) SIM_SEEDS=$(or $(SEEDS),1000) $(if $(COPIES),SIM_COPIES=$(COPIES)) \
@@ -107,12 +107,12 @@ joiners: deps ## COUNT=100 devices join one node at once, as many strangers amon
 	JOINERS=$(if $(filter command line,$(origin COUNT)),$(COUNT),100) $(SWIFT) test --filter InvitationTests
 
 hub: deps ## one hub as a process and MEMBERS=2000 live members, each writing every PAUSE=600 s: memory, processor, latency (SECONDS=30)
-	SYNC_STORE_SUITE=ReplicationTests MEASURE_HUB=$(or $(MEMBERS),2000) MEASURE_SECONDS=$(or $(SECONDS),30) MEASURE_PAUSE=$(or $(PAUSE),600) \
-	  $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --filter HubMeasurement
+	MEASURE_HUB=$(or $(MEMBERS),2000) MEASURE_SECONDS=$(or $(SECONDS),30) MEASURE_PAUSE=$(or $(PAUSE),600) \
+	  $(call OPTIMISED,ReplicationTests) --filter HubMeasurement
 
 rounds: deps ## how long the longest put waits while a round for a first copy of KEYS=1000000 is opened
-	SYNC_STORE_SUITE=SyncStoreTests MEASURE_ROUNDS=$(or $(KEYS),1000000) \
-	  $(SWIFT) test -c release -Xswiftc -enable-testing --scratch-path .build/simulation --filter RoundMeasurement
+	MEASURE_ROUNDS=$(or $(KEYS),1000000) \
+	  $(call OPTIMISED,SyncStoreTests) --filter RoundMeasurement
 
 kills: deps ## kill a process that writes COUNT times, alone and beside another one, and look what is left (COUNT=1000)
 	$(SWIFT) run -c release --package-path Fuzz Kills $(COUNT)
@@ -124,7 +124,7 @@ killpoints: deps ## kill a process at each call of each named step, and lose pow
 	KILL_POINTS=all $(SWIFT) test --filter 'KillPointTests|RealPageSubsetTests'
 
 calls: deps ## let each call of a disk fail in every step of a store's life (every test run lets some of them)
-	ALL_CALLS=1 SYNC_STORE_SUITE=SyncStoreTests $(OPTIMISED) 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests|SealedBlobStoreTests'
+	ALL_CALLS=1 $(call OPTIMISED,SyncStoreTests) --parallel --filter 'RecoveryTests|FailingOnceTests|CrashTests|RekeyTests|FirstOpeningTests|RestampTests|SealedBlobStoreTests'
 
 exchanges: deps ## let each call of a disk fail while copies exchange (every test run lets some of them)
 	EXCHANGES=1 $(SIMULATE) FailingExchangeTests
@@ -133,7 +133,7 @@ refused: deps ## refuse the program each system call with each error (every test
 	REFUSED_CALLS=all $(SWIFT) test --filter RefusedCallTests
 
 damage: deps ## every bit and every length of every file of a small store
-	DAMAGE_ALL=1 SYNC_STORE_SUITE=SyncStoreTests $(OPTIMISED) 'DamageTests'
+	DAMAGE_ALL=1 $(call OPTIMISED,SyncStoreTests) --parallel --filter 'DamageTests'
 
 soak: release ## a hub and MEMBERS=20 processes that write, meet, are killed and cut off for MINUTES=5 (SEED=)
 	$(SWIFT) run -c release --package-path Fuzz Soak "$$($(SWIFT) build -c release --show-bin-path)/sync-cli" \

@@ -21,7 +21,7 @@ struct Journal {
   /// The next segment, if this process has made it ready.
   var prepared: Prepared?
   /// Does a compaction of this process use the part of the reserve for its copy?
-  private(set) var copyHold = CopyHold()
+  let copyHold: CopyHold
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
 
@@ -35,19 +35,18 @@ struct Journal {
 
   init(
     directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
-    seal: JournalSeal
+    seal: JournalSeal, copyHold: CopyHold = CopyHold()
   ) {
+    self.copyHold = copyHold
     (self.directory, self.environment, self.store) = (directory, environment, store)
     (self.writable, self.largestSegment, self.seal) = (writable, largestSegment, seal)
   }
 
   /// The same journal with nothing mapped.
   func emptied() -> Journal {
-    var journal = Journal(
+    Journal(
       directory: directory, environment: environment, store: store, writable: writable,
-      largestSegment: largestSegment, seal: seal)
-    journal.copyHold = copyHold
-    return journal
+      largestSegment: largestSegment, seal: seal, copyHold: copyHold)
   }
 
   // MARK: Finding segments

@@ -57,24 +57,19 @@ package enum SystemCall {
   }
 
   /// Milliseconds since 1970 by the wall clock.
-  package static func wallMilliseconds() -> UInt64 {
-    var time = timespec()
-    unsafe clock_gettime(CLOCK_REALTIME, &time)
-    return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
-  }
+  package static func wallMilliseconds() -> UInt64 { milliseconds(CLOCK_REALTIME) }
 
   /// Milliseconds since some moment, by a clock that nobody sets, and that is cheap to read: it moves every few of them.
-  package static func monotonicMilliseconds() -> UInt64 {
-    var time = timespec()
-    unsafe clock_gettime(CLOCK_MONOTONIC_COARSE, &time)
-    return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
-  }
+  package static func monotonicMilliseconds() -> UInt64 { milliseconds(CLOCK_MONOTONIC_COARSE) }
 
   /// Milliseconds since the machine was booted, those of its sleep included, by a clock that is never set.
-  package static func bootMilliseconds() -> UInt64 {
+  package static func bootMilliseconds() -> UInt64 { milliseconds(CLOCK_BOOTTIME) }
+
+  /// A wall clock that stands before 1970 reads as the second in which that year began.
+  private static func milliseconds(_ clock: clockid_t) -> UInt64 {
     var time = timespec()
-    unsafe clock_gettime(CLOCK_BOOTTIME, &time)
-    return UInt64(time.tv_sec) * 1000 + UInt64(time.tv_nsec) / 1_000_000
+    unsafe clock_gettime(clock, &time)
+    return UInt64(max(time.tv_sec, 0)) * 1000 + UInt64(time.tv_nsec) / 1_000_000
   }
 
   /// Lets the thread sleep for about so long.

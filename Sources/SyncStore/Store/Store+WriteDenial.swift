@@ -23,8 +23,8 @@ extension Store {
   }
 
   /// Current writes of keys of the user's that were made here, in this or an earlier life of the copy, after a position, in the order
-  /// of the journal: where a member has acknowledged the position, those that it may lack. At most `limit` of them. Takes turns with
-  /// other callers, and passes over what is replaced meanwhile.
+  /// of the journal: where a member has acknowledged the position, those that it may lack. At most `limit` of them. The engine's
+  /// lock is released between parts of the journal: a write that is replaced during the call may be missing.
   package func ownWrites(behind position: UInt64, limit: Int) throws(StoreError) -> [OwnWrite] {
     var (writes, next) = ([OwnWrite](), position + 1)
     while writes.count < limit {
