@@ -103,7 +103,7 @@ struct NamespaceTests {
         {
           usleep(1000)
         }
-        // A process that is stopped with the mutex is waited for, and goes on as if nothing had been.
+        // Waiters block while the holder of the mutex is stopped; after SIGCONT it continues normally.
         second.process.signal(SIGSTOP)
         usleep(UInt32(20_000 + 7000 * round))
         second.process.signal(SIGCONT)

@@ -25,7 +25,7 @@ extension SessionStore {
   }
 
   /// The clock was set by more than others tolerate since the two copies compared theirs: a session that stays open for days
-  /// would send what it stamps now. The next one compares the clocks anew.
+  /// would send what the wrong clock stamps now. The handshake of the next session compares the clocks again.
   private func requireUnsetClock() throws {
     guard let now = clockLead, let then = state.withLock({ $0.clockLead }),
       (now - then).magnitude > Limits.clockDriftMilliseconds

@@ -15,7 +15,7 @@ struct OracleTests {
 
     init() throws { store = try Store.create(on: host, configuration: Simulation.configuration) }
 
-    /// Writes a value; `replaced` is the one that the key had, if its end is to be remembered.
+    /// Writes a value; `replaced` is the former value, where the onlooker is to record that it was replaced.
     func put(_ value: String, replacing replaced: String? = nil) throws {
       oracle.ask(key, Oracle.Content(bytes: Array(value.utf8)))
       try store.put(key, Array(value.utf8))
