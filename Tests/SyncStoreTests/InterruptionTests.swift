@@ -43,6 +43,7 @@ struct InterruptionTests {
   @Test("F32 a write of which the kernel takes a part goes on with the rest, and is not said to be done")
   func shortWrites() async {
     await #expect(processExitsWith: .success) {
+      Patience.limitProcess()
       let directory = TemporaryDirectory()
       let file = try DiskStorage().open(directory.path + "/file", .create)
       // The first call takes what is left below the limit, without an error; only the next one says why.

@@ -41,6 +41,7 @@ struct KillPointTests {
     // It dies by nothing else: an error or a trap of its own is not what is asked for.
     await #expect(processExitsWith: .signal(SIGKILL), "\(point.name), call \(number)") {
       [index = index as Int, number = number as Int, path = directory.path as String] in
+      Patience.limitProcess()
       let point = KillPoint.all[index]
       let met = Locked(0)
       let plan = FaultPlan { call, path in

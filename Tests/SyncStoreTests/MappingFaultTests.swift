@@ -198,6 +198,7 @@ struct MappingFaultTests {
   func elsewhere(hasHandler: Bool) async {
     await #expect(processExitsWith: hasHandler ? .exitCode(42) : .signal(SIGBUS)) {
       [hasHandler, file = directory.path + "/file" as String] in
+      Patience.limitProcess()
       let file = try DiskStorage(handlesSignals: false).open(file, .create)
       try file.resize(to: 4096)
       let mapping = try file.map(4096, writable: true)
@@ -213,6 +214,7 @@ struct MappingFaultTests {
   @Test("is watched by nobody where an embedder handles signals itself")
   func switchedOff() async {
     await #expect(processExitsWith: .signal(SIGBUS)) { [path = path as String] in
+      Patience.limitProcess()
       var configuration = Self.small
       configuration.handlesSignals = false
       let store = try Store.create(at: path, configuration: configuration)

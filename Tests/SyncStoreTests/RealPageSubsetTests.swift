@@ -21,6 +21,7 @@ struct RealPageSubsetTests {
     let before = try PowerState(of: directory.path + "/store")
     await #expect(processExitsWith: .signal(SIGKILL)) {
       [path = directory.path as String, images = images.path as String] in
+      Patience.limitProcess()
       try PowerWork.run(path, images)
       Glibc.kill(getpid(), SIGKILL)
     }

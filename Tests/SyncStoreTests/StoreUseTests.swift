@@ -128,6 +128,7 @@ struct StoreUseTests {
   func closedAfterFork() async {
     // In a process without other threads: what one of them holds of the runtime at that moment, the child would never get.
     await #expect(processExitsWith: .success) {
+      Patience.limitProcess()
       let directory = TemporaryDirectory()
       let path = directory.path + "/store"
       let store = try Store.create(at: path)

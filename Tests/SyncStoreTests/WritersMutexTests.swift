@@ -139,6 +139,7 @@ struct WritersMutexTests {
   @Test("is not left locked by threads that are cancelled in a write, or in its sync")
   func cancelled() async {
     await #expect(processExitsWith: .success) {
+      Patience.limitProcess()
       let directory = TemporaryDirectory()
       let store = try Store.create(at: directory.path + "/store")
       let done = Locked(0)

@@ -82,10 +82,15 @@ package final class ChildProcess: Sendable {
 
   package func signal(_ number: Int32) { kill(processID, number) }
 
-  /// Waits for its end, and gives its exit code, or 128 and the number of the signal that ended it.
+  /// Waits for its end, and gives its exit code, or 128 and the number of the signal that ended it. A process
+  /// that hangs is killed after some minutes, so that the test fails instead of keeping the whole run from
+  /// ending.
   @discardableResult
   package func finish() -> Int32 {
-    ending.group.wait()
+    if ending.group.wait(timeout: .now() + .seconds(60 * Patience.minutes(3))) == .timedOut {
+      signal(SIGKILL)
+      ending.group.wait()
+    }
     let status = ending.status.withLock { $0 } ?? 0
     let signal = status & 0x7f
     return signal == 0 ? status >> 8 & 0xff : 128 + signal

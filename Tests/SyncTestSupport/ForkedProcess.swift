@@ -19,10 +19,15 @@ package struct ForkedProcess {
     _ = unsafe unsafeBitCast(symbol, to: Control.self)(1, UInt(SIGKILL), 0, 0, 0)
   }
 
-  /// Runs `body` in a child to its end; it exits with the number that `body` gives.
+  /// Runs `body` in a child to its end, for some minutes at most (`Patience`); it exits with the number that
+  /// `body` gives.
   package init(_ body: () -> Int32) {
     let number = Self.fork()
-    if number == 0 { _exit(body()) }
+    if number == 0 {
+      // fork(2) clears the alarm of the parent.
+      Patience.limitProcess()
+      _exit(body())
+    }
     processID = number
   }
 

@@ -25,6 +25,7 @@ struct NetworkTests {
     let directory = TemporaryDirectory()
     let (figures, told) = (directory.path + "/figures", directory.path + "/told")
     await #expect(processExitsWith: .success) { [lane, figures = figures as String, told = told as String] in
+      Patience.limitProcess(minutes: 60)
       try Self.told(Self.alike(lane)).write(toFile: told, atomically: true, encoding: .utf8)
       try Self.run(lane, telling: figures)
     }
