@@ -119,7 +119,9 @@ package final class FaultingStorage: Storage {
     (self.storage, plan, self.origin) = (storage, origin.plan, origin.origin ?? origin)
   }
 
-  package func lockHolders(of path: String) -> [String] { storage.lockHolders(of: path) }
+  package func lockHolders(of path: String, byte: Int) -> [String] {
+    storage.lockHolders(of: path, byte: byte)
+  }
 
   package func createDirectory(_ path: String) throws(StoreError) -> Bool {
     try plan.check(.createDirectory, path)

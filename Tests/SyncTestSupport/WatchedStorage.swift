@@ -97,7 +97,9 @@ package final class WatchedStorage: Storage {
 
   package func fileSystem(_ path: String) throws(StoreError) -> FileSystem { try storage.fileSystem(path) }
 
-  package func lockHolders(of path: String) -> [String] { storage.lockHolders(of: path) }
+  package func lockHolders(of path: String, byte: Int) -> [String] {
+    storage.lockHolders(of: path, byte: byte)
+  }
 
   package func systemPath(_ path: String) throws(StoreError) -> String? { try storage.systemPath(path) }
 

@@ -20,7 +20,7 @@ struct Possession {
         .busy,
         isHere
           ? "this process keeps everybody out at the moment: wait for that to end"
-          : "the store is in use, by \(storage.lockHolders(of: control.path, otherwise: "a process")): "
+          : "the store is in use, by \(storage.presentProcesses(control.path, otherwise: "a process")): "
             + "close it in all processes first", path: path)
     }
     // One path for all that lead there.

@@ -6,10 +6,11 @@ extension DiskStorage {
   /// Processes looked at, and named. It is a hint in an error, and must not take long on a machine with very many.
   private static let mostLookedAt = 4096, mostNamed = 3
 
-  /// The processes that have an open file with a lock on the regular file at `path`, as "process 4711 (sync-cli)". The kernel tells
-  /// nothing of the owner of an OFD lock (`F_OFD_GETLK` and /proc/locks give -1), so the descriptors of the processes that this one may
-  /// look at are searched. Empty without /proc, and for a process of another user or another PID namespace.
-  package func lockHolders(of path: String) -> [String] {
+  /// The processes that have an open file with a lock on that byte of the regular file at `path`, as "process
+  /// 4711 (sync-cli)". The kernel tells nothing of the owner of an OFD lock (`F_OFD_GETLK` and /proc/locks
+  /// give -1), so the descriptors of the processes that this one may look at are searched. Empty without
+  /// /proc, and for a process of another user or another PID namespace.
+  package func lockHolders(of path: String, byte: Int) -> [String] {
     var file = stat()
     guard unsafe stat(path, &file) == 0, let processes = try? list("/proc") else { return [] }
     var holders: [String] = []
@@ -24,12 +25,21 @@ extension DiskStorage {
           let information = try? kernelFile("\(directory)/fdinfo/\(descriptor)")
         else { return false }
         return String(decoding: information, as: UTF8.self).utf8.split(separator: 0x0A).contains {
-          $0.starts(with: "lock:".utf8)
+          Self.isLock($0, on: byte)
         }
       }
       if hasLock { holders.append(Self.named(process, (try? kernelFile(directory + "/comm")) ?? [])) }
     }
     return holders
+  }
+
+  /// Whether a line of fdinfo tells of a lock on that byte, as "lock: 1: OFDLCK  ADVISORY  WRITE -1
+  /// fe:00:1057 0 0" does: the last two words are the first and the last byte, or `EOF`.
+  private static func isLock(_ line: some Collection<UInt8>, on byte: Int) -> Bool {
+    guard line.starts(with: "lock:".utf8) else { return false }
+    let bounds = line.split(separator: 0x20).suffix(2)
+      .map { Int(String(decoding: $0, as: UTF8.self)) ?? .max }
+    return bounds.count == 2 && bounds[0] <= byte && byte <= bounds[1]
   }
 
   /// A program chooses its own name: only what is printed as one character of one line is shown.
@@ -41,11 +51,11 @@ extension DiskStorage {
 
 extension Storage {
   /// No process is known.
-  package func lockHolders(of path: String) -> [String] { [] }
+  package func lockHolders(of path: String, byte: Int) -> [String] { [] }
 
-  /// Those processes in words; `otherwise` if none is known.
-  func lockHolders(of path: String, otherwise: String) -> String {
-    let holders = lockHolders(of: path)
+  /// The processes that have the store with this control file open, in words; `otherwise` if none is known.
+  func presentProcesses(_ control: String, otherwise: String) -> String {
+    let holders = lockHolders(of: control, byte: StoreLayout.presenceByte)
     return holders.isEmpty ? otherwise : holders.joined(separator: ", ")
   }
 }

@@ -34,8 +34,9 @@ package protocol Storage: AnyObject, Sendable {
   func syncFileSystem(_ path: String) throws(StoreError)
   /// What is known of the file system that `path` lies in.
   func fileSystem(_ path: String) throws(StoreError) -> FileSystem
-  /// The processes that have locks on a file, as text for a person; empty if that cannot be told.
-  func lockHolders(of path: String) -> [String]
+  /// The processes that have locks on that byte of a file, as text for a person; empty if that cannot be
+  /// told.
+  func lockHolders(of path: String, byte: Int) -> [String]
   /// Where a library that opens files by itself (SQLite) finds `path`; nil if this storage is not the file system. It may lead through
   /// a descriptor, and is good as long as this storage is.
   func systemPath(_ path: String) throws(StoreError) -> String?

@@ -90,7 +90,7 @@ struct Opening {
         "this process keeps everybody out at the moment (`StoreHandle.close(_:)`, a restore, a removal or a move): open it behind that",
         path: path)
     }
-    let by = storage.lockHolders(of: path + "/" + StoreLayout.control, otherwise: "another process")
+    let by = storage.presentProcesses(path + "/" + StoreLayout.control, otherwise: "another process")
     return StoreError(.busy, "the store is open in \(by): stop it, or open both in shared mode", path: path)
   }
 
