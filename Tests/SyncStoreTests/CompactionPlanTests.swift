@@ -37,6 +37,16 @@ struct CompactionPlanTests {
     #expect(Self.run(Self.sealed([0.9, 0, 0, 0.9])) == 1..<3)
   }
 
+  @Test("passes over a small one of which a larger share is dead, but no page")
+  func small() {
+    var candidates = Self.sealed([0.6, 0.5, 0.6])
+    // As it is left by a compaction of what was all deleted.
+    candidates[0] = Candidate(fileBytes: 8192, liveBytes: 120, basePosition: 0)
+    #expect(candidates[0].deadBytes < CompactionPlan.leastGain)
+    #expect(Self.run(candidates)?.contains(1) == true)
+    #expect(Self.run(Array(candidates[...0]), thorough: true) == nil)
+  }
+
   @Test("leaves alone what is damaged or has gained nothing before")
   func ineligible() {
     var candidates = Self.sealed([0.1, 0.1, 0.1])

@@ -19,8 +19,11 @@ package final class LoopImage: Sendable {
 
   /// Can this process mount one of this type?
   package static func isAvailable(_ type: String) -> Bool {
-    isAvailable && (try? LoopImage(megabytes: type == "btrfs" ? 120 : 32, type: type)) != nil
+    isAvailable && (try? LoopImage(megabytes: smallest[type] ?? 32, type: type)) != nil
   }
+
+  /// MiB below which `mkfs` makes none.
+  private static let smallest = ["btrfs": 120, "xfs": 320]
 
   /// A new file system of so many MiB. `make` are further words for `mkfs`, `options` for `mount`. A `thin` one has only so many MiB
   /// of real blocks, and whoever writes more learns it when the blocks are written.

@@ -23,6 +23,8 @@ struct CompactionPlan: Equatable {
 
   /// Less than this share of a file is not worth another.
   static let leastShare = 0.125
+  /// Fewer dead bytes are not worth another file: one has whole pages.
+  static let leastGain = 4096
   /// Segments of one run: bounds what one step costs.
   static let longestRun = 64
 
@@ -31,13 +33,14 @@ struct CompactionPlan: Equatable {
     let live = sealed.reduce(0) { $0 + $1.liveBytes }
     let dead = sealed.reduce(0) { $0 + ($1.isEligible ? $1.deadBytes : 0) }
     guard isThorough || Self.isDue(dead: dead, live: live) else { return nil }
-    let worst = sealed.indices.filter { sealed[$0].isEligible }.max { left, right in
+    // Not only the worst one is asked whether it gains a page: of a small one too little may be dead, though
+    // that is a larger share.
+    let gaining = sealed.indices.filter { sealed[$0].isEligible && sealed[$0].deadBytes >= Self.leastGain }
+    let worst = gaining.max { left, right in
       // Of equal shares of dead bytes the later one is smaller or younger: the earlier one first.
       (Self.share(sealed[left]), right) < (Self.share(sealed[right]), left)
     }
-    guard let worst, sealed[worst].deadBytes >= 4096,
-      isThorough || Self.share(sealed[worst]) >= Self.leastShare
-    else { return nil }
+    guard let worst, isThorough || Self.share(sealed[worst]) >= Self.leastShare else { return nil }
     var run = worst..<(worst + 1)
     var bytes = sealed[worst].liveBytes
     // Neighbours go along where that gains bytes or spares files.

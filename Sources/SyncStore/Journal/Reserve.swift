@@ -22,7 +22,7 @@ struct Reserve: Sendable {
   let largestSegment: Int
   /// Bytes of the largest segment that there is.
   let largestPresent: Int
-  /// Whether the part for the copy is in use: it is not restored then.
+  /// Whether the part for the copy is in use: it is not restored then, but space for it is left free.
   let copyHold: CopyHold
 
   /// Where the file for this lies.
@@ -52,9 +52,30 @@ struct Reserve: Sendable {
   ///
   /// - Throws: `.diskFull` if a part is not whole then. It has what there was room for, and the next call tries again.
   func restore(_ purposes: [Purpose] = Purpose.allCases, next: Int = 0) throws(StoreError) {
-    for purpose in purposes where purpose != .copy || !copyHold.isHeld {
-      try extend(purpose, to: size(purpose, next: next))
+    for purpose in purposes {
+      if purpose == .copy, copyHold.isHeld {
+        try leaveRoomForCopy(besides: purposes, next: next)
+      } else {
+        try extend(purpose, to: size(purpose, next: next))
+      }
     }
+  }
+
+  /// While a compaction uses the part for its copy, nothing is allocated that would leave too little space to
+  /// allocate that part again: without it the next compaction could not copy, and a full disk would stay
+  /// full.
+  ///
+  /// - Throws: `.diskFull` if what is missing of the other parts and the next segment would leave too little.
+  private func leaveRoomForCopy(besides purposes: [Purpose], next: Int) throws(StoreError) {
+    var needed = size(.copy, next: next) + next
+    for purpose in purposes where purpose != .copy {
+      needed += try max(0, size(purpose, next: next) - present(purpose))
+    }
+    guard try storage.freeBytes(directory) < UInt64(needed) else { return }
+    throw StoreError(
+      .diskFull,
+      "cannot find space for \(CountText.of(needed, "byte")) while a compaction uses the reserve: try again, "
+        + "or make room", path: directory)
   }
 
   private func extend(_ purpose: Purpose, to size: Int) throws(StoreError) {
