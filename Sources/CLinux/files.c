@@ -4,10 +4,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/fs.h>
+#include <linux/magic.h>
 #include <linux/openat2.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
@@ -126,7 +129,20 @@ int sync_rename_exchange(int directory, const char *path, int other_directory, c
   return (int)syscall(SYS_renameat2, directory, path, other_directory, other, exchange);
 }
 
+// Has btrfs write an empty file in place (FS_NOCOW_FL). Otherwise each page that is written again is copied,
+// for which a full disk has no space although the file was allocated. Where it is refused, writing goes on as
+// usual.
+static void write_in_place(int fd) {
+  struct statfs system;
+  if (fstatfs(fd, &system) != 0 || system.f_type != BTRFS_SUPER_MAGIC) return;
+  int flags = 0;
+  if (ioctl(fd, FS_IOC_GETFLAGS, &flags) != 0) return;
+  flags |= FS_NOCOW_FL;
+  ioctl(fd, FS_IOC_SETFLAGS, &flags);
+}
+
 int sync_allocate(int fd, uint64_t offset, uint64_t count) {
+  if (offset == 0) write_in_place(fd);
   return fallocate(fd, 0, (off_t)offset, (off_t)count);
 }
 

@@ -146,6 +146,8 @@ extension Store {
         attempts -= 1
       }
       Background.waitForReleases()
+      // btrfs gives back the space of removed files with its next transaction, up to 30 s later.
+      if environment.writesTail { try? environment.storage.syncFileSystem(path) }
       try? reserve.restore()
     }
   }
