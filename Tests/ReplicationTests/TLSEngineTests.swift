@@ -187,8 +187,14 @@ private struct Pair {
     var pair = Pair(
       client: try engine(.client, alice, alpn: ["syncstore/2"]), server: try engine(.server, bob))
     pair.run()
-    #expect(pair.serverError?.code == .incompatible)
-    #expect(pair.clientError?.code == .incompatible)
+    // Each side says what it speaks itself, and what to do.
+    for (error, own) in [(pair.serverError, "(syncstore/1)"), (pair.clientError, "(syncstore/2)")] {
+      #expect(error?.code == .incompatible)
+      let message = try #require(error?.message)
+      #expect(
+        message.contains("no application protocol that this one does \(own)")
+          && message.contains("check that host and port are those of a copy"), "\(message)")
+    }
     #expect(pair.server.peer == nil && pair.client.peer == nil)
 
     let server = try engine(.server, bob)

@@ -52,4 +52,29 @@ struct ResolvedDamageTests {
     #expect(try store.status().damagedPlaces == 0 && store.verify().isClean)
     for number in 0..<200 { #expect(try store.text(Key("key \(number)")) == "value of \(number)") }
   }
+
+  @Test("is told by the name of the file in which it lies, that of a compacted segment, too")
+  func named() throws {
+    let host = SimulatedHost(compacting: .onRequest, sealed: false)
+    var store = try Store.create(on: host, configuration: Self.configuration)
+    for round in 0..<2 {
+      for number in 0..<200 {
+        let value = Array("value \(round) of \(number)".utf8) + [UInt8](repeating: 1, count: 300)
+        try store.put(Key("key \(number)"), value)
+      }
+    }
+    #expect(try store.compact() > 0)
+    try store.put("end", "x", durability: .full)
+    try store.close()
+    host.killProcesses()
+    let name = try #require(try host.storage.list("/store/journal").first { $0.contains("-") })
+    let path = "/store/journal/" + name
+    let bytes = try host.storage.open(path, .readOnly).read(64 << 10, at: 0)
+    let place = try #require(bytes.firstRange(of: Array("value 1 of".utf8))?.lowerBound)
+    try host.storage.flipBit(of: path, at: place, bit: 2)
+    for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
+    store = try Store.open(on: host, configuration: Self.configuration)
+    let damage = try store.verify().damage
+    #expect(!damage.isEmpty && damage.allSatisfy { $0.hasPrefix("\(name), bytes ") }, "\(damage)")
+  }
 }
