@@ -61,4 +61,20 @@ struct ManyActorsTests {
     #expect(throws: StoreError.self) { try store.finish(close(6)) }
     #expect(try store.replicaSummary().floor == close(5).floor)
   }
+
+  @Test("has them once in a compacted journal, however often it became a new actor")
+  func compacted() throws {
+    let host = SimulatedHost(seed: 22, compacting: .onRequest)
+    let store = try Store.create(on: host, configuration: CompactionTests.small)
+    try store.finish(Self.close(Limits.actors - 20))
+    for _ in 0..<16 {
+      try store.becomeNewActor()
+      try store.put("own", "1")
+    }
+    let before = try store.status().journalBytes
+    try store.compact()
+    let after = try store.status().journalBytes
+    // A vector of so many actors has 96 KiB.
+    #expect(before > 16 * 96 << 10 && after < 4 * 96 << 10, "\(before), \(after)")
+  }
 }
