@@ -63,20 +63,32 @@ extension Store {
   /// - Throws: `.closed`, `.forked`. What cannot be read is left out.
   public func conflicts() throws(StoreError) -> [LogEntry] { try beaten { _ in true } }
 
+  /// The same; `unreadable` is told of each one whose record cannot be read.
+  package func conflicts(unreadable: (StoreError) -> Void) throws(StoreError) -> [LogEntry] {
+    try beaten(unreadable: unreadable) { _ in true }
+  }
+
   /// The same of those that are wanted. A few are looked at while others wait.
-  private func beaten(where isWanted: (Record) -> Bool) throws(StoreError) -> [LogEntry] {
+  private func beaten(
+    unreadable: (StoreError) -> Void = { _ in }, where isWanted: (Record) -> Bool
+  ) throws(StoreError) -> [LogEntry] {
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
       engine.hold(pin)
       return engine.losers
     }
     var entries: [LogEntry] = []
-    try visit(places, pin) { engine, place throws(StoreError) in
-      (try? engine.record(at: place)).flatMap {
-        isWanted($0) ? LogEntry($0, position: 0, isCurrent: false) : nil
+    try visit(places, pin) { engine, place throws(StoreError) -> Result<LogEntry?, StoreError> in
+      do throws(StoreError) {
+        let record = try engine.record(at: place)
+        return .success(isWanted(record) ? LogEntry(record, position: 0, isCurrent: false) : nil)
+      } catch { return .failure(error) }
+    } _: { result throws(StoreError) in
+      switch result {
+      case .success(let entry?): entries.append(entry)
+      case .success(nil): break
+      case .failure(let error): unreadable(error)
       }
-    } _: { entry throws(StoreError) in
-      if let entry { entries.append(entry) }
     }
     return entries.sorted { $0.stamp > $1.stamp }
   }

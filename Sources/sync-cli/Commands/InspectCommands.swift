@@ -111,13 +111,17 @@ enum InspectCommands {
     notes: "\"sync-cli conflicts\" alone does the same."
   ) { invocation, output in
     try invocation.withStore(toWrite: false) { store in
-      for entry in try store.conflicts() {
+      var failures = ItemFailures(invocation)
+      var unreadable: [StoreError] = []
+      for entry in try store.conflicts(unreadable: { unreadable.append($0) }) {
         if invocation.wantsJSON {
           try output.line(json(entry))
         } else {
           try output.line("\(stamp(entry))  \(Text.printable(entry.key?.bytes ?? []))  \(content(entry))")
         }
       }
+      for error in unreadable { try failures.note(Failure(StoreError(error, to: "conflicts list"))) }
+      try failures.check()
       return .done
     }
   }
