@@ -80,7 +80,7 @@ import Testing
     #expect(try alpha.succeed("why", "ahead", "--json").text.contains("\"counts_from_ms\":"))
     #expect(try alpha.succeed("status").text.contains("waiting    1 write of other members"))
     let again = try Daemon(alpha)
-    try Self.until { again.running.err.contains("are stamped ahead of this clock") }
+    try Self.until { again.running.err.contains("of other members, stamped ahead of this clock") }
     try again.end()
   }
 

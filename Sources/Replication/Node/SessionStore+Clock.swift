@@ -19,9 +19,9 @@ extension SessionStore {
     guard let ahead = try store.unsentWritesAhead() else { return }
     throw ReplicationError(
       .clockSkew,
-      "nothing was sent: \(ahead.writes == 1 ? "a write" : "\(ahead.writes) writes") of this copy were stamped by a clock that ran "
-        + "ahead, and others would let them wait until \(UniversalTime.string(milliseconds: ahead.until)): if this clock is right, "
-        + "give them the present time (`Store.restampUnsent`), and try again")
+      "nothing was sent: a clock that ran ahead has stamped \(ahead.writes == 1 ? "a write" : "\(ahead.writes) writes") "
+        + "of this copy, and other members would not apply it before \(UniversalTime.string(milliseconds: ahead.until)): if this clock is right, "
+        + "give what it stamped the present time (`Store.restampUnsent`), and try again")
   }
 
   /// The clock was set by more than others tolerate since the two copies compared theirs: a session that stays open for days

@@ -12,7 +12,7 @@ extension Segment {
       let left = (try? file.status().size).map { "\($0)" } ?? "not all"
       return StoreError(
         .damaged,
-        "was cut short by another program while in use: \(left) of \(mapping.count) bytes are left: close the store, then "
+        "was cut short by another program while in use: \(left) of \(mapping.count) bytes left: close the store, then "
           + "restore it from a backup or join it anew", path: file.path)
     case .refused:
       return StoreError(

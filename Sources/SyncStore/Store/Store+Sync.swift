@@ -78,7 +78,7 @@ extension Store {
         guard status.size >= segment.mapping.count else {
           throw StoreError(
             .damaged,
-            "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes are left: "
+            "was cut short by another program while in use: \(status.size) of \(segment.mapping.count) bytes left: "
               + "restore it from a backup", path: file.path)
         }
         if let error = segment.faultError { throw error }

@@ -28,7 +28,7 @@ enum BackupCommands {
       "\(report.isFull ? "all" : "what came since") is in \(file): \(Text.count(report.records, "record")), "
         + "\(Text.count(report.blobs, "blob")), \(Text.size(report.writtenBytes)) written"
         + (missing > 0
-          ? "; \(Text.count(missing, "blob")) have not arrived here yet, and are not in it" : ""),
+          ? "; left out: \(Text.count(missing, "blob")) not yet here" : ""),
       json: [
         "file": .string(file), "full": .bool(report.isFull), "state": .integer(report.section),
         "position": .integer(report.position), "records": .integer(report.records),
@@ -68,7 +68,7 @@ enum BackupCommands {
     let missing = report.missingBlobs.count
     try invocation.tell(
       "restored \(report.name) in \(path), as it was at position \(report.position)"
-        + (missing > 0 ? "; \(Text.count(missing, "blob")) are to be fetched from a peer" : ""),
+        + (missing > 0 ? "; to be fetched from a peer: \(Text.count(missing, "blob"))" : ""),
       json: [
         "path": .string(path), "name": .string(report.name), "store": .string(report.id.description),
         "time": .integer(report.time), "position": .integer(report.position), "blobs": .integer(report.blobs),

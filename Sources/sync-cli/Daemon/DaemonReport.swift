@@ -49,7 +49,7 @@ struct DaemonReport {
     if writes.count > waiting, let last = writes.last {
       log.write(
         .warning,
-        "\(Text.count(writes.count, "write")) of other members are stamped ahead of this clock, and count only later, the last from "
+        "waiting: \(Text.count(writes.count, "write")) of other members, stamped ahead of this clock: the last counts from "
           + "\(Text.date(milliseconds: Store.applied(last.stamp))) on: see `sync-cli status`")
     } else if writes.isEmpty, waiting > 0 {
       log.write(.notice, "no write of another member waits for its time any more")
