@@ -129,9 +129,8 @@ int sync_rename_exchange(int directory, const char *path, int other_directory, c
   return (int)syscall(SYS_renameat2, directory, path, other_directory, other, exchange);
 }
 
-// Has btrfs write an empty file in place (FS_NOCOW_FL). Otherwise each page that is written again is copied,
-// for which a full disk has no space although the file was allocated. Where it is refused, writing goes on as
-// usual.
+// Disables copy-on-write for an empty file on btrfs (FS_NOCOW_FL). With copy-on-write, rewriting a page needs
+// a new block, and a full disk returns ENOSPC although the file was allocated. Errors are ignored.
 static void write_in_place(int fd) {
   struct statfs system;
   if (fstatfs(fd, &system) != 0 || system.f_type != BTRFS_SUPER_MAGIC) return;

@@ -4,7 +4,7 @@ import Testing
 
 @testable import Replication
 
-/// Two copies of which one lies on a disk that is full: people of both sides are told whose disk it is.
+/// Sync between two copies when one file system is full: the error on each side says which copy has no space.
 @Suite(
   "A session of which one side has no space left (F25)",
   .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(Patience.minutes(2))))
@@ -15,7 +15,7 @@ struct FullDiskSessionTests {
   private static let own = "this copy's disk is full"
   private static let other = "the disk of the refusing side is full: make room there"
 
-  /// A first copy that listens and one that has joined it, of which one lies on the image.
+  /// A listening server and a client that has joined it. The store of `side` is on the image.
   private static func pair(
     _ side: Side, on image: LoopImage
   ) async throws -> (server: TestCopy, client: TestCopy) {

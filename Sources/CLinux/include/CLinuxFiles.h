@@ -27,7 +27,7 @@ int sync_rename_exchange(int directory, const char *path, int other_directory, c
 
 // fallocate(2), which extends the file: -1 and errno, unlike posix_fallocate(3), which returns the error,
 // does not say EINTR by -1, and writes one byte per block where the file system has no such call. No fallback
-// here, as above. From its beginning on, btrfs is told to write the file in place.
+// here, as above. On btrfs, allocating an empty file also disables copy-on-write.
 int sync_allocate(int fd, uint64_t offset, uint64_t count);
 
 // What statx(2) tells of an open file, but for its times: since Linux 6.13 a file whose times were asked for gets new ones

@@ -39,6 +39,14 @@ struct Possession {
   }
 }
 
+extension Storage {
+  /// The processes that have the store with this control file open, in words; `otherwise` if none is known.
+  func presentProcesses(_ control: String, otherwise: String) -> String {
+    let holders = lockHolders(of: control, byte: StoreLayout.presenceByte)
+    return holders.isEmpty ? otherwise : holders.joined(separator: ", ")
+  }
+}
+
 /// What may lie in a store's directory, so that nothing else is ever removed with it.
 enum StoreContents {
   static let names: StringSet = [

@@ -52,10 +52,4 @@ extension DiskStorage {
 extension Storage {
   /// No process is known.
   package func lockHolders(of path: String, byte: Int) -> [String] { [] }
-
-  /// The processes that have the store with this control file open, in words; `otherwise` if none is known.
-  func presentProcesses(_ control: String, otherwise: String) -> String {
-    let holders = lockHolders(of: control, byte: StoreLayout.presenceByte)
-    return holders.isEmpty ? otherwise : holders.joined(separator: ", ")
-  }
 }
