@@ -273,6 +273,36 @@ struct RenamedDirectoryTests {
     #expect(try content(path) == before)
   }
 
+  @Test(
+    "keeps its journal, and only the blob tier is exchanged: no large value is acknowledged or written there",
+    arguments: ["blobs", "blobs/packs"], [false, true])
+  func exchangedTier(part: String, isRemoved: Bool) throws {
+    let store = try create()
+    try store.put("large", Self.value(1, 5000))
+    try store.sync()
+    let (here, away) = (path + "/" + part, directory.path + "/away")
+    try FileManager.default.moveItem(atPath: here, toPath: away)
+    if !isRemoved { try copy(away, to: here) }
+    let before = try content(here)
+    let writes: [() throws -> Void] = [
+      { try store.put("x", Self.value(2, 5000)) },
+      { try store.put("y") { writer in try writer.append(Self.value(3, 5000)) } },
+      { _ = try store.blobs.put(bytes: Self.value(4, 5000), durable: true) },
+      { try store.put("z", "small", durability: .full) },
+    ]
+    for write in writes {
+      #expect(#expect(throws: StoreError.self) { try write() }?.code == .poisoned)
+    }
+    try? store.close()
+    #expect(try content(here) == before)
+    // Put back, everything that was acknowledged is there.
+    if !isRemoved { try FileManager.default.removeItem(atPath: here) }
+    try FileManager.default.moveItem(atPath: away, toPath: here)
+    let again = try open(path)
+    #expect(try again.get("large")?.bytes == Self.value(1, 5000) && again.get("x") == nil)
+    #expect(try again.verify().isClean)
+  }
+
   @Test("of a cache is renamed: what is set goes with it")
   func cache() throws {
     let cache = try DiskCache.open(at: path)

@@ -56,6 +56,19 @@ struct BlobFiles: Sendable {
     try check()
   }
 
+  /// The inode of the directory of packs; nil if it is missing.
+  var packsInode: UInt64? {
+    get throws(StoreError) { try storage.status(path("packs"))?.inode }
+  }
+
+  /// What is said when the inode is another one than at the opening.
+  var replaced: StoreError {
+    StoreError(
+      .inputOutput,
+      "was removed while in use, or the directory was emptied or its contents replaced: restore it from a backup",
+      path: path("packs"))
+  }
+
   /// Makes the directories durable that are there: who made them may have died before it did.
   func syncDirectories() throws(StoreError) {
     try storage.syncDirectory(directory)

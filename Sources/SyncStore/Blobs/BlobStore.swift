@@ -52,11 +52,14 @@ package final class BlobStore: Sendable {
   let random: @Sendable () -> UInt64
   /// Shut while a renewal of keys waits for those who seal under the old ones.
   let sealingGate = Gate()
+  /// The inode of the directory of packs, made once and never replaced; nil for a tier that is only read.
+  private let packsInode: UInt64?
 
   private init(
-    _ files: BlobFiles, _ packs: PackSet, readOnly: Bool, keys: BlobKeySource,
+    _ files: BlobFiles, _ packs: PackSet, packsInode: UInt64?, readOnly: Bool, keys: BlobKeySource,
     clock: @escaping @Sendable () -> UInt64, random: @escaping @Sendable () -> UInt64
   ) {
+    self.packsInode = packsInode
     (self.files, self.packs, self.readOnly, self.clock) = (files, packs, readOnly, clock)
     (self.keys, self.random) = (keys, random)
     catalogue = BlobCatalogue(files, readOnly: readOnly, clock: clock)
@@ -65,7 +68,7 @@ package final class BlobStore: Sendable {
   /// Opens the blob tier in `directory`, and makes it if it is missing; its parent must exist. With `readOnly` nothing
   /// is made or changed, and a missing directory is an empty tier. `isShared`: other processes may use it. `boot` names
   /// this boot of the machine, 0 if it does not tell. `keys` seal what is written. `clock` gives milliseconds since 1970.
-  /// `onFailedSync` is told of each sync of packs that failed.
+  /// `onFailedSync` is told of each sync of packs that failed, and when the tier's directories were replaced.
   package static func open(
     directory: String, storage: any Storage, readOnly: Bool = false, isShared: Bool = true,
     packing: PackSettings = PackSettings(), boot: UInt64 = 0, keys: BlobKeySource = .none,
@@ -82,7 +85,9 @@ package final class BlobStore: Sendable {
     let packs = PackSet(
       files, settings: packing, readOnly: readOnly, isShared: isShared, boot: boot, clock: clock,
       random: random, onFailedSync: onFailedSync)
-    return BlobStore(files, packs, readOnly: readOnly, keys: keys, clock: clock, random: random)
+    let inode = try readOnly ? nil : files.packsInode
+    return BlobStore(
+      files, packs, packsInode: inode, readOnly: readOnly, keys: keys, clock: clock, random: random)
   }
 
   /// Notes what is still to be noted, and syncs the catalogue. The store can be used again after.
@@ -248,6 +253,12 @@ package final class BlobStore: Sendable {
     guard !readOnly else {
       throw StoreError(
         .readOnly, "the store was opened for reading: open it for writing", path: files.directory)
+    }
+    // Without this check a directory that took this one's place gets the objects, and their records stay here (F39).
+    guard try files.packsInode == packsInode else {
+      let error = files.replaced
+      packs.onFailedSync(error)
+      throw StoreError(.poisoned, "\(error.message), then open the store again", path: error.path)
     }
   }
 

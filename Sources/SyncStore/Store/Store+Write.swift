@@ -101,7 +101,6 @@ extension Store {
   func content(of value: [UInt8], deferring: Bool = false) throws(StoreError) -> Record.Content {
     if value.count <= configuration.blobThreshold { return .inline(value) }
     try checkMayWrite()
-    try checkDirectoryHoldsStore()
     let isPacked = try blobs.packs.settings.takes(value.count)
     let reference = try blobs.put(bytes: value, durable: !deferring && !isPacked)
     if isPacked { control.noteBlob() }
@@ -119,7 +118,6 @@ extension Store {
     }
     // It may be another size by now.
     let blobs = try blobs
-    try checkDirectoryHoldsStore()
     let isPacked = blobs.packs.settings.takes(status.size)
     let reference = try blobs.put(fileAt: file, durable: !deferring && !isPacked)
     if isPacked, !blobs.packs.settings.takes(Int(reference.size)) { try blobs.settle([reference]) }

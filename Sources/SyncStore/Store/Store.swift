@@ -125,6 +125,8 @@ public final class Store: Sendable {
         if let blobs { return blobs }
         // Closing takes the tier away under this lock: none may be opened behind that.
         try checkUsable()
+        // Opening makes missing directories: not among the files of another store. From then on the tier checks by itself.
+        if isWritable { try checkDirectoryHoldsStore() }
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
           isShared: configuration.mode != .exclusive, boot: environment.bootWord, keys: BlobKeySource(seal),
