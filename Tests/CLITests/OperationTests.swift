@@ -123,6 +123,30 @@ import Testing
     try alpha.end()
   }
 
+  @Test("a read-only member gives up with `unsent --drop` what it wrote before, and gets the members' values")
+  func drops() throws {
+    let scratch = try Scratch()
+    let alpha = try Daemon(scratch.store("alpha"))
+    let beta = try alpha.join(scratch.tool("beta"))
+    try beta.succeed("put", "shared", "old")
+    try beta.succeed("sync", "alpha")
+    try beta.succeed("put", "shared", "stranded")
+    try beta.succeed("put", "only here", "1")
+    let early = try beta.run("unsent", "--drop")
+    #expect(early.code == 3 && early.err.contains("leaves with the next sync"), "\(early.err)")
+    try alpha.tool.succeed("peer", "set-right", "beta", "read-only")
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.run("unsent", "--drop", "--limit", "1").code == 2)
+    #expect(try beta.succeed("get", "shared").text == "stranded")
+    let listed = try beta.succeed("unsent").text
+    #expect(try listed == "  shared\n  only here\n" && beta.succeed("unsent", "--drop").text == listed)
+    #expect(try beta.run("get", "shared").code == 1 && beta.succeed("unsent", "--drop").text.isEmpty)
+    try beta.succeed("pull", "alpha")
+    #expect(try beta.succeed("get", "shared").text == "old" && beta.run("get", "only here").code == 1)
+    #expect(try !beta.succeed("status", "--json").text.contains("\"stranded_keys\":2"))
+    try alpha.end()
+  }
+
   @Test("F81 a member that was revoked is told so, refuses writes, and its daemon says so")
   func revoked() throws {
     let scratch = try Scratch()

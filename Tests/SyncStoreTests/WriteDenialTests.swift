@@ -7,6 +7,7 @@ import Testing
 @Suite("A copy that may not write")
 struct WriteDenialTests {
   private let host = SimulatedHost(seed: 1, time: 1_800_000_000_000, machine: "reader")
+  private let other = SimulatedHost(seed: 2, time: 1_800_000_000_000, machine: "member")
   private let store: Store
 
   init() throws {
@@ -44,8 +45,7 @@ struct WriteDenialTests {
 
   @Test("keeps what the store notes for itself, receives, and is one still when it is opened again")
   func goesOn() throws {
-    let writer = try Store.create(
-      on: SimulatedHost(seed: 2, time: 1_800_000_000_000, machine: "writer"), id: store.id)
+    let writer = try Store.create(on: other, id: store.id)
     try writer.put("theirs", "1")
     try store.setWriteDenial(.readOnly)
     try store.setLocal(Array("note".utf8), [1])
@@ -81,5 +81,89 @@ struct WriteDenialTests {
     }
     let all = try store.ownWrites(behind: position, limit: .max)
     #expect(all.count == 1_501 && all.map(\.position) == all.map(\.position).sorted())
+  }
+
+  /// The store, and a member that has what this one wrote before it became read-only, and newer values of `held` and `theirs`. What the
+  /// first one wrote after that is in `stranded`.
+  private func stranding() throws -> (member: Store, position: UInt64) {
+    let member = try Store.create(on: other, id: store.id)
+    try store.put("theirs", "old")
+    try member.receive(from: store)
+    let position = store.journalPosition
+    try member.put("theirs", "1")
+    try member.put("held", "member's")
+    host.time += 10
+    try store.put("held", "stranded")
+    try store.put("only here", "stranded")
+    try store.delete("theirs")
+    try store.put("large", [UInt8](repeating: 2, count: 5000))
+    try store.setWriteDenial(.readOnly)
+    return (member, position)
+  }
+
+  private static let stranded: Set<Key> = ["held", "only here", "theirs", "large"]
+
+  @Test("drops what it wrote and no member accepts: the members' values come with the next session")
+  func drops() throws {
+    let (member, position) = try stranding()
+    let dropped = try store.dropOwnWrites(behind: position)
+    #expect(Set(dropped.map(\.key)) == Self.stranded && dropped.filter(\.isDelete).count == 1)
+    for key in Self.stranded { #expect(try store.get(key) == nil) }
+    #expect(try store.dropOwnWrites(behind: position).isEmpty)
+    #expect(try store.ownWrites(behind: position, limit: 10).isEmpty)
+    try store.receive(from: member)
+    #expect(try store.text("held") == "member's" && store.text("theirs") == "1")
+    #expect(try store.get("only here") == nil && store.explain("large")?.winner.dot.sequence == 2)
+    #expect(try store.digest() == member.digest() && store.versionVector() == member.versionVector())
+    #expect(try store.replicaSummary().standing == .settled && store.verify().isClean)
+    try member.receive(from: store)
+    #expect(try member.get("only here") == nil && store.digest() == member.digest())
+  }
+
+  @Test("drops all or nothing of it where the power fails, and needs the members' values afterwards")
+  func dropsAtomically() throws {
+    for seed in 0..<20 as Range<UInt64> {
+      let test = try Self()
+      let (member, position) = try test.stranding()
+      try test.store.sync()
+      if seed > 0 { _ = try test.store.dropOwnWrites(behind: position) }
+      test.host.losePower(seed: seed)
+      let again = try Store.open(on: test.host)
+      let left = try again.ownWrites(behind: position, limit: 10)
+      #expect(left.count == (seed > 0 ? 0 : Self.stranded.count), "durable on return")
+      while try !again.dropOwnWrites(behind: position).isEmpty {}
+      try again.receive(from: member)
+      #expect(try again.digest() == member.digest())
+    }
+  }
+
+  @Test("does not drop a write that was replaced meanwhile, nor what members have acknowledged")
+  func dropsNothingElse() throws {
+    let (member, position) = try stranding()
+    other.time += 1000
+    host.time += 1000
+    try member.put("held", "newest")
+    try store.receive(from: member)
+    let dropped = try store.dropOwnWrites(behind: position)
+    #expect(!dropped.map(\.key).contains("held"))
+    #expect(try store.text("held") == "newest")
+  }
+
+  @Test("closes no round in which it dropped its writes: what they had beaten in it comes again")
+  func dropsDuringRound() throws {
+    let (member, position) = try stranding()
+    let error = #expect(throws: StoreError.self) {
+      try store.receive(from: member) { _ = try? store.dropOwnWrites(behind: position) }
+    }
+    #expect(try error?.code == .overtaken && store.get("held") == nil)
+    try store.receive(from: member)
+    #expect(try store.text("held") == "member's" && store.digest() == member.digest())
+  }
+
+  @Test("keeps what it wrote while it may write")
+  func keepsWhatLeaves() throws {
+    let error = #expect(throws: StoreError.self) { try store.dropOwnWrites(behind: 0) }
+    #expect(error?.code == .notAllowed && error?.message.contains("next sync") == true)
+    #expect(try store.text("held") == "before")
   }
 }

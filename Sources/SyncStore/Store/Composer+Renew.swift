@@ -14,6 +14,8 @@ extension Composer {
     case forked
     /// Records below a watermark are damaged: everything is to be offered again.
     case damaged([JournalDamage])
+    /// Writes that no member accepts are given up: everything is to be offered again, as after damage.
+    case dropped
   }
 
   /// Becomes `actor`.
@@ -40,9 +42,8 @@ extension Composer {
         let end = UInt32(damage.bytes.upperBound)
         try setLocal(StateKey.damage(damage.place), ReplicaState.encode(damageUpTo: end, isResolved: false))
       }
-      try setLocal(StateKey.mending, [1])
-      vector = VersionVector()
-      try forgetCursors()
+      vector = try askForEverything()
+    case .dropped: vector = try askForEverything()
     }
     for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
     let former = state.mine.sorted().prefix(Limits.actors)
@@ -59,6 +60,13 @@ extension Composer {
     for (place, end) in state.noted.sorted(by: { $0.key < $1.key }) where !state.resolved.contains(place) {
       try setLocal(StateKey.damage(place), ReplicaState.encode(damageUpTo: end, isResolved: true))
     }
+  }
+
+  /// Returns the vector of a copy that takes in the full state of the next peer, whatever it had before.
+  private mutating func askForEverything() throws(StoreError) -> VersionVector {
+    try setLocal(StateKey.mending, [1])
+    try forgetCursors()
+    return VersionVector()
   }
 
   private mutating func forgetCursors() throws(StoreError) {

@@ -86,6 +86,7 @@ extension Store {
         "the journal does not say this copy's name: it goes on under a new one, and converges")
     case .rolledBack, .forked:
       StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
+    case .dropped: break  // `dropOwnWrites` logs it; recovery never has this reason.
     case .damaged(let places):
       StoreLog.note(
         .error, path, "\(CountText.of(places.count, "place")) newly damaged: all is asked of the peers again")

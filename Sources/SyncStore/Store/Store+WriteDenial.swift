@@ -50,7 +50,7 @@ extension Store {
         {
           writes.append(
             OwnWrite(
-              key: Key(unchecked: key), isDelete: view.kind == .tombstone, stamp: version.stamp,
+              key: Key(unchecked: key), isDelete: view.kind == .tombstone, version: version,
               position: view.position))
         }
         return writes.count < limit && looked < Self.lookedAtOnce
@@ -61,6 +61,48 @@ extension Store {
 
   /// Records of the journal that are looked at in one turn.
   private static let lookedAtOnce = 1024
+
+  /// Writes that are dropped by one append.
+  package static let droppedAtOnce = 1 << 16
+
+  /// Gives up current writes of keys of the user's that were made on this copy after a position of the journal, and returns them.
+  /// At most `limit`, the earliest ones: call it until it returns none.
+  ///
+  /// The keys are absent afterwards. What the other members hold of them comes with the next session, since the copy becomes a new
+  /// actor and asks for everything again, as after damage (rule R9). A round or full state that a session is taking in meanwhile is
+  /// refused for the same reason: it would count as covered what a dropped write had beaten. A write that did reach a member comes
+  /// back from there. Atomic, and durable on return.
+  ///
+  /// - Throws: `.notAllowed` if this copy may write: its writes leave with the next session; as any write.
+  package func dropOwnWrites(
+    behind position: UInt64, limit: Int = droppedAtOnce
+  ) throws(StoreError) -> [OwnWrite] {
+    try checkWritable()
+    let found = try ownWrites(behind: position, limit: limit)
+    let actor = environment.newActor()
+    let (dropped, tail) = try append(limit: .max) { composer throws(StoreError) -> [OwnWrite] in
+      guard composer.state.writeDenial != nil else {
+        throw StoreError(
+          .notAllowed, "this copy is read-write: what it has not sent leaves with the next sync", path: path)
+      }
+      let current = engine.withLock { engine in
+        found.filter { engine.readable($0.key.bytes)?.version == $0.version }
+      }
+      guard !current.isEmpty else { return [] }
+      try composer.renew(.dropped, as: actor)
+      try composer.drop(
+        current.map { Composer.Doomed(key: $0.key.bytes, version: $0.version, hadValue: !$0.isDelete) })
+      return current
+    }
+    try sync(upTo: tail)
+    if !dropped.isEmpty {
+      StoreLog.note(
+        .warning, path,
+        "\(CountText.of(dropped.count, "write")) that no member accepts \(dropped.count == 1 ? "was" : "were") dropped: "
+          + "everything is asked of the peers again")
+    }
+    return dropped
+  }
 }
 
 /// A write of a key of the user's that was made here and that none has replaced.
@@ -69,8 +111,11 @@ package struct OwnWrite: Hashable, Sendable {
   package var key: Key
   /// Did it end the key?
   package var isDelete: Bool
-  /// When, as others order it.
-  package var stamp: Stamp
-  /// Where the journal has it.
+  /// Its stamp and dot.
+  var version: Version
+  /// Its position in the journal.
   package var position: UInt64
+
+  /// Its stamp, by which members order writes.
+  package var stamp: Stamp { version.stamp }
 }

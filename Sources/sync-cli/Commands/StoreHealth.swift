@@ -42,7 +42,7 @@ struct StoreHealth {
       "\(Text.count(strandedKeys, "key")) written here before \(strandedKeys == 1 ? "reaches" : "reach") nobody"
     let wayOut =
       strandedKeys > 0
-      ? "; \(stranded) (\"sync-cli unsent\" lists them): to drop them, destroy this copy and join anew" : ""
+      ? "; \(stranded) (\"sync-cli unsent\" lists them, \"unsent --drop\" gives them up)" : ""
     switch denial {
     case nil: break
     case .readOnly: lines.append("read-only  writes are refused here: it is a read-only member\(wayOut)")

@@ -4,15 +4,19 @@ import SyncStore
 enum UnsentCommand {
   static let command = Command(
     "unsent", "show the keys written here that no other member is known to have",
-    options: [Option("limit", value: "N", "at most N keys")],
+    options: [
+      Option("limit", value: "N", "at most N keys"),
+      Option("drop", "on a copy that may not write: give these writes up, and show them"),
+    ],
     notes: """
       One key a line, in the order of the writes: what would be lost with this machine. A member has a write once it has acknowledged it,
       to this copy; that it came there by way of others is not known here. A key that was deleted here has a "-" before it.
-      On a copy that may not write (any more) these are the writes that reach nobody. They stay here, and leave with the next sync if the
-      copy may write again ("peer set-right" on another member). To drop them, destroy this copy and join anew; "get" and "export"
-      still read them before.
+      On a copy that is read-only or revoked, no member accepts these writes. They stay here, and leave with the next sync if the copy may
+      write again ("peer set-right" on another member). --drop gives them up for good: the keys are absent until the next sync brings
+      what the other members hold of them. Save what you need with "get" or "export" before. A revoked copy cannot sync.
       """
   ) { invocation, output in
+    if invocation.has("drop") { return try drop(invocation, output) }
     var left = try invocation.integer("limit", in: 1...Int.max) ?? .max
     return try invocation.withStore(toWrite: false) { store in
       var position = try OtherCopies(store).acknowledged
@@ -24,6 +28,21 @@ enum UnsentCommand {
         (position, left) = (last.position, left - writes.count)
       }
       return .done
+    }
+  }
+
+  private static func drop(_ invocation: Invocation, _ output: Output) throws -> ExitCode {
+    guard !invocation.has("limit") else {
+      throw Failure(
+        .usage, "unsent: --limit and --drop do not go together: --drop gives up all: leave --limit out")
+    }
+    return try invocation.withStore { store in
+      let position = try OtherCopies(store).acknowledged
+      while true {
+        let dropped = try store.dropOwnWrites(behind: position)
+        if dropped.isEmpty { return .done }
+        for write in dropped { try output.line(write, asJSON: invocation.wantsJSON) }
+      }
     }
   }
 }
