@@ -334,6 +334,19 @@ extension AdmissionTests {
     #expect(admission.tick(at: 2_000) == [.drop(2), .start(6)])
   }
 
+  @Test func `F89 a flood from as many networks as there are places delays another by under a second`() {
+    var admission = Admission()
+    for number in 1...Limits.unauthenticatedConnections {
+      #expect(admission.came(UInt64(number), from: "flood \(number)", at: 0) == [.start(UInt64(number))])
+    }
+    #expect(admission.came(1_000, from: "member", at: 1) == [])
+    for number in 1...Limits.unauthenticatedConnections {
+      #expect(admission.came(UInt64(1_000 + number), from: "flood \(number)", at: 2) == [])
+    }
+    #expect(admission.tick(at: 799) == [])
+    #expect(admission.tick(at: 800) == [.drop(1), .start(1_000)])
+  }
+
   @Test func `F89 of those who wait, who holds no place goes before who came last`() {
     var admission = Admission(total: 2, perAddress: 2, waiting: 10, grace: 10_000)
     for number in 1...2 { _ = admission.came(UInt64(number), from: "flood", at: 0) }

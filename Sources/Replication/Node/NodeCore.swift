@@ -128,7 +128,7 @@ final class NodeCore {
       }
     }
     guard admissionTimer == nil, admission.waitingCount > 0 else { return }
-    admissionTimer = loop.schedule(after: 250) { [weak self] in
+    admissionTimer = loop.schedule(after: TransportLimits.admissionTickMilliseconds) { [weak self] in
       guard let self else { return }
       admissionTimer = nil
       act(admission.tick(at: MonotonicClock.milliseconds()))

@@ -7,8 +7,9 @@ internal import SyncStore
 /// first: in a flood a member's is served as soon as a place is free, and places become free because one that is held for
 /// longer than the grace is given up when another waits for it.
 ///
-/// A network (`SocketAddress.network`) that holds no place goes before those that hold some, and takes one over from a network that holds
-/// several after the shorter `fairGrace`: a flood from few networks keeps others waiting for less than a second. A connection that was
+/// A network (`SocketAddress.network`) that holds no place goes before those that hold some. It takes one over after `newcomerGrace`, from
+/// a network that holds several after the shorter `fairGrace`: a flood keeps it waiting for less than a second, unless more than `total`
+/// networks without a place come after it in that time. A connection that was
 /// refused, and only lingers for its last words, gives its place up at once.
 struct Admission {
   /// What to do with a connection.
@@ -29,6 +30,7 @@ struct Admission {
   private let perAddress: Int
   private let waitingLimit: Int
   private let grace: UInt64
+  private let newcomerGrace: UInt64
   private let fairGrace: UInt64
   private var places: [UInt64: Place] = [:]
   private var held: StringDictionary<Int> = [:]
@@ -47,10 +49,11 @@ struct Admission {
     total: Int = Limits.unauthenticatedConnections,
     perAddress: Int = Limits.unauthenticatedConnectionsPerAddress,
     waiting: Int = TransportLimits.waitingConnections, grace: UInt64 = TransportLimits.graceMilliseconds,
+    newcomerGrace: UInt64 = TransportLimits.newcomerGraceMilliseconds,
     fairGrace: UInt64 = TransportLimits.fairGraceMilliseconds
   ) {
     (self.total, self.perAddress, waitingLimit, self.grace) = (total, perAddress, waiting, grace)
-    self.fairGrace = fairGrace
+    (self.newcomerGrace, self.fairGrace) = (newcomerGrace, fairGrace)
   }
 
   /// Connections that are proving themselves.
@@ -159,7 +162,8 @@ struct Admission {
   }
 
   private func grace(for place: Place, before own: Int) -> UInt64 {
-    held[place.address, default: 0] > own + 1 ? min(grace, fairGrace) : grace
+    if held[place.address, default: 0] > own + 1 { return min(grace, fairGrace) }
+    return own == 0 ? min(grace, newcomerGrace) : grace
   }
 
   private mutating func free(_ address: String) {

@@ -26,6 +26,10 @@ enum TransportLimits {
   static let waitingConnections = 256
   /// Milliseconds that an unproven connection has for sure while others wait for its place.
   static let graceMilliseconds: UInt64 = 2_000
-  /// The same where its network holds at least two places more than that of who waits.
+  /// The same where the network of the waiting connection holds no place. One round trip by satellite (600 ms) fits.
+  static let newcomerGraceMilliseconds: UInt64 = 800
+  /// The same where its network holds at least two places more than that of the waiting connection.
   static let fairGraceMilliseconds: UInt64 = 500
+  /// Milliseconds between two looks at who holds a place for too long, while others wait.
+  static let admissionTickMilliseconds = 100
 }
