@@ -227,4 +227,22 @@ struct DamageInUseTests {
     #expect(doubts.map(\.key) == ["b"] && doubts.first?.error.code == .damaged)
     #expect(try store.snapshot().scanReadable(KeyRange(prefix: "c")) { _ in }.doubts.isEmpty)
   }
+
+  @Test("met by the digest of a session does not keep the session from bringing the record again (F37)")
+  func metByDigest() throws {
+    let store = try Store.create(on: host)
+    let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
+    for key in ["first", "second", "third"] as [Key] { try store.put(key, "value", durability: .full) }
+    try peer.receive(from: store)
+    try store.close()
+    // The index is sound, and its digest is not known.
+    try JournalIndexFiles.remove(host)
+    let other = try Store.open(on: host)
+    let second = try place(of: "second")
+    try overwrite(second..<second + 6)
+    #expect(code { _ = try other.get("second") } == .damaged)
+    #expect(try other.replicaSummary().standing == .mending)
+    try other.receive(from: peer)
+    #expect(try other.text("second") == "value" && other.digest() == peer.digest())
+  }
 }

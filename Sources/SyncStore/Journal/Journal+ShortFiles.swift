@@ -1,30 +1,65 @@
 /// Segment files that are shorter than their headers say: somebody, or a failing file system, has cut them.
 extension Journal {
-  /// The content of a segment's file, and by how many bytes the file is too short. Missing bytes read as zeros, like the unused
-  /// rest of a segment: whole records are served, a record that was cut is damage. A writer lengthens the file; a reader gets a
-  /// copy in memory, since a mapping has no pages past the end of a file.
+  /// What is mapped for a segment's file.
+  struct Content {
+    let mapping: Mapping
+    /// By how many bytes the file is too short.
+    var missing = 0
+    /// `Segment.cutEnd`.
+    var cutEnd: Int?
+  }
+
+  /// The content of a segment's file. Missing bytes read as zeros, like the unused rest of a segment: whole records are served, a record
+  /// that was cut is damage. A writer lengthens the file; a reader gets a copy in memory, since a mapping has no pages past the end
+  /// of a file.
   ///
-  /// The next segment's header tells where the records of a closed one end. Of the last segment nothing does: it is accepted only
-  /// if the file shows that no record was lost, otherwise acknowledged writes would vanish without an error.
-  func content(
-    of file: any StorageFile, _ header: SegmentHeader, isLast: Bool
-  ) throws(StoreError) -> (mapping: Mapping, missing: Int) {
+  /// The next segment's header tells where the records of a closed one end. For the last segment the index may (`knownEnd`), or zeros
+  /// after the last record show that none was lost. Otherwise the content ends at `Segment.cutEnd`, and a writer gets a copy, too: the
+  /// file is lengthened only when another segment says where this one ends, lest it be taken for a whole one meanwhile.
+  func content(of file: any StorageFile, _ header: SegmentHeader, isLast: Bool) throws(StoreError) -> Content
+  {
     let (size, present) = (Int(header.size), try file.sizeAtOpening)
-    guard present < size else { return (try file.map(size, writable: writable), 0) }
+    guard present < size else { return Content(mapping: try file.map(size, writable: writable)) }
     let missing = size - present
     let copy = try Self.copy(of: file, size, present: present)
-    guard !isLast || header.compaction > 0 || Self.endsWithin(present, copy, header) else {
-      throw StoreError(
-        .damaged,
-        "ends after \(CountText.of(present, "byte")) of \(size), perhaps within its records: restore it from a backup",
-        path: file.path)
-    }
-    guard writable else { return (copy, missing) }
+    let cutEnd = isLast && header.compaction == 0 ? cutEnd(present, copy, header) : nil
+    guard writable, cutEnd == nil else { return Content(mapping: copy, missing: missing, cutEnd: cutEnd) }
     try file.allocate(to: size)
     StoreLog.note(
       .warning, file.path,
       "the file was \(CountText.of(missing, "byte")) shorter than its header says: it was lengthened")
-    return (try file.map(size, writable: true), missing)
+    return Content(mapping: try file.map(size, writable: true), missing: missing)
+  }
+
+  /// The end of a last segment of whose file only the first `present` bytes are there; nil if no record was lost.
+  private func cutEnd(_ present: Int, _ copy: Mapping, _ header: SegmentHeader) -> Int? {
+    if let knownEnd, knownEnd.segment == header.number {
+      return knownEnd.offset > present ? min(knownEnd.offset, copy.count) : nil
+    }
+    guard !Self.endsWithin(present, copy, header) else { return nil }
+    // At least one place that no record fills, so that the loss stays visible as damage.
+    let end = max(RecordLayout.aligned(present), SegmentHeader.length)
+    return min(end + RecordLayout.fixedLength, copy.count)
+  }
+
+  /// Fails if the last segment was cut: processes that have it open count on what was lost.
+  func checkEnd() throws(StoreError) {
+    guard let last = segments.last, last.cutEnd != nil else { return }
+    throw StoreError(
+      .damaged,
+      "was cut short by another program while in use: close the store in all processes, then open it again",
+      path: path(of: last.number))
+  }
+
+  /// Lengthens the file of a segment that was cut, now that the next one durably says where it ends. If that fails it is done at the next
+  /// opening.
+  func lengthen(_ segment: Segment) {
+    guard (try? segment.file.allocate(to: segment.mapping.count)) != nil else { return }
+    segment.missingBytes = 0
+    segment.mended.append("its file was cut within its records: what is lost of them is asked of the peers")
+    StoreLog.note(
+      .error, segment.file.path,
+      "the file was cut within its records: what is whole is served, and what was lost is asked of the peers")
   }
 
   /// Whether the records end within the first `present` bytes. Records follow one another, and none begins with eight zeros.

@@ -24,6 +24,8 @@ struct Journal {
   let copyHold: CopyHold
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
+  /// Where the records end, if the index vouches for it: tells what is lost of a last segment whose file was cut.
+  var knownEnd: Location?
 
   /// Bytes of the first segment, unless the largest has fewer.
   static let firstSegment = 1 << 20
@@ -62,11 +64,13 @@ struct Journal {
     return segments.lastIndex { $0.number == number }
   }
 
-  /// Where the records of the segment at `place` end, as it says itself or the next one does; nil for the last one.
+  /// Where the records of the segment at `place` end, as it says itself or the next one does; nil for the last one, unless its file was
+  /// cut.
   func sealedLength(at place: Int) -> Int? {
     let own = segments[place].header.sealedLength
     if own > 0 { return Int(own) }
-    return place + 1 < segments.count ? Int(segments[place + 1].header.previousLength) : nil
+    guard place + 1 < segments.count else { return segments[place].cutEnd }
+    return Int(segments[place + 1].header.previousLength)
   }
 
   /// Does the journal come to `left` before it comes to `right`? Numbers do not tell, once segments were compacted.
@@ -157,6 +161,7 @@ struct Journal {
           path: directory + "/" + name.text)
       }
       try add(segment)
+      try checkEnd()
     }
     guard segments.last?.number == number else {
       throw StoreError(
@@ -335,15 +340,16 @@ struct Journal {
         throw StoreError(
           .damaged, "its header says that it has \(header.size) bytes: restore it from a backup", path: path)
       }
-      let (mapping, missing) = try content(of: file, header, isLast: isLast)
+      let content = try content(of: file, header, isLast: isLast)
       let segment = try Segment(
-        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: path),
+        header: header, file: file, mapping: content.mapping, seal: try seal.seal(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
-      if missing > 0, writable {
-        let bytes = CountText.of(missing, "byte")
+      segment.cutEnd = content.cutEnd
+      if content.missing > 0, writable, content.cutEnd == nil {
+        let bytes = CountText.of(content.missing, "byte")
         segment.mended.append("its file was \(bytes) shorter than its header says: it was lengthened")
       } else {
-        segment.missingBytes = missing
+        segment.missingBytes = content.missing
       }
       segment.headerDamaged = damaged
       if damaged, writable, mendHeader(page, of: file, path) {

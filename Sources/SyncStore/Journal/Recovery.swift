@@ -5,7 +5,7 @@ extension Journal {
     segments.indices.map { index in
       SegmentScan(
         segments[index], limit: sealedLength(at: index) ?? segments[index].mapping.count,
-        isLast: index == segments.count - 1)
+        isLast: index == segments.count - 1 && segments[index].cutEnd == nil)
     }
   }
 

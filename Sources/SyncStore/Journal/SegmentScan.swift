@@ -123,7 +123,8 @@ struct RecoveryPlan: Equatable {
   var durableIndex = 0
   var durableOffset = SegmentHeader.length
 
-  /// Decides. `scans` are of all segments in order, up to where each `ends`; the last one has no end.
+  /// Decides. `scans` are of all segments in order, up to where each `ends`; the last one has no end, unless its file was cut: it is
+  /// sealed there then, and what it lacks is damage.
   /// With `atWatermark` everything above the watermark goes, whole or not: the directory is a copy of one that was in
   /// use, and the original may yet give the same dots to other writes (rule R9, F55).
   init(headers: [SegmentHeader], ends: [Int?], scans: [SegmentScan], atWatermark: Bool) {
@@ -134,7 +135,7 @@ struct RecoveryPlan: Equatable {
     watermark = SegmentHeader.length
     segments: for index in scans.indices {
       let scan = scans[index]
-      watermark = Self.watermark(of: index, headers, ends, scans)
+      watermark = Self.watermark(of: index, headers, ends, scans, atWatermark: atWatermark)
       let isLast = index == scans.count - 1
       var cut: Int?
       for gap in scan.gaps {
@@ -144,7 +145,7 @@ struct RecoveryPlan: Equatable {
         }
         damage.append(JournalDamage(segment: headers[index].number, bytes: gap.range))
       }
-      if isLast { cut = cut ?? scan.openTransaction ?? (scan.isTorn ? scan.end : nil) }
+      if isLast { cut = cut ?? ends[index] ?? scan.openTransaction ?? (scan.isTorn ? scan.end : nil) }
       if atWatermark, watermark < ends[index] ?? scan.end {
         cut = min(cut ?? Int.max, watermark)
       }
@@ -154,7 +155,7 @@ struct RecoveryPlan: Equatable {
       }
     }
     for index in 0...tailIndex {
-      let known = Self.watermark(of: index, headers, ends, scans)
+      let known = Self.watermark(of: index, headers, ends, scans, atWatermark: atWatermark)
       guard known > SegmentHeader.length else { continue }
       (durableIndex, durableOffset) = (index, index == tailIndex ? min(known, tailOffset) : known)
     }
@@ -171,11 +172,12 @@ struct RecoveryPlan: Equatable {
   }
 
   /// Up to where a segment was known durable: the greatest claim in it, or its whole length once anything behind it was
-  /// known durable, since segments are synced in order.
+  /// known durable, since segments are synced in order. What a file lacks that was cut counts as known, but not in a copied directory.
   private static func watermark(
-    of index: Int, _ headers: [SegmentHeader], _ ends: [Int?], _ scans: [SegmentScan]
+    of index: Int, _ headers: [SegmentHeader], _ ends: [Int?], _ scans: [SegmentScan], atWatermark: Bool
   ) -> Int {
     guard let end = ends[index] else { return scans[index].durable }
+    guard index + 1 < headers.count else { return atWatermark ? scans[index].durable : end }
     // Compaction writes what is durable, and makes it durable before it takes its place.
     let isKnown = headers[index...].contains { $0.compaction > 0 }
     let isFollowed = scans[(index + 1)...].contains { $0.durable > SegmentHeader.length }

@@ -244,9 +244,11 @@ extension Engine {
     let end = Location(packed: try index.keys.applied)
     guard journal.place(of: end.segment) != nil, !ledger.isDamageMet else { return false }
     lastPlace = try ledger.last
-    // What is appended bears its position as a difference to others.
-    guard let known = lastPosition(at: lastPlace, before: end), try ledger.position >= known else {
-      return false
+    // What is appended bears its position as a difference to others. A segment that was cut has lost its last record.
+    if journal.segments.last?.cutEnd == nil {
+      guard let known = lastPosition(at: lastPlace, before: end), try ledger.position >= known else {
+        return false
+      }
     }
     var (views, defined) = ([RecordView](), 0)
     let noted = try ledger.noted()

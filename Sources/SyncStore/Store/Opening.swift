@@ -3,15 +3,15 @@
 /// Who is alone makes the control page anew and reads the journal as a crash may have left it; who is not believes the
 /// page. The first who opens for writing puts right what recovery found.
 struct Opening {
-  private let path: String
-  private let identity: StoreIdentity
-  private let configuration: Configuration
-  private let environment: Environment
-  private let seal: JournalSeal
+  let path: String
+  let identity: StoreIdentity
+  let configuration: Configuration
+  let environment: Environment
+  let seal: JournalSeal
   /// Does the store lie where it was written, as far as its identity was looked at under the locks?
-  private var isAtHome = false
-  private var writable: Bool { configuration.mode != .readOnly }
-  private var storage: any Storage { environment.storage }
+  private(set) var isAtHome = false
+  var writable: Bool { configuration.mode != .readOnly }
+  var storage: any Storage { environment.storage }
 
   init(
     _ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment,
@@ -94,7 +94,7 @@ struct Opening {
     return StoreError(.busy, "the store is open in \(by): stop it, or open both in shared mode", path: path)
   }
 
-  private func journal() -> Journal {
+  func journal() -> Journal {
     Journal(
       directory: path + "/" + StoreLayout.journal, environment: environment, store: identity.id,
       writable: writable,
@@ -104,11 +104,11 @@ struct Opening {
   /// The boot as it is named in files; 0 if the machine does not tell.
   private var boot: UInt64 { environment.bootWord }
 
-  private var files: JournalIndex.Files {
+  var files: JournalIndex.Files {
     JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot, seal: seal)
   }
 
-  private func surroundings(_ control: ControlPage) -> Engine.Surroundings {
+  func surroundings(_ control: ControlPage) -> Engine.Surroundings {
     Engine.Surroundings(
       environment: environment, control: control, files: files, isAlone: configuration.mode == .exclusive,
       readers: PublishedView())
@@ -118,7 +118,7 @@ struct Opening {
     JournalIndex.inMemory(files, secret: environment.random(16))
   }
 
-  private func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine)
+  func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine)
     -> Store
   {
     engine.isProvisional = !control.recovered
@@ -190,7 +190,7 @@ struct Opening {
 
   /// Takes over what the ledger notes. False if it cannot be believed: then the journal is read, as it is for an index of
   /// this process's own.
-  private func restore(_ engine: inout Engine) throws(StoreError) -> Bool {
+  func restore(_ engine: inout Engine) throws(StoreError) -> Bool {
     do throws(StoreError) {
       return try engine.restore() && engine.state.actor != nil && !engine.isInTrouble
     } catch {
@@ -215,6 +215,7 @@ struct Opening {
         let tail = Location(packed: control.tail)
         if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
         try journal.extend(to: tail.segment)
+        try journal.checkEnd()
         return journal
       } catch {
         guard error.code == .inputOutput || error.code == .damaged else { throw error }
@@ -246,101 +247,6 @@ struct Opening {
     try control.join(writes: false, path)
     let identityFile = try storage.open(path + "/" + StoreIdentity.fileName, .readOnly)
     return try read(identityFile, control, nil).0
-  }
-
-  /// Goes on where the last process stopped, without reading the journal; nil if what it left cannot be believed, or is
-  /// to be looked at closely. In time that does not depend on the number of keys.
-  /// `names` are those in the journal's directory.
-  private func goOn(
-    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?, _ names: [String]
-  ) throws(StoreError) -> (Store, Finding)? {
-    guard !control.poisoned, isAtHome,
-      let index = try JournalIndex.open(files, writable: writable)
-    else { return nil }
-    var journal = journal()
-    var isUnfinished = false
-    guard let adopted = try adopted(index),
-      try journal.loadUnfinished(names, adopted: adopted, &isUnfinished) == nil
-    else { return nil }
-    var engine = Engine(
-      surroundings(control), journal: journal, index: index, compactions: control.compactions)
-    guard try complete(index), try restore(&engine),
-      let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.keys.wasInUse),
-      writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
-    else { return nil }
-    let wasApplied = engine.applied
-    // After a clean close all is durable; in the same boot it is known how much.
-    let durable = index.keys.wasInUse ? min(last?.durable ?? 0, end.packed) : end.packed
-    if engine.applied != end {
-      try index.beginWriting()
-      // What one who was killed at entering it has added to the digest cannot be told.
-      index.ledger.setDigest(nil, at: 0)
-      engine.absorb(upTo: end, indexing: true)
-      guard engine.index.isShared else { return nil }
-    }
-    if writable, wasApplied == end, index.ledger.changes & 1 != 0 { index.ledger.endChanges() }
-    if writable { engine.journal.blank(behind: end, upTo: last.map { Location(packed: $0.writing) }) }
-    control.tail = end.packed
-    control.position = engine.position
-    control.resetDurable(to: durable)
-    if isUnfinished { control.compactions += 1 }
-    engine.compactions = control.compactions
-    let finding = Finding(
-      tail: end, endsEmpty: false, isInOrder: true,
-      isUnfinished: isUnfinished)
-    return (store(file, control, engine), finding)
-  }
-
-  /// The last compaction that an index has taken in; nil if its ledger is damaged.
-  private func adopted(_ index: JournalIndex) throws(StoreError) -> UInt32? {
-    do throws(StoreError) { return try index.ledger.noted().adopted } catch {
-      guard error.code == .damaged else { throw error }
-      return nil
-    }
-  }
-
-  /// Completes what one who died was changing in the index. False if that is to be done and cannot.
-  private func complete(_ index: JournalIndex) throws(StoreError) -> Bool {
-    do throws(StoreError) {
-      guard try index.keys.isInterrupted else { return true }
-      guard writable else { return false }
-      try index.beginWriting()
-      return try index.keys.recoverIntent()
-    } catch {
-      guard error.code == .damaged else { throw error }
-      return false
-    }
-  }
-
-  /// Where the valid part of a journal ends of which all up to `applied` is known; nil if that is not plain to see.
-  private func endOfJournal(
-    behind applied: Location, in journal: Journal, _ last: ControlPage.LastLife?, isClean: Bool
-  ) -> Location? {
-    guard let place = journal.place(of: applied.segment), let newest = journal.segments.last else {
-      return nil
-    }
-    var start = applied
-    if newest.number != applied.segment {
-      // Begun by one who died before anything in it was taken in.
-      guard place == journal.segments.count - 2, journal.sealedLength(at: place) == applied.offset else {
-        return nil
-      }
-      start = Location(segment: newest.number, offset: SegmentHeader.length)
-    }
-    if isClean {
-      // Whoever has appended since then knew nothing of the index.
-      let isSilent =
-        newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
-      return start == applied && isSilent ? start : nil
-    }
-    guard let last else { return nil }
-    let writing = Location(packed: last.writing)
-    let limit =
-      writing.segment == start.segment
-      ? max(writing.offset, start.offset)
-      : newest.number == applied.segment ? start.offset : newest.mapping.count
-    let end = journal.endOfUnpublished(from: start.offset, to: limit, in: newest)
-    return Location(segment: newest.number, offset: end)
   }
 
   /// Reads the journal up to where its valid part ends. Writes nothing but the control page.

@@ -14,6 +14,7 @@ extension Store {
     }
     // Who died in the middle of this left nothing that is not done again from the start.
     var renewal: Composer.Renewal? = isCopied ? .copied : nil
+    var cutDamage: JournalDamage?
     // Who copied it need not have made that last; what is in it counts as durable from here on.
     if isCopied { try environment.storage.syncFileSystem(path) }
     if isCopied || lastLife == nil {
@@ -22,6 +23,7 @@ extension Store {
     if let finding, finding.isInOrder, !isCopied, !control.poisoned {
       // As below, without reading everything once more.
       if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false { renewal = .cut }
+      cutDamage = try endCutSegment()
     } else {
       try cut(lastLife: lastLife, foreign: isCopied, &renewal)
     }
@@ -39,6 +41,8 @@ extension Store {
     }
     if let renewal {
       try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) }
+    } else if let cutDamage {
+      renewal = .damaged([cutDamage])
     }
     try makeNameLast()
     // Last: who dies before this is followed by one who does it all again.
@@ -159,6 +163,8 @@ extension Store {
         renewal = foreign ? .copied : .cut
       }
       guard plan.cuts || blank != nil else { return }
+      let last = journal.segments[plan.tailIndex]
+      if last.cutEnd != nil { try last.file.sync() }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
       // What is cut off was entered into the index that was built before.
@@ -178,12 +184,41 @@ extension Store {
       let tail = Location(segment: cut.segment + 1, offset: end)
       fresh.absorb(upTo: tail, indexing: true)
       control.tail = tail.packed
-      control.resetDurable(to: durable.packed)
+      // A file that was cut is not synced again: its mapping is a copy.
+      control.resetDurable(to: last.cutEnd == nil ? durable.packed : tail.packed)
+      if last.cutEnd != nil { fresh.journal.lengthen(last) }
       engine.replace(by: fresh)
       for entries in rescued[together...] {
         try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
       }
       try engine.journal.finishRescue()
+    }
+  }
+
+  /// Ends the last segment if its file was cut and the index knows where its records ended: it goes on telling which keys have lost theirs.
+  /// The new segment begins with what makes this copy a new actor, so that both are there or neither. Returns the damage; nil if the
+  /// file was not cut.
+  private func endCutSegment() throws(StoreError) -> JournalDamage? {
+    let wall = environment.now()
+    return try engine.withLock { engine throws(StoreError) in
+      guard let last = engine.journal.segments.last, last.cutEnd != nil else { return nil }
+      // Of what a killed writer had not published nothing counts.
+      let end = engine.applied.offset
+      let whole = min(SegmentScan(last, limit: end, isLast: true).end, end)
+      let damage = whole < end ? JournalDamage(segment: last.number, bytes: whole..<end) : nil
+      var composer = engine.composer(wall: wall, limit: .max)
+      if let damage { try composer.renew(.damaged([damage]), as: environment.newActor()) }
+      try engine.index.beginWriting()
+      try last.file.sync()
+      let tail = try engine.journal.begin(
+        after: end, durable: end, position: engine.position, transactions: [composer.entries],
+        claim: .compaction)
+      let segment = engine.journal.segments[engine.journal.segments.count - 1]
+      control.resetDurable(to: Location(segment: segment.number, offset: SegmentHeader.length).packed)
+      control.raiseBegun(to: segment.number)
+      publish(tail, in: segment, wall: wall, &engine)
+      engine.journal.lengthen(last)
+      return damage
     }
   }
 

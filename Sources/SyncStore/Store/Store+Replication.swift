@@ -7,7 +7,19 @@ extension Store {
 
   /// What this copy says of itself, and the digest of what is live at `time` (milliseconds since 1970), both of one moment; all of it
   /// is durable when this returns. Where the digest had to be computed, what a first round is found on comes with it.
+  ///
+  /// A writer that meets a damaged record at this reads the journal again and asks for everything: a session then brings what was lost.
   package func replicaSummary(
+    digestAt time: UInt64
+  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: SurveyGround?) {
+    do throws(StoreError) { return try summary(digestAt: time) } catch {
+      guard error.code == .damaged, isWritable else { throw error }
+      try mend()
+      return try summary(digestAt: time)
+    }
+  }
+
+  private func summary(
     digestAt time: UInt64
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: SurveyGround?) {
     let (answer, tail) = try readingAlone { engine, isAlone throws(StoreError) in

@@ -1,0 +1,110 @@
+/// The opening of a store whose index and control page can be believed.
+extension Opening {
+  /// Goes on where the last process stopped, without reading the journal; nil if what it left cannot be believed, or is
+  /// to be looked at closely. In time that does not depend on the number of keys.
+  /// `names` are those in the journal's directory.
+  func goOn(
+    _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?, _ names: [String]
+  ) throws(StoreError) -> (Store, Finding)? {
+    guard !control.poisoned, isAtHome,
+      let index = try JournalIndex.open(files, writable: writable)
+    else { return nil }
+    var journal = journal()
+    journal.knownEnd = try knownEnd(index, last)
+    var isUnfinished = false
+    guard let adopted = try adopted(index),
+      try journal.loadUnfinished(names, adopted: adopted, &isUnfinished) == nil
+    else { return nil }
+    var engine = Engine(
+      surroundings(control), journal: journal, index: index, compactions: control.compactions)
+    guard try complete(index), try restore(&engine),
+      let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.keys.wasInUse),
+      writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
+    else { return nil }
+    let wasApplied = engine.applied
+    // After a clean close all is durable; in the same boot it is known how much.
+    let durable = index.keys.wasInUse ? min(last?.durable ?? 0, end.packed) : end.packed
+    if engine.applied != end {
+      try index.beginWriting()
+      // What one who was killed at entering it has added to the digest cannot be told.
+      index.ledger.setDigest(nil, at: 0)
+      engine.absorb(upTo: end, indexing: true)
+      guard engine.index.isShared else { return nil }
+    }
+    if writable, wasApplied == end, index.ledger.changes & 1 != 0 { index.ledger.endChanges() }
+    if writable { engine.journal.blank(behind: end, upTo: last.map { Location(packed: $0.writing) }) }
+    control.tail = end.packed
+    control.position = engine.position
+    control.resetDurable(to: durable)
+    if isUnfinished { control.compactions += 1 }
+    engine.compactions = control.compactions
+    let finding = Finding(
+      tail: end, endsEmpty: false, isInOrder: true,
+      isUnfinished: isUnfinished)
+    return (store(file, control, engine), finding)
+  }
+
+  /// Where the journal ends, as the index says if it was closed cleanly, or else the control page of the same boot; nil if neither is so.
+  private func knownEnd(_ index: JournalIndex, _ last: ControlPage.LastLife?) throws(StoreError) -> Location?
+  {
+    do throws(StoreError) {
+      if !index.keys.wasInUse { return Location(packed: try index.keys.applied) }
+      return last.map { Location(packed: $0.writing) }
+    } catch {
+      guard error.code == .damaged else { throw error }
+      return nil
+    }
+  }
+
+  /// The last compaction that an index has taken in; nil if its ledger is damaged.
+  func adopted(_ index: JournalIndex) throws(StoreError) -> UInt32? {
+    do throws(StoreError) { return try index.ledger.noted().adopted } catch {
+      guard error.code == .damaged else { throw error }
+      return nil
+    }
+  }
+
+  /// Completes what one who died was changing in the index. False if that is to be done and cannot.
+  private func complete(_ index: JournalIndex) throws(StoreError) -> Bool {
+    do throws(StoreError) {
+      guard try index.keys.isInterrupted else { return true }
+      guard writable else { return false }
+      try index.beginWriting()
+      return try index.keys.recoverIntent()
+    } catch {
+      guard error.code == .damaged else { throw error }
+      return false
+    }
+  }
+
+  /// Where the valid part of a journal ends of which all up to `applied` is known; nil if that is not plain to see.
+  private func endOfJournal(
+    behind applied: Location, in journal: Journal, _ last: ControlPage.LastLife?, isClean: Bool
+  ) -> Location? {
+    guard let place = journal.place(of: applied.segment), let newest = journal.segments.last else {
+      return nil
+    }
+    var start = applied
+    if newest.number != applied.segment {
+      // Begun by one who died before anything in it was taken in.
+      guard place == journal.segments.count - 2, journal.sealedLength(at: place) == applied.offset else {
+        return nil
+      }
+      start = Location(segment: newest.number, offset: SegmentHeader.length)
+    }
+    if isClean {
+      // Whoever has appended since then knew nothing of the index.
+      let isSilent =
+        newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
+      return start == applied && isSilent ? start : nil
+    }
+    guard let last else { return nil }
+    let writing = Location(packed: last.writing)
+    let limit =
+      writing.segment == start.segment
+      ? max(writing.offset, start.offset)
+      : newest.number == applied.segment ? start.offset : newest.mapping.count
+    let end = journal.endOfUnpublished(from: start.offset, to: limit, in: newest)
+    return Location(segment: newest.number, offset: end)
+  }
+}
