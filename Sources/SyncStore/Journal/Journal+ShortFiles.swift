@@ -36,10 +36,15 @@ extension Journal {
     if let knownEnd, knownEnd.segment == header.number {
       return knownEnd.offset > present ? min(knownEnd.offset, copy.count) : nil
     }
-    guard !Self.endsWithin(present, copy, header) else { return nil }
-    // At least one place that no record fills, so that the loss stays visible as damage.
-    let end = max(RecordLayout.aligned(present), SegmentHeader.length)
-    return min(end + RecordLayout.fixedLength, copy.count)
+    let whole = Self.wholeEnd(present, copy, header)
+    guard !Self.isEnd(whole, present, copy) else { return nil }
+    // At least one place that no record fills, so that the loss stays visible as damage; and not as long as the record that was cut, for
+    // damage of a record's length is taken for that one alone, and others may have followed it.
+    let last = max(RecordLayout.aligned(present), SegmentHeader.length)
+    let end = min(last + RecordLayout.fixedLength, copy.count)
+    guard whole + RecordLayout.length + 4 <= copy.count else { return end }
+    let stated = RecordLayout.aligned(Int(copy.load(whole + RecordLayout.length, as: UInt32.self)))
+    return stated == end - whole ? min(end + RecordLayout.alignment, copy.count) : end
   }
 
   /// Fails if the last segment was cut: processes that have it open count on what was lost.
@@ -48,6 +53,17 @@ extension Journal {
     throw StoreError(
       .damaged,
       "was cut short by another program while in use: close the store in all processes, then open it again",
+      path: path(of: last.number))
+  }
+
+  /// Fails if the last segment was cut, in a directory that is a copy. Such a copy ends at its watermark (rule R9): where that was is lost
+  /// with the records, and with an earlier one older values would be given in silence.
+  func checkCopy() throws(StoreError) {
+    guard let last = segments.last, last.cutEnd != nil else { return }
+    throw StoreError(
+      .damaged,
+      "lacks its end, and the directory was copied or restored: copy it again from where it came; "
+        + "opened for reading only it shows what is whole",
       path: path(of: last.number))
   }
 
@@ -62,12 +78,16 @@ extension Journal {
       "the file was cut within its records: what is whole is served, and what was lost is asked of the peers")
   }
 
-  /// Whether the records end within the first `present` bytes. Records follow one another, and none begins with eight zeros.
-  private static func endsWithin(_ present: Int, _ copy: Mapping, _ header: SegmentHeader) -> Bool {
+  /// Where the last whole record ends within the first `present` bytes.
+  private static func wholeEnd(_ present: Int, _ copy: Mapping, _ header: SegmentHeader) -> Int {
     var reader = RecordReader(copy, salt: header.salt, limit: present)
     while reader.next() != nil {}
-    let end = reader.offset
-    return end + RecordLayout.durable <= present && copy.lastNonZero(end..<present) == nil
+    return reader.offset
+  }
+
+  /// Whether the `present` bytes show that no record follows at `end`: records follow one another, and none begins with eight zeros.
+  private static func isEnd(_ end: Int, _ present: Int, _ copy: Mapping) -> Bool {
+    end + RecordLayout.durable <= present && copy.lastNonZero(end..<present) == nil
   }
 
   private static let piece = 1 << 20

@@ -135,7 +135,7 @@ struct RecoveryPlan: Equatable {
     watermark = SegmentHeader.length
     segments: for index in scans.indices {
       let scan = scans[index]
-      watermark = Self.watermark(of: index, headers, ends, scans, atWatermark: atWatermark)
+      watermark = Self.watermark(of: index, headers, ends, scans)
       let isLast = index == scans.count - 1
       var cut: Int?
       for gap in scan.gaps {
@@ -155,7 +155,7 @@ struct RecoveryPlan: Equatable {
       }
     }
     for index in 0...tailIndex {
-      let known = Self.watermark(of: index, headers, ends, scans, atWatermark: atWatermark)
+      let known = Self.watermark(of: index, headers, ends, scans)
       guard known > SegmentHeader.length else { continue }
       (durableIndex, durableOffset) = (index, index == tailIndex ? min(known, tailOffset) : known)
     }
@@ -172,12 +172,12 @@ struct RecoveryPlan: Equatable {
   }
 
   /// Up to where a segment was known durable: the greatest claim in it, or its whole length once anything behind it was
-  /// known durable, since segments are synced in order. What a file lacks that was cut counts as known, but not in a copied directory.
+  /// known durable, since segments are synced in order. What a file lacks that was cut counts as known.
   private static func watermark(
-    of index: Int, _ headers: [SegmentHeader], _ ends: [Int?], _ scans: [SegmentScan], atWatermark: Bool
+    of index: Int, _ headers: [SegmentHeader], _ ends: [Int?], _ scans: [SegmentScan]
   ) -> Int {
     guard let end = ends[index] else { return scans[index].durable }
-    guard index + 1 < headers.count else { return atWatermark ? scans[index].durable : end }
+    guard index + 1 < headers.count else { return end }
     // Compaction writes what is durable, and makes it durable before it takes its place.
     let isKnown = headers[index...].contains { $0.compaction > 0 }
     let isFollowed = scans[(index + 1)...].contains { $0.durable > SegmentHeader.length }

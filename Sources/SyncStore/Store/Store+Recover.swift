@@ -12,6 +12,7 @@ extension Store {
       if case .afterDeath = acquisition { try repairOrPoison() }
       return
     }
+    if isCopied { try engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
     // Who died in the middle of this left nothing that is not done again from the start.
     var renewal: Composer.Renewal? = isCopied ? .copied : nil
     var cutDamage: JournalDamage?
