@@ -15,6 +15,7 @@
 #include <sys/statfs.h>
 #include <sys/statvfs.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 int sync_is_refused(int code) {
@@ -175,10 +176,51 @@ int sync_file_status(int fd, struct sync_file_status *status) {
   return 0;
 }
 
+// The device as XFS, F2FS, FAT and others report it in f_fsid (the kernel's new_encode_dev).
+static uint64_t encoded_device(dev_t device) {
+  uint64_t major_number = major(device), minor_number = minor(device);
+  return (minor_number & 0xff) | major_number << 8 | (minor_number & ~(uint64_t)0xff) << 12;
+}
+
+// FS_IOC_GETFSUUID of Linux 6.9, and XFS_IOC_FSGEOMETRY_V1, as <linux/fs.h> and <xfs/xfs_fs.h> have them: older headers lack the
+// first, and the second is not among the kernel's.
+struct file_system_uuid {
+  uint8_t length, bytes[16];
+};
+struct xfs_geometry {
+  uint32_t before[8];
+  uint64_t blocks[4];
+  uint8_t uuid[16];
+  uint32_t after[2];
+  int32_t version;
+  uint32_t rest[4];
+};
+
+// Both halves of a UUID as one number, as ext4 makes f_fsid of its own.
+static uint64_t folded(const uint8_t uuid[16]) {
+  uint64_t halves[2];
+  memcpy(halves, uuid, sizeof halves);
+  return halves[0] ^ halves[1];
+}
+
 int sync_file_system_number(int fd, uint64_t *number) {
   struct statfs system;
-  if (fstatfs(fd, &system) != 0) return -1;
+  struct stat file;
+  if (fstatfs(fd, &system) != 0 || fstat(fd, &file) != 0) return -1;
   memcpy(number, &system.f_fsid, sizeof *number);
+  if (*number != encoded_device(file.st_dev)) return 0;
+  struct file_system_uuid uuid = {0};
+  struct xfs_geometry geometry = {0};
+  int saved = errno;
+  if (ioctl(fd, _IOR(0x15, 0, struct file_system_uuid), &uuid) == 0 && uuid.length == sizeof uuid.bytes) {
+    *number = folded(uuid.bytes);
+  } else if (system.f_type == XFS_SUPER_MAGIC && ioctl(fd, _IOR('X', 100, struct xfs_geometry), &geometry) == 0) {
+    *number = folded(geometry.uuid);
+  } else {
+    *number = 0;
+  }
+  if (*number == 0) *number = SYNC_NO_FILE_SYSTEM_NUMBER;
+  errno = saved;
   return 0;
 }
 

@@ -40,7 +40,9 @@ struct sync_file_status {
 };
 int sync_file_status(int fd, struct sync_file_status *status);
 
-// fstatfs(2): the number of the file system of an open file.
+// A number of the file system of an open file that stays the same when it is mounted again: f_fsid, unless that is the number of the
+// device, which depends on the order in which devices are found; then the file system's UUID, or else SYNC_NO_FILE_SYSTEM_NUMBER.
+#define SYNC_NO_FILE_SYSTEM_NUMBER 1
 int sync_file_system_number(int fd, uint64_t *number);
 
 // fstatfs(2) of what lies at `path`: bytes free for an ordinary user; the magic number of the file system's type; is it mounted for

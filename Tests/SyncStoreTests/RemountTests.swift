@@ -1,0 +1,76 @@
+import Foundation
+import SyncTestSupport
+import Testing
+
+@testable import SyncStore
+
+/// The number of a device depends on the order in which devices are found. XFS and F2FS report it as the number of the file system.
+@Suite(
+  "A store on a file system that is mounted from another device",
+  .enabled(if: LoopImage.isAvailable, "needs the right to mount"), .timeLimit(.minutes(Patience.minutes(2))))
+struct RemountTests {
+  // The device number of btrfs stands for no device.
+  private static let types = ["ext4", "xfs", "f2fs"].filter(LoopImage.isAvailable)
+
+  private static func device(of path: String) throws -> UInt64 {
+    let status = try DiskStorage().status(path)
+    return try #require(status).fileSystem
+  }
+
+  private static func number(of path: String) throws -> UInt64 {
+    try DiskStorage().open(path, .readOnly).status().fileSystem
+  }
+
+  /// Mounts the image again until another device holds it: one that was free lies before it.
+  private static func move(_ image: LoopImage) throws {
+    let before = try device(of: image.path)
+    for _ in 0..<20 where try device(of: image.path) == before {
+      // What it holds at the moment is taken by another image meanwhile.
+      let others = try (0..<2).map { _ in try LoopImage(megabytes: 8) }
+      try image.mountAgain()
+      withExtendedLifetime(others) {}
+    }
+    let now = try device(of: image.path)
+    try #require(now != before)
+  }
+
+  /// Makes a store, closes it, and lets go of the directory. Returns the actor.
+  private static func fill(_ path: String) throws -> ActorID {
+    let store = try Store.create(at: path)
+    try store.put("k", "1", durability: .full)
+    defer { try? store.close() }
+    return try store.actor
+  }
+
+  @Test("keeps its actor, its index and its file system's number (R9)", arguments: types)
+  func moved(type: String) throws {
+    var first: LoopImage? = try LoopImage(megabytes: 8)
+    let image = try LoopImage(megabytes: type == "xfs" ? 320 : 128, type: type)
+    let path = image.path + "/store"
+    let actor = try Self.fill(path)
+    let (number, device) = (try Self.number(of: path + "/STORE"), try Self.device(of: path))
+    try #require(number != device)
+    first = nil
+    _ = first
+    try Self.move(image)
+    #expect(try Self.number(of: path + "/STORE") == number)
+    let again = try Store.open(at: path)
+    #expect(try again.actor == actor && again.text("k") == "1")
+    #expect(try again.replicaSummary().standing == .settled)
+    try again.close()
+  }
+
+  @Test("is told from its copy on another file system of the same type (R9)", arguments: types)
+  func copied(type: String) throws {
+    let images = try (0..<2).map { _ in try LoopImage(megabytes: type == "xfs" ? 320 : 128, type: type) }
+    let store = try Store.create(at: images[0].path + "/store")
+    let actor = try store.actor
+    try store.close()
+    #expect(LoopImage.run(["cp", "-a", images[0].path + "/store", images[1].path + "/store"]))
+    let copy = try Store.open(at: images[1].path + "/store")
+    #expect(try copy.actor != actor)
+    let numbers = try images.map { try Self.number(of: $0.path + "/store/STORE") }
+    #expect(numbers[0] != numbers[1])
+    try copy.close()
+  }
+}
