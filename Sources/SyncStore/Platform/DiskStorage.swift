@@ -353,18 +353,20 @@ final class DiskFile: StorageFile {
 
   func map(_ range: Range<Int>, writable: Bool) throws(StoreError) -> Mapping {
     let protection = writable ? PROT_READ | PROT_WRITE : PROT_READ
-    let start = off_t(range.lowerBound)
-    guard let base = unsafe mmap(nil, range.count, protection, MAP_SHARED, descriptor, start),
+    // What comes before it in its page is mapped with it: the pages of this kernel may be larger than those of the format.
+    let before = range.lowerBound % Mapping.pageBytes
+    let (start, length) = (off_t(range.lowerBound - before), range.count + before)
+    guard let base = unsafe mmap(nil, length, protection, MAP_SHARED, descriptor, start),
       unsafe base != MAP_FAILED
     else { throw SystemCall.failure("cannot map it", path) }
     let watch =
       watchesMappings
-      ? unsafe sync_watch(base, UInt64(range.count), descriptor, UInt64(start), writable ? 1 : 0) : nil
+      ? unsafe sync_watch(base, UInt64(length), descriptor, UInt64(start), writable ? 1 : 0) : nil
     // The handler asks for the size of the file: it stays open as long as it is mapped.
-    return unsafe Mapping(unsafeBase: base, count: range.count, watch: watch) { [self] base, count in
-      let start = UInt(bitPattern: base)
+    return unsafe Mapping(unsafeBase: base + before, count: range.count, watch: watch) { [self] base, _ in
+      let start = UInt(bitPattern: base) - UInt(before)
       release {
-        unsafe munmap(UnsafeMutableRawPointer(bitPattern: start), count)
+        unsafe munmap(UnsafeMutableRawPointer(bitPattern: start), length)
         withExtendedLifetime(self) {}
       }
     }

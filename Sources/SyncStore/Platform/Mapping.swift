@@ -52,11 +52,21 @@ package import Synchronization
   /// Gives back the memory of the whole pages in `range`, which reads as zeros then. Only of a blank one.
   package func discard(_ range: Range<Int>) {
     check(range)
-    let page = 4096
-    let start = (range.lowerBound + page - 1) & ~(page - 1)
-    let end = range.upperBound & ~(page - 1)
+    let (start, end) = (pageEnd(range.lowerBound), pageStart(range.upperBound))
     if start < end { unsafe madvise(base + start, end - start, MADV_DONTNEED) }
   }
+
+  /// Bytes of a page of the running kernel: 4, 16 or 64 KiB.
+  static let pageBytes = sysconf(Int32(_SC_PAGESIZE))
+
+  /// Where the page of the byte at `offset` begins. Below 0 in the first page of a mapping that begins within it.
+  private func pageStart(_ offset: Int) -> Int {
+    let address = unsafe Int(bitPattern: base) + offset
+    return offset - address % Self.pageBytes
+  }
+
+  /// Where the first page begins that does not begin before `offset`.
+  private func pageEnd(_ offset: Int) -> Int { pageStart(offset + Self.pageBytes - 1) }
 
   deinit {
     if let watch = unsafe watch { unsafe sync_unwatch(watch) }
@@ -224,7 +234,7 @@ package import Synchronization
   /// Makes the bytes in `range` durable. False if the kernel cannot: then `errno` says why.
   func sync(_ range: Range<Int>) -> Bool {
     check(range)
-    let start = range.lowerBound & ~4095
+    let start = pageStart(range.lowerBound)
     return unsafe msync(base + start, range.upperBound - start, MS_SYNC) == 0
   }
 
@@ -232,17 +242,21 @@ package import Synchronization
   /// stored stays there.
   func letGo(_ range: Range<Int>) {
     check(range)
-    let page = 4096
-    let start = (range.lowerBound + page - 1) & ~(page - 1)
-    let end = range.upperBound == count ? count : range.upperBound & ~(page - 1)
+    let start = pageEnd(range.lowerBound)
+    let end = range.upperBound == count ? count : pageStart(range.upperBound)
     if start < end { unsafe madvise(base + start, end - start, MADV_DONTNEED) }
   }
 
   /// Pages will be needed one here, one there: no others are to be read with them.
-  func expectRandomAccess() { _ = unsafe madvise(base, count, MADV_RANDOM) }
+  func expectRandomAccess() { advise(MADV_RANDOM) }
 
   /// Pages may be needed in any order: others are read with them as the kernel sees fit.
-  func expectAnyAccess() { _ = unsafe madvise(base, count, MADV_NORMAL) }
+  func expectAnyAccess() { advise(MADV_NORMAL) }
+
+  private func advise(_ advice: Int32) {
+    let start = pageStart(0)
+    _ = unsafe madvise(base + start, count - start, advice)
+  }
 
   /// A page of the greater size that processors translate at once, where the kernel has one to give.
   package static let hugePageBytes = 2 << 20
@@ -250,13 +264,13 @@ package import Synchronization
   /// Its memory is to be found in huge pages, where the kernel and the file system can: who reads here and there waits less for addresses to
   /// be translated, and a fault brings 512 pages. Not for a file that is synced: what of a huge page was changed is not known, and all of it
   /// is written.
-  func preferHugePages() { _ = unsafe madvise(base, count, MADV_HUGEPAGE) }
+  func preferHugePages() { advise(MADV_HUGEPAGE) }
 
   /// Finds memory for `range` now, rather than at the first store to each page: of each page by itself where random access is expected, else
   /// of what the kernel reads together, for all of which whoever needs the first waits.
   package func populate(_ range: Range<Int>) {
     check(range)
-    let start = range.lowerBound & ~4095
+    let start = pageStart(range.lowerBound)
     // A kernel that cannot do it leaves the pages to be found later: slower, not wrong.
     _ = unsafe sync_populate(base + start, UInt64(range.upperBound - start))
   }
