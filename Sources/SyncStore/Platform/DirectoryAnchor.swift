@@ -13,6 +13,8 @@ final class DirectoryAnchor: Sendable {
   let path: String
   private let parent: String
   private let descriptor: Int32
+  /// Does it lie on overlayfs, where a file can be in a lower layer?
+  let isLayered: Bool
 
   /// Opens the directory at `path`, which must not be a link; nil, and `errno` says why, if it cannot be.
   init?(_ path: String) {
@@ -20,6 +22,10 @@ final class DirectoryAnchor: Sendable {
     guard opened >= 0 else { return nil }
     descriptor = SystemCall.aboveStandard(opened)
     (self.path, parent) = (path, DiskStorage.directory(of: path))
+    var (free, type, isReadOnly) = (UInt64(0), UInt64(0), Int32(0))
+    isLayered =
+      unsafe sync_file_system_status(descriptor, ".", &free, &type, &isReadOnly) == 0
+      && type == FileSystem.overlay
   }
 
   deinit { close(descriptor) }

@@ -1,6 +1,30 @@
 private import CLinux
 private import Glibc
 
+extension DiskStorage {
+  /// The descriptor that `call` gives with the flags for a mode.
+  ///
+  /// On overlayfs a file that is only read stays in its lower layer: it and its mappings go on showing that file when another process opens
+  /// it for writing, which copies it up, and two stores above one lower layer would be taken for the same. So it is opened for
+  /// writing there, if it may be.
+  func opened(_ mode: OpenMode, _ call: (_ flags: Int32) -> Int32) -> Int32 {
+    let flags =
+      switch mode {
+      case .readOnly: O_RDONLY
+      case .readWrite: O_RDWR
+      case .create: O_RDWR | O_CREAT | O_EXCL
+      case .openOrCreate: O_RDWR | O_CREAT
+      }
+    // O_NONBLOCK: a FIFO in place of a file must not hang the caller.
+    let always = O_NOFOLLOW | O_NONBLOCK | O_NOCTTY
+    if mode == .readOnly, anchor?.isLayered ?? false {
+      let descriptor = SystemCall.retrying { call(O_RDWR | always) }
+      if descriptor >= 0 { return descriptor }
+    }
+    return SystemCall.retrying { call(flags | always) }
+  }
+}
+
 // What the blob tier needs beyond plain paths: its names come from peers, and its directory may have been tampered with.
 extension DiskStorage {
   package func open(_ name: String, beneath directory: String, _ mode: OpenMode) throws(StoreError)
@@ -10,17 +34,7 @@ extension DiskStorage {
     let parent = unsafe at(directory) { unsafe sync_hold_directory($0, $1) }
     guard parent >= 0 else { throw Self.refusal(path) }
     defer { close(parent) }
-    let flags =
-      switch mode {
-      case .readOnly: O_RDONLY
-      case .readWrite: O_RDWR
-      case .create: O_RDWR | O_CREAT | O_EXCL
-      case .openOrCreate: O_RDWR | O_CREAT
-      }
-    // O_NONBLOCK: a FIFO in place of a file must not hang the caller.
-    let descriptor = SystemCall.retrying {
-      unsafe sync_open_beneath(parent, name, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600)
-    }
+    let descriptor = opened(mode) { flags in unsafe sync_open_beneath(parent, name, flags, 0o600) }
     guard descriptor >= 0 else { throw Self.refusal(path) }
     return try regularFile(descriptor, path)
   }

@@ -74,16 +74,8 @@ package final class DiskStorage: Storage {
   }
 
   package func open(_ path: String, _ mode: OpenMode) throws(StoreError) -> any StorageFile {
-    let flags =
-      switch mode {
-      case .readOnly: O_RDONLY
-      case .readWrite: O_RDWR
-      case .create: O_RDWR | O_CREAT | O_EXCL
-      case .openOrCreate: O_RDWR | O_CREAT
-      }
-    // O_NONBLOCK: a FIFO in place of a file must not hang the caller.
-    let descriptor = SystemCall.retrying {
-      unsafe at(path) { unsafe sync_open($0, $1, flags | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0o600) }
+    let descriptor = opened(mode) { flags in
+      unsafe at(path) { unsafe sync_open($0, $1, flags, 0o600) }
     }
     guard descriptor >= 0 else {
       if errno == ELOOP || errno == EISDIR || errno == ENXIO {

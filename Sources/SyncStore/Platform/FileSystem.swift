@@ -36,6 +36,9 @@ package struct FileSystem: Sendable, Equatable {
     }
   }
 
+  /// The type of overlayfs.
+  static let overlay: UInt64 = 0x794C_7630
+
   /// Does it write each page to a new place? Then there may be no space for a page that was allocated, and a mapped store has no way to
   /// say so but SIGBUS (F26).
   private var copiesOnWrite: Bool {
@@ -45,7 +48,8 @@ package struct FileSystem: Sendable, Equatable {
       0xCA45_1A4E,  // bcachefs
       0x3434,  // NILFS
       0xF2F5_2010,  // F2FS, which writes a log
-      0x6573_5546:  // FUSE: what lies behind it is not known
+      0x6573_5546,  // FUSE: the file system under it is not known
+      Self.overlay:  // nor is that of the upper layer
       true
     default: false
     }
