@@ -11,9 +11,9 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-_Static_assert(EPOLLIN == sync_epoll_in && EPOLLOUT == sync_epoll_out, "bits of epoll");
-_Static_assert(IFF_RUNNING == sync_link_running, "flag of a link");
-_Static_assert(EPOLLERR == sync_epoll_error && EPOLLHUP == sync_epoll_hang_up, "bits of epoll");
+_Static_assert((int)EPOLLIN == (int)sync_epoll_in && (int)EPOLLOUT == (int)sync_epoll_out, "bits of epoll");
+_Static_assert((int)IFF_RUNNING == (int)sync_link_running, "flag of a link");
+_Static_assert((int)EPOLLERR == (int)sync_epoll_error && (int)EPOLLHUP == (int)sync_epoll_hang_up, "bits of epoll");
 
 int sync_epoll_create(void) { return epoll_create1(EPOLL_CLOEXEC); }
 

@@ -30,8 +30,11 @@ unsigned sync_watch_faults(const struct sync_watch *watch);
 extern unsigned sync_fault_count;
 
 static inline unsigned sync_any_fault(void) {
-  // The handler runs on this thread, between two of its instructions: only the compiler could put them out of order.
+  // The handler of this thread runs between two of its instructions: only the compiler could put them out of order. That of another
+  // thread counts before it puts zeros in place: a processor that loads out of order (ARM) must not load the count before it has
+  // loaded what may be those zeros.
   __atomic_signal_fence(__ATOMIC_SEQ_CST);
+  __atomic_thread_fence(__ATOMIC_ACQUIRE);
   return __atomic_load_n(&sync_fault_count, __ATOMIC_RELAXED);
 }
 
