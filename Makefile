@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges refused arm pages damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges refused refused-suite arm pages damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -131,6 +131,9 @@ exchanges: deps ## let each call of a disk fail while copies exchange (every tes
 
 refused: deps ## refuse the program each system call with each error (every test run takes one error of each call)
 	REFUSED_CALLS=all $(SWIFT) test --filter RefusedCallTests
+
+refused-suite: deps ## the tests of the store while the kernel refuses each call that has a substitute, one after the other (ONLY=FILTER)
+	@SWIFT="$(SWIFT)" scripts/refused-suite.sh $(ONLY)
 
 arm: ## compile the C shims for aarch64 and run their check under an emulator
 	@scripts/arm.sh

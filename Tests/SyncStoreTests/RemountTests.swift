@@ -21,14 +21,12 @@ struct RemountTests {
     try DiskStorage().open(path, .readOnly).status().fileSystem
   }
 
-  /// Mounts the image again until another device holds it: one that was free lies before it.
+  /// Mounts the image again until another device holds it: other images take the one that it had, and those below.
   private static func move(_ image: LoopImage) throws {
     let before = try device(of: image.path)
-    for _ in 0..<20 where try device(of: image.path) == before {
-      // What it holds at the moment is taken by another image meanwhile.
-      let others = try (0..<2).map { _ in try LoopImage(megabytes: 8) }
-      try image.mountAgain()
-      withExtendedLifetime(others) {}
+    var others: [LoopImage] = []
+    while others.count < 20, try device(of: image.path) == before {
+      try image.mountAgain { others.append(try LoopImage(megabytes: 8)) }
     }
     let now = try device(of: image.path)
     try #require(now != before)
@@ -44,14 +42,11 @@ struct RemountTests {
 
   @Test("keeps its actor, its index and its file system's number (R9)", arguments: types)
   func moved(type: String) throws {
-    var first: LoopImage? = try LoopImage(megabytes: 8)
     let image = try LoopImage(megabytes: type == "xfs" ? 320 : 128, type: type)
     let path = image.path + "/store"
     let actor = try Self.fill(path)
     let (number, device) = (try Self.number(of: path + "/STORE"), try Self.device(of: path))
     try #require(number != device)
-    first = nil
-    _ = first
     try Self.move(image)
     #expect(try Self.number(of: path + "/STORE") == number)
     let again = try Store.open(at: path)

@@ -59,7 +59,8 @@ package final class LoopImage: Sendable {
   }
 
   /// Unmounts it and mounts it again: what it shows then is what the disk has. Nobody may have a file of it open.
-  package func mountAgain() throws {
+  /// `between` is called while it is not mounted.
+  package func mountAgain(between: () throws -> Void = {}) throws {
     // A thread that was at the sync may let go of the last file a moment after its error was seen.
     let deadline = SystemCall.monotonicMilliseconds() + 10_000
     while !Self.run(["umount", path]) {
@@ -68,6 +69,7 @@ package final class LoopImage: Sendable {
       }
       usleep(10_000)
     }
+    try between()
     try mount()
   }
 
