@@ -23,7 +23,7 @@ void *mmap(void *start, size_t count, int protection, int flags, int fd, off_t o
     return MAP_FAILED;
   }
   if (flags & MAP_FIXED) return real_mmap((uintptr_t)start, UP(count), protection, flags, fd, offset);
-  // Address space for a page more, of which what is not needed is given back.
+  // Reserves one page more than needed to align the start, and unmaps the rest.
   void *room = real_mmap(0, UP(count) + PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return MAP_FAILED;
   uintptr_t base = UP(room), end = base + UP(count), last = (uintptr_t)room + UP(count) + PAGE;

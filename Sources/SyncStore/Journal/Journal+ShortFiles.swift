@@ -9,13 +9,15 @@ extension Journal {
     var cutEnd: Int?
   }
 
-  /// The content of a segment's file. Missing bytes read as zeros, like the unused rest of a segment: whole records are served, a record
-  /// that was cut is damage. A writer lengthens the file; a reader gets a copy in memory, since a mapping has no pages past the end
-  /// of a file.
+  /// The content of a segment's file. Missing bytes read as zeros, like the unused rest of a segment: whole
+  /// records are served, a record that was cut is damage. A writer lengthens the file; a reader gets a copy in
+  /// memory, since a mapping has no pages past the end of a file.
   ///
-  /// The next segment's header tells where the records of a closed one end. For the last segment the index may (`knownEnd`), or zeros
-  /// after the last record show that none was lost. Otherwise the content ends at `Segment.cutEnd`, and a writer gets a copy, too: the
-  /// file is lengthened only when another segment says where this one ends, lest it be taken for a whole one meanwhile.
+  /// The header of the next segment records where a closed segment ends. For the last segment the index may
+  /// (`knownEnd`), or zeros after the last record show that none was lost. Otherwise the content ends at
+  /// `Segment.cutEnd`, and a writer gets a copy, too: it lengthens the file only after the header of a new
+  /// segment records this end durably. Lengthened earlier, the file looks complete after a crash, and the
+  /// loss goes unnoticed.
   func content(of file: any StorageFile, _ header: SegmentHeader, isLast: Bool) throws(StoreError) -> Content
   {
     let (size, present) = (Int(header.size), try file.sizeAtOpening)
@@ -38,8 +40,9 @@ extension Journal {
     }
     let whole = Self.wholeEnd(present, copy, header)
     guard !Self.isEnd(whole, present, copy) else { return nil }
-    // At least one place that no record fills, so that the loss stays visible as damage; and not as long as the record that was cut, for
-    // damage of a record's length is taken for that one alone, and others may have followed it.
+    // The gap covers at least one slot without a record, so that the loss stays visible as damage. It must not
+    // have the length of the record that was cut: damage of exactly one record's length is attributed to that
+    // record alone, and others may have followed it.
     let last = max(RecordLayout.aligned(present), SegmentHeader.length)
     let end = min(last + RecordLayout.fixedLength, copy.count)
     guard whole + RecordLayout.length + 4 <= copy.count else { return end }
@@ -56,8 +59,9 @@ extension Journal {
       path: path(of: last.number))
   }
 
-  /// Fails if the last segment was cut, in a directory that is a copy. Such a copy ends at its watermark (rule R9): where that was is lost
-  /// with the records, and with an earlier one older values would be given in silence.
+  /// Fails if the last segment was cut, in a directory that is a copy. A copy is cut at its watermark (rule R9),
+  /// and the records that state the watermark are lost: with an earlier one, reads would silently return older
+  /// values.
   func checkCopy() throws(StoreError) {
     guard let last = segments.last, last.cutEnd != nil else { return }
     throw StoreError(
@@ -67,8 +71,8 @@ extension Journal {
       path: path(of: last.number))
   }
 
-  /// Lengthens the file of a segment that was cut, now that the next one durably says where it ends. If that fails it is done at the next
-  /// opening.
+  /// Lengthens the file of a segment that was cut. The header of the next segment must record its end durably.
+  /// If this fails, the next opening does it.
   func lengthen(_ segment: Segment) {
     guard (try? segment.file.allocate(to: segment.mapping.count)) != nil else { return }
     segment.missingBytes = 0

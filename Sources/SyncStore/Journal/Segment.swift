@@ -36,8 +36,8 @@ final class Segment: @unchecked Sendable {
   var headerDamaged = false
   /// Bytes by which its file was found shorter than its header says: they read as zeros.
   var missingBytes = 0
-  /// Where a last segment is taken to end whose file was cut within its records, so that some may be lost; nil for any other. It is
-  /// mapped in memory alone then, and nothing is appended to it.
+  /// The assumed end of a last segment whose file was cut within its records; nil for any other segment. Such a
+  /// segment is a copy in memory, and nothing is appended to it.
   var cutEnd: Int?
   /// What was put right as it was opened, for people.
   var mended: [String] = []

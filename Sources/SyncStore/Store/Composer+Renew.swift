@@ -14,7 +14,7 @@ extension Composer {
     case forked
     /// Records below a watermark are damaged: everything is to be offered again.
     case damaged([JournalDamage])
-    /// Writes that no member accepts are given up: everything is to be offered again, as after damage.
+    /// Local writes that no member accepts were dropped: the copy requests a full state, as after damage.
     case dropped
   }
 
@@ -62,7 +62,7 @@ extension Composer {
     }
   }
 
-  /// Returns the vector of a copy that takes in the full state of the next peer, whatever it had before.
+  /// Marks the copy as mending, clears its cursors and returns an empty vector: the next peer sends a full state.
   private mutating func askForEverything() throws(StoreError) -> VersionVector {
     try setLocal(StateKey.mending, [1])
     try forgetCursors()

@@ -1,8 +1,8 @@
 /// The opening of a store whose index and control page can be believed.
 extension Opening {
-  /// Goes on where the last process stopped, without reading the journal; nil if what it left cannot be believed, or is
-  /// to be looked at closely. In time that does not depend on the number of keys.
-  /// `names` are those in the journal's directory.
+  /// Opens with the index and the control page of the last process, without replaying the journal, in time
+  /// independent of the number of keys. Returns nil if either is invalid or stale: the journal is replayed then.
+  /// `names` are the files in the journal's directory.
   func goOn(
     _ file: any StorageFile, _ control: ControlPage, _ last: ControlPage.LastLife?, _ names: [String]
   ) throws(StoreError) -> (Store, Finding)? {
@@ -44,7 +44,8 @@ extension Opening {
     return (store(file, control, engine), finding)
   }
 
-  /// Where the journal ends, as the index says if it was closed cleanly, or else the control page of the same boot; nil if neither is so.
+  /// The end of the journal according to an index that was closed cleanly, or else to the control page of the
+  /// same boot; nil if neither is available.
   private func knownEnd(_ index: JournalIndex, _ last: ControlPage.LastLife?) throws(StoreError) -> Location?
   {
     do throws(StoreError) {
@@ -64,7 +65,8 @@ extension Opening {
     }
   }
 
-  /// Completes what one who died was changing in the index. False if that is to be done and cannot.
+  /// Completes the index change that a killed writer left unfinished. False if there is one that cannot be
+  /// completed: the store is open for reading only, or the index is damaged.
   private func complete(_ index: JournalIndex) throws(StoreError) -> Bool {
     do throws(StoreError) {
       guard try index.keys.isInterrupted else { return true }
@@ -77,7 +79,8 @@ extension Opening {
     }
   }
 
-  /// Where the valid part of a journal ends of which all up to `applied` is known; nil if that is not plain to see.
+  /// The end of the valid records of a journal whose index covers everything up to `applied`; nil if replay is
+  /// needed to find it.
   private func endOfJournal(
     behind applied: Location, in journal: Journal, _ last: ControlPage.LastLife?, isClean: Bool
   ) -> Location? {
@@ -93,7 +96,7 @@ extension Opening {
       start = Location(segment: newest.number, offset: SegmentHeader.length)
     }
     if isClean {
-      // Whoever has appended since then knew nothing of the index.
+      // A program that does not maintain the index may have appended since.
       let isSilent =
         newest.record(at: start.offset, limit: newest.mapping.count, isSealed: true) == nil
       return start == applied && isSilent ? start : nil

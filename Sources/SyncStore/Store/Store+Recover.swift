@@ -196,9 +196,9 @@ extension Store {
     }
   }
 
-  /// Ends the last segment if its file was cut and the index knows where its records ended: it goes on telling which keys have lost theirs.
-  /// The new segment begins with what makes this copy a new actor, so that both are there or neither. Returns the damage; nil if the
-  /// file was not cut.
+  /// Seals a last segment whose file was cut, at the end that the index knows: the index keeps the places of lost
+  /// records, so that only their keys are `.damaged`. The new segment begins with the records that make this copy a
+  /// new actor: the seal and the renewal become durable together. Returns the damage; nil if no record was lost.
   private func endCutSegment() throws(StoreError) -> JournalDamage? {
     let wall = environment.now()
     return try engine.withLock { engine throws(StoreError) in

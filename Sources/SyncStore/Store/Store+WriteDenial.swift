@@ -68,10 +68,10 @@ extension Store {
   /// Gives up current writes of keys of the user's that were made on this copy after a position of the journal, and returns them.
   /// At most `limit`, the earliest ones: call it until it returns none.
   ///
-  /// The keys are absent afterwards. What the other members hold of them comes with the next session, since the copy becomes a new
-  /// actor and asks for everything again, as after damage (rule R9). A round or full state that a session is taking in meanwhile is
-  /// refused for the same reason: it would count as covered what a dropped write had beaten. A write that did reach a member comes
-  /// back from there. Atomic, and durable on return.
+  /// The keys are absent afterwards. The copy becomes a new actor and requests a full state, as after damage (rule
+  /// R9), so the next session restores the other members' values. A round that is being received at the same time
+  /// fails with `.overtaken`: closing it would mark as covered the records that a dropped write had beaten. A write
+  /// that did reach a member comes back from there. Atomic, and durable on return.
   ///
   /// - Throws: `.notAllowed` if this copy may write: its writes leave with the next session; as any write.
   package func dropOwnWrites(
