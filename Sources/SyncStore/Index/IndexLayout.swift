@@ -138,6 +138,14 @@ struct HashParts {
   /// The bits beside its slot.
   @inline(__always)
   var splitBits: UInt16 { UInt16(hash & 0x1FF) }
+
+  /// What a slot stores of the hash, in 31 bits: the tag and the bits beside it (0–24), and the bucket
+  /// (25–30).
+  var fingerprint: UInt32 { Self.fingerprint(tag: tag, splitBits: splitBits, bucket: bucket) }
+
+  static func fingerprint(tag: UInt64, splitBits: UInt16, bucket: Int) -> UInt32 {
+    UInt32(bucket) << 25 | UInt32(tag) << 9 | UInt32(splitBits)
+  }
 }
 
 /// A word of a bucket: nothing, or a place with a tag. Each has an odd number of ones, which a single bit that turned

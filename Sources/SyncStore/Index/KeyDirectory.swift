@@ -197,6 +197,28 @@ package final class KeyDirectory: @unchecked Sendable {
     }
   }
 
+  /// Visits the place of each key with what is stored of the key's hash (`HashParts.fingerprint`). As
+  /// `forEachPlace`.
+  func forEachEntry(
+    _ body: (_ place: UInt64, _ fingerprint: UInt32) throws(StoreError) -> Void
+  ) throws(StoreError) {
+    try forEachPage { (_, page) throws(StoreError) in
+      for bucket in 0..<IndexLayout.bucketCount {
+        for slot in 0..<IndexLayout.slotsPerBucket {
+          let word = page.load(Self.slotOffset(bucket, slot))
+          guard Slot.isOdd(word) else { throw damaged() }
+          guard Slot.isTaken(word) else { continue }
+          let extra = SlotExtra(bits: page.loadShort(Self.extraOffset(bucket, slot)))
+          guard extra.isSound, extra.displacement < IndexLayout.bucketCount else { throw damaged() }
+          let home = (bucket + IndexLayout.bucketCount - extra.displacement) % IndexLayout.bucketCount
+          let fingerprint = HashParts.fingerprint(
+            tag: Slot.tag(word), splitBits: extra.splitBits, bucket: home)
+          try body(Slot.place(word), fingerprint)
+        }
+      }
+    }
+  }
+
   /// Visits each page of keys, overflow pages behind theirs.
   func forEachPage(
     part: Int = 0, of parts: Int = 1, _ body: (UInt32, PageView) throws(StoreError) -> Void

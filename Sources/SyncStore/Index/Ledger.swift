@@ -69,9 +69,10 @@ final class Ledger: Sendable {
     try file.allocate(to: firstBytes)
     let ledger = try Ledger(file, concealing: concealing, writable: true)
     let header = ledger.header
-    for field in [Field.position, Field.sequence, Field.last, Field.notes, Field.segments, Field.flags] {
+    for field in [Field.position, Field.sequence, Field.last, Field.notes, Field.segments] {
       header.store(Sealed.seal(0), at: field)
     }
+    header.store(Sealed.seal(Flags.notesParked.rawValue), at: Field.flags)
     header.store(Sealed.odd(0), at: Field.clock)
     header.store(version, at: Field.version)
     header.store(identity, at: Field.identity)
@@ -127,6 +128,10 @@ final class Ledger: Sendable {
     let rawValue: UInt64
     /// Some record had a deadline.
     static let deadlines = Flags(rawValue: 1)
+    /// Some record waited for its time.
+    static let parked = Flags(rawValue: 2)
+    /// `parked` is set when a record waits: older programs did not do so.
+    static let notesParked = Flags(rawValue: 4)
   }
 
   var flags: Flags { get throws(StoreError) { Flags(rawValue: try sealed(Field.flags)) } }

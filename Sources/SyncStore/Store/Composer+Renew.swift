@@ -18,8 +18,10 @@ extension Composer {
     case dropped
   }
 
-  /// Becomes `actor`.
-  mutating func renew(_ renewal: Renewal, as actor: ActorID) throws(StoreError) {
+  /// Becomes `actor`. `lost` are the keys lost in some of the damage, if that is why.
+  mutating func renew(
+    _ renewal: Renewal, as actor: ActorID, lost: [JournalDamage: LostKeys] = [:]
+  ) throws(StoreError) {
     var vector = state.vector
     switch renewal {
     case .cut, .nameless: break
@@ -40,7 +42,9 @@ extension Composer {
     case .damaged(let damages):
       for damage in damages {
         let end = UInt32(damage.bytes.upperBound)
-        try setLocal(StateKey.damage(damage.place), ReplicaState.encode(damageUpTo: end, isResolved: false))
+        try setLocal(
+          StateKey.damage(damage.place),
+          ReplicaState.encode(damageUpTo: end, isResolved: false, lost: lost[damage]))
       }
       vector = try askForEverything()
     case .dropped: vector = try askForEverything()

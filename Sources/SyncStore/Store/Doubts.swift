@@ -2,39 +2,76 @@
 ///
 /// Made once for all damage that there is, so that a look at a key costs the same however many places are damaged.
 struct Doubts: Sendable {
-  /// The last one in the journal of those of which it is not known whose they were: it is in question for each key whose record
-  /// comes before it.
+  /// The last damaged place whose keys are unknown: it casts doubt on each key whose record comes before it.
   private let last: Location?
-  /// The latest one of each key of which it is.
+  /// The latest damaged place of each key known by its bytes.
   let keys: [[UInt8]: Location]
+  /// The latest damaged place of each key known by its hash alone: by the seed of the hash, then by the
+  /// fingerprint.
+  private let hashed: [UInt64: [UInt32: Location]]
+  /// The last damaged place in which a key was lost that is not known by its bytes.
+  private let lastNameless: Location?
   /// Where each segment stands in the journal: numbers do not tell, once segments were compacted.
   private let order: [UInt32: Int]
   private let paths: [UInt32: String]
 
   /// Nil if nothing is in doubt.
-  init?(unattributed: [Location], keys: [[UInt8]: Location], in journal: Journal) {
-    guard !unattributed.isEmpty || !keys.isEmpty else { return nil }
+  init?(
+    unattributed: [Location], keys: [[UInt8]: Location],
+    hashed lost: [(place: Location, keys: LostKeys)] = [],
+    in journal: Journal
+  ) {
+    let lost = lost.filter { !$0.keys.isEmpty }
+    guard !unattributed.isEmpty || !keys.isEmpty || !lost.isEmpty else { return nil }
     let order = Dictionary(
       journal.segments.enumerated().map { ($1.number, $0) }, uniquingKeysWith: { $1 })
     last = unattributed.max { Self.precedes($0, $1, order) }
-    self.keys = keys
-    self.order = order
-    let numbers = Set((unattributed + keys.values).map(\.segment))
+    let nameless = unattributed + lost.map(\.place)
+    lastNameless = nameless.max { Self.precedes($0, $1, order) }
+    var hashed: [UInt64: [UInt32: Location]] = [:]
+    for (place, keys) in lost.sorted(by: { Self.precedes($0.place, $1.place, order) }) {
+      for (seed, fingerprints) in keys.fingerprints {
+        for fingerprint in fingerprints { hashed[seed, default: [:]][fingerprint] = place }
+      }
+    }
+    (self.keys, self.hashed, self.order) = (keys, hashed, order)
+    let numbers = Set((nameless + keys.values).map(\.segment))
     paths = Dictionary(numbers.map { ($0, journal.path(of: $0)) }, uniquingKeysWith: { $1 })
   }
 
   /// Fails if a lost record may have been a newer one of this key than the one `found`: better no answer than a wrong one.
   func check(_ key: [UInt8], _ found: Location?) throws(StoreError) {
-    for gap in [last, keys[key]] {
-      if let gap, found.map({ precedes($0, gap) }) ?? true { throw error(at: gap, "this key's latest value") }
+    // See `unattributedDamage`.
+    let last = found != nil && ReservedKey.isReserved(key) ? nil : last
+    if let last, found.map({ precedes($0, last) }) ?? true {
+      throw error(at: last, "this key's latest value")
     }
+    if let gap = loss(of: key, after: found) { throw error(at: gap, "this key's latest value") }
   }
+
+  /// Where a newer record of this very key was lost than the one `found`; nil if none is known.
+  func loss(of key: [UInt8], after found: Location?) -> Location? {
+    let byHash = hashed.map { seed, places in places[LostKeys.fingerprint(of: key, seed: seed)] }
+    for gap in [keys[key]] + byHash {
+      if let gap, found.map({ precedes($0, gap) }) ?? true { return gap }
+    }
+    return nil
+  }
+
+  /// Why a newer record of any key, member records included, may have been lost; nil if it is known which
+  /// keys were hit.
+  ///
+  /// A member record that is there is read nevertheless: without it this copy could reach no peer, and only a
+  /// peer can send what was lost. What a device that was revoked by the lost record could gain by it is
+  /// refused where this copy does not itself choose the device: it accepts no connections meanwhile
+  /// (`Gatekeeper`).
+  var unattributedDamage: StoreError? { last.map { error(at: $0, "the latest value of any key") } }
 
   /// Fails if a lost record may have been a newer one of any key for which `isMeant` holds.
   func check(
     in order: OrderedView, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) {
-    if let last { throw error(at: last, "the latest value of any key") }
+    if let lastNameless { throw error(at: lastNameless, "the latest value of any key") }
     for key in keys.keys where isMeant(key) { try check(key, try order.location(of: key)) }
   }
 
@@ -43,7 +80,9 @@ struct Doubts: Sendable {
     in order: OrderedView, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) -> [Doubt] {
     var doubts: [Doubt] = []
-    if let last { doubts.append(Doubt(key: nil, error: error(at: last, "the latest value of any key"))) }
+    if let lastNameless {
+      doubts.append(Doubt(key: nil, error: error(at: lastNameless, "the latest value of any key")))
+    }
     for (key, gap) in keys.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) where isMeant(key) {
       if let found = try order.location(of: key), !precedes(found, gap) { continue }
       doubts.append(Doubt(key: Key(unchecked: key), error: error(at: gap, "this key's latest value")))
@@ -71,6 +110,7 @@ struct KnownDoubts {
   struct Origin: Equatable {
     var gaps: Int
     var unattributed: Int
+    var lost: Int
     var keys: Int
     var resolved: Int
     var segments: Int
@@ -84,7 +124,8 @@ struct KnownDoubts {
 extension Engine {
   private var originOfDoubts: KnownDoubts.Origin {
     KnownDoubts.Origin(
-      gaps: gaps.count, unattributed: unattributed.count, keys: damagedKeys.count,
+      gaps: gaps.count, unattributed: unattributed.count, lost: foundLost.count + state.lost.count,
+      keys: damagedKeys.count,
       resolved: state.resolved.count, segments: journal.segments.count, replaced: journal.replacedCount)
   }
 
@@ -95,12 +136,26 @@ extension Engine {
       let origin = originOfDoubts
       if let knownDoubts, knownDoubts.origin == origin { return knownDoubts.doubts }
       let resolved = state.resolved
+      var (unknown, lost): ([Location], [(place: Location, keys: LostKeys)]) = ([], [])
+      for damage in unattributed where !resolved.contains(damage.place) {
+        if let keys = lostKeys(in: damage) {
+          lost.append((damage.place, keys))
+        } else {
+          unknown.append(damage.place)
+        }
+      }
       let doubts = Doubts(
-        unattributed: unattributed.filter { !resolved.contains($0) },
-        keys: damagedKeys.filter { !resolved.contains($0.value) }, in: journal)
+        unattributed: unknown, keys: damagedKeys.filter { !resolved.contains($0.value) }, hashed: lost,
+        in: journal)
       knownDoubts = KnownDoubts(origin: origin, doubts: doubts)
       return doubts
     }
+  }
+
+  /// Is the record that can be read of this key known to be older than one that was lost?
+  mutating func isOutdated(_ key: [UInt8]) -> Bool {
+    guard let doubts, let found = search(key.span).found?.location else { return false }
+    return doubts.loss(of: key, after: found) != nil
   }
 
   /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
@@ -124,7 +179,8 @@ extension Engine {
     guard !gaps.isEmpty else { return }
     gaps.removeAll { isGone($0.place) }
     knownGaps = knownGaps.filter { !isGone($0.place) }
-    unattributed.removeAll(where: isGone)
+    unattributed.removeAll { isGone($0.place) }
+    foundLost = foundLost.filter { !isGone($0.key.place) }
     damagedKeys = damagedKeys.filter { !isGone($0.value) }
     knownDoubts = nil
   }

@@ -159,7 +159,7 @@ extension Engine {
       // The journal is read in its order: this is the latest place.
       damagedKeys[key] = location
     } else {
-      unattributed.append(location)
+      unattributed.append(damage)
     }
   }
 
@@ -311,6 +311,7 @@ extension Engine {
   ) throws(StoreError) {
     let key = view.bytes.bytes(write.key)
     if write.hasDeadline { try index.ledger.set(.deadlines) }
+    if !applies { try index.ledger.set(.parked) }
     if !applies || write.isReserved && search.found == nil { try note(view) }
     let keepsDigest = index.ledger.keepsDigest
     // Then the index alone names the greatest record, and was asked for it already.

@@ -76,18 +76,29 @@ extension Engine {
 
   /// Takes all of the journal up to `end` into another index.
   mutating func rebuild(with other: JournalIndex, upTo end: Location) {
-    // Without a call that may fail for the reason that makes this one go on without it.
-    if index.isShared, journal.writable { index.keys.retire() }
+    let former = formerIndex
+    if former == nil { retireShared() }
     journal.forgetSlots()
     var fresh = Engine(surroundings, journal: journal, index: other, compactions: compactions)
-    (fresh.pins, fresh.takesShortWay) = (pins, takesShortWay)
+    (fresh.pins, fresh.takesShortWay, fresh.foundLost) = (pins, takesShortWay, foundLost)
     fresh.absorb(upTo: end, indexing: true)
+    if let former {
+      fresh.attribute(by: former)
+      retireShared()
+    }
     replace(by: fresh)
+  }
+
+  /// Tells other processes not to use the index any more. It makes no system call, which could fail for the
+  /// reason that makes this process go on without the index.
+  private func retireShared() {
+    if index.isShared, journal.writable { index.keys.retire() }
   }
 
   /// Goes on as another view.
   mutating func replace(by other: consuming Engine) {
     let wasPublic = isPublic
+    other.foundLost.merge(foundLost) { found, _ in found }
     self = other
     isPublic = wasPublic
     publish()

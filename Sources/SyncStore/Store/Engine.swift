@@ -38,7 +38,10 @@ struct Engine {
   var knownGaps: Set<JournalDamage> = []
   /// Keys whose record stood in such a place, as far as that can be told.
   var damagedKeys: [[UInt8]: Location] = [:]
-  var unattributed: [Location] = []
+  /// The damage of which that cannot be told by the bytes.
+  var unattributed: [JournalDamage] = []
+  /// The keys that an index has named for some of it.
+  var foundLost: [JournalDamage: LostKeys] = [:]
   /// What was last made of these.
   var knownDoubts: KnownDoubts?
   /// The last position in the journal.

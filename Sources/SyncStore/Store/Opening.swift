@@ -134,8 +134,6 @@ struct Opening {
     // Who recovers may yet replace what is there.
     var engine = try control.recovered ? followingOthers(control) : nil
     if engine == nil {
-      // Those who share an index would not find in it what this one writes.
-      if writable, control.recovered { try JournalIndex.removeFiles(files) }
       if writable, !control.recovered, try journal().hasUnsynced {
         // Whoever reads has taken what is there for the journal, and its end for the tail.
         throw StoreError(
@@ -144,6 +142,8 @@ struct Opening {
           path: path)
       }
       engine = try readingBesideOthers(control)
+      // Those who share an index would not find in it what this one writes.
+      if writable, control.recovered { try JournalIndex.removeFiles(files) }
     }
     guard let engine else { throw busy }
     let store = store(file, control, engine)
@@ -185,7 +185,16 @@ struct Opening {
     let journal = try loadedBesideOthers(control, adopted: .max, isUnfinished: &isUnfinished)
     var engine = Engine(surroundings(control), journal: journal, index: inMemory(), compactions: compactions)
     engine.absorb(upTo: Location(packed: control.tail), indexing: true)
+    attributeDamage(&engine)
     return engine
+  }
+
+  /// Finds the keys lost in damage that has just been met, in the index of the last process or of others.
+  private func attributeDamage(_ engine: inout Engine) {
+    guard isAtHome, !engine.unattributed.isEmpty,
+      let index = try? JournalIndex.open(files, writable: false), let former = FormerIndex(index)
+    else { return }
+    engine.attribute(by: former)
   }
 
   /// Takes over what the ledger notes. False if it cannot be believed: then the journal is read, as it is for an index of
@@ -275,6 +284,7 @@ struct Opening {
     engine.absorb(upTo: tail, seen: Set(whole.map(\.number)), indexing: true)
     // Since they were seen to be whole they may have gone.
     try engine.journal.checkFaults(whole)
+    if !control.poisoned { attributeDamage(&engine) }
     control.tail = tail.packed
     control.position = engine.position
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))

@@ -174,6 +174,7 @@ extension Store {
       try composer.restartWidening()
       return (composer.state.unsettled ?? composer.position, composer.state.horizon)
     }
+    let losses = try losses()
     let pin = SnapshotPin()
     let judge = Judge.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
     var (judged, places, waiting) = try readingAlone { engine, isAlone throws(StoreError) in
@@ -209,7 +210,10 @@ extension Store {
         try composer.comeToRest()
         return nil
       }
-      guard let left else { return try sync(upTo: tail) }
+      guard let left else {
+        try sync(upTo: tail)
+        return noteMissing(of: losses)
+      }
       try settle(left, judge, pin)
       judged = left.judged
     }
@@ -348,9 +352,10 @@ extension Store {
     var again: [Record] = []
     let kept = engine.withLock { $0.keptLosers }
     for item in affected {
-      guard let record = engine.withLock({ $0.readable(item.key) }), record.version == item.version
-      else { continue }
-      let verdict = judge.verdict(on: record, at: item.position, composer.state, at: composer.wall)
+      let (held, isOutdated) = engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
+      guard let record = held, record.version == item.version else { continue }
+      var verdict = judge.verdict(on: record, at: item.position, composer.state, at: composer.wall)
+      if isOutdated { verdict = verdict.ofOutdated(record, at: composer.wall) }
       let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
       switch verdict {
       case .keep: continue

@@ -119,8 +119,9 @@ extension Store {
         if case .blob(let blob) = record.content { return .success(blob) }
         return .success(nil)
       } catch {
-        return .failure(
-          LostRecord(line: "key \(Key(unchecked: engine.key(at: place))): \(error.description)"))
+        let key = engine.key(at: place)
+        let name = key.isEmpty ? "a key that cannot be read" : "key \(Key(unchecked: key))"
+        return .failure(LostRecord(line: "\(name): \(error.description)"))
       }
     } take: { result throws(StoreError) in
       switch result {

@@ -1,18 +1,28 @@
 /// Replicated and local keys of the store's own (members, invitations): read, and changed together.
 extension Store {
-  /// The values of replicated keys of the store's own that begin with `prefix`, in order. A value that does not lie in the journal, as no
-  /// such key has one, reads as empty: its decoder must refuse it, not take it for absent.
+  /// The values of replicated keys of the store's own that begin with `prefix`, in order. A value that does
+  /// not lie in the journal, as no such key has one, or whose record is damaged, reads as empty: its decoder
+  /// must refuse it, not take it for absent.
   package func reserved(prefix: [UInt8]) throws(StoreError) -> [(key: [UInt8], value: [UInt8])] {
-    let records = try reading { engine throws(StoreError) in
-      var records: [Record] = []
+    let values = try reading { engine throws(StoreError) in
+      var values: [(key: [UInt8], value: [UInt8])] = []
       for key in engine.reserved where key.starts(with: prefix) {
-        if let record = try engine.held(key) { records.append(record) }
+        do throws(StoreError) {
+          if let value = try engine.held(key)?.ownValue { values.append((key, value)) }
+        } catch {
+          guard error.code == .damaged else { throw error }
+          values.append((key, []))
+        }
       }
-      return records
+      return values
     }
-    return records.sorted { $0.key.lexicographicallyPrecedes($1.key) }.compactMap { record in
-      record.ownValue.map { (record.key, $0) }
-    }
+    return values.sorted { $0.key.lexicographicallyPrecedes($1.key) }
+  }
+
+  /// Why any replicated key of the store's own may have had a newer record, which was lost; nil if that is
+  /// not so. As long as there is such a reason, nothing may be granted because of what `reserved` returns.
+  package var reservedDoubt: StoreError? {
+    get throws(StoreError) { try reading { engine throws(StoreError) in engine.doubts?.unattributedDamage } }
   }
 
   /// The value of one replicated key of the store's own; nil if it has none. As `reserved(prefix:)` for one that lies elsewhere.

@@ -208,7 +208,10 @@ extension Store {
       let whole = min(SegmentScan(last, limit: end, isLast: true).end, end)
       let damage = whole < end ? JournalDamage(segment: last.number, bytes: whole..<end) : nil
       var composer = engine.composer(wall: wall, limit: .max)
-      if let damage { try composer.renew(.damaged([damage]), as: environment.newActor()) }
+      if let damage {
+        let lost = try engine.formerIndex?.keys(lostIn: [damage], of: engine) ?? [:]
+        try composer.renew(.damaged([damage]), as: environment.newActor(), lost: lost)
+      }
       try engine.index.beginWriting()
       try last.file.sync()
       let tail = try engine.journal.begin(
@@ -274,7 +277,7 @@ extension Store {
     var composer = engine.composer(wall: environment.now(), limit: .max)
     let former = composer.state.actor
     let actor = environment.newActor()
-    try composer.renew(renewal, as: actor)
+    try composer.renew(renewal, as: actor, lost: engine.foundLost)
     if case .cut = renewal, let former {
       // What was backed up was durable before, and a later end is not known here: the files are still this copy's own.
       let own = engine.locals.all(beginning: StateKey.backupPrefix).filter {

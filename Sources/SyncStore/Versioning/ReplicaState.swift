@@ -50,6 +50,8 @@ struct ReplicaState: Sendable {
   /// Damage that this copy has acted upon, when it became a new actor and forgot its vector: where it began, and up to which offset it
   /// went then. Records behind may have been damaged since.
   var noted: [Location: UInt32] = [:]
+  /// The keys lost in some of them.
+  var lost: [Location: LostKeys] = [:]
   /// Those among them whose records have come again from a peer.
   var resolved: Set<Location> = []
 
@@ -201,6 +203,7 @@ extension ReplicaState {
       let isResolved = (try? rest.read(UInt8.self)) == 1
       // Older programs did not say how far it went.
       noted[location] = (try? rest.read(UInt32.self)) ?? .max
+      lost[location] = LostKeys(from: &rest)
       if isResolved { resolved.insert(location) } else { resolved.remove(location) }
     } else if key == StateKey.vector, let value {
       guard let read = try? Self.vector(value) else { return }
@@ -319,10 +322,11 @@ extension ReplicaState {
     return (floor, Stamp(rawValue: try reader.read()))
   }
 
-  static func encode(damageUpTo end: UInt32, isResolved: Bool) -> [UInt8] {
+  static func encode(damageUpTo end: UInt32, isResolved: Bool, lost: LostKeys? = nil) -> [UInt8] {
     var writer = ByteWriter()
     writer.write(UInt8(isResolved ? 1 : 0))
     writer.write(end)
+    lost?.write(to: &writer)
     return writer.bytes
   }
 

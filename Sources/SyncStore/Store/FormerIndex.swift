@@ -1,0 +1,204 @@
+/// An index that was built before the damage in question: it names the lost records, which the journal no
+/// longer shows.
+///
+/// It is used only if it is sound, that is, complete up to `end`, with no change under way and no page
+/// refused.
+struct FormerIndex {
+  private let index: JournalIndex
+  /// The header numbers of the segments, by slot.
+  private let numbers: [UInt32]
+  /// Records up to here are in the index.
+  private let end: Location
+  private let changes: UInt64
+  /// Records that wait for their time, by key: they are in no index. Nil if only the ledger knows of them.
+  private let parked: [[UInt8]: [Location]]?
+  /// Damage that was known when the index was built, or that its owner has met since: the index need not name
+  /// what it hit.
+  private let known: [JournalDamage]
+
+  /// Nil if the index is not sound. `parked` and `known` are those of the engine whose index it is; at
+  /// opening there is no engine, and the journal's own records tell what is known.
+  init?(_ index: JournalIndex, parked: [[UInt8]: [Location]]? = nil, known: [JournalDamage] = []) {
+    (self.index, self.parked, self.known) = (index, parked, known)
+    guard index.failure == nil, !index.isAhead, !index.hasFaulted, !index.keys.isRetired,
+      index.ledger.changes & 1 == 0, (try? index.keys.isInterrupted) == false,
+      let applied = try? index.keys.applied, let count = try? index.ledger.segmentCount,
+      let numbers = try? index.ledger.segments(in: 0..<count)
+    else { return nil }
+    (end, changes, self.numbers) = (Location(packed: applied), index.ledger.changes, numbers)
+  }
+
+  /// The keys lost in each of these places, for the places where the index can tell; nil if index and journal
+  /// disagree. `engine` has read the journal as it is now.
+  func keys(
+    lostIn damages: [JournalDamage], of engine: borrowing Engine
+  ) throws(StoreError) -> [JournalDamage: LostKeys]? {
+    let places = Places(damages.filter { covers($0, in: engine.journal) })
+    var lost = candidates(places, engine.state)
+    guard !lost.isEmpty else { return [:] }
+    let gaps = Places(engine.gaps)
+    var isSound = true
+    try index.keys.forEachEntry { place, fingerprint in
+      guard let found = location(of: place) else { return isSound = false }
+      if let damage = places.damage(at: found) {
+        lost[damage]?.insert(fingerprint, seed: index.keys.seed)
+      } else if gaps.damage(at: found) == nil, !isThere(found, fingerprint, in: engine.journal) {
+        isSound = false
+      }
+    }
+    guard isSound, try namesAll(of: engine, but: places), index.ledger.changes == changes,
+      !index.keys.isRetired
+    else {
+      return nil
+    }
+    try addParked(to: &lost, places)
+    return lost.filter { $0.value.count <= LostKeys.limit }
+  }
+
+  /// Was all of the damage hit after the index had taken in what stood there?
+  private func covers(_ damage: JournalDamage, in journal: borrowing Journal) -> Bool {
+    let last = Location(segment: damage.segment, offset: damage.bytes.upperBound - 1)
+    return numbers.contains(damage.segment) && precedes(last, in: journal)
+  }
+
+  /// Those places of which the index can tell what was lost, each with what was known to be lost in a part of
+  /// it.
+  private func candidates(_ places: Places, _ state: ReplicaState) -> [JournalDamage: LostKeys] {
+    var lost: [JournalDamage: LostKeys] = [:]
+    for damage in places.all { lost[damage] = LostKeys() }
+    for damage in known where !state.isNoted(damage) {
+      for offset in [damage.bytes.lowerBound, damage.bytes.upperBound - 1] {
+        let met = Location(segment: damage.segment, offset: offset)
+        if let damage = places.damage(at: met) { lost[damage] = nil }
+      }
+    }
+    for place in state.noted.keys where !state.resolved.contains(place) {
+      guard let damage = places.damage(at: place) else { continue }
+      // In how many indexes it grew is bounded by the 8 bits of their count.
+      if let before = state.lost[place], before.fingerprints.count < 255 {
+        lost[damage]?.formUnion(before)
+      } else {
+        lost[damage] = nil
+      }
+    }
+    return lost
+  }
+
+  /// Is the record that the index names whole? If not, more was lost than the journal shows, as where a file was cut.
+  private func isThere(_ found: Location, _ fingerprint: UInt32, in journal: borrowing Journal) -> Bool {
+    guard let segment = journal.segment(found.segment),
+      let view = segment.record(at: found.offset, limit: segment.mapping.count), let shape = view.shape
+    else { return false }
+    return LostKeys.fingerprint(of: view.key(shape), seed: index.keys.seed) == fingerprint
+  }
+
+  /// Does it know each key that the journal still shows? One that it does not know was purged by a record
+  /// that was lost.
+  private func namesAll(of engine: borrowing Engine, but lost: Places) throws(StoreError) -> Bool {
+    for found in try engine.locations(isExclusive: true)
+    where precedes(found, in: engine.journal) && lost.damage(at: found) == nil {
+      guard let segment = engine.journal.segment(found.segment),
+        case let view = RecordView(segment: segment, offset: found.offset), view.isReadable,
+        let shape = view.shape
+      else { return false }
+      let key = view.key(shape)
+      let place = try index.keys.find(index.keys.hash(key.span)) {
+        names(key.span, at: $0, in: engine.journal)
+      }
+      if place == nil { return false }
+    }
+    return true
+  }
+
+  private func names(_ key: Span<UInt8>, at place: UInt64, in journal: borrowing Journal) -> Bool {
+    guard let found = location(of: place), let segment = journal.segment(found.segment) else { return false }
+    // A file that was cut ends before it.
+    guard found.offset + RecordLayout.fixedLength <= segment.mapping.count else { return true }
+    return Engine.matches(key, segment, found.offset)
+  }
+
+  /// Adds the records that were waiting for their time.
+  private func addParked(to lost: inout [JournalDamage: LostKeys], _ places: Places) throws(StoreError) {
+    if let parked {
+      for (key, locations) in parked {
+        for damage in locations.compactMap({ places.damage(at: $0) }) {
+          let seed = index.keys.seed
+          lost[damage]?.insert(LostKeys.fingerprint(of: key, seed: seed), seed: seed)
+        }
+      }
+      return
+    }
+    let flags = try index.ledger.flags
+    if flags.contains(.notesParked), !flags.contains(.parked) { return }
+    for place in try index.ledger.noted().places {
+      // It may have been such a record, of any key.
+      if let found = location(of: place), let damage = places.damage(at: found) { lost[damage] = nil }
+    }
+  }
+
+  private func location(of place: UInt64) -> Location? {
+    let slot = SegmentTable.slot(ofPlace: place)
+    guard numbers.indices.contains(slot) else { return nil }
+    return Location(segment: numbers[slot], offset: SegmentTable.offset(ofPlace: place))
+  }
+
+  private func precedes(_ location: Location, in journal: borrowing Journal) -> Bool {
+    guard location.segment != end.segment else { return location.offset < end.offset }
+    guard let place = journal.place(of: location.segment), let last = journal.place(of: end.segment) else {
+      return false
+    }
+    return place < last
+  }
+
+  /// Finds the damage that hit a place.
+  private struct Places {
+    let all: [JournalDamage]
+    private let damages: [UInt32: [JournalDamage]]
+
+    init(_ damages: [JournalDamage]) {
+      all = damages
+      self.damages = Dictionary(grouping: damages, by: \.segment).mapValues {
+        $0.sorted { $0.bytes.lowerBound < $1.bytes.lowerBound }
+      }
+    }
+
+    func damage(at location: Location) -> JournalDamage? {
+      guard let damages = damages[location.segment] else { return nil }
+      var (low, high) = (0, damages.count)
+      while low < high {
+        let middle = (low + high) / 2
+        if damages[middle].bytes.upperBound <= location.offset { low = middle + 1 } else { high = middle }
+      }
+      guard low < damages.count, damages[low].bytes.contains(location.offset) else { return nil }
+      return damages[low]
+    }
+  }
+}
+
+extension Engine {
+  /// The index of this view, for the keys of damage that it does not know yet.
+  var formerIndex: FormerIndex? { FormerIndex(index, parked: parked, known: gaps) }
+
+  /// Finds the keys that were lost in damage met at the last reading of the journal, in an index from before
+  /// it.
+  mutating func attribute(by former: FormerIndex) {
+    let open = unattributed.filter { lostKeys(in: $0) == nil }
+    guard !open.isEmpty, let found = try? former.keys(lostIn: open, of: self) else { return }
+    foundLost.merge(found) { $1 }
+    knownDoubts = nil
+  }
+
+  /// The keys lost in a place; nil if they are not known.
+  func lostKeys(in damage: JournalDamage) -> LostKeys? {
+    if let found = foundLost[damage] { return found }
+    guard state.noted[damage.place].map(Int.init) == damage.bytes.upperBound else { return nil }
+    return state.lost[damage.place]
+  }
+}
+
+extension ReplicaState {
+  /// Did this copy act upon all of this damage?
+  func isNoted(_ damage: JournalDamage) -> Bool {
+    noted[damage.place].map { damage.bytes.upperBound <= Int($0) } ?? false
+  }
+}

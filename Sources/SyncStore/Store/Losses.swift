@@ -1,0 +1,86 @@
+/// Keys whose latest records were lost, as far as they are known: what a full state of a peer should bring
+/// again.
+package struct Losses: Sendable {
+  /// Those known by their bytes.
+  fileprivate var keys: Set<[UInt8]> = []
+  /// Those known by their hashes alone.
+  fileprivate var hashed = LostKeys()
+  /// The stamps of the older records that are there in their place, by the key.
+  fileprivate var older: [[UInt8]: Stamp] = [:]
+
+  /// How many there are. A key that was lost again after its index was built anew counts twice.
+  package var count: Int { keys.count + hashed.count }
+
+  fileprivate mutating func remove(_ key: [UInt8]) {
+    keys.remove(key)
+    hashed.remove(key)
+  }
+}
+
+extension Store {
+  /// The keys lost in damage that no full state has resolved yet. It passes over all keys in turns if there
+  /// are any.
+  package func losses() throws(StoreError) -> Losses {
+    let (all, doubts) = try reading { engine throws(StoreError) in
+      let resolved = engine.state.resolved
+      let known = engine.damagedKeys.filter { !resolved.contains($0.value) }
+      var all = Losses(keys: Set(known.keys))
+      var hashed: [(place: Location, keys: LostKeys)] = []
+      for damage in engine.unattributed where !resolved.contains(damage.place) {
+        guard let keys = engine.lostKeys(in: damage) else { continue }
+        all.hashed.formUnion(keys)
+        hashed.append((damage.place, keys))
+      }
+      return (all, Doubts(unattributed: [], keys: known, hashed: hashed, in: engine.journal))
+    }
+    guard all.count > 0, let doubts else { return all }
+    var losses = all
+    try visitRecords(restart: { losses = all }) { key, stamp, place in
+      if (try? doubts.check(key, place)) == nil { losses.older[key] = stamp } else { losses.remove(key) }
+    }
+    return losses
+  }
+
+  /// For how many of these keys no other record has come since: no copy that was met has their latest values,
+  /// or they were deleted there and purged. It passes over all keys in turns.
+  package func countMissing(of losses: Losses) throws(StoreError) -> Int {
+    guard losses.count > 0 else { return 0 }
+    var left = losses
+    try visitRecords(restart: { left = losses }) { key, stamp, _ in
+      // A full state has older records recorded once more, with the same stamp.
+      if losses.older[key] != stamp { left.remove(key) }
+    }
+    return left.count
+  }
+
+  /// Logs how many lost keys the full state did not bring: the damage counts as resolved from here on.
+  func noteMissing(of losses: Losses) {
+    guard let count = try? countMissing(of: losses), count > 0 else { return }
+    StoreLog.note(
+      .error, path,
+      "\(CountText.of(count, "key")) lost by damage did not come with the full state of a peer: their latest values are lost, unless another copy or a backup has them, or they were deleted"
+    )
+  }
+
+  /// Visits the records of all keys in turns.
+  private func visitRecords(
+    restart: () -> Void, _ body: (_ key: [UInt8], _ stamp: Stamp, _ place: Location) -> Void
+  ) throws(StoreError) {
+    try visitKeysInTurns(
+      restart: restart,
+      look: { engine, place throws(StoreError) -> (key: [UInt8], stamp: Stamp, place: Location)? in
+        guard let view = try? engine.journal.record(at: place), let shape = view.shape else { return nil }
+        return (view.key(shape), view.stamp, place)
+      },
+      take: { found throws(StoreError) in if let found { body(found.key, found.stamp, found.place) } })
+  }
+}
+
+extension FullStateVerdict {
+  /// The verdict on a record that is known to be older than one that was lost here: as a new write it would beat the lost
+  /// value on every copy that has it.
+  func ofOutdated(_ record: Record, at time: UInt64) -> FullStateVerdict {
+    guard self == .reissue else { return self }
+    return record.isGone(at: time) ? .drop : .setAside
+  }
+}

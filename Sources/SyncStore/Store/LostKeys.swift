@@ -1,0 +1,66 @@
+/// The keys whose latest records were lost in one damaged place, as far as an index can name them: it stores
+/// no keys, but 31 bits of each key's hash.
+///
+/// A key that was not lost has the same 31 bits as one of n lost keys with a probability of n / 2^30.6. It is
+/// then refused as `.damaged` although its record is whole; the opposite error cannot occur.
+struct LostKeys: Hashable, Sendable {
+  /// What an index stores of each lost key (`HashParts.fingerprint`), by the seed of that index's hash: each
+  /// index has its own, and damage can grow between two of them.
+  private(set) var fingerprints: [UInt64: Set<UInt32>] = [:]
+
+  /// Above this number of keys in one place the place counts as not attributed. The local record of the
+  /// damage then stays below 256 KiB.
+  static let limit = 1 << 15
+
+  init() {}
+
+  var count: Int { fingerprints.values.reduce(0) { $0 + $1.count } }
+  var isEmpty: Bool { fingerprints.isEmpty }
+
+  mutating func insert(_ fingerprint: UInt32, seed: UInt64) {
+    fingerprints[seed, default: []].insert(fingerprint)
+  }
+
+  mutating func formUnion(_ other: LostKeys) {
+    fingerprints.merge(other.fingerprints) { $0.union($1) }
+  }
+
+  /// Takes out what stands for a key.
+  mutating func remove(_ key: [UInt8]) {
+    for seed in fingerprints.keys { fingerprints[seed]?.remove(Self.fingerprint(of: key, seed: seed)) }
+  }
+
+  /// The fingerprint of a key in the index with this seed.
+  static func fingerprint(of key: [UInt8], seed: UInt64) -> UInt32 {
+    HashParts(XXH3.hash64(key, seed: seed)).fingerprint
+  }
+
+  // MARK: In the local record of the damage (`schemas/journal.md`)
+
+  /// Reads what `write(to:)` wrote, up to the end of `reader`. Returns nil if nothing follows, as in records
+  /// of older programs, or if it does not parse.
+  init?(from reader: inout ByteReader) {
+    guard let seeds = try? reader.read(UInt8.self) else { return nil }
+    for _ in 0..<seeds {
+      guard let seed = try? reader.read(UInt64.self), let count = try? reader.read(UInt32.self),
+        count <= Self.limit
+      else { return nil }
+      for _ in 0..<count {
+        guard let fingerprint = try? reader.read(UInt32.self) else { return nil }
+        insert(fingerprint, seed: seed)
+      }
+    }
+    guard reader.remaining == 0 else { return nil }
+  }
+
+  /// How many seeds there are (1 byte); for each its number (8), how many fingerprints (4), and those (4
+  /// each), ascending.
+  func write(to writer: inout ByteWriter) {
+    writer.write(UInt8(fingerprints.count))
+    for (seed, fingerprints) in fingerprints.sorted(by: { $0.key < $1.key }) {
+      writer.write(seed)
+      writer.write(UInt32(fingerprints.count))
+      for fingerprint in fingerprints.sorted() { writer.write(fingerprint) }
+    }
+  }
+}
