@@ -118,6 +118,42 @@ import Testing
     #expect(!accepted.admits(copy.node.device, WireLimits.joinProtocol))
   }
 
+  @Test func `F81 while a lost record may have revoked a member nobody is let in, and peers can be dialled`()
+    throws
+  {
+    let host = SimulatedHost(sealed: false)
+    let store = try Store.create(on: host)
+    let device = try #require(DeviceID(bytes: [UInt8](repeating: 9, count: 32)))
+    let membership = Membership(store)
+    try membership.put(
+      Member(device: device, name: "other", right: .readWrite, addresses: ["h:1"], joined: 0))
+    for key in ["lost 1", "lost 2"] as [Key] { try store.put(key, "value", durability: .full) }
+    try store.close()
+    host.killProcesses()
+    let path = "/store/journal/0000000000000001.segment"
+    let bytes = try host.storage.open(path, .readOnly).read(1 << 20, at: 0)
+    let first = try #require(bytes.firstRange(of: Array("lost 1".utf8))?.lowerBound)
+    let last = try #require(bytes.firstRange(of: Array("lost 2".utf8))?.upperBound)
+    let file = try host.storage.open(path, .readWrite)
+    try file.write([UInt8](repeating: 0xEE, count: last - first), at: first)
+    try file.sync()
+    let damaged = try Store.open(on: host)
+    // The index is sound, and names the keys that were lost.
+    #expect(Gatekeeper(store: damaged).admits(device, WireLimits.sessionProtocol))
+    #expect(try Membership(damaged).member(named: "other")?.device == device)
+    try damaged.close()
+    for name in ["index", "ledger"] { _ = try host.storage.remove("/store/" + name) }
+    let again = try Store.open(on: host)
+    let (dialled, accepted) = (
+      Gatekeeper(store: again, target: DialTarget(device: device, name: "other")), Gatekeeper(store: again)
+    )
+    #expect(dialled.admits(device, WireLimits.sessionProtocol) && dialled.member?.name == "other")
+    #expect(accepted.admits(device, WireLimits.sessionProtocol), "to be told why it is refused")
+    #expect(accepted.member == nil && accepted.failure?.store?.code == .damaged)
+    #expect(!accepted.admits(device, WireLimits.joinProtocol))
+    #expect(try Membership(again).members().map(\.name) == ["other"])
+  }
+
   @Test func `F81 a copy that was revoked, or is read-only, says no more who is a member`() throws {
     let copy = try TestCopy.first()
     let membership = Membership(copy.store)

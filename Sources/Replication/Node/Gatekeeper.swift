@@ -35,11 +35,12 @@ final class Gatekeeper: Sendable {
 
   /// May this device speak this application protocol?
   func admits(_ device: DeviceID, _ applicationProtocol: String) -> Bool {
-    if applicationProtocol == WireLimits.joinProtocol {
-      return target == nil && ((try? InvitationBook(store: store).isAnyOpen(to: device)) ?? false)
-    }
+    let joins = applicationProtocol == WireLimits.joinProtocol
+    if joins, target != nil { return false }
     if let expected = target?.device, expected != device { return false }
     do throws(ReplicationError) {
+      if target == nil { try checkNoRevocationLost() }
+      if joins { return try InvitationBook(store: store).isAnyOpen(to: device) }
       guard let member = try Membership(store).admitted(device) else {
         stranger.withLock { $0 = true }
         return false
@@ -54,7 +55,14 @@ final class Gatekeeper: Sendable {
       trouble.withLock { $0 = error }
       // It is not known that it is none: who came hears so, and nothing else (`NodeCore`). A handshake that fails would tell it that it
       // is no member.
-      return target == nil
+      return target == nil && !joins
     }
+  }
+
+  /// Fails if damage may have taken the record by which a device that comes here was revoked. A peer that
+  /// this copy dials was named by its user, and may send what was lost.
+  private func checkNoRevocationLost() throws(ReplicationError) {
+    guard let doubt = try ofStore({ () throws(StoreError) in try store.reservedDoubt }) else { return }
+    throw ReplicationError(doubt)
   }
 }
