@@ -1,8 +1,10 @@
 import Foundation
+import SyncTestSupport
 import Testing
 
 /// Keys of which the disk has changed a byte: what can be read is given, and nobody takes it for all.
-@Suite("Damaged keys, on the command line (F17, F37)") struct DamageTests {
+@Suite("Damaged keys, on the command line (F17, F37)", .timeLimit(.minutes(Patience.minutes(2))))
+struct DamageTests {
   /// A store with k1, k2 and k3, each written twice, in which a byte of k2's value was changed. No process has met it yet.
   private static func damaged() throws -> Tool {
     let scratch = try Scratch()
@@ -49,6 +51,76 @@ import Testing
     #expect(known.code == 5 && known.text == "k1\nk3\nk4\n" && known.err.contains("k2: "), "\(known.err)")
     try store.succeed("put", "k2", "again")
     #expect(try store.succeed("list").lines == ["k1", "k2", "k3", "k4"])
+  }
+
+  /// Overwrites 512 bytes of the copy's journal, from `text` on, and removes the index if it is not to help.
+  private static func overwriteSector(of copy: Tool, at text: String, keepsIndex: Bool) throws {
+    let name = (copy.store as NSString).lastPathComponent
+    let result = try copy.scratch.shell(
+      """
+      file=\(name)/journal/0000000000000001.segment
+      at=$(grep -abo '\(text)' $file | tail -1 | cut -d: -f1)
+      head -c 512 /dev/zero | tr '\\0' X | dd of=$file bs=1 seek=$at conv=notrunc status=none
+      """ + (keepsIndex ? "" : "\nrm \(name)/index \(name)/ledger"))
+    #expect(result.code == 0, "\(result.out)")
+  }
+
+  @Test(
+    "of several records in a row, member records older than them, are fetched again by verify --repair (G)",
+    arguments: [true, false])
+  func sector(keepsIndex: Bool) throws {
+    let alpha = try Scratch().store("alpha")
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(alpha.scratch.tool("beta"))
+    for number in 10..<30 { try beta.succeed("put", "k\(number)", "value \(number) of some length") }
+    try beta.succeed("sync", "alpha")
+    let digest = try beta.succeed("digest").text
+    try Self.overwriteSector(of: beta, at: "value 20 of", keepsIndex: keepsIndex)
+    #expect(try beta.run("verify").code == 5)
+    #expect(try beta.run("get", "k20").code == 5 && beta.run("get", "k22").code == 5)
+    let old = try beta.run("get", "k12")
+    #expect(old.code == (keepsIndex ? 0 : 5), "\(old.err)")
+    #expect(try beta.run("get", "never there").code == (keepsIndex ? 1 : 5))
+    #expect(try beta.succeed("get", "k28").text == "value 28 of some length")
+    let repaired = try beta.run("verify", "--repair")
+    #expect(repaired.code == 0 && repaired.text.contains("all whole"), "\(repaired.text) \(repaired.err)")
+    #expect(try beta.succeed("digest").text == digest && beta.succeed("verify").text.contains("all whole"))
+    try daemon.end()
+  }
+
+  @Test(
+    "of several records are fetched again by a daemon by itself, also where nothing tells which they were (G)"
+  )
+  func daemonMends() throws {
+    let alpha = try Scratch().store("alpha")
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(alpha.scratch.tool("beta"))
+    for number in 10..<30 { try beta.succeed("put", "k\(number)", "value \(number) of some length") }
+    try beta.succeed("sync", "alpha")
+    try Self.overwriteSector(of: beta, at: "value 20 of", keepsIndex: false)
+    #expect(try beta.run("get", "k12").code == 5)
+    let mending = try Daemon(beta)
+    for _ in 0..<200 where try beta.run("get", "k20").code != 0 { Thread.sleep(forTimeInterval: 0.05) }
+    try mending.end()
+    #expect(mending.running.err.contains("newly damaged"), "\(mending.running.err)")
+    #expect(try beta.succeed("digest").text == alpha.succeed("digest").text)
+    #expect(try beta.succeed("verify").text.contains("all whole"))
+    try daemon.end()
+  }
+
+  @Test("that no peer has are counted by verify --repair, which ends with 5")
+  func lostForGood() throws {
+    let alpha = try Scratch().store("alpha")
+    let daemon = try Daemon(alpha)
+    let beta = try daemon.join(alpha.scratch.tool("beta"))
+    for number in 10..<30 { try beta.succeed("put", "k\(number)", "value \(number) of some length") }
+    try Self.overwriteSector(of: beta, at: "value 20 of", keepsIndex: true)
+    let lost = try (10..<30).filter { try beta.run("get", "k\($0)").code == 5 }.count
+    #expect(lost > 1 && lost < 8)
+    let repaired = try beta.run("verify", "--repair")
+    #expect(repaired.code == 5 && repaired.err.contains("\(lost) keys lost by the damage"), "\(repaired.err)")
+    #expect(try beta.succeed("verify").text.contains("all whole"))
+    try daemon.end()
   }
 
   @Test("do not keep a delete of all that begin so from its end")

@@ -25,8 +25,11 @@ enum ServeCommand {
     let opening = try invocation.opening(toWrite: true)
     // Before any thread is made: they inherit it.
     System.holdSignals()
+    let log = DaemonLog(configuration)
+    log.hearStores()
+    defer { StoreLog.redirect(to: nil) }
     return try invocation.withStore(opening) { store in
-      try serve(store, configuration, invocation, output)
+      try serve(store, configuration, log, invocation, output)
     }
   }
 
@@ -63,10 +66,10 @@ enum ServeCommand {
   }
 
   private static func serve(
-    _ store: Store, _ configuration: ServeConfiguration, _ invocation: Invocation, _ output: Output
+    _ store: Store, _ configuration: ServeConfiguration, _ log: DaemonLog, _ invocation: Invocation,
+    _ output: Output
   ) throws -> ExitCode {
     System.raiseDescriptorLimit()
-    let log = DaemonLog(configuration)
     let manager = ServiceManager()
     let lock = try DaemonLock(store)
     defer { lock.end() }

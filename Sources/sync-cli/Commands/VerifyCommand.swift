@@ -15,9 +15,14 @@ enum VerifyCommand {
       var report = try verify(store, invocation)
       let before = report.damage.count
       var alone: Failure?
+      var missing = 0
       if invocation.has("repair"), !report.isClean || !report.missingBlobs.isEmpty {
+        let losses = try store.losses()
         alone = try repair(report, store, invocation)
-        if alone == nil { report = try verify(store, invocation) }
+        if alone == nil {
+          report = try verify(store, invocation)
+          missing = try store.countMissing(of: losses)
+        }
       }
       let repaired = report.mended.count + max(0, before - report.damage.count)
       if invocation.wantsJSON {
@@ -30,6 +35,12 @@ enum VerifyCommand {
           }
           try output.line(summary(report, repaired: repaired))
         }
+      }
+      if report.isClean, missing > 0 {
+        throw Failure(
+          .damaged,
+          "verify --repair: \(Text.count(missing, "key")) lost by the damage did not come again: no peer that was reached has the latest values, or they were deleted there: look in other copies and backups"
+        )
       }
       if report.isClean {
         // What is still to come is no damage.

@@ -1,5 +1,5 @@
-private import SyncStore
 import Replication
+import SyncStore
 
 /// The daemon's log on standard error: lines with journald's priorities in front, or lines of JSON. A person at a terminal
 /// gets neither. Nothing waits for who reads it: lines that are not read are held, and then lost and counted.
@@ -14,6 +14,19 @@ final class DaemonLog: Sendable {
       line(
         .warning,
         "\(Text.count(lost, "line")) of this log \(lost == 1 ? "was" : "were") lost: nobody read them")
+    }
+  }
+
+  /// Also writes what stores report by themselves: damage, a lost end of the journal, a copied directory.
+  func hearStores() {
+    StoreLog.redirect { [self] entry in
+      let level: LogLevel =
+        switch entry.level {
+        case .info: .info
+        case .warning: .warning
+        case .error: .error
+        }
+      write(level, "\(entry.path): \(entry.message)")
     }
   }
 
