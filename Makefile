@@ -9,7 +9,7 @@ TIME ?= 60
 COUNT ?= 1000
 
 .PHONY: help deps build build-examples release test sim model twin clones scopes scripts check format lint docs api examples example-sensors \
-  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges refused refused-suite arm pages damage soak mutants sealed tsan asan \
+  example-config example-documents demo acceptance faults bench fuzz memory joiners hub rounds kills killpoints calls exchanges refused refused-suite arm ordering filesystems pages damage soak mutants sealed tsan asan \
   install clean
 
 help: ## list these targets
@@ -137,6 +137,12 @@ refused-suite: deps ## the tests of the store while the kernel refuses each call
 
 arm: ## compile the C shims for aarch64 and run their check under an emulator
 	@scripts/arm.sh
+
+filesystems: deps ## crashes, full disks and kills on ext4, XFS, btrfs, F2FS, overlayfs, tmpfs (FILESYSTEMS='xfs btrfs' COUNT=50 ONLY=FILTER)
+	@SWIFT="$(SWIFT)" $(if $(COUNT),COUNT=$(COUNT)) $(if $(FILESYSTEMS),FILESYSTEMS='$(FILESYSTEMS)') scripts/filesystems.sh $(ONLY)
+
+ordering: ## explore what threads and processes share without a lock under weak memory orders (ONLY='settle split')
+	@python3 -B scripts/ordering/check.py $(ONLY)
 
 pages: deps ## the tests of the store as on a kernel with pages of 64 KiB (ONLY=FILTER)
 	@SWIFT="$(SWIFT)" scripts/pages.sh $(ONLY)
