@@ -132,8 +132,8 @@ exchanges: deps ## let each call of a disk fail while copies exchange (every tes
 refused: deps ## refuse the program each system call with each error (every test run takes one error of each call)
 	REFUSED_CALLS=all $(SWIFT) test --filter RefusedCallTests
 
-refused-suite: deps ## the tests of the store while the kernel refuses each call that has a substitute, one after the other (ONLY=FILTER)
-	@SWIFT="$(SWIFT)" scripts/refused-suite.sh $(ONLY)
+refused-suite: deps ## the tests of the store while the kernel refuses each call that has a substitute, in turn or all (TOGETHER=1 ONLY=FILTER)
+	@SWIFT="$(SWIFT)" TOGETHER=$(TOGETHER) scripts/refused-suite.sh $(ONLY)
 
 arm: ## compile the C shims for aarch64 and run their check under an emulator
 	@scripts/arm.sh

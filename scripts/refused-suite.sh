@@ -1,19 +1,33 @@
 #!/usr/bin/env bash
-# Runs the tests of the store, or those that match $1, while the kernel refuses the program one system call, for each call that has a
-# substitute. RefusedCallTests does the same for every command, with more errors.
+# Runs the tests of the store, or those that match $1, while the kernel refuses the program one system call, for each call
+# that has a substitute; with TOGETHER=1 once, with all of them refused. RefusedCallTests does the same for every command,
+# with more errors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 swift=${SWIFT:-swift}
+filter=${1:-SyncStoreTests}
 $swift build --build-tests
 bin=$($swift build --show-bin-path)
+calls=(openat2 renameat2 statx fallocate membarrier sync_file_range syncfs populate)
 failed=()
-for call in openat2 renameat2 statx fallocate membarrier sync_file_range syncfs populate; do
-  echo "== $call is refused"
-  "$bin/refuse-call" "$call" ENOSYS timeout --kill-after=60 1800 "$bin/sync-storePackageTests.xctest" \
-    --testing-library swift-testing --experimental-maximum-parallelization-width 8 --filter "${1:-SyncStoreTests}" \
-    >".build/refused-$call.log" 2>&1 || failed+=("$call")
-  grep -E '^✘|Test run with' ".build/refused-$call.log" || true
-done
+
+# run NAME CALL...: the tests, with these calls refused.
+run() {
+  local name=$1 refusals=() call
+  shift
+  for call; do refusals+=("$bin/refuse-call" "$call" ENOSYS); done
+  echo "== refused: $*"
+  "${refusals[@]}" /usr/bin/timeout --kill-after=60 1800 "$bin/sync-storePackageTests.xctest" \
+    --testing-library swift-testing --experimental-maximum-parallelization-width 8 --filter "$filter" \
+    >".build/refused-$name.log" 2>&1 || failed+=("$name")
+  grep -aE '✘|Test run with' ".build/refused-$name.log" || true
+}
+
+if [[ -n ${TOGETHER:-} ]]; then
+  run together "${calls[@]}"
+else
+  for call in "${calls[@]}"; do run "$call" "$call"; done
+fi
 [[ ${#failed[@]} -eq 0 ]] || {
   echo "refused-suite: tests failed with these calls refused: ${failed[*]}: see .build/refused-CALL.log" >&2
   exit 1
