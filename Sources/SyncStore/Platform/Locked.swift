@@ -1,4 +1,5 @@
 private import Glibc
+private import Synchronization
 
 /// A value and the lock that guards it, as a part of the object that owns it.
 ///
@@ -7,6 +8,8 @@ private import Glibc
 /// report every guarded access as a race, and hide the true ones among them.
 @safe package struct LockedField<State: ~Copyable>: ~Copyable, @unchecked Sendable {
   private let mutex: UnsafeMutablePointer<pthread_mutex_t>
+  /// Threads that sleep until they get the lock.
+  private let waiting = Atomic(0)
   // Not a stored variable: the lock alone decides who has it, a check at each access would do so again.
   private let state: UnsafeMutablePointer<State>
 
@@ -30,9 +33,27 @@ private import Glibc
   package borrowing func withLock<Result, Failure: Error>(
     _ body: (inout State) throws(Failure) -> Result
   ) throws(Failure) -> Result {
-    unsafe pthread_mutex_lock(mutex)
+    if unsafe pthread_mutex_trylock(mutex) != 0 { lockContended() }
     defer { unsafe pthread_mutex_unlock(mutex) }
     return try unsafe body(&state.pointee)
+  }
+
+  @inline(never)
+  private borrowing func lockContended() {
+    waiting.add(1, ordering: .relaxed)
+    unsafe pthread_mutex_lock(mutex)
+    waiting.subtract(1, ordering: .relaxed)
+  }
+
+  /// Sleeps until the threads that wait for the lock have had it, and at most about 1 ms. For a thread that takes the lock
+  /// again and again: the mutex is not fair, so a waiter that is being woken finds it taken each time, for as long as that
+  /// goes on.
+  borrowing func yieldToWaiters() {
+    var attempts = 0
+    while attempts < 10, waiting.load(ordering: .relaxed) > 0 {
+      SystemCall.sleep(microseconds: 50)
+      attempts += 1
+    }
   }
 
   /// The same, if nobody else works on it at the moment; nil otherwise.

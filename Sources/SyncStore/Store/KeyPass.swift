@@ -50,9 +50,17 @@ extension Store {
         }
       }
       guard let places else { return false }
+      endTurn()
       try visit(places, pin, look, take)
     }
     return true
+  }
+
+  /// Comes after each turn of a pass: the threads that wait for the engine have it next. Without this a pass that takes
+  /// the lock again at once starves them: puts waited for up to 520 ms beside `status` of 1,000,000 keys.
+  func endTurn() {
+    engine.yieldToWaiters()
+    environment.betweenTurns?()
   }
 
   /// Looks at the records at these places in turns.
@@ -78,7 +86,7 @@ extension Store {
       }
       next = end
       for element in elements { try take(element) }
-      environment.betweenTurns?()
+      endTurn()
     }
   }
 }

@@ -194,7 +194,10 @@ extension Store {
     var isAtEnd = false
     var isFirst = true
     while !isAtEnd {
-      if !isFirst { environment.betweenAdoptions?() }
+      if !isFirst {
+        engine.yieldToWaiters()
+        environment.betweenAdoptions?()
+      }
       try lockWriters()
       defer { control.unlock() }
       isAtEnd = engine.withLock { engine in

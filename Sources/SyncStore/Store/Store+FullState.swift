@@ -299,11 +299,12 @@ extension Store {
         return self.affected(
           places[start..<min(start + Self.recordsAtOnce, places.count)], judge, engine)
       }
+      engine.yieldToWaiters()
     }
     // What is issued again keeps the order in which it was written.
     affected.sort { $0.version < $1.version }
     for start in stride(from: 0, to: affected.count, by: Self.recordsAtOnce) {
-      environment.betweenTurns?()
+      endTurn()
       try settle(affected[start..<min(start + Self.recordsAtOnce, affected.count)], judge)
     }
   }

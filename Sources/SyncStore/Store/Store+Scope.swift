@@ -142,6 +142,7 @@ extension Store {
         }
         return doomed
       }
+      endTurn()
       guard !doomed.isEmpty else { continue }
       try append(limit: .max) { composer throws(StoreError) in try composer.drop(doomed) }
     }

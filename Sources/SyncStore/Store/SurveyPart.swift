@@ -120,7 +120,7 @@ struct SurveyPart {
   private mutating func ask(_ store: Store) throws(StoreError) {
     defer {
       candidates.removeAll(keepingCapacity: true)
-      store.environment.betweenTurns?()
+      store.endTurn()
     }
     var unsure: [Candidate] = []
     for candidate in candidates {
