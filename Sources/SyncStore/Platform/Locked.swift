@@ -45,9 +45,8 @@ private import Synchronization
     waiting.subtract(1, ordering: .relaxed)
   }
 
-  /// Sleeps until the threads that wait for the lock have had it, and at most about 1 ms. For a thread that takes the lock
-  /// again and again: the mutex is not fair, so a waiter that is being woken finds it taken each time, for as long as that
-  /// goes on.
+  /// Sleeps until no thread waits for the lock, and at most about 1 ms. Call it between two acquisitions in a
+  /// loop: the mutex is not fair, and a loop that reacquires it at once starves the waiters that are being woken.
   borrowing func yieldToWaiters() {
     var attempts = 0
     while attempts < 10, waiting.load(ordering: .relaxed) > 0 {

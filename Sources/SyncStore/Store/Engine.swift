@@ -38,7 +38,7 @@ struct Engine {
   var knownGaps: Set<JournalDamage> = []
   /// Keys whose record stood in such a place, as far as that can be told.
   var damagedKeys: [[UInt8]: Location] = [:]
-  /// The damage of which that cannot be told by the bytes.
+  /// Damage that the bytes alone do not attribute to a key.
   var unattributed: [JournalDamage] = []
   /// The keys that an index has named for some of it.
   var foundLost: [JournalDamage: LostKeys] = [:]

@@ -61,8 +61,7 @@ struct FormerIndex {
     return numbers.contains(damage.segment) && precedes(last, in: journal)
   }
 
-  /// Those places of which the index can tell what was lost, each with what was known to be lost in a part of
-  /// it.
+  /// The damaged places that the index can attribute, each with the keys already recorded for a part of it.
   private func candidates(_ places: Places, _ state: ReplicaState) -> [JournalDamage: LostKeys] {
     var lost: [JournalDamage: LostKeys] = [:]
     for damage in places.all { lost[damage] = LostKeys() }

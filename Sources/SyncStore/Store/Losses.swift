@@ -8,7 +8,7 @@ package struct Losses: Sendable {
   /// The stamps of the older records that are there in their place, by the key.
   fileprivate var older: [[UInt8]: Stamp] = [:]
 
-  /// How many there are. A key that was lost again after its index was built anew counts twice.
+  /// The number of lost keys. A key that was lost in two generations of the index counts twice.
   package var count: Int { keys.count + hashed.count }
 
   fileprivate mutating func remove(_ key: [UInt8]) {
