@@ -19,7 +19,7 @@ struct DeathTests {
   }
 
   static func entries(_ store: Store, _ engine: Engine, _ key: String) throws -> [JournalEntry] {
-    var composer = engine.composer(wall: store.environment.now(), limit: 1 << 20)
+    var composer = engine.transactionBuilder(wall: store.environment.now(), limit: 1 << 20)
     for part in ["1", "2"] {
       try composer.issue(
         key: Array((key + part).utf8), content: .inline([1]), type: .bytes, deadline: nil, held: nil)

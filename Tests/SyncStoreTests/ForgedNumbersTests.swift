@@ -75,6 +75,6 @@ struct ForgedNumbersTests {
   @Test("After a write that bears the last of all numbers no other is made")
   func sequence() throws {
     var author = Author(actor: ActorID(high: 1, low: 2), sequence: .max)
-    #expect(#expect(throws: StoreError.self) { try author.sign(wall: 1) }?.code == .damaged)
+    #expect(#expect(throws: StoreError.self) { try author.nextVersion(wall: 1) }?.code == .damaged)
   }
 }

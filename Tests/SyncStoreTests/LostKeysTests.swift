@@ -51,7 +51,7 @@ struct LostKeysTests {
     for key in ["old 1", "old 2"] as [Key] { #expect(try store.text(key) == "first", "\(what): \(key)") }
     #expect(try store.text("new") == "x" && store.get("never there") == nil, "\(what)")
     #expect(try store.reserved(ReservedKey.member(Self.device)) == [1], "\(what)")
-    #expect(try store.reservedDoubt == nil, "\(what)")
+    #expect(try store.reservedKeyDamage == nil, "\(what)")
   }
 
   @Test(
@@ -169,7 +169,7 @@ struct LostKeysTests {
     for key in Self.lost + ["gone", "old 1", "never there"] {
       #expect(code { _ = try store.get(key) } == .damaged, "\(key)")
     }
-    #expect(try store.text("new") == "x" && store.reservedDoubt?.code == .damaged)
+    #expect(try store.text("new") == "x" && store.reservedKeyDamage?.code == .damaged)
   }
 
   @Test(
@@ -198,7 +198,7 @@ struct LostKeysTests {
     }
     try store.mend()
     #expect(code { _ = try store.get("old 1") } == .damaged)
-    #expect(try store.text("old 2") == "first" && store.reservedDoubt == nil)
+    #expect(try store.text("old 2") == "first" && store.reservedKeyDamage == nil)
   }
 
   @Test(
@@ -210,7 +210,7 @@ struct LostKeysTests {
     try JournalIndexFiles.remove(host)
     let again = try Store.open(on: host)
     #expect(code { _ = try again.get("old 1") } == .damaged)
-    #expect(try again.reservedDoubt?.code == .damaged)
+    #expect(try again.reservedKeyDamage?.code == .damaged)
     #expect(try again.reserved(ReservedKey.member(Self.device)) == [1])
     #expect(try again.reserved(prefix: ReservedKey.memberPrefix).map(\.value) == [[1]])
     let unknown = try #require(DeviceID(bytes: [UInt8](repeating: 7, count: 32)))

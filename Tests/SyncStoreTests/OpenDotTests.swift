@@ -8,7 +8,9 @@ import Testing
 struct OpenDotTests {
   private let hosts = (1...4 as ClosedRange<UInt64>).map { SimulatedHost(seed: $0, machine: "machine \($0)") }
 
-  private func record(_ store: Store) throws -> Record { try #require(try store.current(Array("k".utf8))) }
+  private func record(_ store: Store) throws -> Record {
+    try #require(try store.currentRecord(Array("k".utf8)))
+  }
 
   /// The first copy's write of "k", and a second copy that holds it out of a round which broke off, and has written over it.
   private func half() throws -> (first: Store, second: Store, dot: Dot) {

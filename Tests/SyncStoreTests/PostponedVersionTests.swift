@@ -27,7 +27,7 @@ struct PostponedVersionTests {
       let (versioned, entry) = (try transaction.versioned("k7"), try transaction.entry("k7"))
       #expect(versioned == nil && entry == nil)
       told["k7"] = nil
-      let settled = transaction.composer.settledWrites
+      let settled = transaction.builder.settledWrites
       #expect(settled == 0, "asking for a version issues nothing")
     }
     for (key, told) in told {
@@ -44,19 +44,20 @@ struct PostponedVersionTests {
     // Two more stamps, then none.
     state.author = Author(
       actor: actor, sequence: 5, clock: HybridClock(last: Stamp(rawValue: Stamp.maximum.rawValue - 3)))
-    var composer = Composer(state: state, wall: 1_700_000_000_000, position: 9, limit: 1 << 20, hashSeed: 3)
+    var composer = TransactionBuilder(
+      state: state, wall: 1_700_000_000_000, position: 9, limit: 1 << 20, hashSeed: 3)
     for (key, value) in [("a", 1), ("b", 2), ("a", 3)] as [(String, UInt8)] {
-      try composer.postpone(Array(key.utf8), [value], .bytes)
+      try composer.enqueue(key: Array(key.utf8), value: [value], type: .bytes)
     }
     let bytes = composer.bytes
     for _ in 0..<2 {
       #expect(code { try composer.settle { _ in nil } } == .clock)
-      #expect(composer.entries.isEmpty && composer.postponed.count == 3)
+      #expect(composer.entries.isEmpty && composer.pending.count == 3)
       #expect(composer.bytes == bytes && composer.state.sequence == 5)
-      #expect(composer.postponedWrite(of: Array("a".utf8)) == 2)
-      #expect(composer.postponedWrite(of: Array("b".utf8)) == 1)
+      #expect(composer.pendingWrite(of: Array("a".utf8)) == 2)
+      #expect(composer.pendingWrite(of: Array("b".utf8)) == 1)
     }
-    #expect(composer.version(ofPostponed: 1)?.dot == Dot(actor: actor, sequence: 7))
-    #expect(composer.version(ofPostponed: 2) == nil)
+    #expect(composer.version(ofPending: 1)?.dot == Dot(actor: actor, sequence: 7))
+    #expect(composer.version(ofPending: 2) == nil)
   }
 }

@@ -46,7 +46,7 @@ struct ReplicationRulesTests {
     let third = SimulatedHost(seed: 3, time: left.time, machine: "third")
     let c = try Store.create(on: third, id: a.id)
     for (store, value) in [(a, "a"), (b, "b"), (c, "c")] { try store.put("k", value) }
-    let written = try [a, b, c].map { try #require(try $0.current(Array("k".utf8))) }
+    let written = try [a, b, c].map { try #require(try $0.currentRecord(Array("k".utf8))) }
     #expect(Set(written.map(\.stamp)).count == 1 && Set(written.map(\.dot.actor)).count == 3)
     let greatest = try #require(
       written.max { $0.dot.actor.bytes.lexicographicallyPrecedes($1.dot.actor.bytes) })
@@ -55,7 +55,7 @@ struct ReplicationRulesTests {
       try other.receive(from: one)
     }
     for (store, own) in zip([a, b, c], written) {
-      #expect(try store.current(Array("k".utf8))?.dot == greatest.dot)
+      #expect(try store.currentRecord(Array("k".utf8))?.dot == greatest.dot)
       #expect(try store.digest() == a.digest())
       // Whoever was beaten keeps the own value.
       #expect(try own.dot == greatest.dot || store.conflicts().contains { $0.dot == own.dot })

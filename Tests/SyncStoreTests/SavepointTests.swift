@@ -131,7 +131,7 @@ struct SavepointTests {
       }
       #expect(try transaction.get("large")?.bytes == large)
       #expect(try transaction.get("other") == nil)
-      #expect(transaction.placed.map(\.hash.bytes) == [SHA256.hash(large)])
+      #expect(transaction.pendingBlobs.map(\.hash.bytes) == [SHA256.hash(large)])
       try transaction.put("last", [1])
       try transaction.rollBack(to: first)
     }

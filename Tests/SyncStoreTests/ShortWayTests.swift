@@ -3,7 +3,7 @@ import Testing
 
 @testable import SyncStore
 
-/// An ordinary put is composed in place; everything else goes through `Composer` and `commit`. Both are to be one.
+/// An ordinary put is composed in place; everything else goes through `TransactionBuilder` and `commit`. Both are to be one.
 @Suite("The short way of a put")
 struct ShortWayTests {
   static let configuration = Configuration(

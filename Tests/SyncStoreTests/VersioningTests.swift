@@ -115,19 +115,20 @@ struct ResolutionTests {
   func past() {
     let foreign = Self.record(1, 7, at: 1)
     let covering = VersionVector([Self.actors[1]: 7])
-    let first = Resolution.past(replacing: foreign.replaced, by: Self.actors[0], covers: covering.covers)
+    let first = Resolution.causalContext(
+      replacing: foreign.replaced, by: Self.actors[0], covers: covering.covers)
     #expect(first.base == foreign.dot)
     #expect(first.open.isEmpty)
-    let uncovered = Resolution.past(
+    let uncovered = Resolution.causalContext(
       replacing: foreign.replaced, by: Self.actors[0], covers: VersionVector().covers)
     #expect(uncovered.open == [foreign.dot])
     var own = Self.record(0, 1, at: 2, base: foreign.dot)
     own.open = [foreign.dot]
-    let second = Resolution.past(
+    let second = Resolution.causalContext(
       replacing: own.replaced, by: Self.actors[0], covers: VersionVector([Self.actors[0]: 1]).covers)
     #expect(second.base == foreign.dot)
     #expect(second.open == [foreign.dot])
-    #expect(Resolution.past(replacing: nil, by: Self.actors[0], covers: covering.covers).base == nil)
+    #expect(Resolution.causalContext(replacing: nil, by: Self.actors[0], covers: covering.covers).base == nil)
   }
 }
 

@@ -62,7 +62,7 @@ final class Gatekeeper: Sendable {
   /// Fails if damage may have taken the record by which a device that comes here was revoked. A peer that
   /// this copy dials was named by its user, and may send what was lost.
   private func checkNoRevocationLost() throws(ReplicationError) {
-    guard let doubt = try ofStore({ () throws(StoreError) in try store.reservedDoubt }) else { return }
+    guard let doubt = try ofStore({ () throws(StoreError) in try store.reservedKeyDamage }) else { return }
     throw ReplicationError(doubt)
   }
 }

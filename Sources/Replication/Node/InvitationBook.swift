@@ -46,7 +46,7 @@ struct InvitationBook: Sendable {
   func add(_ invitation: StandingInvitation) throws(ReplicationError) {
     let now = store.environment.now()
     let open = try ofStore { () throws(StoreError) in
-      try store.changeOwnKeys { keys throws(StoreError) -> Int in
+      try store.changeReservedKeys { keys throws(StoreError) -> Int in
         var open = 0
         for (key, standing) in Self.all(keys.locals(prefix: Self.prefix)) {
           var isKept = standing.expires > now
@@ -84,7 +84,7 @@ struct InvitationBook: Sendable {
   }
 
   /// Forgets what a device has redeemed, which could ask again otherwise.
-  static func drop(redeemedBy device: DeviceID, _ keys: inout OwnKeys) throws(StoreError) {
+  static func drop(redeemedBy device: DeviceID, _ keys: inout ReservedKeyTransaction) throws(StoreError) {
     for (key, standing) in all(keys.locals(prefix: prefix)) where standing.redeemer == device {
       try keys.setLocal(key, nil)
     }
@@ -98,7 +98,7 @@ struct InvitationBook: Sendable {
     let now = store.environment.now()
     let storeName = store.name
     return try ofStore { () throws(StoreError) in
-      try store.changeOwnKeys { keys throws(StoreError) -> Redemption in
+      try store.changeReservedKeys { keys throws(StoreError) -> Redemption in
         let key = Self.key(invitation.id)
         guard let bytes = keys.local(key), var standing = StandingInvitation(bytes: bytes),
           standing.expires > now, standing.redeemer == nil || standing.redeemer == device

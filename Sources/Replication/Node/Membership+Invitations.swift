@@ -44,7 +44,7 @@ extension Membership {
     let own = try own()
     let verdict = try ofStore { () throws(StoreError) in
       let isRevoked = try store.writeDenial == .revoked
-      return try store.changeOwnKeys { keys throws(StoreError) in
+      return try store.changeReservedKeys { keys throws(StoreError) in
         try Self.revoke(name, by: own, isRevoked: isRevoked, &keys)
       }
     }
@@ -65,7 +65,7 @@ extension Membership {
 
   /// One step: a redemption by the same device comes wholly before it, or finds the device revoked.
   private static func revoke(
-    _ name: String, by own: Member?, isRevoked: Bool, _ keys: inout OwnKeys
+    _ name: String, by own: Member?, isRevoked: Bool, _ keys: inout ReservedKeyTransaction
   ) throws(StoreError) -> RevocationVerdict {
     let found = members(in: try keys.reserved(prefix: ReservedKey.memberPrefix)).filter { $0.name == name }
     guard var member = found.first(where: { $0.right != .revoked }) ?? found.last else { return .unknown }

@@ -26,7 +26,7 @@ struct BackupMoment: Sendable {
         "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `Store.verify` first",
         path: engine.journal.path(of: gap.segment))
     }
-    mended = engine.knownGaps
+    mended = engine.gapSet
     self.position = engine.position
     tail = engine.applied.packed
     let start = engine.start(of: position + 1)

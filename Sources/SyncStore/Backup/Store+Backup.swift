@@ -184,7 +184,7 @@ extension Store {
       defer { control.unlock() }
       moment = try engine.withLock { engine throws(StoreError) in
         guard let actor = engine.state.actor else { throw nameless }
-        var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
+        var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
         _ = try mark(&composer, position: engine.position, digest: engine.runningDigest)
         let vector = ReplicaState.encode(composer.state.vector)
         if engine.locals[StateKey.vector] != vector { try composer.setLocal(StateKey.vector, vector) }

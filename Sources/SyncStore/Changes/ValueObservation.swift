@@ -33,7 +33,7 @@ public struct ValueObservation: AsyncSequence, Sendable {
       follower = JournalFollower(store.changeSignal) { () throws(StoreError) in
         try last.withLock { last throws(StoreError) in
           let now = store.environment.now()
-          let record = try store.current(key.bytes).flatMap { $0.isLive(at: now) ? $0 : nil }
+          let record = try store.currentRecord(key.bytes).flatMap { $0.isLive(at: now) ? $0 : nil }
           let found = record.map { Last.value($0.dot) } ?? .absent
           guard found != last else {
             let next = [record?.deadline, try store.nextDue(key.bytes, at: now)].compactMap { $0 }.min()

@@ -141,14 +141,14 @@ struct RecordView {
   }
 
   /// What a write that replaces it has to know; nil for one that is not a write, or contradicts itself.
-  var replaced: Replaced? {
+  var replaced: ReplacedRecord? {
     guard let shape, let dot else { return nil }
     switch kind {
     case .value, .tombstone: break
     case .blob: guard shape.value.count >= RecordLayout.blobLength else { return nil }
     default: return nil
     }
-    return Replaced(
+    return ReplacedRecord(
       dot: dot, base: base(shape), open: shape.openCount > 0 ? open(shape) : [],
       isTombstone: kind == .tombstone, deadline: deadline(shape))
   }

@@ -27,7 +27,7 @@ extension Store {
   ///
   /// - Throws: as `get`.
   public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
-    guard let record = try current(key.bytes), let value = try value(of: record) else { return nil }
+    guard let record = try currentRecord(key.bytes), let value = try value(of: record) else { return nil }
     return VersionedValue(value: value, version: record.dot)
   }
 
@@ -81,7 +81,9 @@ extension Store {
     let deadline = self.deadline(deadline)
     // Nobody need wait to be told that nothing is to be done, nor while a blob is written.
     let now = environment.now()
-    if let held = try? current(key.bytes), held.isLive(at: now), Self.says(held, value, type, deadline) {
+    if let held = try? currentRecord(key.bytes), held.isLive(at: now),
+      Self.matches(held, value: value, type: type, deadline: deadline)
+    {
       try settle(control.tail, durability)
       return false
     }
@@ -97,41 +99,46 @@ extension Store {
 
   func put(
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
-    expecting expectation: Expected, _ composer: inout Composer
+    expecting expectation: Expected, _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
     try settle(&composer)
-    guard try holds(key, expectation, composer) else { return nil }
+    guard try meetsExpectation(key, expected: expectation, in: composer) else { return nil }
     return try issue(key, content, type, deadline, &composer)
   }
 
   func delete(
-    _ key: Key, expecting expectation: Expected, _ composer: inout Composer
+    _ key: Key, expecting expectation: Expected, _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
     try settle(&composer)
-    guard try holds(key, expectation, composer) else { return false }
+    guard try meetsExpectation(key, expected: expectation, in: composer) else { return false }
     return try delete(key, &composer)
   }
 
   /// False if nothing had to be written.
   func putIfChanged(
     _ key: Key, _ value: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
-    _ composer: inout Composer
+    _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
     try settle(&composer)
     // Whatever keeps the record from being read, it is no reason not to replace it.
-    if let held = try? live(key, composer), Self.says(held, value, type, deadline) { return false }
+    if let held = try? liveRecord(key, in: composer),
+      Self.matches(held, value: value, type: type, deadline: deadline)
+    {
+      return false
+    }
     _ = try issue(key, content, type, deadline, &composer)
     return true
   }
 
-  private static func says(
-    _ record: Record, _ value: [UInt8], _ type: ValueType, _ deadline: UInt64?
+  private static func matches(
+    _ record: Record, value: [UInt8], type: ValueType, deadline: UInt64?
   ) -> Bool {
     record.type == type && record.deadline == deadline && isValue(of: record, value)
   }
 
   private func issue(
-    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ composer: inout Composer
+    _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
+    _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
     try countOnBlob(of: content)
     let held = try heldForWriting(key.bytes, composer)
@@ -139,10 +146,10 @@ extension Store {
     return composer.record(of: key.bytes)?.dot
   }
 
-  private func holds(
-    _ key: Key, _ expectation: Expected, _ composer: borrowing Composer
+  private func meetsExpectation(
+    _ key: Key, expected expectation: Expected, in composer: borrowing TransactionBuilder
   ) throws(StoreError) -> Bool {
-    let held = try live(key, composer)
+    let held = try liveRecord(key, in: composer)
     switch expectation {
     case .absent: return held == nil
     case .version(let dot): return held?.dot == dot
@@ -153,11 +160,12 @@ extension Store {
   }
 
   /// What this append leaves of a key so far, if that is a value that has not expired.
-  private func live(_ key: Key, _ composer: borrowing Composer) throws(StoreError) -> Record? {
+  private func liveRecord(_ key: Key, in composer: borrowing TransactionBuilder) throws(StoreError) -> Record?
+  {
     let wall = composer.wall
     if let record = composer.record(of: key.bytes) { return record.isLive(at: wall) ? record : nil }
     let held = try engine.withLock { engine throws(StoreError) -> Record? in
-      if let shown = engine.shown(key.bytes) { return shown.record }
+      if let shown = engine.effectiveRecord(key.bytes) { return shown.record }
       return try engine.held(key.bytes)
     }
     return held.flatMap { $0.isLive(at: wall) ? $0 : nil }
@@ -184,8 +192,8 @@ extension Transaction {
   ) throws(StoreError) -> Dot? {
     let content = try store.content(of: value, deferring: true)
     let version = try store.put(
-      key, content, type, store.deadline(deadline), expecting: expectation, &composer)
-    if version != nil { note(content) }
+      key, content, type, store.deadline(deadline), expecting: expectation, &builder)
+    if version != nil { trackBlob(of: content) }
     return version
   }
 
@@ -194,7 +202,7 @@ extension Transaction {
   /// - Throws: as `Store.delete`; `.outOfBounds` if it does not fit into the transaction any more: nothing of
   ///   it was written then; `.damaged` if what the key holds cannot be read.
   public mutating func delete(_ key: Key, expecting expectation: Expected) throws(StoreError) -> Bool {
-    try store.delete(key, expecting: expectation, &composer)
+    try store.delete(key, expecting: expectation, &builder)
   }
 
   /// Sets a key unless it has this very value, type and deadline already. False in that case.
@@ -206,8 +214,8 @@ extension Transaction {
   ) throws(StoreError) -> Bool {
     let content = try store.content(of: value, deferring: true)
     let changed = try store.putIfChanged(
-      key, value, content, type, store.deadline(deadline), &composer)
-    if changed { note(content) }
+      key, value, content, type, store.deadline(deadline), &builder)
+    if changed { trackBlob(of: content) }
     return changed
   }
 
@@ -215,14 +223,14 @@ extension Transaction {
   ///
   /// - Throws: as `Store.get`.
   public func versioned(_ key: Key) throws(StoreError) -> VersionedValue? {
-    if let (record, version) = try postponed(key) {
+    if let (record, version) = try pendingWrite(key) {
       return record.isTombstone
         ? nil
         : VersionedValue(
-          value: Value(bytes: composer.postponed.bytes(record.value), type: record.type, deadline: nil),
+          value: Value(bytes: builder.pending.bytes(record.value), type: record.type, deadline: nil),
           version: version.dot)
     }
-    guard let record = composer.record(of: key.bytes) else { return try store.versioned(key) }
+    guard let record = builder.record(of: key.bytes) else { return try store.versioned(key) }
     return try store.value(of: record).map { VersionedValue(value: $0, version: record.dot) }
   }
 
@@ -230,35 +238,35 @@ extension Transaction {
   ///
   /// - Throws: as `Store.contains`.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    if let write = composer.postponedWrite(of: key.bytes) {
-      return !composer.postponed.list[write].isTombstone
+    if let write = builder.pendingWrite(of: key.bytes) {
+      return !builder.pending.list[write].isTombstone
     }
-    guard let record = composer.record(of: key.bytes) else { return try store.contains(key) }
-    return record.isLive(at: composer.wall)
+    guard let record = builder.record(of: key.bytes) else { return try store.contains(key) }
+    return record.isLive(at: builder.wall)
   }
 
   /// What is known of a key without reading its value, as this transaction leaves it so far.
   ///
   /// - Throws: as `Store.entry`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
-    if let (record, version) = try postponed(key) {
+    if let (record, version) = try pendingWrite(key) {
       return record.isTombstone
         ? nil
         : Entry(
           key: key, type: record.type, size: UInt64(record.value.count), stamp: version.stamp,
           dot: version.dot, deadline: nil, blob: nil)
     }
-    guard let record = composer.record(of: key.bytes) else { return try store.entry(key) }
-    return record.isLive(at: composer.wall) ? Entry(record) : nil
+    guard let record = builder.record(of: key.bytes) else { return try store.entry(key) }
+    return record.isLive(at: builder.wall) ? Entry(record) : nil
   }
 
   /// The write of the key that is postponed, if one is, and the version that it will have. Nothing is issued for that: all that was
   /// postponed would be, at each call.
-  private func postponed(_ key: Key) throws(StoreError) -> (PostponedWrites.Write, Version)? {
-    guard let number = composer.postponedWrite(of: key.bytes) else { return nil }
-    guard let version = composer.version(ofPostponed: number) else {
+  private func pendingWrite(_ key: Key) throws(StoreError) -> (WriteBatch.Write, Version)? {
+    guard let number = builder.pendingWrite(of: key.bytes) else { return nil }
+    guard let version = builder.version(ofPending: number) else {
       throw StoreError(.clock, "the clock stands at its end: set the system's time and restore from a peer")
     }
-    return (composer.postponed.list[number], version)
+    return (builder.pending.list[number], version)
   }
 }

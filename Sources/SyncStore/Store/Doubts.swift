@@ -178,7 +178,7 @@ extension Engine {
   mutating func forgetDamage(where isGone: (Location) -> Bool) {
     guard !gaps.isEmpty else { return }
     gaps.removeAll { isGone($0.place) }
-    knownGaps = knownGaps.filter { !isGone($0.place) }
+    gapSet = gapSet.filter { !isGone($0.place) }
     unattributed.removeAll { isGone($0.place) }
     foundLost = foundLost.filter { !isGone($0.key.place) }
     damagedKeys = damagedKeys.filter { !isGone($0.value) }

@@ -150,7 +150,7 @@ extension Engine {
   }
 
   private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
-    guard knownGaps.insert(damage).inserted else { return }
+    guard gapSet.insert(damage).inserted else { return }
     gaps.append(damage)
     publish()
     noteDamageMet()

@@ -119,7 +119,7 @@ extension Engine {
   mutating func reviewDeadBytes() -> (dead: Int, live: Int) {
     let counted = deadAndLive
     deadBytes = counted.dead
-    reviewAt = counted.dead + journal.largestSegment / 16
+    deadBytesReviewThreshold = counted.dead + journal.largestSegment / 16
     return counted
   }
 

@@ -9,17 +9,17 @@ extension Engine {
 
   /// Reads what was committed since.
   @inline(never)
-  mutating func follow() throws(StoreError) {
+  mutating func catchUp() throws(StoreError) {
     while true {
       let compactions = control.compactions
       do throws(StoreError) {
-        guard !control.isLost else { return try goOnAlone() }
-        if isProvisional {
+        guard !control.isLost else { return try detachFromControlPage() }
+        if needsRecovery {
           // Until then nobody writes.
           guard control.recovered else { return }
-          return try startAfresh(compactions)
+          return try reloadJournal(compactions)
         }
-        if self.compactions != compactions { try takeInCompactions(compactions) }
+        if self.compactions != compactions { try applyCompactions(compactions) }
         let tail = Location(packed: control.tail)
         if !journal.replaced.isEmpty { releaseReplaced() }
         guard applied < tail else { return }
@@ -36,8 +36,8 @@ extension Engine {
   }
 
   /// The control page is lost: who had the store for itself goes on reading what it knows, others would miss writes.
-  private func goOnAlone() throws(StoreError) {
-    guard !isAlone else { return }
+  private func detachFromControlPage() throws(StoreError) {
+    guard !isSoleProcess else { return }
     throw StoreError(
       .inputOutput,
       "was cut short by another program, or its disk failed: close and open the store again in all processes",
@@ -45,9 +45,9 @@ extension Engine {
   }
 
   /// Moves this view over to what other processes have compacted.
-  private mutating func takeInCompactions(_ compactions: UInt64) throws(StoreError) {
+  private mutating func applyCompactions(_ compactions: UInt64) throws(StoreError) {
     guard let last = journal.segments.last else { return }
-    replacementsEnd = max(replacementsEnd, Location(packed: control.tail))
+    compactionsAppliedAt = max(compactionsAppliedAt, Location(packed: control.tail))
     let names = try SegmentName.all(in: journal.directory, environment.storage)
     for name in SegmentName.chain(of: names, from: 1).names
     where name.compaction > 0 && name.stands.lowerBound <= last.number
@@ -58,7 +58,7 @@ extension Engine {
         journal.show(segment)
         copy = segment
       }
-      guard let copy, name.stands.upperBound < last.number else { return try startAfresh(compactions) }
+      guard let copy, name.stands.upperBound < last.number else { return try reloadJournal(compactions) }
       var adoption = Adoption(copy, replacing: journal.numbers(within: name.stands))
       enrol(mayAdd: !index.isShared)
       while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
@@ -69,7 +69,7 @@ extension Engine {
   }
 
   /// Reads the journal anew: what this view had still to read was compacted.
-  private mutating func startAfresh(_ compactions: UInt64) throws(StoreError) {
+  private mutating func reloadJournal(_ compactions: UInt64) throws(StoreError) {
     var journal = journal.emptied()
     _ = try journal.load()
     let tail = Location(packed: control.tail)
@@ -78,7 +78,7 @@ extension Engine {
     try journal.loadReplaced()
     let index =
       index.isShared ? self.index : JournalIndex.inMemory(files, secret: environment.random(16))
-    var fresh = Engine(surroundings, journal: journal, index: index, compactions: compactions)
+    var fresh = Engine(context, journal: journal, index: index, compactions: compactions)
     fresh.takesShortWay = takesShortWay
     // What is kept for them counts from the beginning there.
     fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }

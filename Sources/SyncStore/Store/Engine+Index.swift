@@ -28,7 +28,7 @@ extension Engine {
     if index.failure == nil, index.isAhead {
       index.isAhead = false
       do throws(StoreError) {
-        try follow()
+        try catchUp()
         try loadReplaced()
         // The ledger may have named a segment a moment after it was begun.
         return enrol(mayAdd: !index.isShared)
@@ -79,7 +79,7 @@ extension Engine {
     let former = formerIndex
     if former == nil { retireShared() }
     journal.forgetSlots()
-    var fresh = Engine(surroundings, journal: journal, index: other, compactions: compactions)
+    var fresh = Engine(context, journal: journal, index: other, compactions: compactions)
     (fresh.pins, fresh.takesShortWay, fresh.foundLost) = (pins, takesShortWay, foundLost)
     fresh.absorb(upTo: end, indexing: true)
     if let former {
@@ -97,17 +97,17 @@ extension Engine {
 
   /// Goes on as another view.
   mutating func replace(by other: consuming Engine) {
-    let wasPublic = isPublic
+    let wasPublic = isPublished
     other.foundLost.merge(foundLost) { found, _ in found }
     self = other
-    isPublic = wasPublic
+    isPublished = wasPublic
     publish()
   }
 
   /// Lets threads read without the lock from what this view has now, if that is plain.
   func publish() {
-    guard isPublic else { return }
-    let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isAlone)
+    guard isPublished else { return }
+    let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isSoleProcess)
     readers.publish(isPlain ? ReaderView(index, journal.table) : nil)
   }
 
@@ -181,7 +181,7 @@ extension Engine {
   }
 
   /// May others change the index meanwhile?
-  private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !isAlone && !isExclusive }
+  private func mayChange(_ isExclusive: Bool) -> Bool { index.isShared && !isSoleProcess && !isExclusive }
 
   /// The places of all keys, those among them whose record was damaged while in use: for who must not take what is left for all.
   func allLocations() throws(StoreError) -> [Location] {
@@ -294,7 +294,7 @@ extension Engine {
     position = try ledger.position
     state.restore(sequence: try ledger.sequence, clock: try ledger.clock)
     applied = end
-    reviewAt = 0
+    deadBytesReviewThreshold = 0
     isRestored = true
     return true
   }

@@ -51,7 +51,7 @@ extension Engine {
 
   /// The same for several at once, of which each ends where `ends` says.
   mutating func enter(
-    _ writes: PostponedWrites, from start: Int, _ ends: [Int], replacing held: [OrdinaryWriter.Held],
+    _ writes: WriteBatch, from start: Int, _ ends: [Int], replacing held: [OrdinaryWriter.Held],
     _ writer: OrdinaryWriter
   ) {
     // Whoever reads a part of these from the index sees that there may be more.
@@ -62,7 +62,7 @@ extension Engine {
         let write = writes.list[index]
         var held = held[index]
         if let previous = write.previous {
-          let earlier = previous - Composer.firstPostponed
+          let earlier = previous - TransactionBuilder.firstPendingIndex
           held = writer.own(at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
         }
         deadBytes += try writer.enter(write.hash, offset..<ends[index], replacing: held)

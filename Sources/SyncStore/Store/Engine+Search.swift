@@ -48,7 +48,7 @@ extension Engine {
       if isEntering || changes & 1 == 0 && changes == index.ledger.changes { return search }
       guard changes & 1 != 0 else { continue }
       // Whoever is at it may be stopped, or dead: nobody waits for that.
-      if isBehind { do throws(StoreError) { try follow() } catch { index.failure = error } }
+      if isBehind { do throws(StoreError) { try catchUp() } catch { index.failure = error } }
       let newest = newest(of: key, search.found?.location)
       // Once it has come to its end, what was found before may be older than what another key has shown.
       guard changes == index.ledger.changes else { continue }

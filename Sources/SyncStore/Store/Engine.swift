@@ -8,7 +8,7 @@ struct Engine {
   let control: ControlPage
   let files: JournalIndex.Files
   /// Does no other process use the directory?
-  let isAlone: Bool
+  let isSoleProcess: Bool
   /// What threads read from without the lock.
   let readers: PublishedView
   var journal: Journal
@@ -35,7 +35,7 @@ struct Engine {
   /// Committed bytes that are no records, as far as the journal was read.
   var gaps: [JournalDamage] = []
   /// The same: there may be as many as a segment has records.
-  var knownGaps: Set<JournalDamage> = []
+  var gapSet: Set<JournalDamage> = []
   /// Keys whose record stood in such a place, as far as that can be told.
   var damagedKeys: [[UInt8]: Location] = [:]
   /// Damage that the bytes alone do not attribute to a key.
@@ -55,7 +55,7 @@ struct Engine {
   var heldLimit = Limits.heldBytes
   /// About how many bytes of sealed segments do not count any more, and at how many it is looked at closely.
   var deadBytes = 0
-  var reviewAt = 0
+  var deadBytesReviewThreshold = 0
   /// How many compactions of the directory this view has taken in.
   var compactions: UInt64
   var ordered: OrderedView? {
@@ -68,9 +68,9 @@ struct Engine {
   /// May the notes name records that waited for their time, and were applied since?
   var notesAreStale = false
   /// Up to where the journal went when a compaction of others was last taken in: whatever that left out was beaten before.
-  var replacementsEnd = Location(segment: 0, offset: 0)
+  var compactionsAppliedAt = Location(segment: 0, offset: 0)
   /// Was the journal read before a writer had recovered it? What was read may be cut off then, and other segments have the names.
-  var isProvisional = false
+  var needsRecovery = false
   /// The last compaction that index and notes have taken in wholly.
   var adopted: UInt32 = 0
   /// Is there a file of a segment that it has replaced, and that could not be removed?
@@ -80,7 +80,7 @@ struct Engine {
   /// Was it made without reading the journal?
   var isRestored = false
   /// Is it the view of a store that is open? One that is being built shows itself to nobody.
-  var isPublic = false
+  var isPublished = false
   /// Is it bringing the index up to date itself?
   var isEntering = false
   /// Appends ordinary writes to the segment at the tail, as long as it `holds`.
@@ -88,24 +88,26 @@ struct Engine {
   /// May an ordinary put go its short way? Tests compare it with the general one.
   var takesShortWay: Bool
 
-  init(_ surroundings: Surroundings, journal: Journal, index: JournalIndex, compactions: UInt64) {
+  init(_ surroundings: EngineContext, journal: Journal, index: JournalIndex, compactions: UInt64) {
     (environment, control) = (surroundings.environment, surroundings.control)
-    (files, isAlone, readers) = (surroundings.files, surroundings.isAlone, surroundings.readers)
+    (files, isSoleProcess, readers) = (surroundings.files, surroundings.isSoleProcess, surroundings.readers)
     (self.journal, self.index, self.compactions) = (journal, index, compactions)
     takesShortWay = !environment.writesTail
   }
 
   /// What an engine works in.
-  struct Surroundings {
+  struct EngineContext {
     let environment: Environment
     let control: ControlPage
     let files: JournalIndex.Files
-    let isAlone: Bool
+    let isSoleProcess: Bool
     let readers: PublishedView
   }
 
-  var surroundings: Surroundings {
-    Surroundings(environment: environment, control: control, files: files, isAlone: isAlone, readers: readers)
+  var context: EngineContext {
+    EngineContext(
+      environment: environment, control: control, files: files, isSoleProcess: isSoleProcess, readers: readers
+    )
   }
 
   // MARK: Reading
@@ -126,14 +128,14 @@ struct Engine {
     guard let location else { return nil }
     guard let segment = journal.segment(location.segment),
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
-    else { return try whole(at: location) }
-    return view.actor == nil ? try whole(at: location) : view
+    else { return try verifiedView(at: location) }
+    return view.actor == nil ? try verifiedView(at: location) : view
   }
 
   /// The greatest applied record of a key, verified; nil if nothing is held.
   mutating func held(_ key: [UInt8]) throws(StoreError) -> Record? {
     guard let view = try view(of: key.span) else { return nil }
-    guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
+    guard let record = view.decoded() else { throw missingActorError(at: view.location) }
     try view.segment.checkUnchanged(at: view.offset)
     return record
   }
@@ -146,12 +148,12 @@ struct Engine {
   }
 
   /// What a write of a key has to know of the record that it replaces. A damaged one can be overwritten.
-  mutating func replaced(_ key: Span<UInt8>) -> Replaced? { replaced(key, search(key)) }
+  mutating func replaced(_ key: Span<UInt8>) -> ReplacedRecord? { replaced(key, search(key)) }
 
   /// The same for a key that was looked up.
   @inline(__always)
-  mutating func replaced(_ key: Span<UInt8>, _ search: Search) -> Replaced? {
-    if unreleased != nil, let shown = shown(Array(copying: key)) { return shown.replaced }
+  mutating func replaced(_ key: Span<UInt8>, _ search: Search) -> ReplacedRecord? {
+    if unreleased != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }
     guard search.found != nil else { return nil }
     return (try? view(of: key, search))?.replaced
   }
@@ -163,14 +165,14 @@ struct Engine {
 
   /// The record of a view that `journal.record` gave.
   func decoded(_ view: RecordView) throws(StoreError) -> Record {
-    guard let record = view.decoded() else { throw lostAuthor(at: view.location) }
+    guard let record = view.decoded() else { throw missingActorError(at: view.location) }
     try view.segment.checkUnchanged(at: view.offset)
     return record
   }
 
   /// The record at a place, or why it cannot be had.
   @inline(never)
-  private mutating func whole(at location: Location) throws(StoreError) -> RecordView {
+  private mutating func verifiedView(at location: Location) throws(StoreError) -> RecordView {
     do throws(StoreError) {
       _ = try record(at: location)
       return try journal.record(at: location)
@@ -180,7 +182,7 @@ struct Engine {
     }
   }
 
-  private func lostAuthor(at location: Location) -> StoreError {
+  private func missingActorError(at location: Location) -> StoreError {
     StoreError(
       .damaged,
       "the record at offset \(location.offset) lost the definition of its actor: run `Store.verify`",
@@ -189,11 +191,11 @@ struct Engine {
 
   /// The greatest held record of a key, parked or not: what the digest takes.
   func greatest(_ key: [UInt8], except excluded: Location? = nil) -> Record? {
-    greatestPlaced(key, except: excluded)?.record
+    greatestWithPosition(key, except: excluded)?.record
   }
 
   /// The same, and its position.
-  func greatestPlaced(
+  func greatestWithPosition(
     _ key: [UInt8], except excluded: Location? = nil
   ) -> (record: Record, position: UInt64)? {
     let places = [find(key)].compactMap { $0 } + (parked[key] ?? [])
@@ -229,14 +231,14 @@ struct Engine {
   /// Is the record the one that counts for its key, or parked?
   func isCurrent(_ view: RecordView) -> Bool {
     guard let shape = view.shape else { return false }
-    if let place = view.bytes.withSpan(shape.key, { find($0) }), isNamed(view, at: place) { return true }
+    if let place = view.bytes.withSpan(shape.key, { find($0) }), isIndexed(view, at: place) { return true }
     guard !parked.isEmpty, let places = parked[view.key(shape)] else { return false }
-    for place in places where isNamed(view, at: place) { return true }
+    for place in places where isIndexed(view, at: place) { return true }
     return false
   }
 
   /// While a compaction is taken in, what is named may be the copy of this record.
-  private func isNamed(_ view: RecordView, at place: Location) -> Bool {
+  private func isIndexed(_ view: RecordView, at place: Location) -> Bool {
     place == view.location || isCopy(of: view, at: place)
   }
 
@@ -278,7 +280,7 @@ struct Engine {
           try segment.checkUnchanged(at: view.offset)
           if !goesOn { return }
         case .gap(let range):
-          if knownGaps.contains(JournalDamage(segment: segment.number, bytes: range)) { continue }
+          if gapSet.contains(JournalDamage(segment: segment.number, bytes: range)) { continue }
           guard isComplete else {
             lost(segment, range)
             continue
@@ -299,8 +301,8 @@ struct Engine {
   func covers(_ dot: Dot) -> Bool { state.covers(dot) }
 
   /// Composes an append that is made at `wall`, in milliseconds since 1970, of `limit` bytes at most.
-  func composer(wall: UInt64, limit: Int) -> Composer {
-    Composer(state: state, wall: wall, position: position, limit: limit, hashSeed: index.keys.seed)
+  func transactionBuilder(wall: UInt64, limit: Int) -> TransactionBuilder {
+    TransactionBuilder(state: state, wall: wall, position: position, limit: limit, hashSeed: index.keys.seed)
   }
 
   // MARK: Keys

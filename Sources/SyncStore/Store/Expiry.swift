@@ -93,7 +93,9 @@ extension Store {
     return isLive
   }
 
-  func expire(_ key: Key, _ change: DeadlineChange, _ composer: inout Composer) throws(StoreError) -> Bool {
+  func expire(_ key: Key, _ change: DeadlineChange, _ composer: inout TransactionBuilder) throws(StoreError)
+    -> Bool
+  {
     try settle(&composer)
     var held = composer.record(of: key.bytes)
     if held == nil {
@@ -155,7 +157,7 @@ extension Transaction {
   /// - Throws: as `Store.expire`; `.outOfBounds` if it does not fit into the transaction any more.
   @discardableResult
   public mutating func expire(_ key: Key, _ change: DeadlineChange) throws(StoreError) -> Bool {
-    try store.expire(key, change, &composer)
+    try store.expire(key, change, &builder)
   }
 }
 

@@ -44,7 +44,7 @@ extension Store {
       if isWhole {
         places = try reading { engine throws(StoreError) in try engine.locations() }
       } else {
-        places = try readingAlone { engine, _ throws(StoreError) in
+        places = try readingExclusively { engine, _ throws(StoreError) in
           guard engine.index.keys === pass.keys else { return nil }
           return try engine.locations(unit: unit, of: pass.units)
         }

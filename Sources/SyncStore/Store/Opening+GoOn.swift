@@ -16,7 +16,7 @@ extension Opening {
       try journal.loadUnfinished(names, adopted: adopted, &isUnfinished) == nil
     else { return nil }
     var engine = Engine(
-      surroundings(control), journal: journal, index: index, compactions: control.compactions)
+      engineContext(control), journal: journal, index: index, compactions: control.compactions)
     guard try complete(index), try restore(&engine),
       let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.keys.wasInUse),
       writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true

@@ -108,9 +108,10 @@ struct Opening {
     JournalIndex.Files(storage: storage, directory: path, store: identity.id, boot: boot, seal: seal)
   }
 
-  func surroundings(_ control: ControlPage) -> Engine.Surroundings {
-    Engine.Surroundings(
-      environment: environment, control: control, files: files, isAlone: configuration.mode == .exclusive,
+  func engineContext(_ control: ControlPage) -> Engine.EngineContext {
+    Engine.EngineContext(
+      environment: environment, control: control, files: files,
+      isSoleProcess: configuration.mode == .exclusive,
       readers: PublishedView())
   }
 
@@ -121,7 +122,7 @@ struct Opening {
   func store(_ file: any StorageFile, _ control: ControlPage, _ engine: consuming sending Engine)
     -> Store
   {
-    engine.isProvisional = !control.recovered
+    engine.needsRecovery = !control.recovered
     return Store(
       path: path, identity: identity, configuration: configuration, environment: environment,
       control: control,
@@ -164,7 +165,7 @@ struct Opening {
       else { return nil }
       var isUnfinished = false
       let journal = try loadedBesideOthers(control, adopted: done, isUnfinished: &isUnfinished)
-      var engine = Engine(surroundings(control), journal: journal, index: index, compactions: compactions)
+      var engine = Engine(engineContext(control), journal: journal, index: index, compactions: compactions)
       guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else {
         continue
       }
@@ -183,7 +184,7 @@ struct Opening {
     // Whoever reads everything has taken in every compaction.
     var isUnfinished = false
     let journal = try loadedBesideOthers(control, adopted: .max, isUnfinished: &isUnfinished)
-    var engine = Engine(surroundings(control), journal: journal, index: inMemory(), compactions: compactions)
+    var engine = Engine(engineContext(control), journal: journal, index: inMemory(), compactions: compactions)
     engine.absorb(upTo: Location(packed: control.tail), indexing: true)
     attributeDamage(&engine)
     return engine
@@ -279,7 +280,7 @@ struct Opening {
     journal.drop(behind: plan.tailIndex)
     let records = scans.reduce(0) { $0 + $1.records }
     var engine = Engine(
-      surroundings(control), journal: journal, index: newIndex(expecting: records),
+      engineContext(control), journal: journal, index: newIndex(expecting: records),
       compactions: control.compactions)
     engine.absorb(upTo: tail, seen: Set(whole.map(\.number)), indexing: true)
     // Since they were seen to be whole they may have gone.

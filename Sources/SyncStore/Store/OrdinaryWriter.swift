@@ -3,7 +3,7 @@
 ///
 /// A write is ordinary if its value lies in the journal, it has no deadline, and the record that it replaces, if there is
 /// one, is an own one that names nobody else: then it names nobody, either. Segments that are written with `pwrite` have
-/// none. What is not ordinary goes through `Composer` and `Store.commit`, by the same rules.
+/// none. What is not ordinary goes through `TransactionBuilder` and `Store.commit`, by the same rules.
 final class OrdinaryWriter {
   /// Who writes.
   let actor: ActorID

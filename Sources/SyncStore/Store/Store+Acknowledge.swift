@@ -17,7 +17,7 @@ extension Store {
     case .isDue: return try acknowledge(as: device)
     case .isEarly: return false
     case .dependsOnDeletes:
-      let looked = lifecycle.withLock { $0.deletesLookedTo }
+      let looked = lifecycle.withLock { $0.deletesScannedTo }
       guard try hasDeletes(behind: max(looked, known)) else { return false }
       return try acknowledge(as: device)
     }
@@ -31,7 +31,7 @@ extension Store {
     while let more = try walk.next({ $2 || $3 != nil }) {
       if more.contains(where: { $0.position > position }) { return true }
     }
-    lifecycle.withLock { $0.deletesLookedTo = max($0.deletesLookedTo, end) }
+    lifecycle.withLock { $0.deletesScannedTo = max($0.deletesScannedTo, end) }
     return false
   }
 

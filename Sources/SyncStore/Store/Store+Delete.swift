@@ -22,9 +22,9 @@ extension Store {
     }
   }
 
-  func delete(_ key: Key, _ composer: inout Composer) throws(StoreError) -> Bool {
+  func delete(_ key: Key, _ composer: inout TransactionBuilder) throws(StoreError) -> Bool {
     try settle(&composer)
-    switch try found(key.bytes, composer) {
+    switch try deleteTarget(key.bytes, in: composer) {
     case .nothing: return false
     case .value(let held):
       try composer.issue(key: key.bytes, content: .tombstone, type: .bytes, deadline: nil, held: held)
@@ -33,28 +33,30 @@ extension Store {
   }
 
   /// What a delete finds of a key, as far as this append has not replaced it.
-  func found(_ key: [UInt8], _ composer: borrowing Composer) throws(StoreError) -> FoundToDelete {
+  func deleteTarget(_ key: [UInt8], in composer: borrowing TransactionBuilder) throws(StoreError)
+    -> DeleteTarget
+  {
     let wall = composer.wall
     if let record = composer.record(of: key) {
       return record.isLive(at: wall) ? .value(record.replaced) : .nothing
     }
-    return try reading { engine throws(StoreError) in engine.foundToDelete(key, at: wall) }
+    return try reading { engine throws(StoreError) in engine.deleteTarget(key, at: wall) }
   }
 }
 
 /// What a delete finds of a key.
-enum FoundToDelete {
+enum DeleteTarget {
   /// No value: nothing is to be written.
   case nothing
   /// A value, or what may be one, which the delete is to end, and what is known of the record that it replaces.
-  case value(Replaced?)
+  case value(ReplacedRecord?)
 }
 
 extension Engine {
-  fileprivate mutating func foundToDelete(_ key: [UInt8], at wall: UInt64) -> FoundToDelete {
+  fileprivate mutating func deleteTarget(_ key: [UInt8], at wall: UInt64) -> DeleteTarget {
     do throws(StoreError) {
       let held = try view(of: key.span)?.replaced
-      if let shown = shown(key) {
+      if let shown = effectiveRecord(key) {
         return shown.record.isLive(at: wall) ? .value(shown.replaced) : .nothing
       }
       guard let held, held.isLive(at: wall) else { return .nothing }

@@ -161,7 +161,7 @@ extension Store {
   /// nobody waits for long: floor and horizon come first, so that this copy gives no full state itself, nor purges, until its vector is
   /// merged at the end. What comes from others until then, into this process or another one of the store, is not taken for dead by
   /// anybody but here: so it is judged, too, and the last of it in the step that merges the vector. Nor was it measured by the deletes that
-  /// this copy itself has purged (`Composer.receive`): that is done here as well.
+  /// this copy itself has purged (`TransactionBuilder.receive`): that is done here as well.
   func finish(_ full: FullState, _ close: RoundClose) throws(StoreError) {
     let (raised, _) = try append(limit: .max) {
       composer throws(StoreError) -> (behind: UInt64, horizon: Stamp) in
@@ -177,7 +177,7 @@ extension Store {
     let losses = try losses()
     let pin = SnapshotPin()
     let judge = Judge.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
-    var (judged, places, waiting) = try readingAlone { engine, isAlone throws(StoreError) in
+    var (judged, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.hold(pin)
       let waiting = engine.due(upTo: .maximum)
       let judged = Judged(position: engine.position, waiting: Set(waiting))
@@ -346,10 +346,10 @@ extension Store {
   }
 
   private func carryOut(
-    _ affected: ArraySlice<Affected>, _ judge: Judge, _ composer: inout Composer
+    _ affected: ArraySlice<Affected>, _ judge: Judge, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
     guard !affected.isEmpty else { return }
-    var doomed: [Composer.Doomed] = []
+    var doomed: [TransactionBuilder.Doomed] = []
     var again: [Record] = []
     let kept = engine.withLock { $0.keptLosers }
     for item in affected {
@@ -363,7 +363,7 @@ extension Store {
       case .reissue: again.append(record)
       case .setAside, .drop:
         if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keep(record) }
-        doomed.append(Composer.Doomed(key: item.key, version: item.version, hadValue: isLive))
+        doomed.append(TransactionBuilder.Doomed(key: item.key, version: item.version, hadValue: isLive))
       }
     }
     try composer.drop(doomed)
@@ -386,7 +386,7 @@ extension Store {
       let verdict = judge.verdict(onParked: record, at: position)
       guard verdict != .keep else { return }
       try composer.drop(
-        [Composer.Doomed(key: record.key, version: record.version, isParked: true, held: held)])
+        [TransactionBuilder.Doomed(key: record.key, version: record.version, isParked: true, held: held)])
       if verdict == .reissue { try composer.reissue(record) }
     }
   }

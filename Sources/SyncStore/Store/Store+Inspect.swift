@@ -48,7 +48,7 @@ extension Store {
   ///
   /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func explain(_ key: Key) throws(StoreError) -> Explanation? {
-    guard let record = try current(key.bytes) else { return nil }
+    guard let record = try currentRecord(key.bytes) else { return nil }
     let (mine, position) = try reading { engine throws(StoreError) in
       let place = engine.find(key.bytes)
       return (engine.state.mine, place.flatMap { try? engine.journal.record(at: $0).position } ?? 0)
@@ -318,7 +318,7 @@ extension Engine {
   fileprivate var segmentsToVerify: [SegmentToVerify] {
     journal.segments.enumerated().map { place, segment in
       let end = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
-      let known: Set<JournalDamage> = gaps.isEmpty ? [] : knownGaps.filter { $0.segment == segment.number }
+      let known: Set<JournalDamage> = gaps.isEmpty ? [] : gapSet.filter { $0.segment == segment.number }
       return SegmentToVerify(segment: segment, end: end, known: known)
     }
   }

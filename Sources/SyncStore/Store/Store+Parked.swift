@@ -11,7 +11,7 @@ extension Store {
     engine.unreleased = nil
     var due = engine.dueByKey(upTo: limit)[...]
     while !due.isEmpty {
-      var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
+      var composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
       var count = 0
       do throws(StoreError) {
         // With this the append says that it has applied all of them: whoever takes it in does so, too.
@@ -23,7 +23,7 @@ extension Store {
       } catch {
         // What follows from all of them is more than one transaction may have; of one key alone it never is.
         guard error.code == .outOfBounds, count > 0 else { throw error }
-        composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
+        composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
         for (number, group) in due.prefix(count).enumerated() {
           try release(group, in: &engine, &composer, isAlone: number == 0)
         }
@@ -50,7 +50,7 @@ extension Store {
   }
 
   private func release(
-    _ places: [Location], in engine: inout Engine, _ composer: inout Composer, isAlone: Bool
+    _ places: [Location], in engine: inout Engine, _ composer: inout TransactionBuilder, isAlone: Bool
   ) throws(StoreError) {
     var records: [Record] = []
     for place in places { records.append(try engine.record(at: place)) }
@@ -61,13 +61,13 @@ extension Store {
 
 extension Engine {
   /// A value that had waited, whose time has come, and that could not be applied yet, where it beats what is applied.
-  struct Shown {
+  struct EffectiveRecord {
     var record: Record
     /// Names that what it beats has open: whoever replaces it has to bear them, too (`Resolution.names`).
     fileprivate var open: [Dot]
 
     /// What a write that replaces it has to know.
-    var replaced: Replaced {
+    var replaced: ReplacedRecord {
       var replaced = record.replaced
       replaced.open += open.filter { !replaced.open.contains($0) && $0 != record.dot }
       return replaced
@@ -76,13 +76,13 @@ extension Engine {
 
   /// What a reader sees of a key in place of what is applied; nil if it sees that.
   @inline(never)
-  mutating func shown(_ key: [UInt8]) -> Shown? {
+  mutating func effectiveRecord(_ key: [UInt8]) -> EffectiveRecord? {
     guard let limit = unreleased, let places = parked[key] else { return nil }
     let held = readable(key)
     let due = places.compactMap { try? record(at: $0) }.filter { $0.stamp <= limit }
     guard let greatest = due.max(by: { $0.version < $1.version }),
       held.map({ $0.version < greatest.version }) ?? true
     else { return nil }
-    return Shown(record: greatest, open: (held?.open ?? []) + due.flatMap(\.open))
+    return EffectiveRecord(record: greatest, open: (held?.open ?? []) + due.flatMap(\.open))
   }
 }

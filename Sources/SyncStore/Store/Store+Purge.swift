@@ -60,7 +60,7 @@ extension Store {
     guard !candidates.isEmpty else { return 0 }
     // Compaction purges: it must not wait for itself.
     return try append(limit: .max, pacing: false) { composer throws(StoreError) in
-      var dead: [Composer.Doomed] = []
+      var dead: [TransactionBuilder.Doomed] = []
       var last: UInt64 = 0
       try engine.withLock { engine throws(StoreError) in
         let rule = engine.purgeRule(at: composer.wall)
@@ -70,7 +70,7 @@ extension Store {
             // What it has beaten would come alive in its time.
             engine.parked[candidate.key] == nil
           else { continue }
-          dead.append(Composer.Doomed(key: record.key, version: record.version))
+          dead.append(TransactionBuilder.Doomed(key: record.key, version: record.version))
           last = max(last, candidate.position)
         }
       }

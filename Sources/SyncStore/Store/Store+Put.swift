@@ -1,5 +1,5 @@
 /// The ordinary put: one write whose value lies in the journal. Its short way makes the same record from the same rules
-/// as the general one (`Composer`, `commit`), without copies in between; what is not ordinary goes the general way.
+/// as the general one (`TransactionBuilder`, `commit`), without copies in between; what is not ordinary goes the general way.
 extension Store {
   /// Sets a key with the store's default of expiry. False if that is not done in short, and nothing was: the value is large, or, with
   /// `unlessKnown`, something is known of the key, or the store holds the local key `note`.
@@ -43,7 +43,7 @@ extension Store {
       let search = engine.search(key.span)
       if unlessKnown, search.found != nil || !engine.gaps.isEmpty || engine.unreleased != nil { return nil }
       let held = engine.replaced(key.span, search)
-      var composer = engine.composer(wall: wall, limit: Limits.transactionBytes)
+      var composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
       try composer.issue(
         key: key, content: .inline(Array(copying: value)), type: type, deadline: deadline, held: held)
       try commit(composer, &engine)
@@ -84,7 +84,7 @@ extension Store {
     case .other: return .notOrdinary
     }
     var author = engine.state.author
-    let version = try author.sign(wall: wall)
+    let version = try author.nextVersion(wall: wall)
     let heading = OrdinaryWriter.Heading(
       type: type, sequence: version.dot.sequence, stamp: version.stamp, position: engine.position + 1,
       durable: engine.durableOffset(in: writer.segment))
@@ -119,7 +119,7 @@ extension Store {
   /// Appends ordinary writes as one transaction. False if one of them is not ordinary, or there is no room for them in the
   /// segment: then nothing was done.
   func commitOrdinary(
-    _ writes: PostponedWrites, wall: UInt64, _ engine: inout Engine
+    _ writes: WriteBatch, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) -> Bool {
     guard let writer = engine.ordinaryWriter(), let held = held(of: writes, writer) else { return false }
     let start = engine.applied.offset
@@ -132,7 +132,7 @@ extension Store {
     try append(upTo: end, in: writer.segment) { () throws(StoreError) in
       for index in 0..<writes.count {
         let write = writes.list[index]
-        let version = try author.sign(wall: wall)
+        let version = try author.nextVersion(wall: wall)
         let heading = OrdinaryWriter.Heading(
           kind: write.isTombstone ? .tombstone : .value, flags: index < writes.count - 1 ? .continues : [],
           type: write.type, sequence: version.dot.sequence, stamp: version.stamp,
@@ -150,7 +150,7 @@ extension Store {
   }
 
   /// What is held of the keys of writes; nil if one of them is not ordinary.
-  private func held(of writes: PostponedWrites, _ writer: OrdinaryWriter) -> [OrdinaryWriter.Held]? {
+  private func held(of writes: WriteBatch, _ writer: OrdinaryWriter) -> [OrdinaryWriter.Held]? {
     var held: [OrdinaryWriter.Held] = []
     held.reserveCapacity(writes.count)
     for write in writes.list.prefix(Self.lookahead) { writer.keys.prefetch(write.hash) }

@@ -13,7 +13,7 @@ extension Store {
     case .nothing?: return nil
     case nil:
       if let found = plainBlob(key) { return try value(of: found.blob, found.type, found.deadline) }
-      guard let record = try current(key.bytes) else { return nil }
+      guard let record = try currentRecord(key.bytes) else { return nil }
       return try value(of: record)
     }
   }
@@ -55,7 +55,7 @@ extension Store {
     case .nothing?: return
     case nil:
       if let found = plainBlob(key) { return try readBlob(found.blob, found.type, body) }
-      guard let record = try current(key.bytes) else { return }
+      guard let record = try currentRecord(key.bytes) else { return }
       if case .blob(let blob) = record.content, record.isLive(at: environment.now()) {
         return try readBlob(blob, record.type, body)
       }
@@ -121,7 +121,7 @@ extension Store {
     switch readers.read({ view -> Fast<Void>? in look(key, view) { _ in } }) {
     case .value?: true
     case .nothing?: false
-    case nil: try current(key.bytes)?.isLive(at: environment.now()) ?? false
+    case nil: try currentRecord(key.bytes)?.isLive(at: environment.now()) ?? false
     }
   }
 
@@ -173,7 +173,7 @@ extension Store {
   ///
   /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func entry(_ key: Key) throws(StoreError) -> Entry? {
-    guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return nil }
+    guard let record = try currentRecord(key.bytes), record.isLive(at: environment.now()) else { return nil }
     return Entry(record)
   }
 
@@ -181,7 +181,9 @@ extension Store {
   ///
   /// - Throws: `.foreignFile` if a device, a pipe or a directory has that name.
   public func export(_ key: Key, toFileAt file: String) throws(StoreError) -> Bool {
-    guard let record = try current(key.bytes), record.isLive(at: environment.now()) else { return false }
+    guard let record = try currentRecord(key.bytes), record.isLive(at: environment.now()) else {
+      return false
+    }
     let file = try environment.storage.unanchored.fileToReplace(file)
     switch record.content {
     case .tombstone: return false
@@ -255,7 +257,7 @@ extension Store {
   }
 
   /// The greatest record of a key, also one whose time has just come and that no writer has applied yet.
-  func current(_ key: [UInt8]) throws(StoreError) -> Record? {
+  func currentRecord(_ key: [UInt8]) throws(StoreError) -> Record? {
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     return try reading { engine throws(StoreError) in
       var greatest = try engine.held(key)

@@ -14,7 +14,7 @@ extension Store {
     }
     if isCopied { try engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
     // Who died in the middle of this left nothing that is not done again from the start.
-    var renewal: Composer.Renewal? = isCopied ? .copied : nil
+    var renewal: TransactionBuilder.Renewal? = isCopied ? .copied : nil
     var cutDamage: JournalDamage?
     // Who copied it need not have made that last; what is in it counts as durable from here on.
     if isCopied { try environment.storage.syncFileSystem(path) }
@@ -50,7 +50,7 @@ extension Store {
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
     if !isCopied { control.home = identity.placeWord }
-    engine.withLock { $0.isProvisional = false }
+    engine.withLock { $0.needsRecovery = false }
     if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard let renewal else { return }
     note(renewal)
@@ -75,7 +75,7 @@ extension Store {
     control.name = name
   }
 
-  private func note(_ renewal: Composer.Renewal) {
+  private func note(_ renewal: TransactionBuilder.Renewal) {
     switch renewal {
     case .copied:
       StoreLog.note(
@@ -125,7 +125,7 @@ extension Store {
 
   /// Reads the journal and cuts off what recovery decided not to keep.
   private func cut(
-    lastLife: ControlPage.LastLife?, foreign: Bool, _ renewal: inout Composer.Renewal?
+    lastLife: ControlPage.LastLife?, foreign: Bool, _ renewal: inout TransactionBuilder.Renewal?
   ) throws(StoreError) {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
@@ -145,7 +145,7 @@ extension Store {
         let durable = Location(packed: control.durable)
         // Not from the view that there is: a reader may have come first, and read what an interrupted rescue had left.
         let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
-        var all = Engine(engine.surroundings, journal: journal, index: index, compactions: engine.compactions)
+        var all = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
         all.absorb(
           upTo: Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset),
           indexing: true)
@@ -170,7 +170,7 @@ extension Store {
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
       // What is cut off was entered into the index that was built before.
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
-      var fresh = Engine(engine.surroundings, journal: journal, index: index, compactions: engine.compactions)
+      var fresh = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
       fresh.absorb(upTo: cut, indexing: true)
       // Where the one segment that is cut holds them all, there is none to set aside that would bring the rest back after a death
       // between two steps.
@@ -207,7 +207,7 @@ extension Store {
       let end = engine.applied.offset
       let whole = min(SegmentScan(last, limit: end, isLast: true).end, end)
       let damage = whole < end ? JournalDamage(segment: last.number, bytes: whole..<end) : nil
-      var composer = engine.composer(wall: wall, limit: .max)
+      var composer = engine.transactionBuilder(wall: wall, limit: .max)
       if let damage {
         let lost = try engine.formerIndex?.keys(lostIn: [damage], of: engine) ?? [:]
         try composer.renew(.damaged([damage]), as: environment.newActor(), lost: lost)
@@ -272,9 +272,9 @@ extension Store {
   }
 
   /// Becomes a new actor. The caller holds the writers' mutex.
-  func renew(_ renewal: Composer.Renewal, _ engine: inout Engine) throws(StoreError) {
+  func renew(_ renewal: TransactionBuilder.Renewal, _ engine: inout Engine) throws(StoreError) {
     // There may be hundreds of thousands of damaged places.
-    var composer = engine.composer(wall: environment.now(), limit: .max)
+    var composer = engine.transactionBuilder(wall: environment.now(), limit: .max)
     let former = composer.state.actor
     let actor = environment.newActor()
     try composer.renew(renewal, as: actor, lost: engine.foundLost)

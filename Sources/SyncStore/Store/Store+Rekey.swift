@@ -265,7 +265,7 @@ extension Store {
       guard segment.header.generation != ring.current else { return }
       _ = try begin(after: tail, room: 0, &engine)
       // A segment with nothing in it would look like the work of a recovery that was interrupted.
-      var composer = engine.composer(wall: environment.now(), limit: Limits.transactionBytes)
+      var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
       try composer.checkpoint()
       control.tail = Location(segment: tail.segment + 1, offset: SegmentHeader.length).packed
       try commit(composer, &engine)

@@ -62,7 +62,7 @@ extension Store {
     let keys = Array(keys)
     return try reading { engine throws(StoreError) in
       keys.compactMap { key in
-        guard let (record, position) = engine.greatestPlaced(key), position <= scope.position,
+        guard let (record, position) = engine.greatestWithPosition(key), position <= scope.position,
           !record.isReserved
         else { return nil }
         return record.alone
@@ -125,7 +125,7 @@ extension Store {
   ) -> [Difference] {
     var differences: [Difference] = []
     for key in keys where !ReservedKey.isReserved(key) {
-      let placed = engine.greatestPlaced(key)
+      let placed = engine.greatestWithPosition(key)
       guard placed?.position ?? 0 <= scope.position,
         let difference = Difference(key, mine: placed?.record, theirs: theirs[key], at: scope.time)
       else { continue }
@@ -140,7 +140,7 @@ extension Store {
     _ body: (Record, _ keyHash: UInt64, _ position: UInt64) -> Void
   ) throws(StoreError) {
     let pin = SnapshotPin()
-    let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
+    let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.hold(pin)
       return (try engine.locations(isExclusive: isAlone), engine.parked)
     }
@@ -164,7 +164,7 @@ extension Store {
     }
     for key in parked.keys {
       let hash = RecordFingerprint.hash(key)
-      guard isWanted(hash), let (record, position) = engine.withLock({ $0.greatestPlaced(key) }),
+      guard isWanted(hash), let (record, position) = engine.withLock({ $0.greatestWithPosition(key) }),
         !record.isReserved
       else { continue }
       body(record, hash, position)

@@ -22,7 +22,7 @@ extension Store {
   private func summary(
     digestAt time: UInt64
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: SurveyGround?) {
-    let (answer, tail) = try readingAlone { engine, isAlone throws(StoreError) in
+    let (answer, tail) = try readingExclusively { engine, isAlone throws(StoreError) in
       let state = engine.state
       guard let actor = state.actor else { throw nameless }
       let summary = ReplicaSummary(
@@ -45,7 +45,7 @@ extension Store {
 
   /// The present mark, or a new one if anything was written since it was made. `digest` is `Engine.runningDigest`.
   func mark(
-    _ composer: inout Composer, position: UInt64, digest: StateDigest?, isLive: Bool = false
+    _ composer: inout TransactionBuilder, position: UInt64, digest: StateDigest?, isLive: Bool = false
   ) throws(StoreError) -> RoundMark {
     if let last = composer.state.lastMark, let made = composer.state.marks[last], made.position == position,
       made.isLive ? isLive && live.isOwn(last) : !isLive
@@ -129,7 +129,7 @@ extension Store {
           if composer.state.isSuspect(record.dot)
             || earlier.map({ composer.state.isSuspect($0.dot) }) ?? false
           {
-            let waits = record.stamp > composer.limit && !composer.state.isMine(record.dot)
+            let waits = record.stamp > composer.stampLimit && !composer.state.isMine(record.dot)
             full.note(
               doubtful: record, beside: earlier, isTaken: !waits && !composer.state.covers(record.dot))
           }
@@ -147,7 +147,7 @@ extension Store {
 
   /// Moves the cursor behind a batch, or closes its round. The cursor would say of keys that this copy holds since that they had come.
   private func conclude(
-    _ batch: IncomingBatch, _ close: RoundClose?, _ composer: inout Composer
+    _ batch: IncomingBatch, _ close: RoundClose?, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
     try requireScope(batch.scope, composer.state)
     try require(batch.addressee, of: batch.sender, composer.state)
@@ -220,7 +220,7 @@ extension Store {
   }
 
   /// Merges what the sender covers, and closes the cursor.
-  func merge(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+  func merge(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
     try require(close.addressee, of: close.sender, composer.state)
     try requireOwnWrites(in: close.vector, composer.state)
     if close.widening != nil { return try widen(close, &composer) }
@@ -280,7 +280,7 @@ extension Store {
 
   /// The digest of what is live at a time, in milliseconds since 1970.
   package func digest(at time: UInt64) throws(StoreError) -> StateDigest {
-    try readingAlone { engine, isAlone throws(StoreError) in
+    try readingExclusively { engine, isAlone throws(StoreError) in
       try engine.digest(at: time, keeps: isAlone).digest
     }
   }
@@ -313,7 +313,7 @@ extension Store {
     guard isWritable, !missing.isEmpty, missing.count <= Self.fewMissing else { return (missing, []) }
     // Looking through a large journal takes longer than a peer may wait: the next attempt finds what this one found.
     let (position, hashes) = (journalPosition, Set(missing.map(\.hash)))
-    let known = lookedThrough.withLock { $0 }
+    let known = missingBlobsCache.withLock { $0 }
     if let known, known.position == position, hashes.isSubset(of: known.hashes) {
       return (missing, known.spare.intersection(hashes))
     }
@@ -326,7 +326,7 @@ extension Store {
     missing.removeAll { references.all[$0.hash] == nil }
     let spare = Set(missing.map(\.hash).filter { references.all[$0] == references.beaten[$0] })
     let found = MissingBlobs(position: position, hashes: Set(missing.map(\.hash)), spare: spare)
-    lookedThrough.withLock { $0 = found }
+    missingBlobsCache.withLock { $0 = found }
     return (missing, spare)
   }
 

@@ -86,7 +86,7 @@ extension Store {
   private func transactions(
     for plan: Restamping, in engine: borrowing Engine
   ) throws(StoreError) -> [[JournalEntry]] {
-    var composer = engine.composer(wall: plan.wall, limit: .max)
+    var composer = engine.transactionBuilder(wall: plan.wall, limit: .max)
     let former = plan.actor
     let next = environment.newActor()
     try composer.forsake(plan, as: next)
@@ -100,7 +100,7 @@ extension Store {
     var transactions = [composer.entries]
     if plan.count == 0, plan.isHorizonAhead {
       // The floor names the first write.
-      let version = try author.sign(wall: plan.wall)
+      let version = try author.nextVersion(wall: plan.wall)
       let record = Record(
         dot: version.dot, stamp: version.stamp, key: ReservedKey.restamped, content: .tombstone)
       transactions.append([.write(record, position: nil)])
@@ -115,7 +115,7 @@ extension Store {
         entries.append(.purge(Purge(key: record.key, version: record.version, hadValue: isLive)))
       }
       for var record in group {
-        let version = try author.sign(wall: plan.wall)
+        let version = try author.nextVersion(wall: plan.wall)
         record.base = stays[record.key] ?? record.base
         (record.dot, record.stamp, record.continues) = (version.dot, version.stamp, false)
         // It names what is taken back.
@@ -150,7 +150,7 @@ extension Store {
     }
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
     control.raiseBegun(to: segment.number)
-    engine.reviewAt = 0
+    engine.deadBytesReviewThreshold = 0
     publish(end, in: segment, wall: wall, &engine)
   }
 }

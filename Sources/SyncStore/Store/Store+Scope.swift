@@ -64,7 +64,8 @@ extension Store {
   }
 
   /// Notes how far the keys that were lacking have come.
-  func note(_ cursor: Cursor, of widening: Widening, _ composer: inout Composer) throws(StoreError) {
+  func note(_ cursor: Cursor, of widening: Widening, _ composer: inout TransactionBuilder) throws(StoreError)
+  {
     var widening = widening
     widening.cursor = cursor
     try composer.setLocal(StateKey.widening, widening.bytes)
@@ -115,7 +116,7 @@ extension Store {
   private func giveUpWhatCame() throws(StoreError) {
     try append { composer throws(StoreError) in try composer.restartWidening() }
     let pin = SnapshotPin()
-    let (places, parked) = try readingAlone { engine, isAlone throws(StoreError) in
+    let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.hold(pin)
       return (try engine.locations(isExclusive: isAlone), engine.due(upTo: .maximum))
     }
@@ -130,13 +131,13 @@ extension Store {
     for start in stride(from: 0, to: places.count, by: Self.givenUpAtOnce) {
       let doomed = try reading { engine throws(StoreError) in
         try pin.check(path)
-        var doomed: [Composer.Doomed] = []
+        var doomed: [TransactionBuilder.Doomed] = []
         for place in places[start..<min(start + Self.givenUpAtOnce, places.count)] {
           guard let record = try? engine.record(at: place), !engine.state.scope.holds(record.key) else {
             continue
           }
           doomed.append(
-            Composer.Doomed(
+            TransactionBuilder.Doomed(
               key: record.key, version: record.version, isParked: isParked, hadValue: !record.isTombstone,
               held: isParked ? engine.readable(record.key) : nil))
         }
@@ -151,7 +152,7 @@ extension Store {
   /// Closes a round of keys that were lacking. The copy holds them from now on, if whoever sent them covers all that this copy does:
   /// of what it does not cover there may be something under those keys, which somebody else must bring. Not this copy's own writes:
   /// there are none under keys that it does not hold.
-  func widen(_ close: RoundClose, _ composer: inout Composer) throws(StoreError) {
+  func widen(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
     guard let closing = close.widening else { return }
     _ = try lackingKeys(closing, composer.state)
     let state = composer.state
@@ -180,7 +181,7 @@ extension Store {
     "this copy holds other keys than when the session began, or is to hold others: begin another one"
 }
 
-extension Composer {
+extension TransactionBuilder {
   /// Goes back to the beginning with every sender. What lies before a cursor has come for the keys that were held; what it has for others
   /// this copy covers only if it has taken over what the sender covered there, which it has not in the middle of a round, nor from a copy
   /// of some keys. The marks stay: they tell a sender that was put back.

@@ -1,20 +1,20 @@
 /// The short way of batches: records of the ordinary form, each the first of its key here, as a first copy brings them. What the rules
-/// make of them (`Composer.receive`) is known beforehand: each one wins, against nothing. So they go from where they came into the
+/// make of them (`TransactionBuilder.receive`) is known beforehand: each one wins, against nothing. So they go from where they came into the
 /// journal without becoming objects in between; a batch with one that is not so goes the general way as a whole.
 extension Store {
   /// Appends the records of a batch, and what `conclude` adds. Nil if it has to go the general way; nothing was done then.
   func takePlain(
-    _ batch: PlainBatch, _ conclude: (inout Composer) throws(StoreError) -> Void
+    _ batch: PlainBatch, _ conclude: (inout TransactionBuilder) throws(StoreError) -> Void
   ) throws(StoreError) -> (echo: (behind: UInt64, upTo: UInt64), tail: UInt64)? {
     try checkWritable()
     waitForCompaction()
     try lockWriters()
     defer { control.unlock() }
-    var composer = freshComposer(limit: Limits.transactionBytes)
+    var composer = newTransactionBuilder(limit: Limits.transactionBytes)
     var extent = AppendExtent()
     extent.add(batch)
     guard extent.bytes <= 2 * Limits.batchBytes,
-      let intake = engine.withLock({ $0.plainIntake(of: batch, limit: composer.limit) })
+      let intake = engine.withLock({ $0.plainIntake(of: batch, limit: composer.stampLimit) })
     else { return nil }
     try conclude(&composer)
     for entry in composer.entries { extent.add(entry) }

@@ -1,6 +1,6 @@
 private import Synchronization
 
-/// How a put works: the writers' mutex, the rules (`Composer`), one append, then durability as the mode has it.
+/// How a put works: the writers' mutex, the rules (`TransactionBuilder`), one append, then durability as the mode has it.
 extension Store {
   /// Sets a key. Values above the configured threshold go to the blob tier.
   ///
@@ -70,7 +70,7 @@ extension Store {
         control.unlock()
       }
       var transaction = Transaction(
-        store: self, composer: freshComposer(limit: Limits.transactionBytes))
+        store: self, composer: newTransactionBuilder(limit: Limits.transactionBytes))
       result = try body(&transaction)
       try commit(&transaction)
     }
@@ -90,7 +90,9 @@ extension Store {
   }
 
   /// What is held of a key, as far as this append has not replaced it. A damaged record can be overwritten.
-  func heldForWriting(_ key: [UInt8], _ composer: borrowing Composer) throws(StoreError) -> Replaced? {
+  func heldForWriting(_ key: [UInt8], _ composer: borrowing TransactionBuilder) throws(StoreError)
+    -> ReplacedRecord?
+  {
     if let record = composer.record(of: key) { return record.replaced }
     return engine.withLock { engine in engine.replaced(key.span) }
   }
@@ -132,13 +134,13 @@ extension Store {
   @discardableResult
   func append<Result>(
     limit: Int = Limits.transactionBytes, pacing: Bool = true, claim: SpaceClaim? = nil,
-    _ compose: (inout Composer) throws(StoreError) -> Result
+    _ compose: (inout TransactionBuilder) throws(StoreError) -> Result
   ) throws(StoreError) -> (Result, UInt64) {
     try checkWritable()
     if pacing { waitForCompaction() }
     try lockWriters()
     defer { control.unlock() }
-    var composer = freshComposer(limit: limit)
+    var composer = newTransactionBuilder(limit: limit)
     let result = try compose(&composer)
     try engine.withLock { engine throws(StoreError) in try commit(composer, claim: claim, &engine) }
     return (result, control.tail)
@@ -193,19 +195,19 @@ extension Store {
     return true
   }
 
-  func freshComposer(limit: Int) -> Composer {
+  func newTransactionBuilder(limit: Int) -> TransactionBuilder {
     let wall = environment.now()
-    return engine.withLock { $0.composer(wall: wall, limit: limit) }
+    return engine.withLock { $0.transactionBuilder(wall: wall, limit: limit) }
   }
 
   /// Appends what was composed as one transaction and publishes it. The caller holds the writers' mutex.
   func commit(
-    _ composer: borrowing Composer, claim: SpaceClaim? = nil, _ engine: inout Engine
+    _ composer: borrowing TransactionBuilder, claim: SpaceClaim? = nil, _ engine: inout Engine
   ) throws(StoreError) {
-    guard composer.postponed.count > 0 else {
+    guard composer.pending.count > 0 else {
       return try commit(composer.entries, composer.extent, claim: claim, wall: composer.wall, &engine)
     }
-    if composer.entries.isEmpty, try commitOrdinary(composer.postponed, wall: composer.wall, &engine) {
+    if composer.entries.isEmpty, try commitOrdinary(composer.pending, wall: composer.wall, &engine) {
       return
     }
     var settled = copy composer
@@ -214,8 +216,8 @@ extension Store {
   }
 
   /// Looks up what the postponed writes of an append replace: they can be asked for then.
-  func settle(_ composer: inout Composer) throws(StoreError) {
-    guard composer.postponed.count > 0 else { return }
+  func settle(_ composer: inout TransactionBuilder) throws(StoreError) {
+    guard composer.pending.count > 0 else { return }
     try composer.settle { key in engine.withLock { $0.replaced(key.span) } }
   }
 
@@ -244,7 +246,7 @@ extension Store {
       segment = try begin(
         after: tail, room: room, claim: claim, isBulk: isBulk, &engine)
       // One more segment is sealed.
-      engine.reviewAt = 0
+      engine.deadBytesReviewThreshold = 0
       if !segment.header.isReserve { restoreReserve(engine) }
       tail = Location(segment: segment.number, offset: SegmentHeader.length)
     }
@@ -298,7 +300,7 @@ extension Store {
     noteWrite()
     pace.spend(bytes.count)
     noteChange()
-    if engine.deadBytes >= engine.reviewAt { considerCompaction(&engine) }
+    if engine.deadBytes >= engine.deadBytesReviewThreshold { considerCompaction(&engine) }
     if !isBulk { prepareAhead(of: bytes.upperBound, in: segment, &engine) }
   }
 }

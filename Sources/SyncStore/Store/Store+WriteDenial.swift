@@ -91,7 +91,9 @@ extension Store {
       guard !current.isEmpty else { return [] }
       try composer.renew(.dropped, as: actor)
       try composer.drop(
-        current.map { Composer.Doomed(key: $0.key.bytes, version: $0.version, hadValue: !$0.isDelete) })
+        current.map {
+          TransactionBuilder.Doomed(key: $0.key.bytes, version: $0.version, hadValue: !$0.isDelete)
+        })
       return current
     }
     try sync(upTo: tail)

@@ -3,7 +3,7 @@ internal import Synchronization
 /// An offline-first key-value store: one directory whose append log is also its replication journal.
 ///
 /// Thread-safe. All calls block for as long as the work takes; reads never wait for a sync. The life of a write:
-/// `transaction` → `Composer` (rules) → `Journal` (append) → `Engine.absorb` (index) → `sync` (durability).
+/// `transaction` → `TransactionBuilder` (rules) → `Journal` (append) → `Engine.absorb` (index) → `sync` (durability).
 public final class Store: Sendable {
   /// The directory.
   public let path: String
@@ -29,7 +29,7 @@ public final class Store: Sendable {
   let lifecycle = LockedField(Lifecycle())
   let closed = Atomic(false)
   /// Was anything appended by this instance?
-  private let wrote = Atomic(false)
+  private let hasWritten = Atomic(false)
   /// The segment whose successor is being made ready, or was.
   let prepared = Atomic<UInt32>(0)
   /// That one, once it is ready.
@@ -39,7 +39,7 @@ public final class Store: Sendable {
   /// Held while a file of secrets is changed.
   let changingKeyFiles = LockedField(())
   /// Blobs that are missing, as the whole journal was last looked through for who refers to them.
-  let lookedThrough = LockedField<MissingBlobs?>(nil)
+  let missingBlobsCache = LockedField<MissingBlobs?>(nil)
   /// The session that brings keys which this copy lacks.
   let wideningClaim = LockedField(WideningClaim())
   /// Holds writers back while there are too many dead bytes.
@@ -67,7 +67,7 @@ public final class Store: Sendable {
     /// The last position when it was last looked for what can be purged.
     var purgedAt: UInt64 = 0
     /// Up to here the journal has no delete that was not acknowledged.
-    var deletesLookedTo: UInt64 = 0
+    var deletesScannedTo: UInt64 = 0
     /// Keys from which on building the index anew takes longer than the syncs that spare it. Tests lower it.
     var keysWorthClosing = 1 << 16
   }
@@ -88,7 +88,7 @@ public final class Store: Sendable {
     readers = engine.readers
     seal = engine.journal.seal
     var engine = engine
-    engine.isPublic = true
+    engine.isPublished = true
     engine.publish()
     self.engine = LockedField(engine)
     forkGeneration = SystemCall.forkGeneration
@@ -165,7 +165,7 @@ public final class Store: Sendable {
   }
 
   /// Works on the view while nobody can change the index, where that can be had; `body` is told so.
-  func readingAlone<Result>(
+  func readingExclusively<Result>(
     _ body: (inout Engine, _ isAlone: Bool) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     guard isWritable, configuration.mode == .shared, !control.poisoned else {
@@ -181,7 +181,7 @@ public final class Store: Sendable {
   /// Reads what other processes have committed since.
   @inline(__always)
   func catchUp(_ engine: inout Engine) throws(StoreError) {
-    if engine.isBehind { try engine.follow() }
+    if engine.isBehind { try engine.catchUp() }
   }
 
   func checkUsable() throws(StoreError) {
@@ -224,7 +224,7 @@ public final class Store: Sendable {
   package var syncCount: Int { syncs.count }
 
   func noteWrite() {
-    if !wrote.load(ordering: .relaxed) { wrote.store(true, ordering: .relaxed) }
+    if !hasWritten.load(ordering: .relaxed) { hasWritten.store(true, ordering: .relaxed) }
   }
 
   // MARK: Closing
@@ -247,7 +247,7 @@ public final class Store: Sendable {
         }
       }
       engine.withLock { engine in
-        engine.isPublic = false
+        engine.isPublished = false
         readers.publish(nil)
       }
       preparedSegment.withLock { $0 = nil }
@@ -270,10 +270,10 @@ public final class Store: Sendable {
     guard isParent, isWritable, !control.poisoned else { return }
     // Also what others left, who were killed.
     try sync()
-    if wrote.load(ordering: .relaxed) {
+    if hasWritten.load(ordering: .relaxed) {
       // Carries the watermark over all that was just synced; itself it may be lost, so a full disk is no matter.
       do throws(StoreError) {
-        try append { (composer: inout Composer) throws(StoreError) in try composer.checkpoint() }
+        try append { (composer: inout TransactionBuilder) throws(StoreError) in try composer.checkpoint() }
       } catch {
         guard error.code == .diskFull else { throw error }
       }

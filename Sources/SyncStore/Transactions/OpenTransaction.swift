@@ -17,11 +17,12 @@ public struct OpenTransaction: ~Copyable {
   public var transaction: Transaction
   private let store: Store
   private let durability: Durability?
-  private let hold: WritersHold
+  private let hold: WriterLockHold
 
-  fileprivate init(_ store: Store, _ durability: Durability?, _ hold: WritersHold) {
+  fileprivate init(_ store: Store, _ durability: Durability?, _ hold: WriterLockHold) {
     (self.store, self.durability, self.hold) = (store, durability, hold)
-    transaction = Transaction(store: store, composer: store.freshComposer(limit: Limits.transactionBytes))
+    transaction = Transaction(
+      store: store, composer: store.newTransactionBuilder(limit: Limits.transactionBytes))
   }
 
   /// Makes all its writes at once; they are durable as the mode has it when this returns.
@@ -45,7 +46,7 @@ public struct OpenTransaction: ~Copyable {
 }
 
 /// Has the writers' mutex until its end.
-private final class WritersHold {
+private final class WriterLockHold {
   private let store: Store
   private let thread: UInt
   private var isEnded = false
@@ -77,7 +78,7 @@ extension Store {
     try checkWritable()
     waitForCompaction()
     try lockWriters()
-    return OpenTransaction(self, durability, WritersHold(self))
+    return OpenTransaction(self, durability, WriterLockHold(self))
   }
 
   /// The same if nobody else writes at this moment, here or in another process; nil if somebody does.
@@ -87,7 +88,7 @@ extension Store {
   public func tryBeginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction? {
     try checkWritable()
     guard try lockWriters(waits: false) else { return nil }
-    return OpenTransaction(self, durability, WritersHold(self))
+    return OpenTransaction(self, durability, WriterLockHold(self))
   }
 
   /// Is this thread within a transaction of this store? Then it writes through that, and nobody else writes.
@@ -95,8 +96,8 @@ extension Store {
 
   /// Appends what a transaction has composed. The caller holds the writers' mutex.
   func commit(_ transaction: inout Transaction) throws(StoreError) {
-    if !transaction.placed.isEmpty { try blobs.settle(transaction.placed, withPacks: false) }
-    let composed = transaction.composer
+    if !transaction.pendingBlobs.isEmpty { try blobs.settle(transaction.pendingBlobs, withPacks: false) }
+    let composed = transaction.builder
     try engine.withLock { engine throws(StoreError) in try commit(composed, &engine) }
   }
 }

@@ -59,7 +59,7 @@ extension Store {
     }
     while true {
       var transaction = Transaction(
-        store: self, composer: freshComposer(limit: Limits.transactionBytes))
+        store: self, composer: newTransactionBuilder(limit: Limits.transactionBytes))
       let outcome = try step(&transaction)
       try commit(&transaction)
       report.steps += 1

@@ -4,7 +4,7 @@ private import Synchronization
 /// earlier one.
 public struct Savepoint: Sendable {
   fileprivate let number: UInt64
-  fileprivate let composer: Composer
+  fileprivate let composer: TransactionBuilder
   fileprivate let placed: [BlobReference]
   /// Those that were there with it, itself the last.
   fileprivate let savepoints: [UInt64]
@@ -38,7 +38,7 @@ extension Transaction {
   public mutating func savepoint() -> Savepoint {
     let number = Savepoint.last.add(1, ordering: .relaxed).newValue
     savepoints.append(number)
-    return Savepoint(number: number, composer: composer, placed: placed, savepoints: savepoints)
+    return Savepoint(number: number, composer: builder, placed: pendingBlobs, savepoints: savepoints)
   }
 
   /// Undoes what was written since. The savepoint stays, those made after it do not.
@@ -61,8 +61,8 @@ extension Transaction {
   }
 
   private mutating func restore(_ savepoint: Savepoint) {
-    composer = savepoint.composer
+    builder = savepoint.composer
     // Blobs that no record refers to are swept. What is nested may have gone back further than to where it began.
-    (placed, savepoints) = (savepoint.placed, savepoint.savepoints)
+    (pendingBlobs, savepoints) = (savepoint.placed, savepoint.savepoints)
   }
 }

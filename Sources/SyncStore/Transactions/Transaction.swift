@@ -4,18 +4,18 @@
 /// before it began; nobody else writes meanwhile.
 public struct Transaction: ~Copyable {
   let store: Store
-  var composer: Composer
+  var builder: TransactionBuilder
   /// Blobs that are to be durable before the transaction is.
-  var placed: [BlobReference] = []
+  var pendingBlobs: [BlobReference] = []
   /// Those that can be rolled back to, in order.
   var savepoints: [UInt64] = []
 
-  init(store: Store, composer: Composer) { (self.store, self.composer) = (store, composer) }
+  init(store: Store, composer: TransactionBuilder) { (self.store, self.builder) = (store, composer) }
 
   /// How full it is. A write that does not fit is `.outOfBounds`, and leaves the transaction as it was: what was written before can
   /// be committed, and the rest go into the next one.
   public var size: TransactionSize {
-    TransactionSize(records: composer.entries.count + composer.postponed.count, bytes: composer.bytes)
+    TransactionSize(records: builder.entries.count + builder.pending.count, bytes: builder.bytes)
   }
 
   /// Sets a key, as `Store.put` does.
@@ -42,18 +42,18 @@ public struct Transaction: ~Copyable {
   ) throws(StoreError) {
     let deadline = store.deadline(deadline)
     if case .inline(let value) = content, deadline == nil {
-      return try composer.postpone(key.bytes, value, type)
+      return try builder.enqueue(key: key.bytes, value: value, type: type)
     }
-    note(content)
-    try store.settle(&composer)
-    let held = try store.heldForWriting(key.bytes, composer)
-    try composer.issue(
+    trackBlob(of: content)
+    try store.settle(&builder)
+    let held = try store.heldForWriting(key.bytes, builder)
+    try builder.issue(
       key: key.bytes, content: content, type: type, deadline: deadline, held: held)
   }
 
   /// A blob is to be durable before the transaction is.
-  mutating func note(_ content: Record.Content) {
-    if case .blob(let blob) = content { placed.append(blob) }
+  mutating func trackBlob(of content: Record.Content) {
+    if case .blob(let blob) = content { pendingBlobs.append(blob) }
   }
 
   /// Deletes a key, as `Store.delete` does. False if it had no value.
@@ -62,13 +62,13 @@ public struct Transaction: ~Copyable {
   ///   it was written then.
   @discardableResult
   public mutating func delete(_ key: Key) throws(StoreError) -> Bool {
-    if let write = composer.postponedWrite(of: key.bytes) {
-      if composer.postponed.list[write].isTombstone { return false }
+    if let write = builder.pendingWrite(of: key.bytes) {
+      if builder.pending.list[write].isTombstone { return false }
     } else {
       // What came before the postponed writes was issued.
-      if case .nothing = try store.found(key.bytes, composer) { return false }
+      if case .nothing = try store.deleteTarget(key.bytes, in: builder) { return false }
     }
-    try composer.postpone(key.bytes, nil, .bytes)
+    try builder.enqueue(key: key.bytes, value: nil, type: .bytes)
     return true
   }
 
@@ -76,25 +76,25 @@ public struct Transaction: ~Copyable {
   ///
   /// - Throws: as `Store.get`.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    if let number = composer.postponedWrite(of: key.bytes) {
-      let write = composer.postponed.list[number]
+    if let number = builder.pendingWrite(of: key.bytes) {
+      let write = builder.pending.list[number]
       return write.isTombstone
-        ? nil : Value(bytes: composer.postponed.bytes(write.value), type: write.type, deadline: nil)
+        ? nil : Value(bytes: builder.pending.bytes(write.value), type: write.type, deadline: nil)
     }
-    guard let record = composer.record(of: key.bytes) else { return try store.get(key) }
+    guard let record = builder.record(of: key.bytes) else { return try store.get(key) }
     return try store.value(of: record)
   }
 
   /// What this transaction leaves of a key of this copy alone.
   func local(_ key: [UInt8]) -> [UInt8]? {
-    if let value = composer.locals[key] { return value }
+    if let value = builder.locals[key] { return value }
     return store.engine.withLock { $0.locals[key] }
   }
 
   /// Sets a key of this copy alone with its writes; nil ends it.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
-    try store.settle(&composer)
-    try composer.setLocal(key, value)
+    try store.settle(&builder)
+    try builder.setLocal(key, value)
   }
 }
 

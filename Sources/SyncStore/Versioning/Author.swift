@@ -10,7 +10,7 @@ struct Author: Sendable {
   var clock = HybridClock()
 
   /// The version of the next write, made at `wall` milliseconds since 1970.
-  mutating func sign(wall: UInt64) throws(StoreError) -> Version {
+  mutating func nextVersion(wall: UInt64) throws(StoreError) -> Version {
     guard let actor else { preconditionFailure("a writable store has an actor") }
     guard sequence < .max else {
       throw StoreError(.damaged, "no number is left for a write: restore from a peer")

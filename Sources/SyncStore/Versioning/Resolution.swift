@@ -36,7 +36,7 @@ enum Resolution {
   }
 
   /// Open dots of the beaten record that must not be forgotten: the winner is issued again with their names.
-  static func names(
+  static func openDots(
     of loser: Record, unknownTo winner: Record, covers: (Dot) -> Bool
   ) -> [Dot] {
     loser.isReserved
@@ -46,8 +46,8 @@ enum Resolution {
 
   /// What a write that replaces `old` says of its past: the base dot, and the dots that it replaces without its author
   /// covering them.
-  static func past(
-    replacing old: Replaced?, by actor: ActorID?, names: [Dot] = [], covers: (Dot) -> Bool
+  static func causalContext(
+    replacing old: ReplacedRecord?, by actor: ActorID?, names: [Dot] = [], covers: (Dot) -> Bool
   ) -> (base: Dot?, open: [Dot]) {
     guard let old else { return (nil, []) }
     let base = old.dot.actor == actor ? old.base : old.dot
@@ -60,7 +60,7 @@ enum Resolution {
 }
 
 /// What a write has to know of the record that it replaces.
-struct Replaced: Sendable {
+struct ReplacedRecord: Sendable {
   /// Which write it is.
   var dot: Dot
   /// Its own base dot.
@@ -78,7 +78,7 @@ struct Replaced: Sendable {
 
 extension Record {
   /// What a write that replaces it has to know.
-  var replaced: Replaced {
-    Replaced(dot: dot, base: base, open: open, isTombstone: isTombstone, deadline: deadline)
+  var replaced: ReplacedRecord {
+    ReplacedRecord(dot: dot, base: base, open: open, isTombstone: isTombstone, deadline: deadline)
   }
 }

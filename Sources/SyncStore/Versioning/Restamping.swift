@@ -150,7 +150,7 @@ struct Forsaken: Hashable, Sendable {
   var bytes: [UInt8] { ReplicaState.encode(position: above) }
 }
 
-extension Composer {
+extension TransactionBuilder {
   /// Takes back what `plan` says, and becomes `next`, whose first write is the next one. The vector covers nothing of what was
   /// taken back, so that a copy of the directory that has it is not believed to be covered.
   mutating func forsake(_ plan: Restamping, as next: ActorID) throws(StoreError) {

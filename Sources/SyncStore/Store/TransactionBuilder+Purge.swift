@@ -1,5 +1,5 @@
 /// Rule R8: what a copy does with deletes that all have seen, and with what another copy has purged.
-extension Composer {
+extension TransactionBuilder {
   /// A record that is to be given up.
   struct Doomed {
     var key: [UInt8]

@@ -1,6 +1,6 @@
 /// Puts together one atomic append by the rules of versions: a value, without I/O. Who drives it looks up what is held
 /// (`held`), as far as this append itself has not replaced it.
-struct Composer {
+struct TransactionBuilder {
   /// What is to be appended.
   private(set) var entries: [JournalEntry] = []
   /// What that takes up.
@@ -8,10 +8,10 @@ struct Composer {
   /// The copy's state as this append will leave it.
   private(set) var state: ReplicaState
   /// Local writes that come behind the entries, of which it was not looked up yet what they replace.
-  private(set) var postponed = PostponedWrites()
-  /// The keys that this append touches: indices of `entries`, from behind (`~`) of `released`, or, from `Self.firstPostponed`
+  private(set) var pending = WriteBatch()
+  /// The keys that this append touches: indices of `entries`, from behind (`~`) of `released`, or, from `Self.firstPendingIndex`
   /// on, of `postponed`.
-  private var overlay = Overlay()
+  private var pendingKeys = PendingKeys()
   private var released: [Record] = []
   /// What this append makes of keys of this copy alone.
   private(set) var locals: [[UInt8]: [UInt8]?] = [:]
@@ -19,7 +19,7 @@ struct Composer {
   let wall: UInt64
   /// The journal's last position before the append.
   let position: UInt64
-  private var postponedBytes = 0
+  private var pendingBytes = 0
   private var isSettling = false
   /// How many postponed writes were issued: tests count the steps.
   private(set) var settledWrites = 0
@@ -27,12 +27,12 @@ struct Composer {
   /// Bytes that the append takes up at most so far, what is postponed among them as far as that is known: their author has to be
   /// named.
   var bytes: Int {
-    let isNamed = postponed.count == 0 || state.actor.map(extent.actors.contains) ?? false
-    return extent.bytes + postponedBytes + (isNamed ? 0 : AppendExtent.definitions)
+    let isNamed = pending.count == 0 || state.actor.map(extent.actors.contains) ?? false
+    return extent.bytes + pendingBytes + (isNamed ? 0 : AppendExtent.definitions)
   }
 
   /// Bytes that the append may take up, beaten values not counted.
-  private let largest: Int
+  private let byteLimit: Int
   /// Bytes of beaten values.
   private var keptBytes = 0
   private let hashSeed: UInt64
@@ -42,7 +42,7 @@ struct Composer {
 
   /// `hashSeed` is not to be guessed by who chooses the keys.
   init(state: ReplicaState, wall: UInt64, position: UInt64, limit: Int, hashSeed: UInt64) {
-    (self.state, self.wall, largest, self.hashSeed) = (state, wall, limit, hashSeed)
+    (self.state, self.wall, byteLimit, self.hashSeed) = (state, wall, limit, hashSeed)
     self.position = position
   }
 
@@ -57,17 +57,17 @@ struct Composer {
   }
 
   /// Stamps above this are parked.
-  var limit: Stamp { Stamp(milliseconds: wall + Limits.clockDriftMilliseconds) }
+  var stampLimit: Stamp { Stamp(milliseconds: wall + Limits.clockDriftMilliseconds) }
 
   // MARK: Local writes
 
   /// A write of this copy: stamped above all that it has seen.
   mutating func issue(
-    key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: Replaced?,
+    key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: ReplacedRecord?,
     names: [Dot] = []
   ) throws(StoreError) {
     try requireWritable(key)
-    try sign(key, content, type, deadline, held, names)
+    try stampAndAppend(key: key, content: content, type: type, deadline: deadline, held: held, names: names)
   }
 
   /// Refuses a write of the user's that would reach no other member, and one of a key that this copy does not hold: it
@@ -81,17 +81,18 @@ struct Composer {
     )
   }
 
-  private mutating func sign(
-    _ key: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?, _ held: Replaced?,
-    _ names: [Dot]
+  private mutating func stampAndAppend(
+    key: [UInt8], content: Record.Content, type: ValueType, deadline: UInt64?, held: ReplacedRecord?,
+    names: [Dot]
   ) throws(StoreError) {
-    var past = Resolution.past(replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
+    var past = Resolution.causalContext(
+      replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
     // A name of a life in doubt may be that of another value elsewhere, which was not known here.
     if let base = past.base, state.isOfLifeInDoubt(base) {
       past.base = held?.base.flatMap { state.isOfLifeInDoubt($0) ? nil : $0 }
     }
     let author = state.author
-    let version = try state.author.sign(wall: wall)
+    let version = try state.author.nextVersion(wall: wall)
     do throws(StoreError) {
       try append(
         write: Record(
@@ -106,7 +107,9 @@ struct Composer {
 
   /// The record issued again as a new write.
   mutating func reissue(_ record: Record, names: [Dot] = []) throws(StoreError) {
-    try sign(record.key, record.content, record.type, record.deadline, record.replaced, names)
+    try stampAndAppend(
+      key: record.key, content: record.content, type: record.type, deadline: record.deadline,
+      held: record.replaced, names: names)
   }
 
   /// A key and value of this copy alone; nil ends the key.
@@ -131,7 +134,7 @@ struct Composer {
     let isLacking = lacking?.contains(record.key) ?? false
     guard isLacking || state.scope.holds(record.key) else { return }
     let held = self.record(of: record.key) ?? stored
-    let limit = state.isMine(record.dot) ? Stamp.maximum : limit
+    let limit = state.isMine(record.dot) ? Stamp.maximum : stampLimit
     if !isLacking, isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
       state.author.clock.observe(record.stamp)
       return try reissue(record)
@@ -140,7 +143,7 @@ struct Composer {
       record, held: held, limit: limit, covers: { !isLacking && state.covers($0) })
     switch verdict {
     case .ignore:
-      guard let held, isOtherContent(record, of: held), !kept.contains(StateDigest(of: record))
+      guard let held, isForkedContent(record, of: held), !kept.contains(StateDigest(of: record))
       else { return }
       // What is held is issued again, and nobody could tell that this was beaten by it.
       try keepOfBatch(record)
@@ -152,7 +155,7 @@ struct Composer {
       if parked.contains(where: { $0.dot == record.dot }) { return }
       state.author.clock.observe(record.stamp)
       let outcome = try resolve(record, against: held, inJournal: false, keepsAll: false, kept: kept)
-      if let outcome { try pass(outcome.names, to: outcome.winner) }
+      if let outcome { try transferDots(outcome.names, to: outcome.winner) }
     }
   }
 
@@ -186,7 +189,7 @@ struct Composer {
       winner = outcome.winner
       names += outcome.names
     }
-    if let winner { try pass(names, to: winner) }
+    if let winner { try transferDots(names, to: winner) }
   }
 
   /// Takes in the greater of the two, and keeps the lesser where nobody knew of it. Returns the greater, and the names that it has to be
@@ -214,17 +217,17 @@ struct Composer {
     if isConflict || isDoubtful(loser, besides: winner), !kept.contains(StateDigest(of: loser)) {
       if keepsAll { try keep(loser) } else { try keepOfBatch(loser) }
     }
-    return (winner, Resolution.names(of: loser, unknownTo: winner, covers: { state.covers($0) }))
+    return (winner, Resolution.openDots(of: loser, unknownTo: winner, covers: { state.covers($0) }))
   }
 
   /// Issues the winner again with these names, if there are any that it does not bear itself.
-  private mutating func pass(_ names: [Dot], to winner: Record) throws(StoreError) {
+  private mutating func transferDots(_ names: [Dot], to winner: Record) throws(StoreError) {
     let names = names.filter { !winner.open.contains($0) && $0 != winner.dot }
     if !names.isEmpty { try reissue(winner, names: names) }
   }
 
   /// Does the record bear the name of what is held in doubt here, and is a value of another life?
-  private func isOtherContent(_ record: Record, of held: Record) -> Bool {
+  private func isForkedContent(_ record: Record, of held: Record) -> Bool {
     guard held.dot == record.dot, state.isSuspect(held.dot), !record.isTombstone, !record.isReserved else {
       return false
     }
@@ -248,7 +251,7 @@ struct Composer {
     var grown = extent
     grown.add(.loser(loser))
     let bytes = keptBytes + grown.bytes - extent.bytes
-    guard largest == .max || bytes <= Limits.conflictBytes else { throw isFull }
+    guard byteLimit == .max || bytes <= Limits.conflictBytes else { throw isFull }
     (extent, keptBytes) = (grown, bytes)
     entries.append(.loser(loser))
   }
@@ -264,32 +267,32 @@ struct Composer {
   // MARK: Postponed writes
 
   /// The indices of postponed writes begin here.
-  static let firstPostponed = 1 << 30
+  static let firstPendingIndex = 1 << 30
 
   /// A local write of a key of the user's, whose value lies in the journal, without a deadline; nil for the value ends the key.
   /// What it replaces is looked up when all of them are known: many look-ups at once cost less than one after the other.
-  mutating func postpone(_ key: [UInt8], _ value: [UInt8]?, _ type: ValueType) throws(StoreError) {
+  mutating func enqueue(key: [UInt8], value: [UInt8]?, type: ValueType) throws(StoreError) {
     try requireWritable(key)
     let more = AppendExtent.bytes(key: key.count, value: value?.count ?? 0)
-    guard extent.bytes + postponedBytes + more + AppendExtent.definitions <= largest else { throw isFull }
-    postponedBytes += more
+    guard extent.bytes + pendingBytes + more + AppendExtent.definitions <= byteLimit else { throw isFull }
+    pendingBytes += more
     let hash = XXH3.hash64(key, seed: hashSeed)
-    overlay.reserve()
-    let slot = overlay.slot(of: hash) { isOf(key, $0) }
-    let previous = overlay.index(in: slot)
-    overlay.set(slot, hash, to: Self.firstPostponed + postponed.count)
-    postponed.append(key, value, type, hash: hash, previous: previous)
+    pendingKeys.reserve()
+    let slot = pendingKeys.slot(of: hash) { isKey(key, at: $0) }
+    let previous = pendingKeys.index(in: slot)
+    pendingKeys.set(slot, hash, to: Self.firstPendingIndex + pending.count)
+    pending.append(key, value, type, hash: hash, previous: previous)
   }
 
   /// The number among the postponed writes of the one that is the last word of this append on a key; nil if there is none.
-  func postponedWrite(of key: [UInt8]) -> Int? {
-    guard postponed.count > 0, let index = index(of: key), index >= Self.firstPostponed else { return nil }
-    return index - Self.firstPostponed
+  func pendingWrite(of key: [UInt8]) -> Int? {
+    guard pending.count > 0, let index = index(of: key), index >= Self.firstPendingIndex else { return nil }
+    return index - Self.firstPendingIndex
   }
 
   /// The name that a postponed write will have, and its stamp: each of those before it takes one of either. Nil where it cannot be
   /// issued: the clock stands at its end.
-  func version(ofPostponed number: Int) -> Version? {
+  func version(ofPending number: Int) -> Version? {
     guard let actor = state.actor else { return nil }
     var clock = state.author.clock
     let (sequence, isOver) = state.sequence.addingReportingOverflow(UInt64(number) + 1)
@@ -301,30 +304,30 @@ struct Composer {
   }
 
   /// Issues what was postponed; `held` looks up what is held of a key. All of it, or the append stays as it was.
-  mutating func settle(_ held: ([UInt8]) -> Replaced?) throws(StoreError) {
-    let before = (entries: entries.count, extent: extent, state: state, bytes: postponedBytes)
+  mutating func settle(_ held: ([UInt8]) -> ReplacedRecord?) throws(StoreError) {
+    let before = (entries: entries.count, extent: extent, state: state, bytes: pendingBytes)
     do throws(StoreError) { try issuePostponed(held) } catch {
       // Some were issued, and all are still postponed: another attempt would issue those twice.
-      for (number, write) in postponed.list.enumerated() {
-        note(postponed.bytes(write.key), at: Self.firstPostponed + number)
+      for (number, write) in pending.list.enumerated() {
+        note(pending.bytes(write.key), at: Self.firstPendingIndex + number)
       }
       entries.removeSubrange(before.entries...)
-      (extent, state, postponedBytes) = (before.extent, before.state, before.bytes)
+      (extent, state, pendingBytes) = (before.extent, before.state, before.bytes)
       throw error
     }
   }
 
-  private mutating func issuePostponed(_ held: ([UInt8]) -> Replaced?) throws(StoreError) {
-    let writes = postponed
+  private mutating func issuePostponed(_ held: ([UInt8]) -> ReplacedRecord?) throws(StoreError) {
+    let writes = pending
     let first = entries.count
     isSettling = true
     defer { isSettling = false }
     for write in writes.list {
       // They are counted as they are issued, once more.
-      postponedBytes -= AppendExtent.bytes(key: write.key.count, value: write.value.count)
+      pendingBytes -= AppendExtent.bytes(key: write.key.count, value: write.value.count)
       // Those before it were issued, one entry each.
       let previous = write.previous.map {
-        record(at: $0 >= Self.firstPostponed ? first + $0 - Self.firstPostponed : $0).replaced
+        record(at: $0 >= Self.firstPendingIndex ? first + $0 - Self.firstPendingIndex : $0).replaced
       }
       let key = writes.bytes(write.key)
       try issue(
@@ -332,7 +335,7 @@ struct Composer {
         type: write.type, deadline: nil, held: previous ?? held(key))
       settledWrites += 1
     }
-    postponed = PostponedWrites()
+    pending = WriteBatch()
   }
 
   // MARK: The append
@@ -341,17 +344,17 @@ struct Composer {
   func record(of key: [UInt8]) -> Record? { index(of: key).map(record(at:)) }
 
   private func index(of key: [UInt8]) -> Int? {
-    guard !overlay.isEmpty else { return nil }
-    return overlay.find(XXH3.hash64(key, seed: hashSeed)) { isOf(key, $0) }
+    guard !pendingKeys.isEmpty else { return nil }
+    return pendingKeys.find(XXH3.hash64(key, seed: hashSeed)) { isKey(key, at: $0) }
   }
 
-  private func isOf(_ key: [UInt8], _ index: Int) -> Bool {
-    index >= Self.firstPostponed
-      ? postponed.isOf(key, index - Self.firstPostponed) : record(at: index).key == key
+  private func isKey(_ key: [UInt8], at index: Int) -> Bool {
+    index >= Self.firstPendingIndex
+      ? pending.isKey(key, at: index - Self.firstPendingIndex) : record(at: index).key == key
   }
 
   private func record(at index: Int) -> Record {
-    precondition(index < Self.firstPostponed, "what was postponed is settled before it is asked for")
+    precondition(index < Self.firstPendingIndex, "what was postponed is settled before it is asked for")
     if index < 0 { return released[~index] }
     guard case .write(let record, _) = entries[index] else {
       preconditionFailure("only writes are noted by their keys")
@@ -360,26 +363,26 @@ struct Composer {
   }
 
   private mutating func append(write record: consuming Record) throws(StoreError) {
-    try grow { $0.add(record) }
+    try growExtent { $0.add(record) }
     note(record.key, at: entries.count)
     entries.append(.write(record, position: nil))
   }
 
   private mutating func note(_ key: [UInt8], at index: Int) {
     let hash = XXH3.hash64(key, seed: hashSeed)
-    overlay.reserve()
-    overlay.set(overlay.slot(of: hash) { isOf(key, $0) }, hash, to: index)
+    pendingKeys.reserve()
+    pendingKeys.set(pendingKeys.slot(of: hash) { isKey(key, at: $0) }, hash, to: index)
   }
 
   mutating func append(_ entry: JournalEntry) throws(StoreError) {
-    try grow { $0.add(entry) }
+    try growExtent { $0.add(entry) }
     entries.append(entry)
   }
 
   /// Counts what comes next. What does not fit leaves no trace: a caller may go on without it.
-  private mutating func grow(_ add: (inout AppendExtent) -> Void) throws(StoreError) {
+  private mutating func growExtent(_ add: (inout AppendExtent) -> Void) throws(StoreError) {
     add(&extent)
-    guard extent.bytes - keptBytes + postponedBytes > largest + (isSettling ? Self.settlingBytes : 0) else {
+    guard extent.bytes - keptBytes + pendingBytes > byteLimit + (isSettling ? Self.settlingBytes : 0) else {
       return
     }
     extent = AppendExtent(entries)
@@ -387,6 +390,6 @@ struct Composer {
   }
 
   private var isFull: StoreError {
-    StoreError(.outOfBounds, "the transaction is larger than \(CountText.of(largest, "byte")): split it")
+    StoreError(.outOfBounds, "the transaction is larger than \(CountText.of(byteLimit, "byte")): split it")
   }
 }

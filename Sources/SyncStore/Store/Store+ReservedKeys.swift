@@ -8,7 +8,7 @@ extension Store {
       var values: [(key: [UInt8], value: [UInt8])] = []
       for key in engine.reserved where key.starts(with: prefix) {
         do throws(StoreError) {
-          if let value = try engine.held(key)?.ownValue { values.append((key, value)) }
+          if let value = try engine.held(key)?.reservedValue { values.append((key, value)) }
         } catch {
           guard error.code == .damaged else { throw error }
           values.append((key, []))
@@ -21,30 +21,30 @@ extension Store {
 
   /// Why any replicated key of the store's own may have had a newer record, which was lost; nil if that is
   /// not so. As long as there is such a reason, nothing may be granted because of what `reserved` returns.
-  package var reservedDoubt: StoreError? {
+  package var reservedKeyDamage: StoreError? {
     get throws(StoreError) { try reading { engine throws(StoreError) in engine.doubts?.unattributedDamage } }
   }
 
   /// The value of one replicated key of the store's own; nil if it has none. As `reserved(prefix:)` for one that lies elsewhere.
   package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
     precondition(ReservedKey.isReserved(key), "a user's key is read by `get`")
-    return try reading { engine throws(StoreError) in try engine.held(key) }?.ownValue
+    return try reading { engine throws(StoreError) in try engine.held(key) }?.reservedValue
   }
 
   /// Sets a replicated key of the store's own, durably; nil deletes it.
   package func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
-    try changeOwnKeys { keys throws(StoreError) in try keys.putReserved(key, value) }
+    try changeReservedKeys { keys throws(StoreError) in try keys.putReserved(key, value) }
   }
 
   /// Reads and changes keys of the store's own in one atomic append, durable on return. The writers' mutex is held meanwhile: no thread and
   /// no process changes what `body` has read before what it decided is in the journal. If `body` throws, nothing is changed.
-  package func changeOwnKeys<Answer>(
-    _ body: (inout OwnKeys) throws(StoreError) -> Answer
+  package func changeReservedKeys<Answer>(
+    _ body: (inout ReservedKeyTransaction) throws(StoreError) -> Answer
   ) throws(StoreError) -> Answer {
     let (answer, tail) = try append { composer throws(StoreError) in
-      var keys = OwnKeys(store: self, composer: composer)
+      var keys = ReservedKeyTransaction(store: self, builder: composer)
       let answer = try body(&keys)
-      composer = keys.composer
+      composer = keys.builder
       return answer
     }
     try sync(upTo: tail)
@@ -53,13 +53,13 @@ extension Store {
 }
 
 /// Keys of the store's own within one atomic change: reads see what the change has written so far.
-package struct OwnKeys {
+package struct ReservedKeyTransaction {
   fileprivate let store: Store
-  fileprivate var composer: Composer
+  fileprivate var builder: TransactionBuilder
 
   /// The value of a key of this copy alone; nil if it has none.
   package func local(_ key: [UInt8]) -> [UInt8]? {
-    if let changed = composer.locals[key] { return changed }
+    if let changed = builder.locals[key] { return changed }
     return store.engine.withLock { $0.locals[key] }
   }
 
@@ -67,7 +67,7 @@ package struct OwnKeys {
   package func locals(prefix: [UInt8]) -> [(key: [UInt8], value: [UInt8])] {
     let notes = store.engine.withLock { $0.locals.all(beginning: prefix) }
     var values = Dictionary(notes.map { ($0.key, $0.value) }, uniquingKeysWith: { $1 })
-    for (key, value) in composer.locals where key.starts(with: prefix) { values[key] = value }
+    for (key, value) in builder.locals where key.starts(with: prefix) { values[key] = value }
     return values.sorted { $0.key.lexicographicallyPrecedes($1.key) }.map { ($0.key, $0.value) }
   }
 
@@ -75,13 +75,13 @@ package struct OwnKeys {
   package mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     precondition(
       !StateKey.isInternal(key) && key.count <= Limits.keyBytes, "the store keeps these keys itself")
-    try composer.setLocal(key, value)
+    try builder.setLocal(key, value)
   }
 
   /// The value of a replicated key of the store's own; nil if it has none. As `Store.reserved`.
   package func reserved(_ key: [UInt8]) throws(StoreError) -> [UInt8]? {
-    if let changed = composer.record(of: key) { return changed.ownValue }
-    return try store.engine.withLock { engine throws(StoreError) in try engine.held(key) }?.ownValue
+    if let changed = builder.record(of: key) { return changed.reservedValue }
+    return try store.engine.withLock { engine throws(StoreError) in try engine.held(key) }?.reservedValue
   }
 
   /// Replicated keys of the store's own that begin with `prefix`, in order.
@@ -97,15 +97,15 @@ package struct OwnKeys {
   /// Sets a replicated key of the store's own; nil deletes it.
   package mutating func putReserved(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     precondition(ReservedKey.isReserved(key), "a user's key is written by `put`")
-    let held = try store.heldForWriting(key, composer)
-    try composer.issue(
+    let held = try store.heldForWriting(key, builder)
+    try builder.issue(
       key: key, content: value.map { .inline($0) } ?? .tombstone, type: .bytes, deadline: nil, held: held)
   }
 }
 
 extension Record {
   /// The value of a key of the store's own; nil if it is deleted, empty if it does not lie in the journal.
-  fileprivate var ownValue: [UInt8]? {
+  fileprivate var reservedValue: [UInt8]? {
     switch content {
     case .inline(let value): value
     case .tombstone: nil

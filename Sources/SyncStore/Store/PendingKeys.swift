@@ -3,8 +3,8 @@
 ///
 /// Open addressing with linear probing. Invariants: at most half of the slots are taken; their number is a power of two,
 /// or 0 while nothing was touched; 0 marks a free slot, indices from 0 on are kept with 1 added, those below as they are.
-struct Overlay: Sendable {
-  private var places: [Int32] = []
+struct PendingKeys: Sendable {
+  private var slots: [Int32] = []
   private var hashes: [UInt64] = []
   private var count = 0
 
@@ -17,19 +17,19 @@ struct Overlay: Sendable {
 
   /// Makes room for one more.
   mutating func reserve() {
-    guard count * 2 >= places.count else { return }
-    let (oldPlaces, oldHashes) = (places, hashes)
-    places = Array(repeating: 0, count: max(oldPlaces.count * 2, 16))
-    hashes = Array(repeating: 0, count: places.count)
+    guard count * 2 >= slots.count else { return }
+    let (oldPlaces, oldHashes) = (slots, hashes)
+    slots = Array(repeating: 0, count: max(oldPlaces.count * 2, 16))
+    hashes = Array(repeating: 0, count: slots.count)
     for old in oldPlaces.indices where oldPlaces[old] != 0 {
       let slot = slot(of: oldHashes[old]) { _ in false }
-      (places[slot], hashes[slot]) = (oldPlaces[old], oldHashes[old])
+      (slots[slot], hashes[slot]) = (oldPlaces[old], oldHashes[old])
     }
   }
 
   /// The slot where the key is, or, after `reserve`, is to be.
   func slot(of hash: UInt64, _ matches: (Int) -> Bool) -> Int {
-    let mask = places.count - 1
+    let mask = slots.count - 1
     var slot = Int(truncatingIfNeeded: hash) & mask
     while let index = index(in: slot), hashes[slot] != hash || !matches(index) { slot = (slot + 1) & mask }
     return slot
@@ -37,13 +37,13 @@ struct Overlay: Sendable {
 
   /// From now on the key, whose slot it is, stands at `index`.
   mutating func set(_ slot: Int, _ hash: UInt64, to index: Int) {
-    if places[slot] == 0 { count += 1 }
-    (places[slot], hashes[slot]) = (Int32(index < 0 ? index : index + 1), hash)
+    if slots[slot] == 0 { count += 1 }
+    (slots[slot], hashes[slot]) = (Int32(index < 0 ? index : index + 1), hash)
   }
 
   /// What stands in a slot.
   func index(in slot: Int) -> Int? {
-    let place = Int(places[slot])
+    let place = Int(slots[slot])
     return place == 0 ? nil : place < 0 ? place : place - 1
   }
 }

@@ -1,5 +1,5 @@
 /// Rule R9: what a copy does when it becomes a new actor, and how it comes to rest again.
-extension Composer {
+extension TransactionBuilder {
   /// Why a copy becomes a new actor.
   enum Renewal: Equatable {
     /// The directory was copied or restored: the old actor's writes go on elsewhere.

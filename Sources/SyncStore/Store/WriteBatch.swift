@@ -1,6 +1,6 @@
 /// Local writes of one append, in their order, of which it was not looked up yet what they replace. Their bytes lie side by
 /// side, so that nothing is counted as they are gone through.
-struct PostponedWrites: Sendable {
+struct WriteBatch: Sendable {
   /// One of them.
   struct Write: Sendable {
     /// Where its key and its value lie.
@@ -38,5 +38,5 @@ struct PostponedWrites: Sendable {
   func bytes(_ range: Range<Int>) -> [UInt8] { Array(memory[range]) }
 
   /// Is it the key of the write with this number?
-  func isOf(_ key: [UInt8], _ number: Int) -> Bool { memory[list[number].key].elementsEqual(key) }
+  func isKey(_ key: [UInt8], at number: Int) -> Bool { memory[list[number].key].elementsEqual(key) }
 }
