@@ -15,7 +15,7 @@ struct ShortWayTests {
   func store(_ seed: UInt64, _ id: StoreID, takesShortWay: Bool) throws -> (SimulatedHost, Store) {
     let host = SimulatedHost(seed: seed)
     let store = try Store.create(on: host, id: id, configuration: Self.configuration)
-    store.engine.withLock { $0.takesShortWay = takesShortWay }
+    store.engine.withLock { $0.usesFastPath = takesShortWay }
     return (host, store)
   }
 

@@ -82,7 +82,11 @@ package struct StoreKeys: Sendable {
     func run() { result = Result { () throws(ReplicationError) in try body() } }
     let (storage, store, path) = (storage, store, type(of: storage).directory(of: directory))
     try ofStore { () throws(StoreError) in
-      if let store { try store.changeKeyFiles { run() } } else { try Store.making(path, storage) { run() } }
+      if let store {
+        try store.changeKeyFiles { run() }
+      } else {
+        try Store.withCreationLock(at: path, storage: storage) { run() }
+      }
     }
     guard let result else { preconditionFailure("it has run") }
     return try result.get()

@@ -172,7 +172,7 @@ struct BackupWalk {
   /// Did the record count at the moment? One that was overtaken since is taken, too, and some that were just before:
   /// which of several counts is told by their stamps.
   private func counted(_ view: RecordView, _ engine: Engine) -> Bool {
-    guard view.isOfActor else { return false }
+    guard view.namesActor else { return false }
     // The beaten side of a conflict bears the position of the record before it.
     if view.flags.contains(.loser) { return view.position >= after && moment.losers.contains(view.location) }
     guard view.position > after else { return false }

@@ -172,7 +172,7 @@ struct CompactedBytes {
     record[RecordLayout.flags] = flags.rawValue
     put(UInt32(0), at: RecordLayout.durable)
     put(position, at: RecordLayout.position)
-    if view.isOfActor, let shape = view.shape {
+    if view.namesActor, let shape = view.shape {
       renumber(view, at: RecordLayout.actor)
       if let base = shape.base { renumber(view, at: base - view.start) }
       for index in 0..<shape.openCount {
@@ -195,7 +195,7 @@ struct CompactedBytes {
   }
 
   private mutating func define(actorsOf view: RecordView) -> Bool {
-    guard view.isOfActor else { return true }
+    guard view.namesActor else { return true }
     guard let shape = view.shape else { return false }
     let fields =
       [RecordLayout.actor] + (shape.base.map { [$0 - view.start] } ?? [])

@@ -27,7 +27,7 @@ struct Purge: Hashable, Sendable {
 }
 
 /// The fields of a write that lie before its key.
-struct WriteHeading {
+struct WriteHeader {
   var version: Version
   var base: Dot?
   var open: [Dot] = []
@@ -162,7 +162,7 @@ struct RecordEncoder {
   }
 
   private mutating func store(_ record: Record, _ flags: RecordLayout.Flags) {
-    let heading = WriteHeading(
+    let heading = WriteHeader(
       version: record.version, base: record.base, open: record.open, deadline: record.deadline,
       type: record.type)
     switch record.content {
@@ -179,7 +179,7 @@ struct RecordEncoder {
   }
 
   private mutating func store(
-    _ heading: WriteHeading, _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, key: Span<UInt8>,
+    _ heading: WriteHeader, _ kind: RecordLayout.Kind, _ flags: RecordLayout.Flags, key: Span<UInt8>,
     value: Span<UInt8>
   ) {
     let fields = 20 + heading.open.count * RecordLayout.dotLength

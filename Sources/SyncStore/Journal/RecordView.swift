@@ -183,7 +183,7 @@ struct RecordView {
   }
 
   /// Does it name an author: a write, beaten or not, or the purge of one?
-  var isOfActor: Bool {
+  var namesActor: Bool {
     switch kind {
     case .value, .blob, .tombstone, .purge: true
     default: false

@@ -198,7 +198,7 @@ final class Segment: @unchecked Sendable {
   private func sample(upTo position: UInt64, limit: Int) {
     var walker = SegmentWalker(self, from: samples.last?.offset ?? SegmentHeader.length, limit: limit)
     while let step = walker.next() {
-      guard case .record(let view) = step, view.isOfActor else { continue }
+      guard case .record(let view) = step, view.namesActor else { continue }
       if view.position >= (samples.last?.position ?? header.basePosition) + Self.samplingInterval
         || view.offset >= (samples.last?.offset ?? SegmentHeader.length) + Self.samplingBytes
       {

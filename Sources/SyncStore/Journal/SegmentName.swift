@@ -133,10 +133,10 @@ struct SegmentTable {
   private var compacted = Lane()
   /// By their numbers in the index.
   private(set) var slots: [Segment?] = [] {
-    didSet { changes &+= 1 }
+    didSet { version &+= 1 }
   }
   /// How often it was changed as far as the index is concerned.
-  private(set) var changes = 0
+  private(set) var version = 0
   /// May there be segments that the index has given no number?
   var lacksSlots = false
 

@@ -18,7 +18,7 @@ internal import Synchronization
 
   private struct Retired {
     /// In the order of their epochs.
-    var views: [(epoch: UInt64, view: ReaderView)] = []
+    var views: [(epoch: UInt64, view: LockFreeView)] = []
     var reclaimsLater = false
   }
 
@@ -27,7 +27,7 @@ internal import Synchronization
   deinit { if let view = unsafe Self.view(of: current.load(ordering: .relaxed)) { unsafe view.release() } }
 
   /// Publishes another one, or none. Only one thread at a time.
-  func publish(_ view: ReaderView?) {
+  func publish(_ view: LockFreeView?) {
     let bits = view.map { unsafe UInt(bitPattern: Unmanaged.passRetained($0).toOpaque()) } ?? 0
     let before = current.exchange(bits, ordering: .sequentiallyConsistent)
     let epoch = Epochs.current.wrappingAdd(1, ordering: .sequentiallyConsistent).oldValue
@@ -72,7 +72,7 @@ internal import Synchronization
   /// Works on what is published, if anything is and this thread may read. What it reads stays there meanwhile, whatever is
   /// published.
   @inline(__always)
-  func read<Result>(_ body: (ReaderView) -> Result?) -> Result? {
+  func read<Result>(_ body: (LockFreeView) -> Result?) -> Result? {
     guard let word = unsafe sync_reader_word() else { return nil }
     let since = unsafe UnsafeMutableRawPointer(word).assumingMemoryBound(to: Atomic<UInt64>.self)
     // Within another reading that one's epoch stands.
@@ -89,7 +89,7 @@ internal import Synchronization
   }
 
   @inline(__always)
-  private static func view(of bits: UInt) -> Unmanaged<ReaderView>? {
+  private static func view(of bits: UInt) -> Unmanaged<LockFreeView>? {
     guard let pointer = unsafe UnsafeRawPointer(bitPattern: bits) else { return nil }
     return unsafe Unmanaged.fromOpaque(pointer)
   }

@@ -83,7 +83,7 @@ extension Engine {
   private mutating func absorb(
     _ segment: Segment, _ bytes: Range<Int>, areWhole: Bool, limit: Stamp, indexing: Bool
   ) {
-    let ordinary = OrdinaryReading(segment)
+    let ordinary = FastPathReader(segment)
     var offset = bytes.lowerBound
     while offset < bytes.upperBound {
       if let ordinary {

@@ -79,7 +79,7 @@ extension Engine {
     let index =
       index.isShared ? self.index : JournalIndex.inMemory(files, secret: environment.random(16))
     var fresh = Engine(context, journal: journal, index: index, compactions: compactions)
-    fresh.takesShortWay = takesShortWay
+    fresh.usesFastPath = usesFastPath
     // What is kept for them counts from the beginning there.
     fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
     if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }

@@ -80,7 +80,7 @@ extension Engine {
     if former == nil { retireShared() }
     journal.forgetSlots()
     var fresh = Engine(context, journal: journal, index: other, compactions: compactions)
-    (fresh.pins, fresh.takesShortWay, fresh.foundLost) = (pins, takesShortWay, foundLost)
+    (fresh.pins, fresh.usesFastPath, fresh.foundLost) = (pins, usesFastPath, foundLost)
     fresh.absorb(upTo: end, indexing: true)
     if let former {
       fresh.attribute(by: former)
@@ -108,7 +108,7 @@ extension Engine {
   func publish() {
     guard isPublished else { return }
     let isPlain = parked.isEmpty && gaps.isEmpty && (index.isShared || isSoleProcess)
-    readers.publish(isPlain ? ReaderView(index, journal.table) : nil)
+    readers.publish(isPlain ? LockFreeView(index, journal.table) : nil)
   }
 
   /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.

@@ -84,15 +84,15 @@ struct Engine {
   /// Is it bringing the index up to date itself?
   var isEntering = false
   /// Appends ordinary writes to the segment at the tail, as long as it `holds`.
-  var writer: OrdinaryWriter?
+  var writer: FastPathWriter?
   /// May an ordinary put go its short way? Tests compare it with the general one.
-  var takesShortWay: Bool
+  var usesFastPath: Bool
 
   init(_ surroundings: EngineContext, journal: Journal, index: JournalIndex, compactions: UInt64) {
     (environment, control) = (surroundings.environment, surroundings.control)
     (files, isSoleProcess, readers) = (surroundings.files, surroundings.isSoleProcess, surroundings.readers)
     (self.journal, self.index, self.compactions) = (journal, index, compactions)
-    takesShortWay = !environment.writesTail
+    usesFastPath = !environment.writesTail
   }
 
   /// What an engine works in.

@@ -149,7 +149,7 @@ extension Store {
         report.missingBlobs.append(blob)
       } else if leftOut.contains(blob.hash), !damaged.contains(blob.hash) {
         report.absentBlobs += 1
-      } else if !damaged.contains(blob.hash), try leftMeanwhile(blob.hash, &evicted) {
+      } else if !damaged.contains(blob.hash), try wasEvictedMeanwhile(blob.hash, &evicted) {
         report.absentBlobs += 1
         report.evictedBlobs += 1
       } else {
@@ -163,7 +163,7 @@ extension Store {
 
   /// Did the blob leave to keep the limits? One that is in `evicted` did. Another process may have let it leave since that was
   /// read: then the record of that is there by now, for it is written before the blob goes.
-  private func leftMeanwhile(
+  private func wasEvictedMeanwhile(
     _ hash: BlobHash, _ evicted: inout Set<BlobHash>
   ) throws(StoreError) -> Bool {
     if !evicted.contains(hash) { evicted = Set(try absentBlobs(.evicted).map(\.hash)) }

@@ -52,7 +52,7 @@ extension Store {
       try checkIsFree(path, storage)
       try checkNames(path, storage)
     }
-    let (environment, _) = try held(path, configuration, environment)
+    let (environment, _) = try anchoredDirectory(path, configuration: configuration, environment: environment)
     try make(name, id, at: path, try configuration.checked(), environment)
     return try open(at: path, configuration: configuration, environment: environment)
   }
@@ -62,14 +62,14 @@ extension Store {
     _ name: String, _ id: StoreID?, at path: String, _ configuration: Configuration,
     _ environment: Environment
   ) throws(StoreError) {
-    try making(path, environment.storage) { () throws(StoreError) in
-      try makeInTurn(name, id, at: path, configuration, environment)
+    try withCreationLock(at: path, storage: environment.storage) { () throws(StoreError) in
+      try createLocked(name: name, id: id, at: path, configuration: configuration, environment: environment)
     }
   }
 
   /// Runs `body` while nobody else makes anything in a directory that is to be a store.
-  package static func making(
-    _ path: String, _ storage: any Storage, _ body: () throws(StoreError) -> Void
+  package static func withCreationLock(
+    at path: String, storage: any Storage, _ body: () throws(StoreError) -> Void
   ) throws(StoreError) {
     let control = try storage.open(path + "/" + StoreLayout.control, .openOrCreate)
     let moved = StoreError(.busy, "the directory was moved or removed meanwhile: try again", path: path)
@@ -79,9 +79,9 @@ extension Store {
     try body()
   }
 
-  private static func makeInTurn(
-    _ name: String, _ id: StoreID?, at path: String, _ configuration: Configuration,
-    _ environment: Environment
+  private static func createLocked(
+    name: String, id: StoreID?, at path: String, configuration: Configuration,
+    environment: Environment
   ) throws(StoreError) {
     let storage = environment.storage
     try checkIsFree(path, storage)
@@ -189,8 +189,8 @@ extension Store {
 
   /// The directory at `path`, checked and held open from here on, and the environment as it asks for it: all that is done with the
   /// store stays in this directory, whatever becomes of its name.
-  private static func held(
-    _ path: String, _ configuration: Configuration, _ environment: Environment
+  private static func anchoredDirectory(
+    _ path: String, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> (Environment, FileStatus) {
     try checkDirectory(path, environment.storage)
     var environment = environment
@@ -227,17 +227,18 @@ extension Store {
       let status = try checkDirectory(path, environment.storage)
       let store = try StoreRegistry.shared.inTurn(status, environment, path) {
         () throws(StoreError) in
-        try openInTurn(at: path, status, configuration, environment)
+        try openSerialized(at: path, status: status, configuration: configuration, environment: environment)
       }
       if let store { return store }
     }
   }
 
   /// Opens the directory with this `status`; nil if another one is at `path` by now: then it is another one's turn.
-  private static func openInTurn(
-    at path: String, _ status: FileStatus, _ configuration: Configuration, _ environment: Environment
+  private static func openSerialized(
+    at path: String, status: FileStatus, configuration: Configuration, environment: Environment
   ) throws(StoreError) -> Store? {
-    let (environment, held) = try held(path, configuration, environment)
+    let (environment, held) = try anchoredDirectory(
+      path, configuration: configuration, environment: environment)
     guard StoreRegistry.isSame(status, held) else { return nil }
     let found = try StoreIdentity.read(path, environment.storage)
     // First of all: with a wrong passphrase nothing is touched, and nobody gets an instance that has the right one.

@@ -32,12 +32,12 @@ extension Store {
       if let note, engine.indexNotes[note] != nil { return nil }
       let wall = environment.now()
       if deadline == nil {
-        let outcome = try putOrdinary(
-          key.span, value, type, unlessKnown: unlessKnown, ahead: ahead, wall: wall, &engine)
+        let outcome = try putFastPath(
+          key.span, value: value, type: type, unlessKnown: unlessKnown, ahead: ahead, wall: wall, &engine)
         switch outcome {
         case .appended: return control.tail
-        case .known: return nil
-        case .notOrdinary: break
+        case .exists: return nil
+        case .needsSlowPath: break
         }
       }
       let search = engine.search(key.span)
@@ -54,18 +54,18 @@ extension Store {
   private enum Outcome {
     case appended
     /// Something is known of the key, and the write was not to be made then.
-    case known
+    case exists
     /// It has to go the general way; nothing was done.
-    case notOrdinary
+    case needsSlowPath
   }
 
   /// Appends the write if it is ordinary.
   @inline(__always)
-  private func putOrdinary(
-    _ key: Span<UInt8>, _ value: Span<UInt8>, _ type: ValueType, unlessKnown: Bool,
+  private func putFastPath(
+    _ key: Span<UInt8>, value: Span<UInt8>, type: ValueType, unlessKnown: Bool,
     ahead: (hash: UInt64, keys: ObjectIdentifier)?, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) -> Outcome {
-    guard let writer = engine.ordinaryWriter() else { return .notOrdinary }
+    guard let writer = engine.fastPathWriter() else { return .needsSlowPath }
     let hash: UInt64
     if let ahead, ahead.keys == ObjectIdentifier(writer.keys) {
       hash = ahead.hash
@@ -75,17 +75,17 @@ extension Store {
     }
     let start = engine.applied.offset
     let end = start + writer.extent(key: key.count, value: value.count)
-    guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return .notOrdinary }
-    let held: OrdinaryWriter.Held
-    do throws(StoreError) { held = try writer.held(key, hash) } catch { return .notOrdinary }
+    guard end <= writer.segment.commonLimit, key[0] != ReservedKey.first else { return .needsSlowPath }
+    let held: FastPathWriter.Held
+    do throws(StoreError) { held = try writer.held(key, hash) } catch { return .needsSlowPath }
     switch held {
     case .nothing: break
-    case .own: if unlessKnown { return .known }
-    case .other: return .notOrdinary
+    case .own: if unlessKnown { return .exists }
+    case .other: return .needsSlowPath
     }
     var author = engine.state.author
     let version = try author.nextVersion(wall: wall)
-    let heading = OrdinaryWriter.Heading(
+    let heading = FastPathWriter.RecordHeader(
       type: type, sequence: version.dot.sequence, stamp: version.stamp, position: engine.position + 1,
       durable: engine.durableOffset(in: writer.segment))
     try append(upTo: end, in: writer.segment) { () throws(StoreError) in
@@ -118,10 +118,10 @@ extension Store {
 
   /// Appends ordinary writes as one transaction. False if one of them is not ordinary, or there is no room for them in the
   /// segment: then nothing was done.
-  func commitOrdinary(
+  func commitFastPath(
     _ writes: WriteBatch, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) -> Bool {
-    guard let writer = engine.ordinaryWriter(), let held = held(of: writes, writer) else { return false }
+    guard let writer = engine.fastPathWriter(), let held = held(of: writes, writer) else { return false }
     let start = engine.applied.offset
     let end = writes.list.reduce(start) { $0 + writer.extent(key: $1.key.count, value: $1.value.count) }
     guard end <= writer.segment.commonLimit else { return false }
@@ -133,7 +133,7 @@ extension Store {
       for index in 0..<writes.count {
         let write = writes.list[index]
         let version = try author.nextVersion(wall: wall)
-        let heading = OrdinaryWriter.Heading(
+        let heading = FastPathWriter.RecordHeader(
           kind: write.isTombstone ? .tombstone : .value, flags: index < writes.count - 1 ? .continues : [],
           type: write.type, sequence: version.dot.sequence, stamp: version.stamp,
           position: position + UInt64(index) + 1, durable: durable)
@@ -150,8 +150,8 @@ extension Store {
   }
 
   /// What is held of the keys of writes; nil if one of them is not ordinary.
-  private func held(of writes: WriteBatch, _ writer: OrdinaryWriter) -> [OrdinaryWriter.Held]? {
-    var held: [OrdinaryWriter.Held] = []
+  private func held(of writes: WriteBatch, _ writer: FastPathWriter) -> [FastPathWriter.Held]? {
+    var held: [FastPathWriter.Held] = []
     held.reserveCapacity(writes.count)
     for write in writes.list.prefix(Self.lookahead) { writer.keys.prefetch(write.hash) }
     for index in 0..<writes.count {

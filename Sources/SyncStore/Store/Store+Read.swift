@@ -5,14 +5,14 @@ extension Store {
   ///
   /// - Throws: `.damaged` if its record or blob is; `.blobUnavailable` if its bytes have not arrived from a peer yet.
   public func get(_ key: Key) throws(StoreError) -> Value? {
-    let fast = readers.read { view -> Fast<Value>? in
-      look(key, view) { Value(bytes: $0.valueBytes, type: $0.type, deadline: $0.deadline) }
+    let fast = readers.read { view -> LockFreeResult<Value>? in
+      readLockFree(key, in: view) { Value(bytes: $0.valueBytes, type: $0.type, deadline: $0.deadline) }
     }
     switch fast {
     case .value(let value)?: return value
     case .nothing?: return nil
     case nil:
-      if let found = plainBlob(key) { return try value(of: found.blob, found.type, found.deadline) }
+      if let found = lockFreeBlob(key) { return try value(of: found.blob, found.type, found.deadline) }
       guard let record = try currentRecord(key.bytes) else { return nil }
       return try value(of: record)
     }
@@ -38,8 +38,8 @@ extension Store {
   /// Works on the value in place and on its type.
   @inline(__always)
   func readTyped(_ key: Key, _ body: (RawSpan, ValueType) throws -> Void) throws {
-    let found = readers.read { view -> Fast<(any Error)?>? in
-      look(key, view) { record in
+    let found = readers.read { view -> LockFreeResult<(any Error)?>? in
+      readLockFree(key, in: view) { record in
         record.withValue { bytes in
           do {
             try body(bytes, record.type)
@@ -54,7 +54,7 @@ extension Store {
     case .value(let refusal)?: if let refusal { throw refusal }
     case .nothing?: return
     case nil:
-      if let found = plainBlob(key) { return try readBlob(found.blob, found.type, body) }
+      if let found = lockFreeBlob(key) { return try readBlob(found.blob, found.type, body) }
       guard let record = try currentRecord(key.bytes) else { return }
       if case .blob(let blob) = record.content, record.isLive(at: environment.now()) {
         return try readBlob(blob, record.type, body)
@@ -67,8 +67,8 @@ extension Store {
   /// type; nil if it has none.
   @inline(__always)
   func load(_ key: Key, into source: ValueSource) throws(StoreError) -> ValueType? {
-    let fast = readers.read { view -> Fast<ValueType>? in
-      look(key, view) { record in
+    let fast = readers.read { view -> LockFreeResult<ValueType>? in
+      readLockFree(key, in: view) { record in
         record.withValue { source.fill($0) }
         return record.type
       }
@@ -87,8 +87,8 @@ extension Store {
   /// made of it by code that is compiled with the program.
   @usableFromInline
   func scalar(_ key: Key, of wanted: Any.Type) throws(StoreError) -> Scalar? {
-    let fast = readers.read { view -> Fast<Scalar?>? in
-      look(key, view) { record in record.withValue { try? Scalar($0, record.type) } }
+    let fast = readers.read { view -> LockFreeResult<Scalar?>? in
+      readLockFree(key, in: view) { record in record.withValue { try? Scalar($0, record.type) } }
     }
     switch fast {
     case .value(let scalar?)?: return scalar
@@ -118,7 +118,7 @@ extension Store {
   ///
   /// - Throws: `.damaged` if it cannot be known what the key holds; `.closed`, `.forked`.
   public func contains(_ key: Key) throws(StoreError) -> Bool {
-    switch readers.read({ view -> Fast<Void>? in look(key, view) { _ in } }) {
+    switch readers.read({ view -> LockFreeResult<Void>? in readLockFree(key, in: view) { _ in } }) {
     case .value?: true
     case .nothing?: false
     case nil: try currentRecord(key.bytes)?.isLive(at: environment.now()) ?? false
@@ -126,7 +126,7 @@ extension Store {
   }
 
   /// What a key refers to that has a large value, found without a lock; nil if it has none, or that is not plain to see.
-  func plainBlob(_ key: Key) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
+  func lockFreeBlob(_ key: Key) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
     guard let found = readers.read({ view in view.findBlob(key.bytes.span) }),
       found.deadline.map({ $0 > environment.now() }) ?? true
@@ -135,28 +135,28 @@ extension Store {
   }
 
   /// What was found without a lock.
-  private enum Fast<Result> {
+  private enum LockFreeResult<Result> {
     case nothing
     case value(Result)
   }
 
   /// Works on the record of a key that has a value; nil if there is more to it.
   @inline(__always)
-  private func look<Result>(
-    _ key: Key, _ view: ReaderView, _ body: (PlainRecord) -> Result
-  ) -> Fast<Result>? {
+  private func readLockFree<Result>(
+    _ key: Key, in view: LockFreeView, _ body: (PlainRecord) -> Result
+  ) -> LockFreeResult<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
-    guard view.isSealed else { return judge(view.find(key.bytes.span), body) }
+    guard view.isSealed else { return liveResult(view.find(key.bytes.span), body) }
     // The memory of the plain form, kept until `body` has returned.
     var opened: Mapping?
     let found = view.find(key.bytes.span, opened: &opened)
-    return withExtendedLifetime(opened) { judge(found, body) }
+    return withExtendedLifetime(opened) { liveResult(found, body) }
   }
 
   @inline(__always)
-  private func judge<Result>(
-    _ found: ReaderView.Found, _ body: (PlainRecord) -> Result
-  ) -> Fast<Result>? {
+  private func liveResult<Result>(
+    _ found: LockFreeView.Found, _ body: (PlainRecord) -> Result
+  ) -> LockFreeResult<Result>? {
     switch found {
     case .record(let record):
       if record.isTombstone { return .nothing }

@@ -28,7 +28,7 @@ extension Store {
   ///
   /// - Throws: as `get`.
   public func reader(of key: Key) throws(StoreError) -> ValueReader? {
-    if let found = plainBlob(key) { return try reader(of: found.blob, found.type) }
+    if let found = lockFreeBlob(key) { return try reader(of: found.blob, found.type) }
     guard let record = try currentRecord(key.bytes), record.isLive(at: environment.now()) else { return nil }
     switch record.content {
     case .tombstone: return nil

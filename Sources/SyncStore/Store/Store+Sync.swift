@@ -42,7 +42,7 @@ extension Store {
   }
 
   /// Bytes of which it is worth while to let the pages go before they are written back.
-  private static let leastLetGo = 1 << 18
+  private static let minBytesToUnmap = 1 << 18
 
   private func syncNow() throws(StoreError) {
     try checkUsable()
@@ -62,7 +62,7 @@ extension Store {
           ? Location(packed: tail).offset : segment.mapping.count
         let start = segment.number == first.segment ? first.offset & ~4095 : 0
         // A few pages are written back sooner than let go and found again.
-        if end - start >= Self.leastLetGo {
+        if end - start >= Self.minBytesToUnmap {
           try file.sync(unchanged: start..<end, of: segment.mapping)
         } else {
           try file.sync()

@@ -207,7 +207,7 @@ extension Store {
     guard composer.pending.count > 0 else {
       return try commit(composer.entries, composer.extent, claim: claim, wall: composer.wall, &engine)
     }
-    if composer.entries.isEmpty, try commitOrdinary(composer.pending, wall: composer.wall, &engine) {
+    if composer.entries.isEmpty, try commitFastPath(composer.pending, wall: composer.wall, &engine) {
       return
     }
     var settled = copy composer

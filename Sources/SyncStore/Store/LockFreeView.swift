@@ -1,6 +1,6 @@
 /// What a thread needs to read keys without a lock: the index, and where the segments are mapped. It never changes; when
 /// the segments do, another one is published.
-final class ReaderView: Sendable {
+final class LockFreeView: Sendable {
   private let keys: KeyDirectory
   private let ledger: Ledger
   private let segments: IndexedSegments
@@ -56,7 +56,7 @@ final class ReaderView: Sendable {
   @inline(__always)
   private func find(_ key: Span<UInt8>, record: (_ place: UInt64) -> PlainRecord?) -> Found {
     let hash = keys.hash(key)
-    for _ in 0..<Self.attempts {
+    for _ in 0..<Self.maxAttempts {
       let before = ledger.changes
       var found = Found.nothing
       do throws(StoreError) {
@@ -87,5 +87,5 @@ final class ReaderView: Sendable {
     return .unknown
   }
 
-  private static let attempts = 8
+  private static let maxAttempts = 8
 }

@@ -4,7 +4,7 @@
 /// A write is ordinary if its value lies in the journal, it has no deadline, and the record that it replaces, if there is
 /// one, is an own one that names nobody else: then it names nobody, either. Segments that are written with `pwrite` have
 /// none. What is not ordinary goes through `TransactionBuilder` and `Store.commit`, by the same rules.
-final class OrdinaryWriter {
+final class FastPathWriter {
   /// Who writes.
   let actor: ActorID
   /// The one at the tail.
@@ -19,7 +19,7 @@ final class OrdinaryWriter {
   private let slot: Int
   private let number: UInt16
   /// What the table of segments was when this was made.
-  private let changes: Int
+  private let tableVersion: Int
 
   private static let unknown = UInt32.max
 
@@ -35,13 +35,13 @@ final class OrdinaryWriter {
     numbers = table.bySlot(Self.unknown) { $0.number(of: actor).map(UInt32.init) ?? Self.unknown }
     accounts = table.bySlot(nil) { $0.account }
     target = WritableBytes(segment.mapping)
-    changes = table.changes
+    tableVersion = table.version
   }
 
   /// Is it still true?
   @inline(__always)
-  func holds(for actor: ActorID?, _ index: JournalIndex, _ table: SegmentTable) -> Bool {
-    changes == table.changes && self.actor == actor && keys === index.keys
+  func isValid(for actor: ActorID?, index: JournalIndex, table: SegmentTable) -> Bool {
+    tableVersion == table.version && self.actor == actor && keys === index.keys
   }
 
   // MARK: What is held
@@ -51,13 +51,13 @@ final class OrdinaryWriter {
     /// There is none.
     case nothing
     /// An own one that names nobody.
-    case own(Replaced)
+    case own(ReplacedOwn)
     /// Another one: the write is not ordinary.
     case other
   }
 
   /// The place of an own record, in the index.
-  struct Replaced {
+  struct ReplacedOwn {
     var place: UInt64
     /// Bytes that it takes up.
     fileprivate var extent: Int
@@ -65,7 +65,7 @@ final class OrdinaryWriter {
 
   /// A write of the same append.
   func own(at bytes: Range<Int>) -> Held {
-    .own(Replaced(place: place(at: bytes.lowerBound), extent: bytes.count))
+    .own(ReplacedOwn(place: place(at: bytes.lowerBound), extent: bytes.count))
   }
 
   /// What is held of a key. The index has all that was committed.
@@ -73,7 +73,7 @@ final class OrdinaryWriter {
   func held(_ key: Span<UInt8>, _ hash: UInt64) throws(StoreError) -> Held {
     var held = Held.nothing
     _ = try keys.find(hash) { place in
-      guard let record = segments.record(atPlace: place) else { return look(key, at: place, &held) }
+      guard let record = segments.record(atPlace: place) else { return matches(key, at: place, &held) }
       guard record.isOf(key) else {
         // One that was damaged since may be of this key.
         if record.isWhole { return false }
@@ -88,7 +88,7 @@ final class OrdinaryWriter {
         return true
       }
       held = .own(
-        Replaced(place: place, extent: RecordLayout.aligned(record.bytes.count)))
+        ReplacedOwn(place: place, extent: RecordLayout.aligned(record.bytes.count)))
       return true
     }
     return held
@@ -96,7 +96,7 @@ final class OrdinaryWriter {
 
   /// The same for a record that is not in a plain segment. False if it is of another key.
   @inline(never)
-  private func look(_ key: Span<UInt8>, at place: UInt64, _ held: inout Held) -> Bool {
+  private func matches(_ key: Span<UInt8>, at place: UInt64, _ held: inout Held) -> Bool {
     held = .other
     let slot = SegmentTable.slot(ofPlace: place)
     var opened: Mapping?
@@ -110,7 +110,7 @@ final class OrdinaryWriter {
     }
     if numbers[slot] == UInt32(record.actorNumber), !record.hasFields {
       held = .own(
-        Replaced(place: place, extent: RecordLayout.aligned(record.bytes.count + SealedLayout.overhead)))
+        ReplacedOwn(place: place, extent: RecordLayout.aligned(record.bytes.count + SealedLayout.overhead)))
     }
     return true
   }
@@ -118,7 +118,7 @@ final class OrdinaryWriter {
   // MARK: Appending
 
   /// A write that is to be appended.
-  struct Heading {
+  struct RecordHeader {
     var kind = RecordLayout.Kind.value
     var flags: RecordLayout.Flags = []
     var type: ValueType
@@ -139,12 +139,12 @@ final class OrdinaryWriter {
   /// Stores a record at `offset`, where there is room for it. Nobody sees it before the tail is moved behind it. Returns where
   /// it ends.
   @inline(__always)
-  func store(_ heading: Heading, key: Span<UInt8>, value: Span<UInt8>, at offset: Int) -> Int {
+  func store(_ heading: RecordHeader, key: Span<UInt8>, value: Span<UInt8>, at offset: Int) -> Int {
     let end = offset &+ extent(key: key.count, value: value.count)
     let record = target.extracting(offset..<end)
     var length = RecordLayout.fixedLength &+ key.count &+ value.count
     if sealer == nil {
-      compose(heading, key, value, in: record, length: length)
+      encode(heading, key: key, value: value, in: record, length: length)
     } else {
       length = seal(heading, key, value, length: length, at: offset)
     }
@@ -155,20 +155,20 @@ final class OrdinaryWriter {
   /// Composes the plain form elsewhere and seals it into its place. Returns its length there.
   @inline(never)
   private func seal(
-    _ heading: Heading, _ key: Span<UInt8>, _ value: Span<UInt8>, length: Int, at offset: Int
+    _ heading: RecordHeader, _ key: Span<UInt8>, _ value: Span<UInt8>, length: Int, at offset: Int
   ) -> Int {
     guard let sealer, let seal = segment.seal else {
       preconditionFailure("an epoch is defined before anything is sealed under it")
     }
     let plain = SegmentSeal.room(length)
-    compose(heading, key, value, in: WritableBytes(plain), length: length)
+    encode(heading, key: key, value: value, in: WritableBytes(plain), length: length)
     return seal.seal(plain, length: length, place: offset, writer: sealer, into: segment.mapping, at: offset)
   }
 
   /// Stores all fields but the checksum.
   @inline(__always)
-  private func compose(
-    _ heading: Heading, _ key: Span<UInt8>, _ value: Span<UInt8>, in record: WritableBytes, length: Int
+  private func encode(
+    _ heading: RecordHeader, key: Span<UInt8>, value: Span<UInt8>, in record: WritableBytes, length: Int
   ) {
     FixedPart(
       kind: heading.kind, flags: heading.flags, type: heading.type, actor: number,

@@ -3,27 +3,27 @@ extension Engine {
   /// Appends ordinary writes to the segment at the tail; nil if none can be now. Only for the holder of the writers' mutex,
   /// whose view has all that was committed.
   @inline(__always)
-  mutating func ordinaryWriter() -> OrdinaryWriter? {
-    guard takesShortWay, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
+  mutating func fastPathWriter() -> FastPathWriter? {
+    guard usesFastPath, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
       !index.ledger.keepsDigest, !isInTrouble,
       !control.isLost, unreleased == nil
     else {
       return nil
     }
     if let writer, writer.segment.number == applied.segment,
-      writer.holds(for: state.author.actor, index, journal.table)
+      writer.isValid(for: state.author.actor, index: index, table: journal.table)
     {
       return writer
     }
-    return makeOrdinaryWriter()
+    return makeFastPathWriter()
   }
 
   @inline(never)
-  private mutating func makeOrdinaryWriter() -> OrdinaryWriter? {
+  private mutating func makeFastPathWriter() -> FastPathWriter? {
     guard let actor = state.author.actor, let segment = journal.segment(applied.segment),
       segment.numbers(behind: position)
     else { return nil }
-    writer = OrdinaryWriter(segment, of: actor, index, journal.table)
+    writer = FastPathWriter(segment, of: actor, index, journal.table)
     return writer
   }
 
@@ -37,7 +37,7 @@ extension Engine {
   /// Takes in an ordinary write that was stored at `bytes` of the segment at the tail.
   @inline(__always)
   mutating func enter(
-    _ hash: UInt64, _ bytes: Range<Int>, replacing held: OrdinaryWriter.Held, _ writer: OrdinaryWriter
+    _ hash: UInt64, _ bytes: Range<Int>, replacing held: FastPathWriter.Held, _ writer: FastPathWriter
   ) {
     do throws(StoreError) {
       deadBytes += try writer.enter(hash, bytes, replacing: held)
@@ -51,8 +51,8 @@ extension Engine {
 
   /// The same for several at once, of which each ends where `ends` says.
   mutating func enter(
-    _ writes: WriteBatch, from start: Int, _ ends: [Int], replacing held: [OrdinaryWriter.Held],
-    _ writer: OrdinaryWriter
+    _ writes: WriteBatch, from start: Int, _ ends: [Int], replacing held: [FastPathWriter.Held],
+    _ writer: FastPathWriter
   ) {
     // Whoever reads a part of these from the index sees that there may be more.
     beginEntering(from: applied)
@@ -79,7 +79,7 @@ extension Engine {
 
 /// What it takes to read the ordinary records of a plain segment: those that follow no other rule than that the greatest
 /// counts.
-struct OrdinaryReading {
+struct FastPathReader {
   let segment: Segment
 
   /// Nil for a sealed segment.
@@ -89,7 +89,7 @@ struct OrdinaryReading {
   }
 
   /// A record that was read ahead.
-  fileprivate struct Ahead {
+  fileprivate struct PrefetchedRecord {
     var offset: Int
     var end: Int
     var hash: UInt64
@@ -117,11 +117,11 @@ extension Engine {
 
   /// Takes in the ordinary records from the beginning of `bytes` on. Returns where another one is, or something else.
   mutating func absorb(
-    _ reading: OrdinaryReading, _ bytes: Range<Int>, verifies: Bool, _ limit: Stamp, indexing: Bool
+    _ reading: FastPathReader, _ bytes: Range<Int>, verifies: Bool, _ limit: Stamp, indexing: Bool
   ) -> Int {
     guard parked.isEmpty else { return bytes.lowerBound }
     var digesting = indexing && index.ledger.keepsDigest ? Digesting() : nil
-    var ahead: [OrdinaryReading.Ahead] = []
+    var ahead: [FastPathReader.PrefetchedRecord] = []
     ahead.reserveCapacity(Self.readAhead)
     var reader = RecordReader(
       reading.segment, from: bytes.lowerBound, limit: bytes.upperBound, verifies: verifies)
@@ -131,7 +131,9 @@ extension Engine {
     while isOrdinary {
       ahead.removeAll(keepingCapacity: true)
       while ahead.count < Self.readAhead {
-        guard let record = reader.next(), let next = ordinary(record, at: offset, reading, limit) else {
+        guard let record = reader.next(),
+          let next = simpleRecord(record, at: offset, reading: reading, limit: limit)
+        else {
           isOrdinary = false
           break
         }
@@ -172,9 +174,9 @@ extension Engine {
 
   /// The record, if it is ordinary and its time has come.
   @inline(__always)
-  private func ordinary(
-    _ record: MappedBytes, at offset: Int, _ reading: OrdinaryReading, _ limit: Stamp
-  ) -> OrdinaryReading.Ahead? {
+  private func simpleRecord(
+    _ record: MappedBytes, at offset: Int, reading: FastPathReader, limit: Stamp
+  ) -> FastPathReader.PrefetchedRecord? {
     guard let plain = PlainRecord(record, seed: nil),
       plain.flags.isDisjoint(with: [.deadline, .loser, .parked]),
       let actor = reading.segment.actor(numbered: plain.actorNumber),
@@ -184,7 +186,7 @@ extension Engine {
       stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
       dot: Dot(actor: actor, sequence: record.load(RecordLayout.sequence)))
     guard applies(version, limit, waited: false) else { return nil }
-    return OrdinaryReading.Ahead(
+    return FastPathReader.PrefetchedRecord(
       offset: offset, end: offset + RecordLayout.aligned(record.count),
       hash: plain.withKey { index.keys.hash($0) }, version: version,
       position: reading.segment.header.basePosition
@@ -193,7 +195,7 @@ extension Engine {
 
   @inline(__always)
   private mutating func take(
-    _ next: OrdinaryReading.Ahead, _ reading: OrdinaryReading, _ limit: Stamp,
+    _ next: FastPathReader.PrefetchedRecord, _ reading: FastPathReader, _ limit: Stamp,
     _ digesting: inout Digesting?, indexing: Bool
   ) {
     guard !indexing || enterFirst(next, reading) else {
@@ -207,7 +209,8 @@ extension Engine {
 
   /// Enters a record if it is the first of its key. False if there may be another one, which is to be compared with it.
   @inline(__always)
-  private mutating func enterFirst(_ next: OrdinaryReading.Ahead, _ reading: OrdinaryReading) -> Bool {
+  private mutating func enterFirst(_ next: FastPathReader.PrefetchedRecord, _ reading: FastPathReader) -> Bool
+  {
     do throws(StoreError) {
       let keys = index.keys
       // Hashes of different keys seldom meet where tags do; whoever looks closely then is `absorb`.
