@@ -88,7 +88,7 @@ extension BatchRecords {
       bytes += more
       return bytes.count - more.count..<bytes.count
     }
-    var entries: [PlainBatch.Entry] = []
+    var entries: [CompactBatch.Entry] = []
     for item in records {
       let record = item.record
       var value: [UInt8] = []
@@ -103,14 +103,14 @@ extension BatchRecords {
         self = .list(records)
         return
       }
-      var entry = PlainBatch.Entry(
+      var entry = CompactBatch.Entry(
         position: item.position, stamp: record.stamp, author: number(record.dot.actor),
         sequence: record.dot.sequence, isTombstone: record.isTombstone, continues: record.continues,
         type: record.type, key: place(record.key), value: place(value))
       if let base = record.base { entry.setBase(author: number(base.actor), sequence: base.sequence) }
       entries.append(entry)
     }
-    self = .plain(PlainBatch(bytes: bytes, actors: actors, entries: entries))
+    self = .compact(CompactBatch(bytes: bytes, actors: actors, entries: entries))
   }
 }
 
@@ -120,7 +120,7 @@ private struct BatchCollector: BatchWriter {
 
   mutating func write(_ record: PositionedRecord) { records.append(record) }
 
-  mutating func write(_ entries: [PlainBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>) {
+  mutating func write(_ entries: [CompactBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>) {
     for entry in entries {
       let base = entry.hasBase ? Dot(actor: actors[entry.baseAuthor], sequence: entry.baseSequence) : nil
       let record = Record(

@@ -77,7 +77,7 @@ extension SessionStore {
       if intake.widening != nil, intake.index > 0 { batch.behind = state.withLock { $0.lacking } }
       let taken = try store.take(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(
-        position: payload.position, records: payload.records.countOfUsers, missing: try needs(taken.missing))
+        position: payload.position, records: payload.records.userCount, missing: try needs(taken.missing))
       state.withLock { state in
         state.nextIntake = intake.index + 1
         state.echo = taken.echo

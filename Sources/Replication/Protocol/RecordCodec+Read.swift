@@ -17,7 +17,7 @@ extension RecordCodec {
         switch records {
         // A key and a value of their own for each.
         case .list(let records): records.count * (MemoryLayout<PositionedRecord>.stride + 128)
-        case .plain(let batch): batch.entries.count * MemoryLayout<PlainBatch.Entry>.stride
+        case .compact(let batch): batch.entries.count * MemoryLayout<CompactBatch.Entry>.stride
         }
       return recordBytes + present.count * MemoryLayout<Dot>.stride
     }
@@ -101,22 +101,22 @@ extension RecordCodec {
   private static func records(
     _ count: Int, from reader: inout FieldReader, _ state: inout DecodingState
   ) throws(DecodingFailure) -> BatchRecords {
-    var entries: [PlainBatch.Entry] = []
+    var entries: [CompactBatch.Entry] = []
     entries.reserveCapacity(count)
     while entries.count < count {
       let entry = try Self.entry(from: &reader, &state)
       guard state.isPlain else { return .list(try list(entries, entry, count, from: &reader, &state)) }
       entries.append(entry)
     }
-    return .plain(PlainBatch(bytes: reader.bytes, actors: state.actors, entries: entries))
+    return .compact(CompactBatch(bytes: reader.bytes, actors: state.actors, entries: entries))
   }
 
   /// All records one by one, since `entry` is not of the ordinary form.
   private static func list(
-    _ entries: [PlainBatch.Entry], _ entry: PlainBatch.Entry, _ count: Int,
+    _ entries: [CompactBatch.Entry], _ entry: CompactBatch.Entry, _ count: Int,
     from reader: inout FieldReader, _ state: inout DecodingState
   ) throws(DecodingFailure) -> [PositionedRecord] {
-    let plain = PlainBatch(bytes: reader.bytes, actors: state.actors, entries: entries)
+    let plain = CompactBatch(bytes: reader.bytes, actors: state.actors, entries: entries)
     var records: [PositionedRecord] = []
     records.reserveCapacity(count)
     for entry in entries { records.append(plain.record(entry)) }
@@ -135,7 +135,7 @@ extension RecordCodec {
 
   private static func entry(
     from reader: inout FieldReader, _ state: inout DecodingState
-  ) throws(DecodingFailure) -> PlainBatch.Entry {
+  ) throws(DecodingFailure) -> CompactBatch.Entry {
     let flags = try reader.byte()
     guard flags & Flag.unknown == 0 else { throw DecodingFailure("unknown flag in a record") }
     let (position, overflow) = state.position.addingReportingOverflow(try reader.variable())
@@ -171,7 +171,7 @@ extension RecordCodec {
     case 2: state.rest.blob = try blob(from: &reader)
     default: throw DecodingFailure("record of unknown kind")
     }
-    var entry = PlainBatch.Entry(
+    var entry = CompactBatch.Entry(
       position: position, stamp: Stamp(rawValue: state.stamp), author: author, sequence: sequence,
       isTombstone: content == 0, continues: state.continues, type: type, key: key, value: value)
     if let base { entry.setBase(author: base.actor, sequence: base.sequence) }

@@ -88,7 +88,8 @@ package enum RecordCodec {
     }
 
     /// Adds records of the ordinary form.
-    package mutating func write(_ entries: [PlainBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>) {
+    package mutating func write(_ entries: [CompactBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>)
+    {
       for entry in entries {
         var flags: UInt8 = entry.isTombstone ? 0 : 1
         if entry.hasBase { flags |= Flag.base }

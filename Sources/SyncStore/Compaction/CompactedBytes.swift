@@ -129,9 +129,9 @@ struct CompactedBytes {
   @inline(__always)
   private func plain(
     _ record: CompactedRecord, of source: CompactionRun.Source
-  ) -> (PlainRecord, actor: UInt16, base: UInt16?)? {
+  ) -> (SimpleRecord, actor: UInt16, base: UInt16?)? {
     guard seal == nil, source.segment.seal == nil,
-      let plain = PlainRecord(
+      let plain = SimpleRecord(
         MappedBytes(source.segment.mapping).extracting(record.offset..<source.end), seed: nil),
       let actor = number(of: plain.actorNumber)
     else { return nil }

@@ -211,7 +211,7 @@ struct CompactionWalk {
       }
       let flags = RecordLayout.Flags(rawValue: bytes.load(RecordLayout.flags))
       var hash: UInt64?
-      if isPlain, !flags.contains(.loser), let record = PlainRecord(bytes, seed: nil) {
+      if isPlain, !flags.contains(.loser), let record = SimpleRecord(bytes, seed: nil) {
         hash = record.withKey { run.keys.hash($0) }
         if let hash { run.keys.prefetch(hash) }
       }

@@ -252,7 +252,7 @@ extension AsyncStore {
   package static func perform<Result: Sendable>(
     isCancellable: Bool = true, _ work: @escaping @Sendable () throws(StoreError) -> Result
   ) async throws(StoreError) -> Result {
-    let cancellation = CancelledBefore()
+    let cancellation = StartOrCancel()
     let result = await withTaskCancellationHandler {
       await withCheckedContinuation { continuation in
         Background.block {
@@ -284,7 +284,7 @@ extension AsyncStore {
     guard !isLarge, wanted == .full else {
       return try await perform { () throws(StoreError) in try append(wanted) }
     }
-    let cancellation = CancelledBefore()
+    let cancellation = StartOrCancel()
     let outcome = Locked<Result?>(nil)
     let store = store
     let failure = await withTaskCancellationHandler {
@@ -308,7 +308,7 @@ extension AsyncStore {
 }
 
 /// Decides whether work was begun or cancelled first.
-private final class CancelledBefore: Sendable {
+private final class StartOrCancel: Sendable {
   private let state = LockedField(State.open)
 
   private enum State { case open, begun, cancelled }

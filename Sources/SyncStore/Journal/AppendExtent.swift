@@ -49,7 +49,7 @@ struct AppendExtent: Sendable {
   }
 
   /// Adds the records of a batch.
-  mutating func add(_ batch: PlainBatch) {
+  mutating func add(_ batch: CompactBatch) {
     for entry in batch.entries {
       records += RecordLayout.aligned(Self.length(open: 0, key: entry.key.count, value: entry.value.count))
     }

@@ -83,7 +83,7 @@ struct RecordEncoder {
   /// each ends. They come into `room`, if that is given, from its beginning on: whoever gives it sees to it that they get from there into
   /// their place.
   mutating func encode(
-    _ batch: PlainBatch, continues: Bool, into room: Mapping? = nil
+    _ batch: CompactBatch, continues: Bool, into room: Mapping? = nil
   ) -> (start: Int, ends: [Int]) {
     beginSealing()
     for actor in batch.used { define(batch.actors[actor]) }

@@ -181,7 +181,7 @@ extension [UInt8] {
 
 /// The value as what it is, where its type is known to be that: a cast that costs nothing. Nil if it is another one.
 @inline(__always)
-func same<Value, Other>(_ value: Value, as _: Other.Type) -> Other? {
+func staticCast<Value, Other>(_ value: Value, as _: Other.Type) -> Other? {
   guard Value.self == Other.self else { return nil }
   return unsafe withUnsafePointer(to: value) { pointer in
     unsafe UnsafeRawPointer(pointer).load(as: Other.self)

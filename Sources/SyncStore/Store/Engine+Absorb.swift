@@ -60,7 +60,7 @@ extension Engine {
 
   /// Takes in what this process has just appended, up to `end`: as any other records, but that its checksums, computed a
   /// moment ago from the same bytes, are not computed again, and that the records of a batch are known already.
-  mutating func absorb(own end: Location, bringing intake: PlainIntake? = nil, wall: UInt64) {
+  mutating func absorb(own end: Location, bringing intake: PreparedBulkInsert? = nil, wall: UInt64) {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
     // Whoever reads a part of these from the index sees that there may be more.
     beginEntering(from: applied)
@@ -72,7 +72,7 @@ extension Engine {
     var start = applied.offset
     if let intake {
       absorb(segment, start..<intake.start, areWhole: true, limit: limit, indexing: true)
-      start = take(intake, in: segment)
+      start = indexBulkInsert(intake, in: segment)
     }
     absorb(segment, start..<end.offset, areWhole: true, limit: limit, indexing: true)
     applied = end

@@ -97,13 +97,13 @@ extension Engine {
   ) -> (digest: StateDigest, unsure: [UInt64]) {
     var digest = StateDigest()
     var unsure: [UInt64] = []
-    var hasher = PlainDigest()
+    var hasher = SimpleRecordDigest()
     current.forEach(in: share) { place in
       guard let plain = segments.record(atPlace: place), plain.isWhole, !plain.flags.contains(.deadline),
         case let defined = actors[SegmentTable.slot(ofPlace: place)],
         Int(plain.actorNumber) < defined.count, let actor = defined[Int(plain.actorNumber)]
       else { return unsure.append(place) }
-      if PlainDigest.counts(plain) { digest.add(hasher.part(of: plain, by: actor)) }
+      if SimpleRecordDigest.counts(plain) { digest.add(hasher.part(of: plain, by: actor)) }
     }
     return (digest, unsure)
   }

@@ -101,12 +101,12 @@ struct FastPathReader {
 /// What the first records of keys add to the running digest.
 private struct Digesting {
   private(set) var sum = StateDigest()
-  private var hasher = PlainDigest()
+  private var hasher = SimpleRecordDigest()
 
   @inline(__always)
   mutating func add(_ segment: Segment, _ bytes: Range<Int>, by actor: ActorID) {
     let bytes = MappedBytes(segment.mapping).extracting(bytes)
-    guard let record = PlainRecord(bytes, seed: nil), PlainDigest.counts(record) else { return }
+    guard let record = SimpleRecord(bytes, seed: nil), SimpleRecordDigest.counts(record) else { return }
     sum.add(hasher.part(of: record, by: actor))
   }
 }
@@ -177,7 +177,7 @@ extension Engine {
   private func simpleRecord(
     _ record: MappedBytes, at offset: Int, reading: FastPathReader, limit: Stamp
   ) -> FastPathReader.PrefetchedRecord? {
-    guard let plain = PlainRecord(record, seed: nil),
+    guard let plain = SimpleRecord(record, seed: nil),
       plain.flags.isDisjoint(with: [.deadline, .loser, .parked]),
       let actor = reading.segment.actor(numbered: plain.actorNumber),
       plain.key < plain.value, record.load(plain.key, as: UInt8.self) != ReservedKey.first

@@ -47,7 +47,7 @@ struct Engine {
   /// The last position in the journal.
   var position: UInt64 = 0
   /// What large batches have left to do for the single record that comes next.
-  var bulk: Bulk?
+  var batchBuffer: BatchBuffer?
   /// Keys of the store's own that are held: few, and looked through at every handshake.
   var reserved: Set<[UInt8]> = []
   var pins: [HeldPin] = []

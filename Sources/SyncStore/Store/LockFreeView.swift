@@ -25,7 +25,7 @@ final class LockFreeView: Sendable {
   /// What is known of a key.
   enum Found {
     case nothing
-    case record(PlainRecord)
+    case record(SimpleRecord)
     /// That is not plain to see: it is to be found out under the lock.
     case unknown
   }
@@ -54,7 +54,7 @@ final class LockFreeView: Sendable {
   }
 
   @inline(__always)
-  private func find(_ key: Span<UInt8>, record: (_ place: UInt64) -> PlainRecord?) -> Found {
+  private func find(_ key: Span<UInt8>, record: (_ place: UInt64) -> SimpleRecord?) -> Found {
     let hash = keys.hash(key)
     for _ in 0..<Self.maxAttempts {
       let before = ledger.changes

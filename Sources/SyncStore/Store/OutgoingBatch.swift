@@ -14,7 +14,7 @@ package struct OutgoingBatch: Sendable {
 package protocol BatchWriter {
   /// Takes records of the ordinary form, in place: their keys and values lie in `bytes`, which are there for the time of the call, and
   /// the entries name actors of the list.
-  mutating func write(_ entries: [PlainBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>)
+  mutating func write(_ entries: [CompactBatch.Entry], of actors: [ActorID], in bytes: Span<UInt8>)
   /// Takes any record.
   mutating func write(_ record: PositionedRecord)
 }

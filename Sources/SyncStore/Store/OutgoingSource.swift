@@ -29,7 +29,7 @@ struct OutgoingSource {
   ) throws(StoreError) -> Int {
     guard segment.seal == nil else { return items.startIndex }
     let (number, salt, last) = (segment.number, segment.header.salt, items.endIndex - 1)
-    var entries: [PlainBatch.Entry] = []
+    var entries: [CompactBatch.Entry] = []
     entries.reserveCapacity(min(items.count, Self.atOnce))
     var next = items.startIndex
     while next <= last {
@@ -49,7 +49,7 @@ struct OutgoingSource {
 
   /// Hands over what was read of the last of these items.
   private func give(
-    _ entries: inout [PlainBatch.Entry], of items: ArraySlice<OutgoingRound.Item>,
+    _ entries: inout [CompactBatch.Entry], of items: ArraySlice<OutgoingRound.Item>,
     to writer: inout some BatchWriter
   ) throws(StoreError) {
     guard !entries.isEmpty else { return }
@@ -65,15 +65,15 @@ struct OutgoingSource {
   @inline(__always)
   private func entry(
     of item: OutgoingRound.Item, salt: UInt64, continues: Bool, users: inout Int
-  ) -> PlainBatch.Entry? {
+  ) -> CompactBatch.Entry? {
     let offset = item.location.offset
     guard offset < bytes.count,
-      let record = PlainRecord(
+      let record = SimpleRecord(
         bytes.extracting(offset..<bytes.count), seed: salt &+ UInt64(truncatingIfNeeded: offset)),
       record.isWhole, !record.flags.contains(.deadline), !record.flags.contains(.loser),
       record.key < record.value, let author = place(record.actorNumber)
     else { return nil }
-    var entry = PlainBatch.Entry(
+    var entry = CompactBatch.Entry(
       position: item.position, stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)), author: author,
       sequence: record.bytes.load(RecordLayout.sequence), isTombstone: record.isTombstone,
       continues: continues, type: record.type, key: offset &+ record.key..<offset &+ record.value,

@@ -143,7 +143,7 @@ extension Store {
   /// Works on the record of a key that has a value; nil if there is more to it.
   @inline(__always)
   private func readLockFree<Result>(
-    _ key: Key, in view: LockFreeView, _ body: (PlainRecord) -> Result
+    _ key: Key, in view: LockFreeView, _ body: (SimpleRecord) -> Result
   ) -> LockFreeResult<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
     guard view.isSealed else { return liveResult(view.find(key.bytes.span), body) }
@@ -155,7 +155,7 @@ extension Store {
 
   @inline(__always)
   private func liveResult<Result>(
-    _ found: LockFreeView.Found, _ body: (PlainRecord) -> Result
+    _ found: LockFreeView.Found, _ body: (SimpleRecord) -> Result
   ) -> LockFreeResult<Result>? {
     switch found {
     case .record(let record):

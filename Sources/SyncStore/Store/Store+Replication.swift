@@ -102,8 +102,8 @@ extension Store {
   ) throws(StoreError) -> TakenBatch {
     let absent = try absent(of: batch)
     if batch.behind == nil { try prepareToTake(batch.widening, in: batch.mark) }
-    if full == nil, batch.widening == nil, case .plain(let plain) = batch.records,
-      let taken = try takePlain(
+    if full == nil, batch.widening == nil, case .compact(let plain) = batch.records,
+      let taken = try bulkInsert(
         plain, { composer throws(StoreError) in try conclude(batch, close, &composer) })
     {
       return TakenBatch(missing: [], echo: taken.echo, tail: taken.tail)

@@ -4,7 +4,7 @@ private import Synchronization
 extension Store {
   /// An append of a batch of so many bytes is put together in memory and written to the file at once: that makes its pages, where each store
   /// into one that is not there yet would be a fault, and zeros written there before would be written in vain (decision 43).
-  static let leastBulk = 64 << 10
+  static let minBatchBytes = 64 << 10
 
   /// Begins a segment, which ends the one at the tail. The caller holds the writers' mutex.
   func begin(
@@ -33,7 +33,8 @@ extension Store {
     let segment = engine.journal.segments[engine.journal.segments.count - 1]
     guard environment.preparesAhead else { return segment }
     let isReady = segment.mapping === ready?.mapping
-    engine.bulk = isBulk ? Engine.Bulk(room: engine.bulk?.room, tailIsBlank: !isReady) : nil
+    engine.batchBuffer =
+      isBulk ? Engine.BatchBuffer(room: engine.batchBuffer?.room, tailIsBlank: !isReady) : nil
     if !isReady, !isBulk, configuration.durability == .relaxed {
       if Self.areLarge(behind: tail, in: engine) {
         segment.mapping.expectAnyAccess()
@@ -78,7 +79,7 @@ extension Store {
   /// Sees to what the writer needs next, once it has come to `end`.
   @inline(__always)
   func prepareAhead(of end: Int, in segment: Segment, _ engine: inout Engine) {
-    if engine.bulk != nil { endBulk(in: segment, &engine) }
+    if engine.batchBuffer != nil { endBatchRun(in: segment, &engine) }
     if end > min(segment.mapping.count / 8, Self.leastBeforePreparing),
       prepared.load(ordering: .relaxed) != segment.number
     {
@@ -88,9 +89,9 @@ extension Store {
   }
 
   @inline(never)
-  private func endBulk(in segment: Segment, _ engine: inout Engine) {
-    if engine.bulk?.tailIsBlank == true { fill(segment) }
-    engine.bulk = nil
+  private func endBatchRun(in segment: Segment, _ engine: inout Engine) {
+    if engine.batchBuffer?.tailIsBlank == true { fill(segment) }
+    engine.batchBuffer = nil
   }
 
   /// Has the segment after `number` made ready in the background, once; if that fails, again.
@@ -148,18 +149,18 @@ extension Store {
 
 extension Engine {
   /// What is kept between large batches.
-  struct Bulk {
+  struct BatchBuffer {
     /// Where they are put together.
-    var room: Mapping?
+    var buffer: Mapping?
     /// Did nobody make the rest of the segment at the tail ready for single records?
     var tailIsBlank = false
   }
 
   /// Memory in which a batch of so many bytes can be put together, kept for the next one; nil if there is none to be had.
-  mutating func roomForBulk(_ bytes: Int) -> Mapping? {
-    if let room = bulk?.room, room.count >= bytes { return room }
+  mutating func batchBuffer(_ bytes: Int) -> Mapping? {
+    if let room = batchBuffer?.buffer, room.count >= bytes { return room }
     let room = try? Mapping.blank(max(bytes, 2 << 20))
-    bulk = Bulk(room: room, tailIsBlank: bulk?.tailIsBlank ?? false)
+    batchBuffer = BatchBuffer(buffer: room, tailIsBlank: batchBuffer?.tailIsBlank ?? false)
     return room
   }
 }

@@ -224,14 +224,14 @@ extension Store {
   /// Appends the records of a batch, if one is given, and entries behind them as one transaction, and publishes them. The caller
   /// holds the writers' mutex.
   func commit(
-    _ entries: [JournalEntry], _ extent: AppendExtent, behind intake: PlainIntake? = nil,
+    _ entries: [JournalEntry], _ extent: AppendExtent, behind intake: PreparedBulkInsert? = nil,
     claim: SpaceClaim? = nil, wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     guard !entries.isEmpty || intake != nil else { return }
     let reclaims = intake == nil && entries.allSatisfy(\.mayUseReserve)
     let claim = claim ?? (reclaims ? .reclaiming : .ordinary)
     let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
-    let isBulk = intake != nil && room >= Self.leastBulk
+    let isBulk = intake != nil && room >= Self.minBatchBytes
     var tail = Location(packed: control.tail)
     let before = tail.segment
     let durable = Location(packed: control.durable)
@@ -255,7 +255,7 @@ extension Store {
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     var intake = intake
-    let bulk = isBulk && !segment.isWritten ? engine.roomForBulk(room) : nil
+    let bulk = isBulk && !segment.isWritten ? engine.batchBuffer(room) : nil
     if let batch = intake?.batch {
       let (start, ends) = encoder.encode(batch, continues: !entries.isEmpty, into: bulk)
       intake?.stored(from: start, to: ends)
@@ -281,7 +281,8 @@ extension Store {
 
   /// Moves the tail behind what was stored up to `end`, a batch among it if one is given, and takes it in.
   func publish(
-    _ end: Int, in segment: Segment, bringing intake: PlainIntake? = nil, isBulk: Bool = false, wall: UInt64,
+    _ end: Int, in segment: Segment, bringing intake: PreparedBulkInsert? = nil, isBulk: Bool = false,
+    wall: UInt64,
     _ engine: inout Engine
   ) {
     let tail = Location(segment: segment.number, offset: end)

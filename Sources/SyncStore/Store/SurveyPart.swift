@@ -59,7 +59,7 @@ struct SurveyPart {
     var reader = RecordReader(
       segment, from: source.bytes.lowerBound, limit: source.bytes.upperBound, verifies: known == nil)
     while case let offset = reader.offset, let record = reader.next() {
-      let plain = isPlain ? PlainRecord(record, seed: nil, orBlob: true) : nil
+      let plain = isPlain ? SimpleRecord(record, seed: nil, orBlob: true) : nil
       let view = plain == nil ? RecordView(segment: segment, offset: offset) : nil
       guard let met = plain.map({ Met($0, behind: base) }) ?? view.flatMap({ Met($0) }) else { return false }
       defer { if !met.continues { group &+= 1 } }
@@ -100,7 +100,7 @@ struct SurveyPart {
     var sequence: UInt64
 
     @inline(__always)
-    init(_ record: PlainRecord, behind base: UInt64) {
+    init(_ record: SimpleRecord, behind base: UInt64) {
       isOfKey = !record.flags.contains(.loser)
       continues = record.flags.contains(.continues)
       actor = Int(record.actorNumber)

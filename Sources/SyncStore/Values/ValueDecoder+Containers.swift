@@ -65,7 +65,7 @@ struct ValueUnkeyedDecodingContainer: UnkeyedDecodingContainer {
   mutating func decode(_: UInt64.Type) throws -> UInt64 { try integer(UInt64.self) }
   mutating func decode<Value: Decodable>(_: Value.Type) throws -> Value {
     // A single byte has no place of its own: what wants one gets it as an integer.
-    if isBytes, Value.self == UInt8.self, let byte = same(try integer(UInt8.self), as: Value.self) {
+    if isBytes, Value.self == UInt8.self, let byte = staticCast(try integer(UInt8.self), as: Value.self) {
       return byte
     }
     return try step { try $0.read(Value.self, at: $1) }

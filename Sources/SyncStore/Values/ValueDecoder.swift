@@ -21,10 +21,10 @@ extension ValueSource {
   /// The value of the item at a place.
   @inline(__always)
   func read<Value: Decodable>(_: Value.Type, at: Int) throws -> Value {
-    if PlainTypes.contains(Value.self) {
+    if SelfCodingTypes.contains(Value.self) {
       return try restore { try Value(from: ValueDecoder(source: self, at: at)) }
     }
-    if Value.self == String.self, let value = same(try text(at: at), as: Value.self) { return value }
+    if Value.self == String.self, let value = staticCast(try text(at: at), as: Value.self) { return value }
     return try readOther(Value.self, at: at)
   }
 
@@ -34,7 +34,7 @@ extension ValueSource {
     if let convertible = Value.self as? any ValueItemConvertible.Type {
       return try read(convertible, at: at)
     }
-    PlainTypes.note(Value.self)
+    SelfCodingTypes.insert(Value.self)
     return try restore { try Value(from: ValueDecoder(source: self, at: at)) }
   }
 
@@ -49,15 +49,15 @@ extension ValueSource {
   private func array<Value>(_: Value.Type, at: Int) throws -> Value? {
     func integers<Number: FixedWidthInteger>(_: [Number].Type) throws -> Value? {
       if head(at).major == CBOR.Major.bytes {
-        return same(try byteString(at: at).map { Number($0) }, as: Value.self)
+        return staticCast(try byteString(at: at).map { Number($0) }, as: Value.self)
       }
-      return same(try elements(at: at) { try integer(at: $0, Number.self) }, as: Value.self)
+      return staticCast(try elements(at: at) { try integer(at: $0, Number.self) }, as: Value.self)
     }
-    if Value.self == [UInt8].self { return same(try byteString(at: at), as: Value.self) }
-    if Value.self == [String].self { return same(try elements(at: at, text), as: Value.self) }
+    if Value.self == [UInt8].self { return staticCast(try byteString(at: at), as: Value.self) }
+    if Value.self == [String].self { return staticCast(try elements(at: at, text), as: Value.self) }
     if Value.self == [Int].self { return try integers([Int].self) }
-    if Value.self == [Double].self { return same(try elements(at: at, double), as: Value.self) }
-    if Value.self == [Float].self { return same(try elements(at: at, float), as: Value.self) }
+    if Value.self == [Double].self { return staticCast(try elements(at: at, double), as: Value.self) }
+    if Value.self == [Float].self { return staticCast(try elements(at: at, float), as: Value.self) }
     if Value.self == [Int32].self { return try integers([Int32].self) }
     if Value.self == [Int64].self { return try integers([Int64].self) }
     if Value.self == [UInt32].self { return try integers([UInt32].self) }

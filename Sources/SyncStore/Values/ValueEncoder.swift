@@ -61,9 +61,9 @@ final class ValueEncoder: Encoder {
   /// Codes any value: the one that this encoder is for, or one within it.
   @inline(__always)
   func write<Value: Encodable>(_ value: Value) throws {
-    if PlainTypes.contains(Value.self) {
+    if SelfCodingTypes.contains(Value.self) {
       try nest(value)
-    } else if let text = same(value, as: String.self) {
+    } else if let text = staticCast(value, as: String.self) {
       buffer.append(item: text)
     } else {
       try writeOther(value)
@@ -72,10 +72,10 @@ final class ValueEncoder: Encoder {
 
   @inline(never)
   private func writeOther<Value: Encodable>(_ value: Value) throws {
-    if let bytes = same(value, as: [UInt8].self) { return buffer.append(item: bytes) }
+    if let bytes = staticCast(value, as: [UInt8].self) { return buffer.append(item: bytes) }
     if write(array: value) { return }
     if let value = value as? any ValueItemConvertible { return buffer.append(item: value.valueItem) }
-    PlainTypes.note(Value.self)
+    SelfCodingTypes.insert(Value.self)
     try nest(value)
   }
 
@@ -87,14 +87,14 @@ final class ValueEncoder: Encoder {
       return true
     }
     let buffer = buffer
-    if let array = same(value, as: [String].self) { return write(array) { buffer.append(item: $0) } }
-    if let array = same(value, as: [Int].self) { return write(array) { buffer.append(item: $0) } }
-    if let array = same(value, as: [Double].self) { return write(array) { buffer.append(item: $0) } }
-    if let array = same(value, as: [Float].self) { return write(array) { buffer.append(item: $0) } }
-    if let array = same(value, as: [Int32].self) { return write(array) { buffer.append(item: $0) } }
-    if let array = same(value, as: [Int64].self) { return write(array) { buffer.append(item: $0) } }
-    if let array = same(value, as: [UInt32].self) { return write(array) { buffer.append(item: $0) } }
-    if let array = same(value, as: [UInt64].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [String].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [Int].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [Double].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [Float].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [Int32].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [Int64].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [UInt32].self) { return write(array) { buffer.append(item: $0) } }
+    if let array = staticCast(value, as: [UInt64].self) { return write(array) { buffer.append(item: $0) } }
     return false
   }
 

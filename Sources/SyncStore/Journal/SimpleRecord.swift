@@ -1,6 +1,6 @@
 /// A record of the ordinary form: a value or a tombstone that names no open dots; where they are asked for, a large value, too.
 /// What it says is to be believed once its checksum was seen. Whoever uses it keeps the segment mapped.
-struct PlainRecord {
+struct SimpleRecord {
   let bytes: MappedBytes
   /// Of its checksum; nil for the plain form of a sealed record: what could be opened is what was sealed.
   let seed: UInt64?
@@ -129,16 +129,16 @@ final class IndexedSegments: Sendable {
   /// The record at a place of the index; nil if its segment is sealed, or not mapped, or it is not of the ordinary form. The
   /// lines behind its first are being fetched then.
   @inline(__always)
-  func record(atPlace place: UInt64, orBlob: Bool = false) -> PlainRecord? {
+  func record(atPlace place: UInt64, orBlob: Bool = false) -> SimpleRecord? {
     let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
     let rest = bytes.rest(slot, offset)
     guard rest.count > 0 else { return nil }
     rest.prefetch()
-    return PlainRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset), orBlob: orBlob)
+    return SimpleRecord(rest, seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset), orBlob: orBlob)
   }
 
   /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
-  func record(atPlace place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> PlainRecord? {
+  func record(atPlace place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> SimpleRecord? {
     let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
     guard slot < sealed.count, let segment = sealed[slot] else {
       return record(atPlace: place, orBlob: orBlob)
@@ -153,6 +153,6 @@ final class IndexedSegments: Sendable {
       let plain = segment.seal.open(segment.mapping, at: offset, keeps: true)
     else { return nil }
     opened = plain
-    return PlainRecord(MappedBytes(plain), seed: nil, orBlob: orBlob)
+    return SimpleRecord(MappedBytes(plain), seed: nil, orBlob: orBlob)
   }
 }

@@ -1,6 +1,6 @@
 /// Records of a batch that all have the ordinary form, as they came: those that have their value with them, or are tombstones, and name
 /// neither a deadline nor open dots. Their keys and values lie where they came in, so that a million of them are no two million arrays.
-package struct PlainBatch: Hashable, Sendable {
+package struct CompactBatch: Hashable, Sendable {
   /// One of them. Small, for there are thousands in a batch: what has bounds takes no more room than those need.
   package struct Entry: Hashable, Sendable {
     /// Its place in its sender's journal.
@@ -98,13 +98,13 @@ package enum BatchRecords: Hashable, Sendable {
   /// One by one.
   case list([PositionedRecord])
   /// As they came.
-  case plain(PlainBatch)
+  case compact(CompactBatch)
 
   /// One by one, which takes an allocation or two for each.
   package var list: [PositionedRecord] {
     switch self {
     case .list(let records): records
-    case .plain(let batch): batch.entries.map { batch.record($0) }
+    case .compact(let batch): batch.entries.map { batch.record($0) }
     }
   }
 
@@ -112,15 +112,15 @@ package enum BatchRecords: Hashable, Sendable {
   package var count: Int {
     switch self {
     case .list(let records): records.count
-    case .plain(let batch): batch.entries.count
+    case .compact(let batch): batch.entries.count
     }
   }
 
   /// How many are of users. What the store says of its members goes with them, and is of interest to nobody.
-  package var countOfUsers: Int {
+  package var userCount: Int {
     switch self {
     case .list(let records): records.count { !ReservedKey.isReserved($0.record.key) }
-    case .plain(let batch): batch.entries.count { !batch.isReserved($0) }
+    case .compact(let batch): batch.entries.count { !batch.isReserved($0) }
     }
   }
 }

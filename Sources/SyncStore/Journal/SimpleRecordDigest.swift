@@ -1,18 +1,18 @@
 /// Computes what plain records add to the state digest from their bytes in the journal: what `StateDigest.add` does, without
 /// an array for each.
-struct PlainDigest {
+struct SimpleRecordDigest {
   /// Where the canonical bytes of a record are put together.
   private var room = Mapping.heap(4096)
 
   /// Does the record count in the digest whatever the time is? It has a value, a user's key, and no deadline.
   @inline(__always)
-  static func counts(_ record: PlainRecord) -> Bool {
+  static func counts(_ record: SimpleRecord) -> Bool {
     !record.isTombstone && !record.flags.contains(.deadline) && record.key < record.value
       && record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first
   }
 
   /// The part of one that counts; `actor` wrote it.
-  mutating func part(of record: PlainRecord, by actor: ActorID) -> StateDigest {
+  mutating func part(of record: SimpleRecord, by actor: ActorID) -> StateDigest {
     let bytes = record.bytes
     let dot = Dot(actor: actor, sequence: bytes.load(RecordLayout.sequence))
     let stamp = Stamp(rawValue: bytes.load(RecordLayout.stamp))

@@ -4,7 +4,7 @@ private import Synchronization
 ///
 /// A table in which each type has one place, and the last one that came there stays. Invariant: a place holds 0, or the
 /// address of the meta-data of a type that was noted; such addresses are never given up.
-enum PlainTypes {
+enum SelfCodingTypes {
   private static let table = Table()
 
   private final class Table: Sendable {
@@ -17,7 +17,7 @@ enum PlainTypes {
     return table.places[place(address)].load(ordering: .relaxed) == address
   }
 
-  static func note<Value>(_: Value.Type) {
+  static func insert<Value>(_: Value.Type) {
     let address = UInt(bitPattern: ObjectIdentifier(Value.self))
     table.places[place(address)].store(address, ordering: .relaxed)
   }

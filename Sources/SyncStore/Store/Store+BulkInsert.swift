@@ -3,8 +3,8 @@
 /// journal without becoming objects in between; a batch with one that is not so goes the general way as a whole.
 extension Store {
   /// Appends the records of a batch, and what `conclude` adds. Nil if it has to go the general way; nothing was done then.
-  func takePlain(
-    _ batch: PlainBatch, _ conclude: (inout TransactionBuilder) throws(StoreError) -> Void
+  func bulkInsert(
+    _ batch: CompactBatch, _ conclude: (inout TransactionBuilder) throws(StoreError) -> Void
   ) throws(StoreError) -> (echo: (behind: UInt64, upTo: UInt64), tail: UInt64)? {
     try checkWritable()
     waitForCompaction()
@@ -14,7 +14,7 @@ extension Store {
     var extent = AppendExtent()
     extent.add(batch)
     guard extent.bytes <= 2 * Limits.batchBytes,
-      let intake = engine.withLock({ $0.plainIntake(of: batch, limit: composer.stampLimit) })
+      let intake = engine.withLock({ $0.prepareBulkInsert(of: batch, limit: composer.stampLimit) })
     else { return nil }
     try conclude(&composer)
     for entry in composer.entries { extent.add(entry) }
@@ -27,8 +27,8 @@ extension Store {
 }
 
 /// A batch of which each record is taken in as it is, on its way through the journal into the index.
-struct PlainIntake {
-  let batch: PlainBatch
+struct PreparedBulkInsert {
+  let batch: CompactBatch
   /// Those of the keys, in the index that was asked.
   fileprivate let hashes: [UInt64]
   fileprivate let keys: KeyDirectory
@@ -36,7 +36,7 @@ struct PlainIntake {
   private(set) var start = 0
   private(set) var ends: [Int] = []
 
-  fileprivate init(_ batch: PlainBatch, _ hashes: [UInt64], _ keys: KeyDirectory) {
+  fileprivate init(_ batch: CompactBatch, _ hashes: [UInt64], _ keys: KeyDirectory) {
     (self.batch, self.hashes, self.keys) = (batch, hashes, keys)
   }
 
@@ -54,7 +54,7 @@ extension Engine {
   /// The batch, if each of its records is one that is taken in as it is, whatever the others are: news to this copy, of a user's key of
   /// which nothing is held or waits, with a stamp that is neither ahead of the clock (above `limit`) nor as old as what was purged. Only
   /// for the holder of the writers' mutex, whose index has all that was committed.
-  mutating func plainIntake(of batch: PlainBatch, limit: Stamp) -> PlainIntake? {
+  mutating func prepareBulkInsert(of batch: CompactBatch, limit: Stamp) -> PreparedBulkInsert? {
     guard state.scope == nil, gaps.isEmpty, parked.isEmpty, !isInTrouble, !batch.entries.isEmpty else {
       return nil
     }
@@ -74,12 +74,12 @@ extension Engine {
       // Among thousands there is one whose hash meets another's where the index looks.
       if mayBeHeld, search(bytes.extracting(entry.key)).found != nil { return nil }
     }
-    return isInTrouble ? nil : PlainIntake(batch, hashes, keys)
+    return isInTrouble ? nil : PreparedBulkInsert(batch, hashes, keys)
   }
 
   /// Takes in the records of a batch that were stored in this segment: what is known of them need not be read there again. Returns up to
   /// where that was done.
-  mutating func take(_ intake: PlainIntake, in segment: Segment) -> Int {
+  mutating func indexBulkInsert(_ intake: PreparedBulkInsert, in segment: Segment) -> Int {
     // Another index has other hashes.
     guard intake.keys === index.keys, index.failure == nil, parked.isEmpty, let slot = segment.slot,
       let end = intake.ends.last
@@ -87,7 +87,7 @@ extension Engine {
     let (batch, keys) = (intake.batch, intake.keys)
     let bytes = batch.bytes.span
     var digest = index.ledger.keepsDigest ? StateDigest() : nil
-    var hasher = PlainDigest()
+    var hasher = SimpleRecordDigest()
     var offset = intake.start
     do throws(StoreError) {
       for (place, entry) in batch.entries.enumerated() {

@@ -5,7 +5,7 @@ import Testing
 
 /// Batches go into the journal as they came, where that can be. The general way tells what is to come of them.
 @Suite("A batch that is taken in as it came")
-struct PlainBatchTests {
+struct CompactBatchTests {
   /// Two copies of one machine, and one that sends to both.
   struct Setting {
     let hosts = [SimulatedHost(seed: 5, machine: "copy"), SimulatedHost(seed: 5, machine: "copy")]
@@ -67,9 +67,9 @@ struct PlainBatchTests {
 
     /// Does the first copy take the records as they come?
     func takesPlainly(_ records: [PositionedRecord]) throws -> Bool {
-      guard case .plain(let batch) = BatchRecords(packing: records) else { return false }
+      guard case .compact(let batch) = BatchRecords(packing: records) else { return false }
       let limit = Stamp(milliseconds: hosts[0].time + Limits.clockDriftMilliseconds)
-      return copies[0].engine.withLock { $0.plainIntake(of: batch, limit: limit) != nil }
+      return copies[0].engine.withLock { $0.prepareBulkInsert(of: batch, limit: limit) != nil }
     }
   }
 
@@ -304,9 +304,9 @@ struct PlainBatchTests {
           scope: nil,
           widening: nil))
     }
-    #expect(store.engine.withLock { $0.bulk != nil })
+    #expect(store.engine.withLock { $0.batchBuffer != nil })
     for number in 0..<200 { try store.put(Key("single \(number)"), [UInt8](repeating: 3, count: 5000)) }
-    #expect(store.engine.withLock { $0.bulk == nil })
+    #expect(store.engine.withLock { $0.batchBuffer == nil })
     let digest = try store.digest()
     try store.close()
     store = try Store.open(at: path)

@@ -5,7 +5,7 @@ import Testing
 
 /// The digest is added up from the bytes of the journal where it can be; what counts is what `StateDigest` makes of records.
 @Suite("The digest, from the journal's bytes")
-struct PlainDigestTests {
+struct SimpleRecordDigestTests {
   /// Of all that is held, record by record.
   func expected(_ store: Store) throws -> StateDigest {
     let now = store.environment.now()
