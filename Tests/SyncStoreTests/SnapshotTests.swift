@@ -81,8 +81,8 @@ struct SnapshotTests {
     }
     #expect(adopted > 0)
     var (count, changed) = (0, 0)
-    let all = FrozenView.Scan(range: .all, after: nil, reversed: false, limit: .max, time: host.time)
-    _ = try FrozenView(order: order, doubts: nil, indexNotes: [:]).visit(all, in: second) { _, value, _ in
+    let all = SnapshotState.Scan(range: .all, after: nil, reversed: false, limit: .max, time: host.time)
+    _ = try SnapshotState(order: order, doubts: nil, indexNotes: [:]).visit(all, in: second) { _, value, _ in
       count += 1
       if value.byteCount == 1000 { changed += 1 }
       return .next

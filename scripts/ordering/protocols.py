@@ -201,9 +201,9 @@ def faults(on):
 
 
 EPOCH_SOURCES = [
-    (PLATFORM + "Readers.swift",
+    (PLATFORM + "EpochReclamation.swift",
      "defer { unsafe since.pointee.store(before, ordering: .releasing) }"),
-    (PLATFORM + "Readers.swift", "current.load(ordering: .sequentiallyConsistent)"),
+    (PLATFORM + "EpochReclamation.swift", "current.load(ordering: .sequentiallyConsistent)"),
     (SHIMS + "include/CLinux.h", "__atomic_store_n(word, epoch, __ATOMIC_RELAXED);"),
     (SHIMS + "include/CLinux.h", "__atomic_exchange_n(word, epoch, __ATOMIC_SEQ_CST);"),
     (SHIMS + "shim.c", "syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0"),

@@ -84,10 +84,10 @@ struct KeySort<Source: KeySource> {
   }
 }
 
-extension KeySort<FrozenSegments> {
+extension KeySort<SegmentSnapshot> {
   /// The places in the order of the keys there, all of them different. Those whose record is damaged are left out, and
   /// returned apart.
-  static func sorted(_ places: [Location], in segments: FrozenSegments) -> (
+  static func sorted(_ places: [Location], in segments: SegmentSnapshot) -> (
     places: [Location], damaged: [Location]
   ) {
     var items = SortItem.radix(
@@ -99,7 +99,7 @@ extension KeySort<FrozenSegments> {
     return (items.map(\.location), damaged)
   }
 
-  private static func sorted(opening items: [SortItem], in segments: FrozenSegments) -> (
+  private static func sorted(opening items: [SortItem], in segments: SegmentSnapshot) -> (
     places: [Location], damaged: [Location]
   ) {
     let keys = OpenedKeys(items.lazy.map(\.location), in: segments)

@@ -75,7 +75,7 @@ struct OpenedKeys: KeySource {
   private static let countOffset = 8
 
   /// Of these records, in the order in which they are to be read.
-  init(_ locations: some Sequence<Location>, in segments: FrozenSegments) {
+  init(_ locations: some Sequence<Location>, in segments: SegmentSnapshot) {
     var pieces: [Mapping] = []
     var end = 0
     var places: [Location] = []

@@ -205,7 +205,7 @@ final class Ledger: Sendable {
 
   /// Even, and the same before and after a look into the index: no change of several keys at once was under way.
   @inline(__always)
-  var changes: UInt64 { header.load(Field.changes) }
+  var seqlock: UInt64 { header.load(Field.changes) }
 
   /// Where the records begin that are being taken into the index; nil if none are.
   var pending: Location? {
@@ -214,15 +214,15 @@ final class Ledger: Sendable {
   }
 
   /// From now on the index may hold a part of the changes from `start` on.
-  func beginChanges(from start: Location) {
+  func beginWrite(from start: Location) {
     header.store(start.packed, at: Field.pending)
-    header.store(changes | 1, at: Field.changes)
+    header.store(seqlock | 1, at: Field.changes)
   }
 
   /// The index holds all of them.
-  func endChanges() {
-    guard changes & 1 != 0 else { return }
-    header.store(changes &+ 1, at: Field.changes)
+  func endWrite() {
+    guard seqlock & 1 != 0 else { return }
+    header.store(seqlock &+ 1, at: Field.changes)
     header.store(0, at: Field.pending)
   }
 

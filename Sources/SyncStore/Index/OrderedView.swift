@@ -6,7 +6,7 @@
 ///
 /// Invariants: no chunk is empty, none has more than `largestChunk` places; all places can be read in `segments`.
 struct OrderedView: Sendable {
-  private(set) var segments: FrozenSegments
+  private(set) var segments: SegmentSnapshot
   /// Up to where the journal was read for it.
   private(set) var upTo: Location
   /// How many places there are, those of the dead and the store's own among them.
@@ -20,10 +20,10 @@ struct OrderedView: Sendable {
   private static let builtChunk = 768
 
   /// Of all these places, each of another key.
-  init(_ places: [Location], upTo: Location, in segments: FrozenSegments) {
+  init(_ places: [Location], upTo: Location, in segments: SegmentSnapshot) {
     (self.upTo, self.segments) = (upTo, segments)
     let sorted: [Location]
-    (sorted, damaged) = KeySort<FrozenSegments>.sorted(places, in: segments)
+    (sorted, damaged) = KeySort<SegmentSnapshot>.sorted(places, in: segments)
     count = sorted.count
     chunks = stride(from: 0, to: sorted.count, by: Self.builtChunk).map {
       Array(sorted[$0..<min($0 + Self.builtChunk, sorted.count)])
@@ -31,13 +31,13 @@ struct OrderedView: Sendable {
   }
 
   /// Takes in records that are now the current ones of their keys, in any order; `segments` are those of now.
-  mutating func merge(_ changes: [Location], upTo: Location, in segments: FrozenSegments) {
+  mutating func merge(_ changes: [Location], upTo: Location, in segments: SegmentSnapshot) {
     guard !chunks.isEmpty else {
       self = OrderedView(changes, upTo: upTo, in: segments)
       return
     }
     (self.upTo, self.segments) = (upTo, segments)
-    let (changes, lost) = KeySort<FrozenSegments>.sorted(changes, in: segments)
+    let (changes, lost) = KeySort<SegmentSnapshot>.sorted(changes, in: segments)
     damaged += lost
     // From behind, so that a chunk that is split moves none that is still to come.
     var end = changes.count

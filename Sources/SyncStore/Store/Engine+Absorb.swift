@@ -36,7 +36,7 @@ extension Engine {
   /// had appended. Only for the holder of the writers' mutex.
   mutating func completeIndex() throws(StoreError) {
     let start = Location(packed: try index.keys.applied)
-    guard start != applied else { return index.ledger.endChanges() }
+    guard start != applied else { return index.ledger.endWrite() }
     beginEntering(from: start)
     // What it may have added to the digest cannot be told.
     index.ledger.setDigest(nil, at: 0)
@@ -121,7 +121,7 @@ extension Engine {
   }
 
   mutating func beginEntering(from start: Location) {
-    index.ledger.beginChanges(from: start)
+    index.ledger.beginWrite(from: start)
     isEntering = true
   }
 
@@ -133,7 +133,7 @@ extension Engine {
       position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastPlace)
     ledger.moveDigest(to: applied.packed)
     index.keys.setApplied(applied.packed)
-    ledger.endChanges()
+    ledger.endWrite()
     isEntering = false
   }
 

@@ -7,7 +7,7 @@ extension Engine {
   /// Has one who died left the index behind what this view has read?
   @inline(__always)
   var isIndexBehind: Bool {
-    get throws(StoreError) { try index.keys.applied != applied.packed || index.ledger.changes & 1 != 0 }
+    get throws(StoreError) { try index.keys.applied != applied.packed || index.ledger.seqlock & 1 != 0 }
   }
 
   /// Changes the index that processes share, if this one uses it. Where it turns out to be damaged, or to be given up by another process,

@@ -3,7 +3,7 @@ extension Engine {
   /// Applied records in the order of their keys. Takes as long as sorting all keys if nothing is known of their order.
   mutating func orderedView() throws(StoreError) -> OrderedView {
     if let view = try knownOrder() { return view }
-    let view = OrderedView(try allLocations(), upTo: applied, in: FrozenSegments(journal))
+    let view = OrderedView(try allLocations(), upTo: applied, in: SegmentSnapshot(journal))
     ordered = view
     return view
   }
@@ -20,7 +20,7 @@ extension Engine {
     guard let changes = try currentPlaces(from: view.upTo, purged: true, limit: most) else { return nil }
     // Held by nobody else, it is changed in place.
     ordered = nil
-    view.merge(changes, upTo: applied, in: FrozenSegments(journal))
+    view.merge(changes, upTo: applied, in: SegmentSnapshot(journal))
     ordered = view
     return view
   }
@@ -29,7 +29,7 @@ extension Engine {
   struct Unordered {
     var places: [Location]
     var upTo: Location
-    var segments: FrozenSegments
+    var segments: SegmentSnapshot
     fileprivate var numbers: [UInt32]
     fileprivate var disorders: Int
   }
@@ -37,7 +37,7 @@ extension Engine {
   /// What there is to be put in order now.
   func unordered() throws(StoreError) -> Unordered {
     Unordered(
-      places: try allLocations(), upTo: applied, segments: FrozenSegments(journal),
+      places: try allLocations(), upTo: applied, segments: SegmentSnapshot(journal),
       numbers: journal.segments.map(\.number), disorders: disorders)
   }
 

@@ -5,11 +5,11 @@ extension Engine {
 
   func find(_ key: Span<UInt8>) -> Location? {
     while true {
-      let changes = index.ledger.changes
+      let changes = index.ledger.seqlock
       let found = Self.search(key, index, journal.table)?.found?.location
       if isEntering || isInTrouble { return found }
       let newest = changes & 1 == 0 ? found : newest(of: key, found)
-      if changes == index.ledger.changes { return newest }
+      if changes == index.ledger.seqlock { return newest }
     }
   }
 
@@ -29,9 +29,9 @@ extension Engine {
   /// Looks a key up in the index.
   @inline(__always)
   mutating func search(_ key: Span<UInt8>) -> Search {
-    let changes = index.ledger.changes
+    let changes = index.ledger.seqlock
     if let search = Self.search(key, index, journal.table),
-      isEntering || changes & 1 == 0 && changes == index.ledger.changes
+      isEntering || changes & 1 == 0 && changes == index.ledger.seqlock
     {
       return search
     }
@@ -43,15 +43,15 @@ extension Engine {
     if isEntering { return searchEntering(key) }
     for _ in 0..<Self.attempts {
       if isInTrouble { overcomeTrouble() }
-      let changes = index.ledger.changes
+      let changes = index.ledger.seqlock
       guard var search = Self.search(key, index, journal.table) else { continue }
-      if isEntering || changes & 1 == 0 && changes == index.ledger.changes { return search }
+      if isEntering || changes & 1 == 0 && changes == index.ledger.seqlock { return search }
       guard changes & 1 != 0 else { continue }
       // Whoever is at it may be stopped, or dead: nobody waits for that.
       if isBehind { do throws(StoreError) { try catchUp() } catch { index.failure = error } }
       let newest = newest(of: key, search.found?.location)
       // Once it has come to its end, what was found before may be older than what another key has shown.
-      guard changes == index.ledger.changes else { continue }
+      guard changes == index.ledger.seqlock else { continue }
       if let newest {
         // Only who may change the index needs the place, and does not come here.
         search.found = Search.Found(place: 0, location: newest)

@@ -10,7 +10,7 @@ struct Engine {
   /// Does no other process use the directory?
   let isSoleProcess: Bool
   /// What threads read from without the lock.
-  let readers: PublishedView
+  let readers: EpochProtected
   var journal: Journal
   /// Up to where the journal was read.
   var applied = Location(segment: 0, offset: 0)
@@ -101,7 +101,7 @@ struct Engine {
     let control: ControlPage
     let files: JournalIndex.Files
     let isSoleProcess: Bool
-    let readers: PublishedView
+    let readers: EpochProtected
   }
 
   var context: EngineContext {

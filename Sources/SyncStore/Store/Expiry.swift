@@ -125,10 +125,10 @@ extension Store {
   /// - Throws: `.damaged` as `scanEntries`; `.closed`, `.forked`.
   public func keyCounts(in range: KeyRange = .all) throws(StoreError) -> KeyCounts {
     let now = environment.now()
-    let view = try frozenView()
+    let view = try snapshotState()
     var counts = KeyCounts()
     // Judged by the beginning of time nothing has expired.
-    let all = FrozenView.Scan(range: range, after: nil, reversed: false, limit: .max, time: 0)
+    let all = SnapshotState.Scan(range: range, after: nil, reversed: false, limit: .max, time: 0)
     try StoreError.only {
       _ = try view.visitEntries(all, in: self) { entry in
         if let deadline = entry.deadline {

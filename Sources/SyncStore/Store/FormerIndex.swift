@@ -9,7 +9,7 @@ struct FormerIndex {
   private let numbers: [UInt32]
   /// Records up to here are in the index.
   private let end: Location
-  private let changes: UInt64
+  private let seqlock: UInt64
   /// Records that wait for their time, by key: they are in no index. Nil if only the ledger knows of them.
   private let parked: [[UInt8]: [Location]]?
   /// Damage that was known when the index was built, or that its owner has met since: the index need not name
@@ -21,11 +21,11 @@ struct FormerIndex {
   init?(_ index: JournalIndex, parked: [[UInt8]: [Location]]? = nil, known: [JournalDamage] = []) {
     (self.index, self.parked, self.known) = (index, parked, known)
     guard index.failure == nil, !index.isAhead, !index.hasFaulted, !index.keys.isRetired,
-      index.ledger.changes & 1 == 0, (try? index.keys.isInterrupted) == false,
+      index.ledger.seqlock & 1 == 0, (try? index.keys.isInterrupted) == false,
       let applied = try? index.keys.applied, let count = try? index.ledger.segmentCount,
       let numbers = try? index.ledger.segments(in: 0..<count)
     else { return nil }
-    (end, changes, self.numbers) = (Location(packed: applied), index.ledger.changes, numbers)
+    (end, seqlock, self.numbers) = (Location(packed: applied), index.ledger.seqlock, numbers)
   }
 
   /// The keys lost in each of these places, for the places where the index can tell; nil if index and journal
@@ -46,7 +46,7 @@ struct FormerIndex {
         isSound = false
       }
     }
-    guard isSound, try namesAll(of: engine, but: places), index.ledger.changes == changes,
+    guard isSound, try namesAll(of: engine, but: places), index.ledger.seqlock == seqlock,
       !index.keys.isRetired
     else {
       return nil

@@ -57,7 +57,7 @@ final class LockFreeView: Sendable {
   private func find(_ key: Span<UInt8>, record: (_ place: UInt64) -> SimpleRecord?) -> Found {
     let hash = keys.hash(key)
     for _ in 0..<Self.maxAttempts {
-      let before = ledger.changes
+      let before = ledger.seqlock
       var found = Found.nothing
       do throws(StoreError) {
         _ = try keys.find(hash) { place in
@@ -80,7 +80,7 @@ final class LockFreeView: Sendable {
       if case .unknown = found { return .unknown }
       // A transaction is seen whole or not at all.
       guard before & 1 == 0 else { return .unknown }
-      guard before == ledger.changes else { continue }
+      guard before == ledger.seqlock else { continue }
       if case .record(let candidate) = found, !candidate.isWhole { return .unknown }
       return found
     }

@@ -31,7 +31,7 @@ extension Opening {
       engine.absorb(upTo: end, indexing: true)
       guard engine.index.isShared else { return nil }
     }
-    if writable, wasApplied == end, index.ledger.changes & 1 != 0 { index.ledger.endChanges() }
+    if writable, wasApplied == end, index.ledger.seqlock & 1 != 0 { index.ledger.endWrite() }
     if writable { engine.journal.blank(behind: end, upTo: last.map { Location(packed: $0.writing) }) }
     control.tail = end.packed
     control.position = engine.position

@@ -112,7 +112,7 @@ struct Opening {
     Engine.EngineContext(
       environment: environment, control: control, files: files,
       isSoleProcess: configuration.mode == .exclusive,
-      readers: PublishedView())
+      readers: EpochProtected())
   }
 
   private func inMemory() -> JournalIndex {

@@ -178,9 +178,9 @@ extension Store: ReadableStore {
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int,
     _ body: (_ key: RawSpan, _ value: RawSpan, _ details: EntryDetails) throws -> ScanStep
   ) throws -> Key? {
-    let scan = FrozenView.Scan(
+    let scan = SnapshotState.Scan(
       range: range, after: after, reversed: reversed, limit: limit, time: environment.now())
-    return try frozenView().visit(scan, in: self, body)
+    return try snapshotState().visit(scan, in: self, body)
   }
 
   /// What `scanEntries` does; see there.
@@ -189,8 +189,8 @@ extension Store: ReadableStore {
   public func visitEntries(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int, _ body: (Entry) throws -> ScanStep
   ) throws -> Key? {
-    let scan = FrozenView.Scan(
+    let scan = SnapshotState.Scan(
       range: range, after: after, reversed: reversed, limit: limit, time: environment.now())
-    return try frozenView().visitEntries(scan, in: self, body)
+    return try snapshotState().visitEntries(scan, in: self, body)
   }
 }

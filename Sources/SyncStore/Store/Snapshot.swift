@@ -13,10 +13,10 @@ public final class Snapshot: ReadableStore {
   /// When it was made, in milliseconds since 1970.
   public let time: UInt64
   /// Nil once closed.
-  private let view: LockedField<FrozenView?>
-  private let counted = LockedField<Int?>(nil)
+  private let view: LockedField<SnapshotState?>
+  private let cachedCount = LockedField<Int?>(nil)
 
-  init(of store: Store, _ view: FrozenView, at time: UInt64) {
+  init(of store: Store, _ view: SnapshotState, at time: UInt64) {
     (self.store, self.time) = (store, time)
     self.view = LockedField(view)
   }
@@ -30,7 +30,7 @@ public final class Snapshot: ReadableStore {
   public func get(_ key: Key) throws(StoreError) -> Value? {
     try find(key) { record, fields in
       var bytes = [UInt8](copying: record.extracting(droppingFirst: fields.value))
-      if fields.kind == .blob { bytes = try store.read(try FrozenView.blob(record, fields)) }
+      if fields.kind == .blob { bytes = try store.read(try SnapshotState.blob(record, fields)) }
       return Value(bytes: bytes, type: fields.type, deadline: fields.deadline)
     }
   }
@@ -49,7 +49,7 @@ public final class Snapshot: ReadableStore {
   func read(_ key: Key, _ body: (RawSpan) throws -> Void) throws {
     _ = try usable().withRecord(of: key.bytes, at: time) { record, fields in
       guard fields.kind == .blob else { return try body(record.extracting(droppingFirst: fields.value)) }
-      try store.read(try FrozenView.blob(record, fields)).withRawSpan(body)
+      try store.read(try SnapshotState.blob(record, fields)).withRawSpan(body)
     }
   }
 
@@ -63,10 +63,10 @@ public final class Snapshot: ReadableStore {
   ///
   /// - Throws: `.damaged` if it cannot be known what the key held; `.closed` once the snapshot or the store
   ///   is.
-  public func entry(_ key: Key) throws(StoreError) -> Entry? { try find(key, FrozenView.entry) }
+  public func entry(_ key: Key) throws(StoreError) -> Entry? { try find(key, SnapshotState.entry) }
 
   private func find<Result>(
-    _ key: Key, _ body: (RawSpan, FrozenSegments.Fields) throws -> Result
+    _ key: Key, _ body: (RawSpan, SegmentSnapshot.Fields) throws -> Result
   ) throws(StoreError) -> Result? {
     let view = try usable()
     return try StoreError.only { try view.withRecord(of: key.bytes, at: time, body) }
@@ -78,7 +78,7 @@ public final class Snapshot: ReadableStore {
   public var count: Int {
     get throws(StoreError) {
       _ = try usable()
-      return try counted.withLock { counted throws(StoreError) in
+      return try cachedCount.withLock { counted throws(StoreError) in
         if let counted { return counted }
         var count = 0
         try StoreError.only { _ = try scanEntries { _ in count += 1 } }
@@ -95,7 +95,7 @@ public final class Snapshot: ReadableStore {
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int,
     _ body: (_ key: RawSpan, _ value: RawSpan, _ details: EntryDetails) throws -> ScanStep
   ) throws -> Key? {
-    let scan = FrozenView.Scan(range: range, after: after, reversed: reversed, limit: limit, time: time)
+    let scan = SnapshotState.Scan(range: range, after: after, reversed: reversed, limit: limit, time: time)
     return try usable().visit(scan, in: store, body)
   }
 
@@ -105,7 +105,7 @@ public final class Snapshot: ReadableStore {
   public func visitEntries(
     _ range: KeyRange, after: Key?, reversed: Bool, limit: Int, _ body: (Entry) throws -> ScanStep
   ) throws -> Key? {
-    let scan = FrozenView.Scan(range: range, after: after, reversed: reversed, limit: limit, time: time)
+    let scan = SnapshotState.Scan(range: range, after: after, reversed: reversed, limit: limit, time: time)
     return try usable().visitEntries(scan, in: store, body)
   }
 
@@ -113,14 +113,14 @@ public final class Snapshot: ReadableStore {
   package func scanReadable(
     _ range: KeyRange, after: Key? = nil, limit: Int = .max, _ body: (Entry) throws -> Void
   ) throws -> (last: Key?, doubts: [Doubt]) {
-    let scan = FrozenView.Scan(range: range, after: after, reversed: false, limit: limit, time: time)
+    let scan = SnapshotState.Scan(range: range, after: after, reversed: false, limit: limit, time: time)
     return try usable().visitReadable(scan, in: store, body)
   }
 
   /// What was noted of the indexes of a collection; see `IndexNote`.
   func indexNote(_ key: [UInt8]) throws(StoreError) -> [UInt8]? { try usable().indexNotes[key] }
 
-  private func usable() throws(StoreError) -> FrozenView {
+  private func usable() throws(StoreError) -> SnapshotState {
     try store.checkUsable()
     guard let view = view.withLock({ $0 }) else {
       throw StoreError(.closed, "the snapshot was closed: make another", path: store.path)
@@ -137,7 +137,7 @@ extension Store {
   ///
   /// - Throws: `.damaged`, `.inputOutput` if the journal cannot be read; `.closed`, `.forked`.
   public func snapshot() throws(StoreError) -> Snapshot {
-    let view = try frozenView()
+    let view = try snapshotState()
     return Snapshot(of: self, view, at: environment.now())
   }
 }

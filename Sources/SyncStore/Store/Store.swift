@@ -19,7 +19,7 @@ public final class Store: Sendable {
   let control: ControlPage
   let engine: LockedField<Engine>
   /// What threads read from without the engine's lock.
-  let readers: PublishedView
+  let readers: EpochProtected
   /// The keys of this opening.
   let seal: JournalSeal
   let journalDirectory: String

@@ -1,5 +1,5 @@
 /// All keys and values at a moment, apart from what happens to the store: what scans and snapshots read.
-struct FrozenView: Sendable {
+struct SnapshotState: Sendable {
   let order: OrderedView
   let doubts: Doubts?
   /// Which indexes of collections were complete.
@@ -7,7 +7,7 @@ struct FrozenView: Sendable {
 
   /// Works on the verified record of a key, in place, if it had a value at `time`; nil if it had none.
   func withRecord<Result>(
-    of key: [UInt8], at time: UInt64, _ body: (RawSpan, FrozenSegments.Fields) throws -> Result
+    of key: [UInt8], at time: UInt64, _ body: (RawSpan, SegmentSnapshot.Fields) throws -> Result
   ) throws -> Result? {
     let location = try order.location(of: key)
     try doubts?.check(key, location)
@@ -21,7 +21,7 @@ struct FrozenView: Sendable {
 
   /// The value of a record that was found, if it lies in the blob tier.
   static func blob(
-    _ record: RawSpan, _ fields: FrozenSegments.Fields
+    _ record: RawSpan, _ fields: SegmentSnapshot.Fields
   ) throws(StoreError) -> BlobReference {
     guard let blob = BlobReference(recorded: [UInt8](copying: record.extracting(droppingFirst: fields.value)))
     else {
@@ -30,7 +30,7 @@ struct FrozenView: Sendable {
     return blob
   }
 
-  static func entry(_ record: RawSpan, _ fields: FrozenSegments.Fields) throws(StoreError) -> Entry {
+  static func entry(_ record: RawSpan, _ fields: SegmentSnapshot.Fields) throws(StoreError) -> Entry {
     let blob = fields.kind == .blob ? try blob(record, fields) : nil
     return Entry(
       key: Key(unchecked: [UInt8](copying: record.extracting(fields.key..<fields.value))), type: fields.type,
@@ -67,7 +67,7 @@ struct FrozenView: Sendable {
 
   @inline(never)
   private static func visitBlob(
-    _ record: RawSpan, _ fields: FrozenSegments.Fields, in store: Store,
+    _ record: RawSpan, _ fields: SegmentSnapshot.Fields, in store: Store,
     _ body: (RawSpan) throws -> ScanStep
   ) throws -> ScanStep {
     try store.read(try blob(record, fields)).withRawSpan(body)
@@ -100,7 +100,7 @@ struct FrozenView: Sendable {
   @inline(__always)
   private func visit(
     _ scan: Scan, isCertain: Bool, lost: ((Location) -> Void)? = nil, in store: Store,
-    _ body: (RawSpan, FrozenSegments.Fields) throws -> ScanStep
+    _ body: (RawSpan, SegmentSnapshot.Fields) throws -> ScanStep
   ) throws -> Key? {
     guard scan.limit > 0 else { return scan.after }
     let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range
@@ -147,28 +147,28 @@ struct FrozenView: Sendable {
 extension Store {
   /// All keys and values as they are now: whole transactions, those of other processes included. Nobody waits while
   /// keys are sorted but who wants them sorted.
-  func frozenView() throws(StoreError) -> FrozenView {
-    if let view = try knownView() { return view }
+  func snapshotState() throws(StoreError) -> SnapshotState {
+    if let view = try cachedSnapshotState() { return view }
     return try ordering.withLock { orders throws(StoreError) in
       // When others write much meanwhile, or compact, the order is out of date at once: then it is made while they wait.
       for _ in 0..<2 {
-        if let view = try knownView() { return view }
+        if let view = try cachedSnapshotState() { return view }
         let origin = try reading { engine throws(StoreError) in try engine.unordered() }
         let order = OrderedView(origin.places, upTo: origin.upTo, in: origin.segments)
         orders += 1
         try reading { engine throws(StoreError) in engine.install(order, madeOf: origin) }
       }
       return try reading { engine throws(StoreError) in
-        FrozenView(order: try engine.orderedView(), doubts: engine.doubts, indexNotes: engine.indexNotes)
+        SnapshotState(order: try engine.orderedView(), doubts: engine.doubts, indexNotes: engine.indexNotes)
       }
     }
   }
 
   /// The same if keys need not be sorted for it.
-  private func knownView() throws(StoreError) -> FrozenView? {
+  private func cachedSnapshotState() throws(StoreError) -> SnapshotState? {
     try reading { engine throws(StoreError) in
       try engine.knownOrder().map {
-        FrozenView(order: $0, doubts: engine.doubts, indexNotes: engine.indexNotes)
+        SnapshotState(order: $0, doubts: engine.doubts, indexNotes: engine.indexNotes)
       }
     }
   }

@@ -11,7 +11,7 @@ internal import Synchronization
 ///
 /// This is one of the few files that use `unsafe`: the published object is held by a bare pointer, and each thread's word
 /// is C's.
-@safe final class PublishedView: @unchecked Sendable {
+@safe final class EpochProtected: @unchecked Sendable {
   private let current = Atomic<UInt>(0)
   /// What was replaced and may still be read.
   private let retired = LockedField(Retired())

@@ -5,20 +5,20 @@
 /// this was made, where bytes are never stored to again.
 ///
 /// Sealed records are opened into memory of the reading thread.
-final class FrozenSegments: KeySource, Sendable {
+final class SegmentSnapshot: KeySource, Sendable {
   let bytes: MappingTable
   /// Is anything in them sealed?
   let isSealed: Bool
   /// Missing ones have nothing mapped.
   private let segments: [Segment?]
-  private let headings: [Heading]
+  private let headings: [SegmentInfo]
   /// Of all segments, one behind the other; nil where a definition was lost.
   private let actors: [ActorID?]
   private let appended: UInt32
   private let compacted: UInt32
   private let appendedCount: Int
 
-  private struct Heading {
+  private struct SegmentInfo {
     var salt: UInt64 = 0
     var firstActor = 0
     var actorCount = 0
@@ -34,10 +34,10 @@ final class FrozenSegments: KeySource, Sendable {
     isSealed = segments.contains { $0?.seal != nil }
     var actors: [ActorID?] = []
     headings = segments.map { segment in
-      guard let segment else { return Heading() }
+      guard let segment else { return SegmentInfo() }
       let known = segment.actors
       defer { actors += known }
-      return Heading(
+      return SegmentInfo(
         salt: segment.header.salt, firstActor: actors.count, actorCount: known.count,
         isSealed: segment.seal != nil)
     }
@@ -95,18 +95,18 @@ final class FrozenSegments: KeySource, Sendable {
     var stamp: Stamp
     var dot: Dot
     /// `UInt64.max` if it does not expire.
-    var lastsUntil: UInt64
+    var expiresAt: UInt64
     var hasDeadline: Bool
     /// Where the key begins and where the value does, from the beginning of the record on.
     var key: Int
     var value: Int
 
-    var deadline: UInt64? { hasDeadline ? lastsUntil : nil }
+    var deadline: UInt64? { hasDeadline ? expiresAt : nil }
 
     /// Has it a value at this time, in milliseconds since 1970?
     @inline(__always)
     func isLive(at time: UInt64) -> Bool {
-      (kind == .value || kind == .blob) && (!hasDeadline || lastsUntil > time)
+      (kind == .value || kind == .blob) && (!hasDeadline || expiresAt > time)
     }
   }
 
@@ -136,7 +136,7 @@ final class FrozenSegments: KeySource, Sendable {
 
   /// The fields of a record that is whole; nil if its author is not known, or if they contradict each other.
   @inline(__always)
-  private func fields(of record: RawSpan, _ heading: Heading) -> Fields? {
+  private func fields(of record: RawSpan, _ heading: SegmentInfo) -> Fields? {
     let kinds: UInt32 = record.load(RecordLayout.kind)
     let actor = Int(record.load(RecordLayout.actor, as: UInt16.self))
     guard actor < heading.actorCount, let author = actors[heading.firstActor &+ actor],
@@ -149,14 +149,14 @@ final class FrozenSegments: KeySource, Sendable {
       type: ValueType(rawValue: UInt8(truncatingIfNeeded: kinds >> 16)),
       stamp: Stamp(rawValue: record.load(RecordLayout.stamp)),
       dot: Dot(actor: author, sequence: record.load(RecordLayout.sequence)),
-      lastsUntil: hasDeadline ? record.load(RecordLayout.deadline(flags)) : .max, hasDeadline: hasDeadline,
+      expiresAt: hasDeadline ? record.load(RecordLayout.deadline(flags)) : .max, hasDeadline: hasDeadline,
       key: key.lowerBound, value: key.upperBound)
   }
 
   /// The same for a sealed record.
   @inline(never)
   private func withOpened<Result>(
-    _ number: Int, _ offset: Int, _ heading: Heading, _ body: (RawSpan, Fields) throws -> Result
+    _ number: Int, _ offset: Int, _ heading: SegmentInfo, _ body: (RawSpan, Fields) throws -> Result
   ) rethrows -> Result? {
     guard let plain = opened(number, offset) else { return nil }
     return try plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
