@@ -42,7 +42,7 @@ struct ClockJumpTests {
       }
     }
     try await until { server.log.lines.contains { $0.contains("clock of the refusing side was set") } }
-    #expect(try server.get("meanwhile") == nil && server.store.waitingWrites(limit: 1).isEmpty)
+    #expect(try server.get("meanwhile") == nil && server.store.parkedWrites(limit: 1).isEmpty)
 
     clock.withLock { $0 = 0 }
     if offset > 0 {

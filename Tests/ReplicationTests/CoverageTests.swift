@@ -19,14 +19,14 @@ struct CoverageTests {
     }
     try sender.put("key", [1])
     try receive()
-    #expect(session.takeCoversMore())
-    #expect(!session.takeCoversMore())
+    #expect(session.takeCoverageGrew())
+    #expect(!session.takeCoverageGrew())
     // Thousands of members that come back to a hub have mostly written nothing.
     try receive()
-    #expect(!session.takeCoversMore())
+    #expect(!session.takeCoverageGrew())
     try sender.delete("key")
     try receive()
-    #expect(session.takeCoversMore())
+    #expect(session.takeCoverageGrew())
   }
 
   @Test("is said by nobody who would name more actors than a vector may: it says what to do instead (F82)")

@@ -70,7 +70,7 @@ import Testing
     let payload = try RecordCodec.decode(try #require(Hex.bytes(of: vectors.payload)))
     let sender = try Self.actor(try #require(vectors.close.vector.keys.sorted().last))
     let full = FullState()
-    full.note(
+    full.record(
       IncomingBatch(
         sender: sender, mark: try #require(RoundMark(bytes: [UInt8](repeating: 1, count: 16))),
         position: payload.position,
@@ -86,7 +86,7 @@ import Testing
       let limit = held.position > receiver.first_step ? Stamp(rawValue: receiver.own_horizon) : horizon
       let same = payload.records.first { $0.record.key == record.key }?.record
       if state.isSuspect(record.dot), let same {
-        full.note(doubtful: same, beside: record, isTaken: same.dot != record.dot)
+        full.record(doubtful: same, beside: record, isTaken: same.dot != record.dot)
       }
       let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       let verdict =

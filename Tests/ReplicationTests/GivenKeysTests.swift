@@ -27,7 +27,7 @@ import Testing
           summary: Self.summary(Samples.right), digest: Samples.digest, wallMilliseconds: Samples.wall,
           epochs: [check])))
     let keys = Message.groupKeys([1, 2]).frame.bytes
-    #expect(session.handle(.received(keys)) == [.takeGroupKeys([1, 2])])
+    #expect(session.handle(.received(keys)) == [.mergeGroupKeys([1, 2])])
     guard case .close(.failed(.protocolViolation, _))? = session.handle(.received(keys)).last else {
       Issue.record("keys were taken twice")
       return

@@ -215,10 +215,10 @@ import Testing
         wallMilliseconds: Samples.wall, digest: Samples.digest, receives: true, sends: false,
         epochs: isKnown ? [check, newer] : [check])
       let actions = session.say(.hello(hello))
-      #expect(actions.contains(.giveGroupKeys([1 << 22])) == !isKnown)
+      #expect(actions.contains(.readGroupKeys([1 << 22])) == !isKnown)
       guard !isKnown else { continue }
       #expect(session.handle(.groupKeys([1, 2])) == [.message(.groupKeys([1, 2]))])
-      #expect(session.say(.groupKeys([3])) == [.takeGroupKeys([3])])
+      #expect(session.say(.groupKeys([3])) == [.mergeGroupKeys([3])])
     }
   }
 }

@@ -130,7 +130,7 @@ import Testing
       return
     }
     let epoch = try Membership(copy.store).revokeAndRenewKeys("boat")
-    for action in [SessionAction.loadReplica(peer: nil, at: nil), .giveGroupKeys([1, epoch])] {
+    for action in [SessionAction.loadReplica(peer: nil, at: nil), .readGroupKeys([1, epoch])] {
       guard case .failed(.notAMember, _, _)? = session.answer(action, peer: nil) else {
         Issue.record("\(action) was answered")
         return

@@ -134,12 +134,12 @@ import Testing
         // No more than a few of them fit into the sockets.
         for _ in 0..<30 { server.value.send([UInt8](repeating: 1, count: 1 << 20)) }
         server.value.finish()
-        finishing.value.take(UInt64(number), server.value) { gone.put(number) }
+        finishing.value.add(UInt64(number), connection: server.value) { gone.put(number) }
       }
       #expect(all.map(\.value.isOpen) == [false, false, true])
       #expect(finishing.value.queuedBytes == all[2].value.queuedBytes)
       finishing.value.close(2)
-      finishing.value.take(3, all[0].value) { gone.put(3) }
+      finishing.value.add(3, connection: all[0].value) { gone.put(3) }
     }
     for number in 0..<4 { #expect(try await gone.take() == number) }
     try await on(loop) { [clients] in for client in clients { client.value.close() } }
@@ -160,7 +160,7 @@ import Testing
       for (number, server) in all.enumerated() {
         _ = server.value.start()
         server.value.finish()
-        finishing.value.take(UInt64(number), server.value) {}
+        finishing.value.add(UInt64(number), connection: server.value) {}
       }
       #expect(finishing.value.count == 2)
       #expect(all.map(\.value.isOpen) == [false, false, true, true])

@@ -126,7 +126,8 @@ import Testing
       try Ledger.open(at: "/store/ledger", host.storage, identity: identity, writable: false))
     #expect(try ledger.position == vector.ledger.position && ledger.sequence == vector.ledger.sequence)
     #expect(try ledger.clock == Stamp(rawValue: vector.ledger.clock))
-    #expect(try ledger.noteCount == vector.ledger.notes && ledger.segmentCount == vector.ledger.segments)
+    #expect(
+      try ledger.specialRecordCount == vector.ledger.notes && ledger.segmentCount == vector.ledger.segments)
     #expect(
       try Ledger.open(at: "/store/ledger", host.storage, identity: identity + 1, writable: false) == nil)
   }

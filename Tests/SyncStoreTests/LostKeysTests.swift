@@ -62,7 +62,7 @@ struct LostKeysTests {
     try expectOnlyLost(store, "in use")
     #expect(try !store.verify().isClean)
     try expectOnlyLost(store, "after verify")
-    try store.mend()
+    try store.recoverFromDamage()
     try expectOnlyLost(store, "after the journal was read")
     try store.close()
     store = try Store.open(on: host)
@@ -98,7 +98,7 @@ struct LostKeysTests {
     let peer = try Store.create(on: SimulatedHost(seed: 5, machine: "peer", sealed: false), id: store.id)
     if hasThem { try peer.receive(from: store) }
     try damage()
-    try store.mend()
+    try store.recoverFromDamage()
     let losses = try store.losses()
     try store.receive(from: peer)
     #expect(try store.replicaSummary().standing == .settled && store.status().damagedPlaces == 0)
@@ -125,7 +125,7 @@ struct LostKeysTests {
       try damage()
     }
     host.time += 5
-    try store.mend()
+    try store.recoverFromDamage()
     try store.receive(from: peer)
     for _ in 0..<2 { try store.synchronize(with: third) }
     for key in Self.lost {
@@ -139,10 +139,10 @@ struct LostKeysTests {
     let store = try filled()
     let (first, last) = (try place(of: "lost 1its second"), try place(of: "newx"))
     try overwrite(first..<(try place(of: "lost 2its second") + 8))
-    try store.mend()
+    try store.recoverFromDamage()
     #expect(try store.losses().count == 2)
     try overwrite(first..<last + 2)
-    try store.mend()
+    try store.recoverFromDamage()
     #expect(try store.losses().count == 4)
     for key in Self.lost + ["new"] { #expect(code { _ = try store.get(key) } == .damaged, "\(key)") }
     #expect(try store.text("old 1") == "first" && store.get("never there") == nil)
@@ -165,7 +165,7 @@ struct LostKeysTests {
     let start = try place(of: "beforex") + 16
     try overwrite(start..<(try place(of: "newx") - RecordLayout.fixedLength))
     #expect(try store.get("gone") == nil)
-    try store.mend()
+    try store.recoverFromDamage()
     for key in Self.lost + ["gone", "old 1", "never there"] {
       #expect(code { _ = try store.get(key) } == .damaged, "\(key)")
     }
@@ -196,7 +196,7 @@ struct LostKeysTests {
       }
       return
     }
-    try store.mend()
+    try store.recoverFromDamage()
     #expect(code { _ = try store.get("old 1") } == .damaged)
     #expect(try store.text("old 2") == "first" && store.reservedKeyDamage == nil)
   }
@@ -231,11 +231,11 @@ struct LostKeysTests {
     #expect(bytes[18..<34] == [9, 0, 0, 0, 8, 7, 6, 5, 4, 3, 2, 1, 3, 0, 0, 0])
     #expect(bytes[34...] == [1, 0, 0, 0, 3, 0, 0, 0, 255, 255, 255, 127])
     var state = ReplicaState()
-    state.absorb(local: StateKey.damage(place), bytes)
+    state.apply(local: StateKey.damage(place), bytes)
     #expect(state.noted[place] == 2048 && state.lost[place] == keys && state.resolved.isEmpty)
-    state.absorb(local: StateKey.damage(place), [0, 0, 8, 0, 0])
+    state.apply(local: StateKey.damage(place), [0, 0, 8, 0, 0])
     #expect(state.noted[place] == 2048 && state.lost[place] == nil)
-    state.absorb(local: StateKey.damage(place), Array(bytes.dropLast()))
+    state.apply(local: StateKey.damage(place), Array(bytes.dropLast()))
     #expect(state.lost[place] == nil, "a part of them would be a wrong answer")
   }
 }

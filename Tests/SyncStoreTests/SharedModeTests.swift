@@ -165,7 +165,7 @@ struct SharedModeTests {
     }
     // As who finds the mutex of one who died.
     try second.lockWriters()
-    try second.repairOrPoison()
+    try second.recoverDeadWriterOrPoison()
     second.control.unlock()
     try second.put("l", "x")
     for store in [first, second] { #expect(try store.text("k") == "new" && store.text("l") == "x") }

@@ -72,7 +72,7 @@ struct SnapshotTests {
         else { continue }
         var adoption = Adoption(segment, replacing: engine.journal.numbers(within: name.stands))
         engine.journal.show(segment)
-        engine.enrol(mayAdd: true)
+        engine.assignSlots(mayAdd: true)
         // Places are moved, nothing is forgotten yet: so it is between two steps of the compactor.
         #expect(!engine.adopt(&adoption, count: 12, indexing: true))
         adopted += 1

@@ -49,13 +49,13 @@ struct WritesAheadTests {
     tests.host.time -= Self.hour
     try a.synchronize(with: b)
     #expect(try b.get("new") == nil)
-    let waiting = try b.waitingWrites(limit: 10)
+    let waiting = try b.parkedWrites(limit: 10)
     #expect(waiting.map { $0.key?.bytes } == [Array("new".utf8)])
-    #expect(try b.waitingWrites(of: "new", limit: 10) == waiting)
-    #expect(try b.waitingWrites(of: "shared", limit: 10).isEmpty)
+    #expect(try b.parkedWrites(of: "new", limit: 10) == waiting)
+    #expect(try b.parkedWrites(of: "shared", limit: 10).isEmpty)
     tests.other.time = Store.applied(try #require(waiting.first).stamp)
     try b.put("later", "x")
-    #expect(try b.text("new") == "ahead" && b.waitingWrites(limit: 10).isEmpty)
+    #expect(try b.text("new") == "ahead" && b.parkedWrites(limit: 10).isEmpty)
   }
 
   @Test("are none where the clock was never set")

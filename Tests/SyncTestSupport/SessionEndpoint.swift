@@ -84,12 +84,12 @@ package final class SessionEndpoint {
       case .resumeReading: isPaused = false
       case .close(let outcome): self.outcome = outcome
       case .becomeNewActor: replica.becomeNewActor()
-      case .setTimer, .cancelTimer, .takeGroupKeys: break
+      case .setTimer, .cancelTimer, .mergeGroupKeys: break
       case .follow(let position): followed = position
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
         .readBlob, .storeBlobRanges, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState,
-        .giveGroupKeys,
+        .readGroupKeys,
         .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateHoldings, .openBlobRange:
         pending.append(action)
       }

@@ -391,7 +391,7 @@ def split(on):
         (INDEX + "Ledger.swift",
          "header.store(changes &+ 1, at: Field.changes)"),
         ("Sources/SyncStore/Store/Engine+Search.swift",
-         "isEntering || changes & 1 == 0 && changes == index.ledger.changes"),
+         "isWritingIndex || changes & 1 == 0 && changes == index.ledger.changes"),
     ])
 def several_keys(on):
     def writer():

@@ -108,7 +108,7 @@ final class BlobSwarm {
     for device in Array(members.keys) {
       // Who cannot give it says so at once: then what is behind was asked from within.
       guard !isOver, let member = members[device], member.part == nil else { continue }
-      guard let part = take() else { break }
+      guard let part = nextPart() else { break }
       members[device]?.part = part
       members[device]?.watch = StallWatch()
       member.driver.want(BlobPartsWanted(hash: blob.hash, size: blob.size, parts: [part]))
@@ -116,7 +116,7 @@ final class BlobSwarm {
     if hasBegun, members.isEmpty, !isStoring { end(isHere: false) }
   }
 
-  private func take() -> BlobPart? {
+  private func nextPart() -> BlobPart? {
     if !returned.isEmpty { return returned.removeFirst() }
     guard next < blob.size, next < stored + Self.aheadBytes else { return nil }
     let part = BlobPart(offset: next, count: min(Self.partBytes, blob.size - next))

@@ -118,7 +118,7 @@ public final class Node: Sendable {
     store.setBlobFetching(nil)
     listening.withLock { $0 = nil }
     let (core, keeper) = (core, keeper)
-    let contacts = try? await onLoop { () throws(ReplicationError) in core.value.takeNewContacts() }
+    let contacts = try? await onLoop { () throws(ReplicationError) in core.value.drainNewContacts() }
     await withCheckedContinuation { continuation in
       context.loop.execute {
         keeper.value.stop()

@@ -101,14 +101,14 @@ extension NodeCore {
     contactTimer = loop.schedule(after: Self.contactMilliseconds) { [weak self] in
       guard let self else { return }
       contactTimer = nil
-      let news = takeNewContacts(limit: Self.contactsAtOnce)
+      let news = drainNewContacts(limit: Self.contactsAtOnce)
       if !news.isEmpty { keep(news) }
       superviseContacts()
     }
   }
 
   /// What sessions have had acknowledged, and was not kept yet.
-  func takeNewContacts(limit: Int = .max) -> [(device: DeviceID, contact: Contact)] {
+  func drainNewContacts(limit: Int = .max) -> [(device: DeviceID, contact: Contact)] {
     var news: [(device: DeviceID, contact: Contact)] = []
     let sessions =
       incoming.values.map { ($0.device, $0.driver) } + outgoing.values.map { ($0.device, $0.driver) }

@@ -164,7 +164,7 @@ final class NodeCore {
     let gone = incoming.removeValue(forKey: number)
     watch.forget(number)
     if let connection = gone?.connection {
-      finishing.take(number, connection) { [weak self] in self?.proven(number) }
+      finishing.add(number, connection: connection) { [weak self] in self?.proven(number) }
       act(admission.finishes(number, at: MonotonicClock.milliseconds()))
     } else {
       proven(number)

@@ -131,7 +131,7 @@ final class PeerLink {
 
   private func received(_ bytes: [UInt8]) {
     receivedBytes += UInt64(bytes.count)
-    guard !isEstablished || handshaking > 0 else { return take(engine.receive(bytes)) }
+    guard !isEstablished || handshaking > 0 else { return apply(engine.receive(bytes)) }
     handshaking += 1
     // One flight of a handshake is small: who sends more does not wait for the answer, and can wait himself.
     connection.pause()
@@ -147,10 +147,10 @@ final class PeerLink {
     handshaking -= 1
     guard !isOver else { return }
     if handshaking == 0 { connection.resume() }
-    take(progress)
+    apply(progress)
   }
 
-  private func take(_ progress: HandshakeEngine.Progress) {
+  private func apply(_ progress: HandshakeEngine.Progress) {
     transmit(progress.outgoing)
     if let established = progress.established, !isEstablished {
       isEstablished = true

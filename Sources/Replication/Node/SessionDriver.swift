@@ -38,7 +38,7 @@ final class SessionDriver {
   private let budget: FlowBudget
   private var held = 0
   private var events: [SessionEvent] = []
-  private var isTaking = false
+  private var isProcessingEvents = false
   private var timers: [SessionTimer: UInt64] = [:]
   private var outcome: SessionOutcome?
   private var isRenewing = false
@@ -116,10 +116,10 @@ final class SessionDriver {
         handle(.disconnected)
       }
     }
-    isTaking = true
+    isProcessingEvents = true
     perform(session.start())
-    isTaking = false
-    takeEvents()
+    isProcessingEvents = false
+    processEvents()
   }
 
   /// Has it caught up, and stays open?
@@ -155,7 +155,7 @@ final class SessionDriver {
     guard outcome == nil else { return }
     // What came from the other side it need not be told of. Now and then the session looks all the same: it goes through the
     // journal from where it stood last.
-    guard let echo = store.takeEcho(), let followed, followed.behind == echo.behind,
+    guard let echo = store.takeLastAppliedRange(), let followed, followed.behind == echo.behind,
       echo.upTo - followed.from <= Self.mostUnseen
     else { return handle(.grown) }
     follow(from: followed.from, behind: echo.upTo)
@@ -202,12 +202,12 @@ final class SessionDriver {
 
   private func handle(_ event: SessionEvent) {
     events.append(event)
-    takeEvents()
+    processEvents()
   }
 
-  private func takeEvents() {
-    guard !isTaking else { return }
-    isTaking = true
+  private func processEvents() {
+    guard !isProcessingEvents else { return }
+    isProcessingEvents = true
     var next = 0
     while next < events.count {
       let event = events[next]
@@ -219,7 +219,7 @@ final class SessionDriver {
     }
     if !hasEnded { count(session.heldBytes) }
     events.removeAll(keepingCapacity: next < 16)
-    isTaking = false
+    isProcessingEvents = false
     if greeted == nil, session.peer != nil {
       noteGreeting()
       onGreeted()
@@ -281,10 +281,10 @@ final class SessionDriver {
       case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
       case .cancelTimer(let timer): cancel(timer)
       case .close(let outcome): close(outcome)
-      case .openRound, .openBurst, .nextBatch, .readBlob, .makeRecipe, .giveGroupKeys:
+      case .openRound, .openBurst, .nextBatch, .readBlob, .makeRecipe, .readGroupKeys:
         work(action, on: sendingWorker)
       case .applyBatch, .applyLast: takeIn(action)
-      case .takeGroupKeys:
+      case .mergeGroupKeys:
         // Batches behind them are opened with them.
         intakes += 1
         work(action, on: openingWorker)
@@ -341,7 +341,7 @@ final class SessionDriver {
 
   private func worked(_ action: SessionAction, _ event: SessionEvent?) {
     switch action {
-    case .applyBatch, .applyLast, .takeGroupKeys: intakes -= 1
+    case .applyBatch, .applyLast, .mergeGroupKeys: intakes -= 1
     default: break
     }
     if case .becomeNewActor = action {
@@ -349,7 +349,7 @@ final class SessionDriver {
       endIfOver()
     } else if let event {
       handle(event)
-      if case .roundFinished = event, store.takeCoversMore() { onClosed() }
+      if case .roundFinished = event, store.takeCoverageGrew() { onClosed() }
     }
     if case .applyLast = action { lookAtGrowth() }
   }

@@ -16,7 +16,7 @@ struct Intake: Sendable {
   fileprivate enum Stage: Sendable {
     case sealed([UInt8])
     case opened(RecordCodec.Reading)
-    case taken(Store.TakenBatch, SessionEvent)
+    case taken(Store.AppliedBatch, SessionEvent)
     case failed(SessionEvent)
   }
 
@@ -75,12 +75,12 @@ extension SessionStore {
         present: payload.present, scope: state.withLock { $0.scope }, widening: intake.widening)
       batch.addressee = addressee
       if intake.widening != nil, intake.index > 0 { batch.behind = state.withLock { $0.lacking } }
-      let taken = try store.take(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
+      let taken = try store.apply(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.userCount, missing: try needs(taken.missing))
       state.withLock { state in
         state.nextIntake = intake.index + 1
-        state.echo = taken.echo
+        state.lastAppliedRange = taken.echo
         // Keys that were lacking have a cursor of their own.
         let cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
         if intake.widening == nil { state.cursor = cursor } else { state.lacking = cursor }

@@ -47,18 +47,18 @@ extension SessionStore {
   }
 
   /// The positions of the own journal that the last batch alone has filled, if they are known and this was not asked before.
-  func takeEcho() -> (behind: UInt64, upTo: UInt64)? {
+  func takeLastAppliedRange() -> (behind: UInt64, upTo: UInt64)? {
     state.withLock { state in
-      defer { state.echo = nil }
-      return state.echo
+      defer { state.lastAppliedRange = nil }
+      return state.lastAppliedRange
     }
   }
 
   /// Does this copy cover more since the last round was closed, and was this not asked before?
-  func takeCoversMore() -> Bool {
+  func takeCoverageGrew() -> Bool {
     state.withLock { state in
-      defer { state.coversMore = false }
-      return state.coversMore
+      defer { state.coverageGrew = false }
+      return state.coverageGrew
     }
   }
 
@@ -85,21 +85,21 @@ extension SessionStore {
       if close.widening == nil {
         state.cursor = Cursor(position: close.position, mark: close.mark, closed: true)
       }
-      defer { state.givenKeys = nil }
-      return state.givenKeys
+      defer { state.receivedKeys = nil }
+      return state.receivedKeys
     }
     guard let given else { return }
     try keys.merge(given)
   }
 
   /// Keys that the other side gave: for what follows in this session.
-  func take(_ given: GroupKeyRing) throws {
+  func mergeGroupKeys(_ given: GroupKeyRing) throws {
     var ring = try ring()
     try ring.merge(given)
     let merged = ring
     state.withLock { state in
       state.ring = merged
-      state.givenKeys = given
+      state.receivedKeys = given
     }
   }
 }

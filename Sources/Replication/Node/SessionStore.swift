@@ -22,7 +22,7 @@ package final class SessionStore: Sendable {
   struct State {
     var ring: GroupKeyRing?
     /// Keys that the other side gave, to be kept when its round is closed: by then it is known who was revoked.
-    var givenKeys: GroupKeyRing?
+    var receivedKeys: GroupKeyRing?
     var choice = CompressionChoice()
     /// Batches that are sealed and not acknowledged, with the time of their sealing.
     var underway: [(CompressionChoice.Measure, UInt64)] = []
@@ -53,11 +53,11 @@ package final class SessionStore: Sendable {
     /// Who is given live rounds.
     var peer: ActorID?
     /// What the last batch brought, of the positions of the own journal.
-    var echo: (behind: UInt64, upTo: UInt64)?
+    var lastAppliedRange: (behind: UInt64, upTo: UInt64)?
     /// The blob whose last range did not shrink, and up to where the next ones are sent as they are.
     var unshrinking: (hash: BlobHash, end: UInt64)?
     /// Does this copy cover more since the last round was closed?
-    var coversMore = false
+    var coverageGrew = false
     /// What is being put right.
     var repair = RepairWork()
     /// Where the blob that is put together of chunks finds them here.
@@ -125,7 +125,7 @@ package final class SessionStore: Sendable {
         try store.finish(own, close.isFull ? full(of: close.mark) : nil, behind: lacking)
         if close.widening != nil { store.endWidening() }
         let coversMore = try store.versionVector() != covered
-        state.withLock { ($0.full, $0.coversMore) = (nil, coversMore) }
+        state.withLock { ($0.full, $0.coverageGrew) = (nil, coversMore) }
         try closed(close)
         if let widening = close.widening, try store.scope != widening.scope { return .stillLacking }
         return .roundFinished
@@ -134,13 +134,13 @@ package final class SessionStore: Sendable {
         let (event, tail) = try composeBurst(receiver, behind: begin, to: peer)
         if let tail { try store.sync(upTo: tail) }
         return event
-      case .giveGroupKeys(let epochs):
+      case .readGroupKeys(let epochs):
         // In this order: an epoch that begins after a revocation is not in what was read before the member was looked up.
         let text = try ring().only(epochs).text
         if let changed = try changedRight() { return changed }
         return .groupKeys(Array(text.utf8))
-      case .takeGroupKeys(let text):
-        try take(GroupKeyRing(text: String(decoding: text, as: UTF8.self)))
+      case .mergeGroupKeys(let text):
+        try mergeGroupKeys(GroupKeyRing(text: String(decoding: text, as: UTF8.self)))
         return nil
       case .readBlob(let hash, let size, let offset, let count):
         return try readBlob(BlobReference(hash: hash, size: size), offset: offset, count: count)

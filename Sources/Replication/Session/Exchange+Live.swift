@@ -105,20 +105,20 @@ extension Exchange {
   // MARK: Group keys
 
   /// Before anything is sealed for the other side it gets the keys that it lacks.
-  func giveGroupKeys(_ port: inout SessionPort) {
+  func sendMissingGroupKeys(_ port: inout SessionPort) {
     guard own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.groupKeys != 0 else { return }
     let known = Set(peer.epochs.map(\.epoch))
     let lacking = own.epochs.map(\.epoch).filter { !known.contains($0) }
-    if !lacking.isEmpty { port.actions.append(.giveGroupKeys(lacking)) }
+    if !lacking.isEmpty { port.actions.append(.readGroupKeys(lacking)) }
   }
 
-  mutating func takeGroupKeys(_ text: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func groupKeysReceived(_ text: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
     guard own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.groupKeys != 0 else {
       throw .violation("group keys were sent, but not agreed")
     }
     // Each message waits in memory to be taken: what the hello lacked fits into one.
     guard !hasGroupKeys else { throw .violation("group keys were sent twice") }
     hasGroupKeys = true
-    port.actions.append(.takeGroupKeys(text))
+    port.actions.append(.mergeGroupKeys(text))
   }
 }

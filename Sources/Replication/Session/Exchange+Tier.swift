@@ -61,7 +61,7 @@ extension Exchange {
   }
 
   /// Takes a range if it is of such a part.
-  mutating func tookPart(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) -> Bool {
+  mutating func acceptPart(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) -> Bool {
     guard var expected = tier.parts[range.hash] else { return false }
     guard var part = expected.first, range.offset == part.offset else {
       throw .violation("a part of a blob came that was not asked for")

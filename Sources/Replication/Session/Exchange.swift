@@ -61,8 +61,8 @@ struct Exchange {
     receiving =
       own.receives
       ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: own.cursor, batchesInFlight: most) : nil
-    giveGroupKeys(&port)
-    if knowsChunks { receiving?.takeRecipes() }
+    sendMissingGroupKeys(&port)
+    if knowsChunks { receiving?.enableRecipes() }
     receiving?.need(missing, &port)
     askForKeys(&port)
   }
@@ -80,8 +80,8 @@ struct Exchange {
     receiving =
       direction.receives
       ? ReceivingHalf(sender: peer.summary, own: own.summary, cursor: nil, batchesInFlight: most) : nil
-    giveGroupKeys(&port)
-    if knowsChunks { receiving?.takeRecipes() }
+    sendMissingGroupKeys(&port)
+    if knowsChunks { receiving?.enableRecipes() }
     receiving?.need(missing, &port)
     port.actions.append(.loadCursor(peer.summary.actor))
   }
@@ -142,7 +142,7 @@ struct Exchange {
       try receiving?.closed(end, &port)
     case .blobRange(let range):
       try requireReceiving()
-      if try tookPart(range, &port) { return }
+      if try acceptPart(range, &port) { return }
       try receiving?.arrived(range, &port)
     case .blobUnavailable(let hash):
       try requireReceiving()
@@ -186,7 +186,7 @@ struct Exchange {
     case .burstReceived(let position, _):
       try requireSending()
       try burstReceived(position, &port)
-    case .groupKeys(let text): try takeGroupKeys(text, &port)
+    case .groupKeys(let text): try groupKeysReceived(text, &port)
     case .holdingsWant(let wanted): try wasAsked(wanted, &port)
     case .holdings(let stated): try heard(stated, &port)
     case .stateClaim, .digestGroups, .groupBuckets, .bucketPrints, .differingRecords, .repaired:

@@ -268,7 +268,7 @@ struct ReceivingHalf {
   }
 
   /// Blobs may be put together of chunks.
-  mutating func takeRecipes() { fetch.takesRecipes = true }
+  mutating func enableRecipes() { fetch.takesRecipes = true }
 
   mutating func arrived(_ recipe: SealedRecipe) throws(SessionEnd) { try fetch.arrived(recipe) }
 

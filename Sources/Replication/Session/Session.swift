@@ -124,7 +124,7 @@ package struct Session: ~Copyable {
   package mutating func handle(_ event: SessionEvent) -> [SessionAction] {
     if case .closed = phase { return [] }
     do throws(SessionEnd) {
-      try take(event)
+      try dispatch(event)
       try exchange?.pump(&port)
       try boundQueues()
     } catch {
@@ -164,7 +164,7 @@ package struct Session: ~Copyable {
       refusal: end.refusal.map { $0.code == .sameActor ? $0 : refusal }, outcome: .failed(.unavailable, text))
   }
 
-  private mutating func take(_ event: SessionEvent) throws(SessionEnd) {
+  private mutating func dispatch(_ event: SessionEvent) throws(SessionEnd) {
     switch event {
     case .received(let bytes): try receive(bytes)
     case .sent(let count):

@@ -136,9 +136,9 @@ package enum SessionAction: Hashable, Sendable {
   /// receiver.
   case openBurst(since: Cursor?, behind: UInt64, covered: VersionVector, scope: KeyScope? = nil)
   /// Give the keys of these epochs.
-  case giveGroupKeys([UInt32])
+  case readGroupKeys([UInt32])
   /// Use these group keys from now on for what comes, and keep them with the next round that is closed. No answer.
-  case takeGroupKeys([UInt8])
+  case mergeGroupKeys([UInt8])
   /// Read and seal `count` bytes of a blob.
   case readBlob(hash: BlobHash, size: UInt64, offset: UInt64, count: Int)
   /// Open and store bytes of a blob of `size` bytes, ranges one behind the other; with the last ones, verify it and make it durable.

@@ -24,7 +24,7 @@ final class FinishingConnections {
 
   /// Takes over a connection that is finishing, or closed already. `gone` is called once, when its descriptor is closed.
   /// Numbers rise with time.
-  func take(_ number: UInt64, _ connection: TCPConnection, gone: @escaping () -> Void) {
+  func add(_ number: UInt64, connection: TCPConnection, gone: @escaping () -> Void) {
     guard connection.isOpen else { return gone() }
     connections[number] = connection
     connection.onClose = { [weak self] in

@@ -36,7 +36,7 @@ public struct ValueObservation: AsyncSequence, Sendable {
           let record = try store.currentRecord(key.bytes).flatMap { $0.isLive(at: now) ? $0 : nil }
           let found = record.map { Last.value($0.dot) } ?? .absent
           guard found != last else {
-            let next = [record?.deadline, try store.nextDue(key.bytes, at: now)].compactMap { $0 }.min()
+            let next = [record?.deadline, try store.nextParkedDue(key.bytes, at: now)].compactMap { $0 }.min()
             let rest = next.map { Int(clamping: $0 > now ? $0 - now : 0) }
             return .wait(milliseconds: rest.map(AsyncIterator.wait))
           }

@@ -13,10 +13,10 @@ final class JournalIndex: @unchecked Sendable {
   /// Is it in files, with or without their names?
   let isInFiles: Bool
   /// The segments that the ledger has numbered, in order, as far as it was read; owned by the engine.
-  private var numbered: [UInt32] = []
+  private var slotNumbers: [UInt32] = []
   /// How many come before those: the ledger has all that there ever were since the index was built, and is read from its end, as far as
   /// there is any that is looked for.
-  private var unread: Int?
+  private var unreadSlots: Int?
   /// It was found to be damaged, or replaced, and is to be built anew; owned by the engine.
   var failure: StoreError?
   /// Faults of this process among which there was none of its pages; owned by the engine.
@@ -149,16 +149,16 @@ final class JournalIndex: @unchecked Sendable {
   /// The number of a segment in the index; nil if it has none yet.
   func slot(of number: UInt32) throws(StoreError) -> Int? {
     let count = try ledger.segmentCount
-    var unread = self.unread ?? count
-    defer { self.unread = unread }
-    if unread + numbered.count < count {
-      numbered += try ledger.segments(in: unread + numbered.count..<count)
+    var unread = self.unreadSlots ?? count
+    defer { self.unreadSlots = unread }
+    if unread + slotNumbers.count < count {
+      slotNumbers += try ledger.segments(in: unread + slotNumbers.count..<count)
     }
-    if let place = numbered.lastIndex(of: number) { return unread + place }
+    if let place = slotNumbers.lastIndex(of: number) { return unread + place }
     while unread > 0 {
       let start = (unread - 1) / Ledger.segmentsPerPage * Ledger.segmentsPerPage
       let earlier = try ledger.segments(in: start..<unread)
-      (numbered, unread) = (earlier + numbered, start)
+      (slotNumbers, unread) = (earlier + slotNumbers, start)
       if let place = earlier.lastIndex(of: number) { return start + place }
     }
     return nil

@@ -291,10 +291,10 @@ final class Ledger: Sendable {
   // MARK: Notes
 
   /// How many places are noted.
-  var noteCount: Int { get throws(StoreError) { try notes.count } }
+  var specialRecordCount: Int { get throws(StoreError) { try notes.count } }
 
   /// What is noted.
-  struct Notes {
+  struct SpecialRecords {
     /// The places of records that are more than a key's value, in the order in which they were noted.
     var places: [UInt64] = []
     /// The count of the last compaction whose copy the index and the notes have taken in wholly: nothing names any more
@@ -305,10 +305,10 @@ final class Ledger: Sendable {
   /// Above all places: the rest is a count of compactions.
   private static let adoptedMark: UInt64 = 1 << 48
 
-  func noted() throws(StoreError) -> Notes {
+  func specialRecords() throws(StoreError) -> SpecialRecords {
     while true {
       let (count, round) = try notes
-      var noted = Notes()
+      var noted = SpecialRecords()
       for index in 0..<count {
         let page = try pages.page(Self.page(ofNote: index, round))
         let note = try sealed(Self.offset(ofNote: index), of: page)
@@ -324,14 +324,14 @@ final class Ledger: Sendable {
   }
 
   /// Notes one more.
-  func note(_ place: UInt64) throws(StoreError) {
+  func addSpecialRecord(_ place: UInt64) throws(StoreError) {
     let (count, round) = try notes
     try store(place, as: count, round)
     header.store(Self.notes(count + 1, round), at: Field.notes)
   }
 
   /// Notes these instead of all that were: they are complete before they count.
-  func replaceNotes(_ notes: Notes) throws(StoreError) {
+  func replaceSpecialRecords(_ notes: SpecialRecords) throws(StoreError) {
     let round = (try self.notes.round + 1) & 0xFF_FFFF
     let all = [Self.adoptedMark | UInt64(notes.adopted)] + notes.places
     for (index, note) in all.enumerated() { try store(note, as: index, round) }

@@ -23,7 +23,7 @@ struct AppendExtent: Sendable {
   /// Adds one.
   mutating func add(_ entry: JournalEntry) {
     switch entry {
-    case .write(let record, _), .waiting(let record, _), .loser(let record): add(record)
+    case .write(let record, _), .parked(let record, _), .loser(let record): add(record)
     case .local(let key, let value):
       add(length: RecordLayout.fixedLength + key.count + (value?.count ?? 0))
     case .checkpoint: add(length: RecordLayout.fixedLength)

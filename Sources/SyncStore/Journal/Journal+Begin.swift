@@ -24,7 +24,7 @@ extension Journal {
     do throws(StoreError) {
       let generation = try seal.generationToBegin()
       let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
-      let (file, ready, part) = try takeFile(as: unnamed, room: needed, claim)
+      let (file, ready, part) = try acquireFile(as: unnamed, room: needed, claim)
       let mapping: Mapping
       if let ready {
         mapping = ready
@@ -79,7 +79,7 @@ extension Journal {
   }
 
   /// A file of zeros with place for `room` bytes of records, as large as there is space for, and the part of the reserve that it was.
-  private mutating func takeFile(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
+  private mutating func acquireFile(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
     file: any StorageFile, mapping: Mapping?, part: Reserve.Purpose?
   ) {
     let unit = Self.smallestSegment
@@ -92,7 +92,7 @@ extension Journal {
           try reserve.restore(
             claim == .ordinary ? Reserve.Purpose.allCases : [.records, .copy], next: size)
         }
-        let (file, mapping) = try takePrepared(as: path, size: size)
+        let (file, mapping) = try acquirePrepared(as: path, size: size)
         return (file, mapping, nil)
       } catch {
         guard error.code == .diskFull else { throw error }
@@ -100,14 +100,14 @@ extension Journal {
           size = max(least, size / 2 & ~(unit - 1))
           continue
         }
-        guard let (file, part) = try takeReserve(as: path, room: room, claim) else { throw error }
+        guard let (file, part) = try acquireReserve(as: path, room: room, claim) else { throw error }
         return (file, nil, part)
       }
     }
   }
 
   /// The part of the reserve that what makes this `claim` may use; nil if there is none, or none that is large enough.
-  private func takeReserve(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
+  private func acquireReserve(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
     any StorageFile, Reserve.Purpose
   )? {
     let parts: [Reserve.Purpose] =
@@ -117,7 +117,7 @@ extension Journal {
       case .compaction: [.segment, .records]
       }
     for part in parts {
-      if let file = try reserve.take(part, as: path, atLeast: SegmentHeader.length + room) {
+      if let file = try reserve.acquire(part, as: path, atLeast: SegmentHeader.length + room) {
         return (file, part)
       }
     }
@@ -125,7 +125,7 @@ extension Journal {
   }
 
   /// A file of `size` zeros or more: the prepared one if it is large enough, mapped already if this process prepared it.
-  private mutating func takePrepared(as path: String, size: Int) throws(StoreError) -> (
+  private mutating func acquirePrepared(as path: String, size: Int) throws(StoreError) -> (
     file: any StorageFile, mapping: Mapping?
   ) {
     let storage = environment.storage

@@ -262,7 +262,7 @@ struct Journal {
   var lacksSlots: Bool { table.lacksSlots }
 
   /// Gives segments that have none the numbers that the index calls them by, as far as it has some for them.
-  mutating func enrol(
+  mutating func assignSlots(
     _ slot: (Segment) throws(StoreError) -> (Int, Ledger.Account)?
   ) throws(StoreError) {
     var lacksSlots = false
@@ -272,7 +272,7 @@ struct Journal {
         continue
       }
       (segment.slot, segment.account) = (slot, account)
-      table.enrol(segment)
+      table.registerSlot(of: segment)
     }
     table.lacksSlots = lacksSlots
   }

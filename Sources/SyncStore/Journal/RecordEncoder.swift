@@ -3,7 +3,7 @@ enum JournalEntry: Sendable {
   /// A write. With `position` nil it is given the next one.
   case write(Record, position: UInt64?)
   /// The same for one whose time has not come: it is applied once that is so, and by an append.
-  case waiting(Record, position: UInt64?)
+  case parked(Record, position: UInt64?)
   /// The beaten side of a conflict, kept for a while.
   case loser(Record)
   /// A key and value of this copy alone; nil ends the key.
@@ -143,7 +143,7 @@ struct RecordEncoder {
     case .write(let record, let given):
       position = given ?? position + 1
       store(record, flags)
-    case .waiting(let record, let given):
+    case .parked(let record, let given):
       position = given ?? position + 1
       store(record, flags.union(.parked))
     case .loser(let record): store(record, flags.union(.loser))
@@ -276,7 +276,7 @@ struct RecordEncoder {
 
   private mutating func defineActors(of entry: JournalEntry) {
     switch entry {
-    case .write(let record, _), .waiting(let record, _), .loser(let record):
+    case .write(let record, _), .parked(let record, _), .loser(let record):
       define(record.dot.actor)
       if let base = record.base { define(base.actor) }
       for dot in record.open { define(dot.actor) }

@@ -25,7 +25,7 @@ extension Journal {
   /// Done again after a crash in the middle, it ends in the same state (F8).
   ///
   /// `transactions` are to be in the new segment as soon as it is there. Where they are those of segments that could not be
-  /// synced (`isRescue`), these come back if that cannot be (`settleUnsynced`). Returns where the transactions end; nil if
+  /// synced (`isRescue`), these come back if that cannot be (`restoreUnsyncedNames`). Returns where the transactions end; nil if
   /// nothing was cut.
   mutating func carryOut(
     _ plan: RecoveryPlan, position: UInt64, blank: UInt32?, transactions: [[JournalEntry]],
@@ -67,12 +67,12 @@ extension Journal {
   /// Gives segments that could not be synced their names back where a recovery has set them aside and did not come to write
   /// once more all that they hold; what it has written goes. Only for who is alone, before anything reads the journal. Returns the
   /// names in the directory as they are then.
-  func settleUnsynced() throws(StoreError) -> [String] {
+  func restoreUnsyncedNames() throws(StoreError) -> [String] {
     let storage = environment.storage
     let names = try storage.list(directory)
     let (numbers, isRescued) = Self.unsyncedSegments(among: names)
     if isRescued {
-      try giveUpUnsynced()
+      try setAsideUnsynced()
       return try storage.list(directory)
     }
     guard let first = numbers.first else { return names }
@@ -101,10 +101,10 @@ extension Journal {
     guard let first = try unsyncedSegments().numbers.first else { return }
     try environment.storage.rename(unsyncedPath(first), to: directory + "/\(Self.rescued)\(first)")
     try environment.storage.syncDirectory(directory)
-    try giveUpUnsynced()
+    try setAsideUnsynced()
   }
 
-  private func giveUpUnsynced() throws(StoreError) {
+  private func setAsideUnsynced() throws(StoreError) {
     let storage = environment.storage
     for number in try unsyncedSegments().numbers {
       try storage.rename(unsyncedPath(number), to: asidePath(number))

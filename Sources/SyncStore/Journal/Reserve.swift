@@ -152,7 +152,7 @@ struct Reserve: Sendable {
   }
 
   /// Takes the file for this, under another name; nil if it was taken already, or has fewer than `bytes`.
-  func take(_ purpose: Purpose, as newPath: String, atLeast bytes: Int) throws(StoreError) -> (
+  func acquire(_ purpose: Purpose, as newPath: String, atLeast bytes: Int) throws(StoreError) -> (
     any StorageFile
   )? {
     let path = path(purpose)
@@ -222,7 +222,7 @@ extension JournalEntry {
   /// May it be written with the last space there is? It makes what is dead known, or is of this copy alone.
   var mayUseReserve: Bool {
     switch self {
-    case .write(let record, _), .waiting(let record, _): record.isTombstone
+    case .write(let record, _), .parked(let record, _): record.isTombstone
     case .loser: false
     case .local, .checkpoint, .purge: true
     }

@@ -165,7 +165,7 @@ struct SegmentTable {
   static func offset(ofPlace place: UInt64) -> Int { Int(place & (1 << 29 - 1)) << 3 }
 
   /// Lets the index find a segment that it has given a number.
-  mutating func enrol(_ segment: Segment) {
+  mutating func registerSlot(of segment: Segment) {
     guard let slot = segment.slot else { return }
     if slots.count <= slot { slots += repeatElement(nil, count: slot + 1 - slots.count) }
     slots[slot] = segment
@@ -179,7 +179,7 @@ struct SegmentTable {
   /// Visits the segments that have a number in the index. The index numbers all that there ever were: of most of them there is nothing,
   /// and nothing is counted.
   @inline(__always)
-  func forEachEnrolled(_ body: (_ slot: Int, Segment) -> Void) {
+  func forEachSlot(_ body: (_ slot: Int, Segment) -> Void) {
     for slot in slots.indices where slots[slot] != nil {
       if let segment = slots[slot] { body(slot, segment) }
     }
@@ -188,7 +188,7 @@ struct SegmentTable {
   /// By their numbers in the index: what `value` says of each segment, and `none` for those that have gone.
   func bySlot<Value>(_ none: Value, _ value: (Segment) -> Value) -> [Value] {
     var values = [Value](repeating: none, count: slots.count)
-    forEachEnrolled { slot, segment in values[slot] = value(segment) }
+    forEachSlot { slot, segment in values[slot] = value(segment) }
     return values
   }
 

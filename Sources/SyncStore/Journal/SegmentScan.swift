@@ -71,7 +71,7 @@ struct SegmentScan {
     while offset < limit {
       var reader = RecordReader(segment, from: offset, limit: limit)
       while let record = reader.next() {
-        take(record, at: offset)
+        add(record, at: offset)
         offset = reader.offset
       }
       end = max(end, offset)
@@ -90,7 +90,7 @@ struct SegmentScan {
 
   /// Takes notice of a whole record.
   @inline(__always)
-  private mutating func take(_ record: MappedBytes, at offset: Int) {
+  private mutating func add(_ record: MappedBytes, at offset: Int) {
     durable = max(durable, Int(record.load(RecordLayout.durable, as: UInt32.self)))
     let kind: UInt8 = record.load(RecordLayout.kind)
     if kind == RecordLayout.Kind.actor.rawValue || kind == RecordLayout.Kind.epoch.rawValue { return }

@@ -91,7 +91,7 @@ struct SimpleRecord {
 
 /// The segments that the index names, by their numbers there: finds records without counting a reference, those of sealed
 /// segments aside. They stay mapped as long as this lives.
-final class IndexedSegments: Sendable {
+final class SlotSegments: Sendable {
   /// Of those that are not sealed.
   private let bytes: MappingTable
   private let salts: [UInt64]
@@ -110,7 +110,7 @@ final class IndexedSegments: Sendable {
 
   init(_ table: SegmentTable) {
     var (plain, isAnySealed) = ([MappingTable.Numbered](), false)
-    table.forEachEnrolled { slot, segment in
+    table.forEachSlot { slot, segment in
       if segment.seal == nil {
         plain.append(MappingTable.Numbered(number: slot, mapping: segment.mapping))
       } else {

@@ -73,7 +73,7 @@ extension Store {
   /// Asks the program about damage that is not mended; tells the log what was found.
   func judgeDamage() throws(StoreError) {
     let report = try reading { engine throws(StoreError) -> CorruptionReport? in
-      let open = engine.gaps.filter { !engine.state.resolved.contains($0.place) }
+      let open = engine.gaps.filter { !engine.state.resolved.contains($0.location) }
       if open.isEmpty { return nil }
       let keys = engine.damagedKeys.filter { !engine.state.resolved.contains($0.value) }.keys
       return CorruptionReport(

@@ -137,11 +137,11 @@ extension Engine {
       if let knownDoubts, knownDoubts.origin == origin { return knownDoubts.doubts }
       let resolved = state.resolved
       var (unknown, lost): ([Location], [(place: Location, keys: LostKeys)]) = ([], [])
-      for damage in unattributed where !resolved.contains(damage.place) {
+      for damage in unattributed where !resolved.contains(damage.location) {
         if let keys = lostKeys(in: damage) {
-          lost.append((damage.place, keys))
+          lost.append((damage.location, keys))
         } else {
-          unknown.append(damage.place)
+          unknown.append(damage.location)
         }
       }
       let doubts = Doubts(
@@ -166,21 +166,21 @@ extension Engine {
 
 extension Engine {
   /// Damage of which it is not known that all that was lost came again from a peer.
-  var openDamage: [JournalDamage] { gaps.filter { !state.resolved.contains($0.place) } }
+  var openDamage: [JournalDamage] { gaps.filter { !state.resolved.contains($0.location) } }
 
   /// The places of resolved damage in a segment, by where they begin.
   func resolvedDamage(in number: UInt32) -> [Int: Range<Int>] {
-    let resolved = gaps.filter { $0.segment == number && state.resolved.contains($0.place) }
+    let resolved = gaps.filter { $0.segment == number && state.resolved.contains($0.location) }
     return Dictionary(resolved.map { ($0.bytes.lowerBound, $0.bytes) }, uniquingKeysWith: { $1 })
   }
 
   /// Forgets damage in segments that a compaction has replaced: all of it is resolved, and no copy has any.
   mutating func forgetDamage(where isGone: (Location) -> Bool) {
     guard !gaps.isEmpty else { return }
-    gaps.removeAll { isGone($0.place) }
-    gapSet = gapSet.filter { !isGone($0.place) }
-    unattributed.removeAll { isGone($0.place) }
-    foundLost = foundLost.filter { !isGone($0.key.place) }
+    gaps.removeAll { isGone($0.location) }
+    gapSet = gapSet.filter { !isGone($0.location) }
+    unattributed.removeAll { isGone($0.location) }
+    foundLost = foundLost.filter { !isGone($0.key.location) }
     damagedKeys = damagedKeys.filter { !isGone($0.value) }
     knownDoubts = nil
   }

@@ -68,7 +68,7 @@ extension Engine {
         segment.define(actor, as: view.actorNumber, at: view.offset)
       }
       // Before the index names a record that needs it.
-      if indexing { do throws(StoreError) { try note(view) } catch { index.failure = error } }
+      if indexing { do throws(StoreError) { try addSpecialRecord(view) } catch { index.failure = error } }
       return false
     case .local:
       let place = locals.place(of: key)
@@ -107,8 +107,8 @@ extension Engine {
     if indexing {
       segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
       adopted = max(adopted, segment.header.compaction)
-      do throws(StoreError) { try renewNotes() } catch { index.failure = error }
-      if index.hasFaulted { leaveFaultedIndex() }
+      do throws(StoreError) { try rewriteSpecialRecords() } catch { index.failure = error }
+      if index.hasFaulted { abandonFaultedIndex() }
       if index.failure != nil { overcomeTrouble() }
     }
     _ = reviewDeadBytes()

@@ -1,21 +1,21 @@
 /// What depends on the time: the digest of what is live, and records that wait until theirs has come.
 extension Engine {
   /// The greatest record of a key was `before`; brings the running part of the digest up to date.
-  func noteChange(of key: [UInt8], from before: Record?) {
-    if index.ledger.keepsDigest { noteChange(from: before, to: greatest(key)) }
+  func updateDigest(of key: [UInt8], from before: Record?) {
+    if index.ledger.keepsDigest { updateDigest(from: before, to: greatest(key)) }
   }
 
   /// The same where the greatest record is known: it is `after`.
-  func noteChange(from before: Record?, to after: Record?) {
+  func updateDigest(from before: Record?, to after: Record?) {
     guard before != after else { return }
     index.ledger.changeDigest { digest in
-      if let before, Self.counts(before) { digest.remove(before) }
-      if let after, Self.counts(after) { digest.add(after) }
+      if let before, Self.countsInDigest(before) { digest.remove(before) }
+      if let after, Self.countsInDigest(after) { digest.add(after) }
     }
   }
 
   /// Does the record count in the running part of the digest? What has a deadline is added when a time is known.
-  static func counts(_ record: Record) -> Bool {
+  static func countsInDigest(_ record: Record) -> Bool {
     !record.isReserved && !record.isTombstone && record.deadline == nil
   }
 
@@ -52,7 +52,7 @@ extension Engine {
   ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>, current: CurrentPlaces?) {
     // Where pages cannot be had, each record is looked at closely.
     if parked.isEmpty, let current = try currentPlaces(isExclusive: isExclusive),
-      case let found = try computeQuickly(current),
+      case let found = try computeDigestInParallel(current),
       !journal.segments.contains(where: { $0.mapping.fault != nil })
     {
       return (found.digest, found.expiring, current)
@@ -61,18 +61,20 @@ extension Engine {
     var expiring: Set<[UInt8]> = []
     for location in try locations(isExclusive: isExclusive) {
       let record = try record(at: location)
-      if parked[record.key] == nil { Self.take(record, &digest, &expiring) }
+      if parked[record.key] == nil { Self.addToDigest(record, digest: &digest, expiring: &expiring) }
     }
-    for key in parked.keys { if let record = greatest(key) { Self.take(record, &digest, &expiring) } }
+    for key in parked.keys {
+      if let record = greatest(key) { Self.addToDigest(record, digest: &digest, expiring: &expiring) }
+    }
     return (digest, expiring, nil)
   }
 
-  private func computeQuickly(
+  private func computeDigestInParallel(
     _ current: CurrentPlaces
   ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
-    let segments = IndexedSegments(journal.table)
+    let segments = SlotSegments(journal.table)
     let actors = journal.table.bySlot([]) { $0.actors }
-    let shares = current.shares(current.count < Self.placesWorthSharing ? 1 : Background.processors)
+    let shares = current.shares(current.count < Self.parallelThreshold ? 1 : Background.processors)
     let found = Locked((digest: StateDigest(), unsure: [UInt64]()))
     Background.atOnce(shares.count) { share in
       let part = Self.digest(of: current, shares[share], segments, actors)
@@ -83,17 +85,17 @@ extension Engine {
     }
     var (digest, unsure) = found.withLock { $0 }
     var expiring: Set<[UInt8]> = []
-    for place in unsure { Self.take(try record(atPlace: place), &digest, &expiring) }
+    for place in unsure { Self.addToDigest(try record(atPlace: place), digest: &digest, expiring: &expiring) }
     return (digest, expiring)
   }
 
   /// Fewer are looked at by one processor.
-  static let placesWorthSharing = 1 << 14
+  static let parallelThreshold = 1 << 14
 
   /// What the ordinary records at a share of the places add, and those that are to be looked at closely. `actors` are those of each
   /// segment.
   private static func digest(
-    of current: CurrentPlaces, _ share: Range<Int>, _ segments: IndexedSegments, _ actors: [[ActorID?]]
+    of current: CurrentPlaces, _ share: Range<Int>, _ segments: SlotSegments, _ actors: [[ActorID?]]
   ) -> (digest: StateDigest, unsure: [UInt64]) {
     var digest = StateDigest()
     var unsure: [UInt64] = []
@@ -116,18 +118,18 @@ extension Engine {
       at: Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
   }
 
-  private static func take(_ record: Record, _ digest: inout StateDigest, _ expiring: inout Set<[UInt8]>) {
-    if counts(record) { digest.add(record) }
+  private static func addToDigest(_ record: Record, digest: inout StateDigest, expiring: inout Set<[UInt8]>) {
+    if countsInDigest(record) { digest.add(record) }
     if record.deadline != nil { expiring.insert(record.key) }
   }
 
   // MARK: Parked records
 
   /// Parked records whose time has come by `limit`, in the order of their versions.
-  func due(upTo limit: Stamp) -> [Location] { waiting { $0.stamp <= limit } }
+  func dueParked(upTo limit: Stamp) -> [Location] { parkedRecords { $0.stamp <= limit } }
 
   /// Parked records of these versions, in their order.
-  func waiting(where isMeant: (Version) -> Bool) -> [Location] {
+  func parkedRecords(where isMeant: (Version) -> Bool) -> [Location] {
     var found: [(Version, Location)] = []
     for location in parked.values.joined() {
       guard let version = try? journal.record(at: location).version, isMeant(version) else { continue }
@@ -137,8 +139,8 @@ extension Engine {
   }
 
   /// Those that are due, of each key together; the keys are in the order of their least versions.
-  func dueByKey(upTo limit: Stamp) -> [[Location]] {
-    let due = due(upTo: limit)
+  func dueParkedByKey(upTo limit: Stamp) -> [[Location]] {
+    let due = dueParked(upTo: limit)
     guard !due.isEmpty else { return [] }
     let ranks = Dictionary(uniqueKeysWithValues: zip(due, due.indices))
     return parked.values.map { $0.compactMap { ranks[$0] }.sorted() }.filter { !$0.isEmpty }
@@ -146,22 +148,22 @@ extension Engine {
   }
 
   /// Applies a record that was parked; it is not parked any more. Only for who may change the index.
-  mutating func release(_ location: Location) throws(StoreError) {
+  mutating func unpark(_ location: Location) throws(StoreError) {
     let view = try journal.record(at: location)
     guard let shape = view.shape, let version = view.version else { return }
     let key = view.key(shape)
     let before = index.ledger.keepsDigest ? greatest(key) : nil
     let left = (parked[key] ?? []).filter { $0 != location }
     parked[key] = left.isEmpty ? nil : left
-    notesAreStale = true
-    state.absorb(version, applied: true)
+    specialRecordsAreStale = true
+    state.observe(version, applied: true)
     ordered = nil
     // Parked it counted, too.
-    supersede(location)
+    markDead(location)
     let search = search(key.span)
-    if view.isReserved(shape), reserved.insert(key).inserted { try note(view) }
-    try hold(version, at: view, search)
-    noteChange(of: key, from: before)
+    if view.isReserved(shape), reserved.insert(key).inserted { try addSpecialRecord(view) }
+    try upsertIfNewer(version, at: view, search)
+    updateDigest(of: key, from: before)
     index.ledger.moveDigest(to: applied.packed)
     if parked.isEmpty { publish() }
   }

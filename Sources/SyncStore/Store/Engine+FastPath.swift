@@ -6,7 +6,7 @@ extension Engine {
   mutating func fastPathWriter() -> FastPathWriter? {
     guard usesFastPath, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
       !index.ledger.keepsDigest, !isInTrouble,
-      !control.isLost, unreleased == nil
+      !control.isLost, overdueParkedUpTo == nil
     else {
       return nil
     }
@@ -36,26 +36,26 @@ extension Engine {
 
   /// Takes in an ordinary write that was stored at `bytes` of the segment at the tail.
   @inline(__always)
-  mutating func enter(
-    _ hash: UInt64, _ bytes: Range<Int>, replacing held: FastPathWriter.Held, _ writer: FastPathWriter
+  mutating func indexFastPath(
+    _ hash: UInt64, bytes: Range<Int>, replacing held: FastPathWriter.Held, _ writer: FastPathWriter
   ) {
     do throws(StoreError) {
-      deadBytes += try writer.enter(hash, bytes, replacing: held)
+      deadBytes += try writer.indexWrite(hash, bytes: bytes, replacing: held)
     } catch {
       index.failure = error
     }
     lastPlace = writer.place(at: bytes.lowerBound)
     applied = Location(segment: writer.segment.number, offset: bytes.upperBound)
-    finishEntering()
+    endIndexWrite()
   }
 
   /// The same for several at once, of which each ends where `ends` says.
-  mutating func enter(
+  mutating func indexFastPath(
     _ writes: WriteBatch, from start: Int, _ ends: [Int], replacing held: [FastPathWriter.Held],
     _ writer: FastPathWriter
   ) {
     // Whoever reads a part of these from the index sees that there may be more.
-    beginEntering(from: applied)
+    beginIndexWrite(from: applied)
     var offset = start
     do throws(StoreError) {
       for index in 0..<writes.count {
@@ -65,7 +65,7 @@ extension Engine {
           let earlier = previous - TransactionBuilder.firstPendingIndex
           held = writer.own(at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
         }
-        deadBytes += try writer.enter(write.hash, offset..<ends[index], replacing: held)
+        deadBytes += try writer.indexWrite(write.hash, bytes: offset..<ends[index], replacing: held)
         lastPlace = writer.place(at: offset)
         offset = ends[index]
       }
@@ -73,7 +73,7 @@ extension Engine {
       index.failure = error
     }
     applied = Location(segment: writer.segment.number, offset: ends.last ?? start)
-    finishEntering()
+    endIndexWrite()
   }
 }
 
@@ -99,7 +99,7 @@ struct FastPathReader {
 }
 
 /// What the first records of keys add to the running digest.
-private struct Digesting {
+private struct DigestAccumulator {
   private(set) var sum = StateDigest()
   private var hasher = SimpleRecordDigest()
 
@@ -116,11 +116,11 @@ extension Engine {
   private static let readAhead = 16
 
   /// Takes in the ordinary records from the beginning of `bytes` on. Returns where another one is, or something else.
-  mutating func absorb(
-    _ reading: FastPathReader, _ bytes: Range<Int>, verifies: Bool, _ limit: Stamp, indexing: Bool
+  mutating func replayFastPath(
+    _ reading: FastPathReader, bytes: Range<Int>, verifies: Bool, limit: Stamp, indexing: Bool
   ) -> Int {
     guard parked.isEmpty else { return bytes.lowerBound }
-    var digesting = indexing && index.ledger.keepsDigest ? Digesting() : nil
+    var digesting = indexing && index.ledger.keepsDigest ? DigestAccumulator() : nil
     var ahead: [FastPathReader.PrefetchedRecord] = []
     ahead.reserveCapacity(Self.readAhead)
     var reader = RecordReader(
@@ -141,7 +141,9 @@ extension Engine {
         ahead.append(next)
         offset = reader.offset
       }
-      for next in ahead { take(next, reading, limit, &digesting, indexing: indexing) }
+      for next in ahead {
+        applyFastPath(next, reading: reading, limit: limit, digesting: &digesting, indexing: indexing)
+      }
     }
     if let sum = digesting?.sum, index.ledger.keepsDigest { index.ledger.changeDigest { $0.add(sum) } }
     return offset
@@ -194,22 +196,22 @@ extension Engine {
   }
 
   @inline(__always)
-  private mutating func take(
-    _ next: FastPathReader.PrefetchedRecord, _ reading: FastPathReader, _ limit: Stamp,
-    _ digesting: inout Digesting?, indexing: Bool
+  private mutating func applyFastPath(
+    _ next: FastPathReader.PrefetchedRecord, reading: FastPathReader, limit: Stamp,
+    digesting: inout DigestAccumulator?, indexing: Bool
   ) {
-    guard !indexing || enterFirst(next, reading) else {
+    guard !indexing || indexNewKey(next, reading: reading) else {
       let view = RecordView(segment: reading.segment, offset: next.offset)
-      return absorb(view, limit: limit, indexing: true)
+      return apply(view, limit: limit, indexing: true)
     }
     digesting?.add(reading.segment, next.offset..<next.end, by: next.version.dot.actor)
     position = max(position, next.position)
-    state.absorb(next.version, applied: true)
+    state.observe(next.version, applied: true)
   }
 
   /// Enters a record if it is the first of its key. False if there may be another one, which is to be compared with it.
   @inline(__always)
-  private mutating func enterFirst(_ next: FastPathReader.PrefetchedRecord, _ reading: FastPathReader) -> Bool
+  private mutating func indexNewKey(_ next: FastPathReader.PrefetchedRecord, reading: FastPathReader) -> Bool
   {
     do throws(StoreError) {
       let keys = index.keys

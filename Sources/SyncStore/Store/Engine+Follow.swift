@@ -24,7 +24,7 @@ extension Engine {
         if !journal.replaced.isEmpty { releaseReplaced() }
         guard applied < tail else { return }
         if try journal.extend(to: tail.segment) { try loadReplaced() }
-        absorb(upTo: tail, indexing: !index.isShared)
+        replay(upTo: tail, indexing: !index.isShared)
         if !index.isShared, !journal.replaced.isEmpty { releaseReplaced() }
         if let error = journal.segment(tail.segment)?.faultError { throw error }
         return
@@ -60,10 +60,10 @@ extension Engine {
       }
       guard let copy, name.stands.upperBound < last.number else { return try reloadJournal(compactions) }
       var adoption = Adoption(copy, replacing: journal.numbers(within: name.stands))
-      enrol(mayAdd: !index.isShared)
+      assignSlots(mayAdd: !index.isShared)
       while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
     }
-    enrol(mayAdd: !index.isShared)
+    assignSlots(mayAdd: !index.isShared)
     try loadReplaced()
     self.compactions = compactions
   }
@@ -83,7 +83,7 @@ extension Engine {
     // What is kept for them counts from the beginning there.
     fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
     if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
-    fresh.absorb(upTo: tail, indexing: !index.isShared)
+    fresh.replay(upTo: tail, indexing: !index.isShared)
     replace(by: fresh)
     defineReplaced()
   }

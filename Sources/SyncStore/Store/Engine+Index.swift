@@ -31,7 +31,7 @@ extension Engine {
         try catchUp()
         try loadReplaced()
         // The ledger may have named a segment a moment after it was begun.
-        return enrol(mayAdd: !index.isShared)
+        return assignSlots(mayAdd: !index.isShared)
       } catch {
         index.failure = error
       }
@@ -52,9 +52,9 @@ extension Engine {
   /// names any of them.
   mutating func defineReplaced() {
     guard index.isShared, !journal.replaced.isEmpty else { return }
-    enrol(mayAdd: false)
+    assignSlots(mayAdd: false)
     do throws(StoreError) {
-      for place in try index.ledger.noted().places {
+      for place in try index.ledger.specialRecords().places {
         guard let segment = journal.table.segment(ofPlace: place),
           let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count),
           view.kind == .actor
@@ -81,7 +81,7 @@ extension Engine {
     journal.forgetSlots()
     var fresh = Engine(context, journal: journal, index: other, compactions: compactions)
     (fresh.pins, fresh.usesFastPath, fresh.foundLost) = (pins, usesFastPath, foundLost)
-    fresh.absorb(upTo: end, indexing: true)
+    fresh.replay(upTo: end, indexing: true)
     if let former {
       fresh.attribute(by: former)
       retireShared()
@@ -120,11 +120,11 @@ extension Engine {
 
   /// Lets the index and this view find all mapped segments; those that it has no number for get one if this process
   /// `mayAdd`, as the holder of the writers' mutex may, and anybody to an index of its own.
-  mutating func enrol(mayAdd: Bool) {
+  mutating func assignSlots(mayAdd: Bool) {
     guard journal.lacksSlots else { return }
     let index = index
     do throws(StoreError) {
-      try journal.enrol { segment throws(StoreError) in
+      try journal.assignSlots { segment throws(StoreError) in
         var slot = try index.slot(of: segment.number)
         if slot == nil, mayAdd { slot = try index.add(segment: segment.number) }
         return try slot.map { slot throws(StoreError) in (slot, try index.ledger.account(slot)) }
@@ -164,7 +164,7 @@ extension Engine {
   func currentPlaces(isExclusive: Bool) throws(StoreError) -> CurrentPlaces? {
     if mayChange(isExclusive) { return nil }
     let keys = index.keys
-    let parts = try keys.count < Self.placesWorthSharing ? 1 : Background.processors
+    let parts = try keys.count < Self.parallelThreshold ? 1 : Background.processors
     let found = Locked([Result<CurrentPlaces, StoreError>?](repeating: nil, count: parts))
     let none = CurrentPlaces(journal.table)
     Background.atOnce(parts) { part in
@@ -250,7 +250,7 @@ extension Engine {
   /// Takes in what the ledger notes, instead of reading the journal. False if it does not fit the journal: then nothing of
   /// this view is to be used.
   mutating func restore() throws(StoreError) -> Bool {
-    enrol(mayAdd: false)
+    assignSlots(mayAdd: false)
     let ledger = index.ledger
     let end = Location(packed: try index.keys.applied)
     guard journal.place(of: end.segment) != nil, !ledger.isDamageMet else { return false }
@@ -262,7 +262,7 @@ extension Engine {
       }
     }
     var (views, defined) = ([RecordView](), 0)
-    let noted = try ledger.noted()
+    let noted = try ledger.specialRecords()
     adopted = noted.adopted
     for place in noted.places {
       let offset = SegmentTable.offset(ofPlace: place)
@@ -290,7 +290,7 @@ extension Engine {
       last = view.location
       restore(view)
     }
-    notesAtRenewal = views.count + defined
+    specialRecordsAtRewrite = views.count + defined
     position = try ledger.position
     state.restore(sequence: try ledger.sequence, clock: try ledger.clock)
     applied = end
@@ -320,10 +320,10 @@ extension Engine {
   private mutating func restore(_ view: RecordView) {
     guard let shape = view.shape else { return }
     switch view.kind {
-    case .local, .localRemoval: takeLocal(view, shape)
+    case .local, .localRemoval: applyLocal(view, shape: shape)
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {
-        takeLoser(view)
+        applyLoser(view)
       } else {
         let key = view.key(shape)
         let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
@@ -334,7 +334,7 @@ extension Engine {
         } else if view.isReserved(shape) {
           reserved.insert(key)
         } else {
-          notesAreStale = true
+          specialRecordsAreStale = true
         }
       }
     case .actor, .checkpoint, .epoch, .purge, nil: break
@@ -349,8 +349,8 @@ extension Engine {
   }
 
   /// Notes the places of all records that are more than a key's value, instead of those noted so far.
-  mutating func renewNotes() throws(StoreError) {
-    var notes = Ledger.Notes(adopted: adopted)
+  mutating func rewriteSpecialRecords() throws(StoreError) {
+    var notes = Ledger.SpecialRecords(adopted: adopted)
     func note(_ location: Location) {
       if let segment = journal.segment(location.segment), segment.slot != nil {
         notes.places.append(segment.place(at: location.offset))
@@ -368,19 +368,21 @@ extension Engine {
     for key in reserved { if let location = find(key) { note(location) } }
     // What is stored is the same in every process: the order of tables in memory is not.
     notes.places[others...].sort()
-    try index.ledger.replaceNotes(notes)
-    notesAtRenewal = notes.places.count
-    notesAreStale = false
+    try index.ledger.replaceSpecialRecords(notes)
+    specialRecordsAtRewrite = notes.places.count
+    specialRecordsAreStale = false
   }
 
   /// Notes one more place. Only for who may change the index.
-  mutating func note(_ view: RecordView) throws(StoreError) {
-    let count = try index.ledger.noteCount
-    if count >= max(Self.fewNotes, 4 * notesAtRenewal) { try renewNotes() }
-    try index.ledger.note(view.segment.place(at: view.offset))
+  mutating func addSpecialRecord(_ view: RecordView) throws(StoreError) {
+    let count = try index.ledger.specialRecordCount
+    if count >= max(Self.minSpecialRecordsToRewrite, 4 * specialRecordsAtRewrite) {
+      try rewriteSpecialRecords()
+    }
+    try index.ledger.addSpecialRecord(view.segment.place(at: view.offset))
   }
 
-  private static let fewNotes = 1024
+  private static let minSpecialRecordsToRewrite = 1024
 }
 
 extension ReplicaState {

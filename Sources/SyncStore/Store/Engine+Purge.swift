@@ -1,9 +1,9 @@
 /// What a view makes of a purge: the key is as if nothing had ever been held of it (rule R8).
 extension Engine {
   /// Takes in a purge, as far as it concerns more than the index.
-  mutating func take(_ purge: Purge) {
+  mutating func applyPurge(_ purge: Purge) {
     if purge.hadValue { ordered = nil }
-    let gone = parkedPlaces(of: purge)
+    let gone = parkedLocations(of: purge)
     guard !gone.isEmpty, let places = parked[purge.key] else { return }
     let left = places.filter { !gone.contains($0) }
     parked[purge.key] = left.isEmpty ? nil : left
@@ -11,13 +11,13 @@ extension Engine {
   }
 
   /// Takes in a purge, and takes what it names out of the index.
-  mutating func enter(_ purge: Purge) throws(StoreError) {
+  mutating func indexPurge(_ purge: Purge) throws(StoreError) {
     let before = index.ledger.keepsDigest ? greatest(purge.key) : nil
-    let gone = parkedPlaces(of: purge)
-    take(purge)
-    for place in gone { supersede(place) }
+    let gone = parkedLocations(of: purge)
+    applyPurge(purge)
+    for place in gone { markDead(place) }
     // A parked record is known from the notes alone: one that they name, of a key that the index knows nothing of, waits.
-    if !gone.isEmpty || notesAreStale { try renewNotes() }
+    if !gone.isEmpty || specialRecordsAreStale { try rewriteSpecialRecords() }
     let search = search(purge.key.span)
     if let found = search.found, let version = try? journal.record(at: found.location).version,
       purge.isParked ? version == purge.version : version <= purge.version
@@ -25,14 +25,14 @@ extension Engine {
       guard try index.keys.remove(search.hash, found.place) else {
         throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
       }
-      supersede(found.location)
+      markDead(found.location)
     }
-    noteChange(of: purge.key, from: before)
+    updateDigest(of: purge.key, from: before)
   }
 
   /// What waits for its time and goes with a purge: the record that it names, or those that what it names had beaten. The latter were
   /// applied before, and wait once more since the journal was read again.
-  private func parkedPlaces(of purge: Purge) -> [Location] {
+  private func parkedLocations(of purge: Purge) -> [Location] {
     guard let places = parked[purge.key] else { return [] }
     return places.filter { place in
       guard let version = try? journal.record(at: place).version else { return false }

@@ -7,7 +7,7 @@ extension Engine {
     while true {
       let changes = index.ledger.seqlock
       let found = Self.search(key, index, journal.table)?.found?.location
-      if isEntering || isInTrouble { return found }
+      if isWritingIndex || isInTrouble { return found }
       let newest = changes & 1 == 0 ? found : newest(of: key, found)
       if changes == index.ledger.seqlock { return newest }
     }
@@ -31,21 +31,21 @@ extension Engine {
   mutating func search(_ key: Span<UInt8>) -> Search {
     let changes = index.ledger.seqlock
     if let search = Self.search(key, index, journal.table),
-      isEntering || changes & 1 == 0 && changes == index.ledger.seqlock
+      isWritingIndex || changes & 1 == 0 && changes == index.ledger.seqlock
     {
       return search
     }
-    return searchAgain(key)
+    return retrySearch(key)
   }
 
   @inline(never)
-  private mutating func searchAgain(_ key: Span<UInt8>) -> Search {
-    if isEntering { return searchEntering(key) }
+  private mutating func retrySearch(_ key: Span<UInt8>) -> Search {
+    if isWritingIndex { return searchWhileIndexing(key) }
     for _ in 0..<Self.attempts {
       if isInTrouble { overcomeTrouble() }
       let changes = index.ledger.seqlock
       guard var search = Self.search(key, index, journal.table) else { continue }
-      if isEntering || changes & 1 == 0 && changes == index.ledger.seqlock { return search }
+      if isWritingIndex || changes & 1 == 0 && changes == index.ledger.seqlock { return search }
       guard changes & 1 != 0 else { continue }
       // Whoever is at it may be stopped, or dead: nobody waits for that.
       if isBehind { do throws(StoreError) { try catchUp() } catch { index.failure = error } }
@@ -60,16 +60,16 @@ extension Engine {
     }
     // It names what nobody has: the one that is built now does not.
     contradiction()
-    return searchAgain(key)
+    return retrySearch(key)
   }
 
   /// The same for who is just bringing the index up to date: to read on now would be to do that within itself, without an
-  /// end. There is to be another index when it is done (`finishEntering`).
-  private mutating func searchEntering(_ key: Span<UInt8>) -> Search {
+  /// end. There is to be another index when it is done (`endIndexWrite`).
+  private mutating func searchWhileIndexing(_ key: Span<UInt8>) -> Search {
     if index.failure == nil {
       index.isAhead = false
       do throws(StoreError) { try loadReplaced() } catch { index.failure = error }
-      enrol(mayAdd: true)
+      assignSlots(mayAdd: true)
       if index.failure == nil, let search = Self.search(key, index, journal.table) { return search }
     }
     contradiction()

@@ -23,7 +23,7 @@ struct Engine {
   var parked: [[UInt8]: [Location]] = [:]
   /// Up to which stamp some of them are due that could not be applied, as the disk was full; nil if none are, as far as this process has
   /// tried. Readers see them in place of what is applied, and so do writers (`shown`).
-  var unreleased: Stamp?
+  var overdueParkedUpTo: Stamp?
   /// The beaten sides of conflicts.
   var losers: [Location] = []
   /// Which values those are: one that is delivered again is not kept again (F66). By what they are, not by their names: of two lives
@@ -64,9 +64,9 @@ struct Engine {
   /// How often the order was given up: one that is being made meanwhile must not take its place.
   private(set) var disorders = 0
   /// How many notes there were when they were last put together anew.
-  var notesAtRenewal = 0
+  var specialRecordsAtRewrite = 0
   /// May the notes name records that waited for their time, and were applied since?
-  var notesAreStale = false
+  var specialRecordsAreStale = false
   /// Up to where the journal went when a compaction of others was last taken in: whatever that left out was beaten before.
   var compactionsAppliedAt = Location(segment: 0, offset: 0)
   /// Was the journal read before a writer had recovered it? What was read may be cut off then, and other segments have the names.
@@ -82,7 +82,7 @@ struct Engine {
   /// Is it the view of a store that is open? One that is being built shows itself to nobody.
   var isPublished = false
   /// Is it bringing the index up to date itself?
-  var isEntering = false
+  var isWritingIndex = false
   /// Appends ordinary writes to the segment at the tail, as long as it `holds`.
   var writer: FastPathWriter?
   /// May an ordinary put go its short way? Tests compare it with the general one.
@@ -153,7 +153,7 @@ struct Engine {
   /// The same for a key that was looked up.
   @inline(__always)
   mutating func replaced(_ key: Span<UInt8>, _ search: Search) -> ReplacedRecord? {
-    if unreleased != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }
+    if overdueParkedUpTo != nil, let shown = effectiveRecord(Array(copying: key)) { return shown.replaced }
     guard search.found != nil else { return nil }
     return (try? view(of: key, search))?.replaced
   }

@@ -10,7 +10,7 @@ final class FastPathWriter {
   /// The one at the tail.
   let segment: Segment
   let keys: KeyDirectory
-  private let segments: IndexedSegments
+  private let segments: SlotSegments
   private let sealer: SegmentSeal.Writer?
   /// What the actor is called in each segment; no number where it is not known.
   private let numbers: [UInt32]
@@ -31,7 +31,7 @@ final class FastPathWriter {
     sealer = segment.sealer
     (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
     keys = index.keys
-    segments = IndexedSegments(table)
+    segments = SlotSegments(table)
     numbers = table.bySlot(Self.unknown) { $0.number(of: actor).map(UInt32.init) ?? Self.unknown }
     accounts = table.bySlot(nil) { $0.account }
     target = WritableBytes(segment.mapping)
@@ -189,7 +189,7 @@ final class FastPathWriter {
   /// Lets the index name the record at `bytes` for its key. Returns by how much there is more in sealed segments that does
   /// not count.
   @inline(__always)
-  func enter(_ hash: UInt64, _ bytes: Range<Int>, replacing held: Held) throws(StoreError) -> Int {
+  func indexWrite(_ hash: UInt64, bytes: Range<Int>, replacing held: Held) throws(StoreError) -> Int {
     let place = place(at: bytes.lowerBound)
     var dead = 0
     if case .own(let old) = held {

@@ -129,7 +129,7 @@ struct FormerIndex {
     }
     let flags = try index.ledger.flags
     if flags.contains(.notesParked), !flags.contains(.parked) { return }
-    for place in try index.ledger.noted().places {
+    for place in try index.ledger.specialRecords().places {
       // It may have been such a record, of any key.
       if let found = location(of: place), let damage = places.damage(at: found) { lost[damage] = nil }
     }
@@ -190,14 +190,14 @@ extension Engine {
   /// The keys lost in a place; nil if they are not known.
   func lostKeys(in damage: JournalDamage) -> LostKeys? {
     if let found = foundLost[damage] { return found }
-    guard state.noted[damage.place].map(Int.init) == damage.bytes.upperBound else { return nil }
-    return state.lost[damage.place]
+    guard state.noted[damage.location].map(Int.init) == damage.bytes.upperBound else { return nil }
+    return state.lost[damage.location]
   }
 }
 
 extension ReplicaState {
   /// Did this copy act upon all of this damage?
   func isNoted(_ damage: JournalDamage) -> Bool {
-    noted[damage.place].map { damage.bytes.upperBound <= Int($0) } ?? false
+    noted[damage.location].map { damage.bytes.upperBound <= Int($0) } ?? false
   }
 }

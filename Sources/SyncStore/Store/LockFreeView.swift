@@ -3,11 +3,11 @@
 final class LockFreeView: Sendable {
   private let keys: KeyDirectory
   private let ledger: Ledger
-  private let segments: IndexedSegments
+  private let segments: SlotSegments
 
   init(_ index: JournalIndex, _ table: SegmentTable) {
     (keys, ledger) = (index.keys, index.ledger)
-    segments = IndexedSegments(table)
+    segments = SlotSegments(table)
   }
 
   /// Is any segment sealed? Then `find` has to open them.

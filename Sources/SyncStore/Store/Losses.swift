@@ -26,10 +26,10 @@ extension Store {
       let known = engine.damagedKeys.filter { !resolved.contains($0.value) }
       var all = Losses(keys: Set(known.keys))
       var hashed: [(place: Location, keys: LostKeys)] = []
-      for damage in engine.unattributed where !resolved.contains(damage.place) {
+      for damage in engine.unattributed where !resolved.contains(damage.location) {
         guard let keys = engine.lostKeys(in: damage) else { continue }
         all.hashed.formUnion(keys)
-        hashed.append((damage.place, keys))
+        hashed.append((damage.location, keys))
       }
       return (all, Doubts(unattributed: [], keys: known, hashed: hashed, in: engine.journal))
     }

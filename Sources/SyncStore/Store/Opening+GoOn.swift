@@ -28,7 +28,7 @@ extension Opening {
       try index.beginWriting()
       // What one who was killed at entering it has added to the digest cannot be told.
       index.ledger.setDigest(nil, at: 0)
-      engine.absorb(upTo: end, indexing: true)
+      engine.replay(upTo: end, indexing: true)
       guard engine.index.isShared else { return nil }
     }
     if writable, wasApplied == end, index.ledger.seqlock & 1 != 0 { index.ledger.endWrite() }
@@ -59,7 +59,7 @@ extension Opening {
 
   /// The last compaction that an index has taken in; nil if its ledger is damaged.
   func adopted(_ index: JournalIndex) throws(StoreError) -> UInt32? {
-    do throws(StoreError) { return try index.ledger.noted().adopted } catch {
+    do throws(StoreError) { return try index.ledger.specialRecords().adopted } catch {
       guard error.code == .damaged else { throw error }
       return nil
     }

@@ -169,7 +169,7 @@ struct Opening {
       guard try restore(&engine), control.compactions == compactions, control.adopted == adopted else {
         continue
       }
-      engine.absorb(upTo: Location(packed: control.tail), indexing: false)
+      engine.replay(upTo: Location(packed: control.tail), indexing: false)
       // The copies are taken in at the next look, unless whoever made one has yet to say that it counts: until then the index
       // names what it stands for.
       if isUnfinished, adopted < compactions { engine.compactions &-= 1 }
@@ -185,7 +185,7 @@ struct Opening {
     var isUnfinished = false
     let journal = try loadedBesideOthers(control, adopted: .max, isUnfinished: &isUnfinished)
     var engine = Engine(engineContext(control), journal: journal, index: inMemory(), compactions: compactions)
-    engine.absorb(upTo: Location(packed: control.tail), indexing: true)
+    engine.replay(upTo: Location(packed: control.tail), indexing: true)
     attributeDamage(&engine)
     return engine
   }
@@ -241,7 +241,8 @@ struct Opening {
     file.mark()
     try control.join(writes: writable, path)
     // Nobody else is here to change them.
-    let names = try writable ? journal().settleUnsynced() : storage.list(path + "/" + StoreLayout.journal)
+    let names =
+      try writable ? journal().restoreUnsyncedNames() : storage.list(path + "/" + StoreLayout.journal)
     var found = try goOn(file, control, last, names)
     if found == nil { found = try read(file, control, last) }
     guard let (store, finding) = found else { throw busy }
@@ -282,7 +283,7 @@ struct Opening {
     var engine = Engine(
       engineContext(control), journal: journal, index: newIndex(expecting: records),
       compactions: control.compactions)
-    engine.absorb(upTo: tail, seen: Set(whole.map(\.number)), indexing: true)
+    engine.replay(upTo: tail, seen: Set(whole.map(\.number)), indexing: true)
     // Since they were seen to be whole they may have gone.
     try engine.journal.checkFaults(whole)
     if !control.poisoned { attributeDamage(&engine) }

@@ -160,7 +160,7 @@ struct RoundSurvey {
       // A copy may lack what has superseded something and was superseded in its turn.
       appended.sources.allSatisfy({ $0.segment.header.compaction == 0 })
     else { return nil }
-    return Moment(appended: appended, parked: engine.waitingPositions)
+    return Moment(appended: appended, parked: engine.parkedPositions)
   }
 
   /// Leaves out what something had superseded by that moment. False if that cannot be told: bytes were damaged meanwhile.
@@ -235,7 +235,7 @@ struct RoundSurvey {
 
 extension Engine {
   /// The positions of what waits for its time.
-  fileprivate var waitingPositions: Set<UInt64> {
+  fileprivate var parkedPositions: Set<UInt64> {
     guard !parked.isEmpty else { return [] }
     return Set(
       parked.values.joined().compactMap { journal.segment($0.segment)?.extent(at: $0.offset).position })

@@ -204,7 +204,7 @@ extension Store {
         if isFirst {
           let segment = adoption.segment
           if engine.journal.segment(segment.number) == nil { engine.journal.show(segment) }
-          engine.enrol(mayAdd: true)
+          engine.assignSlots(mayAdd: true)
           // From now on others find the copy, of which the index is about to speak, and the number that it has there.
           control.compactions += 1
           engine.compactions = control.compactions
@@ -352,7 +352,7 @@ extension Store {
     // First: no writer restores it from now on.
     let reserve = reserve
     reserve.copyHold.set(true)
-    if let file = try reserve.take(.copy, as: path, atLeast: size) { return (file, .copy) }
+    if let file = try reserve.acquire(.copy, as: path, atLeast: size) { return (file, .copy) }
     reserve.copyHold.set(false)
     do throws(StoreError) {
       let file = try environment.storage.open(path, .create)

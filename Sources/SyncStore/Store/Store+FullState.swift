@@ -15,7 +15,7 @@ package final class FullState: Sendable {
   package var bytes: Int { known.withLock { $0.present.bytes } }
 
   /// Takes notice of what a batch says.
-  func note(_ batch: IncomingBatch) {
+  func record(_ batch: IncomingBatch) {
     known.withLock { known in
       for item in batch.records.list { known.present.insert(item.record.dot) }
       for dot in batch.present { known.present.insert(dot) }
@@ -24,7 +24,7 @@ package final class FullState: Sendable {
 
   /// The sender holds `record`, and `held` is held here of its key; the dot of one of them may have been given twice.
   /// `isTaken` unless the sender's is stamped too far ahead to be held yet, or this copy covers its dot, be it by another content.
-  func note(doubtful record: Record, beside held: Record?, isTaken: Bool) {
+  func record(doubtful record: Record, beside held: Record?, isTaken: Bool) {
     var (record, held) = (record, held)
     record.continues = false
     held?.continues = false
@@ -141,7 +141,7 @@ extension Store {
       engine.hold(pin)
       return try engine.currentPlaces(from: engine.start(of: begin + 1)) ?? []
     }
-    try settle(places, .unknown(covered), pin)
+    try judgeAll(places, judge: .unknown(covered), pin: pin)
   }
 
   /// How many keys are held here, of users and of the store itself, deletes among them.
@@ -179,12 +179,12 @@ extension Store {
     let judge = Judge.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
     var (judged, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.hold(pin)
-      let waiting = engine.due(upTo: .maximum)
+      let waiting = engine.dueParked(upTo: .maximum)
       let judged = Judged(position: engine.position, waiting: Set(waiting))
       return (judged, try engine.locations(isExclusive: isAlone), waiting)
     }
-    try settle(places, judge, pin)
-    for place in waiting { try settle(parked: place, judge, pin) }
+    try judgeAll(places, judge: judge, pin: pin)
+    for place in waiting { try applyVerdict(parked: place, judge: judge, pin: pin) }
     // There may be millions.
     (places, waiting) = ([], [])
     /// What has come since; nil if it is little enough for those who write to wait for it.
@@ -196,7 +196,7 @@ extension Store {
     }
     for _ in 0..<Self.mostPasses {
       guard let rest = try much() else { break }
-      try settle(rest, judge, pin)
+      try applyVerdicts(rest, judge: judge, pin: pin)
       judged = rest.judged
     }
     while true {
@@ -214,7 +214,7 @@ extension Store {
         try sync(upTo: tail)
         return noteMissing(of: losses)
       }
-      try settle(left, judge, pin)
+      try applyVerdicts(left, judge: judge, pin: pin)
       judged = left.judged
     }
   }
@@ -254,7 +254,7 @@ extension Store {
     behind judged: Judged, _ judge: Judge, _ pin: SnapshotPin, _ engine: borrowing Engine
   ) throws(StoreError) -> Rest {
     try pin.check(path)
-    let (position, waiting) = (engine.position, engine.due(upTo: .maximum))
+    let (position, waiting) = (engine.position, engine.dueParked(upTo: .maximum))
     let now = Judged(position: position, waiting: Set(waiting))
     var places: [Location] = []
     if position > judged.position {
@@ -276,12 +276,12 @@ extension Store {
       waiting: doomed, judged: now)
   }
 
-  private func settle(_ rest: Rest, _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
+  private func applyVerdicts(_ rest: Rest, judge: Judge, pin: SnapshotPin) throws(StoreError) {
     for start in stride(from: 0, to: rest.affected.count, by: Self.recordsAtOnce) {
       let end = min(start + Self.recordsAtOnce, rest.affected.count)
-      try settle(rest.affected[start..<end], judge)
+      try applyVerdicts(rest.affected[start..<end], judge: judge)
     }
-    for place in rest.waiting { try settle(parked: place, judge, pin) }
+    for place in rest.waiting { try applyVerdict(parked: place, judge: judge, pin: pin) }
   }
 
   /// The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
@@ -291,7 +291,7 @@ extension Store {
   }
 
   /// Judges all of the records, and carries out what comes out.
-  private func settle(_ places: [Location], _ judge: Judge, _ pin: SnapshotPin) throws(StoreError) {
+  private func judgeAll(_ places: [Location], judge: Judge, pin: SnapshotPin) throws(StoreError) {
     var affected: [Affected] = []
     for start in stride(from: 0, to: places.count, by: Self.recordsAtOnce) {
       affected += try reading { engine throws(StoreError) in
@@ -305,7 +305,7 @@ extension Store {
     affected.sort { $0.version < $1.version }
     for start in stride(from: 0, to: affected.count, by: Self.recordsAtOnce) {
       endTurn()
-      try settle(affected[start..<min(start + Self.recordsAtOnce, affected.count)], judge)
+      try applyVerdicts(affected[start..<min(start + Self.recordsAtOnce, affected.count)], judge: judge)
     }
   }
 
@@ -329,16 +329,16 @@ extension Store {
   }
 
   /// Carries out the verdicts on some records, in one transaction, or in more where that would be too large to be sent.
-  private func settle(_ affected: ArraySlice<Affected>, _ judge: Judge) throws(StoreError) {
-    do throws(StoreError) { try settleTogether(affected, judge) } catch {
+  private func applyVerdicts(_ affected: ArraySlice<Affected>, judge: Judge) throws(StoreError) {
+    do throws(StoreError) { try applyInOneTransaction(affected, judge: judge) } catch {
       guard error.code == .outOfBounds, affected.count > 1 else { throw error }
       let half = affected.count / 2
-      try settle(affected.prefix(half), judge)
-      try settle(affected.dropFirst(half), judge)
+      try applyVerdicts(affected.prefix(half), judge: judge)
+      try applyVerdicts(affected.dropFirst(half), judge: judge)
     }
   }
 
-  private func settleTogether(_ affected: ArraySlice<Affected>, _ judge: Judge) throws(StoreError) {
+  private func applyInOneTransaction(_ affected: ArraySlice<Affected>, judge: Judge) throws(StoreError) {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
       if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
       try carryOut(affected, judge, &composer)
@@ -370,8 +370,8 @@ extension Store {
     for record in again { try composer.reissue(record) }
   }
 
-  private func settle(
-    parked place: Location, _ judge: Judge, _ pin: SnapshotPin
+  private func applyVerdict(
+    parked place: Location, judge: Judge, pin: SnapshotPin
   ) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
       if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }

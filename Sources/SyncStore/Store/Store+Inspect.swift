@@ -132,7 +132,7 @@ extension Store {
       }
     }
     let isNew = !fresh.isEmpty
-    if isNew, isWritable { try mend() }
+    if isNew, isWritable { try recoverFromDamage() }
     let problems = try self.blobs.verify(progress: progress)
     // A torn object that no record refers to is what a transaction left that never happened: it is set aside, nothing is lost.
     for problem in problems where problem.hash.map({ blobs[$0] != nil }) ?? true {
@@ -175,7 +175,7 @@ extension Store {
     var report = VerificationReport()
     let keys = Dictionary(engine.damagedKeys.map { ($1, $0) }, uniquingKeysWith: { $1 })
     for gap in engine.openDamage {
-      let key = keys[gap.place].map { " (a record of key \(Key(unchecked: $0)))" } ?? ""
+      let key = keys[gap.location].map { " (a record of key \(Key(unchecked: $0)))" } ?? ""
       // The number of a compacted segment is not the name of its file.
       let name = engine.journal.segments.first { $0.number == gap.segment }?.header.name.text
       report.damage.append("\(name ?? "segment \(gap.segment)"), bytes \(gap.bytes): damaged\(key)")

@@ -41,7 +41,9 @@ extension Store {
         }
       }
       let search = engine.search(key.span)
-      if unlessKnown, search.found != nil || !engine.gaps.isEmpty || engine.unreleased != nil { return nil }
+      if unlessKnown, search.found != nil || !engine.gaps.isEmpty || engine.overdueParkedUpTo != nil {
+        return nil
+      }
       let held = engine.replaced(key.span, search)
       var composer = engine.transactionBuilder(wall: wall, limit: Limits.transactionBytes)
       try composer.issue(
@@ -92,8 +94,8 @@ extension Store {
       _ = writer.store(heading, key: key, value: value, at: start)
     }
     (engine.state.author, engine.position) = (author, heading.position)
-    engine.enter(hash, start..<end, replacing: held, writer)
-    notePublished(start..<end, in: writer.segment, &engine)
+    engine.indexFastPath(hash, bytes: start..<end, replacing: held, writer)
+    recordPublished(start..<end, in: writer.segment, &engine)
     return .appended
   }
 
@@ -144,8 +146,8 @@ extension Store {
       }
     }
     (engine.state.author, engine.position) = (author, position + UInt64(writes.count))
-    engine.enter(writes, from: start, ends, replacing: held, writer)
-    notePublished(start..<end, in: writer.segment, &engine)
+    engine.indexFastPath(writes, from: start, ends, replacing: held, writer)
+    recordPublished(start..<end, in: writer.segment, &engine)
     return true
   }
 

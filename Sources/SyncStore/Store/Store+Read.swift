@@ -270,7 +270,7 @@ extension Store {
   }
 
   /// When the next record of a key comes due that was stamped too far ahead, in milliseconds since 1970; nil if none waits.
-  func nextDue(_ key: [UInt8], at now: UInt64) throws(StoreError) -> UInt64? {
+  func nextParkedDue(_ key: [UInt8], at now: UInt64) throws(StoreError) -> UInt64? {
     try reading { engine throws(StoreError) in
       var next: UInt64?
       for location in engine.parked[key] ?? [] {

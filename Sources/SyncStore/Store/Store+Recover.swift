@@ -9,7 +9,7 @@ extension Store {
     let acquisition = control.lock()
     defer { control.unlock() }
     guard !control.recovered else {
-      if case .afterDeath = acquisition { try repairOrPoison() }
+      if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
       return
     }
     if isCopied { try engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
@@ -53,7 +53,7 @@ extension Store {
     engine.withLock { $0.needsRecovery = false }
     if finding?.isUnfinished ?? false { scheduleCompaction(isUrgent: environment.compacting == .inTurn) }
     guard let renewal else { return }
-    note(renewal)
+    logActorChange(renewal)
     do throws(StoreError) { try sync(upTo: control.tail) } catch {
       // The name lasts with the first write that does. One that came to this place is given it again by the next who opens it.
       guard error.code == .diskFull, !control.poisoned else { throw error }
@@ -75,7 +75,7 @@ extension Store {
     control.name = name
   }
 
-  private func note(_ renewal: TransactionBuilder.Renewal) {
+  private func logActorChange(_ renewal: TransactionBuilder.Renewal) {
     switch renewal {
     case .copied:
       StoreLog.note(
@@ -110,7 +110,7 @@ extension Store {
       if engine.index.isInFiles {
         // What was read to build it is what counts: it names nothing that was replaced.
         engine.adopted = engine.journal.segments.map(\.header.compaction).max() ?? 0
-        try engine.renewNotes()
+        try engine.rewriteSpecialRecords()
         return try engine.index.install(engine.files)
       }
     } catch {
@@ -146,7 +146,7 @@ extension Store {
         // Not from the view that there is: a reader may have come first, and read what an interrupted rescue had left.
         let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
         var all = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
-        all.absorb(
+        all.replay(
           upTo: Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset),
           indexing: true)
         rescued = try Self.transactions(behind: durable, in: all)
@@ -171,7 +171,7 @@ extension Store {
       // What is cut off was entered into the index that was built before.
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
       var fresh = Engine(engine.context, journal: journal, index: index, compactions: engine.compactions)
-      fresh.absorb(upTo: cut, indexing: true)
+      fresh.replay(upTo: cut, indexing: true)
       // Where the one segment that is cut holds them all, there is none to set aside that would bring the rest back after a death
       // between two steps.
       let inSteps = journal.segments.last?.number != cut.segment
@@ -183,7 +183,7 @@ extension Store {
           isRescue: !rescued.isEmpty)
       else { return }
       let tail = Location(segment: cut.segment + 1, offset: end)
-      fresh.absorb(upTo: tail, indexing: true)
+      fresh.replay(upTo: tail, indexing: true)
       control.tail = tail.packed
       // A file that was cut is not synced again: its mapping is a copy.
       control.resetDurable(to: last.cutEnd == nil ? durable.packed : tail.packed)
@@ -254,7 +254,7 @@ extension Store {
   }
 
   /// Reads all of the journal again, which was damaged while in use, and does what rule R9 asks for.
-  func mend() throws(StoreError) {
+  func recoverFromDamage() throws(StoreError) {
     try lockWriters()
     let tail: UInt64
     do {
@@ -292,8 +292,10 @@ extension Store {
   }
 
   /// Repairs; if that fails, nobody writes any more. The caller holds the writers' mutex.
-  func repairOrPoison() throws(StoreError) {
-    do throws(StoreError) { try engine.withLock { engine throws(StoreError) in try repair(&engine) } } catch {
+  func recoverDeadWriterOrPoison() throws(StoreError) {
+    do throws(StoreError) {
+      try engine.withLock { engine throws(StoreError) in try recoverDeadWriter(&engine) }
+    } catch {
       control.setPoisoned()
       throw error
     }
@@ -301,7 +303,7 @@ extension Store {
 
   /// After the death of a writer: takes in what it had stored whole, blanks the rest (F2, F13). The caller holds the
   /// writers' mutex.
-  func repair(_ engine: inout Engine) throws(StoreError) {
+  func recoverDeadWriter(_ engine: inout Engine) throws(StoreError) {
     try engine.changeSharedIndex { engine throws(StoreError) in
       try engine.index.beginWriting()
       _ = try engine.index.keys.recoverIntent()
@@ -323,7 +325,7 @@ extension Store {
     }
     control.tail = Location(segment: tail.segment, offset: end).packed
     try catchUp(&engine)
-    try engine.changeSharedIndex { engine throws(StoreError) in try engine.completeIndex() }
+    try engine.changeSharedIndex { engine throws(StoreError) in try engine.catchUpIndex() }
   }
 }
 
@@ -335,7 +337,7 @@ extension RecordView {
       guard let record = decoded() else { return nil }
       if flags.contains(.loser) { return .loser(record) }
       return flags.contains(.parked)
-        ? .waiting(record, position: position) : .write(record, position: position)
+        ? .parked(record, position: position) : .write(record, position: position)
     case .local: return shape.map { .local(key: key($0), value: value($0)) }
     case .localRemoval: return shape.map { .local(key: key($0), value: nil) }
     case .purge: return purge.map { .purge($0) }
@@ -347,11 +349,11 @@ extension RecordView {
 extension Engine {
   /// Damage that this copy has not acted upon: what goes further than it did then is new.
   fileprivate var newDamage: [JournalDamage] {
-    gaps.filter { gap in state.noted[gap.place].map { gap.bytes.upperBound > Int($0) } ?? true }
+    gaps.filter { gap in state.noted[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true }
   }
 }
 
 extension JournalDamage {
   /// Where it begins.
-  var place: Location { Location(segment: segment, offset: bytes.lowerBound) }
+  var location: Location { Location(segment: segment, offset: bytes.lowerBound) }
 }

@@ -14,7 +14,7 @@ extension Store {
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: SurveyGround?) {
     do throws(StoreError) { return try summary(digestAt: time) } catch {
       guard error.code == .damaged, isWritable else { throw error }
-      try mend()
+      try recoverFromDamage()
       return try summary(digestAt: time)
     }
   }
@@ -81,7 +81,7 @@ extension Store {
   }
 
   /// A batch that was appended.
-  package struct TakenBatch: Sendable {
+  package struct AppliedBatch: Sendable {
     /// The blobs that its records refer to, that are not here, and that are to come.
     package var missing: [BlobReference]
     /// The positions behind the first, up to the second, hold what the batch brought and nothing else: its sender has it.
@@ -97,16 +97,16 @@ extension Store {
   ///   - close: closes the round, if it is an increment and this its last batch, in the same step (`finish`).
   /// - Throws: `.rolledBack` if a record bears a sequence of this copy's actor that it never wrote; `.overtaken` if this copy is not
   ///   what the session took it to be any more.
-  package func take(
+  package func apply(
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
-  ) throws(StoreError) -> TakenBatch {
+  ) throws(StoreError) -> AppliedBatch {
     let absent = try absent(of: batch)
-    if batch.behind == nil { try prepareToTake(batch.widening, in: batch.mark) }
+    if batch.behind == nil { try prepareToApply(batch.widening, in: batch.mark) }
     if full == nil, batch.widening == nil, case .compact(let plain) = batch.records,
       let taken = try bulkInsert(
-        plain, { composer throws(StoreError) in try conclude(batch, close, &composer) })
+        plain, { composer throws(StoreError) in try advanceCursor(batch, close: close, &composer) })
     {
-      return TakenBatch(missing: [], echo: taken.echo, tail: taken.tail)
+      return AppliedBatch(missing: [], echo: taken.echo, tail: taken.tail)
     }
     let records = batch.records.list
     let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
@@ -130,7 +130,7 @@ extension Store {
             || earlier.map({ composer.state.isSuspect($0.dot) }) ?? false
           {
             let waits = record.stamp > composer.stampLimit && !composer.state.isMine(record.dot)
-            full.note(
+            full.record(
               doubtful: record, beside: earlier, isTaken: !waits && !composer.state.covers(record.dot))
           }
         }
@@ -138,27 +138,27 @@ extension Store {
           record, held: held[index], parked: parked[record.key] ?? [], kept: kept, lacking: lacking)
       }
       for absent in absent { try composer.setLocal(absent.key, absent.value) }
-      try conclude(batch, close, &composer)
+      try advanceCursor(batch, close: close, &composer)
       return composer.state.sequence == own ? (position, position + composer.positions) : nil
     }
-    full?.note(batch)
-    return TakenBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
+    full?.record(batch)
+    return AppliedBatch(missing: absent.filter { $0.reason == .awaited }.map(\.blob), echo: echo, tail: tail)
   }
 
   /// Moves the cursor behind a batch, or closes its round. The cursor would say of keys that this copy holds since that they had come.
-  private func conclude(
-    _ batch: IncomingBatch, _ close: RoundClose?, _ composer: inout TransactionBuilder
+  private func advanceCursor(
+    _ batch: IncomingBatch, close: RoundClose?, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
     try requireScope(batch.scope, composer.state)
     try require(batch.addressee, of: batch.sender, composer.state)
     if let close { return try merge(close, &composer) }
     let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
-    if let widening = batch.widening { return try note(cursor, of: widening, &composer) }
+    if let widening = batch.widening { return try recordCursor(cursor, of: widening, &composer) }
     try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
   }
 
   /// Waits until a batch is durable that `take` appended.
-  package func settle(_ taken: TakenBatch) throws(StoreError) { try sync(upTo: taken.tail) }
+  package func settle(_ taken: AppliedBatch) throws(StoreError) { try sync(upTo: taken.tail) }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
   ///
@@ -174,7 +174,7 @@ extension Store {
     }
     if close.isFull || close.widening != nil { try requirePossible(close.horizon) }
     if close.isFull { return try finish(full ?? FullState(), close) }
-    if behind == nil { try prepareToTake(close.widening, in: close.mark) }
+    if behind == nil { try prepareToApply(close.widening, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       if let widening = close.widening {
         try requireOwn(widening, in: close.mark, behind: behind, composer.state)

@@ -64,7 +64,8 @@ extension Store {
   }
 
   /// Notes how far the keys that were lacking have come.
-  func note(_ cursor: Cursor, of widening: Widening, _ composer: inout TransactionBuilder) throws(StoreError)
+  func recordCursor(_ cursor: Cursor, of widening: Widening, _ composer: inout TransactionBuilder)
+    throws(StoreError)
   {
     var widening = widening
     widening.cursor = cursor
@@ -106,7 +107,7 @@ extension Store {
 
   /// A round of keys that were lacking goes on where an earlier one was left, or begins from nothing: what has come of them is
   /// given up then. Some of it may have been deleted since, and the deletes be purged.
-  func prepareToTake(_ widening: Widening?, in mark: RoundMark) throws(StoreError) {
+  func prepareToApply(_ widening: Widening?, in mark: RoundMark) throws(StoreError) {
     guard let widening, widening.cursor == nil else { return }
     let isUnderWay = try reading { engine throws(StoreError) in engine.state.widening?.cursor?.mark == mark }
     if !isUnderWay { try giveUpWhatCame() }
@@ -118,7 +119,7 @@ extension Store {
     let pin = SnapshotPin()
     let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.hold(pin)
-      return (try engine.locations(isExclusive: isAlone), engine.due(upTo: .maximum))
+      return (try engine.locations(isExclusive: isAlone), engine.dueParked(upTo: .maximum))
     }
     try giveUp(places, isParked: false, pin)
     try giveUp(parked, isParked: true, pin)
@@ -159,7 +160,7 @@ extension Store {
     var others = state.vector
     if let actor = state.actor { others[actor] = 0 }
     guard state.isSettled, close.vector.covers(others), state.vector.covers(close.floor) else {
-      return try note(
+      return try recordCursor(
         Cursor(position: close.position, mark: close.mark, closed: true), of: closing, &composer)
     }
     // What was purged there under those keys is purged here (rule R8).

@@ -166,11 +166,11 @@ extension Store {
     try catchUp(&engine)
     try engine.changeSharedIndex { engine throws(StoreError) in
       try engine.index.beginWriting()
-      if try engine.isIndexBehind { try engine.completeIndex() }
+      if try engine.isIndexBehind { try engine.catchUpIndex() }
       // Another process may have given a segment its number in the index a moment after this one looked.
-      if engine.journal.lacksSlots { engine.enrol(mayAdd: true) }
+      if engine.journal.lacksSlots { engine.assignSlots(mayAdd: true) }
     }
-    if !engine.parked.isEmpty { try releaseParked(&engine) }
+    if !engine.parked.isEmpty { try applyDueParked(&engine) }
   }
 
   /// Takes the writers' mutex, if anything may be written. False if somebody else has it and this is not to wait.
@@ -184,7 +184,7 @@ extension Store {
         .busy, "a transaction of this thread is under way: write through the transaction instead", path: path)
     }
     do throws(StoreError) {
-      if case .afterDeath = acquisition { try repairOrPoison() }
+      if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
       // It may have been closed while this waited.
       try checkOpen()
       guard !control.poisoned else { throw poisonedError }
@@ -288,17 +288,17 @@ extension Store {
     let tail = Location(segment: segment.number, offset: end)
     let start = engine.applied.segment == tail.segment ? engine.applied.offset : SegmentHeader.length
     control.tail = tail.packed
-    engine.absorb(own: tail, bringing: intake, wall: wall)
-    notePublished(start..<end, in: segment, isBulk: isBulk, &engine)
+    engine.applyOwnAppend(own: tail, bringing: intake, wall: wall)
+    recordPublished(start..<end, in: segment, isBulk: isBulk, &engine)
   }
 
   /// What follows from an append, once it was taken in.
   @inline(__always)
-  func notePublished(
+  func recordPublished(
     _ bytes: Range<Int>, in segment: Segment, isBulk: Bool = false, _ engine: inout Engine
   ) {
     control.position = engine.position
-    noteWrite()
+    recordWrite()
     pace.spend(bytes.count)
     noteChange()
     if engine.deadBytes >= engine.deadBytesReviewThreshold { considerCompaction(&engine) }

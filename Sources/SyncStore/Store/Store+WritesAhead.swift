@@ -37,7 +37,7 @@ extension Store {
   }
 
   /// Records of others that wait here for their time, the earliest first, at most so many; of one key, if it is given.
-  package func waitingWrites(of key: Key? = nil, limit: Int) throws(StoreError) -> [LogEntry] {
+  package func parkedWrites(of key: Key? = nil, limit: Int) throws(StoreError) -> [LogEntry] {
     try reading { engine throws(StoreError) in
       let places =
         if let key { engine.parked[key.bytes] ?? [] } else {

@@ -223,7 +223,7 @@ public final class Store: Sendable {
   /// Syncs of the journal made by this instance: fewer than durable writes when writers share them.
   package var syncCount: Int { syncs.count }
 
-  func noteWrite() {
+  func recordWrite() {
     if !hasWritten.load(ordering: .relaxed) { hasWritten.store(true, ordering: .relaxed) }
   }
 
@@ -303,7 +303,7 @@ public final class Store: Sendable {
     let acquisition = control.lock(waits: false)
     if case .heldByOther = acquisition { return }
     defer { control.unlock() }
-    if case .afterDeath = acquisition { try repairOrPoison() }
+    if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
     closed.store(true, ordering: .releasing)
     guard !control.poisoned else { return }
     try? engine.withLock { engine throws(StoreError) in
@@ -320,7 +320,7 @@ public final class Store: Sendable {
     case .heldByOther: return
     case .clean, .afterDeath:
       defer { control.unlock() }
-      if case .afterDeath = acquisition { try repairOrPoison() }
+      if case .afterDeath = acquisition { try recoverDeadWriterOrPoison() }
     case .alreadyHeld:
       throw StoreError(.busy, "a transaction of this thread is under way: \(what) behind it", path: path)
     }
@@ -330,7 +330,7 @@ public final class Store: Sendable {
   /// the directory.
   private func endWriting() {
     let acquisition = control.lock()
-    if case .afterDeath = acquisition { try? repairOrPoison() }
+    if case .afterDeath = acquisition { try? recoverDeadWriterOrPoison() }
     closed.store(true, ordering: .releasing)
     control.unlock()
   }

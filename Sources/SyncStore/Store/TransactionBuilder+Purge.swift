@@ -21,7 +21,7 @@ extension TransactionBuilder {
     }
     try raise(floor, horizon)
     // Who follows the journal from before one of them would not learn of it.
-    if position > state.purged ?? 0 { try note(purgedUpTo: position) }
+    if position > state.purged ?? 0 { try recordPurge(upTo: position) }
     for record in dead { try give(up: record) }
   }
 
@@ -29,7 +29,7 @@ extension TransactionBuilder {
   mutating func drop(_ doomed: [Doomed]) throws(StoreError) {
     // Who follows the journal is told of nothing that had a value: whoever stands before these purges is to begin anew.
     if doomed.contains(where: \.hadValue) {
-      try note(purgedUpTo: max(state.purged ?? 0, position + UInt64(doomed.count)))
+      try recordPurge(upTo: max(state.purged ?? 0, position + UInt64(doomed.count)))
     }
     for record in doomed {
       try give(up: record)
@@ -59,7 +59,7 @@ extension TransactionBuilder {
     try setLocal(StateKey.unsettled, ReplicaState.encode(position: position))
   }
 
-  private mutating func note(purgedUpTo position: UInt64) throws(StoreError) {
+  private mutating func recordPurge(upTo position: UInt64) throws(StoreError) {
     try setLocal(StateKey.purged, ReplicaState.encode(position: position))
   }
 

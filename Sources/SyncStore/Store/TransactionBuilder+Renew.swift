@@ -43,7 +43,7 @@ extension TransactionBuilder {
       for damage in damages {
         let end = UInt32(damage.bytes.upperBound)
         try setLocal(
-          StateKey.damage(damage.place),
+          StateKey.damage(damage.location),
           ReplicaState.encode(damageUpTo: end, isResolved: false, lost: lost[damage]))
       }
       vector = try askForEverything()

@@ -12,7 +12,7 @@ struct TransactionBuilder {
   /// The keys that this append touches: indices of `entries`, from behind (`~`) of `released`, or, from `Self.firstPendingIndex`
   /// on, of `postponed`.
   private var pendingKeys = PendingKeys()
-  private var released: [Record] = []
+  private var unparked: [Record] = []
   /// What this append makes of keys of this copy alone.
   private(set) var locals: [[UInt8]: [UInt8]?] = [:]
   /// Milliseconds since 1970.
@@ -50,7 +50,7 @@ struct TransactionBuilder {
   var positions: UInt64 {
     entries.reduce(0) { count, entry in
       switch entry {
-      case .write(_, nil), .waiting(_, nil): count + 1
+      case .write(_, nil), .parked(_, nil): count + 1
       default: count
       }
     }
@@ -115,7 +115,7 @@ struct TransactionBuilder {
   /// A key and value of this copy alone; nil ends the key.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
     try append(.local(key: key, value: value))
-    state.absorb(local: key, value)
+    state.apply(local: key, value)
     locals[key] = .some(value)
   }
 
@@ -150,7 +150,7 @@ struct TransactionBuilder {
     case .park:
       if parked.contains(where: { $0.dot == record.dot }) { return }
       // What the store keeps for itself beats without a word: nothing has to be judged.
-      return try append(record.isReserved ? .write(record, position: nil) : .waiting(record, position: nil))
+      return try append(record.isReserved ? .write(record, position: nil) : .parked(record, position: nil))
     case .win, .lose:
       if parked.contains(where: { $0.dot == record.dot }) { return }
       state.author.clock.observe(record.stamp)
@@ -174,7 +174,7 @@ struct TransactionBuilder {
   /// - Parameter isAlone: nothing was released before them, so that they cannot come with the next append instead. Of beaten values
   ///   that are too many for one append the last ones are not kept then.
   /// - Throws: `.outOfBounds` if they do not fit and are not alone.
-  mutating func release(
+  mutating func unpark(
     _ records: [Record], held stored: Record?, kept: Set<StateDigest>, isAlone: Bool
   ) throws(StoreError) {
     var winner = stored
@@ -203,8 +203,8 @@ struct TransactionBuilder {
     case .win(let conflict):
       (winner, loser, isConflict) = (record, held, conflict)
       if inJournal {
-        released.append(record)
-        note(record.key, at: ~(released.count - 1))
+        unparked.append(record)
+        recordKey(record.key, at: ~(unparked.count - 1))
       } else {
         try append(write: record)
       }
@@ -309,7 +309,7 @@ struct TransactionBuilder {
     do throws(StoreError) { try issuePostponed(held) } catch {
       // Some were issued, and all are still postponed: another attempt would issue those twice.
       for (number, write) in pending.list.enumerated() {
-        note(pending.bytes(write.key), at: Self.firstPendingIndex + number)
+        recordKey(pending.bytes(write.key), at: Self.firstPendingIndex + number)
       }
       entries.removeSubrange(before.entries...)
       (extent, state, pendingBytes) = (before.extent, before.state, before.bytes)
@@ -355,7 +355,7 @@ struct TransactionBuilder {
 
   private func record(at index: Int) -> Record {
     precondition(index < Self.firstPendingIndex, "what was postponed is settled before it is asked for")
-    if index < 0 { return released[~index] }
+    if index < 0 { return unparked[~index] }
     guard case .write(let record, _) = entries[index] else {
       preconditionFailure("only writes are noted by their keys")
     }
@@ -364,11 +364,11 @@ struct TransactionBuilder {
 
   private mutating func append(write record: consuming Record) throws(StoreError) {
     try growExtent { $0.add(record) }
-    note(record.key, at: entries.count)
+    recordKey(record.key, at: entries.count)
     entries.append(.write(record, position: nil))
   }
 
-  private mutating func note(_ key: [UInt8], at index: Int) {
+  private mutating func recordKey(_ key: [UInt8], at index: Int) {
     let hash = XXH3.hash64(key, seed: hashSeed)
     pendingKeys.reserve()
     pendingKeys.set(pendingKeys.slot(of: hash) { isKey(key, at: $0) }, hash, to: index)

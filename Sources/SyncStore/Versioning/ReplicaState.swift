@@ -146,7 +146,7 @@ enum StateKey {
   static let clock = Array("replica/clock".utf8)
   static let writeDenial = Array("replica/denied".utf8)
   /// Up to which stamp all that had waited, and stands before it, was applied.
-  static let released = Array("replica/released".utf8)
+  static let unparked = Array("replica/released".utf8)
   static let partedPrefix = Array("replica/parted/".utf8)
   static let forsakenPrefix = Array("replica/forsaken/".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
@@ -171,7 +171,7 @@ enum StateKey {
 
 extension ReplicaState {
   /// Takes in a local record; one that does not read is left alone: it was written by a program that knew more.
-  mutating func absorb(local key: [UInt8], _ value: [UInt8]?) {
+  mutating func apply(local key: [UInt8], _ value: [UInt8]?) {
     if key.starts(with: StateKey.cursorPrefix) {
       guard let sender = ActorID(bytes: key.dropFirst(StateKey.cursorPrefix.count)) else { return }
       cursors[sender] = value.flatMap { try? Self.cursor($0[...]) }
@@ -246,7 +246,7 @@ extension ReplicaState {
   }
 
   /// Takes notice of a write in the journal.
-  mutating func absorb(_ version: Version, applied: Bool) {
+  mutating func observe(_ version: Version, applied: Bool) {
     if version.dot.actor == actor { author.sequence = max(author.sequence, version.dot.sequence) }
     if applied { author.clock.observe(version.stamp) }
   }
@@ -262,9 +262,9 @@ extension ReplicaState {
     return try? reader.read(UInt64.self)
   }
 
-  static func encode(released: Stamp) -> [UInt8] { encode(position: released.rawValue) }
+  static func encode(unparked: Stamp) -> [UInt8] { encode(position: unparked.rawValue) }
 
-  static func released(_ value: [UInt8]) -> Stamp? { position(value).map { Stamp(rawValue: $0) } }
+  static func unparked(_ value: [UInt8]) -> Stamp? { position(value).map { Stamp(rawValue: $0) } }
 
   static func encode(_ cursor: Cursor) -> [UInt8] {
     var writer = ByteWriter()

@@ -18,7 +18,7 @@ struct StoreHealth {
     standing = try store.standing
     clock = try ClockCommand.warning(store)
     lead = try store.clockLead()
-    waiting = try store.waitingWrites(limit: Self.counted)
+    waiting = try store.parkedWrites(limit: Self.counted)
     guard denial != nil else {
       strandedKeys = 0
       return

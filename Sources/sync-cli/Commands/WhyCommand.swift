@@ -12,7 +12,7 @@ enum WhyCommand {
   ) { invocation, output in
     let key = try Key(bytes: invocation.operands[0].bytes)
     return try invocation.withStore(toWrite: false) { store in
-      let waiting = try store.waitingWrites(of: key, limit: mostWaiting)
+      let waiting = try store.parkedWrites(of: key, limit: mostWaiting)
       guard let explanation = try store.explain(key) else {
         if !waiting.isEmpty { return try tell(key, waiting, invocation, output) }
         throw Failure(

@@ -45,7 +45,7 @@ struct DaemonReport {
       log.write(.notice, "the stamps of this copy are no longer ahead of its clock")
     }
     wasAhead = warning != nil
-    let writes = try store.waitingWrites(limit: Self.mostWaiting)
+    let writes = try store.parkedWrites(limit: Self.mostWaiting)
     if writes.count > waiting, let last = writes.last {
       log.write(
         .warning,

@@ -14,7 +14,7 @@ enum Secrets {
     guard var bytes = Terminal.secret("passphrase: ") else {
       throw missing("passphrase", "--passphrase-file FILE", "SYNC_PASSPHRASE")
     }
-    return take(&bytes)
+    return consume(&bytes)
   }
 
   /// One that is to be set; from the terminal it is asked for twice.
@@ -29,8 +29,8 @@ enum Secrets {
     guard first == second else {
       throw Failure(.usage, "passphrase: the two differ: try again")
     }
-    _ = take(&second)
-    return take(&first)
+    _ = consume(&second)
+    return consume(&first)
   }
 
   private static func given(
@@ -43,13 +43,13 @@ enum Secrets {
       guard !line.isEmpty else {
         throw Failure(.usage, "\(Text.printable(file)): its first line is empty: write the passphrase there")
       }
-      return take(&line)
+      return consume(&line)
     }
     guard var bytes = System.environmentBytes(variable) else { return nil }
-    return take(&bytes)
+    return consume(&bytes)
   }
 
-  private static func take(_ bytes: inout [UInt8]) -> Passphrase {
+  private static func consume(_ bytes: inout [UInt8]) -> Passphrase {
     defer { erase(&bytes) }
     return Passphrase(bytes)
   }

@@ -125,9 +125,10 @@ final class SessionSide {
       case .follow(let position):
         answers.goLive()
         followed = position
-      case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .giveGroupKeys:
+      case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .readGroupKeys:
         work[Lane.sending.rawValue].append(action)
-      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .takeGroupKeys, .storeBlobRanges,
+      case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .mergeGroupKeys,
+        .storeBlobRanges,
         .storeBlobs,
         .matchRecipe, .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
         .stateHoldings, .openBlobRange,

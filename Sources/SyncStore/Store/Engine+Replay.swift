@@ -5,13 +5,13 @@
 extension Engine {
   /// Reads the journal on, up to `end`, which lies in a mapped segment. The checksums in the segments `seen` to be whole a
   /// moment ago are not computed again.
-  mutating func absorb(upTo end: Location, seen: Set<UInt32> = [], indexing: Bool) {
+  mutating func replay(upTo end: Location, seen: Set<UInt32> = [], indexing: Bool) {
     if applied.segment == 0, let first = journal.segments.first {
       applied = Location(segment: first.number, offset: SegmentHeader.length)
     }
     // One who died may have left behind that it was entering something: what the index says is taken as it is.
-    if indexing { beginEntering(from: applied) }
-    enrol(mayAdd: indexing)
+    if indexing { beginIndexWrite(from: applied) }
+    assignSlots(mayAdd: indexing)
     guard var place = journal.place(of: applied.segment), let last = journal.place(of: end.segment) else {
       return
     }
@@ -21,27 +21,27 @@ extension Engine {
       // A position is never given again, though compaction may have dropped the record that had it.
       position = max(position, segment.header.basePosition)
       let stop = place == last ? end.offset : journal.sealedLength(at: place) ?? 0
-      absorb(
-        segment, applied.offset..<stop, areWhole: seen.contains(segment.number), limit: limit,
+      replay(
+        segment, bytes: applied.offset..<stop, areWhole: seen.contains(segment.number), limit: limit,
         indexing: indexing)
       place += 1
       applied =
         place > last
         ? end : Location(segment: journal.segments[place].number, offset: SegmentHeader.length)
     }
-    if indexing { finishEntering() }
+    if indexing { endIndexWrite() }
   }
 
   /// Takes into the index what is behind the place up to which it was applied, and in this view already: what one who died
   /// had appended. Only for the holder of the writers' mutex.
-  mutating func completeIndex() throws(StoreError) {
+  mutating func catchUpIndex() throws(StoreError) {
     let start = Location(packed: try index.keys.applied)
     guard start != applied else { return index.ledger.endWrite() }
-    beginEntering(from: start)
+    beginIndexWrite(from: start)
     // What it may have added to the digest cannot be told.
     index.ledger.setDigest(nil, at: 0)
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
-    enrol(mayAdd: true)
+    assignSlots(mayAdd: true)
     var failure: StoreError?
     var views: [RecordView] = []
     try visit(from: start) { view throws(StoreError) in
@@ -49,45 +49,48 @@ extension Engine {
       return true
     }
     for view in views {
-      let write = view.isWrite ? view.shape.flatMap { Write(view, $0) } : nil
-      do throws(StoreError) { try enter(view, write, limit: limit) } catch { failure = failure ?? error }
+      let write = view.isWrite ? view.shape.flatMap { WriteSummary(view, $0) } : nil
+      do throws(StoreError) { try indexRecord(view, write: write, limit: limit) } catch {
+        failure = failure ?? error
+      }
     }
-    isEntering = false
+    isWritingIndex = false
     if let failure { throw failure }
     if let last = views.last { lastPlace = last.segment.place(at: last.offset) }
-    noteApplied()
+    publishApplied()
   }
 
   /// Takes in what this process has just appended, up to `end`: as any other records, but that its checksums, computed a
   /// moment ago from the same bytes, are not computed again, and that the records of a batch are known already.
-  mutating func absorb(own end: Location, bringing intake: PreparedBulkInsert? = nil, wall: UInt64) {
+  mutating func applyOwnAppend(own end: Location, bringing intake: PreparedBulkInsert? = nil, wall: UInt64) {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
     // Whoever reads a part of these from the index sees that there may be more.
-    beginEntering(from: applied)
+    beginIndexWrite(from: applied)
     if applied.segment != end.segment {
-      absorb(upTo: Location(segment: end.segment, offset: SegmentHeader.length), indexing: true)
-      beginEntering(from: applied)
+      replay(upTo: Location(segment: end.segment, offset: SegmentHeader.length), indexing: true)
+      beginIndexWrite(from: applied)
     }
     guard let segment = journal.segment(end.segment) else { return }
     var start = applied.offset
     if let intake {
-      absorb(segment, start..<intake.start, areWhole: true, limit: limit, indexing: true)
+      replay(segment, bytes: start..<intake.start, areWhole: true, limit: limit, indexing: true)
       start = indexBulkInsert(intake, in: segment)
     }
-    absorb(segment, start..<end.offset, areWhole: true, limit: limit, indexing: true)
+    replay(segment, bytes: start..<end.offset, areWhole: true, limit: limit, indexing: true)
     applied = end
-    finishEntering()
+    endIndexWrite()
   }
 
   /// Takes in the records in `bytes`, of which it may be known that they `areWhole`.
-  private mutating func absorb(
-    _ segment: Segment, _ bytes: Range<Int>, areWhole: Bool, limit: Stamp, indexing: Bool
+  private mutating func replay(
+    _ segment: Segment, bytes: Range<Int>, areWhole: Bool, limit: Stamp, indexing: Bool
   ) {
     let ordinary = FastPathReader(segment)
     var offset = bytes.lowerBound
     while offset < bytes.upperBound {
       if let ordinary {
-        offset = absorb(ordinary, offset..<bytes.upperBound, verifies: !areWhole, limit, indexing: indexing)
+        offset = replayFastPath(
+          ordinary, bytes: offset..<bytes.upperBound, verifies: !areWhole, limit: limit, indexing: indexing)
         if offset >= bytes.upperBound { return }
       }
       if areWhole {
@@ -95,18 +98,18 @@ extension Engine {
         // Bytes that change between two looks must not end the process.
         guard offset + RecordLayout.fixedLength <= bytes.upperBound, view.length >= RecordLayout.fixedLength,
           view.end <= bytes.upperBound
-        else { return noteGap(offset..<bytes.upperBound, in: segment) }
+        else { return recordGap(offset..<bytes.upperBound, in: segment) }
         offset = view.end
         if view.isReadable {
-          absorb(view, limit: limit, indexing: indexing)
+          apply(view, limit: limit, indexing: indexing)
         } else {
-          noteGap(view.offset..<view.end, in: segment)
+          recordGap(view.offset..<view.end, in: segment)
         }
       } else {
         var walker = SegmentWalker(segment, from: offset, limit: bytes.upperBound)
         switch walker.next() {
-        case .record(let view)?: absorb(view, limit: limit, indexing: indexing)
-        case .gap(let range)?: noteGap(range, in: segment)
+        case .record(let view)?: apply(view, limit: limit, indexing: indexing)
+        case .gap(let range)?: recordGap(range, in: segment)
         case nil: return
         }
         offset = walker.offset
@@ -116,45 +119,46 @@ extension Engine {
 
   /// Notes that the index has all up to where this view has read; if that could not be, there is to be another index.
   @inline(__always)
-  mutating func finishEntering() {
-    if index.failure == nil { noteApplied() } else { overcomeTrouble() }
+  mutating func endIndexWrite() {
+    if index.failure == nil { publishApplied() } else { overcomeTrouble() }
   }
 
-  mutating func beginEntering(from start: Location) {
+  mutating func beginIndexWrite(from start: Location) {
     index.ledger.beginWrite(from: start)
-    isEntering = true
+    isWritingIndex = true
   }
 
   @inline(__always)
-  private mutating func noteApplied() {
-    if index.hasFaulted { return leaveFaultedIndex() }
+  private mutating func publishApplied() {
+    if index.hasFaulted { return abandonFaultedIndex() }
     let ledger = index.ledger
     ledger.note(
       position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastPlace)
     ledger.moveDigest(to: applied.packed)
     index.keys.setApplied(applied.packed)
     ledger.endWrite()
-    isEntering = false
+    isWritingIndex = false
   }
 
   /// Nobody may be told that the index has what lies in a page that nobody else sees: a compaction drops what it does not name.
   @inline(never)
-  mutating func leaveFaultedIndex() {
-    isEntering = false
+  mutating func abandonFaultedIndex() {
+    isWritingIndex = false
     contradiction("had a page refused by the kernel: make room, or check the disk")
     overcomeTrouble()
   }
 
-  private mutating func noteGap(_ range: Range<Int>, in segment: Segment) {
-    note(JournalDamage(segment: segment.number, bytes: range), of: DamagedRecord.key(in: range, of: segment))
+  private mutating func recordGap(_ range: Range<Int>, in segment: Segment) {
+    recordDamage(
+      JournalDamage(segment: segment.number, bytes: range), of: DamagedRecord.key(in: range, of: segment))
   }
 
-  private mutating func note(_ damage: JournalDamage, of key: [UInt8]?) {
+  private mutating func recordDamage(_ damage: JournalDamage, of key: [UInt8]?) {
     guard gapSet.insert(damage).inserted else { return }
     gaps.append(damage)
     publish()
     noteDamageMet()
-    let location = damage.place
+    let location = damage.location
     if let key {
       // The journal is read in its order: this is the latest place.
       damagedKeys[key] = location
@@ -163,37 +167,37 @@ extension Engine {
     }
   }
 
-  mutating func absorb(_ view: RecordView, limit: Stamp, indexing: Bool) {
+  mutating func apply(_ view: RecordView, limit: Stamp, indexing: Bool) {
     position = max(position, view.position)
     var before: Location?
-    var known: Write?
+    var known: WriteSummary?
     switch view.kind {
     case .actor:
       guard let shape = view.shape, let actor = ActorID(bytes: view.key(shape)) else { return }
       view.segment.define(actor, as: view.actorNumber, at: view.offset)
     case .local, .localRemoval:
-      if let shape = view.shape { before = takeLocal(view, shape) }
+      if let shape = view.shape { before = applyLocal(view, shape: shape) }
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {
-        takeLoser(view)
+        applyLoser(view)
       } else if let shape = view.shape {
-        guard let write = Write(view, shape) else {
+        guard let write = WriteSummary(view, shape) else {
           // Both definitions of its author's number are lost, and with them whether it beats what is held.
           let place = JournalDamage(segment: view.segment.number, bytes: view.offset..<view.end)
-          return note(place, of: view.key(shape))
+          return recordDamage(place, of: view.key(shape))
         }
-        take(write, at: view, limit: limit)
+        applyWrite(write, at: view, limit: limit)
         known = write
       }
     case .purge:
       // Who brings the index up to date has to know what there was before.
-      if !indexing, let purge = view.purge { take(purge) }
+      if !indexing, let purge = view.purge { applyPurge(purge) }
     case .checkpoint, .epoch, nil: break
     }
     if indexing {
       lastPlace = view.segment.place(at: view.offset)
       do throws(StoreError) {
-        try enter(view, known, replacing: before, limit: limit)
+        try indexRecord(view, write: known, replacing: before, limit: limit)
       } catch {
         index.failure = error
       }
@@ -203,46 +207,46 @@ extension Engine {
 
   /// Returns where the record was that it replaces.
   @discardableResult
-  mutating func takeLocal(_ view: RecordView, _ shape: RecordView.Shape) -> Location? {
+  mutating func applyLocal(_ view: RecordView, shape: RecordView.Shape) -> Location? {
     let key = view.key(shape)
     let before: Location?
     if view.kind == .local {
       let value = view.value(shape)
-      state.absorb(local: key, value)
+      state.apply(local: key, value)
       before = locals.set(key, value, at: view.location)
     } else {
-      state.absorb(local: key, nil)
+      state.apply(local: key, nil)
       before = locals.remove(key)
     }
     if key.starts(with: IndexNote.keyPrefix) { indexNotes[key] = locals[key] }
     return before
   }
 
-  mutating func takeLoser(_ view: RecordView) {
+  mutating func applyLoser(_ view: RecordView) {
     losers.append(view.location)
     if let record = view.decoded() { keptLosers.insert(StateDigest(of: record)) }
   }
 
   /// What is taken in of a write.
-  struct Write {
+  struct WriteSummary {
     var version: Version
     var position: UInt64
     var hasDeadline: Bool
     var isReserved: Bool
     /// Had its time not come when it was appended?
-    var waited: Bool
+    var wasParked: Bool
     /// Where the key is in the bytes of its view.
     var key: Range<Int>
   }
 
   /// Takes in a write which stands at `view`, as far as it concerns more than the index.
   @inline(__always)
-  private mutating func take(_ write: Write, at view: RecordView, limit: Stamp) {
+  private mutating func applyWrite(_ write: WriteSummary, at view: RecordView, limit: Stamp) {
     position = max(position, write.position)
-    let applies = self.applies(write.version, limit, waited: write.waited)
-    state.absorb(write.version, applied: applies)
+    let applies = self.applies(write.version, limit, waited: write.wasParked)
+    state.observe(write.version, applied: applies)
     if !applies || write.isReserved || write.hasDeadline && expiring != nil {
-      takeRare(write, at: view, applies)
+      applySpecialWrite(write, at: view, applies)
     }
   }
 
@@ -254,7 +258,7 @@ extension Engine {
   }
 
   @inline(never)
-  private mutating func takeRare(_ write: Write, at view: RecordView, _ applies: Bool) {
+  private mutating func applySpecialWrite(_ write: WriteSummary, at view: RecordView, _ applies: Bool) {
     let key = view.bytes.bytes(write.key)
     if !applies {
       parked[key, default: []].append(view.location)
@@ -267,52 +271,52 @@ extension Engine {
   // MARK: The index
 
   /// Enters a record into the index that this view has taken in; `write` is what is known of one that is a write.
-  private mutating func enter(
-    _ view: RecordView, _ write: Write?, replacing local: Location? = nil, limit: Stamp
+  private mutating func indexRecord(
+    _ view: RecordView, write: WriteSummary?, replacing local: Location? = nil, limit: Stamp
   ) throws(StoreError) {
     switch view.kind {
-    case .actor: try note(view)
+    case .actor: try addSpecialRecord(view)
     case .local:
       view.segment.liveBytes += view.end - view.offset
-      if local != view.location { supersede(local) }
-      try note(view)
+      if local != view.location { markDead(local) }
+      try addSpecialRecord(view)
     case .localRemoval:
-      supersede(local)
-      try note(view)
+      markDead(local)
+      try addSpecialRecord(view)
     case .value, .blob, .tombstone:
       if view.flags.contains(.loser) {
         view.segment.liveBytes += view.end - view.offset
-        try note(view)
+        try addSpecialRecord(view)
       } else if let write {
         let search = view.bytes.withSpan(write.key) { self.search($0) }
-        try enter(write, at: view, search, limit: limit)
+        try indexWrite(write, at: view, search, limit: limit)
       }
-    case .purge: if let purge = view.purge { try enter(purge) }
+    case .purge: if let purge = view.purge { try indexPurge(purge) }
     case .checkpoint, .epoch, nil: break
     }
   }
 
   /// Enters a write into the index; `search` is what that knows of its key.
   @inline(__always)
-  private mutating func enter(
-    _ write: Write, at view: RecordView, _ search: Search, limit: Stamp
+  private mutating func indexWrite(
+    _ write: WriteSummary, at view: RecordView, _ search: Search, limit: Stamp
   ) throws(StoreError) {
-    let applies = self.applies(write.version, limit, waited: write.waited)
+    let applies = self.applies(write.version, limit, waited: write.wasParked)
     if applies, !write.isReserved, !write.hasDeadline, !index.ledger.keepsDigest {
-      try hold(write.version, at: view, search)
+      try upsertIfNewer(write.version, at: view, search)
     } else {
-      try enterRare(write, at: view, search, applies: applies)
+      try indexSpecialWrite(write, at: view, search, applies: applies)
     }
   }
 
   @inline(never)
-  private mutating func enterRare(
-    _ write: Write, at view: RecordView, _ search: Search, applies: Bool
+  private mutating func indexSpecialWrite(
+    _ write: WriteSummary, at view: RecordView, _ search: Search, applies: Bool
   ) throws(StoreError) {
     let key = view.bytes.bytes(write.key)
     if write.hasDeadline { try index.ledger.set(.deadlines) }
     if !applies { try index.ledger.set(.parked) }
-    if !applies || write.isReserved && search.found == nil { try note(view) }
+    if !applies || write.isReserved && search.found == nil { try addSpecialRecord(view) }
     let keepsDigest = index.ledger.keepsDigest
     // Then the index alone names the greatest record, and was asked for it already.
     let isNamed = applies && (parked.isEmpty || parked[key] == nil)
@@ -323,22 +327,22 @@ extension Engine {
       before = try? record(at: place)
     }
     if applies {
-      try hold(write.version, at: view, search)
+      try upsertIfNewer(write.version, at: view, search)
     } else {
       view.segment.liveBytes += view.end - view.offset
     }
     guard keepsDigest else { return }
     if isNamed {
       let isGreater = before.map { $0.version < write.version } ?? true
-      noteChange(from: before, to: isGreater ? view.decoded() : before)
+      updateDigest(from: before, to: isGreater ? view.decoded() : before)
     } else {
-      noteChange(from: before, to: greatest(key))
+      updateDigest(from: before, to: greatest(key))
     }
   }
 
   /// Lets the index name the record for its key, if it beats what is held.
   @inline(__always)
-  mutating func hold(_ version: Version, at view: RecordView, _ search: Search) throws(StoreError) {
+  mutating func upsertIfNewer(_ version: Version, at view: RecordView, _ search: Search) throws(StoreError) {
     let place = view.segment.place(at: view.offset)
     if let found = search.found {
       // Entered by one who died before it could note so.
@@ -352,7 +356,7 @@ extension Engine {
       guard try index.keys.replace(search.hash, found.place, with: place) else {
         throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
       }
-      supersede(found.location)
+      markDead(found.location)
     } else {
       try index.keys.insert(search.hash, place)
     }
@@ -360,7 +364,7 @@ extension Engine {
   }
 
   /// The record there does not count any more.
-  mutating func supersede(_ location: Location?) {
+  mutating func markDead(_ location: Location?) {
     guard let location, let segment = journal.segment(location.segment) else { return }
     let bytes = segment.extent(at: location.offset).end - location.offset
     segment.liveBytes -= bytes
@@ -368,7 +372,7 @@ extension Engine {
   }
 }
 
-extension Engine.Write {
+extension Engine.WriteSummary {
   /// Nil if its author is not known.
   init?(_ view: RecordView, _ shape: RecordView.Shape) {
     guard let version = view.version else { return nil }

@@ -4,21 +4,21 @@ extension Engine {
   /// may be read before it is known whose they are. And those up to a stamp that the local record at `view` says were applied
   /// (`StateKey.released`).
   mutating func applyParked(by view: RecordView, indexing: Bool) {
-    let released = view.releasedUpTo
-    let applied = waiting { version in
+    let released = view.unparkedUpTo
+    let applied = parkedRecords { version in
       state.isMine(version.dot) || released.map { version.stamp <= $0 } ?? false
     }
     for location in applied {
       guard let view = try? journal.record(at: location), let version = view.version, let shape = view.shape
       else { continue }
       guard !indexing else {
-        do throws(StoreError) { try release(location) } catch { index.failure = error }
+        do throws(StoreError) { try unpark(location) } catch { index.failure = error }
         continue
       }
       let key = view.key(shape)
       let left = (parked[key] ?? []).filter { $0 != location }
       parked[key] = left.isEmpty ? nil : left
-      state.absorb(version, applied: true)
+      state.observe(version, applied: true)
       if view.isReserved(shape) { reserved.insert(key) }
       ordered = nil
       if parked.isEmpty { publish() }
@@ -28,8 +28,8 @@ extension Engine {
 
 extension RecordView {
   /// Up to which stamp this local record says that all that had waited was applied; nil if it is none that says so.
-  fileprivate var releasedUpTo: Stamp? {
-    guard kind == .local, let shape, key(shape) == StateKey.released else { return nil }
-    return ReplicaState.released(value(shape))
+  fileprivate var unparkedUpTo: Stamp? {
+    guard kind == .local, let shape, key(shape) == StateKey.unparked else { return nil }
+    return ReplicaState.unparked(value(shape))
   }
 }
