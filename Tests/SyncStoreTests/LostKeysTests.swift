@@ -71,9 +71,9 @@ struct LostKeysTests {
     try JournalIndexFiles.remove(host)
     store = try Store.open(on: host)
     try expectOnlyLost(store, "opened without the index")
-    #expect(try store.losses().count == 3 && store.countMissing(of: store.losses()) == 3)
+    #expect(try store.keysToRecover().count == 3 && store.countUnrecovered(of: store.keysToRecover()) == 3)
     try store.put("lost 2", "third")
-    #expect(try store.text("lost 2") == "third" && store.countMissing(of: store.losses()) == 2)
+    #expect(try store.text("lost 2") == "third" && store.countUnrecovered(of: store.keysToRecover()) == 2)
   }
 
   @Test("that the last process met costs the next one no other keys, be it for reading only (G)")
@@ -99,10 +99,10 @@ struct LostKeysTests {
     if hasThem { try peer.receive(from: store) }
     try damage()
     try store.recoverFromDamage()
-    let losses = try store.losses()
+    let losses = try store.keysToRecover()
     try store.receive(from: peer)
     #expect(try store.replicaSummary().standing == .settled && store.status().damagedPlaces == 0)
-    let missing = try store.countMissing(of: losses)
+    let missing = try store.countUnrecovered(of: losses)
     #expect(missing == (hasThem ? 0 : 3), "\(losses)")
     #expect(try store.text("lost 1") == (hasThem ? "its second value" : nil))
     #expect(try store.text("old 1") == "first")
@@ -140,10 +140,10 @@ struct LostKeysTests {
     let (first, last) = (try place(of: "lost 1its second"), try place(of: "newx"))
     try overwrite(first..<(try place(of: "lost 2its second") + 8))
     try store.recoverFromDamage()
-    #expect(try store.losses().count == 2)
+    #expect(try store.keysToRecover().count == 2)
     try overwrite(first..<last + 2)
     try store.recoverFromDamage()
-    #expect(try store.losses().count == 4)
+    #expect(try store.keysToRecover().count == 4)
     for key in Self.lost + ["new"] { #expect(code { _ = try store.get(key) } == .damaged, "\(key)") }
     #expect(try store.text("old 1") == "first" && store.get("never there") == nil)
     try store.close()
@@ -220,7 +220,7 @@ struct LostKeysTests {
 
   @Test("is read with the keys it cost, from records of programs that did not say them, too")
   func records() throws {
-    var keys = LostKeys()
+    var keys = LostKeyFingerprints()
     for fingerprint in [3, 1, 0x7FFF_FFFF] as [UInt32] {
       keys.insert(fingerprint, seed: 0x0102_0304_0506_0708)
     }
@@ -232,10 +232,12 @@ struct LostKeysTests {
     #expect(bytes[34...] == [1, 0, 0, 0, 3, 0, 0, 0, 255, 255, 255, 127])
     var state = ReplicaState()
     state.apply(local: StateKey.damage(place), bytes)
-    #expect(state.noted[place] == 2048 && state.lost[place] == keys && state.resolved.isEmpty)
+    #expect(
+      state.handledDamage[place] == 2048 && state.lostKeysByDamage[place] == keys
+        && state.resolvedDamage.isEmpty)
     state.apply(local: StateKey.damage(place), [0, 0, 8, 0, 0])
-    #expect(state.noted[place] == 2048 && state.lost[place] == nil)
+    #expect(state.handledDamage[place] == 2048 && state.lostKeysByDamage[place] == nil)
     state.apply(local: StateKey.damage(place), Array(bytes.dropLast()))
-    #expect(state.lost[place] == nil, "a part of them would be a wrong answer")
+    #expect(state.lostKeysByDamage[place] == nil, "a part of them would be a wrong answer")
   }
 }

@@ -35,7 +35,7 @@ struct OpeningBesideOthersTests {
     #expect(try other.text("key 7") == "first 7")
     other.engine.withLock { engine in
       engine.index.failure = StoreError(.damaged, "for the test")
-      engine.overcomeTrouble()
+      engine.rebuildIndex()
     }
     for round in 0..<3 {
       // It has read into the segment in which they are replaced then.

@@ -27,7 +27,7 @@ struct OpeningTests {
         engine.locals.all().map { "\($0.key) \(String(describing: engine.locals.place(of: $0.key)))" })
       parts["parked"] = Set(engine.parked.map { "\($0.key) \(Set($0.value).sorted())" })
       parts["losers"] = Set(engine.losers.map { "\($0)" })
-      parts["kept losers"] = Set(engine.keptLosers.map { "\($0)" })
+      parts["kept losers"] = Set(engine.loserDigests.map { "\($0)" })
       parts["reserved"] = Set(engine.reserved.map { "\($0)" })
       parts["places"] = Set(try engine.locations().map { "\($0)" })
       parts["actor"] = ["\(String(describing: state.actor)) \(state.sequence)"]

@@ -105,7 +105,7 @@ struct ResynchronizationTests {
     for _ in 0..<200 {
       let unattributed = (0..<Int(random.next() % 3)).map { _ in place() }
       let keys = [Array("a".utf8): place()]
-      let doubts = Doubts(unattributed: unattributed, keys: keys, in: journal)
+      let doubts = PossiblyLostKeys(unattributed: unattributed, keys: keys, in: journal)
       for key in ["a", "b"] {
         let found = random.chance(30) ? nil : place()
         let all = unattributed + (key == "a" ? keys.values.map { $0 } : [])

@@ -23,7 +23,7 @@ struct SharedModeTests {
   private static func giveUpIndex(of store: Store) {
     store.engine.withLock { engine in
       engine.index.failure = StoreError(.inputOutput, "for the test")
-      engine.overcomeTrouble()
+      engine.rebuildIndex()
     }
   }
 

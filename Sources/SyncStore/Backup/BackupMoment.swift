@@ -20,7 +20,7 @@ struct BackupMoment: Sendable {
 
   /// What is behind `position` in a view that is up to date, for the holder of the writers' mutex.
   init(after position: UInt64, in engine: Engine) throws(StoreError) {
-    for gap in engine.gaps where !engine.state.resolved.contains(gap.location) {
+    for gap in engine.gaps where !engine.state.resolvedDamage.contains(gap.location) {
       throw StoreError(
         .damaged,
         "bytes \(gap.bytes) are damaged, and a backup would lack their records: run `Store.verify` first",

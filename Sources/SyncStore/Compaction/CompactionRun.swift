@@ -45,7 +45,7 @@ struct CompactionRun: Sendable {
       let segment = engine.journal.segments[place]
       // Whoever begins a segment has given the one before it its number, unless the index could not be used.
       guard let slot = segment.slot else {
-        throw engine.contradiction("has no number for segment \(segment.number)")
+        throw engine.indexMismatchError("has no number for segment \(segment.number)")
       }
       let end = engine.journal.sealedLength(at: place) ?? SegmentHeader.length
       sources.append(

@@ -22,7 +22,7 @@ final class JournalIndex: @unchecked Sendable {
   /// Faults of this process among which there was none of its pages; owned by the engine.
   private var faultsSeen: UInt32 = 0
   /// It names a segment that this process has not mapped yet; owned by the engine.
-  var isAhead = false
+  var namesUnmappedSegment = false
 
   private init(_ keys: KeyDirectory, _ ledger: Ledger, isInFiles: Bool, isShared: Bool) {
     (self.keys, self.ledger, self.isInFiles, self.isShared) = (keys, ledger, isInFiles, isShared)

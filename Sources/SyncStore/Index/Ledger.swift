@@ -144,10 +144,10 @@ final class Ledger: Sendable {
   }
 
   /// Was damage met in the journal? Then who opens the store reads all of it.
-  var isDamageMet: Bool { header.load(Field.damage) != 0 }
+  var isDamageFound: Bool { header.load(Field.damage) != 0 }
 
   /// Damage was met. For anybody who may write.
-  func noteDamage() { header.store(1, at: Field.damage) }
+  func setDamageFound() { header.store(1, at: Field.damage) }
 
   // MARK: The digest
 

@@ -26,7 +26,7 @@ enum DamagedRecord {
       return found
     }
     guard let length = length(bytes), let end = keyRange(of: bytes, length: length)?.upperBound,
-      isVouched(range, front: end)
+      isBracketed(range, front: end)
     else { return nil }
     return key(of: bytes, length: length)
   }
@@ -41,13 +41,14 @@ enum DamagedRecord {
     let copy = Mapping.heap(range.count)
     copy.store(range, of: segment.mapping, at: 0)
     let bits: [UInt8] = (0..<8).map { 1 << UInt8($0) }
-    return mend(copy, by: bits, range, segment, seal)
-      ?? (range.count <= sealedBytes ? mend(copy, by: Array(1...255), range, segment, seal) : nil)
+    return repairedKey(copy, by: bits, range: range, segment: segment, seal: seal)
+      ?? (range.count <= sealedBytes
+        ? repairedKey(copy, by: Array(1...255), range: range, segment: segment, seal: seal) : nil)
   }
 
   /// The key that shows when one of the bytes of `copy`, which belongs at `range`, is changed by one of `changes`.
-  private static func mend(
-    _ copy: Mapping, by changes: [UInt8], _ range: Range<Int>, _ segment: Segment, _ seal: SegmentSeal
+  private static func repairedKey(
+    _ copy: Mapping, by changes: [UInt8], range: Range<Int>, segment: Segment, seal: SegmentSeal
   ) -> [UInt8]? {
     let seed = segment.seed(at: range.lowerBound)
     for place in 0..<copy.count {
@@ -88,7 +89,7 @@ enum DamagedRecord {
   }
 
   /// Do all sectors that hold the first `front` bytes of `range` also hold bytes from before or behind it?
-  private static func isVouched(_ range: Range<Int>, front: Int) -> Bool {
+  private static func isBracketed(_ range: Range<Int>, front: Int) -> Bool {
     let sectors = range.lowerBound / sector...(range.lowerBound + front - 1) / sector
     return sectors.allSatisfy { $0 * sector < range.lowerBound || ($0 + 1) * sector > range.upperBound }
   }

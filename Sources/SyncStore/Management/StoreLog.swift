@@ -73,9 +73,9 @@ extension Store {
   /// Asks the program about damage that is not mended; tells the log what was found.
   func judgeDamage() throws(StoreError) {
     let report = try reading { engine throws(StoreError) -> CorruptionReport? in
-      let open = engine.gaps.filter { !engine.state.resolved.contains($0.location) }
+      let open = engine.gaps.filter { !engine.state.resolvedDamage.contains($0.location) }
       if open.isEmpty { return nil }
-      let keys = engine.damagedKeys.filter { !engine.state.resolved.contains($0.value) }.keys
+      let keys = engine.damagedKeys.filter { !engine.state.resolvedDamage.contains($0.value) }.keys
       return CorruptionReport(
         path: path, places: open,
         keys: keys.filter { !ReservedKey.isReserved($0) }.map { Key(unchecked: $0) }.sorted())

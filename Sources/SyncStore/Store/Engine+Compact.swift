@@ -109,7 +109,7 @@ extension Engine {
       adopted = max(adopted, segment.header.compaction)
       do throws(StoreError) { try rewriteSpecialRecords() } catch { index.failure = error }
       if index.hasFaulted { abandonFaultedIndex() }
-      if index.failure != nil { overcomeTrouble() }
+      if index.failure != nil { rebuildIndex() }
     }
     _ = reviewDeadBytes()
     releaseReplaced()
@@ -131,7 +131,7 @@ extension Engine {
   /// The sealed segments, as compaction is planned for them.
   var candidates: [CompactionPlan.Candidate] {
     // What a peer has not made good stays as it is: it may yet be read by other means.
-    let damaged = Set(openDamage.map(\.segment))
+    let damaged = Set(unresolvedDamage.map(\.segment))
     return journal.segments.dropLast().map { segment in
       CompactionPlan.Candidate(
         fileBytes: segment.mapping.count,

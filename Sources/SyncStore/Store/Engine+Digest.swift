@@ -112,7 +112,7 @@ extension Engine {
 
   private func record(atPlace place: UInt64) throws(StoreError) -> Record {
     guard let segment = journal.table.segment(ofPlace: place) else {
-      throw contradiction()
+      throw indexMismatchError()
     }
     return try record(
       at: Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))

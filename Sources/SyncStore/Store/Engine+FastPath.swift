@@ -5,7 +5,7 @@ extension Engine {
   @inline(__always)
   mutating func fastPathWriter() -> FastPathWriter? {
     guard usesFastPath, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
-      !index.ledger.keepsDigest, !isInTrouble,
+      !index.ledger.keepsDigest, !indexIsInvalid,
       !control.isLost, overdueParkedUpTo == nil
     else {
       return nil

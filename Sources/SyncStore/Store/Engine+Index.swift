@@ -2,7 +2,7 @@
 /// goes on where another one stopped.
 extension Engine {
   /// Is the index in trouble? Answers got meanwhile do not count.
-  var isInTrouble: Bool { index.isAhead || index.failure != nil }
+  var indexIsInvalid: Bool { index.namesUnmappedSegment || index.failure != nil }
 
   /// Has one who died left the index behind what this view has read?
   @inline(__always)
@@ -19,14 +19,14 @@ extension Engine {
       guard error.code == .damaged || error.code == .closed else { throw error }
       index.failure = index.failure ?? error
     }
-    if isInTrouble { overcomeTrouble() }
+    if indexIsInvalid { rebuildIndex() }
   }
 
   /// Comes to a state in which the index gives answers.
   @inline(never)
-  mutating func overcomeTrouble() {
-    if index.failure == nil, index.isAhead {
-      index.isAhead = false
+  mutating func rebuildIndex() {
+    if index.failure == nil, index.namesUnmappedSegment {
+      index.namesUnmappedSegment = false
       do throws(StoreError) {
         try catchUp()
         try loadReplaced()
@@ -76,29 +76,29 @@ extension Engine {
 
   /// Takes all of the journal up to `end` into another index.
   mutating func rebuild(with other: JournalIndex, upTo end: Location) {
-    let former = formerIndex
-    if former == nil { retireShared() }
+    let former = preDamageIndex
+    if former == nil { retireSharedIndex() }
     journal.forgetSlots()
     var fresh = Engine(context, journal: journal, index: other, compactions: compactions)
-    (fresh.pins, fresh.usesFastPath, fresh.foundLost) = (pins, usesFastPath, foundLost)
+    (fresh.pins, fresh.usesFastPath, fresh.lostKeysByDamage) = (pins, usesFastPath, lostKeysByDamage)
     fresh.replay(upTo: end, indexing: true)
     if let former {
-      fresh.attribute(by: former)
-      retireShared()
+      fresh.attributeDamage(by: former)
+      retireSharedIndex()
     }
     replace(by: fresh)
   }
 
   /// Tells other processes not to use the index any more. It makes no system call, which could fail for the
   /// reason that makes this process go on without the index.
-  private func retireShared() {
+  private func retireSharedIndex() {
     if index.isShared, journal.writable { index.keys.retire() }
   }
 
   /// Goes on as another view.
   mutating func replace(by other: consuming Engine) {
     let wasPublic = isPublished
-    other.foundLost.merge(foundLost) { found, _ in found }
+    other.lostKeysByDamage.merge(lostKeysByDamage) { found, _ in found }
     self = other
     isPublished = wasPublic
     publish()
@@ -112,8 +112,8 @@ extension Engine {
   }
 
   /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.
-  func noteDamageMet() {
-    if !index.isShared || journal.writable { index.ledger.noteDamage() }
+  func recordDamageFound() {
+    if !index.isShared || journal.writable { index.ledger.setDamageFound() }
   }
 
   // MARK: Segments
@@ -137,7 +137,7 @@ extension Engine {
 
   /// The error for who finds the index to contradict the journal. It is built anew before what was asked is asked again.
   @discardableResult
-  func contradiction(_ what: String = "names a segment that is not there") -> StoreError {
+  func indexMismatchError(_ what: String = "names a segment that is not there") -> StoreError {
     let error = StoreError(.damaged, "\(what): it is to be built anew")
     index.failure = index.failure ?? error
     return error
@@ -152,7 +152,7 @@ extension Engine {
     locations.reserveCapacity(try index.keys.count)
     try index.keys.forEachPlace { place throws(StoreError) in
       guard let segment = journal.table.segment(ofPlace: place) else {
-        throw contradiction()
+        throw indexMismatchError()
       }
       locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
     }
@@ -191,7 +191,7 @@ extension Engine {
     let found = try unsteadyLocations { segment, range in
       if let place = lostPlace(range, in: segment) { lost.append(place) }
     }
-    if !lost.isEmpty { noteDamageMet() }
+    if !lost.isEmpty { recordDamageFound() }
     return found + lost
   }
 
@@ -253,7 +253,7 @@ extension Engine {
     assignSlots(mayAdd: false)
     let ledger = index.ledger
     let end = Location(packed: try index.keys.applied)
-    guard journal.place(of: end.segment) != nil, !ledger.isDamageMet else { return false }
+    guard journal.place(of: end.segment) != nil, !ledger.isDamageFound else { return false }
     lastPlace = try ledger.last
     // What is appended bears its position as a difference to others. A segment that was cut has lost its last record.
     if journal.segments.last?.cutEnd == nil {

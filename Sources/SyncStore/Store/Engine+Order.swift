@@ -53,7 +53,7 @@ extension Engine {
 }
 
 /// What a lost record leaves open for who looks at all keys.
-package struct Doubt: Sendable {
+package struct PossibleLoss: Sendable {
   /// The key whose latest value is lost; nil if it may be that of any key.
   package let key: Key?
   /// What reading that key fails with.

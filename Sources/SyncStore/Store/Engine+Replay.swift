@@ -120,7 +120,7 @@ extension Engine {
   /// Notes that the index has all up to where this view has read; if that could not be, there is to be another index.
   @inline(__always)
   mutating func endIndexWrite() {
-    if index.failure == nil { publishApplied() } else { overcomeTrouble() }
+    if index.failure == nil { publishApplied() } else { rebuildIndex() }
   }
 
   mutating func beginIndexWrite(from start: Location) {
@@ -144,8 +144,8 @@ extension Engine {
   @inline(never)
   mutating func abandonFaultedIndex() {
     isWritingIndex = false
-    contradiction("had a page refused by the kernel: make room, or check the disk")
-    overcomeTrouble()
+    indexMismatchError("had a page refused by the kernel: make room, or check the disk")
+    rebuildIndex()
   }
 
   private mutating func recordGap(_ range: Range<Int>, in segment: Segment) {
@@ -157,7 +157,7 @@ extension Engine {
     guard gapSet.insert(damage).inserted else { return }
     gaps.append(damage)
     publish()
-    noteDamageMet()
+    recordDamageFound()
     let location = damage.location
     if let key {
       // The journal is read in its order: this is the latest place.
@@ -224,7 +224,7 @@ extension Engine {
 
   mutating func applyLoser(_ view: RecordView) {
     losers.append(view.location)
-    if let record = view.decoded() { keptLosers.insert(StateDigest(of: record)) }
+    if let record = view.decoded() { loserDigests.insert(StateDigest(of: record)) }
   }
 
   /// What is taken in of a write.

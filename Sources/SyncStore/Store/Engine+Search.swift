@@ -1,13 +1,13 @@
 /// How a key is looked up in the index, also while another process changes that.
 extension Engine {
-  /// Where the greatest applied record of a key is. Who asks for it looks afterwards whether the index `isInTrouble`.
+  /// Where the greatest applied record of a key is. Who asks for it looks afterwards whether the index `indexIsInvalid`.
   func find(_ key: [UInt8]) -> Location? { find(key.span) }
 
   func find(_ key: Span<UInt8>) -> Location? {
     while true {
       let changes = index.ledger.seqlock
       let found = Self.search(key, index, journal.table)?.found?.location
-      if isWritingIndex || isInTrouble { return found }
+      if isWritingIndex || indexIsInvalid { return found }
       let newest = changes & 1 == 0 ? found : newest(of: key, found)
       if changes == index.ledger.seqlock { return newest }
     }
@@ -42,7 +42,7 @@ extension Engine {
   private mutating func retrySearch(_ key: Span<UInt8>) -> Search {
     if isWritingIndex { return searchWhileIndexing(key) }
     for _ in 0..<Self.attempts {
-      if isInTrouble { overcomeTrouble() }
+      if indexIsInvalid { rebuildIndex() }
       let changes = index.ledger.seqlock
       guard var search = Self.search(key, index, journal.table) else { continue }
       if isWritingIndex || changes & 1 == 0 && changes == index.ledger.seqlock { return search }
@@ -56,10 +56,10 @@ extension Engine {
         // Only who may change the index needs the place, and does not come here.
         search.found = Search.Found(place: 0, location: newest)
       }
-      if !isInTrouble { return search }
+      if !indexIsInvalid { return search }
     }
     // It names what nobody has: the one that is built now does not.
-    contradiction()
+    indexMismatchError()
     return retrySearch(key)
   }
 
@@ -67,12 +67,12 @@ extension Engine {
   /// end. There is to be another index when it is done (`endIndexWrite`).
   private mutating func searchWhileIndexing(_ key: Span<UInt8>) -> Search {
     if index.failure == nil {
-      index.isAhead = false
+      index.namesUnmappedSegment = false
       do throws(StoreError) { try loadReplaced() } catch { index.failure = error }
       assignSlots(mayAdd: true)
       if index.failure == nil, let search = Self.search(key, index, journal.table) { return search }
     }
-    contradiction()
+    indexMismatchError()
     return Search(hash: index.keys.hash(key))
   }
 
@@ -104,7 +104,7 @@ extension Engine {
       var found: Location?
       let place = try index.keys.find(hash) { place in
         guard let segment = segments.segment(ofPlace: place) else {
-          index.isAhead = true
+          index.namesUnmappedSegment = true
           return true
         }
         let offset = SegmentTable.offset(ofPlace: place)
@@ -112,7 +112,7 @@ extension Engine {
         found = Location(segment: segment.number, offset: offset)
         return true
       }
-      if index.isAhead { return nil }
+      if index.namesUnmappedSegment { return nil }
       guard let place, let found else { return Search(hash: hash) }
       return Search(hash: hash, found: Search.Found(place: place, location: found))
     } catch {

@@ -28,7 +28,7 @@ struct Engine {
   var losers: [Location] = []
   /// Which values those are: one that is delivered again is not kept again (F66). By what they are, not by their names: of two lives
   /// of one machine each may have given a name to another value.
-  var keptLosers: Set<StateDigest> = []
+  var loserDigests: Set<StateDigest> = []
   /// Keys whose greatest record has a deadline, and some that had one: their part of the digest depends on the time. Nil
   /// until somebody asks.
   var expiring: Set<[UInt8]>?
@@ -41,9 +41,9 @@ struct Engine {
   /// Damage that the bytes alone do not attribute to a key.
   var unattributed: [JournalDamage] = []
   /// The keys that an index has named for some of it.
-  var foundLost: [JournalDamage: LostKeys] = [:]
+  var lostKeysByDamage: [JournalDamage: LostKeyFingerprints] = [:]
   /// What was last made of these.
-  var knownDoubts: KnownDoubts?
+  var possiblyLostKeysCache: PossiblyLostKeysCache?
   /// The last position in the journal.
   var position: UInt64 = 0
   /// What large batches have left to do for the single record that comes next.
@@ -124,7 +124,7 @@ struct Engine {
   @inline(__always)
   private mutating func view(of key: Span<UInt8>, _ search: Search) throws(StoreError) -> RecordView? {
     let location = search.found?.location
-    if !gaps.isEmpty { try checkCertain(key, location) }
+    if !gaps.isEmpty { try checkNotShadowedByDamage(key, found: location) }
     guard let location else { return nil }
     guard let segment = journal.segment(location.segment),
       let view = segment.record(at: location.offset, limit: segment.mapping.count)
@@ -177,7 +177,7 @@ struct Engine {
       _ = try record(at: location)
       return try journal.record(at: location)
     } catch {
-      if error.code == .damaged { noteDamageMet() }
+      if error.code == .damaged { recordDamageFound() }
       throw error
     }
   }
@@ -286,7 +286,7 @@ struct Engine {
             continue
           }
           if let error = segment.faultError { throw error }
-          noteDamageMet()
+          recordDamageFound()
           throw StoreError(
             .damaged, "bytes \(range) were damaged while in use: open the store again, which mends it",
             path: segment.file.path)

@@ -114,7 +114,7 @@ extension Engine {
   private func placesOfUnit(_ unit: Int, of units: Int) throws(StoreError) -> [Location] {
     var locations: [Location] = []
     try index.keys.forEachPlace(unit: unit, of: units) { place, isShared throws(StoreError) in
-      guard let segment = journal.table.segment(ofPlace: place) else { throw contradiction() }
+      guard let segment = journal.table.segment(ofPlace: place) else { throw indexMismatchError() }
       let offset = SegmentTable.offset(ofPlace: place)
       if isShared {
         let view = RecordView(segment: segment, offset: offset)

@@ -193,16 +193,16 @@ struct Opening {
   /// Finds the keys lost in damage that has just been met, in the index of the last process or of others.
   private func attributeDamage(_ engine: inout Engine) {
     guard isAtHome, !engine.unattributed.isEmpty,
-      let index = try? JournalIndex.open(files, writable: false), let former = FormerIndex(index)
+      let index = try? JournalIndex.open(files, writable: false), let former = PreDamageIndex(index)
     else { return }
-    engine.attribute(by: former)
+    engine.attributeDamage(by: former)
   }
 
   /// Takes over what the ledger notes. False if it cannot be believed: then the journal is read, as it is for an index of
   /// this process's own.
   func restore(_ engine: inout Engine) throws(StoreError) -> Bool {
     do throws(StoreError) {
-      return try engine.restore() && engine.state.actor != nil && !engine.isInTrouble
+      return try engine.restore() && engine.state.actor != nil && !engine.indexIsInvalid
     } catch {
       guard error.code == .damaged || error.code == .closed else { throw error }
       return false

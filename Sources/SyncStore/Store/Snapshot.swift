@@ -112,7 +112,7 @@ public final class Snapshot: ReadableStore {
   /// `scanEntries` for who shows what there is: what is damaged does not end it. Returns what is left open by that, too.
   package func scanReadable(
     _ range: KeyRange, after: Key? = nil, limit: Int = .max, _ body: (Entry) throws -> Void
-  ) throws -> (last: Key?, doubts: [Doubt]) {
+  ) throws -> (last: Key?, doubts: [PossibleLoss]) {
     let scan = SnapshotState.Scan(range: range, after: after, reversed: false, limit: limit, time: time)
     return try usable().visitReadable(scan, in: store, body)
   }

@@ -1,7 +1,7 @@
 /// All keys and values at a moment, apart from what happens to the store: what scans and snapshots read.
 struct SnapshotState: Sendable {
   let order: OrderedView
-  let doubts: Doubts?
+  let possiblyLostKeys: PossiblyLostKeys?
   /// Which indexes of collections were complete.
   let indexNotes: [[UInt8]: [UInt8]]
 
@@ -10,7 +10,7 @@ struct SnapshotState: Sendable {
     of key: [UInt8], at time: UInt64, _ body: (RawSpan, SegmentSnapshot.Fields) throws -> Result
   ) throws -> Result? {
     let location = try order.location(of: key)
-    try doubts?.check(key, location)
+    try possiblyLostKeys?.check(key, location)
     guard let location else { return nil }
     let found = try order.segments.withRecord(location) { record, fields in
       fields.isLive(at: time) ? try body(record, fields) : nil
@@ -81,18 +81,18 @@ struct SnapshotState: Sendable {
   /// Visits all that can be read, and returns what cannot: what was damaged while in use, too.
   func visitReadable(
     _ scan: Scan, in store: Store, _ body: (Entry) throws -> Void
-  ) throws -> (last: Key?, doubts: [Doubt]) {
+  ) throws -> (last: Key?, doubts: [PossibleLoss]) {
     var lost = order.damaged
     let last = try visit(scan, isCertain: false, lost: { lost.append($0) }, in: store) {
       try body(try Self.entry($0, $1))
       return .next
     }
     let range = scan.after.map { scan.range.after($0, reversed: scan.reversed) } ?? scan.range
-    var doubts = try doubts?.listed(in: order, range.contains) ?? []
+    var doubts = try possiblyLostKeys?.possibleLosses(in: order, range.contains) ?? []
     for place in lost {
       let key = order.segments.lostKey(at: place)
       if let key, !range.contains(key) { continue }
-      doubts.append(Doubt(key: key.map { Key(unchecked: $0) }, error: order.segments.error(at: place)))
+      doubts.append(PossibleLoss(key: key.map { Key(unchecked: $0) }, error: order.segments.error(at: place)))
     }
     return (last, doubts)
   }
@@ -136,7 +136,7 @@ struct SnapshotState: Sendable {
     of range: KeyRange, isCertain: Bool, isWhole: Bool
   ) throws(StoreError) -> (OrderedView.Position, OrderedView.Position) {
     if isWhole, let lost = order.damaged.first { throw order.segments.error(at: lost) }
-    if isCertain { try doubts?.check(in: order, range.contains) }
+    if isCertain { try possiblyLostKeys?.check(in: order, range.contains) }
     let low = try order.firstPosition(notBefore: range.lower)
     guard let upper = range.upper else { return (low, order.end) }
     return (low, try order.firstPosition(notBefore: upper))
@@ -159,7 +159,9 @@ extension Store {
         try reading { engine throws(StoreError) in engine.install(order, madeOf: origin) }
       }
       return try reading { engine throws(StoreError) in
-        SnapshotState(order: try engine.orderedView(), doubts: engine.doubts, indexNotes: engine.indexNotes)
+        SnapshotState(
+          order: try engine.orderedView(), possiblyLostKeys: engine.possiblyLostKeys,
+          indexNotes: engine.indexNotes)
       }
     }
   }
@@ -168,7 +170,7 @@ extension Store {
   private func cachedSnapshotState() throws(StoreError) -> SnapshotState? {
     try reading { engine throws(StoreError) in
       try engine.knownOrder().map {
-        SnapshotState(order: $0, doubts: engine.doubts, indexNotes: engine.indexNotes)
+        SnapshotState(order: $0, possiblyLostKeys: engine.possiblyLostKeys, indexNotes: engine.indexNotes)
       }
     }
   }

@@ -55,7 +55,7 @@ extension Engine {
   /// which nothing is held or waits, with a stamp that is neither ahead of the clock (above `limit`) nor as old as what was purged. Only
   /// for the holder of the writers' mutex, whose index has all that was committed.
   mutating func prepareBulkInsert(of batch: CompactBatch, limit: Stamp) -> PreparedBulkInsert? {
-    guard state.scope == nil, gaps.isEmpty, parked.isEmpty, !isInTrouble, !batch.entries.isEmpty else {
+    guard state.scope == nil, gaps.isEmpty, parked.isEmpty, !indexIsInvalid, !batch.entries.isEmpty else {
       return nil
     }
     let vector = state.vector
@@ -74,7 +74,7 @@ extension Engine {
       // Among thousands there is one whose hash meets another's where the index looks.
       if mayBeHeld, search(bytes.extracting(entry.key)).found != nil { return nil }
     }
-    return isInTrouble ? nil : PreparedBulkInsert(batch, hashes, keys)
+    return indexIsInvalid ? nil : PreparedBulkInsert(batch, hashes, keys)
   }
 
   /// Takes in the records of a batch that were stored in this segment: what is known of them need not be read there again. Returns up to

@@ -174,7 +174,7 @@ extension Store {
       try composer.restartWidening()
       return (composer.state.unsettled ?? composer.position, composer.state.horizon)
     }
-    let losses = try losses()
+    let losses = try keysToRecover()
     let pin = SnapshotPin()
     let judge = Judge.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
     var (judged, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
@@ -212,7 +212,7 @@ extension Store {
       }
       guard let left else {
         try sync(upTo: tail)
-        return noteMissing(of: losses)
+        return logUnrecovered(of: losses)
       }
       try applyVerdicts(left, judge: judge, pin: pin)
       judged = left.judged
@@ -351,7 +351,7 @@ extension Store {
     guard !affected.isEmpty else { return }
     var doomed: [TransactionBuilder.Doomed] = []
     var again: [Record] = []
-    let kept = engine.withLock { $0.keptLosers }
+    let kept = engine.withLock { $0.loserDigests }
     for item in affected {
       let (held, isOutdated) = engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
       guard let record = held, record.version == item.version else { continue }
@@ -362,7 +362,7 @@ extension Store {
       case .keep: continue
       case .reissue: again.append(record)
       case .setAside, .drop:
-        if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keep(record) }
+        if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keepLoser(record) }
         doomed.append(TransactionBuilder.Doomed(key: item.key, version: item.version, hadValue: isLive))
       }
     }

@@ -55,21 +55,21 @@ extension Store {
     }
     return Explanation(
       winner: LogEntry(record, position: position, isCurrent: true),
-      isLocal: mine.contains(record.dot.actor), beaten: try beaten { $0.key == key.bytes })
+      isLocal: mine.contains(record.dot.actor), beaten: try conflictLosers { $0.key == key.bytes })
   }
 
   /// Beaten concurrent values that are kept, newest first.
   ///
   /// - Throws: `.closed`, `.forked`. What cannot be read is left out.
-  public func conflicts() throws(StoreError) -> [LogEntry] { try beaten { _ in true } }
+  public func conflicts() throws(StoreError) -> [LogEntry] { try conflictLosers { _ in true } }
 
   /// The same; `unreadable` is told of each one whose record cannot be read.
   package func conflicts(unreadable: (StoreError) -> Void) throws(StoreError) -> [LogEntry] {
-    try beaten(unreadable: unreadable) { _ in true }
+    try conflictLosers(unreadable: unreadable) { _ in true }
   }
 
   /// The same of those that are wanted. A few are looked at while others wait.
-  private func beaten(
+  private func conflictLosers(
     unreadable: (StoreError) -> Void = { _ in }, where isWanted: (Record) -> Bool
   ) throws(StoreError) -> [LogEntry] {
     let pin = SnapshotPin()
@@ -174,7 +174,7 @@ extension Store {
   private func describeDamage(_ engine: borrowing Engine) -> VerificationReport {
     var report = VerificationReport()
     let keys = Dictionary(engine.damagedKeys.map { ($1, $0) }, uniquingKeysWith: { $1 })
-    for gap in engine.openDamage {
+    for gap in engine.unresolvedDamage {
       let key = keys[gap.location].map { " (a record of key \(Key(unchecked: $0)))" } ?? ""
       // The number of a compacted segment is not the name of its file.
       let name = engine.journal.segments.first { $0.number == gap.segment }?.header.name.text

@@ -15,13 +15,13 @@ extension Store {
     try append(limit: .max) { composer throws(StoreError) in
       for (key, version) in last where version.version.stamp.milliseconds >= oldest {
         let (held, record, kept) = try engine.withLock { engine throws(StoreError) in
-          (try engine.held(key), try? engine.record(at: version.place), engine.keptLosers)
+          (try engine.held(key), try? engine.record(at: version.place), engine.loserDigests)
         }
         guard let held, !composer.state.isMine(held.dot), let record,
           record.version == version.version, record.key == key,
           !record.isTombstone, !record.isReserved, !kept.contains(StateDigest(of: record))
         else { continue }
-        try composer.keep(record)
+        try composer.keepLoser(record)
       }
     }
   }

@@ -43,7 +43,7 @@ extension Store {
       } catch {
         // It may be in neither by now: in an index that is built anew all that had waited does so once more.
         engine.index.failure = engine.index.failure ?? error
-        return engine.overcomeTrouble()
+        return engine.rebuildIndex()
       }
       due = due.dropFirst(count)
     }
@@ -55,7 +55,7 @@ extension Store {
     var records: [Record] = []
     for place in places { records.append(try engine.record(at: place)) }
     try composer.unpark(
-      records, held: engine.readable(records[0].key), kept: engine.keptLosers, isAlone: isAlone)
+      records, held: engine.readable(records[0].key), kept: engine.loserDigests, isAlone: isAlone)
   }
 }
 

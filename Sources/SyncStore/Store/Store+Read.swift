@@ -248,7 +248,7 @@ extension Store {
       status.position = engine.position
       status.conflicts = engine.losers.count
       status.parked = engine.parked.count
-      status.damagedPlaces = engine.openDamage.count
+      status.damagedPlaces = engine.unresolvedDamage.count
       engine.releaseReplaced()
       status.heldBytes = UInt64(engine.heldBytes)
       status.readers = engine.pins.count

@@ -117,7 +117,7 @@ extension Store {
       // Without a file for it, it stays in memory.
       if engine.index.isInFiles {
         engine.index.failure = error
-        engine.overcomeTrouble()
+        engine.rebuildIndex()
       }
     }
     try JournalIndex.removeFiles(engine.files)
@@ -209,7 +209,7 @@ extension Store {
       let damage = whole < end ? JournalDamage(segment: last.number, bytes: whole..<end) : nil
       var composer = engine.transactionBuilder(wall: wall, limit: .max)
       if let damage {
-        let lost = try engine.formerIndex?.keys(lostIn: [damage], of: engine) ?? [:]
+        let lost = try engine.preDamageIndex?.keys(lostIn: [damage], of: engine) ?? [:]
         try composer.renew(.damaged([damage]), as: environment.newActor(), lost: lost)
       }
       try engine.index.beginWriting()
@@ -277,7 +277,7 @@ extension Store {
     var composer = engine.transactionBuilder(wall: environment.now(), limit: .max)
     let former = composer.state.actor
     let actor = environment.newActor()
-    try composer.renew(renewal, as: actor, lost: engine.foundLost)
+    try composer.renew(renewal, as: actor, lost: engine.lostKeysByDamage)
     if case .cut = renewal, let former {
       // What was backed up was durable before, and a later end is not known here: the files are still this copy's own.
       let own = engine.locals.all(beginning: StateKey.backupPrefix).filter {
@@ -349,7 +349,7 @@ extension RecordView {
 extension Engine {
   /// Damage that this copy has not acted upon: what goes further than it did then is new.
   fileprivate var newDamage: [JournalDamage] {
-    gaps.filter { gap in state.noted[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true }
+    gaps.filter { gap in state.handledDamage[gap.location].map { gap.bytes.upperBound > Int($0) } ?? true }
   }
 }
 

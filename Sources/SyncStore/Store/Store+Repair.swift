@@ -94,7 +94,7 @@ extension Store {
     let newActor = anotherActor()
     let (outcome, tail) = try append(limit: .max) { composer throws(StoreError) in
       let (differences, kept) = engine.withLock { engine in
-        (Self.differences(keys, theirs, scope, engine), engine.keptLosers)
+        (Self.differences(keys, theirs, scope, engine), engine.loserDigests)
       }
       var outcome = RepairOutcome(keys: differences.map(\.key))
       if steps.contains(.keep) {
@@ -102,7 +102,7 @@ extension Store {
           guard let own = difference.mine, own.isLive(at: scope.time),
             !kept.contains(StateDigest(of: own))
           else { continue }
-          try composer.keep(own)
+          try composer.keepLoser(own)
         }
       }
       guard steps.contains(.issue) else { return outcome }

@@ -117,7 +117,7 @@ extension Store {
       }
       // Until this is committed nothing that is held here changes.
       let (held, parked, kept, position) = engine.withLock { engine in
-        (engine.held(of: records), engine.parked(of: records), engine.keptLosers, engine.position)
+        (engine.held(of: records), engine.parked(of: records), engine.loserDigests, engine.position)
       }
       for (index, item) in records.enumerated() {
         let record = item.record

@@ -22,7 +22,9 @@ extension Store {
   /// Why any replicated key of the store's own may have had a newer record, which was lost; nil if that is
   /// not so. As long as there is such a reason, nothing may be granted because of what `reserved` returns.
   package var reservedKeyDamage: StoreError? {
-    get throws(StoreError) { try reading { engine throws(StoreError) in engine.doubts?.unattributedDamage } }
+    get throws(StoreError) {
+      try reading { engine throws(StoreError) in engine.possiblyLostKeys?.unattributedDamage }
+    }
   }
 
   /// The value of one replicated key of the store's own; nil if it has none. As `reserved(prefix:)` for one that lies elsewhere.

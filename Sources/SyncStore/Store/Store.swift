@@ -155,11 +155,11 @@ public final class Store: Sendable {
         try catchUp(&engine)
         do throws(StoreError) {
           let result = try body(&engine)
-          if !engine.isInTrouble { return result }
+          if !engine.indexIsInvalid { return result }
         } catch {
-          if !engine.isInTrouble { throw error }
+          if !engine.indexIsInvalid { throw error }
         }
-        engine.overcomeTrouble()
+        engine.rebuildIndex()
       }
     }
   }

@@ -20,7 +20,7 @@ extension TransactionBuilder {
 
   /// Becomes `actor`. `lost` are the keys lost in some of the damage, if that is why.
   mutating func renew(
-    _ renewal: Renewal, as actor: ActorID, lost: [JournalDamage: LostKeys] = [:]
+    _ renewal: Renewal, as actor: ActorID, lost: [JournalDamage: LostKeyFingerprints] = [:]
   ) throws(StoreError) {
     var vector = state.vector
     switch renewal {
@@ -61,7 +61,8 @@ extension TransactionBuilder {
     if state.unsettled != nil, state.vector.covers(state.floor) { try setLocal(StateKey.unsettled, nil) }
     guard state.mending else { return }
     try setLocal(StateKey.mending, nil)
-    for (place, end) in state.noted.sorted(by: { $0.key < $1.key }) where !state.resolved.contains(place) {
+    for (place, end) in state.handledDamage.sorted(by: { $0.key < $1.key })
+    where !state.resolvedDamage.contains(place) {
       try setLocal(StateKey.damage(place), ReplicaState.encode(damageUpTo: end, isResolved: true))
     }
   }

@@ -34,7 +34,7 @@ struct TransactionBuilder {
   /// Bytes that the append may take up, beaten values not counted.
   private let byteLimit: Int
   /// Bytes of beaten values.
-  private var keptBytes = 0
+  private var loserBytes = 0
   private let hashSeed: UInt64
   /// Bytes by which postponed writes may exceed the bound once it is known what they replace: nobody is refused at the end who was
   /// not when he wrote.
@@ -146,7 +146,7 @@ struct TransactionBuilder {
       guard let held, isForkedContent(record, of: held), !kept.contains(StateDigest(of: record))
       else { return }
       // What is held is issued again, and nobody could tell that this was beaten by it.
-      try keepOfBatch(record)
+      try keepBatchLoser(record)
     case .park:
       if parked.contains(where: { $0.dot == record.dot }) { return }
       // What the store keeps for itself beats without a word: nothing has to be judged.
@@ -215,7 +215,7 @@ struct TransactionBuilder {
     }
     guard let loser else { return nil }
     if isConflict || isDoubtful(loser, besides: winner), !kept.contains(StateDigest(of: loser)) {
-      if keepsAll { try keep(loser) } else { try keepOfBatch(loser) }
+      if keepsAll { try keepLoser(loser) } else { try keepBatchLoser(loser) }
     }
     return (winner, Resolution.openDots(of: loser, unknownTo: winner, covers: { state.covers($0) }))
   }
@@ -245,21 +245,21 @@ struct TransactionBuilder {
   /// against what a transaction may be: records that are small may beat large ones.
   ///
   /// - Throws: `.outOfBounds` if an append that has a bound would have more of them than a compaction keeps.
-  mutating func keep(_ loser: Record) throws(StoreError) {
+  mutating func keepLoser(_ loser: Record) throws(StoreError) {
     var conflicts = state.conflicts
     if conflicts.note(at: wall, behind: position) { try setLocal(StateKey.conflicts, conflicts.bytes) }
     var grown = extent
     grown.add(.loser(loser))
-    let bytes = keptBytes + grown.bytes - extent.bytes
+    let bytes = loserBytes + grown.bytes - extent.bytes
     guard byteLimit == .max || bytes <= Limits.conflictBytes else { throw isFull }
-    (extent, keptBytes) = (grown, bytes)
+    (extent, loserBytes) = (grown, bytes)
     entries.append(.loser(loser))
   }
 
   /// The same for what cannot be taken in parts, a batch or what is released alone, and those that are too many would be gone with the next
   /// compaction.
-  private mutating func keepOfBatch(_ loser: Record) throws(StoreError) {
-    do throws(StoreError) { try keep(loser) } catch {
+  private mutating func keepBatchLoser(_ loser: Record) throws(StoreError) {
+    do throws(StoreError) { try keepLoser(loser) } catch {
       guard error.code == .outOfBounds else { throw error }
     }
   }
@@ -382,7 +382,7 @@ struct TransactionBuilder {
   /// Counts what comes next. What does not fit leaves no trace: a caller may go on without it.
   private mutating func growExtent(_ add: (inout AppendExtent) -> Void) throws(StoreError) {
     add(&extent)
-    guard extent.bytes - keptBytes + pendingBytes > byteLimit + (isSettling ? Self.settlingBytes : 0) else {
+    guard extent.bytes - loserBytes + pendingBytes > byteLimit + (isSettling ? Self.settlingBytes : 0) else {
       return
     }
     extent = AppendExtent(entries)

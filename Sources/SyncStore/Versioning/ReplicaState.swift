@@ -49,11 +49,11 @@ struct ReplicaState: Sendable {
 
   /// Damage that this copy has acted upon, when it became a new actor and forgot its vector: where it began, and up to which offset it
   /// went then. Records behind may have been damaged since.
-  var noted: [Location: UInt32] = [:]
+  var handledDamage: [Location: UInt32] = [:]
   /// The keys lost in some of them.
-  var lost: [Location: LostKeys] = [:]
+  var lostKeysByDamage: [Location: LostKeyFingerprints] = [:]
   /// Those among them whose records have come again from a peer.
-  var resolved: Set<Location> = []
+  var resolvedDamage: Set<Location> = []
 
   struct Mark: Hashable, Sendable {
     var position: UInt64
@@ -202,9 +202,9 @@ extension ReplicaState {
       var rest = ByteReader(value[...])
       let isResolved = (try? rest.read(UInt8.self)) == 1
       // Older programs did not say how far it went.
-      noted[location] = (try? rest.read(UInt32.self)) ?? .max
-      lost[location] = LostKeys(from: &rest)
-      if isResolved { resolved.insert(location) } else { resolved.remove(location) }
+      handledDamage[location] = (try? rest.read(UInt32.self)) ?? .max
+      lostKeysByDamage[location] = LostKeyFingerprints(from: &rest)
+      if isResolved { resolvedDamage.insert(location) } else { resolvedDamage.remove(location) }
     } else if key == StateKey.vector, let value {
       guard let read = try? Self.vector(value) else { return }
       vector = read
@@ -322,7 +322,7 @@ extension ReplicaState {
     return (floor, Stamp(rawValue: try reader.read()))
   }
 
-  static func encode(damageUpTo end: UInt32, isResolved: Bool, lost: LostKeys? = nil) -> [UInt8] {
+  static func encode(damageUpTo end: UInt32, isResolved: Bool, lost: LostKeyFingerprints? = nil) -> [UInt8] {
     var writer = ByteWriter()
     writer.write(UInt8(isResolved ? 1 : 0))
     writer.write(end)

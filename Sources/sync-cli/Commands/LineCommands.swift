@@ -46,7 +46,7 @@ enum LineCommands {
     of snapshot: Snapshot, _ prefix: [UInt8], limit: Int = LineReader.lineBytes,
     failed: (Key, any Error) throws -> Void = { throw $1 },
     _ body: ([UInt8]) throws -> Void
-  ) throws -> [Doubt] {
+  ) throws -> [PossibleLoss] {
     try snapshot.scanReadable(KeyRange(prefix: prefix)) { entry in
       let key = entry.key
       guard entry.size <= limit else { return try failed(key, tooLong(key, limit)) }

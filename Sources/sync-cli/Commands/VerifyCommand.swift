@@ -17,11 +17,11 @@ enum VerifyCommand {
       var alone: Failure?
       var missing = 0
       if invocation.has("repair"), !report.isClean || !report.missingBlobs.isEmpty {
-        let losses = try store.losses()
+        let losses = try store.keysToRecover()
         alone = try repair(report, store, invocation)
         if alone == nil {
           report = try verify(store, invocation)
-          missing = try store.countMissing(of: losses)
+          missing = try store.countUnrecovered(of: losses)
         }
       }
       let repaired = report.mended.count + max(0, before - report.damage.count)

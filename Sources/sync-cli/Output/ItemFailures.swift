@@ -49,7 +49,7 @@ struct ItemFailures {
   }
 
   /// Names what a scan has left open. Of a listing that ended at a limit, only doubts up to `last` count.
-  mutating func note(_ doubts: [Doubt], upTo last: Key? = nil) throws {
+  mutating func note(_ doubts: [PossibleLoss], upTo last: Key? = nil) throws {
     for doubt in doubts {
       if let key = doubt.key, let last, last < key { continue }
       // A doubt without a key stands for any number of keys.

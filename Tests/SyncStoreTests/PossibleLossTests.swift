@@ -5,7 +5,7 @@ import Testing
 
 /// A copy that took itself for put back keeps back what it wrote last, until a full state settles it (rule R9).
 @Suite("A copy in doubt")
-struct DoubtTests {
+struct PossibleLossTests {
   private let author: Store
   private let doubting: Store
 

@@ -3,7 +3,7 @@
 ///
 /// A key that was not lost has the same 31 bits as one of n lost keys with a probability of n / 2^30.6. It is
 /// then refused as `.damaged` although its record is whole; the opposite error cannot occur.
-struct LostKeys: Hashable, Sendable {
+struct LostKeyFingerprints: Hashable, Sendable {
   /// What an index stores of each lost key (`HashParts.fingerprint`), by the seed of that index's hash: each
   /// index has its own, and damage can grow between two of them.
   private(set) var fingerprints: [UInt64: Set<UInt32>] = [:]
@@ -21,7 +21,7 @@ struct LostKeys: Hashable, Sendable {
     fingerprints[seed, default: []].insert(fingerprint)
   }
 
-  mutating func formUnion(_ other: LostKeys) {
+  mutating func formUnion(_ other: LostKeyFingerprints) {
     fingerprints.merge(other.fingerprints) { $0.union($1) }
   }
 

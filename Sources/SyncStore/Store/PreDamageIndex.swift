@@ -3,7 +3,7 @@
 ///
 /// It is used only if it is sound, that is, complete up to `end`, with no change under way and no page
 /// refused.
-struct FormerIndex {
+struct PreDamageIndex {
   private let index: JournalIndex
   /// The header numbers of the segments, by slot.
   private let numbers: [UInt32]
@@ -20,7 +20,7 @@ struct FormerIndex {
   /// opening there is no engine, and the journal's own records tell what is known.
   init?(_ index: JournalIndex, parked: [[UInt8]: [Location]]? = nil, known: [JournalDamage] = []) {
     (self.index, self.parked, self.known) = (index, parked, known)
-    guard index.failure == nil, !index.isAhead, !index.hasFaulted, !index.keys.isRetired,
+    guard index.failure == nil, !index.namesUnmappedSegment, !index.hasFaulted, !index.keys.isRetired,
       index.ledger.seqlock & 1 == 0, (try? index.keys.isInterrupted) == false,
       let applied = try? index.keys.applied, let count = try? index.ledger.segmentCount,
       let numbers = try? index.ledger.segments(in: 0..<count)
@@ -32,27 +32,28 @@ struct FormerIndex {
   /// disagree. `engine` has read the journal as it is now.
   func keys(
     lostIn damages: [JournalDamage], of engine: borrowing Engine
-  ) throws(StoreError) -> [JournalDamage: LostKeys]? {
-    let places = Places(damages.filter { covers($0, in: engine.journal) })
-    var lost = candidates(places, engine.state)
+  ) throws(StoreError) -> [JournalDamage: LostKeyFingerprints]? {
+    let places = DamageLocator(damages.filter { covers($0, in: engine.journal) })
+    var lost = attributableDamage(places, state: engine.state)
     guard !lost.isEmpty else { return [:] }
-    let gaps = Places(engine.gaps)
+    let gaps = DamageLocator(engine.gaps)
     var isSound = true
     try index.keys.forEachEntry { place, fingerprint in
       guard let found = location(of: place) else { return isSound = false }
       if let damage = places.damage(at: found) {
         lost[damage]?.insert(fingerprint, seed: index.keys.seed)
-      } else if gaps.damage(at: found) == nil, !isThere(found, fingerprint, in: engine.journal) {
+      } else if gaps.damage(at: found) == nil, !isIntact(found, fingerprint: fingerprint, in: engine.journal)
+      {
         isSound = false
       }
     }
-    guard isSound, try namesAll(of: engine, but: places), index.ledger.seqlock == seqlock,
+    guard isSound, try coversAllKeys(of: engine, but: places), index.ledger.seqlock == seqlock,
       !index.keys.isRetired
     else {
       return nil
     }
     try addParked(to: &lost, places)
-    return lost.filter { $0.value.count <= LostKeys.limit }
+    return lost.filter { $0.value.count <= LostKeyFingerprints.limit }
   }
 
   /// Was all of the damage hit after the index had taken in what stood there?
@@ -62,19 +63,21 @@ struct FormerIndex {
   }
 
   /// The damaged places that the index can attribute, each with the keys already recorded for a part of it.
-  private func candidates(_ places: Places, _ state: ReplicaState) -> [JournalDamage: LostKeys] {
-    var lost: [JournalDamage: LostKeys] = [:]
-    for damage in places.all { lost[damage] = LostKeys() }
-    for damage in known where !state.isNoted(damage) {
+  private func attributableDamage(_ places: DamageLocator, state: ReplicaState) -> [JournalDamage:
+    LostKeyFingerprints]
+  {
+    var lost: [JournalDamage: LostKeyFingerprints] = [:]
+    for damage in places.all { lost[damage] = LostKeyFingerprints() }
+    for damage in known where !state.isHandled(damage) {
       for offset in [damage.bytes.lowerBound, damage.bytes.upperBound - 1] {
         let met = Location(segment: damage.segment, offset: offset)
         if let damage = places.damage(at: met) { lost[damage] = nil }
       }
     }
-    for place in state.noted.keys where !state.resolved.contains(place) {
+    for place in state.handledDamage.keys where !state.resolvedDamage.contains(place) {
       guard let damage = places.damage(at: place) else { continue }
       // In how many indexes it grew is bounded by the 8 bits of their count.
-      if let before = state.lost[place], before.fingerprints.count < 255 {
+      if let before = state.lostKeysByDamage[place], before.fingerprints.count < 255 {
         lost[damage]?.formUnion(before)
       } else {
         lost[damage] = nil
@@ -84,16 +87,17 @@ struct FormerIndex {
   }
 
   /// Is the record that the index names whole? If not, more was lost than the journal shows, as where a file was cut.
-  private func isThere(_ found: Location, _ fingerprint: UInt32, in journal: borrowing Journal) -> Bool {
+  private func isIntact(_ found: Location, fingerprint: UInt32, in journal: borrowing Journal) -> Bool {
     guard let segment = journal.segment(found.segment),
       let view = segment.record(at: found.offset, limit: segment.mapping.count), let shape = view.shape
     else { return false }
-    return LostKeys.fingerprint(of: view.key(shape), seed: index.keys.seed) == fingerprint
+    return LostKeyFingerprints.fingerprint(of: view.key(shape), seed: index.keys.seed) == fingerprint
   }
 
   /// Does it know each key that the journal still shows? One that it does not know was purged by a record
   /// that was lost.
-  private func namesAll(of engine: borrowing Engine, but lost: Places) throws(StoreError) -> Bool {
+  private func coversAllKeys(of engine: borrowing Engine, but lost: DamageLocator) throws(StoreError) -> Bool
+  {
     for found in try engine.locations(isExclusive: true)
     where precedes(found, in: engine.journal) && lost.damage(at: found) == nil {
       guard let segment = engine.journal.segment(found.segment),
@@ -102,14 +106,14 @@ struct FormerIndex {
       else { return false }
       let key = view.key(shape)
       let place = try index.keys.find(index.keys.hash(key.span)) {
-        names(key.span, at: $0, in: engine.journal)
+        hasKey(key.span, at: $0, in: engine.journal)
       }
       if place == nil { return false }
     }
     return true
   }
 
-  private func names(_ key: Span<UInt8>, at place: UInt64, in journal: borrowing Journal) -> Bool {
+  private func hasKey(_ key: Span<UInt8>, at place: UInt64, in journal: borrowing Journal) -> Bool {
     guard let found = location(of: place), let segment = journal.segment(found.segment) else { return false }
     // A file that was cut ends before it.
     guard found.offset + RecordLayout.fixedLength <= segment.mapping.count else { return true }
@@ -117,12 +121,14 @@ struct FormerIndex {
   }
 
   /// Adds the records that were waiting for their time.
-  private func addParked(to lost: inout [JournalDamage: LostKeys], _ places: Places) throws(StoreError) {
+  private func addParked(to lost: inout [JournalDamage: LostKeyFingerprints], _ places: DamageLocator)
+    throws(StoreError)
+  {
     if let parked {
       for (key, locations) in parked {
         for damage in locations.compactMap({ places.damage(at: $0) }) {
           let seed = index.keys.seed
-          lost[damage]?.insert(LostKeys.fingerprint(of: key, seed: seed), seed: seed)
+          lost[damage]?.insert(LostKeyFingerprints.fingerprint(of: key, seed: seed), seed: seed)
         }
       }
       return
@@ -150,7 +156,7 @@ struct FormerIndex {
   }
 
   /// Finds the damage that hit a place.
-  private struct Places {
+  private struct DamageLocator {
     let all: [JournalDamage]
     private let damages: [UInt32: [JournalDamage]]
 
@@ -176,28 +182,28 @@ struct FormerIndex {
 
 extension Engine {
   /// The index of this view, for the keys of damage that it does not know yet.
-  var formerIndex: FormerIndex? { FormerIndex(index, parked: parked, known: gaps) }
+  var preDamageIndex: PreDamageIndex? { PreDamageIndex(index, parked: parked, known: gaps) }
 
   /// Finds the keys that were lost in damage met at the last reading of the journal, in an index from before
   /// it.
-  mutating func attribute(by former: FormerIndex) {
+  mutating func attributeDamage(by former: PreDamageIndex) {
     let open = unattributed.filter { lostKeys(in: $0) == nil }
     guard !open.isEmpty, let found = try? former.keys(lostIn: open, of: self) else { return }
-    foundLost.merge(found) { $1 }
-    knownDoubts = nil
+    lostKeysByDamage.merge(found) { $1 }
+    possiblyLostKeysCache = nil
   }
 
   /// The keys lost in a place; nil if they are not known.
-  func lostKeys(in damage: JournalDamage) -> LostKeys? {
-    if let found = foundLost[damage] { return found }
-    guard state.noted[damage.location].map(Int.init) == damage.bytes.upperBound else { return nil }
-    return state.lost[damage.location]
+  func lostKeys(in damage: JournalDamage) -> LostKeyFingerprints? {
+    if let found = lostKeysByDamage[damage] { return found }
+    guard state.handledDamage[damage.location].map(Int.init) == damage.bytes.upperBound else { return nil }
+    return state.lostKeysByDamage[damage.location]
   }
 }
 
 extension ReplicaState {
   /// Did this copy act upon all of this damage?
-  func isNoted(_ damage: JournalDamage) -> Bool {
-    noted[damage.location].map { damage.bytes.upperBound <= Int($0) } ?? false
+  func isHandled(_ damage: JournalDamage) -> Bool {
+    handledDamage[damage.location].map { damage.bytes.upperBound <= Int($0) } ?? false
   }
 }

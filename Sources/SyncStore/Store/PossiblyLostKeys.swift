@@ -1,7 +1,7 @@
 /// Places of a journal whose records were lost: each may have been a newer one of a key (F37).
 ///
 /// Made once for all damage that there is, so that a look at a key costs the same however many places are damaged.
-struct Doubts: Sendable {
+struct PossiblyLostKeys: Sendable {
   /// The last damaged place whose keys are unknown: it casts doubt on each key whose record comes before it.
   private let last: Location?
   /// The latest damaged place of each key known by its bytes.
@@ -10,7 +10,7 @@ struct Doubts: Sendable {
   /// fingerprint.
   private let hashed: [UInt64: [UInt32: Location]]
   /// The last damaged place in which a key was lost that is not known by its bytes.
-  private let lastNameless: Location?
+  private let lastUnnamed: Location?
   /// Where each segment stands in the journal: numbers do not tell, once segments were compacted.
   private let order: [UInt32: Int]
   private let paths: [UInt32: String]
@@ -18,7 +18,7 @@ struct Doubts: Sendable {
   /// Nil if nothing is in doubt.
   init?(
     unattributed: [Location], keys: [[UInt8]: Location],
-    hashed lost: [(place: Location, keys: LostKeys)] = [],
+    hashed lost: [(place: Location, keys: LostKeyFingerprints)] = [],
     in journal: Journal
   ) {
     let lost = lost.filter { !$0.keys.isEmpty }
@@ -27,7 +27,7 @@ struct Doubts: Sendable {
       journal.segments.enumerated().map { ($1.number, $0) }, uniquingKeysWith: { $1 })
     last = unattributed.max { Self.precedes($0, $1, order) }
     let nameless = unattributed + lost.map(\.place)
-    lastNameless = nameless.max { Self.precedes($0, $1, order) }
+    lastUnnamed = nameless.max { Self.precedes($0, $1, order) }
     var hashed: [UInt64: [UInt32: Location]] = [:]
     for (place, keys) in lost.sorted(by: { Self.precedes($0.place, $1.place, order) }) {
       for (seed, fingerprints) in keys.fingerprints {
@@ -51,7 +51,7 @@ struct Doubts: Sendable {
 
   /// Where a newer record of this very key was lost than the one `found`; nil if none is known.
   func loss(of key: [UInt8], after found: Location?) -> Location? {
-    let byHash = hashed.map { seed, places in places[LostKeys.fingerprint(of: key, seed: seed)] }
+    let byHash = hashed.map { seed, places in places[LostKeyFingerprints.fingerprint(of: key, seed: seed)] }
     for gap in [keys[key]] + byHash {
       if let gap, found.map({ precedes($0, gap) }) ?? true { return gap }
     }
@@ -71,21 +71,21 @@ struct Doubts: Sendable {
   func check(
     in order: OrderedView, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) {
-    if let lastNameless { throw error(at: lastNameless, "the latest value of any key") }
+    if let lastUnnamed { throw error(at: lastUnnamed, "the latest value of any key") }
     for key in keys.keys where isMeant(key) { try check(key, try order.location(of: key)) }
   }
 
   /// What may be missing, or be an older value, of what a look at all keys for which `isMeant` holds has shown.
-  func listed(
+  func possibleLosses(
     in order: OrderedView, _ isMeant: ([UInt8]) -> Bool
-  ) throws(StoreError) -> [Doubt] {
-    var doubts: [Doubt] = []
-    if let lastNameless {
-      doubts.append(Doubt(key: nil, error: error(at: lastNameless, "the latest value of any key")))
+  ) throws(StoreError) -> [PossibleLoss] {
+    var doubts: [PossibleLoss] = []
+    if let lastUnnamed {
+      doubts.append(PossibleLoss(key: nil, error: error(at: lastUnnamed, "the latest value of any key")))
     }
     for (key, gap) in keys.sorted(by: { $0.key.lexicographicallyPrecedes($1.key) }) where isMeant(key) {
       if let found = try order.location(of: key), !precedes(found, gap) { continue }
-      doubts.append(Doubt(key: Key(unchecked: key), error: error(at: gap, "this key's latest value")))
+      doubts.append(PossibleLoss(key: Key(unchecked: key), error: error(at: gap, "this key's latest value")))
     }
     return doubts
   }
@@ -105,8 +105,8 @@ struct Doubts: Sendable {
 }
 
 /// What was made of all damage, and of what: it is made anew when any of that has changed.
-struct KnownDoubts {
-  /// What `Doubts` are made of, as far as it changes: damage is only ever added, and taken away where segments are replaced.
+struct PossiblyLostKeysCache {
+  /// What `PossiblyLostKeys` are made of, as far as it changes: damage is only ever added, and taken away where segments are replaced.
   struct Origin: Equatable {
     var gaps: Int
     var unattributed: Int
@@ -118,25 +118,28 @@ struct KnownDoubts {
   }
 
   var origin: Origin
-  var doubts: Doubts?
+  var possiblyLostKeys: PossiblyLostKeys?
 }
 
 extension Engine {
-  private var originOfDoubts: KnownDoubts.Origin {
-    KnownDoubts.Origin(
-      gaps: gaps.count, unattributed: unattributed.count, lost: foundLost.count + state.lost.count,
+  private var lostKeysCacheOrigin: PossiblyLostKeysCache.Origin {
+    PossiblyLostKeysCache.Origin(
+      gaps: gaps.count, unattributed: unattributed.count,
+      lost: lostKeysByDamage.count + state.lostKeysByDamage.count,
       keys: damagedKeys.count,
-      resolved: state.resolved.count, segments: journal.segments.count, replaced: journal.replacedCount)
+      resolved: state.resolvedDamage.count, segments: journal.segments.count, replaced: journal.replacedCount)
   }
 
   /// What damage leaves in doubt; nil if nothing.
-  var doubts: Doubts? {
+  var possiblyLostKeys: PossiblyLostKeys? {
     mutating get {
       guard !gaps.isEmpty else { return nil }
-      let origin = originOfDoubts
-      if let knownDoubts, knownDoubts.origin == origin { return knownDoubts.doubts }
-      let resolved = state.resolved
-      var (unknown, lost): ([Location], [(place: Location, keys: LostKeys)]) = ([], [])
+      let origin = lostKeysCacheOrigin
+      if let possiblyLostKeysCache, possiblyLostKeysCache.origin == origin {
+        return possiblyLostKeysCache.possiblyLostKeys
+      }
+      let resolved = state.resolvedDamage
+      var (unknown, lost): ([Location], [(place: Location, keys: LostKeyFingerprints)]) = ([], [])
       for damage in unattributed where !resolved.contains(damage.location) {
         if let keys = lostKeys(in: damage) {
           lost.append((damage.location, keys))
@@ -144,33 +147,33 @@ extension Engine {
           unknown.append(damage.location)
         }
       }
-      let doubts = Doubts(
+      let doubts = PossiblyLostKeys(
         unattributed: unknown, keys: damagedKeys.filter { !resolved.contains($0.value) }, hashed: lost,
         in: journal)
-      knownDoubts = KnownDoubts(origin: origin, doubts: doubts)
+      possiblyLostKeysCache = PossiblyLostKeysCache(origin: origin, possiblyLostKeys: doubts)
       return doubts
     }
   }
 
   /// Is the record that can be read of this key known to be older than one that was lost?
   mutating func isOutdated(_ key: [UInt8]) -> Bool {
-    guard let doubts, let found = search(key.span).found?.location else { return false }
-    return doubts.loss(of: key, after: found) != nil
+    guard let possiblyLostKeys, let found = search(key.span).found?.location else { return false }
+    return possiblyLostKeys.loss(of: key, after: found) != nil
   }
 
   /// Fails if a damaged record may have been a newer one of this key: better no answer than a wrong one (F37).
-  mutating func checkCertain(_ key: Span<UInt8>, _ found: Location?) throws(StoreError) {
-    try doubts?.check(Array(copying: key), found)
+  mutating func checkNotShadowedByDamage(_ key: Span<UInt8>, found: Location?) throws(StoreError) {
+    try possiblyLostKeys?.check(Array(copying: key), found)
   }
 }
 
 extension Engine {
   /// Damage of which it is not known that all that was lost came again from a peer.
-  var openDamage: [JournalDamage] { gaps.filter { !state.resolved.contains($0.location) } }
+  var unresolvedDamage: [JournalDamage] { gaps.filter { !state.resolvedDamage.contains($0.location) } }
 
   /// The places of resolved damage in a segment, by where they begin.
   func resolvedDamage(in number: UInt32) -> [Int: Range<Int>] {
-    let resolved = gaps.filter { $0.segment == number && state.resolved.contains($0.location) }
+    let resolved = gaps.filter { $0.segment == number && state.resolvedDamage.contains($0.location) }
     return Dictionary(resolved.map { ($0.bytes.lowerBound, $0.bytes) }, uniquingKeysWith: { $1 })
   }
 
@@ -180,8 +183,8 @@ extension Engine {
     gaps.removeAll { isGone($0.location) }
     gapSet = gapSet.filter { !isGone($0.location) }
     unattributed.removeAll { isGone($0.location) }
-    foundLost = foundLost.filter { !isGone($0.key.location) }
+    lostKeysByDamage = lostKeysByDamage.filter { !isGone($0.key.location) }
     damagedKeys = damagedKeys.filter { !isGone($0.value) }
-    knownDoubts = nil
+    possiblyLostKeysCache = nil
   }
 }

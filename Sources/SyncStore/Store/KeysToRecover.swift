@@ -1,10 +1,10 @@
 /// Keys whose latest records were lost, as far as they are known: what a full state of a peer should bring
 /// again.
-package struct Losses: Sendable {
+package struct KeysToRecover: Sendable {
   /// Those known by their bytes.
   fileprivate var keys: Set<[UInt8]> = []
   /// Those known by their hashes alone.
-  fileprivate var hashed = LostKeys()
+  fileprivate var hashed = LostKeyFingerprints()
   /// The stamps of the older records that are there in their place, by the key.
   fileprivate var older: [[UInt8]: Stamp] = [:]
 
@@ -20,18 +20,18 @@ package struct Losses: Sendable {
 extension Store {
   /// The keys lost in damage that no full state has resolved yet. It passes over all keys in turns if there
   /// are any.
-  package func losses() throws(StoreError) -> Losses {
+  package func keysToRecover() throws(StoreError) -> KeysToRecover {
     let (all, doubts) = try reading { engine throws(StoreError) in
-      let resolved = engine.state.resolved
+      let resolved = engine.state.resolvedDamage
       let known = engine.damagedKeys.filter { !resolved.contains($0.value) }
-      var all = Losses(keys: Set(known.keys))
-      var hashed: [(place: Location, keys: LostKeys)] = []
+      var all = KeysToRecover(keys: Set(known.keys))
+      var hashed: [(place: Location, keys: LostKeyFingerprints)] = []
       for damage in engine.unattributed where !resolved.contains(damage.location) {
         guard let keys = engine.lostKeys(in: damage) else { continue }
         all.hashed.formUnion(keys)
         hashed.append((damage.location, keys))
       }
-      return (all, Doubts(unattributed: [], keys: known, hashed: hashed, in: engine.journal))
+      return (all, PossiblyLostKeys(unattributed: [], keys: known, hashed: hashed, in: engine.journal))
     }
     guard all.count > 0, let doubts else { return all }
     var losses = all
@@ -43,7 +43,7 @@ extension Store {
 
   /// For how many of these keys no other record has come since: no copy that was met has their latest values,
   /// or they were deleted there and purged. It passes over all keys in turns.
-  package func countMissing(of losses: Losses) throws(StoreError) -> Int {
+  package func countUnrecovered(of losses: KeysToRecover) throws(StoreError) -> Int {
     guard losses.count > 0 else { return 0 }
     var left = losses
     try visitRecords(restart: { left = losses }) { key, stamp, _ in
@@ -54,8 +54,8 @@ extension Store {
   }
 
   /// Logs how many lost keys the full state did not bring: the damage counts as resolved from here on.
-  func noteMissing(of losses: Losses) {
-    guard let count = try? countMissing(of: losses), count > 0 else { return }
+  func logUnrecovered(of losses: KeysToRecover) {
+    guard let count = try? countUnrecovered(of: losses), count > 0 else { return }
     StoreLog.note(
       .error, path,
       "\(CountText.of(count, "key")) lost by damage did not come with the full state of a peer: their latest values are lost, unless another copy or a backup has them, or they were deleted"
