@@ -38,7 +38,7 @@ struct ClosingTests {
   }
 
   private static func isIndexClosed(_ store: Store) -> Bool {
-    store.engine.withLock { !$0.index.keys.isWriting }
+    store.engine.withLock { !$0.index.hashIndex.isWriting }
   }
 
   /// Opens it behind a loss of power that takes all that is not durable.

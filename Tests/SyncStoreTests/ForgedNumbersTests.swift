@@ -54,7 +54,7 @@ struct ForgedNumbersTests {
     for slot in 0..<IndexLayout.slots {
       try forge("index", at: buckets + 8 * slot) { word in
         guard Slot.isTaken(word) else { return word }
-        return Slot.make(tag: Slot.tag(word), place: Slot.place(word) | 1 << 28)
+        return Slot.make(tag: Slot.tag(word), ref: Slot.ref(word) | 1 << 28)
       }
     }
     try expectUsable(wasRestored: true)
@@ -62,7 +62,7 @@ struct ForgedNumbersTests {
 
   @Test("A last position before that of the last record is not gone on from")
   func position() throws {
-    try forge("ledger", at: Ledger.Field.position) { _ in Sealed.seal(0) }
+    try forge("ledger", at: IndexCheckpoint.Field.position) { _ in CheckedWord.encode(0) }
     try expectUsable(wasRestored: false)
   }
 

@@ -83,7 +83,7 @@ import Testing
   }
 
   /// The index believes itself alone where it lies: a copy is given what its file has now.
-  private func index() throws -> KeyDirectory {
+  private func index() throws -> HashIndex {
     let file = try host.storage.open("/store/index", .readWrite)
     let status = try file.status()
     var header = try file.read(128, at: 0)
@@ -100,7 +100,7 @@ import Testing
     try file.write(closed.bytes, at: IndexLayout.Header.clean)
     let store = try #require(StoreID(vector.store))
     return try #require(
-      KeyDirectory.open(at: "/store/index", host.storage, store: store, boot: 0, writable: false).trusted)
+      HashIndex.open(at: "/store/index", host.storage, store: store, boot: 0, writable: false).trusted)
   }
 
   @Test("has an index that finds each key's record, and no other")
@@ -109,7 +109,7 @@ import Testing
     try index.verify()
     #expect(try index.count == vector.places.count)
     var all: Set<UInt64> = []
-    try index.forEachPlace { all.insert($0) }
+    try index.forEachRef { all.insert($0) }
     // One segment, so slot 0: a place is its offset in units of eight bytes.
     #expect(all == Set(vector.places.values.map { $0 / 8 }))
     for (key, offset) in vector.places {
@@ -123,12 +123,13 @@ import Testing
   func ledger() throws {
     let identity = try index().secret[8..<16].reduce(UInt64(0)) { $0 << 8 | UInt64($1) }
     let ledger = try #require(
-      try Ledger.open(at: "/store/ledger", host.storage, identity: identity, writable: false))
+      try IndexCheckpoint.open(at: "/store/ledger", host.storage, identity: identity, writable: false))
     #expect(try ledger.position == vector.ledger.position && ledger.sequence == vector.ledger.sequence)
     #expect(try ledger.clock == Stamp(rawValue: vector.ledger.clock))
     #expect(
       try ledger.specialRecordCount == vector.ledger.notes && ledger.segmentCount == vector.ledger.segments)
     #expect(
-      try Ledger.open(at: "/store/ledger", host.storage, identity: identity + 1, writable: false) == nil)
+      try IndexCheckpoint.open(at: "/store/ledger", host.storage, identity: identity + 1, writable: false)
+        == nil)
   }
 }

@@ -33,7 +33,7 @@ struct KeyDirectoryDamageTests {
     }
   }
 
-  private func throwsDamage(_ directory: KeyDirectory?) -> Bool {
+  private func throwsDamage(_ directory: HashIndex?) -> Bool {
     do {
       try directory?.verify()
       return false
@@ -119,7 +119,7 @@ struct KeyDirectoryDamageTests {
   @Test("is noticed when it was being doubled into pages behind its end")
   func doubledBehindEnd() throws {
     let size = try test.directory.fileBytes
-    try test.write(Sealed.seal(1 << 20), at: IndexLayout.Header.operand)
+    try test.write(CheckedWord.encode(1 << 20), at: IndexLayout.Header.operand)
     try test.write(Intent.deepen(11).word, at: IndexLayout.Header.intent)
     let again = try #require(try test.reopen().trusted)
     try again.beginWriting()
@@ -139,7 +139,8 @@ struct KeyDirectoryDamageTests {
     let first = try test.directory.page(entry.load())
     let page = try test.directory.pages.page(first)
     #expect(try test.directory.overflow(page, first) != nil)
-    page.store(Sealed.seal(next == 1 ? UInt64(first) - 1 : UInt64(first)), at: IndexLayout.Page.overflow)
+    page.store(
+      CheckedWord.encode(next == 1 ? UInt64(first) - 1 : UInt64(first)), at: IndexLayout.Page.overflow)
     for key in 0..<50 {
       let (hash, place) = (IndexUnderTest.hash(key) & ~1, UInt64(key) << 20 | 1)
       // Those of the page itself are found; whoever goes on is told.
@@ -155,7 +156,7 @@ struct KeyDirectoryDamageTests {
 
   @Test("is noticed when a key is taken away from an index that counts none")
   func noKeys() throws {
-    try test.write(Sealed.seal(0), at: IndexLayout.Header.count)
+    try test.write(CheckedWord.encode(0), at: IndexLayout.Header.count)
     let again = try #require(try test.reopen().trusted)
     try again.beginWriting()
     let (hash, place) = try #require(test.expected.first)

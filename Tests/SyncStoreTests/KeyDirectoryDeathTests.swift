@@ -12,7 +12,7 @@ struct KeyDirectoryDeathTests {
     case insert, insertIntoFullBuckets, remove, removeAmongPassed, replace, split, splitAndDeepen, overflow
   }
 
-  private func prepared(_ work: Work) throws -> (IndexUnderTest, (KeyDirectory) throws -> [UInt64: UInt64]) {
+  private func prepared(_ work: Work) throws -> (IndexUnderTest, (HashIndex) throws -> [UInt64: UInt64]) {
     var test = try IndexUnderTest(maximumDepth: work == .overflow ? 0 : 22)
     func fill(_ count: Int, _ hash: (Int) -> UInt64 = IndexUnderTest.hash) throws {
       for number in 0..<count { try test.insert(hash(number), UInt64(number) + 1) }
@@ -134,7 +134,7 @@ struct KeyDirectoryDeathTests {
     for number in 0..<300 { try test.insert(IndexUnderTest.hash(number) & mask, UInt64(number) + 1) }
     #expect(try test.directory.depth() == depth)
     if depth == 11 {
-      test.directory.header.store(Sealed.seal(4095), at: IndexLayout.Header.frontier)
+      test.directory.header.store(CheckedWord.encode(4095), at: IndexLayout.Header.frontier)
     }
     var images: [[UInt8]] = []
     let file = test
@@ -153,7 +153,7 @@ struct KeyDirectoryDeathTests {
       try next.insert(IndexUnderTest.hash(300) & mask, 301)
       #expect(try IndexUnderTest.holds(next, test.expected))
       // Header, directory, pages, its new part, the new page: none lost. The page left in the chunk is used first.
-      #expect(try next.sealed(IndexLayout.Header.frontier) == (depth == 10 ? 1024 + 4 : 4096 + 2))
+      #expect(try next.checkedWord(IndexLayout.Header.frontier) == (depth == 10 ? 1024 + 4 : 4096 + 2))
       #expect(try next.pages.page(depth == 10 ? 1027 : 4095).load(IndexLayout.Page.head) != 0)
     }
   }

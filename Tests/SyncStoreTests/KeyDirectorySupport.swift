@@ -10,7 +10,7 @@ struct IndexUnderTest {
   static let boot: UInt64 = 77
 
   let storage: SimulatedStorage
-  var directory: KeyDirectory
+  var directory: HashIndex
   /// Hash → place.
   var expected: [UInt64: UInt64] = [:]
 
@@ -19,7 +19,7 @@ struct IndexUnderTest {
     storage: SimulatedStorage = SimulatedStorage(), expected count: Int = 0, maximumDepth: Int = 22
   ) throws {
     self.storage = storage
-    directory = try KeyDirectory.create(
+    directory = try HashIndex.create(
       at: Self.path, storage, store: Self.store, boot: Self.boot, secret: Self.secret, expected: count,
       maximumDepth: maximumDepth)
     try directory.install(at: Self.path, storage)
@@ -44,18 +44,18 @@ struct IndexUnderTest {
   /// Is all as expected, and nothing else there? Hashes are those of different keys.
   func isAsExpected() throws -> Bool { try Self.holds(directory, expected) }
 
-  static func holds(_ directory: KeyDirectory, _ expected: [UInt64: UInt64]) throws -> Bool {
+  static func holds(_ directory: HashIndex, _ expected: [UInt64: UInt64]) throws -> Bool {
     try directory.verify()
     var places: Set<UInt64> = []
-    try directory.forEachPlace { places.insert($0) }
+    try directory.forEachRef { places.insert($0) }
     guard try directory.count == expected.count, places == Set(expected.values) else { return false }
     for (hash, place) in expected where try directory.find(hash, { $0 == place }) != place { return false }
     return true
   }
 
   /// Opens the file as another process does.
-  func reopen(boot: UInt64 = boot, writable: Bool = true) throws -> KeyDirectory.Opening {
-    try KeyDirectory.open(at: Self.path, storage, store: Self.store, boot: boot, writable: writable)
+  func reopen(boot: UInt64 = boot, writable: Bool = true) throws -> HashIndex.OpenResult {
+    try HashIndex.open(at: Self.path, storage, store: Self.store, boot: boot, writable: writable)
   }
 
   /// Changes a word of the header.
@@ -79,7 +79,7 @@ struct IndexUnderTest {
   }
 }
 
-extension KeyDirectory.Opening {
-  var trusted: KeyDirectory? { if case .trusted(let directory) = self { directory } else { nil } }
+extension HashIndex.OpenResult {
+  var trusted: HashIndex? { if case .trusted(let directory) = self { directory } else { nil } }
   var reason: String? { if case .distrusted(let reason) = self { reason } else { nil } }
 }

@@ -13,7 +13,7 @@ struct KeyDirectoryTrustTests {
     test.directory.setApplied(4096)
   }
 
-  private func holds(_ opening: KeyDirectory.Opening) throws -> Bool {
+  private func holds(_ opening: HashIndex.OpenResult) throws -> Bool {
     guard let directory = opening.trusted else { return false }
     return try IndexUnderTest.holds(directory, test.expected) && directory.applied == 4096
   }
@@ -52,10 +52,10 @@ struct KeyDirectoryTrustTests {
 
   @Test("is not believed where the boot is unknown")
   func unknownBoot() throws {
-    let directory = try KeyDirectory.create(
+    let directory = try HashIndex.create(
       at: "/other", test.storage, store: IndexUnderTest.store, boot: 0, secret: IndexUnderTest.secret)
     try directory.install(at: "/other", test.storage)
-    let opening = try KeyDirectory.open(
+    let opening = try HashIndex.open(
       at: "/other", test.storage, store: IndexUnderTest.store, boot: 0, writable: true)
     #expect(opening.reason != nil)
   }
@@ -66,14 +66,14 @@ struct KeyDirectoryTrustTests {
     _ = try test.storage.createDirectory("/from")
     try test.storage.rename(IndexUnderTest.path, to: "/from/index")
     try test.storage.copyTree(from: "/from", to: "/to")
-    let opening = try KeyDirectory.open(
+    let opening = try HashIndex.open(
       at: "/to/index", test.storage, store: IndexUnderTest.store, boot: IndexUnderTest.boot, writable: true)
     #expect(opening.reason == "it is a copy")
   }
 
   @Test("is not believed by another store, nor if it is cut short")
   func foreign() throws {
-    let opening = try KeyDirectory.open(
+    let opening = try HashIndex.open(
       at: IndexUnderTest.path, test.storage, store: StoreID(high: 9, low: 9), boot: IndexUnderTest.boot,
       writable: true)
     #expect(opening.reason == "it is of another store")
@@ -107,7 +107,7 @@ struct KeyDirectoryTrustTests {
   @Test("tells who still has the file that another one replaced")
   func retired() throws {
     let reader = try #require(try test.reopen(writable: false).trusted)
-    let new = try KeyDirectory.create(
+    let new = try HashIndex.create(
       at: IndexUnderTest.path, test.storage, store: IndexUnderTest.store, boot: IndexUnderTest.boot,
       secret: IndexUnderTest.secret)
     #expect(try reader.find(IndexUnderTest.hash(0)) { _ in true } == 1)
@@ -137,7 +137,7 @@ struct KeyDirectoryTrustTests {
       (IndexLayout.Header.frontier, 1 << 20), (IndexLayout.Header.spare, 1 << 20 | (1 << 20 + 1) << 24),
     ] as [(Int, UInt64)])
   func nextPages(field: Int, pages: UInt64) throws {
-    try test.write(Sealed.seal(pages), at: field)
+    try test.write(CheckedWord.encode(pages), at: field)
     #expect(try test.reopen().reason == "its header is damaged")
   }
 }

@@ -82,10 +82,10 @@ struct OpeningBesideOthersTests {
     let shared = Configuration(mode: .shared, durability: .relaxed)
     let store = try Store.create(on: host, configuration: shared)
     try store.put("a", "1")
-    let applied = try store.engine.withLock { try $0.index.keys.applied }
+    let applied = try store.engine.withLock { try $0.index.hashIndex.applied }
     try store.put("b", "2")
     // All of it is noted but for how far that is.
-    store.engine.withLock { $0.index.keys.setApplied(applied) }
+    store.engine.withLock { $0.index.hashIndex.setApplied(applied) }
     let other = try Store.openBeside(on: host, configuration: shared)
     #expect(other.engine.withLock { $0.index.isShared })
     #expect(try other.text("b") == "2")

@@ -115,7 +115,7 @@ struct OpeningTests {
     let host = SimulatedHost(compacting: .onRequest)
     let shared = Configuration(mode: .shared, durability: .relaxed, segmentBytes: 64 << 10)
     let store = try Store.create(on: host, configuration: shared)
-    let secret = store.engine.withLock { $0.index.keys.secret }
+    let secret = store.engine.withLock { $0.index.hashIndex.secret }
     for _ in 0..<4 {
       try CompactionTests.churn(store, writes: 100)
       try store.compact()
@@ -129,7 +129,7 @@ struct OpeningTests {
     }
     host.killProcesses()
     let again = try Store.open(on: host, configuration: shared)
-    #expect(again.engine.withLock { $0.index.keys.secret } == secret)
+    #expect(again.engine.withLock { $0.index.hashIndex.secret } == secret)
     #expect(try again.verify().isClean)
   }
 
@@ -290,7 +290,7 @@ struct OpeningTests {
       let store = try Store.open(on: host, configuration: Self.small)
       // From now on it is kept.
       _ = try store.digest()
-      let keys = store.engine.withLock { $0.index.keys }
+      let keys = store.engine.withLock { $0.index.hashIndex }
       var images: [[String: [UInt8]]] = []
       let storage = host.storage
       keys.observer = { if let image = try? storage.files(below: "/store") { images.append(image) } }
@@ -341,7 +341,7 @@ struct OpeningTests {
     let before = try CompactionTests.Picture(store)
     var images: [[String: [UInt8]]] = []
     var stores = 0
-    store.engine.withLock { $0.index.keys }.observer = {
+    store.engine.withLock { $0.index.hashIndex }.observer = {
       stores += 1
       if stores % 7 == 1, let image = try? host.storage.files(below: "/store") { images.append(image) }
     }

@@ -99,9 +99,9 @@ struct RoundSurveyTests {
     }
     for number in stride(from: 3, to: count, by: 50) { _ = try store.delete(Self.key(number)) }
     let (stretch, places) = try #require(
-      try store.reading { engine throws(StoreError) -> (JournalStretch, CurrentPlaces)? in
+      try store.reading { engine throws(StoreError) -> (JournalStretch, LiveRecordBitmap)? in
         guard let stretch = engine.stretch(behind: 0),
-          let places = try engine.currentPlaces(isExclusive: true)
+          let places = try engine.liveRecordBitmap(isExclusive: true)
         else { return nil }
         return (stretch, places)
       })
@@ -164,7 +164,7 @@ struct RoundSurveyTests {
     }
     for _ in 0..<Int.random(in: 60..<400, using: &random) { try change() }
     // A digest that is known is not computed, and says nothing of places.
-    store.engine.withLock { $0.index.ledger.setDigest(nil, at: 0) }
+    store.engine.withLock { $0.index.checkpoint.setDigest(nil, at: 0) }
     let ground = try #require(try store.replicaSummary(digestAt: host.time).ground)
     #expect(try store.replicaSummary(digestAt: host.time).ground == nil)
     #expect(ground.current?.count == Int(store.engine.withLock { $0.keyCount }))
@@ -184,10 +184,10 @@ struct RoundSurveyTests {
     let store = try Self.store(on: SimulatedHost())
     for number in 0..<50 { try store.put(Self.key(number), [UInt8](repeating: 1, count: 100)) }
     let ground = try store.reading { engine throws(StoreError) -> SurveyGround? in
-      var places = CurrentPlaces(engine.journal.table)
+      var places = LiveRecordBitmap(engine.journal.table)
       // The record's place in a copy that this view does not know yet.
       var isFirst = true
-      try engine.index.keys.forEachPlace {
+      try engine.index.hashIndex.forEachRef {
         places.insert(isFirst ? $0 + 1 : $0)
         isFirst = false
       }

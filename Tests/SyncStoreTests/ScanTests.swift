@@ -74,7 +74,7 @@ struct ScanTests {
     let store = try Store.create(on: host, configuration: Self.small)
     var model: [[UInt8]: [UInt8]] = [:]
     for round in 0..<4 {
-      for key in OrderedViewTests.keys(round == 0 ? 500 : Int(random.next() % 200), &random) {
+      for key in SortedKeyIndexTests.keys(round == 0 ? 500 : Int(random.next() % 200), &random) {
         if random.next() % 5 == 0 {
           try store.delete(Key(bytes: key))
           model[key] = nil
@@ -90,7 +90,7 @@ struct ScanTests {
       let keys = Array(model.keys)
       for _ in 0..<20 {
         let (range, isIn) = try Self.range(keys, &random)
-        let expected = keys.filter(isIn).sorted(by: OrderedViewTests.precedes)
+        let expected = keys.filter(isIn).sorted(by: SortedKeyIndexTests.precedes)
           .map { Scanned(key: $0, value: model[$0] ?? []) }
         let limit = random.next() % 2 == 0 ? Int.max : Int(random.next() % 90) + 10
         #expect(try store.scanned(range, limit: limit) == expected, "seed \(seed), round \(round), \(range)")
@@ -103,7 +103,7 @@ struct ScanTests {
       }
       let snapshot = try store.snapshot()
       #expect(try snapshot.count == model.count)
-      for key in OrderedViewTests.keys(60, &random) + keys.prefix(60) {
+      for key in SortedKeyIndexTests.keys(60, &random) + keys.prefix(60) {
         #expect(try snapshot.get(Key(bytes: key))?.bytes == model[key], "seed \(seed), \(key)")
       }
     }

@@ -21,7 +21,7 @@ struct SealedIndexTests {
     return try IndexHeader(Array(bytes[..<IndexLayout.Header.fixedLength]), path: "index")
   }
 
-  static func random(_ store: Store) -> [UInt8] { store.engine.withLock { $0.index.keys.secret } }
+  static func random(_ store: Store) -> [UInt8] { store.engine.withLock { $0.index.hashIndex.secret } }
 
   @Test("is keyed by nothing that is on the disk, and tells nothing of values that can be guessed")
   func nothingInTheClear() throws {
@@ -30,7 +30,7 @@ struct SealedIndexTests {
     let digest = try store.digest()
     try store.put("another", "no")
     let after = try store.digest()
-    let seed = store.engine.withLock { $0.index.keys.seed }
+    let seed = store.engine.withLock { $0.index.hashIndex.seed }
     try store.close()
     #expect(try Self.header(host).check?.count == IndexKeys.checkBytes)
     let ledger = try Self.bytes(host, "ledger")
@@ -53,7 +53,7 @@ struct SealedIndexTests {
     host.killProcesses()
     let again = try Store.open(on: host)
     #expect(Self.random(again) == random)
-    let kept = again.engine.withLock { $0.index.ledger.digest(at: $0.applied.packed) }
+    let kept = again.engine.withLock { $0.index.checkpoint.digest(at: $0.applied.packed) }
     #expect(kept == digest)
     #expect(try again.text("7") == "another")
     try again.delete("8")
@@ -73,7 +73,7 @@ struct SealedIndexTests {
     let boot = try Self.header(host).boot
     let right = try #require(store.seal.indexSecret)
     for (secret, isRight) in [(right, true), ([UInt8](repeating: 1, count: 16), false), (nil, false)] {
-      let opening = try KeyDirectory.open(
+      let opening = try HashIndex.open(
         at: "/store/index", host.storage, store: store.id, boot: boot, sealing: secret, writable: true)
       #expect((opening.trusted != nil) == isRight)
     }

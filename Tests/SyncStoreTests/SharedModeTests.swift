@@ -160,7 +160,7 @@ struct SharedModeTests {
     try first.put("k", "new")
     if isDamaged {
       second.engine.withLock { engine in
-        engine.index.keys.write(12345, to: engine.index.keys.header, IndexLayout.Header.intent)
+        engine.index.hashIndex.write(12345, to: engine.index.hashIndex.header, IndexLayout.Header.intent)
       }
     }
     // As who finds the mutex of one who died.

@@ -77,7 +77,7 @@ struct SnapshotTests {
         #expect(!engine.adopt(&adoption, count: 12, indexing: true))
         adopted += 1
       }
-      return try engine.orderedView()
+      return try engine.sortedKeyIndex()
     }
     #expect(adopted > 0)
     var (count, changed) = (0, 0)
@@ -133,12 +133,12 @@ struct SnapshotTests {
     try fast.put("c", "early")
     try store.receive(from: fast)
     func order(_ change: () throws -> Void) throws -> Bool {
-      let origin = try store.reading { engine throws(StoreError) in try engine.unordered() }
-      let order = OrderedView(origin.places, upTo: origin.upTo, in: origin.segments)
+      let origin = try store.reading { engine throws(StoreError) in try engine.sortInput() }
+      let order = SortedKeyIndex(origin.places, upTo: origin.upTo, in: origin.segments)
       try change()
       return try store.reading { engine throws(StoreError) in
-        engine.install(order, madeOf: origin)
-        return engine.ordered != nil
+        engine.install(order, builtFrom: origin)
+        return engine.sortedIndex != nil
       }
     }
     host.time += 200_000
@@ -146,10 +146,10 @@ struct SnapshotTests {
     #expect(try !order { try store.put("d", "1") })
     #expect(try store.list().map(\.key) == ["c", "d"])
     try CompactionTests.churn(store, writes: 200)
-    try store.reading { engine throws(StoreError) in engine.ordered = nil }
+    try store.reading { engine throws(StoreError) in engine.sortedIndex = nil }
     #expect(try !order { _ = try store.compact() })
     let listed = try store.list()
-    try store.reading { engine throws(StoreError) in engine.ordered = nil }
+    try store.reading { engine throws(StoreError) in engine.sortedIndex = nil }
     #expect(try order { try store.put("e", "1") })
     #expect(try store.list().count == listed.count + 1)
   }

@@ -115,12 +115,12 @@ struct StringIdentityTests {
       for index in indexes { #expect(try items.all(by: index, equalTo: "x").map(\.id.utf8.count) == [6]) }
     }
     // A name that begins with a combining mark, as the note of what is built has it after a slash.
-    var note = IndexNote()
+    var note = IndexMetadata()
     let wanted = Set(
-      [Self.composed, Self.decomposed, "\u{301}x"].map { IndexNote.Name(name: $0, version: 2) })
+      [Self.composed, Self.decomposed, "\u{301}x"].map { IndexMetadata.Name(name: $0, version: 2) })
     #expect(wanted.count == 3)
-    note.announce(wanted, at: 7)
-    let read = IndexNote(try note.bytes())
+    note.beginBuilding(wanted, at: 7)
+    let read = IndexMetadata(try note.bytes())
     #expect(read == note && read.building.count == 3)
   }
 

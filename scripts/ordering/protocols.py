@@ -263,7 +263,7 @@ EMPTY, REMOVED = 0, -1
 
 
 def look(key, slots, order, reverse=True):
-    """`KeyDirectory.find` within one bucket: is the key there; else, can the search end here?"""
+    """`HashIndex.find` within one bucket: is the key there; else, can the search end here?"""
     words = []
     for slot in reversed(slots) if reverse else slots:
         words.append((yield Load(slot, order)))
@@ -281,7 +281,7 @@ def look(key, slots, order, reverse=True):
          "__atomic_load_n(words + index, __ATOMIC_ACQUIRE);"),
         (PLATFORM + "MappedPages.swift",
          "      word, ordering: .releasing)"),
-        (INDEX + "KeyDirectory+Change.swift",
+        (INDEX + "HashIndex+Change.swift",
          "write(word, to: page, Self.slotOffset(bucket, end))"),
     ])
 def settle(on):
@@ -314,7 +314,7 @@ def settle(on):
 @protocol(
     "settle and search on: a key of a later bucket is found although the earlier one gets an empty slot",
     ["empty too early"],
-    [(INDEX + "KeyDirectory+Change.swift", "let free = isPassed ? Slot.removed : Slot.empty")])
+    [(INDEX + "HashIndex+Change.swift", "let free = isProbedPast ? Slot.removed : Slot.empty")])
 def search_on(on):
     # Key 9 belongs in the first bucket and lies in the second. Key 5 of the first is removed; 9 is
     # displaced, so the free slots stay `removed` until 9 is removed, too.
@@ -337,11 +337,11 @@ def search_on(on):
     "split, deepen and find: a key that moves to a new page is found all the time",
     ["cleared before turned", "no second look", "relaxed slots", "relaxed depth", "filled after turned"],
     [
-        (INDEX + "KeyDirectory.swift",
+        (INDEX + "HashIndex.swift",
          "if header.load(IndexLayout.Header.depth) == depth, entry.load() == used { return nil }"),
-        (INDEX + "KeyDirectory+Growth.swift",
+        (INDEX + "HashIndex+Growth.swift",
          "for index in 0..<half { try entry(half + index).store(try entry(index).load()) }"),
-        (INDEX + "KeyDirectory+Growth.swift",
+        (INDEX + "HashIndex+Growth.swift",
          "try entry(index).store(Sealed.entry(new))"),
         (PLATFORM + "MappedPages.swift",
          "Atomic<UInt32>.self).pointee.load(ordering: .acquiring)"),
@@ -386,9 +386,9 @@ def split(on):
     "changes of several keys: a reader between two equal, even counts has seen all of them, or none",
     ["no begin", "no end", "relaxed begin", "relaxed look", "even is enough"],
     [
-        (INDEX + "Ledger.swift",
+        (INDEX + "IndexCheckpoint.swift",
          "header.store(changes | 1, at: Field.changes)"),
-        (INDEX + "Ledger.swift",
+        (INDEX + "IndexCheckpoint.swift",
          "header.store(changes &+ 1, at: Field.changes)"),
         ("Sources/SyncStore/Store/Engine+Search.swift",
          "isWritingIndex || changes & 1 == 0 && changes == index.ledger.changes"),

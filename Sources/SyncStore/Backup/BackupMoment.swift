@@ -30,8 +30,8 @@ struct BackupMoment: Sendable {
     self.position = engine.position
     tail = engine.applied.packed
     let start = engine.start(of: position + 1)
-    let first = engine.journal.place(of: start.segment) ?? 0
-    let last = engine.journal.place(of: engine.applied.segment) ?? first
+    let first = engine.journal.index(of: start.segment) ?? 0
+    let last = engine.journal.index(of: engine.applied.segment) ?? first
     segments = Array(engine.journal.segments[first...max(first, last)])
     ends = (first...max(first, last)).map { place in
       place == last ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? SegmentHeader.length

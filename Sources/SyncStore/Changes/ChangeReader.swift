@@ -47,7 +47,7 @@ struct ChangeReader {
     let limit = Stamp(milliseconds: store.environment.now() + Limits.clockDriftMilliseconds)
     if !pending.isEmpty { try takeDue(limit, store, engine, actor, into: &changes) }
     let from =
-      if let place, engine.journal.place(of: place.segment) != nil {
+      if let place, engine.journal.index(of: place.segment) != nil {
         place
       } else {
         engine.start(of: position + 1)

@@ -68,11 +68,11 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
   let indexes: [any CollectionIndexing<Element>]
   /// Before all entries of each index.
   let indexPrefixes: [[UInt8]]
-  /// The local key that says which indexes are complete, and what it holds if these are, and no others; see `IndexNote`.
-  let noteKey: [UInt8]
-  let noteBytes: [UInt8]?
+  /// The local key that says which indexes are complete, and what it holds if these are, and no others; see `IndexMetadata`.
+  let metadataKey: [UInt8]
+  let metadataBytes: [UInt8]?
   /// What the indexes are called there.
-  let indexNames: [IndexNote.Name]
+  let indexNames: [IndexMetadata.Name]
   /// Asked of what does not depend on the type of the element: to find that of `indexes` takes as long as half a put.
   var hasIndexes: Bool { !indexPrefixes.isEmpty }
 
@@ -100,9 +100,9 @@ struct CollectionLayout<Element: Codable & Identifiable & Sendable>: Sendable wh
     self.indexes = indexes
     prefix = Array(name.utf8) + [Self.slash]
     indexPrefixes = indexes.map { Self.entryPrefix(name, $0.name, $0.version) }
-    noteKey = IndexNote.key(of: name)
-    indexNames = indexes.map { IndexNote.Name(name: $0.name, version: $0.version) }
-    noteBytes = try IndexNote(complete: Set(indexNames)).bytes()
+    metadataKey = IndexMetadata.key(of: name)
+    indexNames = indexes.map { IndexMetadata.Name(name: $0.name, version: $0.version) }
+    metadataBytes = try IndexMetadata(complete: Set(indexNames)).bytes()
   }
 
   /// Before all entries of an index.

@@ -46,7 +46,7 @@ extension StoreCollection {
   ) throws(StoreError) {
     let key = try layout.key(element.id)
     try write(
-      element, key, replacing: try held(key, transaction), expires: span.after(source.environment.now()),
+      element, key, replacing: try existing(key, transaction), expires: span.after(source.environment.now()),
       in: &transaction)
   }
 
@@ -72,8 +72,8 @@ extension StoreCollection {
     _ identifier: Element.ID, _ change: DeadlineChange, in transaction: inout Transaction
   ) throws(StoreError) -> Bool {
     let key = try layout.key(identifier)
-    let element = try held(key, transaction)
-    try leaveUnknownIndexes(in: &transaction)
+    let element = try existing(key, transaction)
+    try invalidateUnknownIndexes(in: &transaction)
     guard try transaction.expire(key, change) else { return false }
     // The very deadline that the element has now; one that has passed has ended it, and ends its entries.
     let left = try transaction.entry(key)

@@ -1,4 +1,4 @@
-/// Building indexes. Which of them are complete is noted in a local record (`IndexNote`): another copy builds its own, so that
+/// Building indexes. Which of them are complete is noted in a local record (`IndexMetadata`): another copy builds its own, so that
 /// elements written there by a program that did not know the index get their entries there.
 extension StoreCollection {
   /// How often building begins anew because others have written who do not know of an index.
@@ -11,17 +11,17 @@ extension StoreCollection {
 
   /// Builds the indexes that are not complete or not by what they are declared to be by, and removes those that are not wanted any more.
   func prepareIndexes() throws(StoreError) {
-    let bytes = try source.local(layout.noteKey)
-    let (note, wanted) = (IndexNote(bytes), Set(layout.indexNames))
+    let bytes = try source.local(layout.metadataKey)
+    let (note, wanted) = (IndexMetadata(bytes), Set(layout.indexNames))
     // Who only reads could do nothing about it.
     let stale = source.isWritable ? try staleIndexes(among: note.complete.intersection(wanted)) : []
-    guard bytes != layout.noteBytes || !stale.isEmpty else { return }
+    guard bytes != layout.metadataBytes || !stale.isEmpty else { return }
     // Who only reads needs those that it names, and removes none.
     if !source.isWritable, wanted.isSubset(of: note.complete) { return }
     try source.checkWritable()
     let former = note.complete.union(note.building.keys).subtracting(wanted)
     // First of all they do not count any more, whatever comes in between.
-    try changeNote { $0.leave(only: wanted.subtracting(stale)) }
+    try updateMetadata { $0.invalidate(exceptFor: wanted.subtracting(stale)) }
     for index in former {
       try removeEntries(CollectionLayout<Element>.entryPrefix(name, index.name, index.version))
     }
@@ -31,10 +31,12 @@ extension StoreCollection {
   /// Those that lack the entry of one of the elements that were written last. What they are by was changed under the same version, or an
   /// element was not written through a collection. They are built as those of a new version are, but that nothing is removed: another copy
   /// may count on the very entry. What is left over of what they were by counts for nothing.
-  private func staleIndexes(among complete: Set<IndexNote.Name>) throws(StoreError) -> Set<IndexNote.Name> {
+  private func staleIndexes(among complete: Set<IndexMetadata.Name>) throws(StoreError) -> Set<
+    IndexMetadata.Name
+  > {
     let places = layout.indexNames.indices.filter { complete.contains(layout.indexNames[$0]) }
     guard !places.isEmpty else { return [] }
-    var stale: Set<IndexNote.Name> = []
+    var stale: Set<IndexMetadata.Name> = []
     let elements = layout.range(Unbounded<Element.ID>())
     for key in try source.writtenLast(in: elements, among: Self.sampledRecords, limit: Self.sampledElements) {
       do throws(StoreError) {
@@ -42,7 +44,7 @@ extension StoreCollection {
         guard let before = try source.entry(key), before.blob == nil,
           let element = try? source.get(key)?.decoded(as: Element.self)
         else { continue }
-        var lacking: [IndexNote.Name] = []
+        var lacking: [IndexMetadata.Name] = []
         for place in places {
           guard let entry = layout.entry(ofStored: element, in: place), try !source.contains(entry) else {
             continue
@@ -73,11 +75,11 @@ extension StoreCollection {
     guard !wanted.isEmpty else { return }
     for _ in 0..<Self.buildAttempts {
       let position = Int(clamping: source.journalPosition)
-      let announced = try changeNote { $0.announce(wanted, at: position) }
+      let announced = try updateMetadata { $0.beginBuilding(wanted, at: position) }
       try build(
         layout.indexNames.indices.filter { all || !announced.complete.contains(layout.indexNames[$0]) })
       var isComplete = false
-      try changeNote { isComplete = $0.finish(wanted, announced: announced) }
+      try updateMetadata { isComplete = $0.finishBuilding(wanted, since: announced) }
       if isComplete { return }
     }
     throw StoreError(
@@ -123,21 +125,21 @@ extension StoreCollection {
 
   /// An element is about to be written: indexes that this program does not know of are not complete any more. They are as long as
   /// all name the same ones; then this is a comparison of bytes.
-  func leaveUnknownIndexes(in transaction: inout Transaction) throws(StoreError) {
-    guard let bytes = transaction.local(layout.noteKey), bytes != layout.noteBytes else { return }
-    let note = IndexNote(bytes)
+  func invalidateUnknownIndexes(in transaction: inout Transaction) throws(StoreError) {
+    guard let bytes = transaction.local(layout.metadataKey), bytes != layout.metadataBytes else { return }
+    let note = IndexMetadata(bytes)
     var left = note
-    left.leave(only: Set(layout.indexNames))
-    if left != note { try transaction.setLocal(layout.noteKey, try left.bytes()) }
+    left.invalidate(exceptFor: Set(layout.indexNames))
+    if left != note { try transaction.setLocal(layout.metadataKey, try left.bytes()) }
   }
 
   /// Changes the note while nobody else can. Returns what it is then.
   @discardableResult
-  private func changeNote(_ change: (inout IndexNote) -> Void) throws(StoreError) -> IndexNote {
-    var note = IndexNote()
+  private func updateMetadata(_ change: (inout IndexMetadata) -> Void) throws(StoreError) -> IndexMetadata {
+    var note = IndexMetadata()
     var failure: StoreError?
-    try source.updateLocal(layout.noteKey) { bytes in
-      note = IndexNote(bytes)
+    try source.updateLocal(layout.metadataKey) { bytes in
+      note = IndexMetadata(bytes)
       change(&note)
       do throws(StoreError) { return try note.bytes() } catch {
         failure = error
@@ -153,11 +155,11 @@ extension Snapshot {
   /// Was the index complete at the snapshot's moment? An error if not, for its entries would tell of some elements only: it was built
   /// later, or who has opened the collection or written to it since, here or in another process, knew nothing of it.
   func requireIndex<Element>(
-    _ index: IndexNote.Name, of layout: CollectionLayout<Element>
+    _ index: IndexMetadata.Name, of layout: CollectionLayout<Element>
   ) throws(StoreError) {
-    let bytes = try indexNote(layout.noteKey)
-    if bytes == layout.noteBytes || IndexNote(bytes).complete.contains(index) { return }
-    let isLater = IndexNote(try store.local(layout.noteKey)).complete.contains(index)
+    let bytes = try indexNote(layout.metadataKey)
+    if bytes == layout.metadataBytes || IndexMetadata(bytes).complete.contains(index) { return }
+    let isLater = IndexMetadata(try store.local(layout.metadataKey)).complete.contains(index)
     throw StoreError(
       .outOfBounds,
       "the index \"\(index.name)\" (version \(index.version)) of the collection \"\(layout.name)\" "

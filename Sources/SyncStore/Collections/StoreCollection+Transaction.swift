@@ -30,7 +30,7 @@ extension StoreCollection {
   ///   index, that makes no key; `.outOfBounds` if it does not fit into the transaction any more.
   public func insertOrReplace(_ element: Element, in transaction: inout Transaction) throws(StoreError) {
     let key = try layout.key(element.id)
-    try write(element, key, replacing: try held(key, transaction), in: &transaction)
+    try write(element, key, replacing: try existing(key, transaction), in: &transaction)
   }
 
   /// Puts an element in the place of the one of its identifier. False if there is none.
@@ -41,7 +41,7 @@ extension StoreCollection {
   public func replace(_ element: Element, in transaction: inout Transaction) throws(StoreError) -> Bool {
     let key = try layout.key(element.id)
     guard try transaction.contains(key) else { return false }
-    try write(element, key, replacing: try held(key, transaction), in: &transaction)
+    try write(element, key, replacing: try existing(key, transaction), in: &transaction)
     return true
   }
 
@@ -79,7 +79,7 @@ extension StoreCollection {
   }
 
   func delete(at key: Key, in transaction: inout Transaction) throws(StoreError) -> Bool {
-    if let old = try held(key, transaction) {
+    if let old = try existing(key, transaction) {
       for entry in layout.entries(ofStored: old) { try transaction.delete(entry) }
     }
     return try transaction.delete(key)
@@ -114,7 +114,7 @@ extension StoreCollection {
   }
 
   /// What is to be replaced, if its entries are to go with it. One that cannot be decoded has none.
-  func held(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
+  func existing(_ key: Key, _ transaction: borrowing Transaction) throws(StoreError) -> Element? {
     guard layout.hasIndexes, let value = try transaction.get(key) else { return nil }
     return try? value.decoded(as: Element.self)
   }
@@ -125,7 +125,7 @@ extension StoreCollection {
     in transaction: inout Transaction
   ) throws(StoreError) {
     let form = try EncodedValue(element)
-    try leaveUnknownIndexes(in: &transaction)
+    try invalidateUnknownIndexes(in: &transaction)
     guard layout.hasIndexes else {
       return try transaction.put(key, form.bytes, type: form.type, expires: deadline)
     }

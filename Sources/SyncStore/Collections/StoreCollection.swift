@@ -93,7 +93,8 @@ where Element.ID: KeyComponent {
     let key = try layout.key(element.id)
     return try EncodedValue.with(element) { bytes, type throws(StoreError) in
       try source.putInline(
-        key, bytes, type: type, unlessKnown: unlessKnown, unlessNoted: layout.noteKey, durability: durability)
+        key, bytes, type: type, unlessKnown: unlessKnown, unlessNoted: layout.metadataKey,
+        durability: durability)
     }
   }
 

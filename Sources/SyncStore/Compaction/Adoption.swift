@@ -27,7 +27,7 @@ struct Adoption {
   /// Which records a copy has.
   struct Known {
     /// The index that the moves are of.
-    var keys: KeyDirectory
+    var keys: HashIndex
     var moves: [Move]
     /// The offsets of all others.
     var others: [Int]

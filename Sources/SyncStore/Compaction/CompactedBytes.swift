@@ -150,7 +150,7 @@ struct CompactedBytes {
     case .named(let hash):
       moves.append(
         Adoption.Move(
-          hash: hash, from: source.place(at: record.offset), to: UInt32(offset), extent: UInt32(count - start)
+          hash: hash, from: source.ref(at: record.offset), to: UInt32(offset), extent: UInt32(count - start)
         ))
     case .noted: others.append(offset)
     }

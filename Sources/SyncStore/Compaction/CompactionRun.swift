@@ -13,7 +13,7 @@ struct CompactionRun: Sendable {
   /// backup.
   private let toldPurges: UInt64
   /// Names the places of all records that count for their keys. Lock-free readers may use it while others change it.
-  let keys: KeyDirectory
+  let hashIndex: HashIndex
   /// The beaten sides of conflicts that count though the index does not name them.
   private let kept: Set<Location>
   /// Those whose time has not come.
@@ -34,7 +34,7 @@ struct CompactionRun: Sendable {
     let resolved: [Int: Range<Int>]
 
     /// What the index called the record at `offset`.
-    func place(at offset: Int) -> UInt64 { SegmentTable.place(slot: slot, offset: offset) }
+    func ref(at offset: Int) -> UInt64 { SegmentTable.ref(slot: slot, offset: offset) }
   }
 
   /// The segments at these places.
@@ -61,7 +61,7 @@ struct CompactionRun: Sendable {
     position = engine.position
     let before = engine.journal.segments[..<places.lowerBound].map(\.header.tidiedAt).min()
     toldPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
-    keys = engine.index.keys
+    hashIndex = engine.index.hashIndex
     kept = Set(engine.keptConflicts())
     parked = Set(engine.parked.values.joined())
     locals = engine.locals
@@ -84,7 +84,7 @@ struct CompactionRun: Sendable {
   /// Is the record at a place of the index the one that counts for the key with this hash?
   @inline(__always)
   fileprivate func isNamed(_ hash: UInt64, _ place: UInt64) throws(StoreError) -> Bool {
-    try keys.find(hash) { $0 == place } != nil
+    try hashIndex.find(hash) { $0 == place } != nil
   }
 
   fileprivate func isParked(_ location: Location) -> Bool { !parked.isEmpty && parked.contains(location) }
@@ -105,7 +105,7 @@ struct CompactionRun: Sendable {
       if view.flags.contains(.loser) { return kept.contains(view.location) ? .noted : nil }
       if isParked(view.location) { return .noted }
       guard let shape = view.shape else { return nil }
-      let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
+      let hash = view.bytes.withSpan(shape.key) { hashIndex.hash($0) }
       return try isNamed(hash, place) ? .named(hash) : nil
     case .purge: return view.position <= toldPurges ? nil : .noted
     case .actor, .checkpoint, .epoch, nil: return nil
@@ -212,8 +212,8 @@ struct CompactionWalk {
       let flags = RecordLayout.Flags(rawValue: bytes.load(RecordLayout.flags))
       var hash: UInt64?
       if isPlain, !flags.contains(.loser), let record = SimpleRecord(bytes, seed: nil) {
-        hash = record.withKey { run.keys.hash($0) }
-        if let hash { run.keys.prefetch(hash) }
+        hash = record.withKey { run.hashIndex.hash($0) }
+        if let hash { run.hashIndex.prefetch(hash) }
       }
       ahead.append(Ahead(offset: offset, hash: hash, continues: flags.contains(.continues)))
       offset = reader.offset

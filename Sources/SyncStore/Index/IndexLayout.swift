@@ -60,10 +60,10 @@ enum IndexLayout {
 }
 
 /// Words with a check byte, so that no single bit can turn over unnoticed, and a word of zeros is none.
-enum Sealed {
+enum CheckedWord {
   /// Seals a number below 2^56.
   @inline(__always)
-  static func seal(_ value: UInt64) -> UInt64 {
+  static func encode(_ value: UInt64) -> UInt64 {
     var fold = value ^ (value >> 32)
     fold ^= fold >> 16
     fold ^= fold >> 8
@@ -72,9 +72,9 @@ enum Sealed {
 
   /// The number in a word; nil if it is damaged.
   @inline(__always)
-  static func open(_ word: UInt64) -> UInt64? {
+  static func decode(_ word: UInt64) -> UInt64? {
     let value = word & (1 << 56 - 1)
-    return seal(value) == word ? value : nil
+    return encode(value) == word ? value : nil
   }
 
   /// An entry of the directory: the number of a page, below 2^24.
@@ -92,13 +92,13 @@ enum Sealed {
 
   /// The word for the depth of the directory: one more than it in each byte.
   @inline(__always)
-  static func depth(_ depth: Int) -> UInt64 { UInt64(depth + 1) &* 0x0101_0101_0101_0101 }
+  static func encodeDepth(_ depth: Int) -> UInt64 { UInt64(depth + 1) &* 0x0101_0101_0101_0101 }
 
   /// The depth in a word; nil if it is damaged, or says that the file was retired.
   @inline(__always)
-  static func openDepth(_ word: UInt64) -> Int? {
+  static func decodeDepth(_ word: UInt64) -> Int? {
     let depth = Int(word & 0xFF) - 1
-    guard depth >= 0, depth <= IndexLayout.maximumDepth, self.depth(depth) == word else { return nil }
+    guard depth >= 0, depth <= IndexLayout.maximumDepth, self.encodeDepth(depth) == word else { return nil }
     return depth
   }
 
@@ -106,7 +106,7 @@ enum Sealed {
   static let retired: UInt64 = 0xDEAD_1D00_0BEE_F00D
 
   /// A word of which bit 0 is left free, made odd in its number of ones.
-  static func odd(_ word: UInt64) -> UInt64 { word | UInt64(~word.nonzeroBitCount & 1) }
+  static func withOddParity(_ word: UInt64) -> UInt64 { word | UInt64(~word.nonzeroBitCount & 1) }
 }
 
 /// What the index takes of a key's hash.
@@ -152,24 +152,24 @@ struct HashParts {
 /// over, and a word of zeros, have not.
 enum Slot {
   /// Bits of a place.
-  static let placeMask: UInt64 = 1 << 47 - 1
+  static let refMask: UInt64 = 1 << 47 - 1
   /// Never taken since its bucket had room: who searches can stop here. Only at the end of a bucket.
   static let empty: UInt64 = 0xE000_FFFF_FFFF_FFFF
   /// Free, and a key that belongs here can be in a later bucket.
   static let removed: UInt64 = 0xD001_FFFF_FFFF_FFFE
   /// Places are below.
-  static let placeLimit: UInt64 = placeMask - 1
+  static let refLimit: UInt64 = refMask - 1
   private static let parity: UInt64 = 1 << 47
 
   @inline(__always)
-  static func make(tag: UInt64, place: UInt64) -> UInt64 {
-    let word = tag << 48 | place
+  static func make(tag: UInt64, ref: UInt64) -> UInt64 {
+    let word = tag << 48 | ref
     return isOdd(word) ? word : word | parity
   }
 
-  @inline(__always) static func place(_ word: UInt64) -> UInt64 { word & placeMask }
+  @inline(__always) static func ref(_ word: UInt64) -> UInt64 { word & refMask }
   @inline(__always) static func tag(_ word: UInt64) -> UInt64 { word >> 48 }
-  @inline(__always) static func isTaken(_ word: UInt64) -> Bool { word & placeMask < placeLimit }
+  @inline(__always) static func isTaken(_ word: UInt64) -> Bool { word & refMask < refLimit }
 
   /// Folded by hand: without the instruction that counts ones, which the oldest x86-64 lacks, this is the shortest.
   @inline(__always)

@@ -5,9 +5,9 @@
 /// if it is not.
 final class JournalIndex: @unchecked Sendable {
   /// Hash of a key → place of its record.
-  let keys: KeyDirectory
+  let hashIndex: HashIndex
   /// What else is to be known of the journal.
-  let ledger: Ledger
+  let checkpoint: IndexCheckpoint
   /// Do other processes use it? Not before it has its name.
   private(set) var isShared: Bool
   /// Is it in files, with or without their names?
@@ -24,8 +24,8 @@ final class JournalIndex: @unchecked Sendable {
   /// It names a segment that this process has not mapped yet; owned by the engine.
   var namesUnmappedSegment = false
 
-  private init(_ keys: KeyDirectory, _ ledger: Ledger, isInFiles: Bool, isShared: Bool) {
-    (self.keys, self.ledger, self.isInFiles, self.isShared) = (keys, ledger, isInFiles, isShared)
+  private init(_ keys: HashIndex, _ ledger: IndexCheckpoint, isInFiles: Bool, isShared: Bool) {
+    (self.hashIndex, self.checkpoint, self.isInFiles, self.isShared) = (keys, ledger, isInFiles, isShared)
   }
 
   /// Where its files are.
@@ -39,8 +39,8 @@ final class JournalIndex: @unchecked Sendable {
     /// Has the secret of an encrypted store.
     let seal: JournalSeal
 
-    fileprivate var index: String { directory + "/" + KeyDirectory.fileName }
-    fileprivate var ledger: String { directory + "/" + Ledger.fileName }
+    fileprivate var index: String { directory + "/" + HashIndex.fileName }
+    fileprivate var checkpointPath: String { directory + "/" + IndexCheckpoint.fileName }
   }
 
   /// The one in the directory, if it can be believed; nil if it must be built anew.
@@ -50,11 +50,11 @@ final class JournalIndex: @unchecked Sendable {
     let secret = files.seal.indexSecret
     do throws(StoreError) {
       guard
-        case .trusted(let keys) = try KeyDirectory.open(
+        case .trusted(let keys) = try HashIndex.open(
           at: files.index, files.storage, store: files.store, boot: files.boot, sealing: secret,
           writable: writable),
-        let ledger = try Ledger.open(
-          at: files.ledger, files.storage, identity: identity(of: keys),
+        let ledger = try IndexCheckpoint.open(
+          at: files.checkpointPath, files.storage, identity: identity(of: keys),
           concealing: IndexKeys(random: keys.secret, secret: secret).digest, writable: writable)
       else { return nil }
       return JournalIndex(keys, ledger, isInFiles: true, isShared: true)
@@ -68,12 +68,12 @@ final class JournalIndex: @unchecked Sendable {
   /// An empty one in files of its own, which have no names yet. `secret` are 16 random bytes.
   static func create(_ files: Files, secret: [UInt8], expected: Int) throws(StoreError) -> JournalIndex {
     let sealing = files.seal.indexSecret
-    let keys = try KeyDirectory.create(
+    let keys = try HashIndex.create(
       at: files.index, files.storage, store: files.store, boot: files.boot, secret: secret, sealing: sealing,
       expected: expected)
-    _ = try files.storage.remove(files.ledger + ".new")
-    let file = try files.storage.open(files.ledger + ".new", .create)
-    let ledger = try Ledger.create(
+    _ = try files.storage.remove(files.checkpointPath + ".new")
+    let file = try files.storage.open(files.checkpointPath + ".new", .create)
+    let ledger = try IndexCheckpoint.create(
       on: file, identity: identity(of: keys),
       concealing: IndexKeys(random: secret, secret: sealing).digest)
     return JournalIndex(keys, ledger, isInFiles: true, isShared: false)
@@ -82,9 +82,10 @@ final class JournalIndex: @unchecked Sendable {
   /// An empty one in memory. `secret` are 16 random bytes.
   static func inMemory(_ files: Files, secret: [UInt8]) -> JournalIndex {
     do throws(StoreError) {
-      let keys = try KeyDirectory.create(
+      let keys = try HashIndex.create(
         on: MemoryFile(path: files.index), store: files.store, boot: files.boot, secret: secret)
-      let ledger = try Ledger.create(on: MemoryFile(path: files.ledger), identity: identity(of: keys))
+      let ledger = try IndexCheckpoint.create(
+        on: MemoryFile(path: files.checkpointPath), identity: identity(of: keys))
       return JournalIndex(keys, ledger, isInFiles: false, isShared: false)
     } catch {
       preconditionFailure("memory does not fail: \(error)")
@@ -94,19 +95,19 @@ final class JournalIndex: @unchecked Sendable {
   /// Gives the files their names, durably. From now on others use them; only for the holder of the writers' mutex.
   func install(_ files: Files) throws(StoreError) {
     // A ledger without its index is not believed, nor the other way round.
-    try files.storage.rename(files.ledger + ".new", to: files.ledger)
-    try keys.install(at: files.index, files.storage)
+    try files.storage.rename(files.checkpointPath + ".new", to: files.checkpointPath)
+    try hashIndex.install(at: files.index, files.storage)
     isShared = true
   }
 
   /// Sees to it that no index is found there any more, durably, before the journal goes on without it.
   static func removeFiles(_ files: Files) throws(StoreError) {
-    let names = [files.index, files.ledger]
+    let names = [files.index, files.checkpointPath]
     var isThere = false
     for name in names + names.map({ $0 + ".new" }) {
       if let status = try files.storage.status(name), status.kind == .file {
         // First: else whoever has it open would go on with a file that nobody else can find.
-        if name == files.index { try KeyDirectory.retire(at: name, files.storage) }
+        if name == files.index { try HashIndex.retire(at: name, files.storage) }
         _ = try files.storage.remove(name)
         isThere = true
       }
@@ -115,7 +116,7 @@ final class JournalIndex: @unchecked Sendable {
   }
 
   /// What the ledger that goes with an index names: the half of the random bytes that keys nothing.
-  private static func identity(of keys: KeyDirectory) -> UInt64 {
+  private static func identity(of keys: HashIndex) -> UInt64 {
     keys.secret.suffix(8).reduce(0) { $0 << 8 | UInt64($1) }
   }
 
@@ -126,38 +127,38 @@ final class JournalIndex: @unchecked Sendable {
     let faults = Mapping.faults
     // Looked at once for each fault, of whatever mapping.
     guard faults != faultsSeen else { return false }
-    guard keys.pages.hasFaulted || ledger.pages.hasFaulted else {
+    guard hashIndex.pages.hasFaulted || checkpoint.pages.hasFaulted else {
       faultsSeen = faults
       return false
     }
     return true
   }
 
-  /// Must come before the first change; see `KeyDirectory.beginWriting`.
+  /// Must come before the first change; see `HashIndex.beginWriting`.
   @inline(__always)
   func beginWriting() throws(StoreError) {
-    if !keys.isWriting { try keys.beginWriting() }
+    if !hashIndex.isWriting { try hashIndex.beginWriting() }
   }
 
   /// Makes all durable and notes that it was closed cleanly. Only for a writer while nobody else has it open.
   func close() throws(StoreError) {
-    guard isShared, keys.isWriting, !keys.isRetired, failure == nil else { return }
-    try ledger.sync()
-    try keys.close()
+    guard isShared, hashIndex.isWriting, !hashIndex.isRetired, failure == nil else { return }
+    try checkpoint.sync()
+    try hashIndex.close()
   }
 
   /// The number of a segment in the index; nil if it has none yet.
   func slot(of number: UInt32) throws(StoreError) -> Int? {
-    let count = try ledger.segmentCount
+    let count = try checkpoint.segmentCount
     var unread = self.unreadSlots ?? count
     defer { self.unreadSlots = unread }
     if unread + slotNumbers.count < count {
-      slotNumbers += try ledger.segments(in: unread + slotNumbers.count..<count)
+      slotNumbers += try checkpoint.segments(in: unread + slotNumbers.count..<count)
     }
     if let place = slotNumbers.lastIndex(of: number) { return unread + place }
     while unread > 0 {
-      let start = (unread - 1) / Ledger.segmentsPerPage * Ledger.segmentsPerPage
-      let earlier = try ledger.segments(in: start..<unread)
+      let start = (unread - 1) / IndexCheckpoint.segmentsPerPage * IndexCheckpoint.segmentsPerPage
+      let earlier = try checkpoint.segments(in: start..<unread)
       (slotNumbers, unread) = (earlier + slotNumbers, start)
       if let place = earlier.lastIndex(of: number) { return start + place }
     }
@@ -166,7 +167,7 @@ final class JournalIndex: @unchecked Sendable {
 
   /// Gives a segment the next number.
   func add(segment number: UInt32) throws(StoreError) -> Int {
-    guard let slot = try ledger.add(segment: number, live: 0) else {
+    guard let slot = try checkpoint.add(segment: number, live: 0) else {
       throw StoreError(.damaged, "has numbered as many segments as it can: it is to be built anew")
     }
     return slot

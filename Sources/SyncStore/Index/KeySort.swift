@@ -4,15 +4,17 @@ struct KeySort<Source: KeySource> {
   private let keys: Source
 
   /// Up to so many are sorted by comparing keys.
-  private static var few: Int { 32 }
+  private static var comparisonSortLimit: Int { 32 }
   /// Bytes of a key are asked for so many keys before they are needed: the memory has other keys on the way meanwhile.
-  private static var ahead: Int { 16 }
+  private static var prefetchDistance: Int { 16 }
   /// Where a short key lies in a record, without optional fields.
   private static var keyBytes: Int { RecordLayout.fixedLength + 24 }
 
   /// Sorts items whose keys agree in the first `depth` bytes.
   private func sort(_ items: inout [SortItem], behind depth: Int) {
-    guard items.count > Self.few else { return sortFew(&items, items.indices, behind: depth) }
+    guard items.count > Self.comparisonSortLimit else {
+      return comparisonSort(&items, items.indices, behind: depth)
+    }
     let depth = load(&items, behind: depth)
     items = SortItem.radix(items)
     var start = 0
@@ -20,10 +22,10 @@ struct KeySort<Source: KeySource> {
       let word = items[start].word
       var end = start + 1
       while end < items.count, items[end].word == word { end += 1 }
-      if end - start > Self.few {
+      if end - start > Self.comparisonSortLimit {
         sortTies(&items, start..<end, at: depth)
       } else if end - start > 1 {
-        sortFew(&items, start..<end, behind: depth)
+        comparisonSort(&items, start..<end, behind: depth)
       }
       start = end
     }
@@ -64,8 +66,8 @@ struct KeySort<Source: KeySource> {
     while true {
       var shared = guess
       for index in items.indices {
-        if index + Self.ahead < items.count {
-          keys.prefetch(items[index + Self.ahead].location, Self.keyBytes)
+        if index + Self.prefetchDistance < items.count {
+          keys.prefetch(items[index + Self.prefetchDistance].location, Self.keyBytes)
         }
         let key = keys.key(at: items[index].location)
         if guess > depth { shared = keys.commonPrefix(first, key, limit: shared) }
@@ -76,7 +78,7 @@ struct KeySort<Source: KeySource> {
     }
   }
 
-  private func sortFew(_ items: inout [SortItem], _ range: Range<Int>, behind depth: Int) {
+  private func comparisonSort(_ items: inout [SortItem], _ range: Range<Int>, behind depth: Int) {
     guard range.count > 1 else { return }
     items[range].sort {
       keys.isLess(keys.key(at: $0.location), keys.key(at: $1.location), behind: depth)
@@ -113,7 +115,9 @@ extension KeySort<SegmentSnapshot> {
     var damaged: [Location] = []
     let length = items.first.map { min(keys.length($0.location), 512) } ?? 0
     for index in items.indices {
-      if index + Self.ahead < items.count { keys.prefetch(items[index + Self.ahead].location, length) }
+      if index + Self.prefetchDistance < items.count {
+        keys.prefetch(items[index + Self.prefetchDistance].location, length)
+      }
       if !keys.isWhole(items[index].location) { damaged.append(items[index].location) }
     }
     if !damaged.isEmpty {
@@ -130,13 +134,13 @@ private struct SortItem {
   var location: Location
 
   /// Up to so many are sorted by comparing.
-  private static let few = 32
+  private static let comparisonSortLimit = 32
   /// Pages of the journal that are read at random within, one group after the other: so a disk is not read back and forth.
   static let groupBits: UInt64 = 16
 
   /// Sorts by the words, a byte at a time from the lowest; bytes that are the same everywhere are passed over.
   fileprivate static func radix(_ items: [SortItem]) -> [SortItem] {
-    guard items.count > few else { return items.sorted { $0.word < $1.word } }
+    guard items.count > comparisonSortLimit else { return items.sorted { $0.word < $1.word } }
     var counts = [Int](repeating: 0, count: 8 * 256)
     for item in items {
       for byte in 0..<8 {

@@ -3,26 +3,26 @@ protocol KeySource {
   /// Where they lie.
   var bytes: MappingTable { get }
   /// The key at a place.
-  func key(at location: Location) -> KeyPlace
+  func key(at location: Location) -> KeyLocation
   /// The first bytes there are fetched: they are read soon.
   func prefetch(_ location: Location, _ count: Int)
 }
 
 /// Where a key lies.
-struct KeyPlace {
+struct KeyLocation {
   /// Of the mapping.
   var number: Int
   var start: Int
   var count: Int
 
-  static let none = KeyPlace(number: -1, start: 0, count: 0)
+  static let none = KeyLocation(number: -1, start: 0, count: 0)
   var range: Range<Int> { start..<(start + count) }
 }
 
 extension KeySource {
   /// Eight bytes of a key from `offset` on, the first one highest; zeros behind the end.
   @inline(__always)
-  func word(_ key: KeyPlace, at offset: Int) -> UInt64 {
+  func word(_ key: KeyLocation, at offset: Int) -> UInt64 {
     let left = key.count - offset
     guard left > 0 else { return 0 }
     if left >= 8 { return bytes.load(key.number, key.start + offset, as: UInt64.self).byteSwapped }
@@ -32,7 +32,7 @@ extension KeySource {
   }
 
   /// Is the left key before the right one? They are known to agree in the first `depth` bytes.
-  func isLess(_ left: KeyPlace, _ right: KeyPlace, behind depth: Int = 0) -> Bool {
+  func isLess(_ left: KeyLocation, _ right: KeyLocation, behind depth: Int = 0) -> Bool {
     var offset = depth
     while offset < left.count, offset < right.count {
       let (first, second) = (word(left, at: offset), word(right, at: offset))
@@ -44,7 +44,7 @@ extension KeySource {
 
   /// How many bytes from the beginning are the same, up to `limit`.
   @inline(__always)
-  func commonPrefix(_ left: KeyPlace, _ right: KeyPlace, limit: Int) -> Int {
+  func commonPrefix(_ left: KeyLocation, _ right: KeyLocation, limit: Int) -> Int {
     let limit = min(limit, left.count, right.count)
     var offset = 0
     while offset < limit {
@@ -106,10 +106,10 @@ struct OpenedKeys: KeySource {
   }
 
   @inline(__always)
-  func key(at location: Location) -> KeyPlace {
+  func key(at location: Location) -> KeyLocation {
     let number = Int(location.segment)
     let count = bytes.load(number, location.offset + Self.countOffset, as: UInt64.self)
-    return KeyPlace(number: number, start: location.offset + Self.heading, count: Int(count))
+    return KeyLocation(number: number, start: location.offset + Self.heading, count: Int(count))
   }
 
   @inline(__always)

@@ -58,7 +58,7 @@ struct Journal {
   func segment(_ number: UInt32) -> Segment? { table[number] }
 
   /// Where the segment of that number stands among `segments`; nil if it does not.
-  func place(of number: UInt32) -> Int? {
+  func index(of number: UInt32) -> Int? {
     // The last one is asked for at every append.
     if let last = segments.last, last.number == number { return segments.count - 1 }
     return segments.lastIndex { $0.number == number }
@@ -76,7 +76,7 @@ struct Journal {
   /// Does the journal come to `left` before it comes to `right`? Numbers do not tell, once segments were compacted.
   func precedes(_ left: Location, _ right: Location) -> Bool {
     guard left.segment != right.segment else { return left.offset < right.offset }
-    return (place(of: left.segment) ?? -1) < (place(of: right.segment) ?? -1)
+    return (index(of: left.segment) ?? -1) < (index(of: right.segment) ?? -1)
   }
 
   /// The record at `location`, its checksum verified; `.damaged` if it is not whole any more.
@@ -263,7 +263,7 @@ struct Journal {
 
   /// Gives segments that have none the numbers that the index calls them by, as far as it has some for them.
   mutating func assignSlots(
-    _ slot: (Segment) throws(StoreError) -> (Int, Ledger.Account)?
+    _ slot: (Segment) throws(StoreError) -> (Int, IndexCheckpoint.LiveByteCounter)?
   ) throws(StoreError) {
     var lacksSlots = false
     for segment in segments + replaced + coming where segment.slot == nil {
@@ -271,7 +271,7 @@ struct Journal {
         lacksSlots = true
         continue
       }
-      (segment.slot, segment.account) = (slot, account)
+      (segment.slot, segment.liveByteCounter) = (slot, account)
       table.registerSlot(of: segment)
     }
     table.lacksSlots = lacksSlots
@@ -279,7 +279,7 @@ struct Journal {
 
   /// Takes the numbers of an index away that is used no more.
   mutating func forgetSlots() {
-    for segment in segments + replaced + coming { (segment.slot, segment.account) = (nil, nil) }
+    for segment in segments + replaced + coming { (segment.slot, segment.liveByteCounter) = (nil, nil) }
     table.forgetSlots()
   }
 

@@ -25,11 +25,11 @@ struct JournalStretch: Sendable {
     }
 
     /// Where a transaction begins at or behind `offset`, but before the end; nil if that is not found by one of the `current` places.
-    func transaction(behind offset: Int, _ current: CurrentPlaces) -> Int? {
-      guard let slot, let place = current.first(from: SegmentTable.place(slot: slot, offset: offset))
+    func transaction(behind offset: Int, _ current: LiveRecordBitmap) -> Int? {
+      guard let slot, let place = current.first(from: SegmentTable.ref(slot: slot, offset: offset))
       else { return nil }
       var reader = RecordReader(
-        segment, from: SegmentTable.offset(ofPlace: place), limit: bytes.upperBound, verifies: false)
+        segment, from: SegmentTable.offset(ofRef: place), limit: bytes.upperBound, verifies: false)
       while let record = reader.next() {
         let flags = RecordLayout.Flags(rawValue: record.load(RecordLayout.flags))
         if !flags.contains(.continues) { break }
@@ -49,7 +49,7 @@ struct JournalStretch: Sendable {
 
   /// The same in at most so many parts of about as many bytes, if it has enough for several, in their order: each of whole segments, or,
   /// where it is known which places are `current`, of whole transactions.
-  func parts(_ count: Int, _ current: CurrentPlaces? = nil) -> [JournalStretch] {
+  func parts(_ count: Int, _ current: LiveRecordBitmap? = nil) -> [JournalStretch] {
     let bytes = sources.reduce(0) { $0 + $1.bytes.count }
     guard count > 1, bytes >= Self.bytesWorthSharing else { return [self] }
     let share = (bytes + count - 1) / count
@@ -106,7 +106,7 @@ extension Engine {
 
   /// The same from a place where a record ends; nil as well if that is not a part of the journal any more.
   func stretch(from start: Location) -> JournalStretch? {
-    guard let first = journal.place(of: start.segment), let last = journal.place(of: applied.segment),
+    guard let first = journal.index(of: start.segment), let last = journal.index(of: applied.segment),
       first <= last
     else { return nil }
     var sources: [JournalStretch.Source] = []

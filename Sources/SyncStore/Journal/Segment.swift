@@ -21,7 +21,7 @@ final class Segment: @unchecked Sendable {
   /// Its number in the index; nil before it has one.
   var slot: Int?
   /// Where its live bytes are counted for all processes.
-  var account: Ledger.Account?
+  var liveByteCounter: IndexCheckpoint.LiveByteCounter?
   /// Where some positions are: asked for when a round begins, and found by reading on from the last one.
   private var samples: [(position: UInt64, offset: Int)] = []
   /// Bytes that no compaction would gain, as the one that wrote it has found: definitions, ends of local keys.
@@ -84,15 +84,15 @@ final class Segment: @unchecked Sendable {
 
   /// Bytes of records that still count; what is left of the file is what compaction would gain.
   var liveBytes: Int {
-    get { account?.live ?? 0 }
-    set { account?.live = newValue }
+    get { liveByteCounter?.live ?? 0 }
+    set { liveByteCounter?.live = newValue }
   }
 
   /// What the index calls the record at `offset`.
   @inline(__always)
-  func place(at offset: Int) -> UInt64 {
+  func ref(at offset: Int) -> UInt64 {
     guard let slot else { preconditionFailure("a segment has its slot before it has records that count") }
-    return SegmentTable.place(slot: slot, offset: offset)
+    return SegmentTable.ref(slot: slot, offset: offset)
   }
 
   /// The number of `actor` here; nil if it has none yet.

@@ -142,27 +142,27 @@ struct SegmentTable {
 
   /// The segment of a place in the index; nil if it is not mapped, or ends before it.
   @inline(__always)
-  func segment(ofPlace place: UInt64) -> Segment? {
-    let slot = Self.slot(ofPlace: place)
+  func segment(ofRef place: UInt64) -> Segment? {
+    let slot = Self.slot(ofRef: place)
     guard slot < slots.count, let segment = slots[slot],
-      Self.offset(ofPlace: place) + RecordLayout.fixedLength <= segment.mapping.count
+      Self.offset(ofRef: place) + RecordLayout.fixedLength <= segment.mapping.count
     else { return nil }
     return segment
   }
 
   /// The number that the index has given to the segment of a place.
   @inline(__always)
-  static func slot(ofPlace place: UInt64) -> Int { Int(truncatingIfNeeded: place >> 29) }
+  static func slot(ofRef place: UInt64) -> Int { Int(truncatingIfNeeded: place >> 29) }
 
   /// What the index calls the record at `offset` of the segment that has the number `slot` there.
   @inline(__always)
-  static func place(slot: Int, offset: Int) -> UInt64 {
+  static func ref(slot: Int, offset: Int) -> UInt64 {
     UInt64(truncatingIfNeeded: slot) << 29 | UInt64(truncatingIfNeeded: offset) >> 3
   }
 
   /// Where that is in the segment.
   @inline(__always)
-  static func offset(ofPlace place: UInt64) -> Int { Int(place & (1 << 29 - 1)) << 3 }
+  static func offset(ofRef place: UInt64) -> Int { Int(place & (1 << 29 - 1)) << 3 }
 
   /// Lets the index find a segment that it has given a number.
   mutating func registerSlot(of segment: Segment) {

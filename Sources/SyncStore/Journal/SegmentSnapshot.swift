@@ -193,14 +193,14 @@ final class SegmentSnapshot: KeySource, Sendable {
 
   /// The key at a place that was absorbed, in a segment that is not sealed; empty if nothing can be read there.
   @inline(__always)
-  func key(at location: Location) -> KeyPlace {
+  func key(at location: Location) -> KeyLocation {
     let (number, offset) = (number(of: location), location.offset)
     let limit = bytes.byteCount(number)
     guard offset + RecordLayout.fixedLength <= limit else { return .none }
     guard let range = bytes.withBytes(number, offset..<limit, { RecordLayout.keyRange(of: $0) }) else {
       return .none
     }
-    return KeyPlace(number: number, start: offset + range.lowerBound, count: range.count)
+    return KeyLocation(number: number, start: offset + range.lowerBound, count: range.count)
   }
 
   /// Works on the key at a place, sealed or not; nil if nothing can be read there.

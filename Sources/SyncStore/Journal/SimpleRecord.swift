@@ -129,8 +129,8 @@ final class SlotSegments: Sendable {
   /// The record at a place of the index; nil if its segment is sealed, or not mapped, or it is not of the ordinary form. The
   /// lines behind its first are being fetched then.
   @inline(__always)
-  func record(atPlace place: UInt64, orBlob: Bool = false) -> SimpleRecord? {
-    let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
+  func record(atRef place: UInt64, orBlob: Bool = false) -> SimpleRecord? {
+    let (slot, offset) = (SegmentTable.slot(ofRef: place), SegmentTable.offset(ofRef: place))
     let rest = bytes.rest(slot, offset)
     guard rest.count > 0 else { return nil }
     rest.prefetch()
@@ -138,10 +138,10 @@ final class SlotSegments: Sendable {
   }
 
   /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
-  func record(atPlace place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> SimpleRecord? {
-    let (slot, offset) = (SegmentTable.slot(ofPlace: place), SegmentTable.offset(ofPlace: place))
+  func record(atRef place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> SimpleRecord? {
+    let (slot, offset) = (SegmentTable.slot(ofRef: place), SegmentTable.offset(ofRef: place))
     guard slot < sealed.count, let segment = sealed[slot] else {
-      return record(atPlace: place, orBlob: orBlob)
+      return record(atRef: place, orBlob: orBlob)
     }
     let all = MappedBytes(segment.mapping)
     guard offset &+ RecordLayout.fixedLength <= all.count else { return nil }

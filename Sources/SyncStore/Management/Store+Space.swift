@@ -124,7 +124,7 @@ extension Store {
   /// Drops memory that is only there for speed: the order of keys that scans go by, what is remembered of blobs. The next
   /// scan sorts anew.
   public func purgeMemory() {
-    engine.withLock { $0.ordered = nil }
+    engine.withLock { $0.sortedIndex = nil }
     seal.opened?.removeAll()
     // An unopened tier holds no memory, and opening it here would create its files.
     openedBlobs?.forget()

@@ -11,7 +11,7 @@ extension Engine {
     let segment = adoption.segment
     // One who died may have counted some of them.
     if indexing, adoption.next == 0, adoption.offset == SegmentHeader.length { segment.liveBytes = 0 }
-    if let known = adoption.known, indexing, known.keys === index.keys {
+    if let known = adoption.known, indexing, known.keys === index.hashIndex {
       return adopt(known, &adoption, count)
     }
     var walker = SegmentWalker(segment, from: adoption.offset, limit: Int(segment.header.sealedLength))
@@ -45,7 +45,7 @@ extension Engine {
       do throws(StoreError) {
         for index in moves {
           let move = known.moves[index]
-          let isMoved = try known.keys.replace(move.hash, move.from, with: segment.place(at: Int(move.to)))
+          let isMoved = try known.keys.replace(move.hash, move.from, with: segment.ref(at: Int(move.to)))
           live += isMoved ? Int(move.extent) : 0
         }
       } catch {
@@ -88,8 +88,9 @@ extension Engine {
       let search = search(key.span)
       guard let found = search.found, isCopy(of: view, at: found.location) else { return false }
       guard adoption.replaces(found.location) else { return found.location == view.location }
-      let place = segment.place(at: view.offset)
-      do throws(StoreError) { return try index.keys.replace(search.hash, found.place, with: place) } catch {
+      let place = segment.ref(at: view.offset)
+      do throws(StoreError) { return try index.hashIndex.replace(search.hash, found.ref, with: place) } catch
+      {
         index.failure = error
         return false
       }
@@ -100,7 +101,7 @@ extension Engine {
   private mutating func finish(_ adoption: Adoption, indexing: Bool) {
     losers =
       losers.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
-    ordered = nil
+    sortedIndex = nil
     let segment = adoption.segment
     forgetDamage { adoption.replaces($0) }
     journal.replace(by: segment)

@@ -2,13 +2,13 @@
 extension Engine {
   /// The greatest record of a key was `before`; brings the running part of the digest up to date.
   func updateDigest(of key: [UInt8], from before: Record?) {
-    if index.ledger.keepsDigest { updateDigest(from: before, to: greatest(key)) }
+    if index.checkpoint.keepsDigest { updateDigest(from: before, to: greatest(key)) }
   }
 
   /// The same where the greatest record is known: it is `after`.
   func updateDigest(from before: Record?, to after: Record?) {
     guard before != after else { return }
-    index.ledger.changeDigest { digest in
+    index.checkpoint.changeDigest { digest in
       if let before, Self.countsInDigest(before) { digest.remove(before) }
       if let after, Self.countsInDigest(after) { digest.add(after) }
     }
@@ -23,15 +23,15 @@ extension Engine {
   /// given with it; who may change the index `keeps` it running then.
   mutating func digest(
     at time: UInt64, keeps: Bool
-  ) throws(StoreError) -> (digest: StateDigest, current: CurrentPlaces?) {
+  ) throws(StoreError) -> (digest: StateDigest, current: LiveRecordBitmap?) {
     var digest: StateDigest
-    var current: CurrentPlaces?
-    let mayExpire = try index.ledger.flags.contains(.deadlines)
-    if let known = index.ledger.digest(at: applied.packed), expiring != nil || !mayExpire {
+    var current: LiveRecordBitmap?
+    let mayExpire = try index.checkpoint.flags.contains(.deadlines)
+    if let known = index.checkpoint.digest(at: applied.packed), expiring != nil || !mayExpire {
       digest = known
     } else {
       (digest, expiring, current) = try computeDigest(isExclusive: keeps)
-      if keeps { index.ledger.setDigest(digest, at: applied.packed) }
+      if keeps { index.checkpoint.setDigest(digest, at: applied.packed) }
     }
     for key in expiring ?? [] {
       guard let record = greatest(key), let deadline = record.deadline else {
@@ -44,14 +44,14 @@ extension Engine {
   }
 
   /// The running part of the digest, where somebody keeps it.
-  var runningDigest: StateDigest? { index.ledger.digest(at: applied.packed) }
+  var runningDigest: StateDigest? { index.checkpoint.digest(at: applied.packed) }
 
   /// The part of the digest that does not depend on the time, and the keys whose part does, from all keys.
   func computeDigest(
     isExclusive: Bool
-  ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>, current: CurrentPlaces?) {
+  ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>, current: LiveRecordBitmap?) {
     // Where pages cannot be had, each record is looked at closely.
-    if parked.isEmpty, let current = try currentPlaces(isExclusive: isExclusive),
+    if parked.isEmpty, let current = try liveRecordBitmap(isExclusive: isExclusive),
       case let found = try computeDigestInParallel(current),
       !journal.segments.contains(where: { $0.mapping.fault != nil })
     {
@@ -70,7 +70,7 @@ extension Engine {
   }
 
   private func computeDigestInParallel(
-    _ current: CurrentPlaces
+    _ current: LiveRecordBitmap
   ) throws(StoreError) -> (digest: StateDigest, expiring: Set<[UInt8]>) {
     let segments = SlotSegments(journal.table)
     let actors = journal.table.bySlot([]) { $0.actors }
@@ -85,7 +85,7 @@ extension Engine {
     }
     var (digest, unsure) = found.withLock { $0 }
     var expiring: Set<[UInt8]> = []
-    for place in unsure { Self.addToDigest(try record(atPlace: place), digest: &digest, expiring: &expiring) }
+    for place in unsure { Self.addToDigest(try record(atRef: place), digest: &digest, expiring: &expiring) }
     return (digest, expiring)
   }
 
@@ -95,14 +95,14 @@ extension Engine {
   /// What the ordinary records at a share of the places add, and those that are to be looked at closely. `actors` are those of each
   /// segment.
   private static func digest(
-    of current: CurrentPlaces, _ share: Range<Int>, _ segments: SlotSegments, _ actors: [[ActorID?]]
+    of current: LiveRecordBitmap, _ share: Range<Int>, _ segments: SlotSegments, _ actors: [[ActorID?]]
   ) -> (digest: StateDigest, unsure: [UInt64]) {
     var digest = StateDigest()
     var unsure: [UInt64] = []
     var hasher = SimpleRecordDigest()
     current.forEach(in: share) { place in
-      guard let plain = segments.record(atPlace: place), plain.isWhole, !plain.flags.contains(.deadline),
-        case let defined = actors[SegmentTable.slot(ofPlace: place)],
+      guard let plain = segments.record(atRef: place), plain.isWhole, !plain.flags.contains(.deadline),
+        case let defined = actors[SegmentTable.slot(ofRef: place)],
         Int(plain.actorNumber) < defined.count, let actor = defined[Int(plain.actorNumber)]
       else { return unsure.append(place) }
       if SimpleRecordDigest.counts(plain) { digest.add(hasher.part(of: plain, by: actor)) }
@@ -110,12 +110,12 @@ extension Engine {
     return (digest, unsure)
   }
 
-  private func record(atPlace place: UInt64) throws(StoreError) -> Record {
-    guard let segment = journal.table.segment(ofPlace: place) else {
+  private func record(atRef place: UInt64) throws(StoreError) -> Record {
+    guard let segment = journal.table.segment(ofRef: place) else {
       throw indexMismatchError()
     }
     return try record(
-      at: Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
+      at: Location(segment: segment.number, offset: SegmentTable.offset(ofRef: place)))
   }
 
   private static func addToDigest(_ record: Record, digest: inout StateDigest, expiring: inout Set<[UInt8]>) {
@@ -152,19 +152,19 @@ extension Engine {
     let view = try journal.record(at: location)
     guard let shape = view.shape, let version = view.version else { return }
     let key = view.key(shape)
-    let before = index.ledger.keepsDigest ? greatest(key) : nil
+    let before = index.checkpoint.keepsDigest ? greatest(key) : nil
     let left = (parked[key] ?? []).filter { $0 != location }
     parked[key] = left.isEmpty ? nil : left
     specialRecordsAreStale = true
     state.observe(version, applied: true)
-    ordered = nil
+    sortedIndex = nil
     // Parked it counted, too.
     markDead(location)
     let search = search(key.span)
     if view.isReserved(shape), reserved.insert(key).inserted { try addSpecialRecord(view) }
     try upsertIfNewer(version, at: view, search)
     updateDigest(of: key, from: before)
-    index.ledger.moveDigest(to: applied.packed)
+    index.checkpoint.moveDigest(to: applied.packed)
     if parked.isEmpty { publish() }
   }
 }

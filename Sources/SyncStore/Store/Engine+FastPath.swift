@@ -5,7 +5,7 @@ extension Engine {
   @inline(__always)
   mutating func fastPathWriter() -> FastPathWriter? {
     guard usesFastPath, state.scope == nil, state.writeDenial == nil, gaps.isEmpty,
-      !index.ledger.keepsDigest, !indexIsInvalid,
+      !index.checkpoint.keepsDigest, !indexIsInvalid,
       !control.isLost, overdueParkedUpTo == nil
     else {
       return nil
@@ -44,7 +44,7 @@ extension Engine {
     } catch {
       index.failure = error
     }
-    lastPlace = writer.place(at: bytes.lowerBound)
+    lastRef = writer.ref(at: bytes.lowerBound)
     applied = Location(segment: writer.segment.number, offset: bytes.upperBound)
     endIndexWrite()
   }
@@ -66,7 +66,7 @@ extension Engine {
           held = writer.own(at: (earlier == 0 ? start : ends[earlier - 1])..<ends[earlier])
         }
         deadBytes += try writer.indexWrite(write.hash, bytes: offset..<ends[index], replacing: held)
-        lastPlace = writer.place(at: offset)
+        lastRef = writer.ref(at: offset)
         offset = ends[index]
       }
     } catch {
@@ -120,12 +120,12 @@ extension Engine {
     _ reading: FastPathReader, bytes: Range<Int>, verifies: Bool, limit: Stamp, indexing: Bool
   ) -> Int {
     guard parked.isEmpty else { return bytes.lowerBound }
-    var digesting = indexing && index.ledger.keepsDigest ? DigestAccumulator() : nil
+    var digesting = indexing && index.checkpoint.keepsDigest ? DigestAccumulator() : nil
     var ahead: [FastPathReader.PrefetchedRecord] = []
     ahead.reserveCapacity(Self.readAhead)
     var reader = RecordReader(
       reading.segment, from: bytes.lowerBound, limit: bytes.upperBound, verifies: verifies)
-    let keys = index.keys
+    let keys = index.hashIndex
     var offset = bytes.lowerBound
     var isOrdinary = true
     while isOrdinary {
@@ -145,14 +145,16 @@ extension Engine {
         applyFastPath(next, reading: reading, limit: limit, digesting: &digesting, indexing: indexing)
       }
     }
-    if let sum = digesting?.sum, index.ledger.keepsDigest { index.ledger.changeDigest { $0.add(sum) } }
+    if let sum = digesting?.sum, index.checkpoint.keepsDigest {
+      index.checkpoint.changeDigest { $0.add(sum) }
+    }
     return offset
   }
 
   /// The greatest applied records of the keys of `records`, where there is one that can be read. Only for the holder of the
   /// writers' mutex, whose index has all that was committed.
   mutating func held(of records: [PositionedRecord]) -> [Record?] {
-    let keys = index.keys
+    let keys = index.hashIndex
     let hashes = records.map { keys.hash($0.record.key.span) }
     for hash in hashes.prefix(Self.readAhead) { keys.prefetch(hash) }
     return records.indices.map { index in
@@ -190,7 +192,7 @@ extension Engine {
     guard applies(version, limit, waited: false) else { return nil }
     return FastPathReader.PrefetchedRecord(
       offset: offset, end: offset + RecordLayout.aligned(record.count),
-      hash: plain.withKey { index.keys.hash($0) }, version: version,
+      hash: plain.withKey { index.hashIndex.hash($0) }, version: version,
       position: reading.segment.header.basePosition
         + UInt64(record.load(RecordLayout.position, as: UInt32.self)))
   }
@@ -214,13 +216,13 @@ extension Engine {
   private mutating func indexNewKey(_ next: FastPathReader.PrefetchedRecord, reading: FastPathReader) -> Bool
   {
     do throws(StoreError) {
-      let keys = index.keys
+      let keys = index.hashIndex
       // Hashes of different keys seldom meet where tags do; whoever looks closely then is `absorb`.
       guard try !keys.has(next.hash) else { return false }
-      let place = reading.segment.place(at: next.offset)
+      let place = reading.segment.ref(at: next.offset)
       try keys.insert(next.hash, place)
       reading.segment.liveBytes += next.end - next.offset
-      lastPlace = place
+      lastRef = place
       return true
     } catch {
       index.failure = error

@@ -73,7 +73,7 @@ extension Engine {
     var journal = journal.emptied()
     _ = try journal.load()
     let tail = Location(packed: control.tail)
-    if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
+    if let place = journal.index(of: tail.segment) { journal.drop(behind: place) }
     try journal.extend(to: tail.segment)
     try journal.loadReplaced()
     let index =

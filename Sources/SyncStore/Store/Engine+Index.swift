@@ -7,7 +7,9 @@ extension Engine {
   /// Has one who died left the index behind what this view has read?
   @inline(__always)
   var isIndexBehind: Bool {
-    get throws(StoreError) { try index.keys.applied != applied.packed || index.ledger.seqlock & 1 != 0 }
+    get throws(StoreError) {
+      try index.hashIndex.applied != applied.packed || index.checkpoint.seqlock & 1 != 0
+    }
   }
 
   /// Changes the index that processes share, if this one uses it. Where it turns out to be damaged, or to be given up by another process,
@@ -54,9 +56,9 @@ extension Engine {
     guard index.isShared, !journal.replaced.isEmpty else { return }
     assignSlots(mayAdd: false)
     do throws(StoreError) {
-      for place in try index.ledger.specialRecords().places {
-        guard let segment = journal.table.segment(ofPlace: place),
-          let view = segment.record(at: SegmentTable.offset(ofPlace: place), limit: segment.mapping.count),
+      for place in try index.checkpoint.specialRecords().refs {
+        guard let segment = journal.table.segment(ofRef: place),
+          let view = segment.record(at: SegmentTable.offset(ofRef: place), limit: segment.mapping.count),
           view.kind == .actor
         else { continue }
         define(view)
@@ -92,7 +94,7 @@ extension Engine {
   /// Tells other processes not to use the index any more. It makes no system call, which could fail for the
   /// reason that makes this process go on without the index.
   private func retireSharedIndex() {
-    if index.isShared, journal.writable { index.keys.retire() }
+    if index.isShared, journal.writable { index.hashIndex.retire() }
   }
 
   /// Goes on as another view.
@@ -113,7 +115,7 @@ extension Engine {
 
   /// The journal was found damaged: who opens the store next reads all of it and does what rule R9 asks for.
   func recordDamageFound() {
-    if !index.isShared || journal.writable { index.ledger.setDamageFound() }
+    if !index.isShared || journal.writable { index.checkpoint.setDamageFound() }
   }
 
   // MARK: Segments
@@ -127,7 +129,7 @@ extension Engine {
       try journal.assignSlots { segment throws(StoreError) in
         var slot = try index.slot(of: segment.number)
         if slot == nil, mayAdd { slot = try index.add(segment: segment.number) }
-        return try slot.map { slot throws(StoreError) in (slot, try index.ledger.account(slot)) }
+        return try slot.map { slot throws(StoreError) in (slot, try index.checkpoint.liveByteCounter(slot)) }
       }
       publish()
     } catch {
@@ -147,30 +149,30 @@ extension Engine {
 
   /// The places of all keys, in no particular order. Who holds the writers' mutex `isExclusive`.
   func locations(isExclusive: Bool = false) throws(StoreError) -> [Location] {
-    if mayChange(isExclusive) { return try unsteadyLocations() }
+    if mayChange(isExclusive) { return try locationsFromJournal() }
     var locations: [Location] = []
-    locations.reserveCapacity(try index.keys.count)
-    try index.keys.forEachPlace { place throws(StoreError) in
-      guard let segment = journal.table.segment(ofPlace: place) else {
+    locations.reserveCapacity(try index.hashIndex.count)
+    try index.hashIndex.forEachRef { place throws(StoreError) in
+      guard let segment = journal.table.segment(ofRef: place) else {
         throw indexMismatchError()
       }
-      locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofPlace: place)))
+      locations.append(Location(segment: segment.number, offset: SegmentTable.offset(ofRef: place)))
     }
     return locations
   }
 
   /// The same, as the index calls them; nil while others may change it, and if one of them is nowhere in the journal: what somebody has
   /// just begun may have no number yet.
-  func currentPlaces(isExclusive: Bool) throws(StoreError) -> CurrentPlaces? {
+  func liveRecordBitmap(isExclusive: Bool) throws(StoreError) -> LiveRecordBitmap? {
     if mayChange(isExclusive) { return nil }
-    let keys = index.keys
+    let keys = index.hashIndex
     let parts = try keys.count < Self.parallelThreshold ? 1 : Background.processors
-    let found = Locked([Result<CurrentPlaces, StoreError>?](repeating: nil, count: parts))
-    let none = CurrentPlaces(journal.table)
+    let found = Locked([Result<LiveRecordBitmap, StoreError>?](repeating: nil, count: parts))
+    let none = LiveRecordBitmap(journal.table)
     Background.atOnce(parts) { part in
       let result = Result { () throws(StoreError) in
         var current = none
-        try keys.forEachPlace(part: part, of: parts) { current.insert($0) }
+        try keys.forEachRef(part: part, of: parts) { current.insert($0) }
         return current
       }
       found.withLock { $0[part] = result }
@@ -188,15 +190,15 @@ extension Engine {
     // The index names what is damaged like all else.
     guard mayChange(false) else { return try locations() }
     var lost: [Location] = []
-    let found = try unsteadyLocations { segment, range in
-      if let place = lostPlace(range, in: segment) { lost.append(place) }
+    let found = try locationsFromJournal { segment, range in
+      if let place = lostLocation(range, in: segment) { lost.append(place) }
     }
     if !lost.isEmpty { recordDamageFound() }
     return found + lost
   }
 
   /// Where a record counted that was damaged while in use; nil if one that is whole has taken its place.
-  private func lostPlace(_ range: Range<Int>, in segment: Segment) -> Location? {
+  private func lostLocation(_ range: Range<Int>, in segment: Segment) -> Location? {
     let place = Location(segment: segment.number, offset: range.lowerBound)
     guard let key = DamagedRecord.key(in: range, of: segment) else { return place }
     guard !key.isEmpty, let found = find(key) else { return nil }
@@ -204,16 +206,16 @@ extension Engine {
   }
 
   /// The places of all keys from the journal, which stays as it is. `lost` hears of bytes that were damaged while in use.
-  private func unsteadyLocations(
+  private func locationsFromJournal(
     lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location] {
     let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
-    return try currentPlaces(from: start, isComplete: false, lost: lost) ?? []
+    return try liveLocations(from: start, isComplete: false, lost: lost) ?? []
   }
 
   /// The places of the records behind `start` that count for their keys, as far as this view has read; nil if there are
   /// more than `limit`. With `purged` also the last records of keys that were purged since: they take the place of older ones.
-  func currentPlaces(
+  func liveLocations(
     from start: Location, isComplete: Bool = true, purged: Bool = false, limit: Int = .max,
     lost: (Segment, Range<Int>) -> Void = { _, _ in }
   ) throws(StoreError) -> [Location]? {
@@ -249,24 +251,24 @@ extension Engine {
 
   /// Takes in what the ledger notes, instead of reading the journal. False if it does not fit the journal: then nothing of
   /// this view is to be used.
-  mutating func restore() throws(StoreError) -> Bool {
+  mutating func restoreFromCheckpoint() throws(StoreError) -> Bool {
     assignSlots(mayAdd: false)
-    let ledger = index.ledger
-    let end = Location(packed: try index.keys.applied)
-    guard journal.place(of: end.segment) != nil, !ledger.isDamageFound else { return false }
-    lastPlace = try ledger.last
+    let ledger = index.checkpoint
+    let end = Location(packed: try index.hashIndex.applied)
+    guard journal.index(of: end.segment) != nil, !ledger.isDamageFound else { return false }
+    lastRef = try ledger.last
     // What is appended bears its position as a difference to others. A segment that was cut has lost its last record.
     if journal.segments.last?.cutEnd == nil {
-      guard let known = lastPosition(at: lastPlace, before: end), try ledger.position >= known else {
+      guard let known = lastPosition(atRef: lastRef, before: end), try ledger.position >= known else {
         return false
       }
     }
     var (views, defined) = ([RecordView](), 0)
     let noted = try ledger.specialRecords()
     adopted = noted.adopted
-    for place in noted.places {
-      let offset = SegmentTable.offset(ofPlace: place)
-      guard let segment = journal.table.segment(ofPlace: place) else {
+    for place in noted.refs {
+      let offset = SegmentTable.offset(ofRef: place)
+      guard let segment = journal.table.segment(ofRef: place) else {
         return false
       }
       // Noted by one who died before it was taken in: it is met again.
@@ -288,11 +290,11 @@ extension Engine {
     var last: Location?
     for view in views where view.location != last {
       last = view.location
-      restore(view)
+      restoreRecord(view)
     }
     specialRecordsAtRewrite = views.count + defined
     position = try ledger.position
-    state.restore(sequence: try ledger.sequence, clock: try ledger.clock)
+    state.restoreAuthor(sequence: try ledger.sequence, clock: try ledger.clock)
     applied = end
     deadBytesReviewThreshold = 0
     isRestored = true
@@ -302,10 +304,10 @@ extension Engine {
   /// The position that the record there bears, which ends at `end`; 0 for one behind that, which is yet to be read: whoever
   /// notes what the index has notes this first, and may just be at it, be stopped or dead. Nil if it is neither: then the
   /// journal is not the one that the index is of, somebody put an older one in its place.
-  private func lastPosition(at place: UInt64, before end: Location) -> UInt64? {
+  private func lastPosition(atRef place: UInt64, before end: Location) -> UInt64? {
     if end.offset == SegmentHeader.length { return journal.segment(end.segment)?.header.basePosition }
-    guard let segment = journal.table.segment(ofPlace: place), segment.header.compaction == 0,
-      case let offset = SegmentTable.offset(ofPlace: place),
+    guard let segment = journal.table.segment(ofRef: place), segment.header.compaction == 0,
+      case let offset = SegmentTable.offset(ofRef: place),
       let view = segment.record(at: offset, limit: segment.mapping.count, isSealed: true)
     else { return nil }
     if segment.number == end.segment, view.end == end.offset { return view.position }
@@ -317,7 +319,7 @@ extension Engine {
     view.segment.define(actor, as: view.actorNumber, at: view.offset)
   }
 
-  private mutating func restore(_ view: RecordView) {
+  private mutating func restoreRecord(_ view: RecordView) {
     guard let shape = view.shape else { return }
     switch view.kind {
     case .local, .localRemoval: applyLocal(view, shape: shape)
@@ -350,36 +352,36 @@ extension Engine {
 
   /// Notes the places of all records that are more than a key's value, instead of those noted so far.
   mutating func rewriteSpecialRecords() throws(StoreError) {
-    var notes = Ledger.SpecialRecords(adopted: adopted)
+    var notes = IndexCheckpoint.SpecialRecords(adopted: adopted)
     func note(_ location: Location) {
       if let segment = journal.segment(location.segment), segment.slot != nil {
-        notes.places.append(segment.place(at: location.offset))
+        notes.refs.append(segment.ref(at: location.offset))
       }
     }
     for segment in journal.segments + journal.coming where segment.slot != nil {
       for offset in segment.definitionOffsets {
-        notes.places.append(segment.place(at: offset))
+        notes.refs.append(segment.ref(at: offset))
       }
     }
-    let others = notes.places.endIndex
+    let others = notes.refs.endIndex
     for location in locals.places { note(location) }
     for location in losers { note(location) }
     for location in parked.values.joined() { note(location) }
     for key in reserved { if let location = find(key) { note(location) } }
     // What is stored is the same in every process: the order of tables in memory is not.
-    notes.places[others...].sort()
-    try index.ledger.replaceSpecialRecords(notes)
-    specialRecordsAtRewrite = notes.places.count
+    notes.refs[others...].sort()
+    try index.checkpoint.replaceSpecialRecords(notes)
+    specialRecordsAtRewrite = notes.refs.count
     specialRecordsAreStale = false
   }
 
   /// Notes one more place. Only for who may change the index.
   mutating func addSpecialRecord(_ view: RecordView) throws(StoreError) {
-    let count = try index.ledger.specialRecordCount
+    let count = try index.checkpoint.specialRecordCount
     if count >= max(Self.minSpecialRecordsToRewrite, 4 * specialRecordsAtRewrite) {
       try rewriteSpecialRecords()
     }
-    try index.ledger.addSpecialRecord(view.segment.place(at: view.offset))
+    try index.checkpoint.addSpecialRecord(view.segment.ref(at: view.offset))
   }
 
   private static let minSpecialRecordsToRewrite = 1024
@@ -387,7 +389,7 @@ extension Engine {
 
 extension ReplicaState {
   /// Takes over what a process that stopped knew last.
-  mutating func restore(sequence: UInt64, clock: Stamp) {
+  mutating func restoreAuthor(sequence: UInt64, clock: Stamp) {
     author.sequence = max(author.sequence, sequence)
     author.clock.observe(clock)
   }

@@ -2,7 +2,7 @@
 extension Engine {
   /// Takes in a purge, as far as it concerns more than the index.
   mutating func applyPurge(_ purge: Purge) {
-    if purge.hadValue { ordered = nil }
+    if purge.hadValue { sortedIndex = nil }
     let gone = parkedLocations(of: purge)
     guard !gone.isEmpty, let places = parked[purge.key] else { return }
     let left = places.filter { !gone.contains($0) }
@@ -12,7 +12,7 @@ extension Engine {
 
   /// Takes in a purge, and takes what it names out of the index.
   mutating func indexPurge(_ purge: Purge) throws(StoreError) {
-    let before = index.ledger.keepsDigest ? greatest(purge.key) : nil
+    let before = index.checkpoint.keepsDigest ? greatest(purge.key) : nil
     let gone = parkedLocations(of: purge)
     applyPurge(purge)
     for place in gone { markDead(place) }
@@ -22,7 +22,7 @@ extension Engine {
     if let found = search.found, let version = try? journal.record(at: found.location).version,
       purge.isParked ? version == purge.version : version <= purge.version
     {
-      guard try index.keys.remove(search.hash, found.place) else {
+      guard try index.hashIndex.remove(search.hash, found.ref) else {
         throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
       }
       markDead(found.location)

@@ -12,7 +12,7 @@ extension Engine {
     // One who died may have left behind that it was entering something: what the index says is taken as it is.
     if indexing { beginIndexWrite(from: applied) }
     assignSlots(mayAdd: indexing)
-    guard var place = journal.place(of: applied.segment), let last = journal.place(of: end.segment) else {
+    guard var place = journal.index(of: applied.segment), let last = journal.index(of: end.segment) else {
       return
     }
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
@@ -35,11 +35,11 @@ extension Engine {
   /// Takes into the index what is behind the place up to which it was applied, and in this view already: what one who died
   /// had appended. Only for the holder of the writers' mutex.
   mutating func catchUpIndex() throws(StoreError) {
-    let start = Location(packed: try index.keys.applied)
-    guard start != applied else { return index.ledger.endWrite() }
+    let start = Location(packed: try index.hashIndex.applied)
+    guard start != applied else { return index.checkpoint.endWrite() }
     beginIndexWrite(from: start)
     // What it may have added to the digest cannot be told.
-    index.ledger.setDigest(nil, at: 0)
+    index.checkpoint.setDigest(nil, at: 0)
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     assignSlots(mayAdd: true)
     var failure: StoreError?
@@ -56,7 +56,7 @@ extension Engine {
     }
     isWritingIndex = false
     if let failure { throw failure }
-    if let last = views.last { lastPlace = last.segment.place(at: last.offset) }
+    if let last = views.last { lastRef = last.segment.ref(at: last.offset) }
     publishApplied()
   }
 
@@ -124,18 +124,18 @@ extension Engine {
   }
 
   mutating func beginIndexWrite(from start: Location) {
-    index.ledger.beginWrite(from: start)
+    index.checkpoint.beginWrite(from: start)
     isWritingIndex = true
   }
 
   @inline(__always)
   private mutating func publishApplied() {
     if index.hasFaulted { return abandonFaultedIndex() }
-    let ledger = index.ledger
-    ledger.note(
-      position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastPlace)
+    let ledger = index.checkpoint
+    ledger.setCounters(
+      position: position, sequence: state.sequence, clock: state.author.clock.last, last: lastRef)
     ledger.moveDigest(to: applied.packed)
-    index.keys.setApplied(applied.packed)
+    index.hashIndex.setApplied(applied.packed)
     ledger.endWrite()
     isWritingIndex = false
   }
@@ -195,7 +195,7 @@ extension Engine {
     case .checkpoint, .epoch, nil: break
     }
     if indexing {
-      lastPlace = view.segment.place(at: view.offset)
+      lastRef = view.segment.ref(at: view.offset)
       do throws(StoreError) {
         try indexRecord(view, write: known, replacing: before, limit: limit)
       } catch {
@@ -218,7 +218,7 @@ extension Engine {
       state.apply(local: key, nil)
       before = locals.remove(key)
     }
-    if key.starts(with: IndexNote.keyPrefix) { indexNotes[key] = locals[key] }
+    if key.starts(with: IndexMetadata.keyPrefix) { indexNotes[key] = locals[key] }
     return before
   }
 
@@ -302,7 +302,7 @@ extension Engine {
     _ write: WriteSummary, at view: RecordView, _ search: Search, limit: Stamp
   ) throws(StoreError) {
     let applies = self.applies(write.version, limit, waited: write.wasParked)
-    if applies, !write.isReserved, !write.hasDeadline, !index.ledger.keepsDigest {
+    if applies, !write.isReserved, !write.hasDeadline, !index.checkpoint.keepsDigest {
       try upsertIfNewer(write.version, at: view, search)
     } else {
       try indexSpecialWrite(write, at: view, search, applies: applies)
@@ -314,10 +314,10 @@ extension Engine {
     _ write: WriteSummary, at view: RecordView, _ search: Search, applies: Bool
   ) throws(StoreError) {
     let key = view.bytes.bytes(write.key)
-    if write.hasDeadline { try index.ledger.set(.deadlines) }
-    if !applies { try index.ledger.set(.parked) }
+    if write.hasDeadline { try index.checkpoint.set(.deadlines) }
+    if !applies { try index.checkpoint.set(.parked) }
     if !applies || write.isReserved && search.found == nil { try addSpecialRecord(view) }
-    let keepsDigest = index.ledger.keepsDigest
+    let keepsDigest = index.checkpoint.keepsDigest
     // Then the index alone names the greatest record, and was asked for it already.
     let isNamed = applies && (parked.isEmpty || parked[key] == nil)
     var before: Record?
@@ -343,22 +343,22 @@ extension Engine {
   /// Lets the index name the record for its key, if it beats what is held.
   @inline(__always)
   mutating func upsertIfNewer(_ version: Version, at view: RecordView, _ search: Search) throws(StoreError) {
-    let place = view.segment.place(at: view.offset)
+    let place = view.segment.ref(at: view.offset)
     if let found = search.found {
       // Entered by one who died before it could note so.
-      guard found.place != place else { return }
+      guard found.ref != place else { return }
       if let segment = journal.segment(found.location.segment),
         case let held = RecordView(segment: segment, offset: found.location.offset), held.isReadable,
         let old = held.version, old > version, (try? journal.record(at: found.location)) != nil
       {
         return
       }
-      guard try index.keys.replace(search.hash, found.place, with: place) else {
+      guard try index.hashIndex.replace(search.hash, found.ref, with: place) else {
         throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
       }
       markDead(found.location)
     } else {
-      try index.keys.insert(search.hash, place)
+      try index.hashIndex.insert(search.hash, place)
     }
     view.segment.liveBytes += view.end - view.offset
   }

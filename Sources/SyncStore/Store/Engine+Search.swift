@@ -5,11 +5,11 @@ extension Engine {
 
   func find(_ key: Span<UInt8>) -> Location? {
     while true {
-      let changes = index.ledger.seqlock
+      let changes = index.checkpoint.seqlock
       let found = Self.search(key, index, journal.table)?.found?.location
       if isWritingIndex || indexIsInvalid { return found }
       let newest = changes & 1 == 0 ? found : newest(of: key, found)
-      if changes == index.ledger.seqlock { return newest }
+      if changes == index.checkpoint.seqlock { return newest }
     }
   }
 
@@ -21,7 +21,7 @@ extension Engine {
 
     struct Found {
       /// What the index calls it.
-      var place: UInt64
+      var ref: UInt64
       var location: Location
     }
   }
@@ -29,9 +29,9 @@ extension Engine {
   /// Looks a key up in the index.
   @inline(__always)
   mutating func search(_ key: Span<UInt8>) -> Search {
-    let changes = index.ledger.seqlock
+    let changes = index.checkpoint.seqlock
     if let search = Self.search(key, index, journal.table),
-      isWritingIndex || changes & 1 == 0 && changes == index.ledger.seqlock
+      isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock
     {
       return search
     }
@@ -43,15 +43,15 @@ extension Engine {
     if isWritingIndex { return searchWhileIndexing(key) }
     for _ in 0..<Self.attempts {
       if indexIsInvalid { rebuildIndex() }
-      let changes = index.ledger.seqlock
+      let changes = index.checkpoint.seqlock
       guard var search = Self.search(key, index, journal.table) else { continue }
-      if isWritingIndex || changes & 1 == 0 && changes == index.ledger.seqlock { return search }
+      if isWritingIndex || changes & 1 == 0 && changes == index.checkpoint.seqlock { return search }
       guard changes & 1 != 0 else { continue }
       // Whoever is at it may be stopped, or dead: nobody waits for that.
       if isBehind { do throws(StoreError) { try catchUp() } catch { index.failure = error } }
       let newest = newest(of: key, search.found?.location)
       // Once it has come to its end, what was found before may be older than what another key has shown.
-      guard changes == index.ledger.seqlock else { continue }
+      guard changes == index.checkpoint.seqlock else { continue }
       if let newest {
         // Only who may change the index needs the place, and does not come here.
         search.found = Search.Found(place: 0, location: newest)
@@ -73,13 +73,13 @@ extension Engine {
       if index.failure == nil, let search = Self.search(key, index, journal.table) { return search }
     }
     indexMismatchError()
-    return Search(hash: index.keys.hash(key))
+    return Search(hash: index.hashIndex.hash(key))
   }
 
   /// Where the greatest record of a key is, of which the index names the one at `found`, while another process enters
   /// others into it: all of those count already.
   private func newest(of key: Span<UInt8>, _ found: Location?) -> Location? {
-    guard let start = index.ledger.pending, journal.place(of: start.segment) != nil else { return found }
+    guard let start = index.checkpoint.pending, journal.index(of: start.segment) != nil else { return found }
     let limit = Stamp(milliseconds: environment.now() + Limits.clockDriftMilliseconds)
     var newest = found
     var version = found.flatMap { try? journal.record(at: $0).version }
@@ -99,15 +99,15 @@ extension Engine {
   /// Nil if the index is in trouble.
   @inline(__always)
   private static func search(_ key: Span<UInt8>, _ index: JournalIndex, _ segments: SegmentTable) -> Search? {
-    let hash = index.keys.hash(key)
+    let hash = index.hashIndex.hash(key)
     do throws(StoreError) {
       var found: Location?
-      let place = try index.keys.find(hash) { place in
-        guard let segment = segments.segment(ofPlace: place) else {
+      let place = try index.hashIndex.find(hash) { place in
+        guard let segment = segments.segment(ofRef: place) else {
           index.namesUnmappedSegment = true
           return true
         }
-        let offset = SegmentTable.offset(ofPlace: place)
+        let offset = SegmentTable.offset(ofRef: place)
         guard Self.matches(key, segment, offset) else { return false }
         found = Location(segment: segment.number, offset: offset)
         return true

@@ -20,7 +20,7 @@ extension Engine {
       parked[key] = left.isEmpty ? nil : left
       state.observe(version, applied: true)
       if view.isReserved(shape) { reserved.insert(key) }
-      ordered = nil
+      sortedIndex = nil
       if parked.isEmpty { publish() }
     }
   }

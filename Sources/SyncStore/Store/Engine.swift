@@ -58,11 +58,11 @@ struct Engine {
   var deadBytesReviewThreshold = 0
   /// How many compactions of the directory this view has taken in.
   var compactions: UInt64
-  var ordered: OrderedView? {
-    didSet { if ordered == nil { disorders += 1 } }
+  var sortedIndex: SortedKeyIndex? {
+    didSet { if sortedIndex == nil { orderInvalidations += 1 } }
   }
   /// How often the order was given up: one that is being made meanwhile must not take its place.
-  private(set) var disorders = 0
+  private(set) var orderInvalidations = 0
   /// How many notes there were when they were last put together anew.
   var specialRecordsAtRewrite = 0
   /// May the notes name records that waited for their time, and were applied since?
@@ -76,7 +76,7 @@ struct Engine {
   /// Is there a file of a segment that it has replaced, and that could not be removed?
   var leavesReplaced = false
   /// What the index calls the last record that it has; 0 if that is not known.
-  var lastPlace: UInt64 = 0
+  var lastRef: UInt64 = 0
   /// Was it made without reading the journal?
   var isRestored = false
   /// Is it the view of a store that is open? One that is being built shows itself to nobody.
@@ -215,15 +215,15 @@ struct Engine {
   }
 
   /// How many keys the index has, to set memory aside for; 0 if that cannot be told.
-  var keyCount: UInt64 { (try? index.keys.count).map { UInt64($0) } ?? 0 }
+  var keyCount: UInt64 { (try? index.hashIndex.count).map { UInt64($0) } ?? 0 }
 
   /// Is the record at a place, whose key has this hash, the one that counts for its key, or parked?
   func isCurrent(at location: Location, _ hash: UInt64) -> Bool {
     guard let segment = journal.segment(location.segment) else { return false }
     if let slot = segment.slot {
       // Mostly the index names this very record: nobody need compare keys then.
-      let place = SegmentTable.place(slot: slot, offset: location.offset)
-      if let found = try? index.keys.find(hash, { $0 == place }), found == place { return true }
+      let place = SegmentTable.ref(slot: slot, offset: location.offset)
+      if let found = try? index.hashIndex.find(hash, { $0 == place }), found == place { return true }
     }
     return (try? journal.record(at: location)).map { isCurrent($0) } ?? false
   }
@@ -264,7 +264,7 @@ struct Engine {
     from location: Location, isComplete: Bool = false, lost: (Segment, Range<Int>) -> Void = { _, _ in },
     _ body: (RecordView) throws(StoreError) -> Bool
   ) throws(StoreError) {
-    guard let first = journal.place(of: location.segment), let last = journal.place(of: applied.segment),
+    guard let first = journal.index(of: location.segment), let last = journal.index(of: applied.segment),
       first <= last
     else { return }
     for place in first...last {
@@ -302,7 +302,8 @@ struct Engine {
 
   /// Composes an append that is made at `wall`, in milliseconds since 1970, of `limit` bytes at most.
   func transactionBuilder(wall: UInt64, limit: Int) -> TransactionBuilder {
-    TransactionBuilder(state: state, wall: wall, position: position, limit: limit, hashSeed: index.keys.seed)
+    TransactionBuilder(
+      state: state, wall: wall, position: position, limit: limit, hashSeed: index.hashIndex.seed)
   }
 
   // MARK: Keys

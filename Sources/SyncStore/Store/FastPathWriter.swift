@@ -9,12 +9,12 @@ final class FastPathWriter {
   let actor: ActorID
   /// The one at the tail.
   let segment: Segment
-  let keys: KeyDirectory
+  let keys: HashIndex
   private let segments: SlotSegments
   private let sealer: SegmentSeal.Writer?
   /// What the actor is called in each segment; no number where it is not known.
   private let numbers: [UInt32]
-  private let accounts: [Ledger.Account?]
+  private let liveByteCounters: [IndexCheckpoint.LiveByteCounter?]
   private let target: WritableBytes
   private let slot: Int
   private let number: UInt16
@@ -30,10 +30,10 @@ final class FastPathWriter {
     else { return nil }
     sealer = segment.sealer
     (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
-    keys = index.keys
+    keys = index.hashIndex
     segments = SlotSegments(table)
     numbers = table.bySlot(Self.unknown) { $0.number(of: actor).map(UInt32.init) ?? Self.unknown }
-    accounts = table.bySlot(nil) { $0.account }
+    liveByteCounters = table.bySlot(nil) { $0.liveByteCounter }
     target = WritableBytes(segment.mapping)
     tableVersion = table.version
   }
@@ -41,7 +41,7 @@ final class FastPathWriter {
   /// Is it still true?
   @inline(__always)
   func isValid(for actor: ActorID?, index: JournalIndex, table: SegmentTable) -> Bool {
-    tableVersion == table.version && self.actor == actor && keys === index.keys
+    tableVersion == table.version && self.actor == actor && keys === index.hashIndex
   }
 
   // MARK: What is held
@@ -58,14 +58,14 @@ final class FastPathWriter {
 
   /// The place of an own record, in the index.
   struct ReplacedOwn {
-    var place: UInt64
+    var ref: UInt64
     /// Bytes that it takes up.
     fileprivate var extent: Int
   }
 
   /// A write of the same append.
   func own(at bytes: Range<Int>) -> Held {
-    .own(ReplacedOwn(place: place(at: bytes.lowerBound), extent: bytes.count))
+    .own(ReplacedOwn(ref: ref(at: bytes.lowerBound), extent: bytes.count))
   }
 
   /// What is held of a key. The index has all that was committed.
@@ -73,14 +73,14 @@ final class FastPathWriter {
   func held(_ key: Span<UInt8>, _ hash: UInt64) throws(StoreError) -> Held {
     var held = Held.nothing
     _ = try keys.find(hash) { place in
-      guard let record = segments.record(atPlace: place) else { return matches(key, at: place, &held) }
+      guard let record = segments.record(atRef: place) else { return matches(key, at: place, &held) }
       guard record.isOf(key) else {
         // One that was damaged since may be of this key.
         if record.isWhole { return false }
         held = .other
         return true
       }
-      let slot = SegmentTable.slot(ofPlace: place)
+      let slot = SegmentTable.slot(ofRef: place)
       guard slot < numbers.count, numbers[slot] == UInt32(record.actorNumber), !record.hasFields,
         record.isWhole
       else {
@@ -88,7 +88,7 @@ final class FastPathWriter {
         return true
       }
       held = .own(
-        ReplacedOwn(place: place, extent: RecordLayout.aligned(record.bytes.count)))
+        ReplacedOwn(ref: place, extent: RecordLayout.aligned(record.bytes.count)))
       return true
     }
     return held
@@ -98,10 +98,10 @@ final class FastPathWriter {
   @inline(never)
   private func matches(_ key: Span<UInt8>, at place: UInt64, _ held: inout Held) -> Bool {
     held = .other
-    let slot = SegmentTable.slot(ofPlace: place)
+    let slot = SegmentTable.slot(ofRef: place)
     var opened: Mapping?
     defer { withExtendedLifetime(opened) {} }
-    guard let record = segments.record(atPlace: place, opened: &opened), record.seed == nil else {
+    guard let record = segments.record(atRef: place, opened: &opened), record.seed == nil else {
       return true
     }
     guard record.isOf(key) else {
@@ -110,7 +110,7 @@ final class FastPathWriter {
     }
     if numbers[slot] == UInt32(record.actorNumber), !record.hasFields {
       held = .own(
-        ReplacedOwn(place: place, extent: RecordLayout.aligned(record.bytes.count + SealedLayout.overhead)))
+        ReplacedOwn(ref: place, extent: RecordLayout.aligned(record.bytes.count + SealedLayout.overhead)))
     }
     return true
   }
@@ -184,25 +184,25 @@ final class FastPathWriter {
 
   /// What the index calls the record at `offset`.
   @inline(__always)
-  func place(at offset: Int) -> UInt64 { SegmentTable.place(slot: slot, offset: offset) }
+  func ref(at offset: Int) -> UInt64 { SegmentTable.ref(slot: slot, offset: offset) }
 
   /// Lets the index name the record at `bytes` for its key. Returns by how much there is more in sealed segments that does
   /// not count.
   @inline(__always)
   func indexWrite(_ hash: UInt64, bytes: Range<Int>, replacing held: Held) throws(StoreError) -> Int {
-    let place = place(at: bytes.lowerBound)
+    let place = ref(at: bytes.lowerBound)
     var dead = 0
     if case .own(let old) = held {
-      guard try keys.replace(hash, old.place, with: place) else {
+      guard try keys.replace(hash, old.ref, with: place) else {
         throw StoreError(.damaged, "does not find what it has found: it is to be built anew")
       }
-      let slot = SegmentTable.slot(ofPlace: old.place)
-      accounts[slot]?.live -= old.extent
+      let slot = SegmentTable.slot(ofRef: old.ref)
+      liveByteCounters[slot]?.live -= old.extent
       if slot != self.slot { dead = old.extent }
     } else {
       try keys.insert(hash, place)
     }
-    accounts[slot]?.live += bytes.count
+    liveByteCounters[slot]?.live += bytes.count
     return dead
   }
 }

@@ -35,9 +35,9 @@ extension Store {
     // Within a transaction of this thread, and for a reader in shared mode, no writer is kept from changing the index: its keys
     // are found in one turn then.
     let isWhole = isInTransaction || !isWritable
-    let pass = try reading { engine throws(StoreError) -> (keys: KeyDirectory, units: Int) in
+    let pass = try reading { engine throws(StoreError) -> (keys: HashIndex, units: Int) in
       engine.hold(pin)
-      return (engine.index.keys, isWhole ? 1 : try engine.unitsOfPass())
+      return (engine.index.hashIndex, isWhole ? 1 : try engine.unitsOfPass())
     }
     for unit in 0..<pass.units {
       let places: [Location]?
@@ -45,7 +45,7 @@ extension Store {
         places = try reading { engine throws(StoreError) in try engine.locations() }
       } else {
         places = try readingExclusively { engine, _ throws(StoreError) in
-          guard engine.index.keys === pass.keys else { return nil }
+          guard engine.index.hashIndex === pass.keys else { return nil }
           return try engine.locations(unit: unit, of: pass.units)
         }
       }
@@ -92,10 +92,10 @@ extension Store {
 }
 
 extension Engine {
-  /// How many units a pass has (`KeyDirectory.unitsOfPass`). If the index cannot be read it is marked as failed, and `Store.reading` retries
+  /// How many units a pass has (`HashIndex.unitsOfPass`). If the index cannot be read it is marked as failed, and `Store.reading` retries
   /// with a rebuilt one.
   fileprivate func unitsOfPass() throws(StoreError) -> Int {
-    try notingFailure { () throws(StoreError) in try index.keys.unitsOfPass() }
+    try notingFailure { () throws(StoreError) in try index.hashIndex.unitsOfPass() }
   }
 
   /// Marks the index as failed where `body`, which reads it, fails.
@@ -106,21 +106,21 @@ extension Engine {
     }
   }
 
-  /// The places of the keys of one unit of a pass (`KeyDirectory.forEachPlace(unit:of:_:)`), with the same rule for the index.
+  /// The places of the keys of one unit of a pass (`HashIndex.forEachRef(unit:of:_:)`), with the same rule for the index.
   fileprivate func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
     try notingFailure { () throws(StoreError) in try placesOfUnit(unit, of: units) }
   }
 
   private func placesOfUnit(_ unit: Int, of units: Int) throws(StoreError) -> [Location] {
     var locations: [Location] = []
-    try index.keys.forEachPlace(unit: unit, of: units) { place, isShared throws(StoreError) in
-      guard let segment = journal.table.segment(ofPlace: place) else { throw indexMismatchError() }
-      let offset = SegmentTable.offset(ofPlace: place)
+    try index.hashIndex.forEachRef(unit: unit, of: units) { place, isShared throws(StoreError) in
+      guard let segment = journal.table.segment(ofRef: place) else { throw indexMismatchError() }
+      let offset = SegmentTable.offset(ofRef: place)
       if isShared {
         let view = RecordView(segment: segment, offset: offset)
         let hash =
-          view.isReadable ? view.shape.map { view.bytes.withSpan($0.key) { index.keys.hash($0) } } : 0
-        guard KeyDirectory.belongs(hash ?? 0, to: unit, of: units) else { return }
+          view.isReadable ? view.shape.map { view.bytes.withSpan($0.key) { index.hashIndex.hash($0) } } : 0
+        guard HashIndex.belongs(hash ?? 0, to: unit, of: units) else { return }
       }
       locations.append(Location(segment: segment.number, offset: offset))
     }

@@ -1,12 +1,12 @@
 /// What a thread needs to read keys without a lock: the index, and where the segments are mapped. It never changes; when
 /// the segments do, another one is published.
 final class LockFreeView: Sendable {
-  private let keys: KeyDirectory
-  private let ledger: Ledger
+  private let keys: HashIndex
+  private let checkpoint: IndexCheckpoint
   private let segments: SlotSegments
 
   init(_ index: JournalIndex, _ table: SegmentTable) {
-    (keys, ledger) = (index.keys, index.ledger)
+    (keys, checkpoint) = (index.hashIndex, index.checkpoint)
     segments = SlotSegments(table)
   }
 
@@ -32,19 +32,19 @@ final class LockFreeView: Sendable {
 
   /// The record that counts for a key, verified.
   @inline(__always)
-  func find(_ key: Span<UInt8>) -> Found { find(key) { segments.record(atPlace: $0) } }
+  func find(_ key: Span<UInt8>) -> Found { find(key) { segments.record(atRef: $0) } }
 
   /// The same where records may be sealed: what is found is there as long as the caller keeps `opened`.
   @inline(never)
   func find(_ key: Span<UInt8>, opened: inout Mapping?) -> Found {
-    find(key) { segments.record(atPlace: $0, opened: &opened) }
+    find(key) { segments.record(atRef: $0, opened: &opened) }
   }
 
   /// What a key refers to whose value is a large one; nil if it has another value, or that is not plain to see.
   @inline(never)
   func findBlob(_ key: Span<UInt8>) -> (blob: BlobReference, type: ValueType, deadline: UInt64?)? {
     var opened: Mapping?
-    let found = find(key) { segments.record(atPlace: $0, opened: &opened, orBlob: true) }
+    let found = find(key) { segments.record(atRef: $0, opened: &opened, orBlob: true) }
     return withExtendedLifetime(opened) {
       guard case .record(let record) = found, let blob = record.blob,
         !Mapping.hasAnyFaulted || record.isWhole
@@ -57,7 +57,7 @@ final class LockFreeView: Sendable {
   private func find(_ key: Span<UInt8>, record: (_ place: UInt64) -> SimpleRecord?) -> Found {
     let hash = keys.hash(key)
     for _ in 0..<Self.maxAttempts {
-      let before = ledger.seqlock
+      let before = checkpoint.seqlock
       var found = Found.nothing
       do throws(StoreError) {
         _ = try keys.find(hash) { place in
@@ -80,7 +80,7 @@ final class LockFreeView: Sendable {
       if case .unknown = found { return .unknown }
       // A transaction is seen whole or not at all.
       guard before & 1 == 0 else { return .unknown }
-      guard before == ledger.seqlock else { continue }
+      guard before == checkpoint.seqlock else { continue }
       if case .record(let candidate) = found, !candidate.isWhole { return .unknown }
       return found
     }

@@ -18,20 +18,20 @@ extension Opening {
     var engine = Engine(
       engineContext(control), journal: journal, index: index, compactions: control.compactions)
     guard try complete(index), try restore(&engine),
-      let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.keys.wasInUse),
+      let end = endOfJournal(behind: engine.applied, in: journal, last, isClean: !index.hashIndex.wasInUse),
       writable || end == engine.applied, last.map({ end.packed >= $0.durable }) ?? true
     else { return nil }
     let wasApplied = engine.applied
     // After a clean close all is durable; in the same boot it is known how much.
-    let durable = index.keys.wasInUse ? min(last?.durable ?? 0, end.packed) : end.packed
+    let durable = index.hashIndex.wasInUse ? min(last?.durable ?? 0, end.packed) : end.packed
     if engine.applied != end {
       try index.beginWriting()
       // What one who was killed at entering it has added to the digest cannot be told.
-      index.ledger.setDigest(nil, at: 0)
+      index.checkpoint.setDigest(nil, at: 0)
       engine.replay(upTo: end, indexing: true)
       guard engine.index.isShared else { return nil }
     }
-    if writable, wasApplied == end, index.ledger.seqlock & 1 != 0 { index.ledger.endWrite() }
+    if writable, wasApplied == end, index.checkpoint.seqlock & 1 != 0 { index.checkpoint.endWrite() }
     if writable { engine.journal.blank(behind: end, upTo: last.map { Location(packed: $0.writing) }) }
     control.tail = end.packed
     control.position = engine.position
@@ -49,7 +49,7 @@ extension Opening {
   private func knownEnd(_ index: JournalIndex, _ last: ControlPage.LastLife?) throws(StoreError) -> Location?
   {
     do throws(StoreError) {
-      if !index.keys.wasInUse { return Location(packed: try index.keys.applied) }
+      if !index.hashIndex.wasInUse { return Location(packed: try index.hashIndex.applied) }
       return last.map { Location(packed: $0.writing) }
     } catch {
       guard error.code == .damaged else { throw error }
@@ -59,7 +59,7 @@ extension Opening {
 
   /// The last compaction that an index has taken in; nil if its ledger is damaged.
   func adopted(_ index: JournalIndex) throws(StoreError) -> UInt32? {
-    do throws(StoreError) { return try index.ledger.specialRecords().adopted } catch {
+    do throws(StoreError) { return try index.checkpoint.specialRecords().adopted } catch {
       guard error.code == .damaged else { throw error }
       return nil
     }
@@ -69,10 +69,10 @@ extension Opening {
   /// completed: the store is open for reading only, or the index is damaged.
   private func complete(_ index: JournalIndex) throws(StoreError) -> Bool {
     do throws(StoreError) {
-      guard try index.keys.isInterrupted else { return true }
+      guard try index.hashIndex.isInterrupted else { return true }
       guard writable else { return false }
       try index.beginWriting()
-      return try index.keys.recoverIntent()
+      return try index.hashIndex.recoverIntent()
     } catch {
       guard error.code == .damaged else { throw error }
       return false
@@ -84,7 +84,7 @@ extension Opening {
   private func endOfJournal(
     behind applied: Location, in journal: Journal, _ last: ControlPage.LastLife?, isClean: Bool
   ) -> Location? {
-    guard let place = journal.place(of: applied.segment), let newest = journal.segments.last else {
+    guard let place = journal.index(of: applied.segment), let newest = journal.segments.last else {
       return nil
     }
     var start = applied

@@ -202,7 +202,7 @@ struct Opening {
   /// this process's own.
   func restore(_ engine: inout Engine) throws(StoreError) -> Bool {
     do throws(StoreError) {
-      return try engine.restore() && engine.state.actor != nil && !engine.indexIsInvalid
+      return try engine.restoreFromCheckpoint() && engine.state.actor != nil && !engine.indexIsInvalid
     } catch {
       guard error.code == .damaged || error.code == .closed else { throw error }
       return false
@@ -223,7 +223,7 @@ struct Opening {
           storage.list(journal.directory), adopted: adopted, &isUnfinished)
         // Others may have begun segments since they were listed; those behind the tail may yet be cut off by who recovers.
         let tail = Location(packed: control.tail)
-        if let place = journal.place(of: tail.segment) { journal.drop(behind: place) }
+        if let place = journal.index(of: tail.segment) { journal.drop(behind: place) }
         try journal.extend(to: tail.segment)
         try journal.checkEnd()
         return journal

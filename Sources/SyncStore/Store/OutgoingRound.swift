@@ -169,7 +169,7 @@ extension Store {
     items.reserveCapacity(Int(clamping: min(engine.position - position, engine.keyCount, UInt64(limit))))
     var group = first
     // The index is asked for several at once: the cache misses of all then overlap.
-    let keys = engine.index.keys
+    let keys = engine.index.hashIndex
     var waiting: [(hash: UInt64, item: OutgoingRound.Item)] = []
     waiting.reserveCapacity(askedAtOnce)
     func ask() {

@@ -69,7 +69,7 @@ struct PossiblyLostKeys: Sendable {
 
   /// Fails if a lost record may have been a newer one of any key for which `isMeant` holds.
   func check(
-    in order: OrderedView, _ isMeant: ([UInt8]) -> Bool
+    in order: SortedKeyIndex, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) {
     if let lastUnnamed { throw error(at: lastUnnamed, "the latest value of any key") }
     for key in keys.keys where isMeant(key) { try check(key, try order.location(of: key)) }
@@ -77,7 +77,7 @@ struct PossiblyLostKeys: Sendable {
 
   /// What may be missing, or be an older value, of what a look at all keys for which `isMeant` holds has shown.
   func possibleLosses(
-    in order: OrderedView, _ isMeant: ([UInt8]) -> Bool
+    in order: SortedKeyIndex, _ isMeant: ([UInt8]) -> Bool
   ) throws(StoreError) -> [PossibleLoss] {
     var doubts: [PossibleLoss] = []
     if let lastUnnamed {

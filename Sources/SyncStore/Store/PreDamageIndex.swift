@@ -20,12 +20,12 @@ struct PreDamageIndex {
   /// opening there is no engine, and the journal's own records tell what is known.
   init?(_ index: JournalIndex, parked: [[UInt8]: [Location]]? = nil, known: [JournalDamage] = []) {
     (self.index, self.parked, self.known) = (index, parked, known)
-    guard index.failure == nil, !index.namesUnmappedSegment, !index.hasFaulted, !index.keys.isRetired,
-      index.ledger.seqlock & 1 == 0, (try? index.keys.isInterrupted) == false,
-      let applied = try? index.keys.applied, let count = try? index.ledger.segmentCount,
-      let numbers = try? index.ledger.segments(in: 0..<count)
+    guard index.failure == nil, !index.namesUnmappedSegment, !index.hasFaulted, !index.hashIndex.isRetired,
+      index.checkpoint.seqlock & 1 == 0, (try? index.hashIndex.isInterrupted) == false,
+      let applied = try? index.hashIndex.applied, let count = try? index.checkpoint.segmentCount,
+      let numbers = try? index.checkpoint.segments(in: 0..<count)
     else { return nil }
-    (end, seqlock, self.numbers) = (Location(packed: applied), index.ledger.seqlock, numbers)
+    (end, seqlock, self.numbers) = (Location(packed: applied), index.checkpoint.seqlock, numbers)
   }
 
   /// The keys lost in each of these places, for the places where the index can tell; nil if index and journal
@@ -38,17 +38,17 @@ struct PreDamageIndex {
     guard !lost.isEmpty else { return [:] }
     let gaps = DamageLocator(engine.gaps)
     var isSound = true
-    try index.keys.forEachEntry { place, fingerprint in
-      guard let found = location(of: place) else { return isSound = false }
+    try index.hashIndex.forEachEntry { place, fingerprint in
+      guard let found = location(ofRef: place) else { return isSound = false }
       if let damage = places.damage(at: found) {
-        lost[damage]?.insert(fingerprint, seed: index.keys.seed)
+        lost[damage]?.insert(fingerprint, seed: index.hashIndex.seed)
       } else if gaps.damage(at: found) == nil, !isIntact(found, fingerprint: fingerprint, in: engine.journal)
       {
         isSound = false
       }
     }
-    guard isSound, try coversAllKeys(of: engine, but: places), index.ledger.seqlock == seqlock,
-      !index.keys.isRetired
+    guard isSound, try coversAllKeys(of: engine, but: places), index.checkpoint.seqlock == seqlock,
+      !index.hashIndex.isRetired
     else {
       return nil
     }
@@ -91,7 +91,7 @@ struct PreDamageIndex {
     guard let segment = journal.segment(found.segment),
       let view = segment.record(at: found.offset, limit: segment.mapping.count), let shape = view.shape
     else { return false }
-    return LostKeyFingerprints.fingerprint(of: view.key(shape), seed: index.keys.seed) == fingerprint
+    return LostKeyFingerprints.fingerprint(of: view.key(shape), seed: index.hashIndex.seed) == fingerprint
   }
 
   /// Does it know each key that the journal still shows? One that it does not know was purged by a record
@@ -105,7 +105,7 @@ struct PreDamageIndex {
         let shape = view.shape
       else { return false }
       let key = view.key(shape)
-      let place = try index.keys.find(index.keys.hash(key.span)) {
+      let place = try index.hashIndex.find(index.hashIndex.hash(key.span)) {
         hasKey(key.span, at: $0, in: engine.journal)
       }
       if place == nil { return false }
@@ -114,7 +114,9 @@ struct PreDamageIndex {
   }
 
   private func hasKey(_ key: Span<UInt8>, at place: UInt64, in journal: borrowing Journal) -> Bool {
-    guard let found = location(of: place), let segment = journal.segment(found.segment) else { return false }
+    guard let found = location(ofRef: place), let segment = journal.segment(found.segment) else {
+      return false
+    }
     // A file that was cut ends before it.
     guard found.offset + RecordLayout.fixedLength <= segment.mapping.count else { return true }
     return Engine.matches(key, segment, found.offset)
@@ -127,29 +129,29 @@ struct PreDamageIndex {
     if let parked {
       for (key, locations) in parked {
         for damage in locations.compactMap({ places.damage(at: $0) }) {
-          let seed = index.keys.seed
+          let seed = index.hashIndex.seed
           lost[damage]?.insert(LostKeyFingerprints.fingerprint(of: key, seed: seed), seed: seed)
         }
       }
       return
     }
-    let flags = try index.ledger.flags
+    let flags = try index.checkpoint.flags
     if flags.contains(.notesParked), !flags.contains(.parked) { return }
-    for place in try index.ledger.specialRecords().places {
+    for place in try index.checkpoint.specialRecords().refs {
       // It may have been such a record, of any key.
-      if let found = location(of: place), let damage = places.damage(at: found) { lost[damage] = nil }
+      if let found = location(ofRef: place), let damage = places.damage(at: found) { lost[damage] = nil }
     }
   }
 
-  private func location(of place: UInt64) -> Location? {
-    let slot = SegmentTable.slot(ofPlace: place)
+  private func location(ofRef place: UInt64) -> Location? {
+    let slot = SegmentTable.slot(ofRef: place)
     guard numbers.indices.contains(slot) else { return nil }
-    return Location(segment: numbers[slot], offset: SegmentTable.offset(ofPlace: place))
+    return Location(segment: numbers[slot], offset: SegmentTable.offset(ofRef: place))
   }
 
   private func precedes(_ location: Location, in journal: borrowing Journal) -> Bool {
     guard location.segment != end.segment else { return location.offset < end.offset }
-    guard let place = journal.place(of: location.segment), let last = journal.place(of: end.segment) else {
+    guard let place = journal.index(of: location.segment), let last = journal.index(of: end.segment) else {
       return false
     }
     return place < last

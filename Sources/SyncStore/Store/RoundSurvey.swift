@@ -42,7 +42,7 @@ package struct SurveyGround: Sendable {
   /// The last position, and where the journal ends.
   let begun: UInt64
   let end: Location
-  let keys: KeyDirectory
+  let keys: HashIndex
   /// How many keys there are.
   let keyCount: UInt64
   let actor: ActorID?
@@ -52,18 +52,18 @@ package struct SurveyGround: Sendable {
   /// The journal behind the position where the survey is to begin.
   let stretch: JournalStretch
   /// Which of all records the index names, where somebody has just looked.
-  let current: CurrentPlaces?
+  let current: LiveRecordBitmap?
 
   /// Nil if there are no more than `few` records behind the position, or if damage was met.
   init?(
-    behind position: UInt64, few: UInt64, _ current: CurrentPlaces? = nil, in engine: inout Engine
+    behind position: UInt64, few: UInt64, _ current: LiveRecordBitmap? = nil, in engine: inout Engine
   ) {
     guard engine.position > position, engine.position - position > few, engine.gaps.isEmpty,
       let stretch = engine.stretch(behind: position)
     else { return nil }
     engine.hold(pin)
     (begun, end) = (engine.position, engine.applied)
-    (keys, keyCount) = (engine.index.keys, engine.keyCount)
+    (keys, keyCount) = (engine.index.hashIndex, engine.keyCount)
     (actor, suspects) = (engine.state.actor, engine.state.suspects)
     (self.stretch, self.current) = (stretch, current)
     parked = engine.parked.values.joined().compactMap { place in
@@ -110,7 +110,7 @@ struct RoundSurvey {
   /// Looks through the journal from where it has come to, to the end of `stretch`; what is `current` need not be asked for then, if
   /// that is known of all of it. False if that cannot be done without the lock.
   mutating func look(
-    through stretch: JournalStretch, _ current: CurrentPlaces? = nil, in store: Store
+    through stretch: JournalStretch, _ current: LiveRecordBitmap? = nil, in store: Store
   ) throws(StoreError) -> Bool {
     guard stretch.sources.allSatisfy({ $0.slot != nil }) else { return false }
     // Tests have others do something at each turn: there is one thread then. Whole segments are of many sizes: whoever is done with a
@@ -154,7 +154,7 @@ struct RoundSurvey {
 
   /// The present moment; nil if what was found does not tell what is current at it: then all is to be looked through again.
   func moment(isFull: Bool, in engine: borrowing Engine) -> Moment? {
-    guard !ground.pin.isEnded, ground.keys === engine.index.keys, ground.actor == engine.state.actor,
+    guard !ground.pin.isEnded, ground.keys === engine.index.hashIndex, ground.actor == engine.state.actor,
       ground.suspects == engine.state.suspects, choice.isFull == isFull, engine.gaps.isEmpty,
       let appended = engine.stretch(from: ground.end),
       // A copy may lack what has superseded something and was superseded in its turn.

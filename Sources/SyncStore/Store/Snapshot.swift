@@ -117,7 +117,7 @@ public final class Snapshot: ReadableStore {
     return try usable().visitReadable(scan, in: store, body)
   }
 
-  /// What was noted of the indexes of a collection; see `IndexNote`.
+  /// What was noted of the indexes of a collection; see `IndexMetadata`.
   func indexNote(_ key: [UInt8]) throws(StoreError) -> [UInt8]? { try usable().indexNotes[key] }
 
   private func usable() throws(StoreError) -> SnapshotState {

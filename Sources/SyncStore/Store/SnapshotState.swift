@@ -1,6 +1,6 @@
 /// All keys and values at a moment, apart from what happens to the store: what scans and snapshots read.
 struct SnapshotState: Sendable {
-  let order: OrderedView
+  let order: SortedKeyIndex
   let possiblyLostKeys: PossiblyLostKeys?
   /// Which indexes of collections were complete.
   let indexNotes: [[UInt8]: [UInt8]]
@@ -134,7 +134,7 @@ struct SnapshotState: Sendable {
 
   private func bounds(
     of range: KeyRange, isCertain: Bool, isWhole: Bool
-  ) throws(StoreError) -> (OrderedView.Position, OrderedView.Position) {
+  ) throws(StoreError) -> (SortedKeyIndex.Position, SortedKeyIndex.Position) {
     if isWhole, let lost = order.damaged.first { throw order.segments.error(at: lost) }
     if isCertain { try possiblyLostKeys?.check(in: order, range.contains) }
     let low = try order.firstPosition(notBefore: range.lower)
@@ -153,14 +153,14 @@ extension Store {
       // When others write much meanwhile, or compact, the order is out of date at once: then it is made while they wait.
       for _ in 0..<2 {
         if let view = try cachedSnapshotState() { return view }
-        let origin = try reading { engine throws(StoreError) in try engine.unordered() }
-        let order = OrderedView(origin.places, upTo: origin.upTo, in: origin.segments)
+        let origin = try reading { engine throws(StoreError) in try engine.sortInput() }
+        let order = SortedKeyIndex(origin.places, upTo: origin.upTo, in: origin.segments)
         orders += 1
-        try reading { engine throws(StoreError) in engine.install(order, madeOf: origin) }
+        try reading { engine throws(StoreError) in engine.install(order, builtFrom: origin) }
       }
       return try reading { engine throws(StoreError) in
         SnapshotState(
-          order: try engine.orderedView(), possiblyLostKeys: engine.possiblyLostKeys,
+          order: try engine.sortedKeyIndex(), possiblyLostKeys: engine.possiblyLostKeys,
           indexNotes: engine.indexNotes)
       }
     }
@@ -169,7 +169,7 @@ extension Store {
   /// The same if keys need not be sorted for it.
   private func cachedSnapshotState() throws(StoreError) -> SnapshotState? {
     try reading { engine throws(StoreError) in
-      try engine.knownOrder().map {
+      try engine.cachedSortedKeyIndex().map {
         SnapshotState(order: $0, possiblyLostKeys: engine.possiblyLostKeys, indexNotes: engine.indexNotes)
       }
     }

@@ -31,12 +31,12 @@ struct PreparedBulkInsert {
   let batch: CompactBatch
   /// Those of the keys, in the index that was asked.
   fileprivate let hashes: [UInt64]
-  fileprivate let keys: KeyDirectory
+  fileprivate let keys: HashIndex
   /// Where the first record was stored in the segment at the tail, and where each ends: the next one begins there.
   private(set) var start = 0
   private(set) var ends: [Int] = []
 
-  fileprivate init(_ batch: CompactBatch, _ hashes: [UInt64], _ keys: KeyDirectory) {
+  fileprivate init(_ batch: CompactBatch, _ hashes: [UInt64], _ keys: HashIndex) {
     (self.batch, self.hashes, self.keys) = (batch, hashes, keys)
   }
 
@@ -61,7 +61,7 @@ extension Engine {
     let vector = state.vector
     let covered = batch.actors.map { vector[$0] }
     guard !batch.actors.contains(where: { state.isMine(Dot(actor: $0, sequence: 1)) }) else { return nil }
-    let keys = index.keys
+    let keys = index.hashIndex
     let bytes = batch.bytes.span
     let hashes = batch.entries.map { keys.hash(bytes.extracting($0.key)) }
     for hash in hashes.prefix(Self.lookahead) { keys.prefetch(hash) }
@@ -81,12 +81,12 @@ extension Engine {
   /// where that was done.
   mutating func indexBulkInsert(_ intake: PreparedBulkInsert, in segment: Segment) -> Int {
     // Another index has other hashes.
-    guard intake.keys === index.keys, index.failure == nil, parked.isEmpty, let slot = segment.slot,
+    guard intake.keys === index.hashIndex, index.failure == nil, parked.isEmpty, let slot = segment.slot,
       let end = intake.ends.last
     else { return intake.start }
     let (batch, keys) = (intake.batch, intake.keys)
     let bytes = batch.bytes.span
-    var digest = index.ledger.keepsDigest ? StateDigest() : nil
+    var digest = index.checkpoint.keepsDigest ? StateDigest() : nil
     var hasher = SimpleRecordDigest()
     var offset = intake.start
     do throws(StoreError) {
@@ -94,7 +94,7 @@ extension Engine {
         if place + Self.lookahead < intake.hashes.count {
           keys.prefetch(intake.hashes[place + Self.lookahead])
         }
-        try keys.insert(intake.hashes[place], SegmentTable.place(slot: slot, offset: offset))
+        try keys.insert(intake.hashes[place], SegmentTable.ref(slot: slot, offset: offset))
         if !entry.isTombstone {
           digest?.add(
             hasher.part(
@@ -107,9 +107,9 @@ extension Engine {
       // There will be another index, of all that stands in the journal.
       index.failure = error
     }
-    if let digest { index.ledger.changeDigest { $0.add(digest) } }
+    if let digest { index.checkpoint.changeDigest { $0.add(digest) } }
     segment.liveBytes += end - intake.start
-    lastPlace = SegmentTable.place(slot: slot, offset: intake.ends.dropLast().last ?? intake.start)
+    lastRef = SegmentTable.ref(slot: slot, offset: intake.ends.dropLast().last ?? intake.start)
     position += UInt64(batch.entries.count)
     // Whatever became of the index: what is written here next is stamped above them.
     state.author.clock.observe(batch.entries.reduce(.zero) { max($0, $1.stamp) })

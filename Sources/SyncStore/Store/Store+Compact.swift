@@ -298,7 +298,7 @@ extension Store {
     header.sealedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)
     let segment = try place(copier, header, at: run.temporaryPath)
-    let known = Adoption.Known(keys: run.keys, moves: copier.moves, others: copier.others)
+    let known = Adoption.Known(keys: run.hashIndex, moves: copier.moves, others: copier.others)
     return segment.map { ($0, known) }
   }
 

@@ -139,7 +139,7 @@ extension Store {
     let places = try reading { engine throws(StoreError) in
       guard engine.position > begin else { return [Location]() }
       engine.hold(pin)
-      return try engine.currentPlaces(from: engine.start(of: begin + 1)) ?? []
+      return try engine.liveLocations(from: engine.start(of: begin + 1)) ?? []
     }
     try judgeAll(places, judge: .unknown(covered), pin: pin)
   }
@@ -260,7 +260,7 @@ extension Store {
     if position > judged.position {
       let start = engine.start(of: judged.position + 1)
       // What the present actor has written since is stamped above all that was purged, and what was issued again must not be so anew.
-      places = (try engine.currentPlaces(from: start, isComplete: false) ?? []).filter {
+      places = (try engine.liveLocations(from: start, isComplete: false) ?? []).filter {
         (try? engine.journal.record(at: $0))?.dot?.actor != engine.state.actor
       }
     }

@@ -41,7 +41,7 @@ extension Store {
     let isDue = try reading { engine throws(StoreError) in
       guard try engine.isHeardOfAll(at: environment.now()) else { return false }
       let written = engine.position - min(purgedAt, engine.position)
-      let least = try engine.index.keys.count / 2 + Self.fewWrites
+      let least = try engine.index.hashIndex.count / 2 + Self.fewWrites
       return always || written >= UInt64(least)
     }
     if isDue { try purge(sparing: spared) }

@@ -104,7 +104,7 @@ extension Store {
       if !engine.index.isInFiles {
         // Built beside those who read.
         let files = try JournalIndex.create(
-          engine.files, secret: environment.random(16), expected: engine.index.keys.count)
+          engine.files, secret: environment.random(16), expected: engine.index.hashIndex.count)
         engine.rebuild(with: files, upTo: engine.applied)
       }
       if engine.index.isInFiles {
@@ -306,7 +306,7 @@ extension Store {
   func recoverDeadWriter(_ engine: inout Engine) throws(StoreError) {
     try engine.changeSharedIndex { engine throws(StoreError) in
       try engine.index.beginWriting()
-      _ = try engine.index.keys.recoverIntent()
+      _ = try engine.index.hashIndex.recoverIntent()
     }
     try catchUp(&engine)
     var tail = Location(packed: control.tail)

@@ -211,7 +211,7 @@ extension Store {
     try lockWriters()
     defer { control.unlock() }
     try engine.withLock { engine throws(StoreError) in
-      guard engine.index.isShared, engine.index.keys.isSealed != isSealed else { return }
+      guard engine.index.isShared, engine.index.hashIndex.isSealed != isSealed else { return }
       try JournalIndex.removeFiles(engine.files)
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
       engine.rebuild(with: index, upTo: engine.applied)

@@ -49,7 +49,7 @@ extension Store {
     let first = Location(packed: control.durable)
     let (tail, segments) = try engine.withLock { engine throws(StoreError) -> (UInt64, [Segment]) in
       try catchUp(&engine)
-      let place = engine.journal.place(of: first.segment) ?? 0
+      let place = engine.journal.index(of: first.segment) ?? 0
       return (engine.applied.packed, Array(engine.journal.segments[place...]))
     }
     try syncBlobs()

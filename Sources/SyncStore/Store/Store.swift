@@ -285,7 +285,7 @@ public final class Store: Sendable {
   /// too. It is a part of closing that may be left out: where somebody writes just now, it is. Where it is done, the store is
   /// closed from then on.
   private func closeIndex() throws(StoreError) {
-    guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.keys.count }),
+    guard let keys = try? engine.withLock({ engine throws(StoreError) in try engine.index.hashIndex.count }),
       keys >= lifecycle.withLock({ $0.keysWorthClosing }),
       try controlFile.lock(byte: StoreLayout.entranceByte, .exclusive, wait: false)
     else { return }

@@ -3,7 +3,7 @@ struct SurveyPart {
   private let choice: RoundChoice
   private let ground: SurveyGround
   /// What the index names, if that is known.
-  private let current: CurrentPlaces?
+  private let current: LiveRecordBitmap?
   /// Up to here all was looked through before.
   private let reached: UInt64
   /// The number of the next transaction.
@@ -19,7 +19,7 @@ struct SurveyPart {
     /// Of its key.
     var hash: UInt64
     /// What the index calls it.
-    var place: UInt64
+    var ref: UInt64
     var item: OutgoingRound.Item
   }
 
@@ -27,7 +27,8 @@ struct SurveyPart {
   private static let askedAtOnce = 64
 
   init(
-    _ choice: RoundChoice, _ ground: SurveyGround, _ current: CurrentPlaces?, reached: UInt64, group: UInt32,
+    _ choice: RoundChoice, _ ground: SurveyGround, _ current: LiveRecordBitmap?, reached: UInt64,
+    group: UInt32,
     expected: Int
   ) {
     (self.choice, self.ground, self.current) = (choice, ground, current)
@@ -63,7 +64,7 @@ struct SurveyPart {
       let view = plain == nil ? RecordView(segment: segment, offset: offset) : nil
       guard let met = plain.map({ Met($0, behind: base) }) ?? view.flatMap({ Met($0) }) else { return false }
       defer { if !met.continues { group &+= 1 } }
-      let place = SegmentTable.place(slot: slot, offset: offset)
+      let place = SegmentTable.ref(slot: slot, offset: offset)
       if let known {
         guard known.contains(place) else { continue }
         named &+= 1
@@ -84,7 +85,7 @@ struct SurveyPart {
       let ofPlain = plain?.withKey { keys.hash($0) }
       guard let hash = ofPlain ?? view.flatMap({ $0.hash(keys) }) else { continue }
       keys.prefetch(hash)
-      candidates.append(Candidate(hash: hash, place: place, item: item))
+      candidates.append(Candidate(hash: hash, ref: place, item: item))
       if candidates.count >= most { try ask(store) }
     }
     return reader.offset >= source.bytes.upperBound && segment.mapping.fault == nil
@@ -124,8 +125,8 @@ struct SurveyPart {
     }
     var unsure: [Candidate] = []
     for candidate in candidates {
-      let found = try? ground.keys.find(candidate.hash) { $0 == candidate.place }
-      if found != candidate.place { unsure.append(candidate) }
+      let found = try? ground.keys.find(candidate.hash) { $0 == candidate.ref }
+      if found != candidate.ref { unsure.append(candidate) }
     }
     guard !unsure.isEmpty else {
       for candidate in candidates { items.append(candidate.item) }
@@ -139,14 +140,14 @@ struct SurveyPart {
       return unsure.map { engine.isCurrent(at: $0.item.location, $0.hash) }
     }
     if answers.isEmpty { isOver = true }
-    let gone = Set(zip(unsure, answers).lazy.filter { !$0.1 }.map { $0.0.place })
-    for candidate in candidates where !gone.contains(candidate.place) { items.append(candidate.item) }
+    let gone = Set(zip(unsure, answers).lazy.filter { !$0.1 }.map { $0.0.ref })
+    for candidate in candidates where !gone.contains(candidate.ref) { items.append(candidate.item) }
   }
 }
 
 extension RecordView {
   /// That of the key; nil if the record has none that can be read.
-  fileprivate func hash(_ keys: KeyDirectory) -> UInt64? {
+  fileprivate func hash(_ keys: HashIndex) -> UInt64? {
     shape.map { shape in bytes.withSpan(shape.key) { keys.hash($0) } }
   }
 }

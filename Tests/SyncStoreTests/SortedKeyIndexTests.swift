@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 @Suite("A listing")
-struct OrderedViewTests {
+struct SortedKeyIndexTests {
   static func precedes(_ left: [UInt8], _ right: [UInt8]) -> Bool { left.lexicographicallyPrecedes(right) }
 
   /// Keys that share prefixes, are prefixes of each other, and hold zeros.

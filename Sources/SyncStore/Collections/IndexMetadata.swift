@@ -3,7 +3,7 @@
 /// A writer that knows less than all of them takes what it does not know out of the note, in the transaction of its write; so an index
 /// that is noted as complete has the entries of all elements that were written here through a collection. Who builds one announces it
 /// first, and notes it as complete only if its announcement is still there: nobody who did not know of it has written since.
-struct IndexNote: Equatable {
+struct IndexMetadata: Equatable {
   /// An index as it was declared.
   struct Name: Hashable, Sendable {
     var name: String
@@ -28,7 +28,7 @@ struct IndexNote: Equatable {
     else { return }
     for (text, number) in members.pairs {
       // Scalars, because a combining mark at the beginning of a name would hide the character before it.
-      guard text.unicodeScalars.first == Self.announced else {
+      guard text.unicodeScalars.first == Self.buildingMarker else {
         complete.insert(Name(name: text, version: number))
         continue
       }
@@ -57,26 +57,26 @@ struct IndexNote: Equatable {
   }
 
   /// No name of an index has it.
-  private static var announced: Unicode.Scalar { "\0" }
+  private static var buildingMarker: Unicode.Scalar { "\0" }
 
   /// Who knows only these writes an element: the others lack its entries.
-  mutating func leave(only known: Set<Name>) {
+  mutating func invalidate(exceptFor known: Set<Name>) {
     complete.formIntersection(known)
     building = building.filter { known.contains($0.key) }
   }
 
   /// Some are to be built: from now on who does not know of them takes them out. One whose building was announced already, by another
   /// program or by one that was killed, keeps its announcement: what is built from now on is as good for it.
-  mutating func announce(_ wanted: Set<Name>, at position: Int) {
+  mutating func beginBuilding(_ wanted: Set<Name>, at position: Int) {
     for index in wanted where !complete.contains(index) && building[index] == nil {
       building[index] = position
     }
   }
 
   /// They were built since `announced` was noted. False if somebody who does not know of one has written meanwhile.
-  mutating func finish(_ wanted: Set<Name>, announced: IndexNote) -> Bool {
+  mutating func finishBuilding(_ wanted: Set<Name>, since: IndexMetadata) -> Bool {
     for index in wanted {
-      guard let position = building[index], position == announced.building[index] else { continue }
+      guard let position = building[index], position == since.building[index] else { continue }
       building[index] = nil
       complete.insert(index)
     }
@@ -85,11 +85,11 @@ struct IndexNote: Equatable {
 }
 
 /// Always in the same order, so that equal notes are equal bytes.
-extension IndexNote: Encodable {
+extension IndexMetadata: Encodable {
   func encode(to encoder: any Encoder) throws {
     let members =
       complete.map { ($0.name, $0.version) }
-      + building.map { ("\(Self.announced)\($0.key.version)/\($0.key.name)", $0.value) }
+      + building.map { ("\(Self.buildingMarker)\($0.key.version)/\($0.key.name)", $0.value) }
     var container = encoder.container(keyedBy: ValueKey.self)
     for (name, number) in members.sorted(by: { $0.0 < $1.0 }) {
       try container.encode(number, forKey: ValueKey(stringValue: name))

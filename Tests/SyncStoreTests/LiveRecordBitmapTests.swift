@@ -4,9 +4,9 @@ import Testing
 @testable import SyncStore
 
 @Suite("The places that an index names")
-struct CurrentPlacesTests {
+struct LiveRecordBitmapTests {
   /// A store of several segments, and the places of its keys in their order.
-  private static func setting(_ seed: UInt64) throws -> (places: CurrentPlaces, expected: [UInt64]) {
+  private static func setting(_ seed: UInt64) throws -> (places: LiveRecordBitmap, expected: [UInt64]) {
     let store = try Store.create(
       on: SimulatedHost(seed: seed),
       configuration: Configuration(durability: .relaxed, segmentBytes: 64 << 10))
@@ -14,8 +14,8 @@ struct CurrentPlacesTests {
     for _ in 0..<600 { try store.put(Key("k\(random.next() % 300)"), random.bytes(Int(random.next() % 900))) }
     return try store.reading { engine throws(StoreError) in
       var expected: [UInt64] = []
-      try engine.index.keys.forEachPlace { expected.append($0) }
-      guard let places = try engine.currentPlaces(isExclusive: true) else {
+      try engine.index.hashIndex.forEachRef { expected.append($0) }
+      guard let places = try engine.liveRecordBitmap(isExclusive: true) else {
         throw StoreError(.damaged, "a place is in no segment")
       }
       return (places, expected.sorted())
@@ -51,18 +51,18 @@ struct CurrentPlacesTests {
     let (places, expected) = try Self.setting(seed)
     for (index, place) in expected.enumerated() {
       let next = index + 1 < expected.count ? expected[index + 1] : nil
-      let slot = SegmentTable.slot(ofPlace: place)
+      let slot = SegmentTable.slot(ofRef: place)
       #expect(places.first(from: place) == place)
       #expect(
-        places.first(from: place + 1) == next.flatMap { SegmentTable.slot(ofPlace: $0) == slot ? $0 : nil })
+        places.first(from: place + 1) == next.flatMap { SegmentTable.slot(ofRef: $0) == slot ? $0 : nil })
     }
-    #expect(places.first(from: SegmentTable.place(slot: 1000, offset: 64)) == nil)
+    #expect(places.first(from: SegmentTable.ref(slot: 1000, offset: 64)) == nil)
   }
 
   @Test("in no segment that is known are noticed")
   func incomplete() throws {
     var (places, _) = try Self.setting(9)
-    places.insert(SegmentTable.place(slot: 1000, offset: 64))
-    #expect(!places.isComplete && !places.contains(SegmentTable.place(slot: 1000, offset: 64)))
+    places.insert(SegmentTable.ref(slot: 1000, offset: 64))
+    #expect(!places.isComplete && !places.contains(SegmentTable.ref(slot: 1000, offset: 64)))
   }
 }

@@ -1,6 +1,6 @@
 /// How it grows: pages are split by copying, the directory doubles, and both can be completed by whoever finds them half
 /// done. Only for the holder of the writers' mutex.
-extension KeyDirectory {
+extension HashIndex {
   /// Pages that are given memory at once, ahead of their use.
   private static let populatedPages: UInt32 = 64
   /// Keys by which a page must fill further before a split that found no room on the disk is tried again.
@@ -30,7 +30,7 @@ extension KeyDirectory {
     let count = try copyHalf(of: page, depth, to: view)
     identify(view, new, prefix: prefix | 1 << UInt32(depth))
     view.store(Self.head(count: count, depth: depth + 1), at: IndexLayout.Page.head)
-    write(Sealed.seal(UInt64(number)), to: header, IndexLayout.Header.operand)
+    write(CheckedWord.encode(UInt64(number)), to: header, IndexLayout.Header.operand)
     write(Intent.split(new: new).word, to: header, IndexLayout.Header.intent)
     try completeSplit(from: number, to: new)
   }
@@ -77,8 +77,8 @@ extension KeyDirectory {
   }
 
   private func identify(_ page: PageView, _ number: UInt32, prefix: UInt32) {
-    page.store(Sealed.seal(UInt64(number) | UInt64(prefix) << 24), at: IndexLayout.Page.identity)
-    page.store(Sealed.seal(0), at: IndexLayout.Page.overflow)
+    page.store(CheckedWord.encode(UInt64(number) | UInt64(prefix) << 24), at: IndexLayout.Page.identity)
+    page.store(CheckedWord.encode(0), at: IndexLayout.Page.overflow)
   }
 
   /// Makes a page empty that nobody sees.
@@ -88,18 +88,18 @@ extension KeyDirectory {
   }
 
   private func completeSplit(from number: UInt32, to new: UInt32) throws(StoreError) {
-    try take(new)
+    try claimPage(new)
     let (prefix, depth) = try identity(of: pages.page(new), new)
     guard depth > 0 else { throw damaged() }
     var index = prefix
     let end = UInt32(1) << UInt32(try self.depth())
     while index < end {
-      try entry(index).store(Sealed.entry(new))
+      try entry(index).store(CheckedWord.entry(new))
       observer?()
       index += 1 << UInt32(depth)
     }
     let page = try pages.page(number)
-    let count = try tidy(page, clearing: depth - 1)
+    let count = try repack(page, clearing: depth - 1)
     write(Self.head(count: count, depth: depth), to: page, IndexLayout.Page.head)
     write(Intent.none, to: header, IndexLayout.Header.intent)
   }
@@ -112,15 +112,15 @@ extension KeyDirectory {
     let view = try pages.page(new)
     clear(view, new, prefix: prefix)
     view.store(Self.head(count: 0, depth: depth), at: IndexLayout.Page.head)
-    write(Sealed.seal(UInt64(number)), to: header, IndexLayout.Header.operand)
+    write(CheckedWord.encode(UInt64(number)), to: header, IndexLayout.Header.operand)
     write(Intent.link(new: new).word, to: header, IndexLayout.Header.intent)
     try completeLink(from: number, to: new)
     return new
   }
 
   private func completeLink(from number: UInt32, to new: UInt32) throws(StoreError) {
-    try take(new)
-    write(Sealed.seal(UInt64(new)), to: try pages.page(number), IndexLayout.Page.overflow)
+    try claimPage(new)
+    write(CheckedWord.encode(UInt64(new)), to: try pages.page(number), IndexLayout.Page.overflow)
     write(Intent.none, to: header, IndexLayout.Header.intent)
   }
 
@@ -139,7 +139,7 @@ extension KeyDirectory {
       try pages.allocate(start)
       pages.populate(start..<start + needed)
     }
-    write(Sealed.seal(UInt64(start)), to: header, IndexLayout.Header.operand)
+    write(CheckedWord.encode(UInt64(start)), to: header, IndexLayout.Header.operand)
     write(Intent.deepen(depth).word, to: header, IndexLayout.Header.intent)
     try completeDeepening(to: depth, start)
   }
@@ -156,33 +156,33 @@ extension KeyDirectory {
       if frontier < start { write(Self.spare(frontier..<start), to: header, IndexLayout.Header.spare) }
       if frontier <= start {
         let end = start + MappedPages.pages(ofPart: part)
-        write(Sealed.seal(UInt64(end)), to: header, IndexLayout.Header.frontier)
+        write(CheckedWord.encode(UInt64(end)), to: header, IndexLayout.Header.frontier)
       }
-      write(Sealed.seal(UInt64(start)), to: header, IndexLayout.Header.parts + 8 * part)
+      write(CheckedWord.encode(UInt64(start)), to: header, IndexLayout.Header.parts + 8 * part)
       try pages.allocate(start)
       try pages.setPart(part, start: start)
     }
     for index in 0..<half { try entry(half + index).store(try entry(index).load()) }
-    write(Sealed.depth(depth), to: header, IndexLayout.Header.depth)
+    write(CheckedWord.encodeDepth(depth), to: header, IndexLayout.Header.depth)
     write(Intent.none, to: header, IndexLayout.Header.intent)
   }
 
   // MARK: Pages
 
   static func spare(_ pages: Range<UInt32>) -> UInt64 {
-    Sealed.seal(UInt64(pages.lowerBound) | UInt64(pages.upperBound) << 24)
+    CheckedWord.encode(UInt64(pages.lowerBound) | UInt64(pages.upperBound) << 24)
   }
 
   /// Pages from here on were never used.
   func frontier() throws(StoreError) -> UInt32 {
-    let frontier = try sealed(IndexLayout.Header.frontier)
+    let frontier = try checkedWord(IndexLayout.Header.frontier)
     guard frontier <= MappedPages.limit else { throw damaged() }
     return UInt32(frontier)
   }
 
   /// A page that nobody has; it is free until `take`.
   func nextPage() throws(StoreError) -> UInt32 {
-    let spare = try sealed(IndexLayout.Header.spare)
+    let spare = try checkedWord(IndexLayout.Header.spare)
     if spare & 0xFF_FFFF < spare >> 24 {
       try pages.allocate(UInt32(spare & 0xFF_FFFF))
       return UInt32(spare & 0xFF_FFFF)
@@ -198,12 +198,12 @@ extension KeyDirectory {
   }
 
   /// Takes a page that `nextPage` gave; nothing, if that was done.
-  private func take(_ page: UInt32) throws(StoreError) {
-    let spare = try sealed(IndexLayout.Header.spare)
+  private func claimPage(_ page: UInt32) throws(StoreError) {
+    let spare = try checkedWord(IndexLayout.Header.spare)
     if spare & 0xFF_FFFF < spare >> 24, spare & 0xFF_FFFF == page {
       write(Self.spare(page + 1..<UInt32(spare >> 24)), to: header, IndexLayout.Header.spare)
     } else if try frontier() == page {
-      write(Sealed.seal(UInt64(page) + 1), to: header, IndexLayout.Header.frontier)
+      write(CheckedWord.encode(UInt64(page) + 1), to: header, IndexLayout.Header.frontier)
     }
   }
 
@@ -218,19 +218,19 @@ extension KeyDirectory {
   /// writers' mutex from one who died, and by who is first to open the file. True if there was something to do.
   package func recoverIntent() throws(StoreError) -> Bool {
     precondition(isWriting, "from one who may write")
-    let intent = try sealed(IndexLayout.Header.intent)
+    let intent = try checkedWord(IndexLayout.Header.intent)
     guard intent != 0 else { return false }
-    let operand = try sealed(IndexLayout.Header.operand)
+    let operand = try checkedWord(IndexLayout.Header.operand)
     guard let known = Intent(intent) else { throw damaged() }
     switch known {
     case .change(let number, let count):
       let page = try pages.page(number)
       let depth = try head(of: page).depth
-      let actual = try tidy(page, clearing: nil)
+      let actual = try repack(page, clearing: nil)
       let total = Int(operand) + actual - count
       guard total >= 0 else { throw damaged() }
       write(Self.head(count: actual, depth: depth), to: page, IndexLayout.Page.head)
-      write(Sealed.seal(UInt64(total)), to: header, IndexLayout.Header.count)
+      write(CheckedWord.encode(UInt64(total)), to: header, IndexLayout.Header.count)
       write(Intent.none, to: header, IndexLayout.Header.intent)
     case .split(let new): try completeSplit(from: number(operand), to: new)
     case .link(let new): try completeLink(from: number(operand), to: new)
@@ -248,7 +248,7 @@ extension KeyDirectory {
 
   /// Puts a page in order and counts its keys, after it lost those whose bit `bit` of the hash is set, and the second of
   /// two copies of a key that was being moved.
-  private func tidy(_ page: PageView, clearing bit: Int?) throws(StoreError) -> Int {
+  private func repack(_ page: PageView, clearing bit: Int?) throws(StoreError) -> Int {
     func isCleared(_ word: UInt64, _ extra: SlotExtra) -> Bool {
       guard let bit else { return false }
       return extra.hashBit(bit, of: word)
@@ -275,7 +275,7 @@ extension KeyDirectory {
       }
     }
     for bucket in 0..<IndexLayout.bucketCount {
-      settle(bucket, of: page, isPassed: passed >> UInt64(bucket) & 1 != 0)
+      packBucket(bucket, of: page, isPassed: passed >> UInt64(bucket) & 1 != 0)
     }
     return count
   }

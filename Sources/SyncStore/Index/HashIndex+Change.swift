@@ -2,12 +2,12 @@
 ///
 /// Each change of the number of keys stands between two stores of the intent word: who dies in between leaves which page
 /// to count again, and what both counts were. Everything else is one store that either happened or did not.
-extension KeyDirectory {
+extension HashIndex {
   /// Adds a key that `find` did not find. `place` is between 1 and 2^47 - 3.
   ///
   /// Throws `.diskFull` if there is no room for it, and `.damaged`; nothing has changed then.
   package func insert(_ hash: UInt64, _ place: UInt64) throws(StoreError) {
-    precondition(isWriting && place != 0 && place < Slot.placeLimit, "a place, from one who may write")
+    precondition(isWriting && place != 0 && place < Slot.refLimit, "a place, from one who may write")
     let parts = HashParts(hash)
     while true {
       var number = try page(try entry(parts, header.load(IndexLayout.Header.depth)).load())
@@ -30,7 +30,7 @@ extension KeyDirectory {
       let extra = SlotExtra(splitBits: parts.splitBits, displacement: displacement)
       page.storeShort(extra.bits, at: Self.extraOffset(free.bucket, free.slot))
       write(
-        Slot.make(tag: parts.tag, place: place), to: page, Self.slotOffset(free.bucket, free.slot))
+        Slot.make(tag: parts.tag, ref: place), to: page, Self.slotOffset(free.bucket, free.slot))
       endChange(of: page, count: count + 1, depth: depth, total: total + 1)
       return
     }
@@ -38,9 +38,9 @@ extension KeyDirectory {
 
   /// Moves a key from one place to another, at once for every reader. False if it is not at the old place.
   package func replace(_ hash: UInt64, _ old: UInt64, with new: UInt64) throws(StoreError) -> Bool {
-    precondition(isWriting && new != 0 && new < Slot.placeLimit, "a place, from one who may write")
+    precondition(isWriting && new != 0 && new < Slot.refLimit, "a place, from one who may write")
     guard let found = try locate(hash, old) else { return false }
-    let word = Slot.make(tag: HashParts(hash).tag, place: new)
+    let word = Slot.make(tag: HashParts(hash).tag, ref: new)
     write(word, to: found.view, Self.slotOffset(found.bucket, found.slot))
     return true
   }
@@ -58,12 +58,12 @@ extension KeyDirectory {
     write(Slot.removed, to: page, Self.slotOffset(found.bucket, found.slot))
     if isLinked {
       // A page that goes on elsewhere has no empty slots: searches must go there.
-      settle(found.bucket, of: page, isPassed: true)
+      packBucket(found.bucket, of: page, isPassed: true)
     } else {
       // Searches for keys of the buckets that it was pushed out of may end earlier now: they would get ever longer.
       var bucket = found.bucket
       for _ in 0...extra.displacement {
-        try settle(bucket, of: page)
+        try packBucket(bucket, of: page)
         bucket = bucket == 0 ? IndexLayout.bucketCount - 1 : bucket - 1
       }
     }
@@ -78,7 +78,7 @@ extension KeyDirectory {
     -> (page: UInt32, view: PageView, bucket: Int, slot: Int)?
   {
     let parts = HashParts(hash)
-    let wanted = Slot.make(tag: parts.tag, place: place)
+    let wanted = Slot.make(tag: parts.tag, ref: place)
     var number = try page(try entry(parts, header.load(IndexLayout.Header.depth)).load())
     while true {
       let page = try pages.page(number)
@@ -120,30 +120,32 @@ extension KeyDirectory {
 
   /// The number of keys before the change, which is possible if there are at least so many.
   private func beginChange(of page: UInt32, _ count: Int, least: UInt64 = 0) throws(StoreError) -> UInt64 {
-    let total = try sealed(IndexLayout.Header.count)
+    let total = try checkedWord(IndexLayout.Header.count)
     guard total >= least, header.load(IndexLayout.Header.intent) == Intent.none else { throw damaged() }
-    write(Sealed.seal(total), to: header, IndexLayout.Header.operand)
+    write(CheckedWord.encode(total), to: header, IndexLayout.Header.operand)
     write(Intent.change(page, count).word, to: header, IndexLayout.Header.intent)
     return total
   }
 
   private func endChange(of page: PageView, count: Int, depth: Int, total: UInt64) {
     write(Self.head(count: count, depth: depth), to: page, IndexLayout.Page.head)
-    write(Sealed.seal(total), to: header, IndexLayout.Header.count)
+    write(CheckedWord.encode(total), to: header, IndexLayout.Header.count)
     write(Intent.none, to: header, IndexLayout.Header.intent)
   }
 
-  static func head(count: Int, depth: Int) -> UInt64 { Sealed.seal(UInt64(count) | UInt64(depth) << 16) }
+  static func head(count: Int, depth: Int) -> UInt64 {
+    CheckedWord.encode(UInt64(count) | UInt64(depth) << 16)
+  }
 
   // MARK: Tidying buckets
 
   /// Puts the taken slots of a bucket before the free ones, which become empty unless a search must go on behind it.
-  private func settle(_ bucket: Int, of page: PageView) throws(StoreError) {
-    settle(bucket, of: page, isPassed: try isPassed(bucket, of: page))
+  private func packBucket(_ bucket: Int, of page: PageView) throws(StoreError) {
+    packBucket(bucket, of: page, isPassed: try isProbedPast(bucket, of: page))
   }
 
   /// As above, for who knows whether a key that belongs in or before the bucket lies behind it.
-  func settle(_ bucket: Int, of page: PageView, isPassed: Bool) {
+  func packBucket(_ bucket: Int, of page: PageView, isPassed: Bool) {
     // Each slot is stored, also where it stays as it is: which ones are taken cannot be foreseen (see `copyHalf`). At each
     // moment at most one key stands twice, and only free slots between its two places.
     var end = 0
@@ -161,7 +163,7 @@ extension KeyDirectory {
   }
 
   /// Is there a key behind the bucket that belongs in it, or before it?
-  private func isPassed(_ bucket: Int, of page: PageView) throws(StoreError) -> Bool {
+  private func isProbedPast(_ bucket: Int, of page: PageView) throws(StoreError) -> Bool {
     for distance in 1..<IndexLayout.bucketCount {
       let next = (bucket + distance) % IndexLayout.bucketCount
       for slot in 0..<IndexLayout.slotsPerBucket where Slot.isTaken(page.load(Self.slotOffset(next, slot))) {
@@ -187,14 +189,14 @@ enum Intent: Equatable {
   case link(new: UInt32)
 
   /// Nothing.
-  static let none = Sealed.seal(0)
+  static let none = CheckedWord.encode(0)
 
   var word: UInt64 {
     switch self {
-    case .change(let page, let count): Sealed.seal(1 | UInt64(page) << 8 | UInt64(count) << 32)
-    case .split(let page): Sealed.seal(2 | UInt64(page) << 8)
-    case .deepen(let depth): Sealed.seal(3 | UInt64(depth) << 8)
-    case .link(let page): Sealed.seal(4 | UInt64(page) << 8)
+    case .change(let page, let count): CheckedWord.encode(1 | UInt64(page) << 8 | UInt64(count) << 32)
+    case .split(let page): CheckedWord.encode(2 | UInt64(page) << 8)
+    case .deepen(let depth): CheckedWord.encode(3 | UInt64(depth) << 8)
+    case .link(let page): CheckedWord.encode(4 | UInt64(page) << 8)
     }
   }
 

@@ -4,7 +4,7 @@ import Testing
 @testable import SyncStore
 
 @Suite("The key directory")
-struct KeyDirectoryTests {
+struct HashIndexTests {
   @Test("answers like a dictionary, whatever is done to it", arguments: 1...6 as ClosedRange<UInt64>)
   func oracle(seed: UInt64) throws {
     var random = SplitMix64(seed: seed)

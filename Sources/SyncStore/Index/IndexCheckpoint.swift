@@ -4,7 +4,7 @@
 ///
 /// `schemas/ledger.md` is the byte map. Invariants: only the holder of the writers' mutex changes it; it is true up to
 /// where the index was applied; who replays from there on may find changes made already, and makes them again.
-final class Ledger: Sendable {
+final class IndexCheckpoint: Sendable {
   /// The file's name in the store's directory.
   static let fileName = "ledger"
 
@@ -50,11 +50,11 @@ final class Ledger: Sendable {
   /// The ledger at `path`, if it goes with the index of this identity; nil if it cannot be believed.
   static func open(
     at path: String, _ storage: any Storage, identity: UInt64, concealing: Secret? = nil, writable: Bool
-  ) throws(StoreError) -> Ledger? {
+  ) throws(StoreError) -> IndexCheckpoint? {
     guard let file = try storage.openIfThere(path, writable ? .readWrite : .readOnly),
       try file.sizeAtOpening >= firstBytes
     else { return nil }
-    let ledger = try Ledger(file, concealing: concealing, writable: writable)
+    let ledger = try IndexCheckpoint(file, concealing: concealing, writable: writable)
     let header = ledger.header
     guard header.load(Field.magic) == magic, header.load(Field.version) == version,
       header.load(Field.identity) == identity, header.load(Field.checksum) == checksum(identity)
@@ -65,15 +65,15 @@ final class Ledger: Sendable {
   /// An empty one on an empty file.
   static func create(
     on file: any StorageFile, identity: UInt64, concealing: Secret? = nil
-  ) throws(StoreError) -> Ledger {
+  ) throws(StoreError) -> IndexCheckpoint {
     try file.allocate(to: firstBytes)
-    let ledger = try Ledger(file, concealing: concealing, writable: true)
+    let ledger = try IndexCheckpoint(file, concealing: concealing, writable: true)
     let header = ledger.header
     for field in [Field.position, Field.sequence, Field.last, Field.notes, Field.segments] {
-      header.store(Sealed.seal(0), at: field)
+      header.store(CheckedWord.encode(0), at: field)
     }
-    header.store(Sealed.seal(Flags.notesParked.rawValue), at: Field.flags)
-    header.store(Sealed.odd(0), at: Field.clock)
+    header.store(CheckedWord.encode(Flags.notesParked.rawValue), at: Field.flags)
+    header.store(CheckedWord.withOddParity(0), at: Field.clock)
     header.store(version, at: Field.version)
     header.store(identity, at: Field.identity)
     header.store(checksum(identity), at: Field.checksum)
@@ -97,9 +97,9 @@ final class Ledger: Sendable {
   // MARK: Numbers
 
   /// The last position given.
-  var position: UInt64 { get throws(StoreError) { try sealed(Field.position) } }
+  var position: UInt64 { get throws(StoreError) { try checkedWord(Field.position) } }
   /// The last sequence of the present actor.
-  var sequence: UInt64 { get throws(StoreError) { try sealed(Field.sequence) } }
+  var sequence: UInt64 { get throws(StoreError) { try checkedWord(Field.sequence) } }
   /// A stamp at or just above the greatest one applied.
   var clock: Stamp {
     get throws(StoreError) {
@@ -110,17 +110,17 @@ final class Ledger: Sendable {
   }
 
   /// The place of the last record; 0 if there is none yet.
-  var last: UInt64 { get throws(StoreError) { try sealed(Field.last) } }
+  var last: UInt64 { get throws(StoreError) { try checkedWord(Field.last) } }
 
   /// Notes the last of each. No single one may be trusted before the index says up to where it was applied.
   @inline(__always)
-  func note(position: UInt64, sequence: UInt64, clock: Stamp, last: UInt64) {
-    header.store(Sealed.seal(last), at: Field.last)
-    header.store(Sealed.seal(position), at: Field.position)
-    header.store(Sealed.seal(sequence), at: Field.sequence)
+  func setCounters(position: UInt64, sequence: UInt64, clock: Stamp, last: UInt64) {
+    header.store(CheckedWord.encode(last), at: Field.last)
+    header.store(CheckedWord.encode(position), at: Field.position)
+    header.store(CheckedWord.encode(sequence), at: Field.sequence)
     // Rounded up, which a clock may always be: the lowest bit guards the rest.
     let stamp = clock.rawValue & 1 == 0 ? clock.rawValue : clock.rawValue &+ 1
-    header.store(Sealed.odd(stamp), at: Field.clock)
+    header.store(CheckedWord.withOddParity(stamp), at: Field.clock)
   }
 
   /// What is so of the store, once and for all.
@@ -134,12 +134,12 @@ final class Ledger: Sendable {
     static let notesParked = Flags(rawValue: 4)
   }
 
-  var flags: Flags { get throws(StoreError) { Flags(rawValue: try sealed(Field.flags)) } }
+  var flags: Flags { get throws(StoreError) { Flags(rawValue: try checkedWord(Field.flags)) } }
 
   func set(_ flags: Flags) throws(StoreError) {
     let before = try self.flags
     if !before.isSuperset(of: flags) {
-      header.store(Sealed.seal(before.union(flags).rawValue), at: Field.flags)
+      header.store(CheckedWord.encode(before.union(flags).rawValue), at: Field.flags)
     }
   }
 
@@ -158,7 +158,7 @@ final class Ledger: Sendable {
   /// The running part of the digest, if somebody keeps it and it is that of the journal up to `applied`.
   func digest(at applied: UInt64) -> StateDigest? {
     let stored = stored
-    return header.load(Field.digest + 16) == Self.check(stored, applied) ? shown(stored) : nil
+    return header.load(Field.digest + 16) == Self.check(stored, applied) ? concealed(stored) : nil
   }
 
   /// Keeps the running part of the digest from now on; nil if it is not known.
@@ -169,7 +169,7 @@ final class Ledger: Sendable {
 
   /// Changes the running part, which counts again once `moveDigest` is told up to where.
   func changeDigest(_ change: (inout StateDigest) -> Void) {
-    var changed = shown(stored)
+    var changed = concealed(stored)
     change(&changed)
     let words = concealing.map { AES256Block.encrypt((changed.high, changed.low), $0) }
     header.store(words?.0 ?? changed.high, at: Field.digest)
@@ -187,7 +187,7 @@ final class Ledger: Sendable {
     StateDigest(high: header.load(Field.digest), low: header.load(Field.digest + 8))
   }
 
-  private func shown(_ stored: StateDigest) -> StateDigest {
+  private func concealed(_ stored: StateDigest) -> StateDigest {
     guard let concealing else { return stored }
     let words = AES256Block.decrypt((stored.high, stored.low), concealing)
     return StateDigest(high: words.0, low: words.1)
@@ -229,17 +229,17 @@ final class Ledger: Sendable {
   // MARK: Segments
 
   /// How many segments were given a number.
-  var segmentCount: Int { get throws(StoreError) { Int(try sealed(Field.segments)) } }
+  var segmentCount: Int { get throws(StoreError) { Int(try checkedWord(Field.segments)) } }
 
   /// The numbers in the journal of those that have one of these numbers here.
   func segments(in slots: Range<Int>) throws(StoreError) -> [UInt32] {
     var numbers: [UInt32] = []
     while numbers.count < slots.count {
       let slot = slots.lowerBound + numbers.count
-      let (page, offset) = try place(ofSegment: slot)
+      let (page, offset) = try counterPosition(ofSegment: slot)
       let end = min(slots.upperBound, slot - slot % Self.segmentsPerPage + Self.segmentsPerPage)
       for distance in 0..<end - slot {
-        numbers.append(UInt32(truncatingIfNeeded: try sealed(offset + distance * 16, of: page)))
+        numbers.append(UInt32(truncatingIfNeeded: try checkedWord(offset + distance * 16, of: page)))
       }
     }
     return numbers
@@ -250,22 +250,22 @@ final class Ledger: Sendable {
     let slot = try segmentCount
     guard slot < Self.segmentLimit else { return nil }
     try pages.allocate(Self.page(ofSegment: slot))
-    let (page, offset) = try place(ofSegment: slot)
+    let (page, offset) = try counterPosition(ofSegment: slot)
     page.store(UInt64(UInt(bitPattern: live)), at: offset + 8)
-    page.store(Sealed.seal(UInt64(number)), at: offset)
-    header.store(Sealed.seal(UInt64(slot) + 1), at: Field.segments)
+    page.store(CheckedWord.encode(UInt64(number)), at: offset)
+    header.store(CheckedWord.encode(UInt64(slot) + 1), at: Field.segments)
     return slot
   }
 
   /// Where the bytes of a segment that still count are counted.
-  func account(_ slot: Int) throws(StoreError) -> Account {
-    let (page, offset) = try place(ofSegment: slot)
-    return Account(page: page, offset: offset + 8)
+  func liveByteCounter(_ slot: Int) throws(StoreError) -> LiveByteCounter {
+    let (page, offset) = try counterPosition(ofSegment: slot)
+    return LiveByteCounter(page: page, offset: offset + 8)
   }
 
   /// Bytes of a segment's records that still count. A number that serves compaction alone: it may be off by what one
   /// killed writer has left.
-  struct Account {
+  struct LiveByteCounter {
     fileprivate let page: PageView
     fileprivate let offset: Int
 
@@ -283,7 +283,7 @@ final class Ledger: Sendable {
 
   private static func page(ofSegment slot: Int) -> UInt32 { UInt32(1 + 3 * (slot / segmentsPerPage)) }
 
-  private func place(ofSegment slot: Int) throws(StoreError) -> (PageView, Int) {
+  private func counterPosition(ofSegment slot: Int) throws(StoreError) -> (PageView, Int) {
     guard slot >= 0, slot < Self.segmentLimit else { throw damaged() }
     return (try pages.page(Self.page(ofSegment: slot)), slot % Self.segmentsPerPage * 16)
   }
@@ -296,7 +296,7 @@ final class Ledger: Sendable {
   /// What is noted.
   struct SpecialRecords {
     /// The places of records that are more than a key's value, in the order in which they were noted.
-    var places: [UInt64] = []
+    var refs: [UInt64] = []
     /// The count of the last compaction whose copy the index and the notes have taken in wholly: nothing names any more
     /// what it has replaced.
     var adopted: UInt32 = 0
@@ -311,9 +311,9 @@ final class Ledger: Sendable {
       var noted = SpecialRecords()
       for index in 0..<count {
         let page = try pages.page(Self.page(ofNote: index, round))
-        let note = try sealed(Self.offset(ofNote: index), of: page)
+        let note = try checkedWord(Self.offset(ofNote: index), of: page)
         if note < Self.adoptedMark {
-          noted.places.append(note)
+          noted.refs.append(note)
         } else {
           noted.adopted = UInt32(truncatingIfNeeded: note)
         }
@@ -333,7 +333,7 @@ final class Ledger: Sendable {
   /// Notes these instead of all that were: they are complete before they count.
   func replaceSpecialRecords(_ notes: SpecialRecords) throws(StoreError) {
     let round = (try self.notes.round + 1) & 0xFF_FFFF
-    let all = [Self.adoptedMark | UInt64(notes.adopted)] + notes.places
+    let all = [Self.adoptedMark | UInt64(notes.adopted)] + notes.refs
     for (index, note) in all.enumerated() { try store(note, as: index, round) }
     header.store(Self.notes(all.count, round), at: Field.notes)
   }
@@ -341,19 +341,19 @@ final class Ledger: Sendable {
   private func store(_ place: UInt64, as index: Int, _ round: Int) throws(StoreError) {
     let number = Self.page(ofNote: index, round)
     if index.isMultiple(of: Self.notesPerPage) { try pages.allocate(number) }
-    try pages.page(number).store(Sealed.seal(place), at: Self.offset(ofNote: index))
+    try pages.page(number).store(CheckedWord.encode(place), at: Self.offset(ofNote: index))
   }
 
   /// How many there are, and how often they were put together: even and odd rounds have pages of their own.
   private var notes: (count: Int, round: Int) {
     get throws(StoreError) {
-      let word = try sealed(Field.notes)
+      let word = try checkedWord(Field.notes)
       return (Int(word & 0xFFFF_FFFF), Int(word >> 32))
     }
   }
 
   private static func notes(_ count: Int, _ round: Int) -> UInt64 {
-    Sealed.seal(UInt64(count) | UInt64(round) << 32)
+    CheckedWord.encode(UInt64(count) | UInt64(round) << 32)
   }
   private static func page(ofNote index: Int, _ round: Int) -> UInt32 {
     UInt32(2 + (round & 1) + 3 * (index / notesPerPage))
@@ -363,11 +363,11 @@ final class Ledger: Sendable {
   // MARK: Words
 
   @inline(__always)
-  private func sealed(_ offset: Int) throws(StoreError) -> UInt64 { try sealed(offset, of: header) }
+  private func checkedWord(_ offset: Int) throws(StoreError) -> UInt64 { try checkedWord(offset, of: header) }
 
   @inline(__always)
-  private func sealed(_ offset: Int, of page: PageView) throws(StoreError) -> UInt64 {
-    guard let value = Sealed.open(page.load(offset)) else { throw damaged() }
+  private func checkedWord(_ offset: Int, of page: PageView) throws(StoreError) -> UInt64 {
+    guard let value = CheckedWord.decode(page.load(offset)) else { throw damaged() }
     return value
   }
 

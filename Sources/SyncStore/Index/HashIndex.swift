@@ -13,7 +13,7 @@
 ///   them that ends in an empty slot; or in an overflow page of the same build, if the page itself has no free slot.
 /// - Free slots of a bucket come after all taken ones once a change is complete.
 /// - The keys themselves stay in the journal: who looks one up says whether the record at a place is the one.
-package final class KeyDirectory: @unchecked Sendable {
+package final class HashIndex: @unchecked Sendable {
   // The variables belong to the holder of the writers' mutex.
 
   let pages: MappedPages
@@ -64,8 +64,8 @@ package final class KeyDirectory: @unchecked Sendable {
         if line.isOpen, entry.load() == used, header.load(IndexLayout.Header.depth) == depth { return nil }
       } else {
         let word = page.load(Self.slotOffset(parts.bucket, line.matches.trailingZeroBitCount &>> 2))
-        if Slot.isTaken(word), Slot.tag(word) == parts.tag, matches(Slot.place(word)) {
-          return Slot.place(word)
+        if Slot.isTaken(word), Slot.tag(word) == parts.tag, matches(Slot.ref(word)) {
+          return Slot.ref(word)
         }
       }
     }
@@ -102,7 +102,7 @@ package final class KeyDirectory: @unchecked Sendable {
             var isChanged = false
             while found != 0 {
               let word = page.load(Self.slotOffset(bucket, found.trailingZeroBitCount))
-              if Slot.isTaken(word), matches(Slot.place(word)) { return Slot.place(word) }
+              if Slot.isTaken(word), matches(Slot.ref(word)) { return Slot.ref(word) }
               // The key may have moved to an earlier slot between the two loads.
               isChanged = page.line(IndexLayout.Page.buckets &+ bucket &* 64) != line
               if isChanged { break }
@@ -128,8 +128,8 @@ package final class KeyDirectory: @unchecked Sendable {
   @inline(__always)
   package func prefetch(_ hash: UInt64) {
     let parts = HashParts(hash)
-    guard let depth = Sealed.openDepth(header.load(IndexLayout.Header.depth)),
-      let number = pages.entry(parts.entry(depth: depth)).flatMap({ Sealed.page($0.load()) }),
+    guard let depth = CheckedWord.decodeDepth(header.load(IndexLayout.Header.depth)),
+      let number = pages.entry(parts.entry(depth: depth)).flatMap({ CheckedWord.page($0.load()) }),
       let page = try? pages.page(number)
     else { return }
     page.prefetch(Self.slotOffset(parts.bucket, 0))
@@ -140,7 +140,7 @@ package final class KeyDirectory: @unchecked Sendable {
   /// How many keys it holds. Exact for the holder of the writers' mutex.
   package var count: Int {
     get throws(StoreError) {
-      let count = Int(try sealed(IndexLayout.Header.count))
+      let count = Int(try checkedWord(IndexLayout.Header.count))
       // Callers set memory aside for as many.
       guard try reaches(count / IndexLayout.slots + min(count % IndexLayout.slots, 1)) else {
         throw damaged()
@@ -161,11 +161,11 @@ package final class KeyDirectory: @unchecked Sendable {
   /// Notes up to where of the journal it holds all keys. Only for the holder of the writers' mutex.
   package func setApplied(_ location: UInt64) {
     precondition(isWriting && location & 1 == 0, "an even number, from one who may write")
-    write(Sealed.odd(location), to: header, IndexLayout.Header.applied)
+    write(CheckedWord.withOddParity(location), to: header, IndexLayout.Header.applied)
   }
 
   /// Did another file take this one's place (`install`)? It finds nothing any more: it is to be opened again.
-  package var isRetired: Bool { header.load(IndexLayout.Header.depth) == Sealed.retired }
+  package var isRetired: Bool { header.load(IndexLayout.Header.depth) == CheckedWord.retired }
 
   /// How many bytes the file takes up.
   package var fileBytes: Int {
@@ -180,25 +180,25 @@ package final class KeyDirectory: @unchecked Sendable {
 
   /// Visits the place of each key, in no particular order. Only for the holder of the writers' mutex: a page that is
   /// split meanwhile would be visited twice, or in part.
-  package func forEachPlace(_ body: (_ place: UInt64) throws(StoreError) -> Void) throws(StoreError) {
-    try forEachPlace(part: 0, of: 1, body)
+  package func forEachRef(_ body: (_ place: UInt64) throws(StoreError) -> Void) throws(StoreError) {
+    try forEachRef(part: 0, of: 1, body)
   }
 
   /// The same of one of so many parts of about as many keys.
-  func forEachPlace(
+  func forEachRef(
     part: Int, of parts: Int, _ body: (_ place: UInt64) throws(StoreError) -> Void
   ) throws(StoreError) {
     try forEachPage(part: part, of: parts) { (_, page) throws(StoreError) in
       for slot in 0..<IndexLayout.slots {
         let word = page.load(IndexLayout.Page.buckets + slot * 8)
         guard Slot.isOdd(word) else { throw damaged() }
-        if Slot.isTaken(word) { try body(Slot.place(word)) }
+        if Slot.isTaken(word) { try body(Slot.ref(word)) }
       }
     }
   }
 
   /// Visits the place of each key with what is stored of the key's hash (`HashParts.fingerprint`). As
-  /// `forEachPlace`.
+  /// `forEachRef`.
   func forEachEntry(
     _ body: (_ place: UInt64, _ fingerprint: UInt32) throws(StoreError) -> Void
   ) throws(StoreError) {
@@ -213,7 +213,7 @@ package final class KeyDirectory: @unchecked Sendable {
           let home = (bucket + IndexLayout.bucketCount - extra.displacement) % IndexLayout.bucketCount
           let fingerprint = HashParts.fingerprint(
             tag: Slot.tag(word), splitBits: extra.splitBits, bucket: home)
-          try body(Slot.place(word), fingerprint)
+          try body(Slot.ref(word), fingerprint)
         }
       }
     }
@@ -250,7 +250,7 @@ package final class KeyDirectory: @unchecked Sendable {
 
   @inline(__always)
   func entry(_ parts: HashParts, _ depthWord: UInt64) throws(StoreError) -> EntryView {
-    guard let depth = Sealed.openDepth(depthWord) else { throw damaged() }
+    guard let depth = CheckedWord.decodeDepth(depthWord) else { throw damaged() }
     return try entry(parts.entry(depth: depth))
   }
 
@@ -263,14 +263,14 @@ package final class KeyDirectory: @unchecked Sendable {
   @inline(never)
   private func mappedEntry(_ index: UInt32) throws(StoreError) -> EntryView {
     let part = MappedPages.part(of: index)
-    try pages.setPart(part, start: UInt32(try sealed(IndexLayout.Header.parts + 8 * part) & 0xFF_FFFF))
+    try pages.setPart(part, start: UInt32(try checkedWord(IndexLayout.Header.parts + 8 * part) & 0xFF_FFFF))
     guard let entry = pages.entry(index) else { throw damaged() }
     return entry
   }
 
   @inline(__always)
   func page(_ entry: UInt32) throws(StoreError) -> UInt32 {
-    guard let page = Sealed.page(entry) else { throw damaged() }
+    guard let page = CheckedWord.page(entry) else { throw damaged() }
     return page
   }
 
@@ -278,7 +278,7 @@ package final class KeyDirectory: @unchecked Sendable {
   /// who follows one that says otherwise would follow it for ever.
   @inline(never)
   func overflow(_ page: PageView, _ number: UInt32) throws(StoreError) -> UInt32? {
-    let next = try sealed(IndexLayout.Page.overflow, of: page)
+    let next = try checkedWord(IndexLayout.Page.overflow, of: page)
     guard next != 0 else { return nil }
     guard next > number, next < MappedPages.limit else { throw damaged() }
     return UInt32(next)
@@ -286,18 +286,18 @@ package final class KeyDirectory: @unchecked Sendable {
 
   /// Is there a page that goes on where this one is full?
   func isLinked(_ page: PageView) throws(StoreError) -> Bool {
-    try sealed(IndexLayout.Page.overflow, of: page) != 0
+    try checkedWord(IndexLayout.Page.overflow, of: page) != 0
   }
 
   func depth() throws(StoreError) -> Int {
-    guard let depth = Sealed.openDepth(header.load(IndexLayout.Header.depth)) else { throw damaged() }
+    guard let depth = CheckedWord.decodeDepth(header.load(IndexLayout.Header.depth)) else { throw damaged() }
     return depth
   }
 
   /// Keys in a page and how many bits they have in common.
   @inline(__always)
   func head(of page: PageView) throws(StoreError) -> (count: Int, depth: Int) {
-    let head = try sealed(IndexLayout.Page.head, of: page)
+    let head = try checkedWord(IndexLayout.Page.head, of: page)
     let (count, depth) = (Int(head & 0xFFFF), Int(head >> 16))
     guard count <= IndexLayout.slots, depth <= IndexLayout.maximumDepth else { throw damaged() }
     return (count, depth)
@@ -305,7 +305,7 @@ package final class KeyDirectory: @unchecked Sendable {
 
   /// The bits that the keys of page `number` have in common.
   func identity(of page: PageView, _ number: UInt32) throws(StoreError) -> (prefix: UInt32, depth: Int) {
-    let identity = try sealed(IndexLayout.Page.identity, of: page)
+    let identity = try checkedWord(IndexLayout.Page.identity, of: page)
     let depth = try head(of: page).depth
     let prefix = UInt32(identity >> 24 & 0xFF_FFFF)
     guard identity & 0xFF_FFFF == number, prefix >> UInt32(depth) == 0 else { throw damaged() }
@@ -313,11 +313,11 @@ package final class KeyDirectory: @unchecked Sendable {
   }
 
   @inline(__always)
-  func sealed(_ offset: Int) throws(StoreError) -> UInt64 { try sealed(offset, of: header) }
+  func checkedWord(_ offset: Int) throws(StoreError) -> UInt64 { try checkedWord(offset, of: header) }
 
   @inline(__always)
-  func sealed(_ offset: Int, of page: PageView) throws(StoreError) -> UInt64 {
-    guard let value = Sealed.open(page.load(offset)) else { throw damaged() }
+  func checkedWord(_ offset: Int, of page: PageView) throws(StoreError) -> UInt64 {
+    guard let value = CheckedWord.decode(page.load(offset)) else { throw damaged() }
     return value
   }
 

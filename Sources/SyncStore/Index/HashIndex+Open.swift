@@ -1,14 +1,14 @@
 private import Synchronization
 
 /// Beginning and end of an index: making, believing, closing, replacing.
-extension KeyDirectory {
+extension HashIndex {
   /// The file's name in the store's directory.
   package static let fileName = "index"
 
   /// What `open` found.
-  package enum Opening {
+  package enum OpenResult {
     /// An index that holds what it says it holds.
-    case trusted(KeyDirectory)
+    case trusted(HashIndex)
     /// A file that must be built anew, and why.
     case distrusted(String)
     /// Nothing.
@@ -24,17 +24,17 @@ extension KeyDirectory {
   package static func open(
     at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, sealing: [UInt8]? = nil,
     writable: Bool
-  ) throws(StoreError) -> Opening {
+  ) throws(StoreError) -> OpenResult {
     guard let file = try storage.openIfThere(path, writable ? .readWrite : .readOnly) else { return .missing }
     let status = try file.statusAtOpening
-    let directory: KeyDirectory
+    let directory: HashIndex
     do throws(StoreError) {
       let known = try IndexHeader(file.read(IndexLayout.Header.fixedLength, at: 0), path: path)
       guard known.store == store else { return .distrusted("it is of another store") }
       guard known.isOf(status) else { return .distrusted("it is a copy") }
       let keys = IndexKeys(random: known.secret, secret: sealing)
       guard known.check == keys.check else { return .distrusted("its keys are hashed under another secret") }
-      directory = try KeyDirectory(file, writable: writable, known, seed: keys.seed)
+      directory = try HashIndex(file, writable: writable, known, seed: keys.seed)
       guard directory.isClean || known.boot == boot && boot != 0 && known.fileSystem == status.fileSystem
       else { return .distrusted("it was in use when the machine stopped") }
       directory.boot = boot
@@ -50,7 +50,7 @@ extension KeyDirectory {
   package static func create(
     at path: String, _ storage: any Storage, store: StoreID, boot: UInt64, secret: [UInt8],
     sealing: [UInt8]? = nil, expected: Int = 0, maximumDepth: Int = 22
-  ) throws(StoreError) -> KeyDirectory {
+  ) throws(StoreError) -> HashIndex {
     let temporary = path + ".new"
     _ = try storage.remove(temporary)
     return try create(
@@ -62,13 +62,13 @@ extension KeyDirectory {
   static func create(
     on file: any StorageFile, store: StoreID, boot: UInt64, secret: [UInt8], sealing: [UInt8]? = nil,
     expected: Int = 0, maximumDepth: Int = 22
-  ) throws(StoreError) -> KeyDirectory {
+  ) throws(StoreError) -> HashIndex {
     precondition(secret.count == 16, "a secret of 16 bytes")
     try file.allocate(to: Int(MappedPages.chunk(of: 0).upperBound) * MappedPages.pageBytes)
     let keys = IndexKeys(random: secret, secret: sealing)
     let known = IndexHeader(store: store, boot: boot, secret: secret, check: keys.check, try file.status())
     try file.write(known.bytes, at: 0)
-    let directory = try KeyDirectory(
+    let directory = try HashIndex(
       file, writable: true, known, seed: keys.seed, maximumDepth: maximumDepth)
     directory.boot = boot
     try directory.format(expected: expected)
@@ -87,7 +87,7 @@ extension KeyDirectory {
   }
 
   /// The same for who goes on without this one.
-  func retire() { write(Sealed.retired, to: header, IndexLayout.Header.depth) }
+  func retire() { write(CheckedWord.retired, to: header, IndexLayout.Header.depth) }
 
   /// Lets whoever has the file at `path` open find nothing there any more, but an error that says so.
   static func retire(at path: String, _ storage: any Storage) throws(StoreError) {
@@ -102,7 +102,7 @@ extension KeyDirectory {
   }
 
   private static func retire(_ header: Mapping) {
-    header.withAtomic(IndexLayout.Header.depth) { $0.store(Sealed.retired, ordering: .releasing) }
+    header.withAtomic(IndexLayout.Header.depth) { $0.store(CheckedWord.retired, ordering: .releasing) }
   }
 
   /// Must come before the first change. After a clean close, or in a new boot, it makes durable that the file is in use:
@@ -122,7 +122,7 @@ extension KeyDirectory {
   /// Makes all durable and notes that the file was closed cleanly. Only for a writer while nobody else has it open. A
   /// failed sync leaves it as if its process had been killed.
   package func close() throws(StoreError) {
-    guard isWriting, try sealed(IndexLayout.Header.intent) == 0 else { return }
+    guard isWriting, try checkedWord(IndexLayout.Header.intent) == 0 else { return }
     try file.sync()
     write(IndexLayout.clean, to: header, IndexLayout.Header.clean)
     try file.sync()
@@ -147,33 +147,33 @@ extension KeyDirectory {
   var wasInUse: Bool { !isClean }
 
   /// Has somebody died in the middle of a change?
-  var isInterrupted: Bool { get throws(StoreError) { try sealed(IndexLayout.Header.intent) != 0 } }
+  var isInterrupted: Bool { get throws(StoreError) { try checkedWord(IndexLayout.Header.intent) != 0 } }
 
   private var isClean: Bool { header.load(IndexLayout.Header.clean) == IndexLayout.clean }
 
   private func checkHeader() throws(StoreError) {
     _ = try (depth(), count, applied)
-    _ = try (sealed(IndexLayout.Header.intent), sealed(IndexLayout.Header.operand))
+    _ = try (checkedWord(IndexLayout.Header.intent), checkedWord(IndexLayout.Header.operand))
     // Pages are allocated before they are named here. The next one is, wherever that is: not far behind the end.
-    let (spare, frontier) = try (sealed(IndexLayout.Header.spare), frontier())
+    let (spare, frontier) = try (checkedWord(IndexLayout.Header.spare), frontier())
     guard try reaches(max(Int(spare >> 24), Int(frontier))) else { throw damaged() }
   }
 
   private func format(expected: Int) throws(StoreError) {
     header.store(IndexLayout.notClean, at: IndexLayout.Header.clean)
-    header.store(Sealed.depth(0), at: IndexLayout.Header.depth)
+    header.store(CheckedWord.encodeDepth(0), at: IndexLayout.Header.depth)
     header.store(Intent.none, at: IndexLayout.Header.intent)
-    header.store(Sealed.seal(0), at: IndexLayout.Header.operand)
-    header.store(Sealed.seal(0), at: IndexLayout.Header.count)
-    header.store(Sealed.odd(0), at: IndexLayout.Header.applied)
-    header.store(Sealed.seal(0), at: IndexLayout.Header.spare)
-    header.store(Sealed.seal(UInt64(IndexLayout.firstDirectoryPage)), at: IndexLayout.Header.parts)
+    header.store(CheckedWord.encode(0), at: IndexLayout.Header.operand)
+    header.store(CheckedWord.encode(0), at: IndexLayout.Header.count)
+    header.store(CheckedWord.withOddParity(0), at: IndexLayout.Header.applied)
+    header.store(CheckedWord.encode(0), at: IndexLayout.Header.spare)
+    header.store(CheckedWord.encode(UInt64(IndexLayout.firstDirectoryPage)), at: IndexLayout.Header.parts)
     let first = IndexLayout.firstDirectoryPage + 1
-    header.store(Sealed.seal(UInt64(first) + 1), at: IndexLayout.Header.frontier)
+    header.store(CheckedWord.encode(UInt64(first) + 1), at: IndexLayout.Header.frontier)
     let page = try pages.page(first)
     clear(page, first, prefix: 0)
     page.store(Self.head(count: 0, depth: 0), at: IndexLayout.Page.head)
-    try entry(0).store(Sealed.entry(first))
+    try entry(0).store(CheckedWord.entry(first))
     isWriting = true
     // Chance alone brings few pages from nine tenths to the number at which they are split.
     var depth = 0

@@ -5,7 +5,7 @@ import Testing
 
 /// What is noted of which indexes are complete, and who may rely on it.
 @Suite("An index of a collection")
-struct IndexNoteTests {
+struct IndexMetadataTests {
   private let host = SimulatedHost(seed: 11)
 
   struct Order: Codable, Identifiable, Equatable, Sendable {
@@ -88,28 +88,30 @@ struct IndexNoteTests {
   }
 
   private func finishes(
-    _ note: inout IndexNote, _ wanted: Set<IndexNote.Name>, _ announced: IndexNote
+    _ note: inout IndexMetadata, _ wanted: Set<IndexMetadata.Name>, _ announced: IndexMetadata
   ) -> Bool {
-    note.finish(wanted, announced: announced)
+    note.finishBuilding(wanted, since: announced)
   }
 
   @Test("is complete if its announcement is still there when it was built, whoever made it")
   func announcements() throws {
-    let (one, other) = (IndexNote.Name(name: "a/b", version: 1), IndexNote.Name(name: "b", version: -3))
-    var note = IndexNote(complete: [other])
-    note.announce([one, other], at: 7)
+    let (one, other) = (
+      IndexMetadata.Name(name: "a/b", version: 1), IndexMetadata.Name(name: "b", version: -3)
+    )
+    var note = IndexMetadata(complete: [other])
+    note.beginBuilding([one, other], at: 7)
     let announced = note
-    #expect(IndexNote(try note.bytes()) == note)
-    note.announce([one], at: 9)
+    #expect(IndexMetadata(try note.bytes()) == note)
+    note.beginBuilding([one], at: 9)
     #expect(note == announced, "it is good for a second one who builds")
     var left = note
-    left.leave(only: [other])
-    #expect(left == IndexNote(complete: [other]))
+    left.invalidate(exceptFor: [other])
+    #expect(left == IndexMetadata(complete: [other]))
     #expect(!finishes(&left, [one, other], announced))
-    left.announce([one, other], at: 12)
+    left.beginBuilding([one, other], at: 12)
     #expect(!finishes(&left, [one, other], announced), "announced anew: somebody wrote in between")
     #expect(finishes(&note, [one, other], announced))
-    #expect(note == IndexNote(complete: [one, other]))
+    #expect(note == IndexMetadata(complete: [one, other]))
     #expect(finishes(&note, [one, other], announced), "finished by another one")
   }
 }

@@ -5,7 +5,7 @@
 /// date while a snapshot holds the old one copies only the chunks in which something changed.
 ///
 /// Invariants: no chunk is empty, none has more than `largestChunk` places; all places can be read in `segments`.
-struct OrderedView: Sendable {
+struct SortedKeyIndex: Sendable {
   private(set) var segments: SegmentSnapshot
   /// Up to where the journal was read for it.
   private(set) var upTo: Location
@@ -33,7 +33,7 @@ struct OrderedView: Sendable {
   /// Takes in records that are now the current ones of their keys, in any order; `segments` are those of now.
   mutating func merge(_ changes: [Location], upTo: Location, in segments: SegmentSnapshot) {
     guard !chunks.isEmpty else {
-      self = OrderedView(changes, upTo: upTo, in: segments)
+      self = SortedKeyIndex(changes, upTo: upTo, in: segments)
       return
     }
     (self.upTo, self.segments) = (upTo, segments)
@@ -136,19 +136,19 @@ struct OrderedView: Sendable {
     // A key that was damaged since may have led astray. It did not if both neighbours are whole and where they should be.
     if let next = location(at: position) {
       guard segments.isWhole(next), segments.compare(next, key) >= 0 else {
-        throw segments.error(at: suspect(next))
+        throw segments.error(at: firstDamaged(next))
       }
     }
     if let previous = location(before: position) {
       guard segments.isWhole(previous), segments.compare(previous, key) < 0 else {
-        throw segments.error(at: suspect(previous))
+        throw segments.error(at: firstDamaged(previous))
       }
     }
     return position
   }
 
   /// The place of a damaged record: this one, or the first there is.
-  private func suspect(_ location: Location) -> Location {
+  private func firstDamaged(_ location: Location) -> Location {
     guard segments.isWhole(location) else { return location }
     return chunks.lazy.joined().first { !segments.isWhole($0) } ?? location
   }

@@ -1,8 +1,8 @@
-extension KeyDirectory {
+extension HashIndex {
   /// Looks at every word of the index: is each sound, does each key stand where its bits say, and do all counts agree?
   /// Throws `.damaged` if not. Only for the holder of the writers' mutex, who has recovered the intent.
   package func verify() throws(StoreError) {
-    guard try sealed(IndexLayout.Header.intent) == 0 else { throw damaged() }
+    guard try checkedWord(IndexLayout.Header.intent) == 0 else { throw damaged() }
     let depth = try self.depth()
     for index in 0..<UInt32(1) << UInt32(depth) {
       let number = try page(try entry(index).load())
@@ -31,7 +31,7 @@ extension KeyDirectory {
       var last: UInt64?
       for slot in 0..<IndexLayout.slotsPerBucket {
         let word = page.load(Self.slotOffset(bucket, slot))
-        guard Slot.isOdd(word), Slot.place(word) != 0 else { throw damaged() }
+        guard Slot.isOdd(word), Slot.ref(word) != 0 else { throw damaged() }
         defer { last = word }
         guard Slot.isTaken(word) else {
           guard word == Slot.empty || word == Slot.removed else { throw damaged() }

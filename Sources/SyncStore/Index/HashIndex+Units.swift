@@ -1,11 +1,11 @@
 /// A pass over all keys in units: each is visited while nobody changes the index, and others go on in between.
-extension KeyDirectory {
+extension HashIndex {
   /// Into how many units a pass is cut, so that one has a few pages: a power of two. It holds whatever is added meanwhile.
   func unitsOfPass() throws(StoreError) -> Int { 1 << max(0, try depth() - 3) }
 
   /// Visits the places of the keys whose hashes end in `unit`, of so many `units`. A page that is not yet split so far also has others:
   /// `isShared` says that it is to be asked whether the key `belongs` to the unit. Only for the holder of the writers' mutex.
-  func forEachPlace(
+  func forEachRef(
     unit: Int, of units: Int, _ body: (_ place: UInt64, _ isShared: Bool) throws(StoreError) -> Void
   ) throws(StoreError) {
     let entries = 1 << (try self.depth())
@@ -20,7 +20,7 @@ extension KeyDirectory {
         for slot in 0..<IndexLayout.slots {
           let word = page.load(IndexLayout.Page.buckets + slot * 8)
           guard Slot.isOdd(word) else { throw damaged() }
-          if Slot.isTaken(word) { try body(Slot.place(word), isShared) }
+          if Slot.isTaken(word) { try body(Slot.ref(word), isShared) }
         }
         guard let next = try overflow(page, number) else { break }
         number = next

@@ -1,6 +1,6 @@
 /// Which places of the journal the index names, at one moment: a bit for each at which a record can begin. Who goes through the journal
 /// in its order need not look up each key.
-struct CurrentPlaces: Sendable {
+struct LiveRecordBitmap: Sendable {
   /// Where the words of each segment begin, by its number in the index, and where the last one's end.
   private var starts: [Int] = [0]
   private var words: [UInt64]
@@ -29,7 +29,7 @@ struct CurrentPlaces: Sendable {
   }
 
   /// Adds those of another one of the same segments, none of which is there yet.
-  mutating func add(_ other: CurrentPlaces) {
+  mutating func add(_ other: LiveRecordBitmap) {
     isComplete = isComplete && other.isComplete
     for index in words.indices { words[index] |= other.words[index] }
     count += other.count
@@ -43,11 +43,11 @@ struct CurrentPlaces: Sendable {
   /// The first one at or behind a place in the same segment.
   func first(from place: UInt64) -> UInt64? {
     guard let first = word(of: place) else { return nil }
-    let slot = SegmentTable.slot(ofPlace: place)
+    let slot = SegmentTable.slot(ofRef: place)
     var bits = words[first] & ~0 << (place & 63)
     for word in first..<starts[slot + 1] {
       if word > first { bits = words[word] }
-      if bits != 0 { return self.place(slot, word, bits.trailingZeroBitCount) }
+      if bits != 0 { return self.ref(slot: slot, word: word, bit: bits.trailingZeroBitCount) }
     }
     return nil
   }
@@ -72,20 +72,20 @@ struct CurrentPlaces: Sendable {
       while index >= starts[slot + 1] { slot += 1 }
       var bits = words[index]
       while bits != 0 {
-        body(place(slot, index, bits.trailingZeroBitCount))
+        body(ref(slot: slot, word: index, bit: bits.trailingZeroBitCount))
         bits &= bits &- 1
       }
     }
   }
 
   @inline(__always)
-  private func place(_ slot: Int, _ word: Int, _ bit: Int) -> UInt64 {
-    SegmentTable.place(slot: slot, offset: ((word &- starts[slot]) << 6 | bit) * RecordLayout.alignment)
+  private func ref(slot: Int, word: Int, bit: Int) -> UInt64 {
+    SegmentTable.ref(slot: slot, offset: ((word &- starts[slot]) << 6 | bit) * RecordLayout.alignment)
   }
 
   @inline(__always)
   private func word(of place: UInt64) -> Int? {
-    let slot = SegmentTable.slot(ofPlace: place)
+    let slot = SegmentTable.slot(ofRef: place)
     guard slot < starts.count - 1 else { return nil }
     let word = starts[slot] &+ Int(truncatingIfNeeded: (place & (1 << 29 - 1)) >> 6)
     return word < starts[slot + 1] ? word : nil
