@@ -35,18 +35,18 @@ import Testing
     let groupKey = try #require(keys.key(of: keys.current))
     let saltKeys = HKDFSHA256.derive(
       64, secret: groupKey, salt: [], info: Array("syncstore batch salt v2".utf8))
-    let digest = AES256GCM.seal(
+    let digest = AES256GCM.encrypt(
       [], key: Array(saltKeys[32...]), nonce: [UInt8](repeating: 0, count: 12), authenticating: body)
     let salt = HMACSHA256.code(for: randomness + fields + digest, key: Array(saltKeys[..<32]))
     let key = HKDFSHA256.derive(
       32, secret: groupKey, salt: salt, info: Array("syncstore batch v1".utf8) + fields)
     let header = fields + salt
     return header
-      + AES256GCM.seal(body, key: key, nonce: [UInt8](repeating: 0, count: 12), authenticating: header)
+      + AES256GCM.encrypt(body, key: key, nonce: [UInt8](repeating: 0, count: 12), authenticating: header)
   }
 
   func open(_ sealed: [UInt8], _ context: BatchContext = Self.context) throws -> [UInt8] {
-    try BatchCodec.open(sealed, expecting: context, keys: keys)
+    try BatchCodec.decrypt(sealed, expecting: context, keys: keys)
   }
 
   func expectRefusal(
@@ -68,7 +68,7 @@ import Testing
       Array(Self.noise(count / 2) + [UInt8](repeating: 0, count: count - count / 2)),
     ]
     for payload in payloads {
-      let sealed = try BatchCodec.seal(
+      let sealed = try BatchCodec.encrypt(
         payload, as: Self.context, keys: keys, randomness: SecureRandom.bytes(32))
       #expect(sealed.count <= count + BatchCodec.overheadBytes)
       #expect(try open(sealed) == payload)
@@ -78,11 +78,11 @@ import Testing
   @Test("What shrinks is sent compressed, what does not is sent as it is")
   func compression() throws {
     let text = Array(String(repeating: "a value like any other; ", count: 4000).utf8)
-    let shrunk = try BatchCodec.seal(text, as: Self.context, keys: keys, randomness: Self.randomness)
+    let shrunk = try BatchCodec.encrypt(text, as: Self.context, keys: keys, randomness: Self.randomness)
     #expect(shrunk[2] == 1)
     #expect(shrunk.count < text.count / 4)
     let noise = Self.noise(96_000)
-    let stored = try BatchCodec.seal(noise, as: Self.context, keys: keys, randomness: Self.randomness)
+    let stored = try BatchCodec.encrypt(noise, as: Self.context, keys: keys, randomness: Self.randomness)
     #expect(stored[2] == 0)
     #expect(stored.count == noise.count + BatchCodec.overheadBytes)
   }
@@ -91,17 +91,17 @@ import Testing
   func bounds() throws {
     let range = BatchContext.blobRange(store: Self.store, sender: Self.sender, offset: 0)
     let payload = Self.noise(Limits.blobRangeBytes)
-    let sealed = try BatchCodec.seal(payload, as: range, keys: keys, randomness: Self.randomness)
+    let sealed = try BatchCodec.encrypt(payload, as: range, keys: keys, randomness: Self.randomness)
     #expect(try open(sealed, range) == payload)
     #expect(throws: ReplicationError.self) {
-      try BatchCodec.seal(payload + [0], as: range, keys: keys, randomness: Self.randomness)
+      try BatchCodec.encrypt(payload + [0], as: range, keys: keys, randomness: Self.randomness)
     }
   }
 
   @Test("F80 one changed bit anywhere is refused: header, salt, ciphertext, tag", arguments: [false, true])
   func changes(compressed: Bool) throws {
     let payload = compressed ? [UInt8](repeating: 7, count: 1000) : Self.noise(64)
-    let sealed = try BatchCodec.seal(payload, as: Self.context, keys: keys, randomness: Self.randomness)
+    let sealed = try BatchCodec.encrypt(payload, as: Self.context, keys: keys, randomness: Self.randomness)
     #expect(sealed[2] == (compressed ? 1 : 0))
     for index in sealed.indices {
       for bit in 0..<8 {
@@ -118,7 +118,7 @@ import Testing
 
   @Test("F80 a whole batch that belongs elsewhere is refused")
   func replays() throws {
-    let sealed = try BatchCodec.seal([1, 2, 3], as: Self.context, keys: keys, randomness: Self.randomness)
+    let sealed = try BatchCodec.encrypt([1, 2, 3], as: Self.context, keys: keys, randomness: Self.randomness)
     let others: [BatchContext] = [
       .records(store: .random(), sender: Self.sender, mark: Self.mark, index: 7),
       .records(store: Self.store, sender: .random(), mark: Self.mark, index: 7),
@@ -133,15 +133,15 @@ import Testing
   @Test("F80 an unknown epoch and another group's key are refused; older epochs stay readable")
   func epochs() throws {
     var ring = keys
-    let old = try BatchCodec.seal([1], as: Self.context, keys: ring, randomness: Self.randomness)
+    let old = try BatchCodec.encrypt([1], as: Self.context, keys: ring, randomness: Self.randomness)
     #expect(try ring.beginEpoch(Self.noise(32), random: 0) == 1 << 22)
-    let new = try BatchCodec.seal([1], as: Self.context, keys: ring, randomness: Self.randomness)
+    let new = try BatchCodec.encrypt([1], as: Self.context, keys: ring, randomness: Self.randomness)
     #expect(BatchCodec.epoch(of: old) == 1 && BatchCodec.epoch(of: new) == 1 << 22)
     expectRefusal(new, "an epoch that is unknown here")
-    #expect(try BatchCodec.open(old, expecting: Self.context, keys: ring) == [1])
-    #expect(try BatchCodec.open(new, expecting: Self.context, keys: ring) == [1])
+    #expect(try BatchCodec.decrypt(old, expecting: Self.context, keys: ring) == [1])
+    #expect(try BatchCodec.decrypt(new, expecting: Self.context, keys: ring) == [1])
     #expect(throws: ReplicationError.self) {
-      try BatchCodec.open(old, expecting: Self.context, keys: GroupKeyRing(key: Self.noise(32)))
+      try BatchCodec.decrypt(old, expecting: Self.context, keys: GroupKeyRing(key: Self.noise(32)))
     }
   }
 
@@ -149,13 +149,13 @@ import Testing
   func bombs() throws {
     // The zlib stream of a million zeros, taken out of an honest batch.
     let zeros = [UInt8](repeating: 0, count: 1_000_000)
-    let honest = try BatchCodec.seal(zeros, as: Self.context, keys: keys, randomness: Self.randomness)
+    let honest = try BatchCodec.encrypt(zeros, as: Self.context, keys: keys, randomness: Self.randomness)
     let header = Array(honest[..<100])
     let groupKey = try #require(keys.key(of: 1))
     let key = HKDFSHA256.derive(
       32, secret: groupKey, salt: Array(header[68...]), info: Array("syncstore batch v1".utf8) + header[..<68]
     )
-    let stream = try AES256GCM.open(
+    let stream = try AES256GCM.decrypt(
       honest[100...], key: key, nonce: [UInt8](repeating: 0, count: 12), authenticating: header)
     #expect(stream.count < 10_000)
 
@@ -185,11 +185,11 @@ import Testing
 
   @Test("A random generator that repeats itself does not repeat a key for another content or another place")
   func hedging() throws {
-    let first = try BatchCodec.seal([1], as: Self.context, keys: keys, randomness: Self.randomness)
-    let same = try BatchCodec.seal([1], as: Self.context, keys: keys, randomness: Self.randomness)
-    let content = try BatchCodec.seal([2], as: Self.context, keys: keys, randomness: Self.randomness)
+    let first = try BatchCodec.encrypt([1], as: Self.context, keys: keys, randomness: Self.randomness)
+    let same = try BatchCodec.encrypt([1], as: Self.context, keys: keys, randomness: Self.randomness)
+    let content = try BatchCodec.encrypt([2], as: Self.context, keys: keys, randomness: Self.randomness)
     let next = BatchContext.records(store: Self.store, sender: Self.sender, mark: Self.mark, index: 8)
-    let place = try BatchCodec.seal([1], as: next, keys: keys, randomness: Self.randomness)
+    let place = try BatchCodec.encrypt([1], as: next, keys: keys, randomness: Self.randomness)
     let salts = [first, content, place].map { Array($0[68..<100]) }
     #expect(first == same)
     #expect(Set(salts).count == 3)
@@ -231,10 +231,10 @@ import Testing
     try keys.insert(vector.bytes(\.groupKey), epoch: vector.epoch)
     let sealed = try vector.bytes(\.sealed)
     let payload = try vector.bytes(\.payload)
-    #expect(try BatchCodec.open(sealed, expecting: context, keys: keys) == payload)
+    #expect(try BatchCodec.decrypt(sealed, expecting: context, keys: keys) == payload)
     // Versions of zlib may shorten alike content differently; what is stored has one form.
     if sealed[2] == 0 {
-      let again = try BatchCodec.seal(
+      let again = try BatchCodec.encrypt(
         payload, as: context, keys: keys, randomness: vector.bytes(\.randomness))
       #expect(again == sealed)
     }

@@ -19,7 +19,7 @@ import Testing
     let ranges = try zip(hashes, [values[0], values[1], values[0]]).map { hash, bytes in
       BlobRange(
         hash: hash, offset: 0, isLast: true,
-        sealed: try BatchCodec.seal(
+        encrypted: try BatchCodec.encrypt(
           bytes, as: .blobRange(store: store.id, sender: sender, offset: 0), keys: ring,
           randomness: SecureRandom.bytes(BatchCodec.randomnessBytes)))
     }
@@ -45,10 +45,10 @@ import Testing
     let value = [UInt8](repeating: 7, count: 3000)
     let hash = try #require(BlobHash(bytes: SHA256.hash(value)))
     func arrive(in store: Store) throws -> SessionEvent? {
-      let sealed = try BatchCodec.seal(
+      let sealed = try BatchCodec.encrypt(
         value, as: .blobRange(store: store.id, sender: sender, offset: 0), keys: ring,
         randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
-      let range = BlobRange(hash: hash, offset: 0, isLast: true, sealed: sealed)
+      let range = BlobRange(hash: hash, offset: 0, isLast: true, encrypted: sealed)
       return SessionStore(store).answer(.storeBlobs([range], sizes: [3000]), peer: sender)
     }
     plan.fail(.sync, on: ".pack")

@@ -11,7 +11,7 @@ import Testing
   }
 
   private static func whole(_ number: UInt8) -> BlobRange {
-    BlobRange(hash: need(number).hash, offset: 0, isLast: true, sealed: [number])
+    BlobRange(hash: need(number).hash, offset: 0, isLast: true, encrypted: [number])
   }
 
   /// A fetch of so many values, and what it has asked its surroundings for since this was looked at last.
@@ -85,7 +85,7 @@ import Testing
   }()
 
   private static func ranges(_ numbers: Range<UInt64>) -> [BlobRange] {
-    numbers.map { BlobRange(hash: large.hash, offset: $0 << 18, isLast: $0 == 4, sealed: [UInt8($0)]) }
+    numbers.map { BlobRange(hash: large.hash, offset: $0 << 18, isLast: $0 == 4, encrypted: [UInt8($0)]) }
   }
 
   /// A fetch of a large value of which these ranges have come.
@@ -134,7 +134,7 @@ import Testing
     probe.fetch.takesRecipes = true
     probe.fetch.need([need])
     #expect(probe.actions() == [.send(Message.blobWant([need]).frame.bytes)])
-    let range = BlobRange(hash: need.hash, offset: 0, isLast: false, sealed: [1])
+    let range = BlobRange(hash: need.hash, offset: 0, isLast: false, encrypted: [1])
     try probe.fetch.arrived(range)
     #expect(probe.actions() == [.storeBlobRanges([range], size: need.size)])
     try probe.fetch.lacking(need.hash)

@@ -23,8 +23,8 @@ import Testing
       bytes += sealed
       choice.acknowledged(
         CompressionChoice.Measure(
-          payload: payload, sealed: sealed, deflating: deflates ? UInt64(sealing * 1e9) : nil,
-          passing: UInt64(passing * 1e9)))
+          payload: payload, encrypted: sealed, deflateTime: deflates ? UInt64(sealing * 1e9) : nil,
+          transferTime: UInt64(passing * 1e9)))
     }
     return (seconds, bytes)
   }
@@ -71,8 +71,8 @@ import Testing
       let time: UInt64 = (deflates ? 10_000_000 : 8_000_000) * (batch % 4 == 3 ? 3 : 1)
       choice.acknowledged(
         CompressionChoice.Measure(
-          payload: Self.payload, sealed: deflates ? Self.payload * 6 / 10 : Self.payload,
-          deflating: deflates ? 6_000_000 : nil, passing: time))
+          payload: Self.payload, encrypted: deflates ? Self.payload * 6 / 10 : Self.payload,
+          deflateTime: deflates ? 6_000_000 : nil, transferTime: time))
     }
     #expect(deflated <= 4)
   }
@@ -88,8 +88,8 @@ import Testing
         let time: UInt64 = batch == stall ? 400_000_000 : deflates ? 7_000_000 : 8_000_000
         choice.acknowledged(
           CompressionChoice.Measure(
-            payload: Self.payload, sealed: deflates ? Self.payload * 6 / 10 : Self.payload,
-            deflating: deflates ? 20_000_000 : nil, passing: time))
+            payload: Self.payload, encrypted: deflates ? Self.payload * 6 / 10 : Self.payload,
+            deflateTime: deflates ? 20_000_000 : nil, transferTime: time))
       }
     }
   }
@@ -100,8 +100,8 @@ import Testing
     func acknowledge(deflating: UInt64?, _ passing: UInt64) {
       choice.acknowledged(
         CompressionChoice.Measure(
-          payload: Self.payload, sealed: deflating == nil ? Self.payload : Self.payload / 2,
-          deflating: deflating, passing: passing))
+          payload: Self.payload, encrypted: deflating == nil ? Self.payload : Self.payload / 2,
+          deflateTime: deflating, transferTime: passing))
     }
     #expect(choice.deflates(Self.payload))
     acknowledge(deflating: 10_000_000, 10_500_000)
@@ -116,7 +116,8 @@ import Testing
   func smallBatches() {
     var choice = CompressionChoice()
     choice.acknowledged(
-      CompressionChoice.Measure(payload: 1000, sealed: 700, deflating: 1_000_000, passing: 1_000_001))
+      CompressionChoice.Measure(
+        payload: 1000, encrypted: 700, deflateTime: 1_000_000, transferTime: 1_000_001))
     #expect(choice == CompressionChoice() && choice.deflates(1000))
   }
 }

@@ -82,7 +82,7 @@ struct FairnessTests {
       for: RoundReceiver(cursor: nil, covered: VersionVector()), isHeld: false, &port)
     half.opened(records: 100, close: close, &port)
     half.pump(&port)
-    half.sealed([UInt8](repeating: 0, count: 1 << 20), position: 10, records: 10, &port)
+    half.batchEncrypted([UInt8](repeating: 0, count: 1 << 20), position: 10, records: 10, &port)
     port.actions = []
     // It has not been taken yet.
     port.isCrowded = true
@@ -91,7 +91,7 @@ struct FairnessTests {
     port.queued = 0
     half.pump(&port)
     #expect(port.actions.count == 1)
-    half.sealed([UInt8](repeating: 0, count: 1 << 20), position: 20, records: 10, &port)
+    half.batchEncrypted([UInt8](repeating: 0, count: 1 << 20), position: 20, records: 10, &port)
     port.actions = []
     port.isCrowded = false
     half.pump(&port)

@@ -39,8 +39,8 @@ import Testing
     arguments: [
       (FrameStage.handshake, MessageType.hello, Limits.controlFrameBytes as Int?),
       (.handshake, .batch, nil), (.handshake, .blobRange, nil),
-      (.session, .hello, Limits.controlFrameBytes), (.session, .batch, WireLimits.sealedBatchBytes + 16),
-      (.session, .blobRange, WireLimits.sealedBlobRangeBytes + 64),
+      (.session, .hello, Limits.controlFrameBytes), (.session, .batch, WireLimits.encryptedBatchBytes + 16),
+      (.session, .blobRange, WireLimits.encryptedBlobRangeBytes + 64),
       (.pairing, .joinRequest, WireLimits.pairingFrameBytes),
       (.pairing, .joinAccept, WireLimits.joinAcceptBytes),
       (.pairing, .batch, WireLimits.pairingFrameBytes),

@@ -26,8 +26,8 @@ import Testing
     try half.closed(end, &port)
     half.pump(&port)
     half.finished(&port)
-    half.judged(
-      JudgedState(position: 10, vector: VersionVector(), digest: Samples.digest, at: Samples.wall), &port)
+    half.stateDigested(
+      DigestedState(position: 10, vector: VersionVector(), digest: Samples.digest, at: Samples.wall), &port)
     try half.begun(
       Burst(
         mark: Samples.mark, position: 11, records: 1, vector: VersionVector(), floor: VersionVector(),
@@ -45,7 +45,7 @@ import Testing
   func lastPosition() throws {
     var (half, port) = (Self.receiver(), SessionPort(peerName: "peer"))
     try half.begun(RoundBegin(mark: Samples.mark, position: .max, records: 0), &port)
-    for index in 0...1 as ClosedRange<UInt32> { try half.arrived(index: index, sealed: [1], &port) }
+    for index in 0...1 as ClosedRange<UInt32> { try half.batchArrived(index: index, encrypted: [1], &port) }
     half.pump(&port)
     try half.applied(to: .max, records: 0, missing: [], &port)
     #expect(throws: SessionEnd.self) { try half.applied(to: .max, records: 0, missing: [], &port) }
@@ -117,8 +117,8 @@ import Testing
     try exchange.accept(.roundClose(end), &port)
     try exchange.pump(&port)
     try exchange.answered(.roundFinished, &port)
-    let state = JudgedState(position: 10, vector: VersionVector(), digest: Samples.digest, at: Samples.wall)
-    try exchange.answered(.stateJudged(state), &port)
+    let state = DigestedState(position: 10, vector: VersionVector(), digest: Samples.digest, at: Samples.wall)
+    try exchange.answered(.stateDigested(state), &port)
     try exchange.accept(.live, &port)
     #expect(throws: SessionEnd.self) {
       for number in 0..<3 {
@@ -143,13 +143,13 @@ import Testing
       }
       let context = BatchContext.records(
         store: store.id, sender: Samples.right, mark: Samples.mark, index: UInt64(index))
-      let sealed = try BatchCodec.seal(
+      let sealed = try BatchCodec.encrypt(
         RecordCodec.encode(.init(position: 1, records: [], present: dots)), as: context, keys: keys,
         randomness: noise(BatchCodec.randomnessBytes, seed: UInt64(index)))
       return session.answer(
         .applyBatch(
-          sender: Samples.right, mark: Samples.mark, index: index, sealed: sealed, isFull: true,
-          widening: nil), peer: Samples.right)
+          sender: Samples.right, mark: Samples.mark, index: index, encrypted: sealed, isFull: true,
+          expansion: nil), peer: Samples.right)
     }
     for index in 0..<12 as Range<UInt32> {
       let event = try answer(index)
@@ -212,7 +212,7 @@ import Testing
       (port.actions, port.queued) = ([], 0)
       for case .readBlob(let hash, _, let offset, _) in reads {
         offsets.append(offset)
-        source.read(hash, offset: offset, sealed: [1], &port)
+        source.blobRead(hash, offset: offset, encrypted: [1], &port)
       }
       (port.actions, port.queued) = ([], 0)
     } while !source.isQuiet
@@ -236,10 +236,10 @@ import Testing
     try exchange.answered(.cursor(nil), &port)
     exchange.want(
       BlobPartsWanted(hash: Samples.hash, size: 20, parts: [BlobPart(offset: 10, count: 5)]), &port)
-    let range = BlobRange(hash: Samples.hash, offset: 10, isLast: true, sealed: [1])
+    let range = BlobRange(hash: Samples.hash, offset: 10, isLast: true, encrypted: [1])
     try exchange.accept(.blobRange(range), &port)
-    #expect(port.actions.last == .openBlobRange(range))
-    let opened = SessionEvent.blobRangeOpened(Samples.hash, offset: 10, noise(count, seed: 1))
+    #expect(port.actions.last == .decryptBlobRange(range))
+    let opened = SessionEvent.blobRangeDecrypted(Samples.hash, offset: 10, noise(count, seed: 1))
     if count == 5 {
       try exchange.answered(opened, &port)
       #expect(port.news == [.part(Samples.hash, offset: 10, noise(count, seed: 1))])
@@ -253,10 +253,10 @@ import Testing
   func lessThanItsRecipe() throws {
     var port = SessionPort(peerName: "peer")
     var assembly = BlobAssembly(BlobNeed(hash: Samples.hash, size: 5), &port)
-    try assembly.arrived(SealedRecipe(hash: Samples.hash, offset: 0, sealed: [1]))
+    try assembly.arrived(EncryptedRecipe(hash: Samples.hash, offset: 0, encrypted: [1]))
     assembly.pump(&port)
     assembly.matched(end: 5, missing: [BlobPart(offset: 0, count: 5)], &port)
-    try assembly.arrived(BlobRange(hash: Samples.hash, offset: 0, isLast: true, sealed: [1]))
+    try assembly.arrived(BlobRange(hash: Samples.hash, offset: 0, isLast: true, encrypted: [1]))
     assembly.pump(&port)
     assembly.stored(held: 4, isComplete: false, &port)
     assembly.pump(&port)
@@ -271,7 +271,7 @@ import Testing
     try source.wanted([BlobNeed(hash: other, size: 5)])
     source.pump(&port)
     for index in 0..<WireLimits.blobReadsInFlight - 1 {
-      source.read(Samples.hash, offset: UInt64(2 * index), sealed: [1], &port)
+      source.blobRead(Samples.hash, offset: UInt64(2 * index), encrypted: [1], &port)
     }
     port.actions = []
     source.lacks(Samples.hash, &port)
@@ -288,7 +288,7 @@ import Testing
       sender: Self.summary(Samples.right), own: Self.summary(Samples.left), cursor: nil, batchesInFlight: most
     )
     try half.begun(RoundBegin(mark: Samples.mark, position: 100, records: 100), &port)
-    for index in 0..<UInt32(most) { try half.arrived(index: index, sealed: [1], &port) }
-    #expect(throws: SessionEnd.self) { try half.arrived(index: UInt32(most), sealed: [1], &port) }
+    for index in 0..<UInt32(most) { try half.batchArrived(index: index, encrypted: [1], &port) }
+    #expect(throws: SessionEnd.self) { try half.batchArrived(index: UInt32(most), encrypted: [1], &port) }
   }
 }

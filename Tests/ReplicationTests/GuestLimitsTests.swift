@@ -146,7 +146,7 @@ import Testing
     var sent = 0
     var isPaused = false
     while !isPaused, sent < 1 << 20 {
-      let range = BlobRange(hash: Samples.hash, offset: UInt64(100 + sent), isLast: false, sealed: [])
+      let range = BlobRange(hash: Samples.hash, offset: UInt64(100 + sent), isLast: false, encrypted: [])
       isPaused = session.handle(.message(.blobRange(range))).contains(.pauseReading)
       sent += 1
     }
@@ -202,23 +202,23 @@ import Testing
     let record = Record(
       dot: Dot(actor: Samples.right, sequence: 1), stamp: Stamp(rawValue: 1 << 20), type: .bytes, key: [1],
       content: .inline([UInt8](repeating: 7, count: 1000)))
-    let sealed = try BatchCodec.seal(
+    let sealed = try BatchCodec.encrypt(
       RecordCodec.encode(.init(position: 1, records: [PositionedRecord(position: 1, record: record)])),
       as: .records(store: store.id, sender: Samples.right, mark: Samples.mark, index: 0), keys: keys,
       randomness: noise(BatchCodec.randomnessBytes, seed: 1))
     let action = SessionAction.applyBatch(
-      sender: Samples.right, mark: Samples.mark, index: 0, sealed: sealed, isFull: false, widening: nil)
-    let opened = session.opened(try #require(Intake(action)))
-    #expect(session.opened.withLock { $0 } > 1000)
+      sender: Samples.right, mark: Samples.mark, index: 0, encrypted: sealed, isFull: false, expansion: nil)
+    let opened = session.decrypt(try #require(Intake(action)))
+    #expect(session.decryptedBytes.withLock { $0 } > 1000)
     _ = session.settled(session.taken(opened))
-    #expect(session.opened.withLock { $0 } == 0)
+    #expect(session.decryptedBytes.withLock { $0 } == 0)
     var greedy = Session(role: .server, peerName: "left", peerRight: .readWrite)
     _ = greedy.start()
     _ = greedy.handle(.message(.hello(SessionTests.hello(Samples.left, receives: true, sends: true))))
-    greedy.openedBytes = WireLimits.openedBytes + 1
+    greedy.decryptedBytes = WireLimits.decryptedBytes + 1
     #expect(greedy.handle(.replica(SessionTests.replica(Samples.right))).contains(.pauseReading))
-    #expect(greedy.heldBytes > WireLimits.openedBytes)
-    greedy.openedBytes = 0
+    #expect(greedy.heldBytes > WireLimits.decryptedBytes)
+    greedy.decryptedBytes = 0
     #expect(greedy.handle(.sent(0)).contains(.resumeReading))
   }
 }

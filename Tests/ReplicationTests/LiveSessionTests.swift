@@ -43,17 +43,17 @@ import Testing
           mark: Samples.mark, position: 10, batches: 0, vector: VersionVector([Samples.right: 10]),
           floor: VersionVector(), horizon: .zero)))
     _ = session.handle(.roundFinished)
-    let state = JudgedState(
+    let state = DigestedState(
       position: 10, vector: VersionVector([Samples.right: 10, Samples.left: 10]), digest: Samples.digest,
       at: Samples.wall)
-    _ = session.handle(.stateJudged(state))
+    _ = session.handle(.stateDigested(state))
     _ = session.say(.receipt(Receipt(received: 10, state: state, missingBlobs: 0)))
-    return (session, session.handle(.stateJudged(state)))
+    return (session, session.handle(.stateDigested(state)))
   }
 
   private static let opening = BurstOpening(
     records: 1, close: close(Samples.left, Samples.mark, position: 11),
-    first: BurstOpening.Batch(sealed: [7], position: 11, records: 1), isWhole: true)
+    first: BurstOpening.Batch(encrypted: [7], position: 11, records: 1), isWhole: true)
 
   @Test("When all that was wanted is done the client says that it stays, and waits for its journal to grow")
   func goesLive() {
@@ -78,7 +78,7 @@ import Testing
             Burst(
               mark: Samples.mark, position: 11, records: 1, vector: VersionVector([Samples.left: 11]),
               floor: VersionVector(), horizon: .zero))),
-        .message(.batch(index: 0, sealed: [7])), .message(.burstEnd(batches: 1)),
+        .message(.batch(index: 0, encrypted: [7])), .message(.burstEnd(batches: 1)),
       ])
     // Growth meanwhile waits for the word of the other side.
     #expect(session.handle(.grown) == [])
@@ -108,12 +108,12 @@ import Testing
   func takes() {
     let (session, _) = Self.client()
     let bytes =
-      Message.burst(Self.burst).frame.bytes + Message.batch(index: 0, sealed: [9]).frame.bytes
+      Message.burst(Self.burst).frame.bytes + Message.batch(index: 0, encrypted: [9]).frame.bytes
       + Message.burstEnd(batches: 1).frame.bytes
     #expect(
       session.handle(.received(bytes)) == [
         .applyLast(
-          sender: Samples.right, mark: Samples.mark, index: 0, sealed: [9],
+          sender: Samples.right, mark: Samples.mark, index: 0, encrypted: [9],
           close: Self.close(Samples.right, Samples.mark, position: 11))
       ])
     let wanted = BlobNeed(hash: Samples.hash, size: 300_000)
@@ -137,8 +137,8 @@ import Testing
     let (session, _) = Self.client()
     #expect(session.say(.burst(Self.burst)) == [])
     #expect(
-      session.say(.batch(index: 0, sealed: [9])) == [
-        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, sealed: [9], isFull: false)
+      session.say(.batch(index: 0, encrypted: [9])) == [
+        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, encrypted: [9], isFull: false)
       ])
     #expect(
       session.handle(.batchApplied(position: 11, records: 1, missing: [])) == [
@@ -154,7 +154,7 @@ import Testing
   func violations() {
     for message in [
       Message.burstEnd(batches: 1), .burstReceived(position: 11, missingBlobs: 0), .live,
-      .batch(index: 0, sealed: [1]), .groupKeys([1]),
+      .batch(index: 0, encrypted: [1]), .groupKeys([1]),
     ] {
       let (session, _) = Self.client()
       #expect(session.say(message).last?.failure == .protocolViolation, "\(message)")

@@ -164,7 +164,7 @@ import Testing
       .bucketPrints(BucketPrints(buckets: [4, 3], prints: [])),
       .bucketPrints(
         BucketPrints(buckets: [3], prints: [Samples.prints.prints[1], Samples.prints.prints[0]])),
-      .differingRecords(DifferingRecords(hashes: [2, 1], sealed: [])),
+      .differingRecords(DifferingRecords(hashes: [2, 1], encrypted: [])),
     ] {
       #expect(throws: DecodingFailure.self) { try Message.decode(message.frame) }
     }
@@ -193,9 +193,9 @@ import Testing
   func pieces(count: Int, offset: UInt64) throws {
     let sealed = (0..<count).map { UInt8(truncatingIfNeeded: $0) }
     let messages: [Message] = [
-      .batch(index: UInt32(truncatingIfNeeded: offset), sealed: sealed),
+      .batch(index: UInt32(truncatingIfNeeded: offset), encrypted: sealed),
       .blobRange(
-        BlobRange(hash: Samples.hash, offset: offset, isLast: count.isMultiple(of: 2), sealed: sealed)),
+        BlobRange(hash: Samples.hash, offset: offset, isLast: count.isMultiple(of: 2), encrypted: sealed)),
     ]
     for message in messages {
       #expect(Array(message.pieces.joined()) == message.frame.bytes)

@@ -60,13 +60,13 @@ import Testing
       session.handle(.fingerprinted(Self.ownPrints)) == [
         .exchangeRecords(hashes: [Self.hash], theirs: nil, Self.scope, index: 1)
       ])
-    let records = DifferingRecords(hashes: [Self.hash], sealed: [1])
+    let records = DifferingRecords(hashes: [Self.hash], encrypted: [1])
     #expect(
       session.handle(.recordsExchanged(records, keys: [])) == [
         .send(Message.differingRecords(records).frame.bytes)
       ])
     #expect(
-      session.say(.differingRecords(DifferingRecords(hashes: [Self.hash], sealed: [2]))) == [
+      session.say(.differingRecords(DifferingRecords(hashes: [Self.hash], encrypted: [2]))) == [
         .repair(hashes: [Self.hash], theirs: [2], Self.scope, index: 1)
       ])
     #expect(
@@ -85,8 +85,8 @@ import Testing
     _ = session.handle(.bucketsDigested(Self.buckets))
     _ = session.say(.bucketPrints(Self.prints))
     _ = session.handle(.fingerprinted(Self.ownPrints))
-    _ = session.handle(.recordsExchanged(DifferingRecords(hashes: [Self.hash], sealed: [1]), keys: []))
-    _ = session.say(.differingRecords(DifferingRecords(hashes: [Self.hash], sealed: [2])))
+    _ = session.handle(.recordsExchanged(DifferingRecords(hashes: [Self.hash], encrypted: [1]), keys: []))
+    _ = session.say(.differingRecords(DifferingRecords(hashes: [Self.hash], encrypted: [2])))
     _ = session.handle(.repaired(RepairOutcome(keys: [[7]], isRenewed: true)))
     guard case .close(.reconnect)? = session.say(.want(nil)).last else {
       Issue.record("it went on")
@@ -100,7 +100,7 @@ import Testing
     _ = session.say(.digestGroups(Self.groups))
     _ = session.handle(.bucketsDigested(Self.buckets))
     _ = session.say(.bucketPrints(Self.ownPrints))
-    let nothing = DifferingRecords(hashes: [], sealed: [])
+    let nothing = DifferingRecords(hashes: [], encrypted: [])
     #expect(
       session.handle(.fingerprinted(Self.ownPrints)) == [.send(Message.differingRecords(nothing).frame.bytes)]
     )
@@ -115,7 +115,7 @@ import Testing
 
   @Test("F78 what was not asked for, or comes out of place, ends the session")
   func outOfPlace() {
-    let records = DifferingRecords(hashes: [Self.hash], sealed: [1])
+    let records = DifferingRecords(hashes: [Self.hash], encrypted: [1])
     for message in [
       Message.groupBuckets([]), .bucketPrints(Self.prints), .differingRecords(records),
       .repaired(keys: 1, isRenewed: false), .stateClaim(Samples.claim),
@@ -133,7 +133,7 @@ import Testing
     _ = session.say(.bucketPrints(Self.prints))
     _ = session.handle(.fingerprinted(Self.ownPrints))
     _ = session.handle(.recordsExchanged(records, keys: []))
-    let others = DifferingRecords(hashes: [Self.hash + 1 << 16], sealed: [2])
+    let others = DifferingRecords(hashes: [Self.hash + 1 << 16], encrypted: [2])
     #expect(session.say(.differingRecords(others)).last?.failure == .protocolViolation)
   }
 

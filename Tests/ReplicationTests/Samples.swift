@@ -43,7 +43,7 @@ enum Samples {
     ("want", .want(cursor)),
     ("wantAll", .want(nil)),
     ("roundBegin", .roundBegin(RoundBegin(mark: mark, position: 400, records: 12))),
-    ("batch", .batch(index: 3, sealed: [1, 2, 3])),
+    ("batch", .batch(index: 3, encrypted: [1, 2, 3])),
     ("batchReceived", .batchReceived(position: 300)),
     (
       "roundClose",
@@ -55,14 +55,14 @@ enum Samples {
       "receipt",
       .receipt(
         Receipt(
-          received: 400, state: JudgedState(position: 77, vector: vector, digest: digest, at: wall),
+          received: 400, state: DigestedState(position: 77, vector: vector, digest: digest, at: wall),
           missingBlobs: 1))
     ),
     (
       "blobWant",
       .blobWant([BlobNeed(hash: hash, size: 1 << 20, offset: 4096), BlobNeed(hash: hash, size: 5)])
     ),
-    ("blobRange", .blobRange(BlobRange(hash: hash, offset: 4096, isLast: true, sealed: [7, 8, 9]))),
+    ("blobRange", .blobRange(BlobRange(hash: hash, offset: 4096, isLast: true, encrypted: [7, 8, 9]))),
     ("blobUnavailable", .blobUnavailable(hash)),
     ("ping", .ping(258)), ("pong", .pong(258)), ("goodbye", .goodbye),
     ("refuse", .refuse(Refusal(.clockSkew, "two hours"))),
@@ -91,12 +91,12 @@ enum Samples {
     (
       "differingRecords",
       .differingRecords(
-        DifferingRecords(hashes: [0x0102_0304_0506_0708, 0x1112_1314_1516_1718], sealed: [1, 2, 3]))
+        DifferingRecords(hashes: [0x0102_0304_0506_0708, 0x1112_1314_1516_1718], encrypted: [1, 2, 3]))
     ),
     ("repaired", .repaired(keys: 300, isRenewed: true)),
     ("helloThatRepairs", .hello(helloThatRepairs)),
     ("recipeWant", .recipeWant(BlobNeed(hash: hash, size: 5 << 20, offset: 4096))),
-    ("recipe", .recipe(SealedRecipe(hash: hash, offset: 4096, sealed: [7, 8, 9]))),
+    ("recipe", .recipe(EncryptedRecipe(hash: hash, offset: 4096, encrypted: [7, 8, 9]))),
     (
       "partsWant",
       .partsWant(
@@ -153,7 +153,7 @@ enum Samples {
     compatibleFeatures: SessionFeature.repair, summary: summary, wallMilliseconds: wall, digest: digest,
     receives: true, sends: true)
 
-  static let claim = StateClaim(JudgedState(position: 77, vector: vector, digest: digest, at: wall))
+  static let claim = StateClaim(DigestedState(position: 77, vector: vector, digest: digest, at: wall))
 
   /// Of groups or buckets: number n has n in its first byte and the salt in its last.
   static func digests(_ salt: UInt8) -> [StateDigest] {

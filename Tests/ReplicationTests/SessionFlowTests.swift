@@ -10,7 +10,7 @@ extension SessionTests {
   func unopened() {
     let session = Self.server()
     _ = session.handle(.message(Self.begin()))
-    _ = session.handle(.message(.batch(index: 0, sealed: [1])))
+    _ = session.handle(.message(.batch(index: 0, encrypted: [1])))
     let actions = session.handle(.failed(.protocolViolation, "bad tag at /secret/path"))
     #expect(actions.last == .close(.failed(.protocolViolation, "bad tag at /secret/path")))
     guard case .refuse(let refusal)? = actions.first?.message else {
@@ -29,7 +29,7 @@ extension SessionTests {
     var actions = session.handle(.roundOpened(records: 9, close: Self.close(Samples.left)))
     for index in 0..<most {
       #expect(actions.contains(.nextBatch(mark: Samples.mark, index: index)))
-      actions = session.handle(.batchSealed([1], position: UInt64(index) + 1, records: 1))
+      actions = session.handle(.batchEncrypted([1], position: UInt64(index) + 1, records: 1))
     }
     #expect(actions.count == 1)
     #expect(
@@ -44,7 +44,7 @@ extension SessionTests {
     let session = Self.client(.push)
     _ = session.handle(.cursor(nil))
     _ = session.handle(.roundOpened(records: 1, close: Self.close(Samples.left)))
-    _ = session.handle(.batchSealed([1], position: 10, records: 1))
+    _ = session.handle(.batchEncrypted([1], position: 10, records: 1))
     _ = session.handle(.roundExhausted)
     if isConfirmed { _ = session.handle(.message(.batchReceived(position: 10))) }
     let receipt = Receipt(
@@ -62,7 +62,7 @@ extension SessionTests {
     var queued = 0
     for read in reads {
       guard case .readBlob(_, _, let offset, _) = read else { continue }
-      let actions = session.handle(.blobRead(hash: Samples.hash, offset: offset, sealed: sealed))
+      let actions = session.handle(.blobRead(hash: Samples.hash, offset: offset, encrypted: sealed))
       // Nothing more is read. What is large goes on as it is, behind its frame's beginning.
       #expect(actions.count == 2)
       for case .send(let bytes) in actions { queued += bytes.count }
@@ -81,8 +81,8 @@ extension SessionTests {
     #expect(session.handle(.blobUnavailable(Samples.hash)) == [])
     #expect(session.handle(.blobUnavailable(Samples.hash)) == [])
     #expect(
-      session.handle(.blobRead(hash: other, offset: 0, sealed: [1])) == [
-        .message(.blobRange(BlobRange(hash: other, offset: 0, isLast: true, sealed: [1])))
+      session.handle(.blobRead(hash: other, offset: 0, encrypted: [1])) == [
+        .message(.blobRange(BlobRange(hash: other, offset: 0, isLast: true, encrypted: [1])))
       ])
   }
 
@@ -91,7 +91,7 @@ extension SessionTests {
   func blobRejected() {
     let session = Self.server(missing: [Self.wanted])
     func range(_ offset: UInt64) -> Message {
-      .blobRange(BlobRange(hash: Samples.hash, offset: offset, isLast: true, sealed: [1]))
+      .blobRange(BlobRange(hash: Samples.hash, offset: offset, isLast: true, encrypted: [1]))
     }
     _ = session.handle(.message(range(100)))
     let again = BlobNeed(hash: Samples.hash, size: 300_000, offset: 0)
@@ -102,10 +102,10 @@ extension SessionTests {
     #expect(
       session.handle(.message(Self.end(batches: 0, Samples.left))) == [.finishRound(Self.close(Samples.left))]
     )
-    #expect(session.handle(.roundFinished) == [.judgeState(at: nil)])
+    #expect(session.handle(.roundFinished) == [.digestState(at: nil)])
     let state = Self.judged(Samples.right)
     #expect(
-      session.handle(.stateJudged(state)) == [
+      session.handle(.stateDigested(state)) == [
         .message(.receipt(Receipt(received: 10, state: state, missingBlobs: 1)))
       ])
   }
@@ -117,7 +117,7 @@ extension SessionTests {
     _ = session.handle(.roundOpened(records: 0, close: Self.close(Samples.left)))
     let receipt = Receipt(received: 10, state: Self.judged(Samples.right), missingBlobs: 2)
     _ = session.handle(.message(.receipt(receipt)))
-    let actions = session.handle(.stateJudged(Self.judged(Samples.left)))
+    let actions = session.handle(.stateDigested(Self.judged(Samples.left)))
     #expect(actions.first == .message(.goodbye))
     #expect(actions.last?.failure == .unavailable)
   }
@@ -132,7 +132,7 @@ extension SessionTests {
     _ = session.handle(.roundOpened(records: 0, close: Self.close(Samples.left)))
     let receipt = Receipt(received: 10, state: Self.judged(Samples.left), missingBlobs: 0)
     _ = session.handle(.message(.receipt(receipt)))
-    let actions = session.handle(.stateJudged(Self.judged(Samples.left, digest: StateDigest())))
+    let actions = session.handle(.stateDigested(Self.judged(Samples.left, digest: StateDigest())))
     #expect(actions.last?.failure == (isInStep ? .digestsDiffer : nil))
   }
 
@@ -251,7 +251,8 @@ extension SessionTests {
     let sealed = [UInt8](repeating: 1, count: Limits.blobRangeBytes)
     var paused = false
     for number in 0..<40 {
-      let range = BlobRange(hash: Samples.hash, offset: UInt64(100 + number), isLast: false, sealed: sealed)
+      let range = BlobRange(
+        hash: Samples.hash, offset: UInt64(100 + number), isLast: false, encrypted: sealed)
       paused = paused || session.handle(.message(.blobRange(range))).contains(.pauseReading)
     }
     #expect(paused)

@@ -57,8 +57,8 @@ import Testing
     .roundBegin(RoundBegin(mark: Samples.mark, position: 10, records: records))
   }
 
-  static func judged(_ actor: ActorID, digest: StateDigest = Samples.digest) -> JudgedState {
-    JudgedState(position: 10, vector: summary(actor).vector, digest: digest, at: wall)
+  static func judged(_ actor: ActorID, digest: StateDigest = Samples.digest) -> DigestedState {
+    DigestedState(position: 10, vector: summary(actor).vector, digest: digest, at: wall)
   }
 
   /// A server that has answered the hello of a client that syncs.
@@ -111,14 +111,14 @@ import Testing
         .message(Self.begin()), .nextBatch(mark: Samples.mark, index: 0),
       ])
     #expect(
-      session.handle(.batchSealed([1, 2], position: 10, records: 3)) == [
-        .message(.batch(index: 0, sealed: [1, 2])), .nextBatch(mark: Samples.mark, index: 1),
+      session.handle(.batchEncrypted([1, 2], position: 10, records: 3)) == [
+        .message(.batch(index: 0, encrypted: [1, 2])), .nextBatch(mark: Samples.mark, index: 1),
       ])
     #expect(session.handle(.roundExhausted) == [.message(Self.end(batches: 1, Samples.left))])
     #expect(session.handle(.message(.batchReceived(position: 10))) == [])
     let receipt = Receipt(received: 10, state: Self.judged(Samples.right), missingBlobs: 0)
-    #expect(session.handle(.message(.receipt(receipt))) == [.judgeState(at: Self.wall)])
-    #expect(session.handle(.stateJudged(Self.judged(Samples.left))) == [.message(.goodbye), .close(.done)])
+    #expect(session.handle(.message(.receipt(receipt))) == [.digestState(at: Self.wall)])
+    #expect(session.handle(.stateDigested(Self.judged(Samples.left))) == [.message(.goodbye), .close(.done)])
     #expect(session.handle(.message(.ping(1))) == [])
     #expect(session.figures.roundTrips == 2)
     #expect(session.figures.sentRecords == 3)
@@ -131,8 +131,8 @@ import Testing
     #expect(session.handle(.cursor(Samples.cursor)) == [.message(.want(Samples.cursor))])
     #expect(session.handle(.message(Self.begin())) == [])
     #expect(
-      session.handle(.message(.batch(index: 0, sealed: [5]))) == [
-        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, sealed: [5], isFull: false)
+      session.handle(.message(.batch(index: 0, encrypted: [5]))) == [
+        .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, encrypted: [5], isFull: false)
       ])
     #expect(session.handle(.message(Self.end(batches: 1))) == [])
     #expect(
@@ -141,15 +141,15 @@ import Testing
         .finishRound(Self.close(Samples.right)),
       ])
     #expect(session.handle(.roundFinished) == [])
-    let range = BlobRange(hash: Samples.hash, offset: 100, isLast: true, sealed: [6])
+    let range = BlobRange(hash: Samples.hash, offset: 100, isLast: true, encrypted: [6])
     #expect(session.handle(.message(.blobRange(range))) == [.storeBlobRanges([range], size: 300_000)])
     #expect(
       session.handle(.blobStored(hash: Samples.hash, held: 300_000, isComplete: true)) == [
-        .judgeState(at: nil)
+        .digestState(at: nil)
       ])
     let state = Self.judged(Samples.left)
     #expect(
-      session.handle(.stateJudged(state)) == [
+      session.handle(.stateDigested(state)) == [
         .message(.receipt(Receipt(received: 10, state: state, missingBlobs: 0))), .message(.goodbye),
         .close(.done),
       ])
@@ -238,7 +238,7 @@ import Testing
 
   @Test("F81 what was not agreed in the hello is refused later, too")
   func unagreed() {
-    for message in [Self.begin(), .batch(index: 0, sealed: []), Self.end(batches: 0)] {
+    for message in [Self.begin(), .batch(index: 0, encrypted: []), Self.end(batches: 0)] {
       let session = SessionProbe(role: .server, peerName: "left", peerRight: .readOnly)
       _ = session.start()
       _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: false))))
@@ -354,17 +354,17 @@ import Testing
   @Test(
     "F66 F67 a batch twice, with a gap, out of a round, or too many at once is refused",
     arguments: [
-      [.batch(index: 0, sealed: [])],
-      [begin(), .batch(index: 1, sealed: [])],
-      [begin(), .batch(index: 0, sealed: []), .batch(index: 0, sealed: [])],
+      [.batch(index: 0, encrypted: [])],
+      [begin(), .batch(index: 1, encrypted: [])],
+      [begin(), .batch(index: 0, encrypted: []), .batch(index: 0, encrypted: [])],
       [begin(), begin()],
       [begin(), end(batches: 1)],
-      [begin(), .batch(index: 0, sealed: []), end(batches: 0)],
-      [begin(), end(batches: 0), .batch(index: 0, sealed: [])],
-      [begin()] + (0...4).map { .batch(index: $0, sealed: []) },
+      [begin(), .batch(index: 0, encrypted: []), end(batches: 0)],
+      [begin(), end(batches: 0), .batch(index: 0, encrypted: [])],
+      [begin()] + (0...4).map { .batch(index: $0, encrypted: []) },
       [.batchReceived(position: 1)], [.want(nil), .want(nil)],
       [.receipt(Receipt(received: 0, state: judged(Samples.left), missingBlobs: 0))],
-      [.blobRange(BlobRange(hash: Samples.hash, offset: 0, isLast: true, sealed: []))],
+      [.blobRange(BlobRange(hash: Samples.hash, offset: 0, isLast: true, encrypted: []))],
       [.blobUnavailable(Samples.hash)],
       [.hello(hello(Samples.left, receives: true, sends: true))],
       [
@@ -386,7 +386,7 @@ import Testing
   func outsideRound(position: UInt64) {
     let session = Self.server()
     _ = session.handle(.message(Self.begin()))
-    _ = session.handle(.message(.batch(index: 0, sealed: [])))
+    _ = session.handle(.message(.batch(index: 0, encrypted: [])))
     let actions = session.handle(.batchApplied(position: position, records: 1, missing: []))
     #expect(actions.last?.failure == .protocolViolation)
   }

@@ -64,16 +64,16 @@ import Testing
         sealed = bytes
       case .blobRange(let range):
         context = .blobRange(store: store, sender: try actor(step.from), offset: range.offset)
-        sealed = range.sealed
+        sealed = range.encrypted
       default: continue
       }
       let payload = try Self.bytes(try #require(step.payload))
-      #expect(try BatchCodec.open(sealed, expecting: context, keys: keys) == payload, "\(step.name)")
+      #expect(try BatchCodec.decrypt(sealed, expecting: context, keys: keys) == payload, "\(step.name)")
       let drawn = randomness.next()
       let random = try Self.bytes(try #require(drawn))
       // Another zlib may deflate to other bytes; what is not deflated has one form.
       if !BatchCodec.isDeflated(sealed) {
-        #expect(try BatchCodec.seal(payload, as: context, keys: keys, randomness: random) == sealed)
+        #expect(try BatchCodec.encrypt(payload, as: context, keys: keys, randomness: random) == sealed)
       }
       opened += 1
     }

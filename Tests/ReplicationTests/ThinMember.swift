@@ -110,7 +110,7 @@ final class ThinMember {
       .applyLast(let sender, let mark, let index, let sealed, _):
       if case .applyLast(_, _, _, _, let close) = action { vector.merge(close.vector) }
       let context = BatchContext.records(store: store, sender: sender, mark: mark, index: UInt64(index))
-      guard let payload = try? BatchCodec.open(sealed, expecting: context, keys: keys),
+      guard let payload = try? BatchCodec.decrypt(sealed, expecting: context, keys: keys),
         let batch = try? RecordCodec.decode(payload)
       else { return .failed(.protocolViolation, "a batch that does not open") }
       received += batch.records.count
@@ -119,10 +119,10 @@ final class ThinMember {
     case .finishRound(let close):
       vector.merge(close.vector)
       return .roundFinished
-    case .judgeState(let time):
+    case .digestState(let time):
       // Not in step, by its position: there is no digest to compare.
-      return .stateJudged(
-        JudgedState(position: .max, vector: vector, digest: StateDigest(), at: time ?? wall))
+      return .stateDigested(
+        DigestedState(position: .max, vector: vector, digest: StateDigest(), at: time ?? wall))
     case .openBurst: return burst()
     default: return nil
     }
@@ -143,7 +143,7 @@ final class ThinMember {
     for record in unsent { encoder.write(record) }
     let context = BatchContext.records(store: store, sender: actor, mark: close.mark, index: 0)
     guard
-      let sealed = try? BatchCodec.seal(
+      let sealed = try? BatchCodec.encrypt(
         encoder.finish(position: position, present: []), as: context, keys: keys,
         randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
     else { return .failed(.cryptography, "a batch that does not seal") }
@@ -152,7 +152,7 @@ final class ThinMember {
     return .burstOpened(
       BurstOpening(
         records: UInt64(count), close: close,
-        first: BurstOpening.Batch(sealed: sealed, position: position, records: count), isWhole: true))
+        first: BurstOpening.Batch(encrypted: sealed, position: position, records: count), isWhole: true))
   }
 }
 

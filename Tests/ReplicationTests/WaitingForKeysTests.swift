@@ -36,7 +36,7 @@ import Testing
       floor: VersionVector(), horizon: .zero)
   }
 
-  private static let state = JudgedState(
+  private static let state = DigestedState(
     position: 10, vector: VersionVector([Samples.right: 10, Samples.left: 10]), digest: Samples.digest,
     at: Samples.wall)
 
@@ -59,7 +59,7 @@ import Testing
             mark: Samples.mark, position: position, batches: 0, vector: VersionVector([actor: 10]),
             floor: VersionVector(), horizon: .zero)))
       _ = session.handle(finished)
-      return session.handle(.stateJudged(WaitingForKeysTests.state))
+      return session.handle(.stateDigested(WaitingForKeysTests.state))
     }
   }
 
@@ -92,9 +92,9 @@ import Testing
       }
       return
     }
-    #expect(last.last == .judgeState(at: Samples.wall))
+    #expect(last.last == .digestState(at: Samples.wall))
     #expect(
-      dialogue.session.handle(.stateJudged(Self.state)) == [
+      dialogue.session.handle(.stateDigested(Self.state)) == [
         Self.message(.live), .follow(behind: 10), .setTimer(.widening, seconds: 300),
       ])
     // What comes now is of the ordinary kind.
@@ -104,8 +104,8 @@ import Testing
           mark: Self.second, position: 16, records: 1, vector: VersionVector([Samples.right: 16]),
           floor: VersionVector(), horizon: .zero)))
     #expect(
-      dialogue.say(.batch(index: 0, sealed: [7])) == [
-        .applyBatch(sender: Samples.right, mark: Self.second, index: 0, sealed: [7], isFull: false)
+      dialogue.say(.batch(index: 0, encrypted: [7])) == [
+        .applyBatch(sender: Samples.right, mark: Self.second, index: 0, encrypted: [7], isFull: false)
       ])
   }
 

@@ -127,37 +127,37 @@ import Testing
     let nonce = try #require(Hex.bytes(of: example.nonce))
     let header = try #require(Hex.bytes(of: example.header))
     let plaintext = try #require(Hex.bytes(of: example.plaintext))
-    let sealed = AES256GCM.seal(plaintext, key: key, nonce: nonce, authenticating: header)
+    let sealed = AES256GCM.encrypt(plaintext, key: key, nonce: nonce, authenticating: header)
     #expect(Hex.string(of: sealed) == example.sealed)
-    #expect(try AES256GCM.open(sealed, key: key, nonce: nonce, authenticating: header) == plaintext)
+    #expect(try AES256GCM.decrypt(sealed, key: key, nonce: nonce, authenticating: header) == plaintext)
   }
 
   @Test("F80 one changed bit anywhere, another key, nonce or header, or a cut end is refused")
   func refusals() {
     let key = [UInt8](repeating: 7, count: 32)
     let nonce = [UInt8](repeating: 8, count: 12)
-    let sealed = AES256GCM.seal(
+    let sealed = AES256GCM.encrypt(
       Array("twenty bytes of text".utf8), key: key, nonce: nonce, authenticating: [1])
     for index in sealed.indices {
       var changed = sealed
       changed[index] ^= 0x10
       #expect(throws: AuthenticationFailure()) {
-        try AES256GCM.open(changed, key: key, nonce: nonce, authenticating: [1])
+        try AES256GCM.decrypt(changed, key: key, nonce: nonce, authenticating: [1])
       }
       #expect(throws: AuthenticationFailure()) {
-        try AES256GCM.open(Array(sealed.prefix(index)), key: key, nonce: nonce, authenticating: [1])
+        try AES256GCM.decrypt(Array(sealed.prefix(index)), key: key, nonce: nonce, authenticating: [1])
       }
     }
     var other = key
     other[31] ^= 1
     #expect(throws: AuthenticationFailure()) {
-      try AES256GCM.open(sealed, key: other, nonce: nonce, authenticating: [1])
+      try AES256GCM.decrypt(sealed, key: other, nonce: nonce, authenticating: [1])
     }
     #expect(throws: AuthenticationFailure()) {
-      try AES256GCM.open(sealed, key: key, nonce: [UInt8](repeating: 9, count: 12), authenticating: [1])
+      try AES256GCM.decrypt(sealed, key: key, nonce: [UInt8](repeating: 9, count: 12), authenticating: [1])
     }
     #expect(throws: AuthenticationFailure()) {
-      try AES256GCM.open(sealed, key: key, nonce: nonce, authenticating: [2])
+      try AES256GCM.decrypt(sealed, key: key, nonce: nonce, authenticating: [2])
     }
   }
 
@@ -166,12 +166,12 @@ import Testing
     let key = [UInt8](repeating: 7, count: 32)
     let nonce = [UInt8](repeating: 8, count: 12)
     var output: [UInt8] = [1, 2, 3]
-    AES256GCM.seal([UInt8](repeating: 5, count: 100_000), key: key, nonce: nonce, appendingTo: &output)
+    AES256GCM.encrypt([UInt8](repeating: 5, count: 100_000), key: key, nonce: nonce, appendingTo: &output)
     #expect(output.count == 3 + 100_000 + 16)
     #expect(Array(output.prefix(3)) == [1, 2, 3])
     #expect(
       Array(output.dropFirst(3))
-        == AES256GCM.seal([UInt8](repeating: 5, count: 100_000), key: key, nonce: nonce))
+        == AES256GCM.encrypt([UInt8](repeating: 5, count: 100_000), key: key, nonce: nonce))
   }
 }
 

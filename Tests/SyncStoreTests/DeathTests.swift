@@ -132,7 +132,7 @@ struct DeathTests {
     Self.dies(first) { engine in
       var journal = Journal(
         directory: RotationTests.journal, environment: failing, store: first.id, writable: true,
-        largestSegment: 1 << 20, seal: engine.journal.seal)
+        largestSegment: 1 << 20, seal: engine.journal.keys)
       _ = try journal.load()
       try journal.begin(
         after: Location(packed: first.control.tail).offset, durable: 0, position: engine.position)

@@ -77,7 +77,7 @@ struct KeyRingTests {
   func roundTrip() throws {
     let random = Self.random()
     var ring = try Self.ring(random)
-    ring.renew(least: 9, random: random)
+    ring.rotate(least: 9, random: random)
     let bytes = ring.encoded(random: random)
     try Self.expectSame(try Self.unlock(bytes), ring)
     #expect(ring.current == 9)
@@ -110,7 +110,7 @@ struct KeyRingTests {
   func everyBit() throws {
     let random = Self.random()
     var ring = try Self.ring(random)
-    ring.renew(least: 2, random: random)
+    ring.rotate(least: 2, random: random)
     let bytes = ring.encoded(random: random)
     for index in bytes.indices {
       for bit in 0..<8 {
@@ -136,7 +136,7 @@ struct KeyRingTests {
   func forgery() throws {
     let random = Self.random()
     var ring = try Self.ring(random)
-    ring.renew(least: 2, random: random)
+    ring.rotate(least: 2, random: random)
     let bytes = ring.encoded(random: random)
     try Self.expectSame(try Self.unlock(Self.forged(bytes) { _ in }), ring)
     let changes: [(Int, String)] = [
@@ -187,7 +187,7 @@ struct KeyRingTests {
     var ring = inside
     let changed = ring.change(passphrase: Passphrase("another").secret, cost: Self.cheap, random: random)
     #expect(changed)
-    ring.renew(least: 5, random: random)
+    ring.rotate(least: 5, random: random)
     let bytes = ring.encoded(random: random)
     #expect(throws: StoreError.self) { try Self.unlock(bytes) }
     try Self.expectSame(try Self.unlock(bytes, Passphrase("another").secret), ring)
@@ -195,7 +195,7 @@ struct KeyRingTests {
     try Self.expectSame(updated, ring)
     #expect(updated.isStale)
     #expect(try #require(try updated.updated(from: bytes, path: "ring")).isStale)
-    ring.settle()
+    ring.dropOldGenerations()
     // The chain ends with what it led from: who has slept through all of it must open the store again.
     #expect(try inside.updated(from: ring.encoded(random: random), path: "ring") == nil)
     try Self.expectSame(
@@ -214,7 +214,7 @@ struct KeyRingTests {
     let vector = try JSONDecoder().decode(Vector.self, from: Data(contentsOf: path))
     let random = Self.random()
     var ring = try Self.ring(random)
-    ring.renew(least: 3, random: random)
+    ring.rotate(least: 3, random: random)
     #expect(String(decoding: ring.encoded(random: random), as: UTF8.self) == vector.file)
     let read = try Self.unlock(Array(vector.file.utf8), Passphrase(vector.passphrase).secret)
     #expect(Hex.string(of: read.secret.copy()) == vector.secret)

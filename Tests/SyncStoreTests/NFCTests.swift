@@ -69,8 +69,8 @@ struct NFCTests {
     let bytes = try #require(Hex.bytes(of: given))
     let passphrase = Passphrase(bytes)
     #expect(Hex.string(of: passphrase.secret.copy()) == counting)
-    #expect((passphrase.given == nil) == (given == counting))
-    #expect(passphrase.given.map { $0.copy() == bytes } ?? true)
+    #expect((passphrase.unnormalized == nil) == (given == counting))
+    #expect(passphrase.unnormalized.map { $0.copy() == bytes } ?? true)
   }
 
   /// Foundation leaves this pair as it is; UAX #15 does not.
@@ -117,7 +117,7 @@ struct NFCTests {
     let store = try Store.create(on: host, configuration: Self.configuration(Passphrase("x")))
     try store.put("k", "v")
     // What an earlier version wrote: keys under the bytes as they were given.
-    var ring = try #require(store.seal.ring)
+    var ring = try #require(store.journalKeys.ring)
     let isChanged = ring.change(
       passphrase: Secret(copying: given.span), cost: Self.cost, random: host.environment.random)
     #expect(isChanged)

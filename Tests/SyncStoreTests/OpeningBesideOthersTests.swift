@@ -113,7 +113,7 @@ struct OpeningBesideOthersTests {
     // What it has read of the store before it comes to its turn.
     let configuration = try copy.configured().checked()
     let identity = try #require(try StoreIdentity.read("/store", copy.storage))
-    let seal = try JournalSeal(
+    let seal = try JournalKeys(
       "/store", store: identity.id, passphrase: configuration.passphrase, environment: copy.environment,
       writable: true, openedBytes: configuration.openedRecordBytes)
     let other = try Store.open(on: copy)

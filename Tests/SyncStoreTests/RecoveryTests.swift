@@ -216,7 +216,7 @@ struct RecoveryTests {
     for path in [Self.first, "/store/index", "/store/ledger"] { _ = try host.storage.remove(path) }
     var journal = Journal(
       directory: RotationTests.journal, environment: host.environment, store: store.id, writable: true,
-      largestSegment: 1 << 20, seal: store.seal)
+      largestSegment: 1 << 20, seal: store.journalKeys)
     try journal.begin(after: 0, durable: 0, position: 0)
     host.killProcesses()
     let reader = try Store.open(on: host, configuration: Configuration(mode: .readOnly))

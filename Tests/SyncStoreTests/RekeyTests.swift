@@ -50,13 +50,13 @@ struct RekeyTests {
   func masterKey() throws {
     let store = try Self.filled(host)
     let picture = try CompactionTests.Picture(store)
-    let old = try #require(store.seal.ring?.masters[1])
+    let old = try #require(store.journalKeys.ring?.masters[1])
     let report = try store.renewKeys()
     #expect(report.isComplete && report.damaged == 0 && report.rewritten > 1)
-    let generation = try #require(store.seal.ring?.current)
+    let generation = try #require(store.journalKeys.ring?.current)
     #expect(try Self.generations(store) == [generation])
-    #expect(store.seal.ring?.masters.count == 1)
-    #expect(store.seal.ring?.masters[generation]?.equals(old) == false)
+    #expect(store.journalKeys.ring?.masters.count == 1)
+    #expect(store.journalKeys.ring?.masters[generation]?.equals(old) == false)
     #expect(try CompactionTests.Picture(store) == picture)
     try store.close()
     let again = try Self.open(host, SimulatedHost.passphrase)
@@ -123,7 +123,7 @@ struct RekeyTests {
     try reader.close()
     #expect(store.isRekeying)
     #expect(try store.finishRekeying().isComplete)
-    #expect(store.seal.ring?.masters.count == 1)
+    #expect(store.journalKeys.ring?.masters.count == 1)
   }
 
   /// The ways to change the keys.
@@ -261,7 +261,7 @@ struct RekeyTests {
         == .notEncrypted)
     // Keys that once were are never taken for those that come.
     #expect(try plain.encrypt(with: Self.another).isComplete)
-    #expect(try #require(plain.seal.ring?.current) > 1)
+    #expect(try #require(plain.journalKeys.ring?.current) > 1)
   }
 
   @Test("keeps the key of a damaged segment, and goes on with the others (F12, F17)")

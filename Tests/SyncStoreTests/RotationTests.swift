@@ -62,7 +62,7 @@ struct RotationTests {
     try Store.create(on: host, configuration: Self.relaxed).close()
     let store = try Store.open(on: host, configuration: Self.relaxed, failing: plan)
     let storage = host.storage
-    let prepare: @Sendable () -> Journal.Prepared? = {
+    let prepare: @Sendable () -> Journal.PreparedSegment? = {
       try? Journal.prepare(directory: Self.journal, size: 1 << 20, storage: storage, isDurable: false)
     }
     store.preparedSegment.withLock { $0 = prepare() }

@@ -44,7 +44,7 @@ struct SealedBlobStoreTests {
     let report = try store.renewKeys()
     #expect(report.isComplete && report.blobs == 3)
     try check(store)
-    #expect(store.seal.ring?.masters.count == 1)
+    #expect(store.journalKeys.ring?.masters.count == 1)
     try store.close()
     try check(try Store.open(on: host, configuration: Self.configuration))
   }
@@ -174,7 +174,7 @@ struct GoldenSealedBlobTests {
       master: Hex.string(of: try #require(ring.masters[1]).copy()), generation: 1, salt: Hex.string(of: salt),
       content: "65,600 bytes of \"content 0123456789 \" again and again",
       hash: reference.hash.description, name: keys.present.name(of: reference.hash).description,
-      object: Hex.string(of: BlobSealing.object(bytes, reference, cipher)))
+      object: Hex.string(of: BlobEncryptor.object(bytes, reference, cipher)))
   }
 
   @Test("is what this program writes")
@@ -191,10 +191,10 @@ struct GoldenSealedBlobTests {
     let content = Array("content 0123456789 ".utf8)
     let bytes = (0..<65_600).map { content[$0 % content.count] }
     for size in [1, 7, 65_535, 65_536, 65_537, 100_000] where size > 1000 || size == 7 {
-      var sealing = BlobSealing(cipher)
+      var sealing = BlobEncryptor(cipher)
       var object: [UInt8] = []
       for start in stride(from: 0, to: bytes.count, by: size) {
-        object += sealing.seal(Array(bytes[start...].prefix(size)))
+        object += sealing.encrypt(Array(bytes[start...].prefix(size)))
       }
       object += sealing.finish()
       #expect(golden.object.hasSuffix(Hex.string(of: object)))

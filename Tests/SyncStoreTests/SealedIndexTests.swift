@@ -71,7 +71,7 @@ struct SealedIndexTests {
     let store = try Store.create(on: host)
     try store.close()
     let boot = try Self.header(host).boot
-    let right = try #require(store.seal.indexSecret)
+    let right = try #require(store.journalKeys.indexSecret)
     for (secret, isRight) in [(right, true), ([UInt8](repeating: 1, count: 16), false), (nil, false)] {
       let opening = try HashIndex.open(
         at: "/store/index", host.storage, store: store.id, boot: boot, sealing: secret, writable: true)
@@ -132,7 +132,7 @@ struct SealedIndexTests {
     for (name, value) in [("a", "1".utf8.map { $0 }), ("b", [UInt8](repeating: 7, count: 100_000))] {
       let key = try Key(name)
       let found = store.readers.read { view -> [UInt8]? in
-        guard view.isSealed else { return nil }
+        guard view.isEncrypted else { return nil }
         var opened: Mapping?
         guard case .record(let record) = view.find(key.bytes.span, opened: &opened) else { return nil }
         return withExtendedLifetime(opened) { record.valueBytes }

@@ -27,7 +27,7 @@ struct SealedSegmentTests {
     header.generation = 1
     let file = try SimulatedStorage().open("/segment", .create)
     try file.allocate(to: 64 << 10)
-    let seal = SegmentSeal(header: header, master: Secret(copying: master.span), epoch: epoch)
+    let seal = SegmentCipher(header: header, master: Secret(copying: master.span), epoch: epoch)
     return try Segment(
       header: header, file: file, mapping: try file.map(64 << 10, writable: true), seal: seal)
   }
@@ -146,7 +146,7 @@ struct SealedSegmentTests {
   func forgery() throws {
     let (written, encoder) = try Self.written()
     let bytes = encoder.bytes
-    let first = SegmentHeader.length + SealedLayout.definitions
+    let first = SegmentHeader.length + EncryptedRecordLayout.definitions
     let view = try #require(written.record(at: first, limit: encoder.end))
     for index in RecordLayout.durable..<(view.end - first) {
       let segment = try Self.segment(epoch: [])
@@ -164,9 +164,10 @@ struct SealedSegmentTests {
     let segment = try Self.segment(epoch: [])
     segment.mapping.store(bytes, at: SegmentHeader.length)
     segment.mapping.store(
-      SegmentHeader.length..<(SegmentHeader.length + SealedLayout.definitionLength), of: segment.mapping,
+      SegmentHeader.length..<(SegmentHeader.length + EncryptedRecordLayout.definitionLength),
+      of: segment.mapping,
       at: first)
-    let end = first + SealedLayout.definitionLength
+    let end = first + EncryptedRecordLayout.definitionLength
     let checksum = segment.mapping.withBytes((first + RecordLayout.length)..<end) {
       XXH3.hash64($0, seed: segment.seed(at: first))
     }
@@ -177,13 +178,13 @@ struct SealedSegmentTests {
   @Test("opens nothing of another place, segment, epoch or store")
   func places() throws {
     let (written, encoder) = try Self.written()
-    let first = SegmentHeader.length + SealedLayout.definitions
+    let first = SegmentHeader.length + EncryptedRecordLayout.definitions
     let end = try #require(written.record(at: first, limit: encoder.end)).end
     let record = written.mapping.bytes(first..<end)
     let definitions = written.mapping.bytes(SegmentHeader.length..<first)
     func opens(_ segment: Segment, _ place: Int) -> Bool {
       segment.mapping.store(record, at: place)
-      return segment.seal?.open(segment.mapping, at: place) != nil
+      return segment.cipher?.decrypt(segment.mapping, at: place) != nil
     }
     func copy(_ segment: Segment) -> Segment {
       segment.mapping.store(definitions, at: SegmentHeader.length)
@@ -193,7 +194,7 @@ struct SealedSegmentTests {
     #expect(!opens(copy(try Self.segment()), first + 8))
     #expect(!opens(copy(try Self.segment(salt: 5)), first))
     let other = try Self.segment(epoch: [UInt8](repeating: 1, count: 32))
-    _ = other.beginSealing(at: SegmentHeader.length, durable: 0, position: 0)
+    _ = other.beginEncryption(at: SegmentHeader.length, durable: 0, position: 0)
     #expect(!opens(other, first))
   }
 
@@ -206,7 +207,7 @@ struct SealedSegmentTests {
       let segment = try Self.segment()
       var encoder = RecordEncoder(segment: segment, start: SegmentHeader.length, durable: 0, position: 0)
       encoder.encode([.local(key: [1], value: Array("\(number / 2)".utf8))])
-      let place = SegmentHeader.length + SealedLayout.definitions
+      let place = SegmentHeader.length + EncryptedRecordLayout.definitions
       tweaks.insert(segment.mapping.load(place + RecordLayout.fixedLength))
       // The very same record may be sealed twice: that tells nobody anything.
       #expect(tweaks.count == number / 2 + 1)

@@ -179,7 +179,7 @@ struct SealedStoreTests {
       try store.reading { engine throws(StoreError) in engine.find(Array("the key".utf8)) })
     let path = "/store/journal/0000000000000001.segment"
     var noticed = 0
-    for offset in 0..<(RecordLayout.fixedLength + 12 + SealedLayout.overhead) {
+    for offset in 0..<(RecordLayout.fixedLength + 12 + EncryptedRecordLayout.overhead) {
       for bit in 0..<8 {
         try host.storage.flipBit(of: path, at: place.offset + offset, bit: bit)
         do throws(StoreError) {
@@ -192,7 +192,7 @@ struct SealedStoreTests {
         try host.storage.flipBit(of: path, at: place.offset + offset, bit: bit)
       }
     }
-    #expect(noticed == 8 * (RecordLayout.fixedLength + 12 + SealedLayout.overhead))
+    #expect(noticed == 8 * (RecordLayout.fixedLength + 12 + EncryptedRecordLayout.overhead))
     #expect(try store.text("the key") == "value")
   }
 
@@ -229,20 +229,21 @@ struct SealedStoreTests {
           (0..<4).reversed().reduce(0) { $0 << 8 | Int(bytes[offset + $1]) }
         }
         var offset = SegmentHeader.length
-        while offset + SealedLayout.least <= bytes.count {
+        while offset + EncryptedRecordLayout.least <= bytes.count {
           let length = number(offset + RecordLayout.length)
-          guard length >= SealedLayout.least, offset + length <= bytes.count else { break }
+          guard length >= EncryptedRecordLayout.least, offset + length <= bytes.count else { break }
           let sum = XXH3.hash64(
             bytes.span.extracting((offset + RecordLayout.length)..<(offset + length)),
             seed: header.salt &+ UInt64(offset))
           // What the loss of power has torn was not sealed so.
           guard UInt32(truncatingIfNeeded: sum) == UInt32(number(offset)) else { break }
           let isDefinition = bytes[offset + RecordLayout.kind] == RecordLayout.Kind.epoch.rawValue
-          let tweak = offset + RecordLayout.fixedLength + (isDefinition ? SealedLayout.epochBytes : 0)
-          let epoch = number(offset + SealedLayout.epoch) + RecordLayout.fixedLength
+          let tweak =
+            offset + RecordLayout.fixedLength + (isDefinition ? EncryptedRecordLayout.epochBytes : 0)
+          let epoch = number(offset + EncryptedRecordLayout.epoch) + RecordLayout.fixedLength
           let name =
             Array("\(header.number) \(header.salt) \(offset) ".utf8)
-            + bytes[epoch..<(epoch + SealedLayout.epochBytes)]
+            + bytes[epoch..<(epoch + EncryptedRecordLayout.epochBytes)]
           let sealed = Array(bytes[tweak..<(offset + length)])
           // The very same record may be there twice: in a copy of the directory. Even without the tweak no place and
           // epoch serve twice.

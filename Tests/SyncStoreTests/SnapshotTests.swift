@@ -68,9 +68,9 @@ struct SnapshotTests {
     var adopted = 0
     let order = try second.engine.withLock { engine throws(StoreError) in
       for name in names {
-        guard let segment = try engine.journal.map(name), segment.header.sealedLength > 20_000
+        guard let segment = try engine.journal.map(name), segment.header.closedLength > 20_000
         else { continue }
-        var adoption = Adoption(segment, replacing: engine.journal.numbers(within: name.stands))
+        var adoption = Adoption(segment, replacing: engine.journal.numbers(within: name.covered))
         engine.journal.show(segment)
         engine.assignSlots(mayAdd: true)
         // Places are moved, nothing is forgotten yet: so it is between two steps of the compactor.

@@ -12,7 +12,7 @@ struct ThreadCiphersTests {
   private static let nonce: [UInt8] = [0x00, 0x10, 0, 0, 0xEF, 0xCD, 0xAB, 0x89, 0x67, 0x45, 0x23, 0x01]
   private static let header = 44
 
-  private let id = SegmentSeal.newName()
+  private let id = SegmentCipher.newName()
   private let material = [UInt8]((0..<256).map { UInt8(truncatingIfNeeded: $0 &* 37 &+ 11) })
   private var key: [UInt8] { Array(material.prefix(AES256GCM.keyBytes)) }
 
@@ -27,7 +27,7 @@ struct ThreadCiphersTests {
     let target = Mapping.anonymous(message.count + AES256GCM.tagBytes)
     let header = Array(message[..<Self.header])
     target.store(header.span, at: 0)
-    let tag = ThreadCiphers.current.seal(
+    let tag = ThreadCiphers.current.encrypt(
       id, place: Self.place, tweak: Self.tweak, header: 0..<Self.header,
       plaintext: Self.header..<message.count, of: plain, into: target, at: Self.header,
       Secret(copying: material.span))
@@ -43,8 +43,9 @@ struct ThreadCiphersTests {
     let plain = Mapping.heap(sealed.count)
     let header = Array(sealed[..<Self.header])
     plain.store(header.span, at: 0)
-    let isAuthentic = ThreadCiphers.current.open(
-      id, place: Self.place, tweak: Self.tweak, header: 0..<Self.header, sealed: Self.header..<sealed.count,
+    let isAuthentic = ThreadCiphers.current.decrypt(
+      id, place: Self.place, tweak: Self.tweak, header: 0..<Self.header,
+      encrypted: Self.header..<sealed.count,
       of: source, into: plain, at: Self.header
     ) { Secret(copying: material.span) }
     return isAuthentic ? plain.bytes(Self.header..<(sealed.count - AES256GCM.tagBytes)) : nil
@@ -55,7 +56,7 @@ struct ThreadCiphersTests {
     for count in Array(0...130) + [1000, 4096, 70_001] {
       let message = message(Self.header + count)
       let sealed = sealed(message)
-      let opened = try AES256GCM.open(
+      let opened = try AES256GCM.decrypt(
         sealed[Self.header...], key: key, nonce: Self.nonce, authenticating: Array(message[..<Self.header]))
       #expect(opened == Array(message[Self.header...]), "\(count) bytes")
     }
@@ -66,7 +67,7 @@ struct ThreadCiphersTests {
     for count in Array(0...130) + [1000, 4096, 70_001] {
       let message = message(Self.header + count)
       let header = Array(message[..<Self.header])
-      let sealed = AES256GCM.seal(
+      let sealed = AES256GCM.encrypt(
         Array(message[Self.header...]), key: key, nonce: Self.nonce, authenticating: header)
       #expect(opened(header + sealed) == Array(message[Self.header...]), "\(count) bytes")
     }

@@ -116,8 +116,8 @@ package final class MemoryReplica {
     return digest
   }
 
-  package func judge(at wall: UInt64?) -> JudgedState {
-    JudgedState(position: position, vector: vector, digest: digest, at: wall ?? self.wall)
+  package func judge(at wall: UInt64?) -> DigestedState {
+    DigestedState(position: position, vector: vector, digest: digest, at: wall ?? self.wall)
   }
 
   package var missingBlobs: [BlobNeed] {

@@ -88,9 +88,9 @@ package final class SessionEndpoint {
       case .follow(let position): followed = position
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
-        .readBlob, .storeBlobRanges, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .judgeState,
+        .readBlob, .storeBlobRanges, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .digestState,
         .readGroupKeys,
-        .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateHoldings, .openBlobRange:
+        .digestBuckets, .fingerprint, .exchangeRecords, .repair, .stateHoldings, .decryptBlobRange:
         pending.append(action)
       }
     }
@@ -114,7 +114,7 @@ package final class SessionEndpoint {
           return .roundExhausted
         }
         self.round = round
-        return .batchSealed(
+        return .batchEncrypted(
           RecordCodec.encode(payload), position: payload.position, records: payload.records.count)
       case .applyBatch(let sender, let mark, _, let sealed, _, _):
         let payload = try RecordCodec.decode(sealed)
@@ -138,38 +138,39 @@ package final class SessionEndpoint {
           BurstOpening(
             records: UInt64(round.count), close: round.close,
             first: payload.map {
-              .init(sealed: RecordCodec.encode($0), position: $0.position, records: $0.records.count)
+              .init(encrypted: RecordCodec.encode($0), position: $0.position, records: $0.records.count)
             }, isWhole: payload?.records.count ?? 0 == round.count))
       case .finishRound(let close):
         replica.finish(close)
         return .roundFinished
       case .readBlob(let hash, let size, let offset, let count):
         guard let blob = replica.blobs[hash], blob.count == size else { return .blobUnavailable(hash) }
-        return .blobRead(hash: hash, offset: offset, sealed: Array(blob[Int(offset)..<(Int(offset) + count)]))
+        return .blobRead(
+          hash: hash, offset: offset, encrypted: Array(blob[Int(offset)..<(Int(offset) + count)]))
       case .storeBlobRanges(let ranges, let size):
         let hash = ranges[0].hash
-        guard let stored = replica.store(ranges.flatMap(\.sealed), of: hash, size: size) else {
+        guard let stored = replica.store(ranges.flatMap(\.encrypted), of: hash, size: size) else {
           return .blobRejected(hash)
         }
         return .blobStored(hash: hash, held: stored.held, isComplete: stored.isComplete)
       case .storeBlobs(let ranges, let sizes):
         return .blobsStored(
           zip(ranges, sizes).map { range, size in
-            replica.store(range.sealed, of: range.hash, size: size)?.isComplete == true
+            replica.store(range.encrypted, of: range.hash, size: size)?.isComplete == true
           })
       case .makeRecipe(let hash, let size, let offset):
         guard let chunks = replica.recipe(of: hash, size: size, from: offset) else {
           return .recipeUnavailable(hash)
         }
-        return .recipeMade(SealedRecipe(hash: hash, offset: offset, sealed: RecipeCodec.encode(chunks)))
+        return .recipeMade(EncryptedRecipe(hash: hash, offset: offset, encrypted: RecipeCodec.encode(chunks)))
       case .matchRecipe(let recipe, let size):
-        let opened = try RecipeCodec.decode(recipe.sealed, offset: recipe.offset, size: size)
+        let opened = try RecipeCodec.decode(recipe.encrypted, offset: recipe.offset, size: size)
         return .recipeMatched(
           hash: recipe.hash, end: opened.end, missing: replica.match(opened, of: recipe.hash))
       case .assembleBlob(let hash, let size, let end):
         guard let stored = replica.assemble(hash, size: size, upTo: end) else { return .blobRejected(hash) }
         return .blobStored(hash: hash, held: stored.held, isComplete: stored.isComplete)
-      case .judgeState(let at): return .stateJudged(replica.judge(at: at))
+      case .digestState(let at): return .stateDigested(replica.judge(at: at))
       default: return nil
       }
     } catch let failure as MemoryReplica.Failure {

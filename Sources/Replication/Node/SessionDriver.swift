@@ -24,7 +24,7 @@ final class SessionDriver {
   private let sendingWorker: WorkerQueue
   private let receivingWorker: WorkerQueue
   // What comes in is opened, appended and made durable, three batches at once.
-  private let openingWorker: WorkerQueue
+  private let decryptionWorker: WorkerQueue
   private let settlingWorker: WorkerQueue
   /// Large values are read for the other side concurrently with everything else, and never by the workers that others wait for.
   private let scanningWorker = WorkerPool.scans.queue()
@@ -62,7 +62,7 @@ final class SessionDriver {
     (self.link, self.loop, self.onEnd, self.budget) = (link, loop, onEnd, budget)
     self.store = SessionStore(store, guest: guest)
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
-    (openingWorker, settlingWorker) = (workers.queue(), workers.queue())
+    (decryptionWorker, settlingWorker) = (workers.queue(), workers.queue())
   }
 
   /// The position that the other side had acknowledged when that was last kept.
@@ -213,7 +213,7 @@ final class SessionDriver {
       let event = events[next]
       next += 1
       session.isCrowded = budget.isCrowded
-      session.openedBytes = store.opened.withLock { $0 }
+      session.decryptedBytes = store.decryptedBytes.withLock { $0 }
       session.mayBecomeNewActor = guest.renewals.withLock { $0.admits(at: MonotonicClock.milliseconds()) }
       perform(session.handle(event))
     }
@@ -287,9 +287,10 @@ final class SessionDriver {
       case .mergeGroupKeys:
         // Batches behind them are opened with them.
         intakes += 1
-        work(action, on: openingWorker)
+        work(action, on: decryptionWorker)
       case .loadReplica, .loadCursor, .finishRound, .storeBlobRanges, .storeBlobs, .matchRecipe,
-        .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair, .openBlobRange:
+        .assembleBlob, .digestState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
+        .decryptBlobRange:
         work(action, on: receivingWorker)
       case .stateHoldings: work(action, on: scanningWorker)
       case .becomeNewActor:
@@ -327,8 +328,8 @@ final class SessionDriver {
     guard intakes > 1 else { return work(action, on: receivingWorker) }
     let this = LoopBound(self, to: loop)
     let (store, loop, receiver, settler) = (store, loop, receivingWorker, settlingWorker)
-    openingWorker.async {
-      let opened = store.opened(intake)
+    decryptionWorker.async {
+      let opened = store.decrypt(intake)
       receiver.async {
         let taken = store.taken(opened)
         settler.async {

@@ -13,13 +13,13 @@ extension SessionStore {
     guard bytes.count == count else { return .blobUnavailable(blob.hash) }
     let context = BatchContext.blobRange(store: store.id, sender: actor, offset: offset)
     let isTried = state.withLock { $0.unshrinking.map { $0.hash != blob.hash || offset >= $0.end } ?? true }
-    let sealed = try BatchCodec.seal(
+    let sealed = try BatchCodec.encrypt(
       bytes, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
       deflating: isTried)
     if isTried, !BatchCodec.isDeflated(sealed) {
       state.withLock { $0.unshrinking = (blob.hash, offset + Self.untriedBytes) }
     }
-    return .blobRead(hash: blob.hash, offset: offset, sealed: sealed)
+    return .blobRead(hash: blob.hash, offset: offset, encrypted: sealed)
   }
 
   /// Ranges of one blob, one behind the other.
@@ -30,7 +30,7 @@ extension SessionStore {
     var held: UInt64 = 0
     for range in ranges {
       let context = BatchContext.blobRange(store: store.id, sender: sender, offset: range.offset)
-      let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
+      let bytes = try BatchCodec.decrypt(range.encrypted, expecting: context, keys: ring())
       guard !bytes.isEmpty || blob.size == 0, range.offset + UInt64(bytes.count) <= blob.size else {
         throw DecodingFailure("a range of blob \(blob.hash) is empty, or goes beyond its end")
       }
@@ -55,7 +55,7 @@ extension SessionStore {
     var outcomes: [Bool] = []
     for (range, size) in zip(ranges, sizes) {
       let context = BatchContext.blobRange(store: store.id, sender: sender, offset: 0)
-      let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
+      let bytes = try BatchCodec.decrypt(range.encrypted, expecting: context, keys: ring())
       let blob = BlobReference(hash: range.hash, size: size)
       outcomes.append(try blobs.put(bytes, arrivedAs: blob))
       if outcomes.last == true { arrived.append(blob) }

@@ -15,15 +15,15 @@ extension SessionStore {
       return .recipeUnavailable(blob.hash)
     }
     let context = BatchContext.recipe(store: store.id, sender: actor, offset: offset)
-    let sealed = try BatchCodec.seal(
+    let sealed = try BatchCodec.encrypt(
       RecipeCodec.encode(recipe.chunks), as: context, keys: ring(),
       randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
-    return .recipeMade(SealedRecipe(hash: blob.hash, offset: offset, sealed: sealed))
+    return .recipeMade(EncryptedRecipe(hash: blob.hash, offset: offset, encrypted: sealed))
   }
 
-  func match(_ recipe: SealedRecipe, size: UInt64, from sender: ActorID) throws -> SessionEvent {
+  func match(_ recipe: EncryptedRecipe, size: UInt64, from sender: ActorID) throws -> SessionEvent {
     let context = BatchContext.recipe(store: store.id, sender: sender, offset: recipe.offset)
-    let payload = try BatchCodec.open(recipe.sealed, expecting: context, keys: ring())
+    let payload = try BatchCodec.decrypt(recipe.encrypted, expecting: context, keys: ring())
     let opened = try RecipeCodec.decode(payload, offset: recipe.offset, size: size)
     let match = try store.blobs.match(opened)
     state.withLock { $0.match = (recipe.hash, match) }

@@ -11,11 +11,11 @@ struct Intake: Sendable {
   fileprivate let close: RoundClose?
   fileprivate var stage: Stage
   /// Bytes of memory that it takes since it was opened.
-  fileprivate var openedBytes = 0
+  fileprivate var decryptedBytes = 0
 
   fileprivate enum Stage: Sendable {
-    case sealed([UInt8])
-    case opened(RecordCodec.Reading)
+    case encrypted([UInt8])
+    case decrypted(RecordCodec.Reading)
     case taken(Store.AppliedBatch, SessionEvent)
     case failed(SessionEvent)
   }
@@ -26,11 +26,11 @@ struct Intake: Sendable {
     case .applyBatch(let sender, let mark, let index, let sealed, let isFull, let widening):
       (self.sender, self.mark, self.index, self.isFull, close) = (sender, mark, index, isFull, nil)
       self.widening = widening
-      stage = .sealed(sealed)
+      stage = .encrypted(sealed)
     case .applyLast(let sender, let mark, let index, let sealed, let close):
       (self.sender, self.mark, self.index, isFull, self.close) = (sender, mark, index, false, close)
       widening = nil
-      stage = .sealed(sealed)
+      stage = .encrypted(sealed)
     default: return nil
     }
   }
@@ -38,19 +38,19 @@ struct Intake: Sendable {
 
 extension SessionStore {
   /// Opens a batch: it needs the group's keys, and nothing of the store.
-  func opened(_ intake: Intake) -> Intake {
+  func decrypt(_ intake: Intake) -> Intake {
     guard case .sealed(let sealed) = intake.stage else { return intake }
     var bytes = 0
     var opened = step(intake) {
       let context = BatchContext.records(
         store: store.id, sender: intake.sender, mark: intake.mark, index: UInt64(intake.index))
-      let payload = try BatchCodec.open(sealed, expecting: context, keys: ring())
+      let payload = try BatchCodec.decrypt(sealed, expecting: context, keys: ring())
       let reading = try RecordCodec.read(payload)
       bytes = payload.count + reading.memoryBytes
       return .opened(reading)
     }
-    opened.openedBytes = bytes
-    self.opened.withLock { $0 += bytes }
+    opened.decryptedBytes = bytes
+    self.decryptedBytes.withLock { $0 += bytes }
     return opened
   }
 
@@ -91,7 +91,7 @@ extension SessionStore {
 
   /// Waits until it is durable. What the session is told of it.
   func settled(_ intake: Intake) -> SessionEvent {
-    defer { opened.withLock { $0 -= intake.openedBytes } }
+    defer { decryptedBytes.withLock { $0 -= intake.decryptedBytes } }
     switch intake.stage {
     case .sealed, .opened: preconditionFailure("a batch is opened and appended before it is made durable")
     case .failed(let event): return event

@@ -39,7 +39,7 @@ extension SessionStore {
     let isWhole = first.map { $0.batch.records == round.count } ?? true
     state.withLock { $0.round = isWhole ? nil : round }
     let opening = first.map {
-      BurstOpening.Batch(sealed: $0.sealed, position: $0.batch.position, records: $0.batch.users)
+      BurstOpening.Batch(encrypted: $0.sealed, position: $0.batch.position, records: $0.batch.users)
     }
     let event = SessionEvent.burstOpened(
       BurstOpening(records: UInt64(round.count), close: round.close, first: opening, isWhole: isWhole))

@@ -32,20 +32,20 @@ extension SessionStore {
     var outcome = RepairOutcome(keys: [])
     if let sealed {
       let settled = Set(taken)
-      let theirs = try open(sealed, of: Set(hashes), from: peer, index)
+      let theirs = try decrypt(sealed, of: Set(hashes), from: peer, index: index)
         .filter { settled.contains(RecordFingerprint.hash($0.key)) }
       state.withLock { $0.repair.theirs = theirs }
       outcome = try store.repair(names(taken, theirs), against: theirs, scope, .keep)
     }
     return .recordsExchanged(
-      DifferingRecords(hashes: taken, sealed: try seal(records, index)), keys: outcome.keys)
+      DifferingRecords(hashes: taken, encrypted: try encrypt(records, index: index)), keys: outcome.keys)
   }
 
   func repair(
     _ hashes: [UInt64], _ sealed: [UInt8]?, from peer: ActorID?, _ scope: RepairScope, _ index: UInt64
   ) throws -> SessionEvent {
     let theirs =
-      try sealed.map { try open($0, of: Set(hashes), from: peer, index) }
+      try sealed.map { try decrypt($0, of: Set(hashes), from: peer, index: index) }
       ?? state.withLock { $0.repair.theirs }
     let outcome = try store.repair(
       names(hashes, theirs), against: theirs, scope, sealed == nil ? .issue : [.keep, .issue])
@@ -59,22 +59,22 @@ extension SessionStore {
     return Set(own).union(theirs.keys)
   }
 
-  private func seal(_ records: [Record], _ index: UInt64) throws -> [UInt8] {
+  private func encrypt(_ records: [Record], index: UInt64) throws -> [UInt8] {
     let actor = try state.withLock { $0.actor } ?? store.actor
     // They stand in no journal that the other side could go on behind.
     let positioned = records.enumerated().map { PositionedRecord(position: UInt64($0 + 1), record: $1) }
     let payload = RecordCodec.encode(
       RecordCodec.Payload(position: UInt64(records.count), records: positioned))
-    return try BatchCodec.seal(
+    return try BatchCodec.encrypt(
       payload, as: .differing(store: store.id, sender: actor, index: index), keys: ring(),
       randomness: SecureRandom.bytes(BatchCodec.randomnessBytes))
   }
 
-  private func open(
-    _ sealed: [UInt8], of hashes: Set<UInt64>, from peer: ActorID?, _ index: UInt64
+  private func decrypt(
+    _ sealed: [UInt8], of hashes: Set<UInt64>, from peer: ActorID?, index: UInt64
   ) throws -> [[UInt8]: Record] {
     guard let peer else { return [:] }
-    let payload = try BatchCodec.open(
+    let payload = try BatchCodec.decrypt(
       sealed, expecting: .differing(store: store.id, sender: peer, index: index), keys: ring())
     var records: [[UInt8]: Record] = [:]
     for item in try RecordCodec.decode(payload).records {

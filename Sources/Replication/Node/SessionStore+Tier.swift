@@ -24,10 +24,10 @@ extension SessionStore {
     }
   }
 
-  func open(_ range: BlobRange, from sender: ActorID) throws -> SessionEvent {
+  func decrypt(_ range: BlobRange, from sender: ActorID) throws -> SessionEvent {
     let context = BatchContext.blobRange(store: store.id, sender: sender, offset: range.offset)
-    let bytes = try BatchCodec.open(range.sealed, expecting: context, keys: ring())
-    return .blobRangeOpened(range.hash, offset: range.offset, bytes)
+    let bytes = try BatchCodec.decrypt(range.encrypted, expecting: context, keys: ring())
+    return .blobRangeDecrypted(range.hash, offset: range.offset, bytes)
   }
 
   /// What is needed of a blob that somebody waits for; nil if it is here.

@@ -16,7 +16,7 @@ package final class SessionStore: Sendable {
   /// Who the session is with; nil in tests that have no members.
   let guest: SessionGuest?
   /// What was opened and is not yet applied, in bytes of memory.
-  let opened = LockedField(0)
+  let decryptedBytes = LockedField(0)
   private let isCancelled = LockedField(false)
 
   struct State {
@@ -115,7 +115,7 @@ package final class SessionStore: Sendable {
         return .cursor(cursor)
       case .openRound(let receiver): return try openRound(for: receiver)
       case .nextBatch(_, let index): return try nextBatch(index)
-      case .applyBatch, .applyLast: return Intake(action).flatMap { settled(taken(opened($0))) }
+      case .applyBatch, .applyLast: return Intake(action).flatMap { settled(taken(decrypt($0))) }
       case .finishRound(let close):
         let covered = try store.versionVector()
         let lacking = state.withLock { $0.lacking.take() }
@@ -157,7 +157,7 @@ package final class SessionStore: Sendable {
         return try match(recipe, size: size, from: peer)
       case .assembleBlob(let hash, let size, let end):
         return try assemble(BlobReference(hash: hash, size: size), upTo: end)
-      case .judgeState(let time): return .stateJudged(try judge(at: time))
+      case .digestState(let time): return .stateDigested(try digestState(at: time))
       case .digestBuckets(let time): return .bucketsDigested(try store.bucketDigests(at: time))
       case .fingerprint(let buckets, let scope): return try fingerprint(buckets, scope)
       case .exchangeRecords(let hashes, let theirs, let scope, let index):
@@ -165,9 +165,9 @@ package final class SessionStore: Sendable {
       case .repair(let hashes, let theirs, let scope, let index):
         return try repair(hashes, theirs, from: peer, scope, index)
       case .stateHoldings(let wanted): return try stateHoldings(wanted)
-      case .openBlobRange(let range):
+      case .decryptBlobRange(let range):
         guard let peer else { return nil }
-        return try open(range, from: peer)
+        return try decrypt(range, from: peer)
       case .becomeNewActor(_, let side):
         try store.becomeNewActor(side: side)
         return nil
@@ -256,10 +256,10 @@ package final class SessionStore: Sendable {
     }
   }
 
-  private func judge(at time: UInt64?) throws -> JudgedState {
+  private func digestState(at time: UInt64?) throws -> DigestedState {
     let time = time ?? store.environment.now()
     let (summary, digest, _) = try store.replicaSummary(digestAt: time)
-    return JudgedState(position: summary.position, vector: summary.vector, digest: digest, at: time)
+    return DigestedState(position: summary.position, vector: summary.vector, digest: digest, at: time)
   }
 
   // MARK: Rounds
@@ -280,7 +280,7 @@ package final class SessionStore: Sendable {
       state.withLock { $0.round = nil }
       return .roundExhausted
     }
-    return .batchSealed(next.sealed, position: next.batch.position, records: next.batch.users)
+    return .batchEncrypted(next.sealed, position: next.batch.position, records: next.batch.users)
   }
 
   /// The next batch of a round, sealed; nil at its end.
@@ -292,15 +292,15 @@ package final class SessionStore: Sendable {
     var encoder = RecordCodec.Encoder(capacity: min(left, most) + 4096)
     guard let batch = try round.next(maximumBytes: most, into: &encoder) else { return nil }
     let payload = encoder.finish(position: batch.position, present: batch.present)
-    return (batch, try seal(payload, of: round.close, index))
+    return (batch, try encrypt(payload, of: round.close, index))
   }
 
-  func seal(_ payload: [UInt8], of round: RoundClose, _ index: UInt32) throws -> [UInt8] {
+  func encrypt(_ payload: [UInt8], of round: RoundClose, _ index: UInt32) throws -> [UInt8] {
     let context = BatchContext.records(
       store: store.id, sender: round.sender, mark: round.mark, index: UInt64(index))
     let deflates = state.withLock { $0.choice.deflates(payload.count) }
     let begin = MonotonicClock.nanoseconds()
-    let sealed = try BatchCodec.seal(
+    let sealed = try BatchCodec.encrypt(
       payload, as: context, keys: ring(), randomness: SecureRandom.bytes(BatchCodec.randomnessBytes),
       deflating: deflates)
     let end = MonotonicClock.nanoseconds()
@@ -308,7 +308,8 @@ package final class SessionStore: Sendable {
       state.underway.append(
         (
           CompressionChoice.Measure(
-            payload: payload.count, sealed: sealed.count, deflating: deflates ? end - begin : nil, passing: 0),
+            payload: payload.count, encrypted: sealed.count, deflateTime: deflates ? end - begin : nil,
+            transferTime: 0),
           end
         ))
     }

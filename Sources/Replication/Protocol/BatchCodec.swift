@@ -27,7 +27,7 @@ package enum BatchCodec {
 
   /// The sealed batch for `payload`, at most `context.kind.maximumBytes`, under the current epoch of `keys`.
   /// `randomness` is 32 unpredictable bytes. Not `deflating`, the payload is sealed as it is. `.protocolViolation` if the payload is too large.
-  package static func seal(
+  package static func encrypt(
     _ payload: [UInt8], as context: BatchContext, keys: GroupKeyRing, randomness: [UInt8],
     deflating: Bool = true
   ) throws(ReplicationError) -> [UInt8] {
@@ -48,20 +48,20 @@ package enum BatchCodec {
     // Keyed, so that who knows the random bytes cannot try guesses of the content against the salt. GMAC of what is sealed takes
     // a fifth of SHA-256's time, and nobody sees it (decision 39).
     let saltKeys = HKDFSHA256.derive(64, secret: groupKey, salt: [], info: saltPurpose)
-    let digest = AES256GCM.seal([], key: Array(saltKeys[32...]), nonce: nonce, authenticating: body)
+    let digest = AES256GCM.encrypt([], key: Array(saltKeys[32...]), nonce: nonce, authenticating: body)
     let salt = HMACSHA256.code(for: randomness + output.bytes + digest, key: Array(saltKeys[..<32]))
     let key = HKDFSHA256.derive(
       AES256GCM.keyBytes, secret: groupKey, salt: salt, info: keyPurpose + output.bytes)
     output.write(raw: salt)
     var sealed = output.bytes
-    AES256GCM.seal(body, key: key, nonce: nonce, authenticating: sealed, appendingTo: &sealed)
+    AES256GCM.encrypt(body, key: key, nonce: nonce, authenticating: sealed, appendingTo: &sealed)
     return sealed
   }
 
   /// The payload of `sealed`, which must be the batch that `expected` describes.
   /// `.protocolViolation` if it is another one (F80), was changed, was sealed under an epoch that is unknown here, or
   /// does not inflate to exactly the length it declares (F79).
-  package static func open(
+  package static func decrypt(
     _ sealed: [UInt8], expecting expected: BatchContext, keys: GroupKeyRing
   ) throws(ReplicationError) -> [UInt8] {
     func refusal(_ why: String) -> ReplicationError {
@@ -88,7 +88,7 @@ package enum BatchCodec {
       info: keyPurpose + expectedHeader.bytes)
     let body: [UInt8]
     do {
-      body = try AES256GCM.open(sealed[headerBytes...], key: key, nonce: nonce, authenticating: header)
+      body = try AES256GCM.decrypt(sealed[headerBytes...], key: key, nonce: nonce, authenticating: header)
     } catch {
       throw refusal("\(error)")
     }

@@ -1,17 +1,17 @@
 package import SyncStore
 
 /// What an object is made of, from an offset on, as it travels.
-package struct SealedRecipe: Hashable, Sendable {
+package struct EncryptedRecipe: Hashable, Sendable {
   /// Of which blob.
   package var hash: BlobHash
   /// Where its first chunk begins.
   package var offset: UInt64
   /// The chunks, sealed (`schemas/wire-batch.md`).
-  package var sealed: [UInt8]
+  package var encrypted: [UInt8]
 
   /// All fields.
-  package init(hash: BlobHash, offset: UInt64, sealed: [UInt8]) {
-    (self.hash, self.offset, self.sealed) = (hash, offset, sealed)
+  package init(hash: BlobHash, offset: UInt64, encrypted: [UInt8]) {
+    (self.hash, self.offset, self.encrypted) = (hash, offset, encrypted)
   }
 }
 

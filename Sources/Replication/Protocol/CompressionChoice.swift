@@ -11,15 +11,17 @@ package struct CompressionChoice: Hashable, Sendable {
     /// Bytes before it was sealed.
     package var payload: Int
     /// Bytes sealed.
-    package var sealed: Int
+    package var encrypted: Int
     /// Nanoseconds that reading and sealing took; nil if the batch was sent plain.
     package var deflating: UInt64?
     /// Nanoseconds from its sending, or from the acknowledgement of the batch before it, whichever was later, to its own.
     package var passing: UInt64
 
     /// All fields.
-    package init(payload: Int, sealed: Int, deflating: UInt64?, passing: UInt64) {
-      (self.payload, self.sealed, self.deflating, self.passing) = (payload, sealed, deflating, passing)
+    package init(payload: Int, encrypted: Int, deflateTime: UInt64?, transferTime: UInt64) {
+      (self.payload, self.encrypted, self.deflating, self.passing) = (
+        payload, encrypted, deflateTime, transferTime
+      )
     }
   }
 
@@ -68,7 +70,7 @@ package struct CompressionChoice: Hashable, Sendable {
 
   /// A batch was acknowledged.
   package mutating func acknowledged(_ measure: Measure) {
-    guard measure.payload >= Self.smallBytes, measure.sealed > 0, measure.passing > 0 else { return }
+    guard measure.payload >= Self.smallBytes, measure.encrypted > 0, measure.passing > 0 else { return }
     let time = Double(measure.passing) / Double(measure.payload)
     if let deflating = measure.deflating {
       // What was sent before the way was changed is acknowledged after that.
@@ -77,7 +79,7 @@ package struct CompressionChoice: Hashable, Sendable {
       deflated = Self.mean(deflated, time, of: measures)
       busy = Self.mean(busy, min(1, Double(deflating) / Double(measure.passing)), of: measures)
       work = Self.mean(work, Double(deflating) / Double(measure.payload), of: measures)
-      considerPlain(isFast: Double(measure.passing) / Double(measure.sealed) <= Self.fastLink)
+      considerPlain(isFast: Double(measure.passing) / Double(measure.encrypted) <= Self.fastLink)
     } else if isPlain {
       measures += 1
       // The first one waited for those before it.

@@ -57,10 +57,10 @@ package enum FrameStage: Hashable, Sendable {
       }
     case .session:
       switch type {
-      case MessageType.batch.rawValue: return WireLimits.sealedBatchBytes + 16
-      case MessageType.blobRange.rawValue: return WireLimits.sealedBlobRangeBytes + 64
+      case MessageType.batch.rawValue: return WireLimits.encryptedBatchBytes + 16
+      case MessageType.blobRange.rawValue: return WireLimits.encryptedBlobRangeBytes + 64
       case MessageType.differingRecords.rawValue:
-        return WireLimits.sealedBatchBytes + 8 * WireLimits.repairKeys + 16
+        return WireLimits.encryptedBatchBytes + 8 * WireLimits.repairKeys + 16
       default: return Limits.controlFrameBytes
       }
     }

@@ -6,10 +6,10 @@ extension Message {
   package var pieces: [[UInt8]] {
     switch self {
     case .batch(let index, let sealed):
-      return Message.batch(index: index, sealed: []).frame.bytes(with: sealed)
+      return Message.batch(index: index, encrypted: []).frame.bytes(with: sealed)
     case .blobRange(var range):
-      let sealed = range.sealed
-      range.sealed = []
+      let sealed = range.encrypted
+      range.encrypted = []
       return Message.blobRange(range).frame.bytes(with: sealed)
     default: return [frame.bytes]
     }
@@ -28,10 +28,10 @@ extension Message {
     switch message {
     case .batch(let index, let start):
       sealed.removeFirst(head.count - start.count)
-      return .batch(index: index, sealed: sealed)
+      return .batch(index: index, encrypted: sealed)
     case .blobRange(var range):
-      sealed.removeFirst(head.count - range.sealed.count)
-      range.sealed = sealed
+      sealed.removeFirst(head.count - range.encrypted.count)
+      range.encrypted = sealed
       return .blobRange(range)
     default: preconditionFailure("no other message ends with what is sealed")
     }

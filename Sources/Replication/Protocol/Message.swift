@@ -53,7 +53,7 @@ package enum Message: Hashable, Sendable {
   /// Sender to receiver: a round begins.
   case roundBegin(RoundBegin)
   /// Records of the round under way: the number of the batch in its round, from 0, and its sealed bytes.
-  case batch(index: UInt32, sealed: [UInt8])
+  case batch(index: UInt32, encrypted: [UInt8])
   /// Receiver to sender: durable here up to this position of your journal.
   case batchReceived(position: UInt64)
   /// Sender to receiver: the round is complete.
@@ -105,7 +105,7 @@ package enum Message: Hashable, Sendable {
   /// Receiver to sender: what is this blob made of, from an offset on?
   case recipeWant(BlobNeed)
   /// Sender to receiver: this, for a while.
-  case recipe(SealedRecipe)
+  case recipe(EncryptedRecipe)
   /// Receiver to sender: please send these parts of a blob.
   case partsWant(BlobPartsWanted)
   /// Sender to receiver: what the blob is made of cannot be said.
@@ -210,18 +210,18 @@ package struct Receipt: Hashable, Sendable {
   /// Durable up to this position of the sender's journal.
   package var received: UInt64
   /// The receiver's own state.
-  package var state: JudgedState
+  package var state: DigestedState
   /// Blobs that were asked for and not given. Above zero, what was sent is not complete.
   package var missingBlobs: UInt64
 
   /// All fields.
-  package init(received: UInt64, state: JudgedState, missingBlobs: UInt64) {
+  package init(received: UInt64, state: DigestedState, missingBlobs: UInt64) {
     (self.received, self.state, self.missingBlobs) = (received, state, missingBlobs)
   }
 }
 
 /// The durable state of a copy at one instant, with the digest of its live records.
-package struct JudgedState: Hashable, Sendable {
+package struct DigestedState: Hashable, Sendable {
   /// The last position of its own journal.
   package var position: UInt64
   /// What it covers.
@@ -265,11 +265,11 @@ package struct BlobRange: Hashable, Sendable {
   /// Does the blob end with them?
   package var isLast: Bool
   /// The bytes, sealed (`schemas/wire-batch.md`); at most `Limits.blobRangeBytes` once opened.
-  package var sealed: [UInt8]
+  package var encrypted: [UInt8]
 
   /// All fields.
-  package init(hash: BlobHash, offset: UInt64, isLast: Bool, sealed: [UInt8]) {
-    (self.hash, self.offset, self.isLast, self.sealed) = (hash, offset, isLast, sealed)
+  package init(hash: BlobHash, offset: UInt64, isLast: Bool, encrypted: [UInt8]) {
+    (self.hash, self.offset, self.isLast, self.encrypted) = (hash, offset, isLast, encrypted)
   }
 }
 

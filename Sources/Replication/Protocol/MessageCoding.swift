@@ -56,11 +56,11 @@ extension Message {
       for need in needs { need.write(to: &writer) }
       return .blobWant
     case .blobRange(let range):
-      writer = ByteWriter(capacity: range.sealed.count + 48)
+      writer = ByteWriter(capacity: range.encrypted.count + 48)
       writer.write(raw: range.hash.bytes)
       writer.writeVariable(range.offset)
       writer.write(UInt8(range.isLast ? 1 : 0))
-      writer.write(raw: range.sealed)
+      writer.write(raw: range.encrypted)
       return .blobRange
     case .blobUnavailable(let hash):
       writer.write(raw: hash.bytes)
@@ -125,10 +125,10 @@ extension Message {
       need.write(to: &writer)
       return .recipeWant
     case .recipe(let recipe):
-      writer = ByteWriter(capacity: recipe.sealed.count + 48)
+      writer = ByteWriter(capacity: recipe.encrypted.count + 48)
       writer.write(raw: recipe.hash.bytes)
       writer.writeVariable(recipe.offset)
-      writer.write(raw: recipe.sealed)
+      writer.write(raw: recipe.encrypted)
       return .recipe
     case .partsWant(let wanted):
       wanted.write(to: &writer)
@@ -174,7 +174,7 @@ extension Message {
       return .hello(try Hello(versions, from: &reader))
     case .want: return .want(try reader.readCursor())
     case .roundBegin: return .roundBegin(try RoundBegin(from: &reader))
-    case .batch: return .batch(index: try reader.read(UInt32.self), sealed: try reader.readRest())
+    case .batch: return .batch(index: try reader.read(UInt32.self), encrypted: try reader.readRest())
     case .batchReceived: return .batchReceived(position: try reader.readVariable())
     case .roundClose: return .roundClose(try RoundEnd(from: &reader))
     case .receipt: return .receipt(try Receipt(from: &reader))
@@ -204,8 +204,9 @@ extension Message {
     case .recipeWant: return .recipeWant(try BlobNeed(from: &reader))
     case .recipe:
       return .recipe(
-        SealedRecipe(
-          hash: try reader.readBlobHash(), offset: try reader.readVariable(), sealed: try reader.readRest()))
+        EncryptedRecipe(
+          hash: try reader.readBlobHash(), offset: try reader.readVariable(), encrypted: try reader.readRest()
+        ))
     case .partsWant: return .partsWant(try BlobPartsWanted(from: &reader))
     case .recipeUnavailable: return .recipeUnavailable(try reader.readBlobHash())
     case .holdingsWant: return .holdingsWant(try HoldingsWanted(from: &reader))
@@ -294,7 +295,7 @@ extension RoundEnd {
 extension Receipt {
   fileprivate init(from reader: inout ByteReader) throws(DecodingFailure) {
     received = try reader.readVariable()
-    state = JudgedState(
+    state = DigestedState(
       position: try reader.readVariable(), vector: try reader.readVector(), digest: try reader.readDigest(),
       at: try reader.readVariable())
     missingBlobs = try reader.readVariable()
@@ -330,7 +331,7 @@ extension BlobRange {
     offset = try reader.readVariable()
     guard offset <= Limits.blobBytes else { throw DecodingFailure("blob range from \(offset)") }
     isLast = try reader.readFlag()
-    sealed = try reader.readRest()
+    encrypted = try reader.readRest()
   }
 }
 

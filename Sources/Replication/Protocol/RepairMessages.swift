@@ -16,7 +16,7 @@ package struct StateClaim: Hashable, Sendable {
   }
 
   /// The claim of a state.
-  package init(_ state: JudgedState) {
+  package init(_ state: DigestedState) {
     var writer = ByteWriter()
     writer.write(state.vector)
     let hash = XXH3.hash128(writer.bytes)
@@ -160,16 +160,16 @@ package struct DifferingRecords: Hashable, Sendable {
   /// The hashes of the keys, ascending: all of them that this message settles, also those of which the side holds nothing.
   package var hashes: [UInt64]
   /// The records (`schemas/wire.md`).
-  package var sealed: [UInt8]
+  package var encrypted: [UInt8]
 
   /// Both fields.
-  package init(hashes: [UInt64], sealed: [UInt8]) { (self.hashes, self.sealed) = (hashes, sealed) }
+  package init(hashes: [UInt64], encrypted: [UInt8]) { (self.hashes, self.encrypted) = (hashes, encrypted) }
 
   func write(to writer: inout ByteWriter) {
-    writer = ByteWriter(capacity: sealed.count + hashes.count * 8 + 8)
+    writer = ByteWriter(capacity: encrypted.count + hashes.count * 8 + 8)
     writer.writeVariable(UInt64(hashes.count))
     for hash in hashes { writer.write(hash) }
-    writer.write(raw: sealed)
+    writer.write(raw: encrypted)
   }
 
   init(from reader: inout ByteReader) throws(DecodingFailure) {
@@ -179,6 +179,6 @@ package struct DifferingRecords: Hashable, Sendable {
       if let last = hashes.last, last >= hash { throw DecodingFailure("hashes out of order") }
       hashes.append(hash)
     }
-    self.init(hashes: hashes, sealed: try reader.readRest())
+    self.init(hashes: hashes, encrypted: try reader.readRest())
   }
 }

@@ -16,9 +16,9 @@ package enum WireLimits {
   package static let helloSeconds = 60
 
   /// Bytes of a sealed batch in a frame.
-  package static let sealedBatchBytes = Limits.batchBytes + BatchCodec.overheadBytes
+  package static let encryptedBatchBytes = Limits.batchBytes + BatchCodec.overheadBytes
   /// Bytes of a sealed blob range in a frame.
-  package static let sealedBlobRangeBytes = Limits.blobRangeBytes + BatchCodec.overheadBytes
+  package static let encryptedBlobRangeBytes = Limits.blobRangeBytes + BatchCodec.overheadBytes
   /// Bytes of a frame while an invitation is redeemed: a stranger may send it.
   package static let pairingFrameBytes = 4 << 10
   /// Bytes of the inviter's answer, which holds the group keys.
@@ -92,7 +92,7 @@ package enum WireLimits {
   package static let unstoredBytes = 8 << 20
   /// Bytes of batches that were opened and are not yet applied above which nothing more is read from the connection: inflated bytes, and
   /// what each record takes in memory.
-  package static let openedBytes = 32 << 20
+  package static let decryptedBytes = 32 << 20
   /// Bytes that a queued blob range counts for besides its own: an empty one takes memory, too.
   package static let rangeOverheadBytes = 256
   /// Bytes queued for a peer above which no further batch is sealed for it, and bytes received and not yet stored above which nothing

@@ -24,7 +24,7 @@ struct BlobAssembly {
   private var held: UInt64
   /// Up to where recipes were asked for; nil while one is under way that will tell.
   private var recipeEnd: UInt64?
-  private var recipes: [SealedRecipe] = []
+  private var recipes: [EncryptedRecipe] = []
   /// Of the recipe that is being followed.
   private var missing: [BlobPart] = []
   private var end: UInt64
@@ -53,7 +53,7 @@ struct BlobAssembly {
     return ending
   }
 
-  mutating func arrived(_ recipe: SealedRecipe) throws(SessionEnd) {
+  mutating func arrived(_ recipe: EncryptedRecipe) throws(SessionEnd) {
     guard recipeEnd == nil, recipe.hash == hash else {
       throw .violation("a recipe came that was not asked for")
     }

@@ -126,7 +126,7 @@ struct BlobFetch {
     assembly?.pump(&port)
   }
 
-  mutating func arrived(_ recipe: SealedRecipe) throws(SessionEnd) {
+  mutating func arrived(_ recipe: EncryptedRecipe) throws(SessionEnd) {
     guard assembly?.hash == recipe.hash else { throw .violation("a recipe came that was not asked for") }
     try assembly?.arrived(recipe)
   }
@@ -342,5 +342,5 @@ struct BlobFetch {
 
 extension BlobRange {
   /// What it counts for while it is queued: never nothing, or a peer that sends empty ones is held up by no bound.
-  var queuedBytes: Int { sealed.count + WireLimits.rangeOverheadBytes }
+  var queuedBytes: Int { encrypted.count + WireLimits.rangeOverheadBytes }
 }

@@ -94,7 +94,7 @@ struct BlobSource {
     }
   }
 
-  mutating func made(_ recipe: SealedRecipe, _ port: inout SessionPort) {
+  mutating func made(_ recipe: EncryptedRecipe, _ port: inout SessionPort) {
     precondition(isMaking && recipes.first?.hash == recipe.hash, "another recipe was being made")
     recipes.removeFirst()
     isMaking = false
@@ -108,11 +108,11 @@ struct BlobSource {
     port.send(.recipeUnavailable(hash))
   }
 
-  mutating func read(_ hash: BlobHash, offset: UInt64, sealed: [UInt8], _ port: inout SessionPort) {
+  mutating func blobRead(_ hash: BlobHash, offset: UInt64, encrypted: [UInt8], _ port: inout SessionPort) {
     let read = answered(hash)
     precondition(read.offset == offset, "another range was being read")
     guard read.request != failed else { return }
-    port.send(.blobRange(BlobRange(hash: hash, offset: offset, isLast: read.isLast, sealed: sealed)))
+    port.send(.blobRange(BlobRange(hash: hash, offset: offset, isLast: read.isLast, encrypted: encrypted)))
     if read.isLast { port.figures.sentBlobs += 1 }
   }
 

@@ -9,7 +9,7 @@ struct LiveState {
   /// What the other side covers, as far as it is known.
   var covered = VersionVector()
   /// Is the own state being judged, to be compared?
-  var isJudging = false
+  var isDigesting = false
   /// What is compared: at the client what it said last, at the server what the client said.
   var claim: StateClaim?
 }

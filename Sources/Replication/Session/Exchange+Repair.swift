@@ -19,12 +19,12 @@ extension Exchange {
   mutating func compareAtRest(_ port: inout SessionPort) {
     beginComparing(&port)
     guard progress == .live, isResting else { return }
-    live.isJudging = true
-    port.actions.append(.judgeState(at: nil))
+    live.isDigesting = true
+    port.actions.append(.digestState(at: nil))
   }
 
   /// Is nothing under way, and nothing to be said that was not?
-  private var isResting: Bool { live.isOn && isAtRest && !live.hasGrown && !live.isJudging }
+  private var isResting: Bool { live.isOn && isAtRest && !live.hasGrown && !live.isDigesting }
 
   /// The other side has said what it holds.
   private mutating func claimed(_ claim: StateClaim, _ port: inout SessionPort) throws(SessionEnd) {
@@ -38,14 +38,14 @@ extension Exchange {
       try beginRepair(at: own.at, &port)
     } else if isResting {
       live.claim = claim
-      live.isJudging = true
-      port.actions.append(.judgeState(at: claim.at))
+      live.isDigesting = true
+      port.actions.append(.digestState(at: claim.at))
     }
   }
 
   /// The own state, judged to be compared.
-  mutating func judgedAtRest(_ state: JudgedState, _ port: inout SessionPort) {
-    live.isJudging = false
+  mutating func stateDigestedAtRest(_ state: DigestedState, _ port: inout SessionPort) {
+    live.isDigesting = false
     // What came meanwhile will be compared another time.
     guard isResting, let sending, state.position <= sending.scanned else { return }
     let own = StateClaim(state)

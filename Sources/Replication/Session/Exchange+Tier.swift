@@ -25,12 +25,14 @@ struct TierState {
   /// Parts of blobs that come, and are given to who asked.
   var parts: [BlobHash: [BlobPart]] = [:]
   /// Ranges of them that are to be opened, with the bytes that each must hold; and how many the one must that is being opened.
-  var sealed = Queue<(range: BlobRange, count: UInt64)>()
+  var encryptedRanges = Queue<(range: BlobRange, count: UInt64)>()
   /// What those count for.
-  var sealedBytes = 0
-  var opening: UInt64?
+  var encryptedBytes = 0
+  var decryptingBytes: UInt64?
 
-  var isQuiet: Bool { asked == nil && stating == nil && parts.isEmpty && sealed.isEmpty && opening == nil }
+  var isQuiet: Bool {
+    asked == nil && stating == nil && parts.isEmpty && encryptedRanges.isEmpty && decryptingBytes == nil
+  }
 }
 
 // Blobs that somebody waits for, and who holds what: in live sessions, and in those that are begun for nothing else.
@@ -73,17 +75,17 @@ extension Exchange {
       throw .violation("parts of a blob end where they must not")
     }
     tier.parts[range.hash] = expected.isEmpty ? nil : expected
-    tier.sealed.append((range, count))
-    tier.sealedBytes += range.queuedBytes
-    openNext(&port)
+    tier.encryptedRanges.append((range, count))
+    tier.encryptedBytes += range.queuedBytes
+    decryptNext(&port)
     return true
   }
 
-  private mutating func openNext(_ port: inout SessionPort) {
-    guard tier.opening == nil, let (range, count) = tier.sealed.popFirst() else { return }
-    tier.sealedBytes -= range.queuedBytes
-    tier.opening = count
-    port.actions.append(.openBlobRange(range))
+  private mutating func decryptNext(_ port: inout SessionPort) {
+    guard tier.decryptingBytes == nil, let (range, count) = tier.encryptedRanges.popFirst() else { return }
+    tier.encryptedBytes -= range.queuedBytes
+    tier.decryptingBytes = count
+    port.actions.append(.decryptBlobRange(range))
   }
 
   mutating func lacksParts(_ hash: BlobHash, _ port: inout SessionPort) -> Bool {
@@ -92,17 +94,17 @@ extension Exchange {
     return true
   }
 
-  mutating func opened(
-    _ hash: BlobHash, _ offset: UInt64, _ bytes: [UInt8], _ port: inout SessionPort
+  mutating func rangeDecrypted(
+    _ hash: BlobHash, offset: UInt64, bytes: [UInt8], _ port: inout SessionPort
   ) throws(SessionEnd) {
-    guard let count = tier.opening else { preconditionFailure("no range was being opened") }
-    tier.opening = nil
+    guard let count = tier.decryptingBytes else { preconditionFailure("no range was being opened") }
+    tier.decryptingBytes = nil
     // Whoever asked counts the bytes, and would wait for those that are missing.
     guard UInt64(bytes.count) == count else {
       throw .violation("\(CountText.of(bytes.count, "byte")) of a blob came where \(count) must")
     }
     port.news.append(.part(hash, offset: offset, bytes))
-    openNext(&port)
+    decryptNext(&port)
   }
 
   func noteProgress(_ hash: BlobHash, held: UInt64, _ port: inout SessionPort) {

@@ -118,7 +118,7 @@ struct Exchange {
   }
 
   /// Bytes that have come and are not stored.
-  var unstoredBytes: Int { (receiving?.unstoredBytes ?? 0) + tier.sealedBytes }
+  var unstoredBytes: Int { (receiving?.unstoredBytes ?? 0) + tier.encryptedBytes }
 
   // MARK: Messages
 
@@ -135,7 +135,7 @@ struct Exchange {
       try receiving?.begun(begin, &port)
     case .batch(let index, let sealed):
       try requireReceiving()
-      try receiving?.arrived(index: index, sealed: sealed, &port)
+      try receiving?.batchArrived(index: index, encrypted: sealed, &port)
     case .roundClose(let end):
       try requireReceiving()
       guard receiving?.isInBurst == false else { throw .violation("the close of another kind of round") }
@@ -220,8 +220,8 @@ struct Exchange {
     switch event {
     case .cursor(let cursor): try loaded(cursor, &port)
     case .roundOpened(let records, let close): sending?.opened(records: records, close: close, &port)
-    case .batchSealed(let sealed, let position, let records):
-      sending?.sealed(sealed, position: position, records: records, &port)
+    case .batchEncrypted(let sealed, let position, let records):
+      sending?.batchEncrypted(sealed, position: position, records: records, &port)
     case .roundExhausted: sending?.exhausted(&port)
     case .batchApplied(let position, let records, let missing):
       try receiving?.applied(to: position, records: records, missing: missing, &port)
@@ -229,7 +229,8 @@ struct Exchange {
     case .stillLacking:
       isStillLacking = true
       receiving?.finished(&port)
-    case .blobRead(let hash, let offset, let sealed): source.read(hash, offset: offset, sealed: sealed, &port)
+    case .blobRead(let hash, let offset, let sealed):
+      source.blobRead(hash, offset: offset, encrypted: sealed, &port)
     case .blobUnavailable(let hash): source.lacks(hash, &port)
     case .blobStored(let hash, let held, let isComplete):
       noteProgress(hash, held: held, &port)
@@ -240,24 +241,25 @@ struct Exchange {
     case .recipeUnavailable(let hash): source.cannotMake(hash, &port)
     case .recipeMatched(let hash, let end, let missing):
       receiving?.matched(hash, end: end, missing: missing, &port)
-    case .stateJudged(let state):
+    case .stateDigested(let state):
       if case .comparing(let receipt) = progress {
         repair.position = state.position
         if isDifferent(state, from: receipt) { return try beginRepair(at: state.at, &port) }
         try conclude(&port)
-      } else if live.isJudging {
-        judgedAtRest(state, &port)
+      } else if live.isDigesting {
+        stateDigestedAtRest(state, &port)
       } else {
         repair.position = state.position
         try endIfWidened()
-        receiving?.judged(state, &port)
+        receiving?.stateDigested(state, &port)
       }
     case .grown: live.hasGrown = true
     case .burstOpened(let burst): try burstOpened(burst, &port)
     case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))
     case .holdingsStated(let stated): state(stated, &port)
-    case .blobRangeOpened(let hash, let offset, let bytes): try opened(hash, offset, bytes, &port)
+    case .blobRangeDecrypted(let hash, let offset, let bytes):
+      try rangeDecrypted(hash, offset: offset, bytes: bytes, &port)
     case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
     case .received, .sent, .timer, .disconnected, .stop, .refuse, .probe, .replica, .rolledBack, .failed,
       .overtaken, .wanted,
@@ -327,7 +329,7 @@ struct Exchange {
 
   private func noteReceipt(_ port: inout SessionPort) {
     guard sending != nil, let cursor = peer.cursor else { return }
-    let state = JudgedState(
+    let state = DigestedState(
       position: peer.summary.position, vector: peer.summary.vector, digest: peer.digest,
       at: own.wallMilliseconds)
     port.figures.receipt = Receipt(received: cursor.position, state: state, missingBlobs: 0)
@@ -347,7 +349,7 @@ struct Exchange {
   mutating func compare(_ port: inout SessionPort) throws(SessionEnd) {
     if let receipt = sending?.receipt {
       progress = .comparing(receipt)
-      port.actions.append(.judgeState(at: receipt.state.at))
+      port.actions.append(.digestState(at: receipt.state.at))
     } else {
       if repair.passes == 0, helloesDiffer { return try beginRepair(at: own.wallMilliseconds, &port) }
       try conclude(&port)
@@ -366,7 +368,7 @@ struct Exchange {
 
   /// Two copies in step must have one digest (F61): their vectors are equal, and each one's cursor stands at
   /// the other's end.
-  private func isDifferent(_ state: JudgedState, from receipt: Receipt) -> Bool {
+  private func isDifferent(_ state: DigestedState, from receipt: Receipt) -> Bool {
     let cursor = receiving?.cursor ?? ownCursor
     guard areComplete, state.vector == receipt.state.vector, receipt.received == state.position,
       let cursor, cursor.closed, cursor.position == receipt.state.position, state.at == receipt.state.at

@@ -12,7 +12,7 @@ struct ReceivingHalf {
     case receiving(RoundBegin)
     case finishing
     case fetching
-    case judging
+    case digesting
     case taken
   }
 
@@ -68,7 +68,7 @@ struct ReceivingHalf {
   /// Is it one of keys that were lacking?
   var isWidening: Bool { widening != nil && !isQuiet }
   /// Is the receipt's state being judged?
-  var isJudging: Bool { state == .judging }
+  var isDigesting: Bool { state == .digesting }
   /// Bytes that have come and are not stored.
   var unstoredBytes: Int { arrived.reduce(0) { $0 + $1.count } + fetch.unstoredBytes }
 
@@ -98,7 +98,8 @@ struct ReceivingHalf {
     port.figures.announceReceived(begin.records)
   }
 
-  mutating func arrived(index: UInt32, sealed: [UInt8], _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func batchArrived(index: UInt32, encrypted: [UInt8], _ port: inout SessionPort) throws(SessionEnd)
+  {
     guard case .receiving = state, end == nil else { throw .violation("a batch outside a round") }
     guard index == nextArrival else { throw .violation("batch \(index) where \(nextArrival) must come") }
     guard nextArrival - nextApplied < UInt32(batchesInFlight) else {
@@ -106,7 +107,7 @@ struct ReceivingHalf {
     }
     nextArrival += 1
     // Should the close have come with it, both are one step: the session pumps once it has read on.
-    arrived.append(sealed)
+    arrived.append(encrypted)
   }
 
   mutating func closed(_ end: RoundEnd, _ port: inout SessionPort) throws(SessionEnd) {
@@ -138,9 +139,9 @@ struct ReceivingHalf {
       if arrived.isEmpty, applying == 0, let end { finish(end, isFull: begin.kind == .full, &port) }
     case .fetching:
       guard fetch.isComplete else { return }
-      state = .judging
-      port.actions.append(.judgeState(at: nil))
-    case .idle, .finishing, .judging, .taken: return
+      state = .digesting
+      port.actions.append(.digestState(at: nil))
+    case .idle, .finishing, .digesting, .taken: return
     }
   }
 
@@ -153,12 +154,12 @@ struct ReceivingHalf {
     if let end, arrived.isEmpty, begin.kind == .increment {
       isClosing = true
       port.actions.append(
-        .applyLast(sender: sender, mark: begin.mark, index: index, sealed: sealed, close: close(end)))
+        .applyLast(sender: sender, mark: begin.mark, index: index, encrypted: sealed, close: close(end)))
     } else {
       port.actions.append(
         .applyBatch(
-          sender: sender, mark: begin.mark, index: index, sealed: sealed, isFull: begin.kind == .full,
-          widening: widening))
+          sender: sender, mark: begin.mark, index: index, encrypted: sealed, isFull: begin.kind == .full,
+          expansion: widening))
     }
   }
 
@@ -225,7 +226,7 @@ struct ReceivingHalf {
     pump(&port)
   }
 
-  mutating func judged(_ judged: JudgedState, _ port: inout SessionPort) {
+  mutating func stateDigested(_ judged: DigestedState, _ port: inout SessionPort) {
     guard let end else { return }
     (state, expectsRound, widening) = (.taken, false, nil)
     port.send(
@@ -270,7 +271,7 @@ struct ReceivingHalf {
   /// Blobs may be put together of chunks.
   mutating func enableRecipes() { fetch.takesRecipes = true }
 
-  mutating func arrived(_ recipe: SealedRecipe) throws(SessionEnd) { try fetch.arrived(recipe) }
+  mutating func arrived(_ recipe: EncryptedRecipe) throws(SessionEnd) { try fetch.arrived(recipe) }
 
   mutating func recipeLacking(_ hash: BlobHash) throws(SessionEnd) { try fetch.recipeLacking(hash) }
 

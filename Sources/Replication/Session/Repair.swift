@@ -112,14 +112,14 @@ struct Repair {
       guard !records.hashes.isEmpty else { return end() }
       step = .exchanging
       port.actions.append(
-        .exchangeRecords(hashes: records.hashes, theirs: records.sealed, scope, index: index))
+        .exchangeRecords(hashes: records.hashes, theirs: records.encrypted, scope, index: index))
       return nil
     case .awaitingTheirs(let hashes):
       guard !records.hashes.isEmpty, Set(hashes).isSuperset(of: records.hashes) else {
         throw .violation("records of keys that do not differ")
       }
       step = .repairing
-      port.actions.append(.repair(hashes: records.hashes, theirs: records.sealed, scope, index: index))
+      port.actions.append(.repair(hashes: records.hashes, theirs: records.encrypted, scope, index: index))
       return nil
     default: throw .violation("records that were not asked for")
     }
@@ -195,7 +195,7 @@ struct Repair {
       let hashes = RecordFingerprint.differences(prints.prints, others).prefix(WireLimits.repairKeys)
       guard !hashes.isEmpty else {
         step = .idle
-        return port.send(.differingRecords(DifferingRecords(hashes: [], sealed: [])))
+        return port.send(.differingRecords(DifferingRecords(hashes: [], encrypted: [])))
       }
       step = .answeringRecords
       port.actions.append(.exchangeRecords(hashes: Array(hashes), theirs: nil, scope, index: index))

@@ -11,7 +11,7 @@ struct SendingHalf {
     case held(RoundReceiver)
     case opening
     case streaming
-    case sealing
+    case preparingBatch
     case awaitingReceipt
     case given
   }
@@ -82,7 +82,7 @@ struct SendingHalf {
       .roundBegin(
         RoundBegin(mark: close.mark, kind: kind, position: close.position, records: records)))
     guard records == 0, !close.isFull else { return }
-    state = .sealing
+    state = .preparingBatch
     exhausted(&port)
   }
 
@@ -91,21 +91,21 @@ struct SendingHalf {
     guard state == .streaming, let close, unacknowledged.count < batchesInFlight,
       port.queued
         <= (port.isCrowded
-          ? WireLimits.crowdedBytes : Limits.connectionBytes - WireLimits.sealedBatchBytes)
+          ? WireLimits.crowdedBytes : Limits.connectionBytes - WireLimits.encryptedBatchBytes)
     else { return }
-    state = .sealing
+    state = .preparingBatch
     port.actions.append(.nextBatch(mark: close.mark, index: nextIndex))
   }
 
-  mutating func sealed(_ bytes: [UInt8], position: UInt64, records: Int, _ port: inout SessionPort) {
-    precondition(state == .sealing, "no batch was being sealed")
+  mutating func batchEncrypted(_ bytes: [UInt8], position: UInt64, records: Int, _ port: inout SessionPort) {
+    precondition(state == .preparingBatch, "no batch was being sealed")
     state = .streaming
     send(bytes, position: position, records: records, &port)
   }
 
   private mutating func send(_ bytes: [UInt8], position: UInt64, records: Int, _ port: inout SessionPort) {
-    precondition(bytes.count <= WireLimits.sealedBatchBytes, "a batch beyond its bound")
-    port.send(.batch(index: nextIndex, sealed: bytes))
+    precondition(bytes.count <= WireLimits.encryptedBatchBytes, "a batch beyond its bound")
+    port.send(.batch(index: nextIndex, encrypted: bytes))
     nextIndex += 1
     unacknowledged.append(position)
     port.figures.sentRecords += records
@@ -113,7 +113,7 @@ struct SendingHalf {
   }
 
   mutating func exhausted(_ port: inout SessionPort) {
-    precondition(state == .sealing, "no batch was being sealed")
+    precondition(state == .preparingBatch, "no batch was being sealed")
     guard let close else { return }
     state = .awaitingReceipt
     if isBurst { return port.send(.burstEnd(batches: nextIndex)) }
@@ -191,9 +191,9 @@ struct SendingHalf {
           horizon: close.horizon)))
     noteStated(close)
     if let first = burst.first {
-      send(first.sealed, position: first.position, records: first.records, &port)
+      send(first.encrypted, position: first.position, records: first.records, &port)
     }
-    state = burst.isWhole ? .sealing : .streaming
+    state = burst.isWhole ? .preparingBatch : .streaming
     if burst.isWhole { exhausted(&port) }
   }
 

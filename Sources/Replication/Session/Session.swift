@@ -72,9 +72,9 @@ package struct Session: ~Copyable {
   /// What was moved so far.
   package var figures: SessionFigures { port.figures }
   /// Bytes that it holds: queued for the other side, or come and not yet stored.
-  package var heldBytes: Int { port.queued + (exchange?.unstoredBytes ?? 0) + openedBytes }
+  package var heldBytes: Int { port.queued + (exchange?.unstoredBytes ?? 0) + decryptedBytes }
   /// Bytes of memory that batches take which were opened and are not yet applied, as the driver knows.
-  package var openedBytes = 0
+  package var decryptedBytes = 0
   /// May the other side make this copy a new actor? Not if peers have done so too often lately.
   package var mayBecomeNewActor = true
   /// Do all sessions together hold more than the node is to hold? Then this one goes on with one batch at a time.
@@ -198,10 +198,11 @@ package struct Session: ~Copyable {
     case .rolledBack(let text): throw .rolledBack(text)
     case .failed(let code, let message, let cause): throw .failed(code, message, cause)
     case .overtaken(let text): throw .again(text)
-    case .cursor, .roundOpened, .batchSealed, .roundExhausted, .batchApplied, .roundFinished, .stillLacking,
+    case .cursor, .roundOpened, .batchEncrypted, .roundExhausted, .batchApplied, .roundFinished,
+      .stillLacking,
       .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
-      .recipeMatched, .stateJudged, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested,
-      .fingerprinted, .recordsExchanged, .repaired, .holdingsStated, .blobRangeOpened:
+      .recipeMatched, .stateDigested, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested,
+      .fingerprinted, .recordsExchanged, .repaired, .holdingsStated, .blobRangeDecrypted:
       try exchange?.answered(event, &port)
     }
   }
@@ -349,11 +350,11 @@ package struct Session: ~Copyable {
     }
     let unstored = exchange?.unstoredBytes ?? 0
     let limit = port.isCrowded ? WireLimits.crowdedBytes : WireLimits.unstoredBytes
-    let openedLimit = port.isCrowded ? WireLimits.crowdedBytes : WireLimits.openedBytes
-    if !isPaused, unstored > limit || openedBytes > openedLimit {
+    let openedLimit = port.isCrowded ? WireLimits.crowdedBytes : WireLimits.decryptedBytes
+    if !isPaused, unstored > limit || decryptedBytes > openedLimit {
       isPaused = true
       port.actions.append(.pauseReading)
-    } else if isPaused, unstored <= limit / 2, openedBytes <= openedLimit / 2 {
+    } else if isPaused, unstored <= limit / 2, decryptedBytes <= openedLimit / 2 {
       isPaused = false
       port.actions.append(.resumeReading)
     }

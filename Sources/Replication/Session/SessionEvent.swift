@@ -35,7 +35,7 @@ package enum SessionEvent: Hashable, Sendable {
   /// Answers `giveGroupKeys`: the keys as a ring's text.
   case groupKeys([UInt8])
   /// Answers `nextBatch`: the sealed bytes, the position they reach, how many records they hold.
-  case batchSealed([UInt8], position: UInt64, records: Int)
+  case batchEncrypted([UInt8], position: UInt64, records: Int)
   /// Answers `nextBatch`: there are no more.
   case roundExhausted
   /// Answers `applyBatch` and `applyLast`: durable here up to `position` of the sender's journal; the blobs among what its
@@ -47,7 +47,7 @@ package enum SessionEvent: Hashable, Sendable {
   /// it does not hold these keys yet.
   case stillLacking
   /// Answers `readBlob`: the sealed bytes.
-  case blobRead(hash: BlobHash, offset: UInt64, sealed: [UInt8])
+  case blobRead(hash: BlobHash, offset: UInt64, encrypted: [UInt8])
   /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
   case blobUnavailable(BlobHash)
   /// Answers `storeBlobRanges` and `assembleBlob`: `held` bytes of the blob are stored now; it is complete (verified, durable) or
@@ -59,13 +59,13 @@ package enum SessionEvent: Hashable, Sendable {
   /// hash says (F85)?
   case blobsStored([Bool])
   /// Answers `makeRecipe`: the sealed bytes.
-  case recipeMade(SealedRecipe)
+  case recipeMade(EncryptedRecipe)
   /// Answers `makeRecipe`: the blob is not here.
   case recipeUnavailable(BlobHash)
   /// Answers `matchRecipe`: up to where it goes, and what of it is not here.
   case recipeMatched(hash: BlobHash, end: UInt64, missing: [BlobPart])
-  /// Answers `judgeState`.
-  case stateJudged(JudgedState)
+  /// Answers `digestState`.
+  case stateDigested(DigestedState)
   /// Answers `digestBuckets`.
   case bucketsDigested([StateDigest])
   /// Answers `fingerprint`: of as many of the buckets as there is room for.
@@ -81,8 +81,8 @@ package enum SessionEvent: Hashable, Sendable {
   case wantedParts(BlobPartsWanted)
   /// The own side asks what the other one holds; likewise.
   case asked(HoldingsWanted)
-  /// Answers `openBlobRange`.
-  case blobRangeOpened(BlobHash, offset: UInt64, [UInt8])
+  /// Answers `decryptBlobRange`.
+  case blobRangeDecrypted(BlobHash, offset: UInt64, [UInt8])
   /// Answers `stateHoldings`.
   case holdingsStated(HoldingsStated)
   /// Answers `openRound` or `applyBatch`: the other side knows what this copy never did: it was rolled back
@@ -125,11 +125,12 @@ package enum SessionAction: Hashable, Sendable {
   /// Open, decode and apply a batch, of the sender's full state or of an increment; answer when it is durable.
   /// It may also be of keys that were lacking.
   case applyBatch(
-    sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8], isFull: Bool, widening: Widening? = nil)
+    sender: ActorID, mark: RoundMark, index: UInt32, encrypted: [UInt8], isFull: Bool,
+    expansion: Widening? = nil)
   /// Merge the sender's vector and close the cursor; answer when it is durable.
   case finishRound(RoundClose)
   /// `applyBatch` and `finishRound` in one durable step: the last batch of a round whose close has come.
-  case applyLast(sender: ActorID, mark: RoundMark, index: UInt32, sealed: [UInt8], close: RoundClose)
+  case applyLast(sender: ActorID, mark: RoundMark, index: UInt32, encrypted: [UInt8], close: RoundClose)
   /// Answer once the journal has something behind this position, now or later. Replaces an earlier one.
   case follow(behind: UInt64)
   /// As `openRound`, and give the first batch at once. What lies up to `behind` was looked at before, and is not for this
@@ -148,12 +149,12 @@ package enum SessionAction: Hashable, Sendable {
   /// Say what a blob of `size` bytes is made of, from `offset` on, sealed.
   case makeRecipe(hash: BlobHash, size: UInt64, offset: UInt64)
   /// Open a recipe for a blob of `size` bytes and look what of it is in other blobs here.
-  case matchRecipe(SealedRecipe, size: UInt64)
+  case matchRecipe(EncryptedRecipe, size: UInt64)
   /// Go on with a blob of `size` bytes from other blobs here, up to `upTo`; with the last bytes, verify it and make it durable.
   case assembleBlob(BlobHash, size: UInt64, upTo: UInt64)
   /// Give position, vector and digest of one instant, all durable; deadlines judged at `at`, or at the wall
   /// clock.
-  case judgeState(at: UInt64?)
+  case digestState(at: UInt64?)
   /// Give the digest of each of the 65,536 buckets, judged at a time.
   case digestBuckets(at: UInt64)
   /// Give the fingerprints of all keys of these buckets.
@@ -164,7 +165,7 @@ package enum SessionAction: Hashable, Sendable {
   /// Put the keys with these hashes right. Without `theirs` the other side's records are those given with `exchangeRecords`.
   case repair(hashes: [UInt64], theirs: [UInt8]?, RepairScope, index: UInt64)
   /// Open bytes of a blob, for who asked for them.
-  case openBlobRange(BlobRange)
+  case decryptBlobRange(BlobRange)
   /// Say which of these blobs are here, durable and in good order, and what is covered; nothing while blobs leave.
   case stateHoldings(HoldingsWanted)
   /// Take a new actor, durably and loudly (rule R9). No answer; `close(.reconnect)` follows.
@@ -282,15 +283,15 @@ package struct BurstOpening: Hashable, Sendable {
   /// A batch.
   package struct Batch: Hashable, Sendable {
     /// Its sealed bytes.
-    package var sealed: [UInt8]
+    package var encrypted: [UInt8]
     /// The position that it reaches.
     package var position: UInt64
     /// How many records it holds.
     package var records: Int
 
     /// All fields.
-    package init(sealed: [UInt8], position: UInt64, records: Int) {
-      (self.sealed, self.position, self.records) = (sealed, position, records)
+    package init(encrypted: [UInt8], position: UInt64, records: Int) {
+      (self.encrypted, self.position, self.records) = (encrypted, position, records)
     }
   }
 

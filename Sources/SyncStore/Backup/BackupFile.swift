@@ -54,7 +54,7 @@ struct BackupFile {
     var names: Set<[UInt8]> = []
     for entry in sections.flatMap(\.entries) {
       if entry.header.kind == .blob { names.insert(entry.header.hash) }
-      if entry.header.kind == .sealedBlob { names.insert(try blobName(entry).bytes) }
+      if entry.header.kind == .encryptedBlob { names.insert(try blobName(entry).bytes) }
     }
     return names
   }
@@ -215,9 +215,9 @@ struct BackupWriter {
 
   /// The same, sealed: nothing of it is in the file as it is.
   mutating func append(
-    _ blob: BlobReference, from source: BlobReader, as name: BlobHash, sealedWith cipher: BlobCipher
+    _ blob: BlobReference, from source: BlobReader, as name: BlobHash, encryptedWith cipher: BlobCipher
   ) throws(StoreError) -> Bool {
-    let count = SHA256.byteCount + Int(SealedBlobLayout.sealedSize(blob.size))
+    let count = SHA256.byteCount + Int(EncryptedBlobLayout.encryptedSize(blob.size))
     let (target, hasher) = (file, SHA256Hasher())
     var place = offset + BackupFormat.headerBytes
     func write(_ bytes: [UInt8]) throws(StoreError) {
@@ -227,16 +227,16 @@ struct BackupWriter {
       place += bytes.count
     }
     do throws(StoreError) {
-      try write(name.bytes + SealedBlobHeader(blob, cipher).encoded)
-      var sealing = BlobSealing(cipher)
-      try source.verify { (piece, _) throws(StoreError) in try write(sealing.seal(piece)) }
+      try write(name.bytes + EncryptedBlobHeader(blob, cipher).encoded)
+      var sealing = BlobEncryptor(cipher)
+      try source.verify { (piece, _) throws(StoreError) in try write(sealing.encrypt(piece)) }
       try write(sealing.finish())
     } catch {
       guard error.code == .damaged else { throw error }
       return false
     }
     // Its hash is known only now.
-    let header = BackupEntryHeader(.sealedBlob, length: count, hash: hasher.finish()).encoded()
+    let header = BackupEntryHeader(.encryptedBlob, length: count, hash: hasher.finish()).encoded()
     try file.write(header, at: offset)
     try pad(count)
     finish(header, count)

@@ -102,7 +102,7 @@ struct BackupEntryHeader: Equatable {
     /// The content of a blob; the hash is its name.
     case blob = 4
     /// The name of a sealed blob, and the object as it lies in an encrypted store.
-    case sealedBlob = 6
+    case encryptedBlob = 6
     /// Ends a section.
     case closing = 5
   }
@@ -154,7 +154,7 @@ struct BackupEntryHeader: Equatable {
     case .keyFile: UInt64(BackupFormat.keyFileBytes) + 256
     case .records, .state: UInt64(BackupFormat.segmentBytes)
     case .blob: Limits.blobBytes
-    case .sealedBlob: UInt64(SHA256.byteCount) + SealedBlobLayout.sealedSize(Limits.blobBytes)
+    case .encryptedBlob: UInt64(SHA256.byteCount) + EncryptedBlobLayout.encryptedSize(Limits.blobBytes)
     case .closing: UInt64(BackupFormat.closingBytes)
     }
   }

@@ -34,7 +34,7 @@ struct BackupMoment: Sendable {
     let last = engine.journal.index(of: engine.applied.segment) ?? first
     segments = Array(engine.journal.segments[first...max(first, last)])
     ends = (first...max(first, last)).map { place in
-      place == last ? engine.applied.offset : engine.journal.sealedLength(at: place) ?? SegmentHeader.length
+      place == last ? engine.applied.offset : engine.journal.closedLength(at: place) ?? SegmentHeader.length
     }
     offset = start.offset
     losers = Set(engine.losers)

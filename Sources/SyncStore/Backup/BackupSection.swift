@@ -37,7 +37,7 @@ struct BackupSection {
       if !held.contains(name.bytes) { try write(blob, as: name, keys) }
     }
     // Before the files of keys are looked at once more: if they are the same then, they have the keys of this generation.
-    closing.generation = store.seal.ring?.current ?? 0
+    closing.generation = store.journalKeys.ring?.current ?? 0
     guard try store.keyFiles() == keyFiles else {
       throw StoreError(.busy, "the keys were changed meanwhile: back up again", path: store.path)
     }
@@ -104,7 +104,7 @@ struct BackupSection {
 
   private mutating func writeState(_ moment: BackupMoment) throws(StoreError) {
     var header = try newHeader(base: 0)
-    header.stands = 1...1
+    header.covered = 1...1
     header.chainSalt = closing.firstSalt
     let copier = try moment.state(
       { header throws(StoreError) in
@@ -116,7 +116,7 @@ struct BackupSection {
 
   private mutating func recordsHeader(after position: UInt64) throws(StoreError) -> SegmentHeader {
     var header = try newHeader(base: position)
-    header.stands = closing.nextNumber...closing.nextNumber
+    header.covered = closing.nextNumber...closing.nextNumber
     return header
   }
 
@@ -130,7 +130,7 @@ struct BackupSection {
       salt: store.environment.randomWord(),
       basePosition: base, size: 0, previousSalt: closing.chainSalt, previousLength: closing.chainLength,
       previousDurable: closing.chainLength, created: store.environment.now())
-    header.generation = try store.seal.generationToBegin()
+    header.generation = try store.journalKeys.generationToBegin()
     closing.nextCount += 1
     return header
   }
@@ -140,7 +140,8 @@ struct BackupSection {
   ) throws(StoreError) -> CompactedBytes {
     try CompactedBytes(
       header, capacity: capacity,
-      seal: try store.seal.seal(for: header, path: writer.file.path), givesPositions: givesPositions)
+      cipher: try store.journalKeys.cipher(for: header, path: writer.file.path),
+      givesPositions: givesPositions)
   }
 
   private mutating func finish(_ copier: CompactedBytes, _ kind: BackupEntryHeader.Kind) throws(StoreError) {
@@ -151,7 +152,7 @@ struct BackupSection {
 
   private mutating func write(_ copier: CompactedBytes, _ kind: BackupEntryHeader.Kind) throws(StoreError) {
     var header = copier.header
-    header.sealedLength = UInt32(copier.end)
+    header.closedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)
     try writer.append(kind, header.encoded() + copier.bytes)
     progress(UInt64(writer.offset - start))
@@ -171,7 +172,7 @@ struct BackupSection {
     }
     let isWhole =
       if let cipher = keys?.cipher(salt: blobs.newSalt()) {
-        try writer.append(blob, from: source, as: name, sealedWith: cipher)
+        try writer.append(blob, from: source, as: name, encryptedWith: cipher)
       } else {
         try writer.append(blob, from: source)
       }

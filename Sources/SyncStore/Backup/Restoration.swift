@@ -27,7 +27,7 @@ struct Restoration {
   }
 
   private var journal: String { directory + "/" + StoreLayout.journal }
-  private var keys: String { directory + "/" + JournalSeal.directory }
+  private var keys: String { directory + "/" + JournalKeys.directory }
   private var objects: String { directory + "/" + StoreLayout.blobs + "/objects" }
 
   /// Does all of it, durably.
@@ -76,7 +76,7 @@ struct Restoration {
         throw backup.damaged("a blob has no name: use another backup")
       }
       try restoreBlob(entry, as: hash, behind: 0)
-    case .sealedBlob: try restoreBlob(entry, as: try backup.blobName(entry), behind: SHA256.byteCount)
+    case .encryptedBlob: try restoreBlob(entry, as: try backup.blobName(entry), behind: SHA256.byteCount)
     case .closing: break
     }
   }
@@ -86,12 +86,12 @@ struct Restoration {
   private mutating func restoreSegment(_ content: [UInt8], isState: Bool) throws(StoreError) {
     guard case .whole(let header, damaged: false) = SegmentHeader.read(content),
       header.store == backup.header.store,
-      header.compaction > 0, header.sealedLength == UInt32(content.count),
-      header.size >= header.sealedLength, header.size - header.sealedLength < 4096,
-      header.stands.count == 1, isState == (header.stands.lowerBound == 1)
+      header.compaction > 0, header.closedLength == UInt32(content.count),
+      header.size >= header.closedLength, header.size - header.closedLength < 4096,
+      header.covered.count == 1, isState == (header.covered.lowerBound == 1)
     else { throw backup.damaged("a segment in it is none: use another backup") }
     if !isState {
-      guard header.stands.lowerBound == (last?.stands.upperBound ?? 1) + 1,
+      guard header.covered.lowerBound == (last?.covered.upperBound ?? 1) + 1,
         last.map({ header.previousSalt == $0.chainSalt && header.basePosition >= $0.basePosition }) ?? true
       else { throw backup.damaged("its segments do not follow each other: use another backup") }
       last = header
@@ -103,7 +103,7 @@ struct Restoration {
   /// The segment that the restored store appends to: empty.
   private func beginTail(_ closing: BackupClosing) throws(StoreError) {
     let number = closing.nextNumber
-    guard number == (last?.stands.upperBound ?? 1) + 1,
+    guard number == (last?.covered.upperBound ?? 1) + 1,
       last.map({ $0.chainSalt == closing.chainSalt }) ?? true
     else {
       throw backup.damaged("its segments are not those that it names: use another backup")

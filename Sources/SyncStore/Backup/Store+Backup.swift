@@ -216,7 +216,7 @@ extension Store {
   /// The files of the directory `keys`, each as an entry holds it.
   func keyFiles() throws(StoreError) -> [[UInt8]] {
     let storage = environment.storage
-    let directory = path + "/" + JournalSeal.directory
+    let directory = path + "/" + JournalKeys.directory
     guard try storage.status(directory) != nil else { return [] }
     var files: [[UInt8]] = []
     for name in try storage.list(directory) where !name.hasSuffix(".new") && StoreIdentity.isName(name) {

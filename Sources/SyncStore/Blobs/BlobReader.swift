@@ -19,20 +19,20 @@ package final class BlobReader: Sendable {
   /// What it is called on the disk.
   let name: BlobHash
   /// What opens it; nil if it lies as it is.
-  private let sealed: SealedBlob?
+  private let encrypted: EncryptedBlob?
   /// Was it sealed?
-  var isSealed: Bool { sealed != nil }
+  var isEncrypted: Bool { encrypted != nil }
   /// The object.
   package let hash: BlobHash
   /// Bytes of its content.
   package let size: UInt64
 
   init(
-    _ store: BlobStore, _ hash: BlobHash, _ name: BlobHash, _ source: Source, size: UInt64,
-    sealed: SealedBlob? = nil
+    store: BlobStore, hash: BlobHash, name: BlobHash, source: Source, size: UInt64,
+    encrypted: EncryptedBlob? = nil
   ) {
     (self.store, self.hash, self.name, self.source) = (store, hash, name, source)
-    (self.size, self.sealed) = (size, sealed)
+    (self.size, self.encrypted) = (size, encrypted)
   }
 
   /// Up to `count` bytes from `offset`; fewer only at the end. Verified where the object is sealed; otherwise not: `contents`
@@ -40,7 +40,7 @@ package final class BlobReader: Sendable {
   package func read(_ count: Int, at offset: UInt64) throws(StoreError) -> [UInt8] {
     guard offset < size, count > 0 else { return [] }
     let end = min(size, offset + UInt64(count))
-    if let sealed { return try read(offset..<end, sealed) }
+    if let encrypted { return try read(offset..<end, encrypted) }
     switch source {
     case .file(let file): return try file.read(Int(end - offset), at: Int(offset))
     case .packed(let pack, let entry):
@@ -48,7 +48,7 @@ package final class BlobReader: Sendable {
     }
   }
 
-  private func read(_ range: Range<UInt64>, _ sealed: SealedBlob) throws(StoreError) -> [UInt8] {
+  private func read(_ range: Range<UInt64>, _ sealed: EncryptedBlob) throws(StoreError) -> [UInt8] {
     let place = sealed.place(of: range)
     let bytes = Int(place.bytes.lowerBound)..<Int(place.bytes.upperBound)
     let opened: [UInt8]?
@@ -56,10 +56,10 @@ package final class BlobReader: Sendable {
     case .file(let file):
       let pieces = try file.read(bytes.count, at: bytes.lowerBound)
       opened =
-        pieces.count == bytes.count ? sealed.open(pieces, from: place.first, range) : nil
+        pieces.count == bytes.count ? sealed.decrypt(pieces, from: place.first, range) : nil
     case .packed(let pack, let entry):
       do throws(StoreError) {
-        opened = try pack.withBytes(entry) { sealed.open($0.extracting(bytes), from: place.first, range) }
+        opened = try pack.withBytes(entry) { sealed.decrypt($0.extracting(bytes), from: place.first, range) }
       } catch {
         guard error.code == .damaged else { throw error }
         throw setAside()
@@ -70,8 +70,8 @@ package final class BlobReader: Sendable {
   }
 
   /// Works on all of it in memory.
-  private func withOpened<Result>(
-    _ sealed: SealedBlob, _ body: (RawSpan) throws(StoreError) -> Result
+  private func withDecrypted<Result>(
+    _ sealed: EncryptedBlob, _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     guard let count = Int(exactly: size) else { throw setAside() }
     let memory = Mapping.heap(count)
@@ -88,7 +88,7 @@ package final class BlobReader: Sendable {
   /// Works on all of it in place, mapped. Not verified. A sealed object is opened into memory, as large as it is.
   package func withBytes<Result>(_ body: (RawSpan) throws(StoreError) -> Result) throws(StoreError) -> Result
   {
-    if let sealed { return try withOpened(sealed, body) }
+    if let encrypted { return try withDecrypted(encrypted, body) }
     switch source {
     case .packed(let pack, let entry): return try pack.withBytes(entry, body)
     case .file(let file):
@@ -110,7 +110,7 @@ package final class BlobReader: Sendable {
   package func withVerifiedBytes<Result>(
     _ body: (RawSpan) throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
-    if let sealed { return try withOpened(sealed, body) }
+    if let encrypted { return try withDecrypted(encrypted, body) }
     var result: Result?
     do throws(StoreError) {
       result = try withBytes { bytes throws(StoreError) -> Result? in
@@ -133,7 +133,7 @@ package final class BlobReader: Sendable {
   ///
   /// - Throws: `.damaged`, and it is set aside, if it is not what was put.
   package func contents() throws(StoreError) -> [UInt8] {
-    if sealed != nil {
+    if encrypted != nil {
       guard let count = Int(exactly: size) else { throw setAside() }
       return try read(count, at: 0)
     }

@@ -8,7 +8,7 @@ extension BlobStore {
     }
     // It may lie in a file: put by an earlier version, or restored from a backup.
     if try liesInFile(form.name), try adopt(form, durable: durable) { return }
-    try packs.add(form.name, form.stored(bytes, salt: newSalt()), isSealed: form.isSealed)
+    try packs.add(form.name, form.stored(bytes, salt: newSalt()), isEncrypted: form.isEncrypted)
     if durable { try packs.sync() }
   }
 

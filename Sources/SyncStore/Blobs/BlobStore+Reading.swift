@@ -16,10 +16,10 @@ extension BlobStore {
     for following in [false, true] {
       for (name, isSealed) in names {
         if let (pack, slot) = try packs.find(name, following: following) {
-          return Self.contentSize(UInt64(pack.size(slot)), isSealed: isSealed)
+          return Self.contentSize(UInt64(pack.size(slot)), isEncrypted: isSealed)
         }
         if !following, let size = try files.size(of: name) {
-          return Self.contentSize(size, isSealed: isSealed)
+          return Self.contentSize(size, isEncrypted: isSealed)
         }
       }
     }
@@ -70,11 +70,11 @@ extension BlobStore {
       for (name, isSealed) in names(of: reference.hash) {
         if let (pack, slot) = try packs.find(name, following: following), let entry = pack.entry(slot) {
           if !readOnly { packs.noteUse(pack, slot) }
-          return try reader(reference, name, .packed(pack, entry), isSealed: isSealed)
+          return try reader(reference, name: name, source: .packed(pack, entry), isEncrypted: isSealed)
         }
         if !following, let file = try files.open(name) {
           noteRead(name)
-          return try reader(reference, name, .file(file), isSealed: isSealed)
+          return try reader(reference, name: name, source: .file(file), isEncrypted: isSealed)
         }
       }
     }
@@ -82,13 +82,13 @@ extension BlobStore {
   }
 
   private func reader(
-    _ reference: BlobReference, _ name: BlobHash, _ source: BlobReader.Source, isSealed: Bool
+    _ reference: BlobReference, name: BlobHash, source: BlobReader.Source, isEncrypted: Bool
   ) throws(StoreError) -> BlobReader {
-    let reader = try reader(of: name, source, isSealed: isSealed, reference.hash)
+    let reader = try reader(of: name, source, isEncrypted: isEncrypted, reference.hash)
     guard reader.size == reference.size, reader.hash == reference.hash else { throw reader.setAside() }
     // What lies as it is in an encrypted store may have been put there by who has the disk: no checksum of a pack is
     // believed.
-    if !isSealed, keys.present() != nil, !memory.withLock({ $0.whole.contains(name) }) {
+    if !isEncrypted, keys.present() != nil, !memory.withLock({ $0.whole.contains(name) }) {
       try reader.verify { _, _ in }
       remember(name)
     }
@@ -97,19 +97,22 @@ extension BlobStore {
 
   /// A reader of what lies under a name. `expected` is what it is called where its own header does not tell.
   func reader(
-    of name: BlobHash, _ source: BlobReader.Source, isSealed: Bool, _ expected: BlobHash
+    of name: BlobHash, _ source: BlobReader.Source, isEncrypted: Bool, _ expected: BlobHash
   ) throws(StoreError) -> BlobReader {
     let size: UInt64
     switch source {
     case .packed(_, let entry): size = UInt64(entry.size)
     case .file(let file): size = UInt64(try file.status().size)
     }
-    let plain = BlobReader(self, expected, name, source, size: size)
-    guard isSealed else { return plain }
-    guard let sealed = try opened(try plain.read(SealedBlobLayout.headerBytes, at: 0), path: source.path),
-      sealed.sealedSize == size
+    let plain = BlobReader(store: self, hash: expected, name: name, source: source, size: size)
+    guard isEncrypted else { return plain }
+    guard
+      let sealed = try encryptedBlob(
+        header: try plain.read(EncryptedBlobLayout.headerBytes, at: 0), path: source.path),
+      sealed.encryptedSize == size
     else { throw plain.setAside() }
-    return BlobReader(self, sealed.hash, name, source, size: sealed.size, sealed: sealed)
+    return BlobReader(
+      store: self, hash: sealed.hash, name: name, source: source, size: sealed.size, encrypted: sealed)
   }
 
   /// The content of an object, verified. `.blobUnavailable` if it is not here. Content that is not what it was is

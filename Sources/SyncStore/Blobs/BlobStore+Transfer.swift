@@ -30,7 +30,7 @@ extension BlobStore {
   /// How many bytes of an unfinished transfer are here: the offset of the next `append`.
   package func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 {
     let (name, isSealed) = partialName(hash)
-    return Self.contentSize(try files.partialSize(name), isSealed: isSealed)
+    return Self.contentSize(try files.partialSize(name), isEncrypted: isSealed)
   }
 
   /// The same of each of many: of most nothing is here, and one look at the directory tells which.
@@ -58,13 +58,13 @@ extension BlobStore {
     }
     try requireSpace(UInt64(bytes.count))
     // Inside the gate the keys do not change between the choice of the file and the write to it.
-    try whileSealing { () throws(StoreError) in try appendInTurn(bytes, to: hash, at: offset) }
+    try withKeysHeld { () throws(StoreError) in try appendInTurn(bytes, to: hash, at: offset) }
   }
 
   private func appendInTurn(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
     let (name, isSealed) = partialName(hash)
     let done = try withTransfer(name, creating: offset == 0) { (file, state) throws(StoreError) in
-      let held = Self.contentSize(UInt64(try file.status().size), isSealed: isSealed)
+      let held = Self.contentSize(UInt64(try file.status().size), isEncrypted: isSealed)
       guard held == offset else {
         throw StoreError(
           .outOfBounds,
@@ -72,7 +72,7 @@ extension BlobStore {
           path: file.path)
       }
       if isSealed {
-        try appendSealed(bytes, at: offset, file, &state)
+        try appendEncrypted(bytes, at: offset, file, &state)
       } else {
         try append(bytes, to: name, at: offset, file)
       }
@@ -112,14 +112,14 @@ extension BlobStore {
   }
 
   /// The piece that is not whole is written anew with what continues it: a nonce depends on all that it seals.
-  private func appendSealed(
+  private func appendEncrypted(
     _ bytes: [UInt8], at offset: UInt64, _ file: any StorageFile, _ state: inout PartialTransfer.State
   ) throws(StoreError) {
     if offset == 0 {
       guard let cipher = newCipher() else { return }
       state.cipher = cipher
       try file.resize(to: 0)
-      try file.write(SealedBlobHeader(unfinished: cipher).encoded, at: 0)
+      try file.write(EncryptedBlobHeader(unfinished: cipher).encoded, at: 0)
     }
     guard let cipher = try cipher(ofPartial: file, state) else {
       try file.resize(to: 0)
@@ -128,21 +128,21 @@ extension BlobStore {
         path: file.path)
     }
     state.cipher = cipher
-    let (number, rest) = offset.quotientAndRemainder(dividingBy: UInt64(SealedBlobLayout.pieceBytes))
-    let start = Int(SealedBlobLayout.offset(ofPiece: number))
+    let (number, rest) = offset.quotientAndRemainder(dividingBy: UInt64(EncryptedBlobLayout.pieceBytes))
+    let start = Int(EncryptedBlobLayout.offset(ofPiece: number))
     do throws(StoreError) {
       var tail: [UInt8] = []
       if rest > 0 {
         let sealed = try file.read(Int(rest) + BlobCipher.overhead, at: start)
-        guard let opened = cipher.open(sealed, number: UInt32(number)) else {
+        guard let opened = cipher.decrypt(sealed, number: UInt32(number)) else {
           throw StoreError(
             .outOfBounds, "the last bytes of what is here of the blob were changed: go on before them",
             path: file.path)
         }
         tail = opened
       }
-      var sealing = BlobSealing(cipher, piece: number, tail: tail)
-      var output = sealing.seal(bytes)
+      var sealing = BlobEncryptor(cipher, piece: number, tail: tail)
+      var output = sealing.encrypt(bytes)
       output += sealing.finish()
       try file.write(output, at: start)
     } catch {
@@ -156,7 +156,7 @@ extension BlobStore {
   ) throws(StoreError) -> BlobCipher? {
     if let cipher = state.cipher { return cipher }
     guard let keys = writingKeys,
-      let header = SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0))
+      let header = EncryptedBlobHeader(try file.read(EncryptedBlobLayout.headerBytes, at: 0))
     else { return nil }
     return keys.master(header.generation)?.cipher(salt: header.salt)
   }
@@ -170,7 +170,7 @@ extension BlobStore {
       _ = try put(bytes: [], durable: durable)
       return try discardPartial(hash)
     }
-    try whileSealing { () throws(StoreError) in
+    try withKeysHeld { () throws(StoreError) in
       let form = form(reference)
       while true {
         if try adopt(form, durable: durable) { return try discardPartial(hash) }
@@ -210,18 +210,18 @@ extension BlobStore {
     _ form: BlobForm, _ file: any StorageFile, _ state: inout PartialTransfer.State, durable: Bool
   ) throws(StoreError) -> Bool {
     let (name, reference) = (BlobFiles.partial(form.name), form.reference)
-    let size = Self.contentSize(UInt64(try file.status().size), isSealed: form.isSealed)
+    let size = Self.contentSize(UInt64(try file.status().size), isEncrypted: form.isEncrypted)
     guard size >= reference.size else {
       throw StoreError(
         .outOfBounds, "blob \(reference.hash) has \(size) of \(reference.size) bytes here: go on from there",
         path: file.path)
     }
-    let cipher = form.isSealed ? try cipher(ofPartial: file, state) : nil
-    guard !form.isSealed || cipher != nil else {
+    let cipher = form.isEncrypted ? try cipher(ofPartial: file, state) : nil
+    guard !form.isEncrypted || cipher != nil else {
       try files.remove(name)
       throw Self.unmatched(reference, file)
     }
-    if let cipher { try file.write(SealedBlobHeader(reference, cipher).encoded, at: 0) }
+    if let cipher { try file.write(EncryptedBlobHeader(reference, cipher).encoded, at: 0) }
     let isRight: Bool
     if state.hashed == size, let hasher = state.hasher {
       isRight = size == reference.size && Self.hash(hasher.finish()) == reference.hash
@@ -234,7 +234,7 @@ extension BlobStore {
       throw Self.unmatched(reference, file)
     }
     if packs.settings.takes(Int(reference.size)) {
-      let source = try reader(of: form.name, .file(file), isSealed: form.isSealed, reference.hash)
+      let source = try reader(of: form.name, .file(file), isEncrypted: form.isEncrypted, reference.hash)
       try putPacked(try source.read(Int(reference.size), at: 0), form, durable: durable)
       try files.remove(name)
       return true

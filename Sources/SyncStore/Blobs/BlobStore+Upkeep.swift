@@ -123,7 +123,7 @@ extension BlobStore {
   /// as it lies.
   func reader(named name: BlobHash) throws(StoreError) -> BlobReader? {
     if let (pack, slot) = try packs.find(name, following: false), let entry = pack.entry(slot) {
-      return try reader(of: name, .packed(pack, entry), isSealed: entry.isSealed, name)
+      return try reader(of: name, .packed(pack, entry), isEncrypted: entry.isEncrypted, name)
     }
     guard let file = try files.open(name) else { return nil }
     return try reader(inFile: name, file)
@@ -132,12 +132,13 @@ extension BlobStore {
   func reader(inFile name: BlobHash, _ file: any StorageFile) throws(StoreError) -> BlobReader? {
     // Content may begin as an object that is sealed does: only who has the keys can have made the name of its hash.
     if let keys = keys.present(),
-      let header = SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0)),
-      let sealed = try opened(header.encoded, path: file.path), keys.name(of: sealed.hash) == name
+      let header = EncryptedBlobHeader(try file.read(EncryptedBlobLayout.headerBytes, at: 0)),
+      let sealed = try encryptedBlob(header: header.encoded, path: file.path),
+      keys.name(of: sealed.hash) == name
     {
-      return try reader(of: name, .file(file), isSealed: true, name)
+      return try reader(of: name, .file(file), isEncrypted: true, name)
     }
-    return try reader(of: name, .file(file), isSealed: false, name)
+    return try reader(of: name, .file(file), isEncrypted: false, name)
   }
 
   private func verifyCatalogue() -> [BlobProblem] {

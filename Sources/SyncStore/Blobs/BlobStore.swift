@@ -51,7 +51,7 @@ package final class BlobStore: Sendable {
   let keys: BlobKeySource
   let random: @Sendable () -> UInt64
   /// Shut while a renewal of keys waits for those who seal under the old ones.
-  let sealingGate = Gate()
+  let keyRotationGate = Gate()
   /// The inode of the directory of packs, made once and never replaced; nil for a tier that is only read.
   private let packsInode: UInt64?
 
@@ -135,7 +135,7 @@ package final class BlobStore: Sendable {
 
   /// Stores `bytes`, whose reference is known.
   func put(_ bytes: [UInt8], _ reference: BlobReference, durable: Bool) throws(StoreError) -> BlobReference {
-    try whileSealing { () throws(StoreError) in
+    try withKeysHeld { () throws(StoreError) in
       let form = form(reference)
       if packs.settings.takes(bytes.count) {
         try putPacked(bytes, form, durable: durable)
@@ -168,9 +168,9 @@ package final class BlobStore: Sendable {
       let bytes = try source.read(inMemory, at: 0)
       if bytes.count == size { return try put(bytes: bytes, metadata: metadata, durable: durable) }
     }
-    return try whileSealing { () throws(StoreError) in
+    return try withKeysHeld { () throws(StoreError) in
       // Where no object has this size, none has this content: it is then hashed while it is copied, in one pass.
-      let stored = writingKeys == nil ? UInt64(size) : SealedBlobLayout.sealedSize(UInt64(size))
+      let stored = writingKeys == nil ? UInt64(size) : EncryptedBlobLayout.encryptedSize(UInt64(size))
       let mayBeHere = noting { (catalogue) throws(StoreError) in try catalogue.knowsSize(stored) } ?? true
       if mayBeHere {
         let (hash, count) = try Self.hash(of: source)

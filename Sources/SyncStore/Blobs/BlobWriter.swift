@@ -41,12 +41,12 @@ package final class BlobWriter {
   /// Writes to the file of the object, in which all that has come before lies already, or is put now.
   private func spill(_ bytes: [UInt8]) throws(StoreError) {
     // Inside the gate the keys do not change between the choice of the file and the write to it.
-    try store.whileSealing { () throws(StoreError) in try spillInTurn(bytes) }
+    try store.withKeysHeld { () throws(StoreError) in try spillInTurn(bytes) }
   }
 
   private func spillInTurn(_ bytes: [UInt8]) throws(StoreError) {
     if let begun = sink {
-      sink = try store.sealed(begun)
+      sink = try store.encryptedSink(begun)
     } else {
       let begun = try BlobSink(store)
       sink = begun
@@ -98,9 +98,9 @@ extension BlobStore {
   /// Gives the complete file `name` the name of its object, or removes it if that is here already.
   func finish(_ sink: BlobSink, as reference: BlobReference) throws(StoreError) {
     try sink.finish(reference)
-    try whileSealing { () throws(StoreError) in
+    try withKeysHeld { () throws(StoreError) in
       // The keys were renewed while it came: what it was sealed under may be forgotten soon.
-      let sink = try resealed(sink, reference)
+      let sink = try reencrypted(sink, reference)
       let form = form(reference)
       var isSynced = false
       while true {
@@ -115,13 +115,15 @@ extension BlobStore {
     }
   }
 
-  private func resealed(_ sink: BlobSink, _ reference: BlobReference) throws(StoreError) -> BlobSink {
+  private func reencrypted(_ sink: BlobSink, _ reference: BlobReference) throws(StoreError) -> BlobSink {
     guard sink.generation != writingKeys?.current ?? 0 else { return sink }
     let source: BlobReader
     if sink.generation == 0 {
-      source = BlobReader(self, reference.hash, reference.hash, .file(sink.file), size: reference.size)
+      source = BlobReader(
+        store: self, hash: reference.hash, name: reference.hash, source: .file(sink.file),
+        size: reference.size)
     } else {
-      source = try reader(of: reference.hash, .file(sink.file), isSealed: true, reference.hash)
+      source = try reader(of: reference.hash, .file(sink.file), isEncrypted: true, reference.hash)
     }
     return try replacing(sink) { (copy) throws(StoreError) in
       try source.verify { (piece, _) throws(StoreError) in try copy.append(piece) }
@@ -131,7 +133,7 @@ extension BlobStore {
 
   /// The file to go on with: where the store was encrypted since `sink` was begun in the clear, an encrypted one with the
   /// same content, for nothing more may be written in the clear. The renewal may have removed the name of `sink`.
-  func sealed(_ sink: BlobSink) throws(StoreError) -> BlobSink {
+  func encryptedSink(_ sink: BlobSink) throws(StoreError) -> BlobSink {
     guard sink.generation == 0, writingKeys != nil else { return sink }
     return try replacing(sink) { (copy) throws(StoreError) in
       while copy.count < sink.count {

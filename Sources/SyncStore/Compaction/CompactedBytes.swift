@@ -17,8 +17,8 @@ struct CompactedBytes {
   private var open: [CompactedRecord] = []
   /// One record, in its plain form.
   private var record: [UInt8] = []
-  private let seal: SegmentSeal?
-  private var sealer: SegmentSeal.Writer?
+  private let cipher: SegmentCipher?
+  private var epochKey: SegmentCipher.EpochKey?
   /// Where records went that the index names.
   private(set) var moves: [Adoption.Move] = []
   /// Where all others went, definitions among them.
@@ -30,11 +30,11 @@ struct CompactedBytes {
   /// For a segment with this header, of which size and length are not known yet. `capacity` is how many bytes the records
   /// take up where they are.
   init(
-    _ header: SegmentHeader, capacity: Int, seal: SegmentSeal?, givesPositions: Bool = true
+    _ header: SegmentHeader, capacity: Int, cipher: SegmentCipher?, givesPositions: Bool = true
   ) throws(StoreError) {
-    (self.header, self.seal, self.givesPositions) = (header, seal, givesPositions)
+    (self.header, self.cipher, self.givesPositions) = (header, cipher, givesPositions)
     // A record grows by less than its fixed part when it is sealed. Memory is found as it is used.
-    memory = try .blank(2 * capacity + SealedLayout.definitions)
+    memory = try .blank(2 * capacity + EncryptedRecordLayout.definitions)
     target = WritableBytes(memory)
   }
 
@@ -130,7 +130,7 @@ struct CompactedBytes {
   private func plain(
     _ record: CompactedRecord, of source: CompactionRun.Source
   ) -> (SimpleRecord, actor: UInt16, base: UInt16?)? {
-    guard seal == nil, source.segment.seal == nil,
+    guard cipher == nil, source.segment.cipher == nil,
       let plain = SimpleRecord(
         MappedBytes(source.segment.mapping).extracting(record.offset..<source.end), seed: nil),
       let actor = number(of: plain.actorNumber)
@@ -234,11 +234,11 @@ struct CompactedBytes {
   private mutating func append() -> Int {
     put(UInt32(record.count), at: RecordLayout.length)
     var length = record.count
-    if let seal {
-      let sealer = sealer ?? beginSealing(seal)
-      let plain = SegmentSeal.room(record.count)
+    if let cipher {
+      let sealer = epochKey ?? beginEncryption(cipher)
+      let plain = SegmentCipher.room(record.count)
       plain.store(record, at: 0)
-      length = seal.seal(
+      length = cipher.encrypt(
         plain, length: record.count, place: end, writer: sealer, into: memory, at: count)
     } else {
       memory.store(record, at: count)
@@ -252,12 +252,12 @@ struct CompactedBytes {
   /// Of the checksum of the record that begins at `start`.
   private func seed(at start: Int) -> UInt64 { header.salt &+ UInt64(SegmentHeader.length + start) }
 
-  private mutating func beginSealing(_ seal: SegmentSeal) -> SegmentSeal.Writer {
-    let room = SegmentSeal.room(SealedLayout.definitions)
+  private mutating func beginEncryption(_ seal: SegmentCipher) -> SegmentCipher.EpochKey {
+    let room = SegmentCipher.room(EncryptedRecordLayout.definitions)
     let writer = seal.define(at: end, in: room, from: end, durable: 0, position: 0)
-    memory.store(0..<SealedLayout.definitions, of: room, at: count)
-    count += SealedLayout.definitions
-    sealer = writer
+    memory.store(0..<EncryptedRecordLayout.definitions, of: room, at: count)
+    count += EncryptedRecordLayout.definitions
+    epochKey = writer
     return writer
   }
 

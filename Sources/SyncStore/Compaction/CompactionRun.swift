@@ -47,7 +47,7 @@ struct CompactionRun: Sendable {
       guard let slot = segment.slot else {
         throw engine.indexMismatchError("has no number for segment \(segment.number)")
       }
-      let end = engine.journal.sealedLength(at: place) ?? SegmentHeader.length
+      let end = engine.journal.closedLength(at: place) ?? SegmentHeader.length
       sources.append(
         Source(
           segment: segment, slot: slot, end: end, actors: segment.actors,
@@ -59,7 +59,7 @@ struct CompactionRun: Sendable {
     temporaryPath = engine.journal.compactingPath
     isFirst = places.lowerBound == 0
     position = engine.position
-    let before = engine.journal.segments[..<places.lowerBound].map(\.header.tidiedAt).min()
+    let before = engine.journal.segments[..<places.lowerBound].map(\.header.compactedAt).min()
     toldPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
     hashIndex = engine.index.hashIndex
     kept = Set(engine.keptConflicts())
@@ -202,7 +202,7 @@ struct CompactionWalk {
   private mutating func read(_ source: CompactionRun.Source, _ endsAtDamage: inout Bool) -> Bool {
     ahead.removeAll(keepingCapacity: true)
     var reader = RecordReader(source.segment, from: offset, limit: source.end)
-    let isPlain = source.segment.seal == nil
+    let isPlain = source.segment.cipher == nil
     while ahead.count < Self.readAhead, offset < source.end {
       guard let bytes = reader.next() else {
         guard let damage = source.resolved[offset] else { return false }

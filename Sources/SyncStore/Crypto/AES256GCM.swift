@@ -33,7 +33,7 @@ package enum AES256GCM {
   }
 
   /// Appends to `output` the ciphertext of `plaintext` (as long as it) and the tag, which also vouches for `header`.
-  package static func seal(
+  package static func encrypt(
     _ plaintext: RawSpan, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8],
     appendingTo output: inout [UInt8]
   ) {
@@ -54,24 +54,24 @@ package enum AES256GCM {
   }
 
   /// Appends to `output` the ciphertext of `plaintext` (as long as it) and the tag, which also vouches for `header`.
-  package static func seal(
+  package static func encrypt(
     _ plaintext: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = [],
     appendingTo output: inout [UInt8]
   ) {
-    unsafe seal(plaintext.span.bytes, key: key, nonce: nonce, authenticating: header, appendingTo: &output)
+    unsafe encrypt(plaintext.span.bytes, key: key, nonce: nonce, authenticating: header, appendingTo: &output)
   }
 
   /// The ciphertext of `plaintext` and the tag, which also vouches for `header`.
-  package static func seal(
+  package static func encrypt(
     _ plaintext: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) -> [UInt8] {
     var output: [UInt8] = []
-    seal(plaintext, key: key, nonce: nonce, authenticating: header, appendingTo: &output)
+    encrypt(plaintext, key: key, nonce: nonce, authenticating: header, appendingTo: &output)
     return output
   }
 
   /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
-  package static func open(
+  package static func decrypt(
     _ sealed: RawSpan, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8]
   ) throws(AuthenticationFailure) -> [UInt8] {
     let count = sealed.byteCount - tagBytes
@@ -95,17 +95,17 @@ package enum AES256GCM {
   }
 
   /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
-  package static func open(
+  package static func decrypt(
     _ sealed: ArraySlice<UInt8>, key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) throws(AuthenticationFailure) -> [UInt8] {
-    try unsafe open(sealed.span.bytes, key: key, nonce: nonce, authenticating: header)
+    try unsafe decrypt(sealed.span.bytes, key: key, nonce: nonce, authenticating: header)
   }
 
   /// The plaintext of `sealed` (ciphertext, then tag). Nothing of it is given out unless the tag is right.
-  package static func open(
+  package static func decrypt(
     _ sealed: [UInt8], key: [UInt8], nonce: [UInt8], authenticating header: [UInt8] = []
   ) throws(AuthenticationFailure) -> [UInt8] {
-    try open(sealed[...], key: key, nonce: nonce, authenticating: header)
+    try decrypt(sealed[...], key: key, nonce: nonce, authenticating: header)
   }
 
   private static func start(key: [UInt8], nonce: [UInt8], header: [UInt8], encrypting: Int32) -> OpaquePointer

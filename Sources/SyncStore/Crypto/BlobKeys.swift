@@ -7,27 +7,27 @@ final class BlobKeys: Sendable {
   let current: UInt32
   /// May objects still lie in the clear? So it is from when a plain store is encrypted until that is complete.
   let acceptsPlain: Bool
-  private let naming: Secret
+  private let namingKey: Secret
   private let masters: [UInt32: BlobMasterKey]
 
   /// Those of `ring`.
   init(_ ring: KeyRing) {
     (current, acceptsPlain) = (ring.current, ring.acceptsPlain)
     var name = ring.derived(KeyRing.keyBytes, for: "syncstore blob name v1")
-    naming = Secret(taking: &name)
+    namingKey = Secret(taking: &name)
     masters = Dictionary(
       uniqueKeysWithValues: ring.masters.map { ($0.key, BlobMasterKey($0.value, $0.key, ring.store)) })
   }
 
   /// Is what is written from now on sealed?
-  var seals: Bool { current != 0 }
+  var encrypts: Bool { current != 0 }
 
   /// What an object is called on the disk.
-  func name(of hash: BlobHash) -> BlobHash { BlobStore.hash(hidden(hash.bytes)) }
+  func name(of hash: BlobHash) -> BlobHash { BlobStore.hash(keyedHash(hash.bytes)) }
 
   /// 32 bytes that stand for these, of which they tell nothing to who has not the keys.
-  func hidden(_ bytes: [UInt8]) -> [UInt8] {
-    var key = naming.copy()
+  func keyedHash(_ bytes: [UInt8]) -> [UInt8] {
+    var key = namingKey.copy()
     defer { Secret.zero(&key) }
     return HMACSHA256.code(for: bytes, key: key)
   }
@@ -53,7 +53,7 @@ package struct BlobKeySource: Sendable {
     (self.present, self.refresh) = (present, refresh)
   }
 
-  init(_ seal: JournalSeal) {
+  init(_ seal: JournalKeys) {
     self.init(present: { seal.blobKeys }, refresh: { () throws(StoreError) in try seal.refresh() })
   }
 }
@@ -63,13 +63,13 @@ final class BlobMasterKey: Sendable {
   let generation: UInt32
   /// 32 bytes for the keys of objects, 32 for AES-256 and 192 for XXH3: what tweaks are made with.
   private let material: Secret
-  private let id = SegmentSeal.newName()
+  private let id = SegmentCipher.newName()
 
   init(_ master: Secret, _ generation: UInt32, _ store: StoreID) {
     self.generation = generation
     var secret = master.copy()
     var bytes = HKDFSHA256.derive(
-      SealedLayout.keyMaterial, secret: secret, salt: [],
+      EncryptedRecordLayout.keyMaterial, secret: secret, salt: [],
       info: Array("syncstore blobs v1".utf8) + store.bytes)
     defer { Secret.zero(&secret) }
     material = Secret(taking: &bytes)
@@ -106,25 +106,25 @@ final class BlobCipher: Sendable {
   var generation: UInt32 { master.generation }
 
   /// Appends tweak, ciphertext and tag.
-  func seal(
+  func encrypt(
     _ bytes: RawSpan, number: UInt32, authenticating header: [UInt8] = [], appendingTo output: inout [UInt8]
   ) {
     let tweak = master.tweak(bytes)
     var key = key.copy()
     defer { Secret.zero(&key) }
     for shift in 0..<8 { output.append(UInt8(truncatingIfNeeded: tweak >> UInt64(8 * shift))) }
-    AES256GCM.seal(
+    AES256GCM.encrypt(
       bytes, key: key, nonce: Self.nonce(number, tweak), authenticating: header, appendingTo: &output)
   }
 
   /// What `seal` has made; nil if it was changed, or stood elsewhere.
-  func open(_ sealed: RawSpan, number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
+  func decrypt(_ sealed: RawSpan, number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
     guard sealed.byteCount >= Self.overhead else { return nil }
     var tweak: UInt64 = 0
     for index in 0..<8 { tweak |= UInt64(sealed.byte(index)) << UInt64(8 * index) }
     var key = key.copy()
     defer { Secret.zero(&key) }
-    return try? AES256GCM.open(
+    return try? AES256GCM.decrypt(
       sealed.extracting(droppingFirst: 8), key: key, nonce: Self.nonce(number, tweak), authenticating: header)
   }
 
@@ -139,24 +139,24 @@ final class BlobCipher: Sendable {
 // Of bytes in arrays: this is one of the few files that use `unsafe`, which spans of arrays are.
 extension BlobCipher {
   /// Appends tweak, ciphertext and tag of the bytes in `range`.
-  func seal(
+  func encrypt(
     _ bytes: [UInt8], _ range: Range<Int>, number: UInt32, authenticating header: [UInt8] = [],
     appendingTo output: inout [UInt8]
   ) {
-    unsafe seal(
+    unsafe encrypt(
       bytes.span.bytes.extracting(range), number: number, authenticating: header, appendingTo: &output)
   }
 
   /// What `seal` has made; nil if it was changed, or stood elsewhere.
-  func open(_ sealed: [UInt8], number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
-    unsafe open(sealed.span.bytes, number: number, authenticating: header)
+  func decrypt(_ sealed: [UInt8], number: UInt32, authenticating header: [UInt8] = []) -> [UInt8]? {
+    unsafe decrypt(sealed.span.bytes, number: number, authenticating: header)
   }
 }
 
-extension SealedBlob {
+extension EncryptedBlob {
   /// Those bytes of the content that `range` names, out of the pieces from `first` on; nil if they were changed.
-  func open(_ pieces: [UInt8], from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
-    unsafe open(pieces.span.bytes, from: first, range)
+  func decrypt(_ pieces: [UInt8], from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
+    unsafe decrypt(pieces.span.bytes, from: first, range)
   }
 }
 

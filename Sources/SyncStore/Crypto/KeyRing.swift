@@ -6,7 +6,7 @@ struct KeyRing: Sendable {
   /// Whose keys they are.
   let store: StoreID
   /// What a guess at the passphrase costs, and its salt.
-  private(set) var lock: KeyRingFile.Lock
+  private(set) var lock: KeyRingFile.PassphraseKDF
   /// The generation that seals what is written from now on; 0 for none.
   private(set) var current: UInt32
   /// Does the store also have segments that are not sealed?
@@ -26,7 +26,7 @@ struct KeyRing: Sendable {
     store: StoreID, passphrase: Secret, cost: Scrypt.Parameters, generation: UInt32, acceptsPlain: Bool,
     random: (Int) -> [UInt8]
   ) {
-    lock = KeyRingFile.Lock(parameters: cost, salt: random(KeyRingFile.saltBytes))
+    lock = KeyRingFile.PassphraseKDF(parameters: cost, salt: random(KeyRingFile.saltBytes))
     guard let wrapping = lock.key(passphrase) else { return nil }
     self.wrapping = wrapping
     (self.store, self.acceptsPlain, current) = (store, acceptsPlain, generation)
@@ -60,14 +60,14 @@ struct KeyRing: Sendable {
 
   /// Asks for another passphrase from now on. False if it cannot be worked on.
   mutating func change(passphrase: Secret, cost: Scrypt.Parameters, random: (Int) -> [UInt8]) -> Bool {
-    let lock = KeyRingFile.Lock(parameters: cost, salt: random(KeyRingFile.saltBytes))
+    let lock = KeyRingFile.PassphraseKDF(parameters: cost, salt: random(KeyRingFile.saltBytes))
     guard let wrapping = lock.key(passphrase) else { return false }
     (self.lock, self.wrapping) = (lock, wrapping)
     return true
   }
 
   /// Seals under a new master key, of a generation not below `least`, from now on.
-  mutating func renew(least: UInt32, random: (Int) -> [UInt8]) {
+  mutating func rotate(least: UInt32, random: (Int) -> [UInt8]) {
     let generation = max(least, (masters.keys.max() ?? 0) + 1)
     masters[generation] = Self.newKey(random)
     // What was plain until now is to be sealed, too.
@@ -76,10 +76,10 @@ struct KeyRing: Sendable {
   }
 
   /// Seals nothing from now on.
-  mutating func retire() { (current, acceptsPlain) = (0, true) }
+  mutating func stopEncrypting() { (current, acceptsPlain) = (0, true) }
 
   /// No segment uses any other generation, and none is plain unless nothing is sealed any more.
-  mutating func settle() {
+  mutating func dropOldGenerations() {
     guard current != 0, let master = masters[current] else { return }
     (masters, acceptsPlain) = ([current: master], false)
   }

@@ -2,7 +2,7 @@
 /// can see what it is; `schemas/keys.md` has its layout.
 struct KeyRingFile: Equatable, Sendable {
   /// How the passphrase becomes a key.
-  struct Lock: Equatable, Sendable {
+  struct PassphraseKDF: Equatable, Sendable {
     var parameters: Scrypt.Parameters
     var salt: [UInt8]
 
@@ -19,7 +19,7 @@ struct KeyRingFile: Equatable, Sendable {
   }
 
   var store: StoreID
-  var lock: Lock
+  var lock: PassphraseKDF
   var current: UInt32
   var acceptsPlain: Bool
   var generations: [UInt32]
@@ -66,7 +66,7 @@ struct KeyRingFile: Equatable, Sendable {
     let nonce = Array(
       HMACSHA256.code(for: random(32) + header + plain, key: nonces).prefix(AES256GCM.nonceBytes))
     return Wrapped(
-      nonce: nonce, sealed: AES256GCM.seal(plain, key: own, nonce: nonce, authenticating: header))
+      nonce: nonce, sealed: AES256GCM.encrypt(plain, key: own, nonce: nonce, authenticating: header))
   }
 
   /// Nil if the wrapping key is another, or anything was changed.
@@ -79,7 +79,7 @@ struct KeyRingFile: Equatable, Sendable {
       Secret.zero(&own)
     }
     guard
-      var key = try? AES256GCM.open(
+      var key = try? AES256GCM.decrypt(
         wrapped.sealed, key: own, nonce: wrapped.nonce, authenticating: header(name)),
       key.count == KeyRing.keyBytes
     else { return nil }
@@ -178,7 +178,7 @@ struct KeyRingFile: Equatable, Sendable {
       current == 0 ? plain == "1" : generations.contains(current)
     else { return nil }
     return KeyRingFile(
-      store: store, lock: Lock(parameters: Scrypt.Parameters(logN: logN, r: r, p: p), salt: salt),
+      store: store, lock: PassphraseKDF(parameters: Scrypt.Parameters(logN: logN, r: r, p: p), salt: salt),
       current: current, acceptsPlain: plain == "1", generations: generations)
   }
 

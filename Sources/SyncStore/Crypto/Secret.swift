@@ -79,7 +79,7 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
   /// The bytes that count.
   let secret: Secret
   /// The bytes as they were given, where those are others: what an earlier version took.
-  let given: Secret?
+  let unnormalized: Secret?
 
   /// The passphrase of these bytes, 1 to `Limits.passphraseBytes`. The caller's array stays as it is: zero it.
   public init(_ bytes: [UInt8]) {
@@ -94,14 +94,14 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
   }
 
   private init(taking bytes: inout [UInt8]) {
-    var counting = Self.counting(bytes)
-    given = counting == bytes ? nil : Secret(taking: &bytes)
+    var counting = Self.normalized(bytes)
+    unnormalized = counting == bytes ? nil : Secret(taking: &bytes)
     Secret.zero(&bytes)
     secret = Secret(taking: &counting)
   }
 
   /// The bytes that count of those that are given. If none would, all do.
-  private static func counting(_ bytes: [UInt8]) -> [UInt8] {
+  private static func normalized(_ bytes: [UInt8]) -> [UInt8] {
     let mark: [UInt8] = [0xEF, 0xBB, 0xBF]
     var text = bytes.starts(with: mark) ? bytes[3...] : bytes[...]
     while let last = text.last, last == 0x0A || last == 0x0D { text.removeLast() }
@@ -115,10 +115,10 @@ public struct Passphrase: Sendable, CustomStringConvertible, CustomReflectable {
   /// What `open` gives with the bytes that count, or with those that were given, where they are others.
   ///
   /// - Throws: what `open` throws; `.wrongKey` from both.
-  func tried<Result>(_ open: (Secret) throws(StoreError) -> Result) throws(StoreError) -> Result {
+  func tryingBothForms<Result>(_ open: (Secret) throws(StoreError) -> Result) throws(StoreError) -> Result {
     do throws(StoreError) { return try open(secret) } catch {
-      guard error.code == .wrongKey, let given else { throw error }
-      return try open(given)
+      guard error.code == .wrongKey, let unnormalized else { throw error }
+      return try open(unnormalized)
     }
   }
 

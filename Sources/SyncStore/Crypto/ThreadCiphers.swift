@@ -16,7 +16,7 @@ private import CXXHash
   /// Ciphers that a thread keeps, of about 5 KiB each.
   private static let cipherCount = 128
   /// Plain forms that a thread keeps.
-  private static let openedCount = 8
+  private static let plaintextCount = 8
   /// Bytes of a plain form that is worth keeping.
   private static let keptBytes = 16 << 10
 
@@ -32,7 +32,7 @@ private import CXXHash
     var block = aes256_ctx()
   }
 
-  private struct Opened {
+  private struct CachedPlaintext {
     var id: UInt64 = 0
     var place = 0
     var tag: Tag = (0, 0)
@@ -43,14 +43,14 @@ private import CXXHash
   typealias Tag = (UInt64, UInt64)
 
   private let slots: UnsafeMutablePointer<Slot>
-  private let opened: UnsafeMutablePointer<Opened>
+  private let opened: UnsafeMutablePointer<CachedPlaintext>
   private var next = 0
 
   private init() {
     unsafe slots = .allocate(capacity: Self.cipherCount)
     unsafe slots.initialize(repeating: Slot(), count: Self.cipherCount)
-    unsafe opened = .allocate(capacity: Self.openedCount)
-    unsafe opened.initialize(repeating: Opened(), count: Self.openedCount)
+    unsafe opened = .allocate(capacity: Self.plaintextCount)
+    unsafe opened.initialize(repeating: CachedPlaintext(), count: Self.plaintextCount)
   }
 
   deinit {
@@ -61,7 +61,7 @@ private import CXXHash
     }
     unsafe slots.deinitialize(count: Self.cipherCount)
     unsafe slots.deallocate()
-    unsafe opened.deinitialize(count: Self.openedCount)
+    unsafe opened.deinitialize(count: Self.plaintextCount)
     unsafe opened.deallocate()
   }
 
@@ -81,8 +81,8 @@ private import CXXHash
 
   /// The plain form of what is sealed with `tag` at `place`, if this thread has it yet.
   @inline(__always)
-  func plain(_ id: UInt64, _ place: Int, _ tag: Tag) -> Mapping? {
-    for index in 0..<Self.openedCount
+  func cachedPlaintext(id: UInt64, place: Int, tag: Tag) -> Mapping? {
+    for index in 0..<Self.plaintextCount
     where unsafe opened[index].place == place && opened[index].id == id && opened[index].tag == tag {
       return unsafe opened[index].plain
     }
@@ -90,24 +90,24 @@ private import CXXHash
   }
 
   /// Memory for a plain form of `count` bytes, not zeroed; nobody else uses it as long as it is held.
-  func room(_ count: Int) -> Mapping {
-    next = (next + 1) % Self.openedCount
+  func plaintextBuffer(_ count: Int) -> Mapping {
+    next = (next + 1) % Self.plaintextCount
     unsafe opened[next].id = 0
-    if let plain = unsafe Self.taken(&opened[next].plain), plain.count >= count { return plain }
+    if let plain = unsafe Self.reusable(&opened[next].plain), plain.count >= count { return plain }
     return .heap(count <= Self.keptBytes ? max(512, (count + 511) & ~511) : count)
   }
 
   /// What was kept, unless somebody still reads it.
-  private static func taken(_ plain: inout Mapping?) -> Mapping? {
+  private static func reusable(_ plain: inout Mapping?) -> Mapping? {
     defer { plain = nil }
     return isKnownUniquelyReferenced(&plain) ? plain : nil
   }
 
   /// Keeps what was put into `room` a moment ago.
   @inline(__always)
-  func keep(_ plain: Mapping, _ id: UInt64, _ place: Int, _ tag: Tag) {
+  func cachePlaintext(_ plain: Mapping, id: UInt64, place: Int, tag: Tag) {
     guard plain.count <= Self.keptBytes else { return }
-    unsafe opened[next] = Opened(id: id, place: place, tag: tag, plain: plain)
+    unsafe opened[next] = CachedPlaintext(id: id, place: place, tag: tag, plain: plain)
   }
 
   // MARK: AES-256-GCM
@@ -115,14 +115,14 @@ private import CXXHash
   /// Puts the plaintext of `sealed` (ciphertext, then tag) in `source` into `plain` from `start` on, where `header` lies
   /// that goes with it; it is read before anything is written. False, and what is there is worth nothing, if the tag is wrong. `key` is asked for if this thread has no cipher
   /// for `id` yet; it gives the key material of an epoch.
-  func open(
-    _ id: UInt64, place: UInt32, tweak: UInt64, header: Range<Int>, sealed: Range<Int>, of source: Mapping,
+  func decrypt(
+    _ id: UInt64, place: UInt32, tweak: UInt64, header: Range<Int>, encrypted: Range<Int>, of source: Mapping,
     into plain: Mapping, at start: Int, _ key: () -> Secret?
   ) -> Bool {
-    let count = sealed.count - AES256GCM.tagBytes
+    let count = encrypted.count - AES256GCM.tagBytes
     guard count >= 0, let cipher = unsafe cipher(id, key) else { return false }
     return unsafe plain.withMutableBytes(header) { header in
-      unsafe source.withMutableBytes(sealed) { sealed in
+      unsafe source.withMutableBytes(encrypted) { sealed in
         unsafe plain.withMutableBytes(start..<(start + count)) { plain in
           let input = unsafe sealed.bindMemory(to: UInt8.self)
           let output = unsafe plain.bindMemory(to: UInt8.self)
@@ -141,7 +141,7 @@ private import CXXHash
 
   /// Puts the ciphertext of the bytes `plaintext` of `plain`, and a tag for it and for `header`, into `target` from
   /// `start` on. `header` lies in `target`. Returns the tag.
-  func seal(
+  func encrypt(
     _ id: UInt64, place: UInt32, tweak: UInt64, header: Range<Int>, plaintext: Range<Int>, of plain: Mapping,
     into target: Mapping, at start: Int, _ key: Secret
   ) -> Tag {

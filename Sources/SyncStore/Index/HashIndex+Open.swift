@@ -133,7 +133,7 @@ extension HashIndex {
   package var secret: [UInt8] { known.secret }
 
   /// Is the hash keyed by a secret that is not in the file?
-  var isSealed: Bool { known.check != nil }
+  var isEncrypted: Bool { known.check != nil }
 
   /// The hash of a key, keyed by the seed.
   @inline(__always)

@@ -28,7 +28,8 @@ struct IndexHeader: Equatable {
       integer(Field.checksum, 8) == XXH3.hash64(Array(bytes[..<Field.checksum]), seed: 0)
     else { throw Self.damage(path) }
     let version = integer(Field.version, 2)
-    guard version == IndexLayout.version, integer(Field.readerFeatures, 4) & ~IndexLayout.sealedFeature == 0,
+    guard version == IndexLayout.version,
+      integer(Field.readerFeatures, 4) & ~IndexLayout.encryptedFeature == 0,
       integer(Field.writerFeatures, 4) == 0
     else {
       throw StoreError(
@@ -42,7 +43,7 @@ struct IndexHeader: Equatable {
     fileSystem = integer(Field.fileSystem, 8)
     birth = integer(Field.birth, 8)
     secret = Array(bytes[Field.secret..<Field.secret + 16])
-    let isSealed = integer(Field.readerFeatures, 4) & IndexLayout.sealedFeature != 0
+    let isSealed = integer(Field.readerFeatures, 4) & IndexLayout.encryptedFeature != 0
     check = isSealed ? Array(bytes[Field.check..<Field.check + IndexKeys.checkBytes]) : nil
   }
 
@@ -56,7 +57,7 @@ struct IndexHeader: Equatable {
     writer.write(raw: IndexLayout.magic)
     writer.write(IndexLayout.version)
     writer.write(UInt16(0))
-    writer.write(UInt32(check == nil ? 0 : IndexLayout.sealedFeature))
+    writer.write(UInt32(check == nil ? 0 : IndexLayout.encryptedFeature))
     for _ in 0..<2 { writer.write(UInt32(0)) }
     writer.write(raw: store.bytes)
     for word in [boot, inode, fileSystem, birth] { writer.write(word) }

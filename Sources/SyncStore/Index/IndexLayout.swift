@@ -4,7 +4,7 @@ enum IndexLayout {
   static let version: UInt16 = 1
   static let magic: [UInt8] = Array("SYNCINDX".utf8)
   /// Says, among the features that a reader must know, that the hash is keyed by a secret which is not in the file.
-  static let sealedFeature: UInt64 = 1
+  static let encryptedFeature: UInt64 = 1
 
   /// The first page of the file.
   enum Header {

@@ -37,7 +37,7 @@ final class JournalIndex: @unchecked Sendable {
     /// Names the boot; 0 is unknown.
     let boot: UInt64
     /// Has the secret of an encrypted store.
-    let seal: JournalSeal
+    let seal: JournalKeys
 
     fileprivate var index: String { directory + "/" + HashIndex.fileName }
     fileprivate var checkpointPath: String { directory + "/" + IndexCheckpoint.fileName }

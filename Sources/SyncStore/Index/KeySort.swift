@@ -94,7 +94,7 @@ extension KeySort<SegmentSnapshot> {
   ) {
     var items = SortItem.radix(
       places.map { SortItem(word: $0.packed >> SortItem.groupBits, location: $0) })
-    guard !segments.isSealed else { return sorted(opening: items, in: segments) }
+    guard !segments.isEncrypted else { return sorted(opening: items, in: segments) }
     let sort = KeySort(keys: segments)
     let damaged = sort.removeDamaged(&items)
     sort.sort(&items, behind: 0)
@@ -104,9 +104,9 @@ extension KeySort<SegmentSnapshot> {
   private static func sorted(opening items: [SortItem], in segments: SegmentSnapshot) -> (
     places: [Location], damaged: [Location]
   ) {
-    let keys = OpenedKeys(items.lazy.map(\.location), in: segments)
+    let keys = DecryptedKeys(items.lazy.map(\.location), in: segments)
     var items = keys.places.map { SortItem(word: 0, location: $0) }
-    KeySort<OpenedKeys>(keys: keys).sort(&items, behind: 0)
+    KeySort<DecryptedKeys>(keys: keys).sort(&items, behind: 0)
     return (items.map { keys.record(at: $0.location) }, keys.damaged)
   }
 

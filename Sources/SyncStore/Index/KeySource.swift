@@ -59,7 +59,7 @@ extension KeySource {
 /// The keys of sealed records, each opened once, for the time of a sort.
 ///
 /// A key's place here, its number, is not that of its record: that one stands before it.
-struct OpenedKeys: KeySource {
+struct DecryptedKeys: KeySource {
   let bytes: MappingTable
   /// A place for each.
   let places: [Location]

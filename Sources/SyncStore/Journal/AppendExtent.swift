@@ -16,8 +16,8 @@ struct AppendExtent: Sendable {
   var bytes: Int { records + actors.count * Self.definitions }
 
   /// The bytes that come on top where they are sealed: of each record and definition, and of the writer's epoch.
-  var sealing: Int {
-    (count + 2 * actors.count) * SealedLayout.overhead + SealedLayout.definitions
+  var encryptionBytes: Int {
+    (count + 2 * actors.count) * EncryptedRecordLayout.overhead + EncryptedRecordLayout.definitions
   }
 
   /// Adds one.

@@ -13,7 +13,7 @@ enum DamagedRecord {
   /// them: in sectors that also hold bytes of whole neighbours. A wrong guess would give a key an older value.
   static func key(in range: Range<Int>, of segment: Segment) -> [UInt8]? {
     guard range.count >= RecordLayout.fixedLength, range.count <= Limits.transactionBytes else { return nil }
-    if let seal = segment.seal { return sealedKey(in: range, of: segment, seal) }
+    if let seal = segment.cipher { return encryptedKey(in: range, of: segment, seal) }
     var bytes = segment.mapping.bytes(range)
     let seed = segment.seed(at: range.lowerBound)
     let front = min(bytes.count, RecordLayout.fixedLength + 64 + Limits.keyBytes)
@@ -32,23 +32,25 @@ enum DamagedRecord {
   }
 
   /// Bytes of sealed records that are searched: every byte counts there, not only those of the key.
-  private static let sealedBitsBytes = 8 << 10
-  private static let sealedBytes = 1 << 10
+  private static let encryptedBitsBytes = 8 << 10
+  private static let encryptedBytes = 1 << 10
 
   /// The same for a sealed record: its key shows only when every bit is what it was.
-  private static func sealedKey(in range: Range<Int>, of segment: Segment, _ seal: SegmentSeal) -> [UInt8]? {
-    guard range.count <= sealedBitsBytes else { return nil }
+  private static func encryptedKey(in range: Range<Int>, of segment: Segment, _ seal: SegmentCipher)
+    -> [UInt8]?
+  {
+    guard range.count <= encryptedBitsBytes else { return nil }
     let copy = Mapping.heap(range.count)
     copy.store(range, of: segment.mapping, at: 0)
     let bits: [UInt8] = (0..<8).map { 1 << UInt8($0) }
     return repairedKey(copy, by: bits, range: range, segment: segment, seal: seal)
-      ?? (range.count <= sealedBytes
+      ?? (range.count <= encryptedBytes
         ? repairedKey(copy, by: Array(1...255), range: range, segment: segment, seal: seal) : nil)
   }
 
   /// The key that shows when one of the bytes of `copy`, which belongs at `range`, is changed by one of `changes`.
   private static func repairedKey(
-    _ copy: Mapping, by changes: [UInt8], range: Range<Int>, segment: Segment, seal: SegmentSeal
+    _ copy: Mapping, by changes: [UInt8], range: Range<Int>, segment: Segment, seal: SegmentCipher
   ) -> [UInt8]? {
     let seed = segment.seed(at: range.lowerBound)
     for place in 0..<copy.count {
@@ -64,7 +66,7 @@ enum DamagedRecord {
         // The definition of an epoch is nobody's value, as that of an actor.
         if copy.load(RecordLayout.kind) == RecordLayout.Kind.epoch.rawValue { return [] }
         // The checksum alone may fit by chance.
-        if let plain = seal.open(copy, at: 0, place: range.lowerBound, definitions: segment.mapping) {
+        if let plain = seal.decrypt(copy, at: 0, place: range.lowerBound, definitions: segment.mapping) {
           return key(of: plain.bytes(0..<plain.count), length: Int(plain.load(4, as: UInt32.self)))
         }
       }

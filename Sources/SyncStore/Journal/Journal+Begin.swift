@@ -7,7 +7,7 @@ extension Journal {
   /// or wholly absent (F5). If this fails although `isNamed`, nothing may be appended behind `length` any more.
   ///
   /// If it `isPostponed`, neither is durable yet: whoever makes a record in it durable sees to that first, and nobody begins
-  /// a later one before (`Store.settleBeginning`). A loss of power leaves it wholly there, or blank, or absent.
+  /// a later one before (`Store.syncSegmentHeader`). A loss of power leaves it wholly there, or blank, or absent.
   ///
   /// On a full disk it is smaller than others, down to what is needed; if there is not even room for that, it is made of the reserve, as
   /// far as the `claim` allows.
@@ -22,7 +22,7 @@ extension Journal {
     // Under a name that only the holder of the writers' mutex uses: `next` may be replaced at any time.
     let unnamed = preparedPath + ".new"
     do throws(StoreError) {
-      let generation = try seal.generationToBegin()
+      let generation = try keys.generationToBegin()
       let needed = transactions.reduce(room) { $0 + RecordEncoder.bound($1, sealed: generation > 0) }
       let (file, ready, part) = try acquireFile(as: unnamed, room: needed, claim)
       let mapping: Mapping
@@ -40,7 +40,7 @@ extension Journal {
       (header.isReserve, header.isForCompaction) = (part != nil, part == .records)
       header.generation = generation
       let segment = try Segment(
-        header: header, file: file, mapping: mapping, seal: try seal.seal(for: header, path: unnamed),
+        header: header, file: file, mapping: mapping, seal: try keys.cipher(for: header, path: unnamed),
         isWritten: environment.writesTail)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
@@ -183,7 +183,7 @@ extension Journal {
   }
 
   /// A segment made ready: whoever made it hands its mapping over, whose pages need not be found again.
-  struct Prepared: Sendable {
+  struct PreparedSegment: Sendable {
     let file: any StorageFile
     let mapping: Mapping
     fileprivate let inode: UInt64
@@ -195,7 +195,7 @@ extension Journal {
   /// or another process is at it.
   static func prepare(
     directory: String, size: Int, storage: any Storage, isDurable: Bool
-  ) throws(StoreError) -> Prepared? {
+  ) throws(StoreError) -> PreparedSegment? {
     let path = directory + "/next"
     if let status = try storage.status(path), status.size >= size { return nil }
     let file = try storage.open(path + ".preparing", .openOrCreate)
@@ -220,7 +220,7 @@ extension Journal {
       try storage.rename(path + ".preparing", to: path)
       // It may become a part of the journal at once, and goes on being locked by nobody.
       _ = try file.lock(byte: 0, .none, wait: false)
-      return Prepared(file: file, mapping: mapping, inode: inode)
+      return PreparedSegment(file: file, mapping: mapping, inode: inode)
     } catch {
       _ = try? storage.remove(path + ".preparing")
       throw error

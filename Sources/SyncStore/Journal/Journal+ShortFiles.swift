@@ -76,7 +76,7 @@ extension Journal {
   func lengthen(_ segment: Segment) {
     guard (try? segment.file.allocate(to: segment.mapping.count)) != nil else { return }
     segment.missingBytes = 0
-    segment.mended.append("its file was cut within its records: what is lost of them is asked of the peers")
+    segment.repairs.append("its file was cut within its records: what is lost of them is asked of the peers")
     StoreLog.note(
       .error, segment.file.path,
       "the file was cut within its records: what is whole is served, and what was lost is asked of the peers")

@@ -8,7 +8,7 @@ struct Journal {
   let store: StoreID
   let writable: Bool
   /// The keys of its segments.
-  let seal: JournalSeal
+  let keys: JournalKeys
   var segments: [Segment] = []
   /// Finds them by number, and those that compaction replaced while they are read.
   var table = SegmentTable()
@@ -19,7 +19,7 @@ struct Journal {
   /// How many segments compaction has replaced so far.
   private(set) var replacedCount = 0
   /// The next segment, if this process has made it ready.
-  var prepared: Prepared?
+  var prepared: PreparedSegment?
   /// Does a compaction of this process use the part of the reserve for its copy?
   let copyHold: CopyHold
   /// The journal's tail-segment sizes double up to this, in bytes.
@@ -37,18 +37,18 @@ struct Journal {
 
   init(
     directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
-    seal: JournalSeal, copyHold: CopyHold = CopyHold()
+    seal: JournalKeys, copyHold: CopyHold = CopyHold()
   ) {
     self.copyHold = copyHold
     (self.directory, self.environment, self.store) = (directory, environment, store)
-    (self.writable, self.largestSegment, self.seal) = (writable, largestSegment, seal)
+    (self.writable, self.largestSegment, self.keys) = (writable, largestSegment, seal)
   }
 
   /// The same journal with nothing mapped.
   func emptied() -> Journal {
     Journal(
       directory: directory, environment: environment, store: store, writable: writable,
-      largestSegment: largestSegment, seal: seal, copyHold: copyHold)
+      largestSegment: largestSegment, seal: keys, copyHold: copyHold)
   }
 
   // MARK: Finding segments
@@ -66,8 +66,8 @@ struct Journal {
 
   /// Where the records of the segment at `place` end, as it says itself or the next one does; nil for the last one, unless its file was
   /// cut.
-  func sealedLength(at place: Int) -> Int? {
-    let own = segments[place].header.sealedLength
+  func closedLength(at place: Int) -> Int? {
+    let own = segments[place].header.closedLength
     if own > 0 { return Int(own) }
     guard place + 1 < segments.count else { return segments[place].cutEnd }
     return Int(segments[place + 1].header.previousLength)
@@ -151,10 +151,10 @@ struct Journal {
   /// Maps the segments up to `number` that others have begun since. True if they have compacted some of them already.
   @discardableResult
   mutating func extend(to number: UInt32) throws(StoreError) -> Bool {
-    guard let last = segments.last?.header.stands.upperBound, last < number else { return false }
+    guard let last = segments.last?.header.covered.upperBound, last < number else { return false }
     // What others have written in the meantime, they may have compacted too.
     let chain = SegmentName.chain(of: try SegmentName.all(in: directory, environment.storage), from: last + 1)
-    for name in chain.names where name.stands.upperBound <= number {
+    for name in chain.names where name.covered.upperBound <= number {
       guard let segment = try map(name) else {
         throw StoreError(
           .damaged, "is blank, though records are said to be in it: restore the store from a backup",
@@ -179,7 +179,7 @@ struct Journal {
     // Mostly there is none; so no table is made for a first opening beside others.
     guard chain.count < names.count else { return }
     let counted = Set(chain)
-    for name in names where !counted.contains(name) && name.stands.upperBound < segments.last?.number ?? 0 {
+    for name in names where !counted.contains(name) && name.covered.upperBound < segments.last?.number ?? 0 {
       do throws(StoreError) {
         if let segment = try map(name) { showReplaced(segment) }
       } catch {
@@ -194,7 +194,7 @@ struct Journal {
     let names = try SegmentName.all(in: directory, environment.storage)
     let counted = Set(SegmentName.chain(of: names, from: 1).names)
     let last = segments.last?.number ?? 0
-    let replaced = names.filter { !counted.contains($0) && $0.stands.upperBound < last }
+    let replaced = names.filter { !counted.contains($0) && $0.covered.upperBound < last }
     // The name of what replaced them has to last before theirs go.
     if !replaced.isEmpty { try environment.storage.syncDirectory(directory) }
     for name in replaced { _ = try environment.storage.remove(directory + "/" + name.text) }
@@ -217,11 +217,11 @@ struct Journal {
 
   /// Puts `segment` in the place of those it stands for, which can still be read until `forget`.
   mutating func replace(by segment: Segment) {
-    let stands = segment.header.stands
+    let stands = segment.header.covered
     // One that was found at opening stands there already.
     guard !segments.contains(where: { $0 === segment }) else { return }
-    guard let first = segments.firstIndex(where: { $0.header.stands.lowerBound == stands.lowerBound }),
-      let last = segments.firstIndex(where: { $0.header.stands.upperBound == stands.upperBound })
+    guard let first = segments.firstIndex(where: { $0.header.covered.lowerBound == stands.lowerBound }),
+      let last = segments.firstIndex(where: { $0.header.covered.upperBound == stands.upperBound })
     else { return }
     replaced += segments[first...last]
     replacedCount += last - first + 1
@@ -232,7 +232,7 @@ struct Journal {
 
   /// The numbers of the segments that stand for those.
   func numbers(within stands: ClosedRange<UInt32>) -> [UInt32] {
-    segments.filter { stands.contains($0.header.stands.lowerBound) }.map(\.number)
+    segments.filter { stands.contains($0.header.covered.lowerBound) }.map(\.number)
   }
 
   /// Keeps what `other` had mapped readable.
@@ -297,7 +297,7 @@ struct Journal {
   private func checkChain(_ segment: Segment) throws(StoreError) {
     guard let previous = segments.last else { return }
     let end = Int(
-      previous.header.sealedLength > 0 ? previous.header.sealedLength : segment.header.previousLength)
+      previous.header.closedLength > 0 ? previous.header.closedLength : segment.header.previousLength)
     guard segment.header.previousSalt == previous.header.chainSalt,
       segment.header.basePosition >= previous.header.basePosition,
       (SegmentHeader.length...previous.mapping.count).contains(end)
@@ -326,7 +326,7 @@ struct Journal {
         : "was written in format \(version), this program knows \(SegmentHeader.version)"
       throw StoreError(.newerFormat, "\(what): update it", path: path)
     case .whole(let header, let damaged):
-      guard header.store == store, header.number == name.number, header.stands == name.stands else {
+      guard header.store == store, header.number == name.number, header.covered == name.covered else {
         throw StoreError(
           .foreignFile, "is segment \(header.number) of store \(header.store): move it away", path: path)
       }
@@ -342,19 +342,19 @@ struct Journal {
       }
       let content = try content(of: file, header, isLast: isLast)
       let segment = try Segment(
-        header: header, file: file, mapping: content.mapping, seal: try seal.seal(for: header, path: path),
+        header: header, file: file, mapping: content.mapping, seal: try keys.cipher(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.cutEnd = content.cutEnd
       if content.missing > 0, writable, content.cutEnd == nil {
         let bytes = CountText.of(content.missing, "byte")
-        segment.mended.append("its file was \(bytes) shorter than its header says: it was lengthened")
+        segment.repairs.append("its file was \(bytes) shorter than its header says: it was lengthened")
       } else {
         segment.missingBytes = content.missing
       }
       segment.headerDamaged = damaged
-      if damaged, writable, mendHeader(page, of: file, path) {
+      if damaged, writable, repairHeader(page, of: file, path) {
         segment.headerDamaged = false
-        segment.mended.append("one of the two copies of its header was damaged: it was written anew")
+        segment.repairs.append("one of the two copies of its header was damaged: it was written anew")
       }
       // Not of the last one: who is just beginning it may die, and another one write something else there.
       if !isLast || header.compaction > 0 { segment.readLeadingDefinition(in: page) }
@@ -370,8 +370,8 @@ struct Journal {
 
   /// Writes the copy of a header that is not whole as the other one is: a loss of power may have torn it. Nothing else ever writes to
   /// the header of a segment that is there, so nobody is in the way. False if it could not be done: the other copy serves as well.
-  private func mendHeader(_ page: [UInt8], of file: any StorageFile, _ path: String) -> Bool {
-    guard let mending = SegmentHeader.mending(page),
+  private func repairHeader(_ page: [UInt8], of file: any StorageFile, _ path: String) -> Bool {
+    guard let mending = SegmentHeader.headerRepair(page),
       (try? file.write(mending.bytes, at: mending.offset)) != nil
     else { return false }
     StoreLog.note(.warning, path, "one of the two copies of its header was damaged: it was written anew")

@@ -113,7 +113,7 @@ extension Engine {
     for place in first...last {
       let segment = journal.segments[place]
       let from = place == first ? start.offset : SegmentHeader.length
-      let end = place == last ? applied.offset : journal.sealedLength(at: place) ?? SegmentHeader.length
+      let end = place == last ? applied.offset : journal.closedLength(at: place) ?? SegmentHeader.length
       sources.append(
         JournalStretch.Source(
           segment: segment, slot: segment.slot, actors: segment.actors, bytes: from..<max(from, end)))

@@ -64,12 +64,12 @@ struct RecordEncoder {
   /// The most bytes that `entries` can take up anywhere.
   static func bound(_ entries: [JournalEntry], sealed: Bool = false) -> Int {
     let extent = AppendExtent(entries)
-    return extent.bytes + (sealed ? extent.sealing : 0)
+    return extent.bytes + (sealed ? extent.encryptionBytes : 0)
   }
 
   /// Stores all entries as one transaction: all but the last one continue. `actors`, if given, are all that they use.
   mutating func encode(_ entries: [JournalEntry], actors: Set<ActorID>? = nil) {
-    beginSealing()
+    beginEncryption()
     let areDefined = actors?.allSatisfy { segment.number(of: $0) != nil } ?? false
     if !areDefined {
       for entry in entries { defineActors(of: entry) }
@@ -85,7 +85,7 @@ struct RecordEncoder {
   mutating func encode(
     _ batch: CompactBatch, continues: Bool, into room: Mapping? = nil
   ) -> (start: Int, ends: [Int]) {
-    beginSealing()
+    beginEncryption()
     for actor in batch.used { define(batch.actors[actor]) }
     var numbers = [UInt16](repeating: 0, count: batch.actors.count)
     for actor in batch.used { numbers[actor] = number(of: batch.actors[actor]) }
@@ -119,13 +119,13 @@ struct RecordEncoder {
         record.store(value, at: keyStart &+ key.count)
       }
       let next: Int
-      if segment.seal == nil {
+      if segment.cipher == nil {
         next = offset &+ RecordLayout.aligned(length)
         compose(in: target.extracting(offset &- shift..<next &- shift))
       } else {
-        let plain = SegmentSeal.room(length)
+        let plain = SegmentCipher.room(length)
         compose(in: WritableBytes(plain))
-        length = seal(plain, length: length, at: offset, into: memory, offset &- shift)
+        length = encrypt(plain, length: length, at: offset, into: memory, offset &- shift)
         next = offset &+ RecordLayout.aligned(length)
       }
       target.extracting(offset &- shift..<next &- shift).close(
@@ -224,7 +224,8 @@ struct RecordEncoder {
     record.store(key, at: keyStart)
     record.store(value, at: keyStart + key.count)
     close(
-      length: segment.seal == nil ? length : seal(target, length: length, at: end, into: segment.target, end))
+      length: segment.cipher == nil
+        ? length : encrypt(target, length: length, at: end, into: segment.target, end))
   }
 
   /// Ends the record at `end`, of `length` bytes: zeros up to the next, and the checksum.
@@ -240,24 +241,24 @@ struct RecordEncoder {
   /// Makes room for a record of `count` bytes at most where it is composed.
   @inline(__always)
   private mutating func compose(_ count: Int) {
-    if segment.seal != nil { (target, origin) = (SegmentSeal.room(count), 0) }
+    if segment.cipher != nil { (target, origin) = (SegmentCipher.room(count), 0) }
   }
 
   /// Seals the plain form of a record, composed in memory for it, for the place `offset`, and puts it at `start` of some memory. Returns
   /// its length there.
-  private func seal(
+  private func encrypt(
     _ plain: Mapping, length: Int, at offset: Int, into memory: Mapping, _ start: Int
   ) -> Int {
-    guard let seal = segment.seal, let sealer = segment.sealer else {
+    guard let seal = segment.cipher, let sealer = segment.epochKey else {
       preconditionFailure("an epoch is defined before anything is sealed under it")
     }
-    return seal.seal(plain, length: length, place: offset, writer: sealer, into: memory, at: start)
+    return seal.encrypt(plain, length: length, place: offset, writer: sealer, into: memory, at: start)
   }
 
   /// Sees to it that this process has an epoch to seal under.
-  private mutating func beginSealing() {
-    guard !segment.isReadyToSeal else { return }
-    end = segment.beginSealing(at: end, durable: durable, position: position)
+  private mutating func beginEncryption() {
+    guard !segment.isReadyToEncrypt else { return }
+    end = segment.beginEncryption(at: end, durable: durable, position: position)
     origin = end
   }
 

@@ -3,7 +3,7 @@ struct RecordView {
   let segment: Segment
   let offset: Int
   /// The plain form of a sealed record.
-  private let plain: Mapping?
+  private let decrypted: Mapping?
   /// Those of `bytes`, without a reference that would be counted at each look: this view keeps them mapped.
   private let fields: MappedBytes
 
@@ -11,33 +11,34 @@ struct RecordView {
   @inline(__always)
   init(segment: Segment, offset: Int, keeps: Bool = false) {
     (self.segment, self.offset) = (segment, offset)
-    plain = segment.seal == nil ? nil : segment.seal?.open(segment.mapping, at: offset, keeps: keeps)
-    fields = MappedBytes(plain ?? segment.mapping)
+    decrypted =
+      segment.cipher == nil ? nil : segment.cipher?.decrypt(segment.mapping, at: offset, keeps: keeps)
+    fields = MappedBytes(decrypted ?? segment.mapping)
   }
 
   /// Does not open it: of a sealed record, what stands in the clear.
   @inline(__always)
-  init(sealed segment: Segment, offset: Int) {
+  init(encrypted segment: Segment, offset: Int) {
     (self.segment, self.offset) = (segment, offset)
-    plain = nil
+    decrypted = nil
     fields = MappedBytes(segment.mapping)
   }
 
   /// Where the fields are: offsets in a `shape` are in these bytes.
   @inline(__always)
-  var bytes: Mapping { plain ?? segment.mapping }
+  var bytes: Mapping { decrypted ?? segment.mapping }
   /// Where the record begins in `bytes`.
   @inline(__always)
-  var start: Int { plain == nil ? offset : 0 }
+  var start: Int { decrypted == nil ? offset : 0 }
 
   /// False for a record in a sealed segment that could not be opened: nothing of it may be believed.
-  var isReadable: Bool { segment.seal == nil || plain != nil }
+  var isReadable: Bool { segment.cipher == nil || decrypted != nil }
 
   var location: Location { Location(segment: segment.number, offset: offset) }
   /// Bytes of the record, or of its plain form.
   var length: Int { Int(load(RecordLayout.length, as: UInt32.self)) }
   var end: Int {
-    offset + RecordLayout.aligned(length) + (plain == nil ? 0 : SealedLayout.overhead)
+    offset + RecordLayout.aligned(length) + (decrypted == nil ? 0 : EncryptedRecordLayout.overhead)
   }
   var durable: Int { Int(load(RecordLayout.durable, as: UInt32.self)) }
   /// Nil for a kind that this program does not know.

@@ -4,7 +4,7 @@ extension Journal {
   func scan() -> [SegmentScan] {
     segments.indices.map { index in
       SegmentScan(
-        segments[index], limit: sealedLength(at: index) ?? segments[index].mapping.count,
+        segments[index], limit: closedLength(at: index) ?? segments[index].mapping.count,
         isLast: index == segments.count - 1 && segments[index].cutEnd == nil)
     }
   }
@@ -15,7 +15,7 @@ extension Journal {
   func plan(_ scans: [SegmentScan], atWatermark: Bool) throws(StoreError) -> RecoveryPlan? {
     guard !segments.isEmpty else { return nil }
     let plan = RecoveryPlan(
-      headers: segments.map(\.header), ends: segments.indices.map { sealedLength(at: $0) }, scans: scans,
+      headers: segments.map(\.header), ends: segments.indices.map { closedLength(at: $0) }, scans: scans,
       atWatermark: atWatermark)
     try checkFaults(segments[plan.tailIndex...])
     return plan
@@ -77,7 +77,7 @@ extension Journal {
     }
     guard let first = numbers.first else { return names }
     let chain = SegmentName.chain(of: try SegmentName.all(of: names, in: directory), from: 1).names
-    for name in chain.reversed() where name.stands.lowerBound >= first {
+    for name in chain.reversed() where name.covered.lowerBound >= first {
       try storage.rename(directory + "/" + name.text, to: asidePath(name.number))
       try storage.syncDirectory(directory)
     }

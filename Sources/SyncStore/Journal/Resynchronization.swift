@@ -43,12 +43,14 @@ extension Segment {
       mapping.load(offset + RecordLayout.type + 1, as: UInt8.self) == 0
     else { return nil }
     let kind = mapping.load(offset + RecordLayout.kind, as: UInt8.self)
-    if kind == SealedLayout.kind { return seal != nil && length >= SealedLayout.least ? length : nil }
+    if kind == EncryptedRecordLayout.kind {
+      return cipher != nil && length >= EncryptedRecordLayout.least ? length : nil
+    }
     guard let known = RecordLayout.Kind(rawValue: kind) else {
       // Of a program that knows more kinds of records.
       return kind > 0 && kind < 64 ? length : nil
     }
-    guard known == .epoch || seal == nil else { return nil }
+    guard known == .epoch || cipher == nil else { return nil }
     return possibleValue(of: known, at: offset, length: length).map { _ in length }
   }
 

@@ -9,9 +9,9 @@ final class Segment: @unchecked Sendable {
   /// Where records are put together: the mapping, or memory from which they are written to the file.
   let target: Mapping
   /// What seals its records; nil if they are plain.
-  let seal: SegmentSeal?
+  let cipher: SegmentCipher?
   /// The epoch that this process seals under here; nil until it is defined.
-  private(set) var sealer: SegmentSeal.Writer?
+  private(set) var epochKey: SegmentCipher.EpochKey?
   /// Those of actors, by the number that they give in this segment.
   private var definitions: [Definition] = []
   /// The one that it begins with, as it was read with the header; it counts once it is taken in.
@@ -40,7 +40,7 @@ final class Segment: @unchecked Sendable {
   /// segment is a copy in memory, and nothing is appended to it.
   var cutEnd: Int?
   /// What was put right as it was opened, for people.
-  var mended: [String] = []
+  var repairs: [String] = []
   /// What the search for records after damage has cost so far.
   let searchCost = SearchCost()
 
@@ -59,10 +59,10 @@ final class Segment: @unchecked Sendable {
   }
 
   init(
-    header: SegmentHeader, file: any StorageFile, mapping: Mapping, seal: SegmentSeal? = nil,
+    header: SegmentHeader, file: any StorageFile, mapping: Mapping, seal: SegmentCipher? = nil,
     isWritten: Bool = false
   ) throws(StoreError) {
-    (self.header, self.file, self.mapping, self.seal) = (header, file, mapping, seal)
+    (self.header, self.file, self.mapping, self.cipher) = (header, file, mapping, seal)
     target = isWritten ? try .blank(mapping.count) : mapping
     commonLimit = header.isReserve ? 0 : mapping.count
   }
@@ -145,7 +145,7 @@ final class Segment: @unchecked Sendable {
   /// Keeps the definition at the beginning, from the first bytes of the file, which were read for the header: whoever goes on where
   /// another stopped need not have the kernel find that page of each segment.
   func readLeadingDefinition(in head: [UInt8]) {
-    guard seal == nil, let first = definition(at: SegmentHeader.length, in: head) else { return }
+    guard cipher == nil, let first = definition(at: SegmentHeader.length, in: head) else { return }
     let second = definition(at: SegmentHeader.length + Self.definitionBytes, in: head)
     leading = LeadingDefinition(
       actor: first.actor, number: first.number, isTwice: second.map { $0 == first } ?? false)
@@ -218,40 +218,40 @@ final class Segment: @unchecked Sendable {
     guard offset + RecordLayout.fixedLength <= limit else { return nil }
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, offset + length <= limit else { return nil }
-    let view = RecordView(sealed: self, offset: offset)
+    let view = RecordView(encrypted: self, offset: offset)
     guard view.checksumHolds(length: length) else { return nil }
-    guard seal != nil, !isSealed else { return view }
-    return opened(at: offset, keeps: keeps)
+    guard cipher != nil, !isSealed else { return view }
+    return decrypted(at: offset, keeps: keeps)
   }
 
   /// The opened form of a sealed record; nil for what no writer of this store has put there.
   @inline(never)
-  private func opened(at offset: Int, keeps: Bool) -> RecordView? {
+  private func decrypted(at offset: Int, keeps: Bool) -> RecordView? {
     let view = RecordView(segment: self, offset: offset, keeps: keeps)
     return view.isReadable ? view : nil
   }
 
   /// The end of the record at `offset`, and its position: what may be read without opening it.
   func extent(at offset: Int) -> (end: Int, position: UInt64) {
-    let view = RecordView(sealed: self, offset: offset)
+    let view = RecordView(encrypted: self, offset: offset)
     return (view.end, view.position)
   }
 
   /// Defines the epoch that this process seals under, at `offset`. Returns where what follows begins.
-  func beginSealing(at offset: Int, durable: Int, position: UInt64) -> Int {
-    sealer = seal?.define(
+  func beginEncryption(at offset: Int, durable: Int, position: UInt64) -> Int {
+    epochKey = cipher?.define(
       at: offset, in: target, durable: durable, position: UInt32(position - header.basePosition))
-    return offset + SealedLayout.definitions
+    return offset + EncryptedRecordLayout.definitions
   }
 
   /// What was stored from `offset` on did not get into the file: an epoch that is defined there is not.
-  func undoSealing(from offset: Int) {
-    guard let writer = sealer, writer.place >= offset else { return }
-    seal?.forget(writer)
-    sealer = nil
+  func undoEncryption(from offset: Int) {
+    guard let writer = epochKey, writer.place >= offset else { return }
+    cipher?.forget(writer)
+    epochKey = nil
   }
 
   /// Can records be appended without a definition of this process's epoch before them?
   @inline(__always)
-  var isReadyToSeal: Bool { seal == nil || sealer != nil }
+  var isReadyToEncrypt: Bool { cipher == nil || epochKey != nil }
 }

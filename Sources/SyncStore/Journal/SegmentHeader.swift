@@ -21,11 +21,11 @@ struct SegmentHeader: Hashable, Sendable {
   /// When this one was begun, in milliseconds since 1970.
   var created: UInt64
   /// The numbers that this one stands for: its own, or those of the segments that compaction replaced by it.
-  var stands: ClosedRange<UInt32>
+  var covered: ClosedRange<UInt32>
   /// What the segment behind this one names: the salt that the last of those had.
   var chainSalt: UInt64
   /// Where the records end; 0 in one that is appended to: there the next one says it.
-  var sealedLength: UInt32 = 0
+  var closedLength: UInt32 = 0
   /// Was it made of the reserve? Then only what gives space back is appended to it.
   var isReserve = false
   /// Was it made of the part of the reserve that is for compactions? Then only a compaction appends to it.
@@ -33,7 +33,7 @@ struct SegmentHeader: Hashable, Sendable {
   /// The generation of the master key under which its records are sealed; 0 if they are plain.
   var generation: UInt32 = 0
   /// Of a compacted segment: what did not count any more at this position is not in it. 0 in one that is appended to.
-  var tidiedAt: UInt64 = 0
+  var compactedAt: UInt64 = 0
   /// What a program must know to write to this store, as far as this one does not: it may read (F101).
   private(set) var unknownToWriters: UInt32 = 0
 
@@ -48,7 +48,7 @@ struct SegmentHeader: Hashable, Sendable {
     (self.store, self.number, self.salt, self.basePosition) = (store, number, salt, basePosition)
     (self.size, self.previousSalt, self.previousLength) = (size, previousSalt, previousLength)
     (self.previousDurable, self.created) = (previousDurable, created)
-    (stands, chainSalt) = (number...number, salt)
+    (covered, chainSalt) = (number...number, salt)
   }
 
   /// The header of the segment that takes the place of those from `first` to `last`, still without its size and length.
@@ -59,12 +59,12 @@ struct SegmentHeader: Hashable, Sendable {
       store: first.store, number: Self.compacted | count, salt: salt, basePosition: first.basePosition,
       size: 0, previousSalt: first.previousSalt, previousLength: first.previousLength,
       previousDurable: first.previousDurable, created: created)
-    stands = first.stands.lowerBound...last.stands.upperBound
+    covered = first.covered.lowerBound...last.covered.upperBound
     chainSalt = last.chainSalt
   }
 
   /// What its file is called.
-  var name: SegmentName { SegmentName(stands: stands, compaction: compaction) }
+  var name: SegmentName { SegmentName(covered: covered, compaction: compaction) }
 
   /// How many compactions there had been when this one was written; 0 for one that is appended to.
   var compaction: UInt32 { number >= Self.compacted ? number - Self.compacted : 0 }
@@ -82,7 +82,7 @@ struct SegmentHeader: Hashable, Sendable {
   /// Another one: a program that does not know it takes the segment for one of deletes.
   private static let compactionFeature: UInt32 = 2
   /// Says, among the features that a reader must know, that the records are sealed.
-  private static let sealedFeature: UInt32 = 1
+  private static let encryptedFeature: UInt32 = 1
   private static let magic: [UInt8] = Array("SYNCJRNL".utf8)
 
   /// The whole first page.
@@ -92,7 +92,7 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(Self.version)
     writer.write(UInt16(0))
     // Features: which a reader must know, which a writer must know, which nobody must know.
-    writer.write(generation > 0 ? Self.sealedFeature : 0)
+    writer.write(generation > 0 ? Self.encryptedFeature : 0)
     writer.write(UInt32(0))
     writer.write(
       (isReserve ? Self.reserveFeature : 0) | (isForCompaction ? Self.compactionFeature : 0))
@@ -105,12 +105,12 @@ struct SegmentHeader: Hashable, Sendable {
     writer.write(previousLength)
     writer.write(previousDurable)
     writer.write(created)
-    writer.write(stands.lowerBound)
-    writer.write(stands.upperBound)
+    writer.write(covered.lowerBound)
+    writer.write(covered.upperBound)
     writer.write(chainSalt)
-    writer.write(sealedLength)
+    writer.write(closedLength)
     writer.write(generation)
-    writer.write(tidiedAt)
+    writer.write(compactedAt)
     writer.write(XXH3.hash64(writer.bytes, seed: 0))
     var page = [UInt8](repeating: 0, count: Self.length)
     for copy in Self.copies { page.replaceSubrange(copy..<(copy + Self.encodedLength), with: writer.bytes) }
@@ -157,7 +157,7 @@ struct SegmentHeader: Hashable, Sendable {
   }
 
   /// What the copy that is not whole should be, and where it begins; nil unless the other one is.
-  static func mending(_ page: [UInt8]) -> (offset: Int, bytes: [UInt8])? {
+  static func headerRepair(_ page: [UInt8]) -> (offset: Int, bytes: [UInt8])? {
     let whole = copies.filter {
       if case .whole = read(copy: page[$0..<($0 + encodedLength)]) { true } else { false }
     }
@@ -177,7 +177,9 @@ struct SegmentHeader: Hashable, Sendable {
       _ = try reader.read(UInt16.self)
       let mustRead = try reader.read(UInt32.self)
       let mustWrite = try reader.read(UInt32.self)
-      guard version == Self.version, mustRead & ~sealedFeature == 0 else { return .newer(version: version) }
+      guard version == Self.version, mustRead & ~encryptedFeature == 0 else {
+        return .newer(version: version)
+      }
       let others = try reader.read(UInt32.self)
       guard let store = StoreID(bytes: try reader.read(raw: 16)) else { return .bad }
       let number = try reader.read(UInt32.self)
@@ -196,15 +198,15 @@ struct SegmentHeader: Hashable, Sendable {
         store: store, number: number, salt: salt, basePosition: basePosition, size: size,
         previousSalt: previousSalt, previousLength: previousLength, previousDurable: previousDurable,
         created: created)
-      header.stands = first...last
+      header.covered = first...last
       header.chainSalt = try reader.read(UInt64.self)
-      header.sealedLength = try reader.read(UInt32.self)
+      header.closedLength = try reader.read(UInt32.self)
       header.isReserve = others & reserveFeature != 0
       header.isForCompaction = others & compactionFeature != 0
       header.unknownToWriters = mustWrite
       header.generation = try reader.read(UInt32.self)
-      header.tidiedAt = try reader.read(UInt64.self)
-      guard (header.generation > 0) == (mustRead & sealedFeature != 0) else { return .bad }
+      header.compactedAt = try reader.read(UInt64.self)
+      guard (header.generation > 0) == (mustRead & encryptedFeature != 0) else { return .bad }
       return .whole(header, damaged: false)
     } catch {
       return .bad

@@ -2,7 +2,7 @@
 /// put in the place of others. The name tells which segments count, without a look into any.
 struct SegmentName: Hashable {
   /// The numbers that the segment stands for.
-  let stands: ClosedRange<UInt32>
+  let covered: ClosedRange<UInt32>
   /// How many compactions there had been; 0 for a segment that is appended to.
   let compaction: UInt32
 
@@ -10,10 +10,10 @@ struct SegmentName: Hashable {
   private static let digits = 16
 
   /// The name of a segment that is appended to.
-  init(_ number: UInt32) { (stands, compaction) = (number...number, 0) }
+  init(_ number: UInt32) { (covered, compaction) = (number...number, 0) }
 
-  init(stands: ClosedRange<UInt32>, compaction: UInt32) {
-    (self.stands, self.compaction) = (stands, compaction)
+  init(covered: ClosedRange<UInt32>, compaction: UInt32) {
+    (self.covered, self.compaction) = (covered, compaction)
   }
 
   /// Nil unless `text` is the name of a segment, to the letter.
@@ -30,7 +30,7 @@ struct SegmentName: Hashable {
       guard parts[1].count == Self.digits, numbers[0] <= numbers[1], numbers[2] > 0,
         parts[2].first != UInt8(ascii: "0")
       else { return nil }
-      self.init(stands: numbers[0]...numbers[1], compaction: numbers[2])
+      self.init(covered: numbers[0]...numbers[1], compaction: numbers[2])
     default: return nil
     }
   }
@@ -48,13 +48,13 @@ struct SegmentName: Hashable {
   }
 
   var text: String {
-    let first = Self.padded(stands.lowerBound)
+    let first = Self.padded(covered.lowerBound)
     guard compaction > 0 else { return first + Self.suffix }
-    return "\(first)-\(Self.padded(stands.upperBound))-\(compaction)\(Self.suffix)"
+    return "\(first)-\(Self.padded(covered.upperBound))-\(compaction)\(Self.suffix)"
   }
 
   /// The number in its header.
-  var number: UInt32 { compaction > 0 ? SegmentHeader.compacted | compaction : stands.lowerBound }
+  var number: UInt32 { compaction > 0 ? SegmentHeader.compacted | compaction : covered.lowerBound }
 
   private static func padded(_ number: UInt32) -> String {
     var (text, rest) = ([UInt8](repeating: UInt8(ascii: "0"), count: digits), number)
@@ -87,18 +87,18 @@ struct SegmentName: Hashable {
   /// first number for which none stands though later ones are there.
   static func chain(of names: [SegmentName], from first: UInt32) -> (names: [SegmentName], missing: UInt32?) {
     let ordered = names.sorted {
-      ($0.stands.lowerBound, $0.compaction) < ($1.stands.lowerBound, $1.compaction)
+      ($0.covered.lowerBound, $0.compaction) < ($1.covered.lowerBound, $1.compaction)
     }
     var chain: [SegmentName] = []
     var next = first
-    for (index, name) in ordered.enumerated() where name.stands.lowerBound >= next {
-      guard name.stands.lowerBound == next else { break }
+    for (index, name) in ordered.enumerated() where name.covered.lowerBound >= next {
+      guard name.covered.lowerBound == next else { break }
       // A later compaction takes whole segments, so of those that begin alike it is the last one.
-      if index + 1 < ordered.count, ordered[index + 1].stands.lowerBound == next { continue }
+      if index + 1 < ordered.count, ordered[index + 1].covered.lowerBound == next { continue }
       chain.append(name)
-      next = name.stands.upperBound + 1
+      next = name.covered.upperBound + 1
     }
-    let greatest = names.map(\.stands.upperBound).max() ?? 0
+    let greatest = names.map(\.covered.upperBound).max() ?? 0
     return (chain, next <= greatest ? next : nil)
   }
 }
@@ -119,18 +119,18 @@ extension SegmentName {
   /// What stands for the same segments as `copy` and was there before it; empty unless all of it is there.
   static func replaced(by copy: SegmentName, among names: [SegmentName]) -> [SegmentName] {
     let others = names.filter { name in
-      name.compaction < copy.compaction && copy.stands.contains(name.stands.lowerBound)
-        && copy.stands.contains(name.stands.upperBound)
+      name.compaction < copy.compaction && copy.covered.contains(name.covered.lowerBound)
+        && copy.covered.contains(name.covered.upperBound)
     }
-    let (chain, _) = chain(of: others, from: copy.stands.lowerBound)
-    return chain.last?.stands.upperBound == copy.stands.upperBound ? chain : []
+    let (chain, _) = chain(of: others, from: copy.covered.lowerBound)
+    return chain.last?.covered.upperBound == copy.covered.upperBound ? chain : []
   }
 }
 
 /// Finds mapped segments by their numbers, and by those that the index has given them.
 struct SegmentTable {
-  private var appended = Lane()
-  private var compacted = Lane()
+  private var appended = NumberedRun()
+  private var compacted = NumberedRun()
   /// By their numbers in the index.
   private(set) var slots: [Segment?] = [] {
     didSet { version &+= 1 }
@@ -210,12 +210,12 @@ struct SegmentTable {
   }
 
   /// The appended ones from the first number on, then the compacted ones from the second on; nil where one is missing.
-  var lanes: (appended: UInt32, compacted: UInt32, appendedCount: Int, segments: [Segment?]) {
+  var runs: (appended: UInt32, compacted: UInt32, appendedCount: Int, segments: [Segment?]) {
     (appended.base, compacted.base, appended.segments.count, appended.segments + compacted.segments)
   }
 
   /// Numbers of one kind: few are missing between the lowest and the highest that are in use.
-  private struct Lane {
+  private struct NumberedRun {
     private(set) var base: UInt32 = 0
     private(set) var segments: [Segment?] = []
 

@@ -13,17 +13,17 @@ struct SegmentWalker {
   /// Where the segment ends, or the committed part of it.
   let limit: Int
   private(set) var offset: Int
-  private let isSealed: Bool
+  private let leavesEncrypted: Bool
 
   /// With `isSealed` records are not opened: whoever walks looks only at what stands in the clear.
   init(_ segment: Segment, from offset: Int = SegmentHeader.length, limit: Int, isSealed: Bool = false) {
-    (self.segment, self.offset, self.limit, self.isSealed) = (segment, offset, limit, isSealed)
+    (self.segment, self.offset, self.limit, self.leavesEncrypted) = (segment, offset, limit, isSealed)
   }
 
   /// The next record or gap; nil at the limit. Zeros up to the limit are a gap too: who calls knows what was to be there.
   mutating func next() -> Step? {
     guard offset < limit else { return nil }
-    if let view = segment.record(at: offset, limit: limit, isSealed: isSealed) {
+    if let view = segment.record(at: offset, limit: limit, isSealed: leavesEncrypted) {
       offset = min(view.end, limit)
       return .record(view)
     }
@@ -34,7 +34,7 @@ struct SegmentWalker {
       return .gap(start..<limit)
     }
     while offset <= last {
-      if segment.isRecordBehindDamage(at: offset, limit: limit, isSealed: isSealed) {
+      if segment.isRecordBehindDamage(at: offset, limit: limit, isSealed: leavesEncrypted) {
         return .gap(start..<offset)
       }
       offset += RecordLayout.alignment

@@ -8,7 +8,7 @@
 final class SegmentSnapshot: KeySource, Sendable {
   let bytes: MappingTable
   /// Is anything in them sealed?
-  let isSealed: Bool
+  let isEncrypted: Bool
   /// Missing ones have nothing mapped.
   private let segments: [Segment?]
   private let headings: [SegmentInfo]
@@ -22,16 +22,16 @@ final class SegmentSnapshot: KeySource, Sendable {
     var salt: UInt64 = 0
     var firstActor = 0
     var actorCount = 0
-    var isSealed = false
+    var isEncrypted = false
   }
 
   /// For the holder of the lock on the engine that the journal is of.
   init(_ journal: Journal) {
-    let lanes = journal.table.lanes
+    let lanes = journal.table.runs
     (appended, compacted, appendedCount) = (lanes.appended, lanes.compacted, lanes.appendedCount)
     segments = lanes.segments
     bytes = MappingTable(segments.map { $0?.mapping })
-    isSealed = segments.contains { $0?.seal != nil }
+    isEncrypted = segments.contains { $0?.cipher != nil }
     var actors: [ActorID?] = []
     headings = segments.map { segment in
       guard let segment else { return SegmentInfo() }
@@ -39,7 +39,7 @@ final class SegmentSnapshot: KeySource, Sendable {
       defer { actors += known }
       return SegmentInfo(
         salt: segment.header.salt, firstActor: actors.count, actorCount: known.count,
-        isSealed: segment.seal != nil)
+        isEncrypted: segment.cipher != nil)
     }
     self.actors = actors
   }
@@ -77,7 +77,7 @@ final class SegmentSnapshot: KeySource, Sendable {
     let reason =
       if !isWhole(location) {
         "does not match its checksum"
-      } else if headings[number].isSealed, opened(number, location.offset) == nil {
+      } else if headings[number].isEncrypted, decrypted(number, location.offset) == nil {
         "was not sealed with the store's keys"
       } else {
         "lost the definition of its actor"
@@ -123,7 +123,9 @@ final class SegmentSnapshot: KeySource, Sendable {
     let length = Int(truncatingIfNeeded: sum >> 32)
     guard length >= RecordLayout.fixedLength, offset &+ length <= limit else { return nil }
     let heading = headings[number]
-    guard !heading.isSealed else { return try withOpened(number, offset, heading, body) }
+    guard !heading.isEncrypted else {
+      return try withDecrypted(number, offset: offset, heading: heading, body)
+    }
     return try bytes.withBytes(number, offset..<(offset &+ length)) { record in
       let seed = heading.salt &+ UInt64(truncatingIfNeeded: offset)
       let hash = XXH3.hash64(record.extracting(droppingFirst: RecordLayout.length), seed: seed)
@@ -155,10 +157,10 @@ final class SegmentSnapshot: KeySource, Sendable {
 
   /// The same for a sealed record.
   @inline(never)
-  private func withOpened<Result>(
-    _ number: Int, _ offset: Int, _ heading: SegmentInfo, _ body: (RawSpan, Fields) throws -> Result
+  private func withDecrypted<Result>(
+    _ number: Int, offset: Int, heading: SegmentInfo, _ body: (RawSpan, Fields) throws -> Result
   ) rethrows -> Result? {
-    guard let plain = opened(number, offset) else { return nil }
+    guard let plain = decrypted(number, offset) else { return nil }
     return try plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
       guard let fields = fields(of: record, heading) else { return nil }
       return try body(record, fields)
@@ -166,7 +168,7 @@ final class SegmentSnapshot: KeySource, Sendable {
   }
 
   /// The plain form of a record in a sealed segment; nil if it cannot be opened.
-  private func opened(_ number: Int, _ offset: Int) -> Mapping? {
+  private func decrypted(_ number: Int, _ offset: Int) -> Mapping? {
     guard let segment = segments[number] else { return nil }
     return segment.record(at: offset, limit: segment.mapping.count)?.bytes
   }
@@ -206,20 +208,20 @@ final class SegmentSnapshot: KeySource, Sendable {
   /// Works on the key at a place, sealed or not; nil if nothing can be read there.
   @inline(__always)
   func withKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
-    if isSealed, isSealed(location) { return withOpenedKey(location, body) }
+    if isEncrypted, isEncrypted(location) { return withDecryptedKey(location, body) }
     let place = key(at: location)
     guard place.number >= 0 else { return nil }
     return bytes.withBytes(place.number, place.range, body)
   }
 
-  private func isSealed(_ location: Location) -> Bool {
+  private func isEncrypted(_ location: Location) -> Bool {
     let number = number(of: location)
-    return headings.indices.contains(number) && headings[number].isSealed
+    return headings.indices.contains(number) && headings[number].isEncrypted
   }
 
   @inline(never)
-  private func withOpenedKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
-    guard let plain = opened(number(of: location), location.offset) else { return nil }
+  private func withDecryptedKey<Result>(_ location: Location, _ body: (RawSpan) -> Result) -> Result? {
+    guard let plain = decrypted(number(of: location), location.offset) else { return nil }
     return plain.withBytes(0..<Int(plain.load(RecordLayout.length, as: UInt32.self))) { record in
       RecordLayout.keyRange(of: record).map { body(record.extracting($0)) }
     }

@@ -96,22 +96,22 @@ final class SlotSegments: Sendable {
   private let bytes: MappingTable
   private let salts: [UInt64]
   /// Those that are sealed; empty if none are.
-  private let sealed: [Sealed?]
+  private let encrypted: [EncryptedSegment?]
 
-  private struct Sealed {
+  private struct EncryptedSegment {
     let mapping: Mapping
-    let seal: SegmentSeal
+    let cipher: SegmentCipher
 
     init?(_ segment: Segment) {
-      guard let seal = segment.seal else { return nil }
-      (mapping, self.seal) = (segment.mapping, seal)
+      guard let seal = segment.cipher else { return nil }
+      (mapping, self.cipher) = (segment.mapping, seal)
     }
   }
 
   init(_ table: SegmentTable) {
     var (plain, isAnySealed) = ([MappingTable.Numbered](), false)
     table.forEachSlot { slot, segment in
-      if segment.seal == nil {
+      if segment.cipher == nil {
         plain.append(MappingTable.Numbered(number: slot, mapping: segment.mapping))
       } else {
         isAnySealed = true
@@ -119,12 +119,12 @@ final class SlotSegments: Sendable {
     }
     bytes = MappingTable(count: table.slots.count, plain)
     salts = table.bySlot(0) { $0.header.salt }
-    sealed = isAnySealed ? table.bySlot(nil) { Sealed($0) } : []
+    encrypted = isAnySealed ? table.bySlot(nil) { EncryptedSegment($0) } : []
   }
 
   /// Is any of them sealed?
   @inline(__always)
-  var isSealed: Bool { !sealed.isEmpty }
+  var isEncrypted: Bool { !encrypted.isEmpty }
 
   /// The record at a place of the index; nil if its segment is sealed, or not mapped, or it is not of the ordinary form. The
   /// lines behind its first are being fetched then.
@@ -140,7 +140,7 @@ final class SlotSegments: Sendable {
   /// The record at a place, opened if it is sealed: it is there as long as the caller keeps `opened`.
   func record(atRef place: UInt64, opened: inout Mapping?, orBlob: Bool = false) -> SimpleRecord? {
     let (slot, offset) = (SegmentTable.slot(ofRef: place), SegmentTable.offset(ofRef: place))
-    guard slot < sealed.count, let segment = sealed[slot] else {
+    guard slot < encrypted.count, let segment = encrypted[slot] else {
       return record(atRef: place, orBlob: orBlob)
     }
     let all = MappedBytes(segment.mapping)
@@ -150,7 +150,7 @@ final class SlotSegments: Sendable {
     let length = Int(rest.load(RecordLayout.length, as: UInt32.self))
     guard length >= RecordLayout.fixedLength, length <= rest.count,
       rest.prefix(length).checksumHolds(seed: salts[slot] &+ UInt64(truncatingIfNeeded: offset)),
-      let plain = segment.seal.open(segment.mapping, at: offset, keeps: true)
+      let plain = segment.cipher.decrypt(segment.mapping, at: offset, keeps: true)
     else { return nil }
     opened = plain
     return SimpleRecord(MappedBytes(plain), seed: nil, orBlob: orBlob)

@@ -32,7 +32,7 @@ extension Store {
       try first(segment)
       try segment.flush(range)
     } catch {
-      segment.undoSealing(from: range.lowerBound)
+      segment.undoEncryption(from: range.lowerBound)
       do throws(StoreError) { try segment.blank(range) } catch {
         control.setPoisoned()
         throw StoreError(

@@ -52,7 +52,7 @@ enum StoreContents {
   static let names: StringSet = [
     StoreIdentity.fileName, StoreIdentity.fileName + ".new", StoreLayout.journal, StoreLayout.blobs,
     StoreLayout.control,
-    JournalSeal.directory, "index", "index.new", "ledger", "ledger.new", Leftovers.staging,
+    JournalKeys.directory, "index", "index.new", "ledger", "ledger.new", Leftovers.staging,
     DaemonLock.fileName,
   ]
 

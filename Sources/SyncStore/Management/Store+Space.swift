@@ -74,7 +74,7 @@ extension Store {
     let referenced = try named.union(pinnedBlobs()).union(awaitedBlobs())
     _ = try blobs.sweepOrphans(referenced: referenced, graceSeconds: graceSeconds, now: now)
     // What an earlier version left as it is, of a store that is encrypted.
-    if seal.isEncrypted { _ = try renewBlobs() }
+    if journalKeys.isEncrypted { _ = try renewBlobs() }
     try blobs.checkpoint()
     purgeMemory()
     let after = try blobs.totalBytes()
@@ -125,7 +125,7 @@ extension Store {
   /// scan sorts anew.
   public func purgeMemory() {
     engine.withLock { $0.sortedIndex = nil }
-    seal.opened?.removeAll()
+    journalKeys.decryptedRecords?.removeAll()
     // An unopened tier holds no memory, and opening it here would create its files.
     openedBlobs?.forget()
   }

@@ -14,7 +14,7 @@ extension Engine {
     if let known = adoption.known, indexing, known.keys === index.hashIndex {
       return adopt(known, &adoption, count)
     }
-    var walker = SegmentWalker(segment, from: adoption.offset, limit: Int(segment.header.sealedLength))
+    var walker = SegmentWalker(segment, from: adoption.offset, limit: Int(segment.header.closedLength))
     for _ in 0..<count {
       guard let step = walker.next() else {
         finish(adoption, indexing: indexing)

@@ -84,7 +84,7 @@ struct FastPathReader {
 
   /// Nil for a sealed segment.
   init?(_ segment: Segment) {
-    guard segment.seal == nil else { return nil }
+    guard segment.cipher == nil else { return nil }
     self.segment = segment
   }
 

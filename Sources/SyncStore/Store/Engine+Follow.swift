@@ -50,16 +50,16 @@ extension Engine {
     compactionsAppliedAt = max(compactionsAppliedAt, Location(packed: control.tail))
     let names = try SegmentName.all(in: journal.directory, environment.storage)
     for name in SegmentName.chain(of: names, from: 1).names
-    where name.compaction > 0 && name.stands.lowerBound <= last.number
+    where name.compaction > 0 && name.covered.lowerBound <= last.number
       && !journal.segments.contains(where: { $0.number == name.number })
     {
       var copy = journal.segment(name.number)
-      if copy == nil, name.stands.upperBound < last.number, let segment = try journal.map(name) {
+      if copy == nil, name.covered.upperBound < last.number, let segment = try journal.map(name) {
         journal.show(segment)
         copy = segment
       }
-      guard let copy, name.stands.upperBound < last.number else { return try reloadJournal(compactions) }
-      var adoption = Adoption(copy, replacing: journal.numbers(within: name.stands))
+      guard let copy, name.covered.upperBound < last.number else { return try reloadJournal(compactions) }
+      var adoption = Adoption(copy, replacing: journal.numbers(within: name.covered))
       assignSlots(mayAdd: !index.isShared)
       while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
     }

@@ -282,7 +282,7 @@ extension Engine {
     }
     // While a compaction is taken in, some are noted where they were and some where they are.
     func order(_ view: RecordView) -> (UInt64, UInt32, Int) {
-      (view.position, view.segment.header.stands.lowerBound, view.offset)
+      (view.position, view.segment.header.covered.lowerBound, view.offset)
     }
     views.sort { order($0) < order($1) }
     // What a write is compared with may have been defined after it.

@@ -16,7 +16,7 @@ extension Engine {
     guard view.damaged.isEmpty else { return nil }
     // From some number of changes on, sorting all is no slower: there each key is opened once, if it is sealed, and here as
     // often as it is compared.
-    let most = max(view.count / (view.segments.isSealed ? 16 : 4), 256)
+    let most = max(view.count / (view.segments.isEncrypted ? 16 : 4), 256)
     guard let changes = try liveLocations(from: view.upTo, purged: true, limit: most) else { return nil }
     // Held by nobody else, it is changed in place.
     sortedIndex = nil

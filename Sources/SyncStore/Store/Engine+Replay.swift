@@ -20,7 +20,7 @@ extension Engine {
       let segment = journal.segments[place]
       // A position is never given again, though compaction may have dropped the record that had it.
       position = max(position, segment.header.basePosition)
-      let stop = place == last ? end.offset : journal.sealedLength(at: place) ?? 0
+      let stop = place == last ? end.offset : journal.closedLength(at: place) ?? 0
       replay(
         segment, bytes: applied.offset..<stop, areWhole: seen.contains(segment.number), limit: limit,
         indexing: indexing)

@@ -254,7 +254,7 @@ struct Engine {
     }
     let segment = journal.segments[low - 1]
     let limit =
-      segment.number == applied.segment ? applied.offset : journal.sealedLength(at: low - 1) ?? 0
+      segment.number == applied.segment ? applied.offset : journal.closedLength(at: low - 1) ?? 0
     return Location(segment: segment.number, offset: segment.start(of: position, limit: limit))
   }
 
@@ -269,7 +269,7 @@ struct Engine {
     else { return }
     for place in first...last {
       let segment = journal.segments[place]
-      let limit = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
+      let limit = segment.number == applied.segment ? applied.offset : journal.closedLength(at: place) ?? 0
       let start = segment.number == location.segment ? location.offset : SegmentHeader.length
       guard start < limit else { continue }
       var walker = SegmentWalker(segment, from: start, limit: limit)

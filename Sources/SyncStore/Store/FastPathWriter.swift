@@ -11,7 +11,7 @@ final class FastPathWriter {
   let segment: Segment
   let keys: HashIndex
   private let segments: SlotSegments
-  private let sealer: SegmentSeal.Writer?
+  private let epochKey: SegmentCipher.EpochKey?
   /// What the actor is called in each segment; no number where it is not known.
   private let numbers: [UInt32]
   private let liveByteCounters: [IndexCheckpoint.LiveByteCounter?]
@@ -25,10 +25,10 @@ final class FastPathWriter {
 
   /// Nil if there are no ordinary writes to the segment, or not yet.
   init?(_ segment: Segment, of actor: ActorID, _ index: JournalIndex, _ table: SegmentTable) {
-    guard segment.isReadyToSeal, segment.target === segment.mapping, let slot = segment.slot,
+    guard segment.isReadyToEncrypt, segment.target === segment.mapping, let slot = segment.slot,
       let number = segment.number(of: actor)
     else { return nil }
-    sealer = segment.sealer
+    epochKey = segment.epochKey
     (self.segment, self.actor, self.slot, self.number) = (segment, actor, slot, number)
     keys = index.hashIndex
     segments = SlotSegments(table)
@@ -110,7 +110,8 @@ final class FastPathWriter {
     }
     if numbers[slot] == UInt32(record.actorNumber), !record.hasFields {
       held = .own(
-        ReplacedOwn(ref: place, extent: RecordLayout.aligned(record.bytes.count + SealedLayout.overhead)))
+        ReplacedOwn(
+          ref: place, extent: RecordLayout.aligned(record.bytes.count + EncryptedRecordLayout.overhead)))
     }
     return true
   }
@@ -133,7 +134,7 @@ final class FastPathWriter {
   @inline(__always)
   func extent(key: Int, value: Int) -> Int {
     RecordLayout.aligned(
-      RecordLayout.fixedLength &+ key &+ value &+ (sealer == nil ? 0 : SealedLayout.overhead))
+      RecordLayout.fixedLength &+ key &+ value &+ (epochKey == nil ? 0 : EncryptedRecordLayout.overhead))
   }
 
   /// Stores a record at `offset`, where there is room for it. Nobody sees it before the tail is moved behind it. Returns where
@@ -143,10 +144,10 @@ final class FastPathWriter {
     let end = offset &+ extent(key: key.count, value: value.count)
     let record = target.extracting(offset..<end)
     var length = RecordLayout.fixedLength &+ key.count &+ value.count
-    if sealer == nil {
+    if epochKey == nil {
       encode(heading, key: key, value: value, in: record, length: length)
     } else {
-      length = seal(heading, key, value, length: length, at: offset)
+      length = storeEncrypted(heading, key: key, value: value, length: length, at: offset)
     }
     record.close(length: length, seed: segment.header.salt &+ UInt64(truncatingIfNeeded: offset))
     return end
@@ -154,15 +155,16 @@ final class FastPathWriter {
 
   /// Composes the plain form elsewhere and seals it into its place. Returns its length there.
   @inline(never)
-  private func seal(
-    _ heading: RecordHeader, _ key: Span<UInt8>, _ value: Span<UInt8>, length: Int, at offset: Int
+  private func storeEncrypted(
+    _ heading: RecordHeader, key: Span<UInt8>, value: Span<UInt8>, length: Int, at offset: Int
   ) -> Int {
-    guard let sealer, let seal = segment.seal else {
+    guard let epochKey, let seal = segment.cipher else {
       preconditionFailure("an epoch is defined before anything is sealed under it")
     }
-    let plain = SegmentSeal.room(length)
+    let plain = SegmentCipher.room(length)
     encode(heading, key: key, value: value, in: WritableBytes(plain), length: length)
-    return seal.seal(plain, length: length, place: offset, writer: sealer, into: segment.mapping, at: offset)
+    return seal.encrypt(
+      plain, length: length, place: offset, writer: epochKey, into: segment.mapping, at: offset)
   }
 
   /// Stores all fields but the checksum.

@@ -12,7 +12,7 @@ final class LockFreeView: Sendable {
 
   /// Is any segment sealed? Then `find` has to open them.
   @inline(__always)
-  var isSealed: Bool { segments.isSealed }
+  var isEncrypted: Bool { segments.isEncrypted }
 
   /// Has the processor fetch what the index will be asked for a key, and what the key is called there.
   @inline(__always)

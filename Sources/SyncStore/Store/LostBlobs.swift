@@ -14,7 +14,7 @@ extension Journal {
     var blobs: BlobStore?
     for index in plan.durableIndex...plan.tailIndex where segments[index].header.compaction == 0 {
       let start = index == plan.durableIndex ? plan.durableOffset : SegmentHeader.length
-      let end = index == plan.tailIndex ? plan.tailOffset : sealedLength(at: index)
+      let end = index == plan.tailIndex ? plan.tailOffset : closedLength(at: index)
       var walker = SegmentWalker(segments[index], from: start, limit: end ?? segments[index].mapping.count)
       var transaction = (start: start, blobs: [BlobReference](), wanted: Set<BlobHash>())
       while let step = walker.next() {
@@ -42,7 +42,7 @@ extension Journal {
   /// Does an earlier record refer to the blob, or say that it is wanted? Then it is not this loss that took it.
   private func knows(_ hash: BlobHash, before last: Int, _ limit: Int) -> Bool {
     for index in 0...last {
-      let end = index == last ? limit : sealedLength(at: index) ?? segments[index].mapping.count
+      let end = index == last ? limit : closedLength(at: index) ?? segments[index].mapping.count
       var walker = SegmentWalker(segments[index], limit: end)
       while let step = walker.next() {
         guard case .record(let view) = step, let shape = view.shape else { continue }
@@ -108,7 +108,7 @@ extension Store {
 
   /// The blob tier as a recovery sees it, which changes nothing.
   static func blobsForRecovery(
-    _ path: String, _ environment: Environment, _ seal: JournalSeal
+    _ path: String, _ environment: Environment, _ seal: JournalKeys
   ) throws(StoreError) -> BlobStore {
     try BlobStore.open(
       directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: true,
@@ -123,7 +123,7 @@ extension BlobStore {
     for (name, isSealed) in names(of: reference.hash) {
       guard let (pack, slot) = try packs.find(name, following: false) else { continue }
       guard let entry = pack.entry(slot),
-        Self.contentSize(UInt64(entry.size), isSealed: isSealed) == reference.size
+        Self.contentSize(UInt64(entry.size), isEncrypted: isSealed) == reference.size
       else { return false }
       return try pack.isWhole(entry)
     }

@@ -90,7 +90,7 @@ extension Opening {
     var start = applied
     if newest.number != applied.segment {
       // Begun by one who died before anything in it was taken in.
-      guard place == journal.segments.count - 2, journal.sealedLength(at: place) == applied.offset else {
+      guard place == journal.segments.count - 2, journal.closedLength(at: place) == applied.offset else {
         return nil
       }
       start = Location(segment: newest.number, offset: SegmentHeader.length)

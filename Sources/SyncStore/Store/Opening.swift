@@ -7,7 +7,7 @@ struct Opening {
   let identity: StoreIdentity
   let configuration: Configuration
   let environment: Environment
-  let seal: JournalSeal
+  let seal: JournalKeys
   /// Does the store lie where it was written, as far as its identity was looked at under the locks?
   private(set) var isAtHome = false
   var writable: Bool { configuration.mode != .readOnly }
@@ -15,7 +15,7 @@ struct Opening {
 
   init(
     _ path: String, _ identity: StoreIdentity, _ configuration: Configuration, _ environment: Environment,
-    _ seal: JournalSeal
+    _ seal: JournalKeys
   ) {
     (self.path, self.identity, self.seal) = (path, identity, seal)
     (self.configuration, self.environment) = (configuration, environment)
@@ -272,7 +272,7 @@ struct Opening {
     }
     if last == nil {
       try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
-        try Store.blobsForRecovery(path, environment, journal.seal)
+        try Store.blobsForRecovery(path, environment, journal.keys)
       }
     }
     let tail = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)

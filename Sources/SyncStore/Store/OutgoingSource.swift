@@ -27,7 +27,7 @@ struct OutgoingSource {
   func write(
     _ items: ArraySlice<OutgoingRound.Item>, into writer: inout some BatchWriter, users: inout Int
   ) throws(StoreError) -> Int {
-    guard segment.seal == nil else { return items.startIndex }
+    guard segment.cipher == nil else { return items.startIndex }
     let (number, salt, last) = (segment.number, segment.header.salt, items.endIndex - 1)
     var entries: [CompactBatch.Entry] = []
     entries.reserveCapacity(min(items.count, Self.atOnce))
@@ -112,7 +112,7 @@ extension Store {
       if let source { next = try source.write(items[next...], into: &writer, users: &users) }
       guard next < items.endIndex, items[next].location.segment == number else { continue }
       // One of another form; in a sealed segment all are.
-      let others = items[next...].prefix(source?.segment.seal == nil ? 1 : OutgoingSource.atOnce)
+      let others = items[next...].prefix(source?.segment.cipher == nil ? 1 : OutgoingSource.atOnce)
       let records = try reading { engine throws(StoreError) in
         try pin.check(path)
         return try others.map { item throws(StoreError) in try engine.record(at: item.location) }

@@ -257,7 +257,7 @@ extension Store {
       if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number)), &progress) }
     }
     let tail = Location(packed: control.tail).segment
-    let left = names.filter { !counted.contains($0) && $0.stands.upperBound < tail }
+    let left = names.filter { !counted.contains($0) && $0.covered.upperBound < tail }
     // What cannot be removed stands in nobody's way.
     try? remove(left)
   }
@@ -280,10 +280,10 @@ extension Store {
     var header = SegmentHeader(
       compaction: (names.map(\.compaction).max() ?? 0) + 1, of: run.first, to: run.last,
       salt: environment.randomWord(), created: environment.now())
-    header.generation = try seal.generationToBegin()
-    header.tidiedAt = run.position
+    header.generation = try journalKeys.generationToBegin()
+    header.compactedAt = run.position
     var copier = try CompactedBytes(
-      header, capacity: run.fileBytes, seal: try seal.seal(for: header, path: run.temporaryPath))
+      header, capacity: run.fileBytes, cipher: try journalKeys.cipher(for: header, path: run.temporaryPath))
     var walk = CompactionWalk(run)
     var isAtEnd = false
     while !isAtEnd {
@@ -295,7 +295,7 @@ extension Store {
     guard !run.isFaulty else { return nil }
     // What comes now cannot be told in parts.
     progress.reach(CompactionProgress.durable)
-    header.sealedLength = UInt32(copier.end)
+    header.closedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)
     let segment = try place(copier, header, at: run.temporaryPath)
     let known = Adoption.Known(keys: run.hashIndex, moves: copier.moves, others: copier.others)

@@ -190,7 +190,7 @@ extension Store {
           "\(segment.header.name.text): its file is \(segment.missingBytes) bytes shorter than its header says"
         )
       }
-      report.mended += segment.mended.map { "\(segment.header.name.text): \($0)" }
+      report.mended += segment.repairs.map { "\(segment.header.name.text): \($0)" }
     }
     return report
   }
@@ -317,7 +317,7 @@ private struct LostRecord: Error {
 extension Engine {
   fileprivate var segmentsToVerify: [SegmentToVerify] {
     journal.segments.enumerated().map { place, segment in
-      let end = segment.number == applied.segment ? applied.offset : journal.sealedLength(at: place) ?? 0
+      let end = segment.number == applied.segment ? applied.offset : journal.closedLength(at: place) ?? 0
       let known: Set<JournalDamage> = gaps.isEmpty ? [] : gapSet.filter { $0.segment == segment.number }
       return SegmentToVerify(segment: segment, end: end, known: known)
     }

@@ -1,9 +1,9 @@
 /// Small files of secrets beside the journal, in `keys/`: sealed where the store is encrypted (`schemas/keys.md`).
 extension Store {
-  private static let sealedHeading = Array("syncstore-sealed 1\n".utf8)
-  private static let keyFilesDirectory = JournalSeal.directory + "/"
+  private static let encryptedHeader = Array("syncstore-sealed 1\n".utf8)
+  private static let keyFilesDirectory = JournalKeys.directory + "/"
   /// What sealing adds, and a file of secrets never has more than.
-  private static let sealedOverhead = sealedHeading.count + AES256GCM.nonceBytes + AES256GCM.tagBytes
+  private static let encryptionOverhead = encryptedHeader.count + AES256GCM.nonceBytes + AES256GCM.tagBytes
   private static let keyFileLimit = 1 << 20
 
   /// The content of `keys/` + `name`; nil if there is none. One of more than `limit` bytes is `.foreignFile`.
@@ -15,27 +15,29 @@ extension Store {
     guard status.permissions & 0o077 == 0 else {
       throw StoreError(.unsafeDirectory, "others can read this secret: run `chmod 600`", path: file)
     }
-    guard let bytes = try environment.storage.contents(of: file, limit: limit + Self.sealedOverhead) else {
+    guard let bytes = try environment.storage.contents(of: file, limit: limit + Self.encryptionOverhead)
+    else {
       return nil
     }
-    guard bytes.starts(with: Self.sealedHeading) else {
-      guard seal.ring.map(\.acceptsPlain) ?? true else {
+    guard bytes.starts(with: Self.encryptedHeader) else {
+      guard journalKeys.ring.map(\.acceptsPlain) ?? true else {
         throw StoreError(
           .foreignFile, "is not encrypted, though the store is: it was put here; restore it from a backup",
           path: file)
       }
       return bytes
     }
-    guard let ring = seal.ring else {
+    guard let ring = journalKeys.ring else {
       throw StoreError(
-        .damaged, "is encrypted, and the key file is missing: restore \(seal.path) from a backup", path: file)
+        .damaged, "is encrypted, and the key file is missing: restore \(journalKeys.path) from a backup",
+        path: file)
     }
-    let nonce = Array(bytes.dropFirst(Self.sealedHeading.count).prefix(AES256GCM.nonceBytes))
-    let sealed = bytes.dropFirst(Self.sealedHeading.count + AES256GCM.nonceBytes)
+    let nonce = Array(bytes.dropFirst(Self.encryptedHeader.count).prefix(AES256GCM.nonceBytes))
+    let sealed = bytes.dropFirst(Self.encryptedHeader.count + AES256GCM.nonceBytes)
     var key = ring.derived(AES256GCM.keyBytes, for: "syncstore file v1")
     defer { Secret.zero(&key) }
     guard nonce.count == AES256GCM.nonceBytes,
-      let plain = try? AES256GCM.open(sealed, key: key, nonce: nonce, authenticating: Array(name.utf8))
+      let plain = try? AES256GCM.decrypt(sealed, key: key, nonce: nonce, authenticating: Array(name.utf8))
     else { throw StoreError(.damaged, "was changed: restore it from a backup", path: file) }
     return plain
   }
@@ -43,16 +45,17 @@ extension Store {
   /// Puts a file of secrets in place of the one there is, durably.
   package func writeKeyFile(_ name: String, _ bytes: [UInt8]) throws(StoreError) {
     let storage = environment.storage
-    let directory = path + "/" + JournalSeal.directory
+    let directory = path + "/" + JournalKeys.directory
     // One that is there may have been made by who was killed then.
     _ = try storage.createDirectory(directory)
     try storage.syncDirectory(path)
     // While a store is decrypted, nothing is sealed any more under keys that are about to go.
-    let ring = seal.ring.flatMap { $0.current == 0 ? nil : $0 }
-    try storage.replace(directory + "/" + name, with: ring.map { sealed(name, bytes, $0) } ?? bytes)
+    let ring = journalKeys.ring.flatMap { $0.current == 0 ? nil : $0 }
+    try storage.replace(
+      directory + "/" + name, with: ring.map { encrypted(name: name, bytes: bytes, ring: $0) } ?? bytes)
   }
 
-  private func sealed(_ name: String, _ bytes: [UInt8], _ ring: KeyRing) -> [UInt8] {
+  private func encrypted(name: String, bytes: [UInt8], ring: KeyRing) -> [UInt8] {
     var key = ring.derived(AES256GCM.keyBytes, for: "syncstore file v1")
     var nonces = ring.derived(32, for: "syncstore file nonce v1")
     defer {
@@ -62,8 +65,8 @@ extension Store {
     // Randomness that repeats repeats a nonce only for the very same content.
     let message = environment.random(32) + Array(name.utf8) + [0] + bytes
     let nonce = Array(HMACSHA256.code(for: message, key: nonces).prefix(AES256GCM.nonceBytes))
-    return Self.sealedHeading + nonce
-      + AES256GCM.seal(bytes, key: key, nonce: nonce, authenticating: Array(name.utf8))
+    return Self.encryptedHeader + nonce
+      + AES256GCM.encrypt(bytes, key: key, nonce: nonce, authenticating: Array(name.utf8))
   }
 
   /// Lets no other thread or process change the files of secrets during `body`: what is read there may be written again.
@@ -83,8 +86,8 @@ extension Store {
     isPlain: Bool = false, then body: () throws(StoreError) -> Void = {}
   ) throws(StoreError) {
     let storage = environment.storage
-    let directory = path + "/" + JournalSeal.directory
-    guard let ring = seal.ring, try storage.status(directory) != nil else { return try body() }
+    let directory = path + "/" + JournalKeys.directory
+    guard let ring = journalKeys.ring, try storage.status(directory) != nil else { return try body() }
     try changeKeyFiles { () throws(StoreError) in
       try rewriteKeyFiles(in: directory, isPlain: isPlain, ring)
       try body()
@@ -93,20 +96,20 @@ extension Store {
 
   private func rewriteKeyFiles(in directory: String, isPlain: Bool, _ ring: KeyRing) throws(StoreError) {
     let storage = environment.storage
-    for name in try storage.list(directory) where directory + "/" + name != seal.path {
+    for name in try storage.list(directory) where directory + "/" + name != journalKeys.path {
       let file = directory + "/" + name
       if name.hasSuffix(".new") {
         _ = try storage.remove(file)
         continue
       }
       guard let bytes = try storage.contents(of: file, limit: Self.keyFileLimit),
-        bytes.starts(with: Self.sealedHeading) == isPlain
+        bytes.starts(with: Self.encryptedHeader) == isPlain
       else { continue }
       if isPlain {
         guard let plain = try readKeyFile(name, limit: Self.keyFileLimit) else { continue }
         try storage.replace(file, with: plain)
       } else {
-        try storage.replace(file, with: sealed(name, bytes, ring))
+        try storage.replace(file, with: encrypted(name: name, bytes: bytes, ring: ring))
       }
     }
   }

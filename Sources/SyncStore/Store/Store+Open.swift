@@ -92,7 +92,7 @@ extension Store {
     for name in try storage.list(journalDirectory) { _ = try storage.remove(journalDirectory + "/" + name) }
     let id = id ?? StoreID(bytes: environment.random(16))
     guard let id else { preconditionFailure("16 bytes were asked for") }
-    let seal = try JournalSeal.create(path, store: id, configuration, environment)
+    let seal = try JournalKeys.create(path, store: id, configuration, environment)
     var journal = Journal(
       directory: journalDirectory, environment: environment, store: id, writable: true,
       largestSegment: configuration.segmentBytes, seal: seal)
@@ -142,7 +142,7 @@ extension Store {
       // A killed creation wrote one local record at most, of well under 128 bytes, and what is needed to seal it.
       var most = SegmentHeader.length + 128
       if case .whole(let header, _) = SegmentHeader.read(first), header.generation > 0 {
-        most += SealedLayout.definitions
+        most += EncryptedRecordLayout.definitions
       }
       guard first.dropFirst(most).allSatisfy({ $0 == 0 }) else {
         throw StoreError(
@@ -243,7 +243,7 @@ extension Store {
     let found = try StoreIdentity.read(path, environment.storage)
     // First of all: with a wrong passphrase nothing is touched, and nobody gets an instance that has the right one.
     let seal = try found.map { identity throws(StoreError) in
-      try JournalSeal(
+      try JournalKeys(
         path, store: identity.id, passphrase: configuration.passphrase, environment: environment,
         writable: configuration.mode != .readOnly, openedBytes: configuration.openedRecordBytes)
     }
@@ -263,7 +263,7 @@ extension Store {
     try store.judgeDamage()
     try store.takeBlobSettings(from: configuration)
     // What fails here is tried again at the next opening, and by `finishRekeying`.
-    try? store.settleKeys()
+    try? store.finishRetiringKeys()
     if store.isWritable, store.isRekeying, environment.compacting == .beside {
       Background.tidy { [weak store] in _ = try? store?.finishRekeying(waiting: false) }
     }

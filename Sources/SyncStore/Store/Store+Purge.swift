@@ -116,7 +116,7 @@ struct DeadRecords {
         (index, offset) = (index + 1, nil)
         return found
       }
-      guard segment.seal != nil || Self.mayBeDead(record),
+      guard segment.cipher != nil || Self.mayBeDead(record),
         let view = segment.record(at: start, limit: end), view.isOfKey, let shape = view.shape,
         !view.isReserved(shape), let dot = source.dot(of: view),
         case let version = Version(stamp: view.stamp, dot: dot),

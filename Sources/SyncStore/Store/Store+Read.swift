@@ -146,7 +146,7 @@ extension Store {
     _ key: Key, in view: LockFreeView, _ body: (SimpleRecord) -> Result
   ) -> LockFreeResult<Result>? {
     guard SystemCall.forksSeen == forkGeneration else { return nil }
-    guard view.isSealed else { return liveResult(view.find(key.bytes.span), body) }
+    guard view.isEncrypted else { return liveResult(view.find(key.bytes.span), body) }
     // The memory of the plain form, kept until `body` has returned.
     var opened: Mapping?
     let found = view.find(key.bytes.span, opened: &opened)

@@ -130,12 +130,12 @@ extension Store {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
         directory: journalDirectory, environment: environment, store: id, writable: true,
-        largestSegment: configuration.segmentBytes, seal: seal)
+        largestSegment: configuration.segmentBytes, seal: journalKeys)
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       if lastLife == nil, !foreign {
         try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
-          try Store.blobsForRecovery(path, environment, journal.seal)
+          try Store.blobsForRecovery(path, environment, journal.keys)
         }
       }
       var rescued: [[JournalEntry]] = []

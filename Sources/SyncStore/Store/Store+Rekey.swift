@@ -8,14 +8,14 @@ extension Store {
   ///
   /// - Throws: `.inputOutput` if the directory cannot be looked at.
   public static func isEncrypted(at path: String) throws(StoreError) -> Bool {
-    try JournalSeal.isThere(path, Environment.real().storage)
+    try JournalKeys.isThere(path, Environment.real().storage)
   }
 
   /// Is anything in the journal sealed, or to be?
-  public var isEncrypted: Bool { seal.isEncrypted }
+  public var isEncrypted: Bool { journalKeys.isEncrypted }
 
   /// Is a re-keying under way, or was one interrupted? `finishRekeying` goes on with it.
-  public var isRekeying: Bool { seal.ring?.isInTransition ?? false }
+  public var isRekeying: Bool { journalKeys.ring?.isInTransition ?? false }
 
   /// What a re-keying has done.
   public struct RekeyingReport: Hashable, Sendable {
@@ -39,12 +39,12 @@ extension Store {
   ///   transaction of this thread.
   public func changePassphrase(to passphrase: Passphrase) throws(StoreError) {
     try passphrase.check()
-    try alone { () throws(StoreError) in
+    try withCompactionLock { () throws(StoreError) in
       var ring = try ownRing()
       guard
         ring.change(
           passphrase: passphrase.secret, cost: configuration.passphraseCost, random: environment.random)
-      else { throw seal.noMemory }
+      else { throw journalKeys.noMemory }
       try replaceKeys(with: ring)
     }
   }
@@ -54,14 +54,14 @@ extension Store {
   /// - Throws: `.notEncrypted`; `.diskFull` if there is no room for a copy of a segment: `finishRekeying` goes on later.
   @discardableResult
   public func renewKeys() throws(StoreError) -> RekeyingReport {
-    try alone { () throws(StoreError) in
+    try withCompactionLock { () throws(StoreError) in
       var ring = try ownRing()
       guard ring.masters.count < KeyRingFile.mostGenerations else {
         throw StoreError(
           .outOfBounds, "too many generations of keys are in use: mend the damaged segments first", path: path
         )
       }
-      ring.renew(least: Location(packed: control.tail).segment + 1, random: environment.random)
+      ring.rotate(least: Location(packed: control.tail).segment + 1, random: environment.random)
       return try rewrite(under: ring)
     }
   }
@@ -71,11 +71,11 @@ extension Store {
   /// - Throws: `.alreadyExists` if it is encrypted.
   @discardableResult
   public func encrypt(with passphrase: Passphrase) throws(StoreError) -> RekeyingReport {
-    try alone { () throws(StoreError) in
-      guard seal.ring == nil else {
+    try withCompactionLock { () throws(StoreError) in
+      guard journalKeys.ring == nil else {
         throw StoreError(.alreadyExists, "the store is encrypted: change its passphrase", path: path)
       }
-      let ring = try seal.newRing(
+      let ring = try journalKeys.newRing(
         passphrase, configuration.passphraseCost, first: Location(packed: control.tail).segment + 1,
         acceptsPlain: true)
       return try rewrite(under: ring)
@@ -87,9 +87,9 @@ extension Store {
   /// - Throws: `.notEncrypted`.
   @discardableResult
   public func decrypt() throws(StoreError) -> RekeyingReport {
-    try alone { () throws(StoreError) in
+    try withCompactionLock { () throws(StoreError) in
       var ring = try ownRing()
-      ring.retire()
+      ring.stopEncrypting()
       return try rewrite(under: ring)
     }
   }
@@ -104,15 +104,15 @@ extension Store {
   /// The same, or `.busy` at once if another process is at it.
   @discardableResult
   func finishRekeying(waiting: Bool) throws(StoreError) -> RekeyingReport {
-    try alone(waiting: waiting) { () throws(StoreError) in
-      guard let ring = seal.ring, ring.isInTransition else { return RekeyingReport(isComplete: true) }
+    try withCompactionLock(waiting: waiting) { () throws(StoreError) in
+      guard let ring = journalKeys.ring, ring.isInTransition else { return RekeyingReport(isComplete: true) }
       return try rewrite(under: try ownRing())
     }
   }
 
   /// Works while nobody else compacts, or changes the keys, here or in another process. `.busy` within a transaction of this
   /// thread.
-  private func alone<Result>(
+  private func withCompactionLock<Result>(
     waiting: Bool = true, _ body: () throws(StoreError) -> Result
   ) throws(StoreError) -> Result {
     try checkWritable()
@@ -124,7 +124,7 @@ extension Store {
       }
       defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
       compactions += 1
-      try seal.refresh()
+      try journalKeys.refresh()
       try finishAdoptions()
       return try body()
     }
@@ -132,7 +132,7 @@ extension Store {
 
   /// The keys, as one who may change them has them.
   private func ownRing() throws(StoreError) -> KeyRing {
-    guard let ring = seal.ring else {
+    guard let ring = journalKeys.ring else {
       throw StoreError(.notEncrypted, "the store is not encrypted: encrypt it first", path: path)
     }
     guard !ring.isStale else {
@@ -147,10 +147,10 @@ extension Store {
   /// (rule R4): what is sealed under them would be lost with them.
   private func replaceKeys(with ring: KeyRing?) throws(StoreError) {
     let storage = environment.storage
-    let before = try storage.status(seal.path)?.inode
-    do throws(StoreError) { try seal.replace(ring) } catch {
+    let before = try storage.status(journalKeys.path)?.inode
+    do throws(StoreError) { try journalKeys.replace(ring) } catch {
       // Looked at, not read: there may be no descriptor left.
-      let isUnchanged = (try? storage.status(seal.path)?.inode == before) ?? false
+      let isUnchanged = (try? storage.status(journalKeys.path)?.inode == before) ?? false
       if !isUnchanged { control.setPoisoned() }
       throw error
     }
@@ -161,7 +161,7 @@ extension Store {
     try withdrawIndex(unless: true)
     // Whoever begins a segment from now on does so under it.
     try replaceKeys(with: ring)
-    try beginUnder(ring)
+    try beginSegment(under: ring)
     var report = RekeyingReport()
     var passed: Set<UInt32> = []
     while true {
@@ -180,21 +180,21 @@ extension Store {
       restoreReserveAfterCompaction()
     }
     report.blobs = try renewBlobs()
-    if report.damaged == 0 { report.isComplete = try settle(ring) }
+    if report.damaged == 0 { report.isComplete = try retireOldKeys(ring) }
     return report
   }
 
   /// Removes the keys of older generations, which no segment uses, if nobody is there who may know nothing newer.
-  private func settle(_ ring: KeyRing) throws(StoreError) -> Bool {
-    try forgetReplaced(isPlain: ring.current == 0)
+  private func retireOldKeys(_ ring: KeyRing) throws(StoreError) -> Bool {
+    try removeReplaced(isPlain: ring.current == 0)
     try rewriteKeyFiles(isPlain: ring.current == 0)
-    return try withoutOthers { () throws(StoreError) in
+    return try withSoleAccess { () throws(StoreError) in
       let isPlain = ring.current == 0
       try Leftovers.removeStaged(path, environment.storage)
       // What others have put meanwhile, who knew the older keys alone.
       _ = try renewBlobs()
       var settled = ring
-      settled.settle()
+      settled.dropOldGenerations()
       // Nobody could open it any more, and who enters next would not know of who writes to it.
       if isPlain { try withdrawIndex(unless: false) }
       // And the files of secrets that they have written.
@@ -211,7 +211,7 @@ extension Store {
     try lockWriters()
     defer { control.unlock() }
     try engine.withLock { engine throws(StoreError) in
-      guard engine.index.isShared, engine.index.hashIndex.isSealed != isSealed else { return }
+      guard engine.index.isShared, engine.index.hashIndex.isEncrypted != isSealed else { return }
       try JournalIndex.removeFiles(engine.files)
       let index = JournalIndex.inMemory(engine.files, secret: environment.random(16))
       engine.rebuild(with: index, upTo: engine.applied)
@@ -229,17 +229,17 @@ extension Store {
   }
 
   /// Does what was left to do when a re-keying had come to its end beside others, if this process is alone now.
-  func settleKeys() throws(StoreError) {
-    guard isWritable, let ring = seal.ring, ring.isInTransition, !ring.isStale else { return }
+  func finishRetiringKeys() throws(StoreError) {
+    guard isWritable, let ring = journalKeys.ring, ring.isInTransition, !ring.isStale else { return }
     let isDone = engine.withLock { engine in
       engine.journal.segments.allSatisfy { $0.header.generation == ring.current }
     }
     guard isDone else { return }
-    try alone(waiting: false) { () throws(StoreError) in _ = try settle(try ownRing()) }
+    try withCompactionLock(waiting: false) { () throws(StoreError) in _ = try retireOldKeys(try ownRing()) }
   }
 
   /// Works if no other process has the store open, and lets none enter meanwhile. False, and nothing was done, if one has.
-  private func withoutOthers(_ body: () throws(StoreError) -> Void) throws(StoreError) -> Bool {
+  private func withSoleAccess(_ body: () throws(StoreError) -> Void) throws(StoreError) -> Bool {
     guard configuration.mode != .exclusive else {
       try body()
       return true
@@ -253,7 +253,7 @@ extension Store {
   }
 
   /// Begins a segment, unless the one at the tail is as the ring would have it.
-  private func beginUnder(_ ring: KeyRing) throws(StoreError) {
+  private func beginSegment(under ring: KeyRing) throws(StoreError) {
     try lockWriters()
     defer { control.unlock() }
     try engine.withLock { engine throws(StoreError) in
@@ -263,7 +263,7 @@ extension Store {
           .damaged, "the segment at the tail is not mapped: open the store again", path: journalDirectory)
       }
       guard segment.header.generation != ring.current else { return }
-      _ = try begin(after: tail, room: 0, &engine)
+      _ = try beginSegment(after: tail, room: 0, &engine)
       // A segment with nothing in it would look like the work of a recovery that was interrupted.
       var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
       try composer.checkpoint()
@@ -274,12 +274,12 @@ extension Store {
 
   /// Removes what is left of segments under older keys, also what a kill has left and what recoveries set aside in
   /// the clear.
-  private func forgetReplaced(isPlain: Bool) throws(StoreError) {
+  private func removeReplaced(isPlain: Bool) throws(StoreError) {
     try lockWriters()
     defer { control.unlock() }
     try engine.withLock { engine throws(StoreError) in try engine.journal.removeReplaced() }
     let storage = environment.storage
-    if !isPlain, seal.ring?.acceptsPlain == true {
+    if !isPlain, journalKeys.ring?.acceptsPlain == true {
       for name in try storage.list(journalDirectory)
       where name.hasPrefix("torn-") || name.hasPrefix("aside-") {
         _ = try storage.remove(journalDirectory + "/" + name)

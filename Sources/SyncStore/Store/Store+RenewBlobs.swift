@@ -5,9 +5,9 @@ extension Store {
   /// - Throws: `.diskFull`: it goes on later.
   func renewBlobs() throws(StoreError) -> Int {
     guard try environment.storage.status(path + "/" + StoreLayout.blobs) != nil else { return 0 }
-    let renewal = try blobs.renewSealing()
+    let renewal = try blobs.reencryptAll()
     for blob in try references(toNamed: renewal.damaged, blobs.keys.present()) { try want(blob) }
-    return renewal.renewed
+    return renewal.reencrypted
   }
 
   /// References of present records to blobs that have one of these names on the disk.

@@ -136,7 +136,7 @@ extension Store {
     with transactions: [[JournalEntry]], wall: UInt64, _ engine: inout Engine
   ) throws(StoreError) {
     let tail = Location(packed: control.tail)
-    try settleBeginning(of: tail.segment, engine)
+    try syncSegmentHeader(of: tail.segment, engine)
     let durable = Location(packed: control.durable)
     let end: Int
     do throws(StoreError) {

@@ -7,11 +7,11 @@ extension Store {
   static let minBatchBytes = 64 << 10
 
   /// Begins a segment, which ends the one at the tail. The caller holds the writers' mutex.
-  func begin(
+  func beginSegment(
     after tail: Location, room: Int, claim: SpaceClaim = .ordinary, isBulk: Bool = false,
     _ engine: inout Engine
   ) throws(StoreError) -> Segment {
-    try settleBeginning(of: tail.segment, engine)
+    try syncSegmentHeader(of: tail.segment, engine)
     if let last = engine.journal.segments.last { try checkHasName(last) }
     let durable = Location(packed: control.durable)
     let ready = preparedSegment.withLock { exchange(&$0, with: nil) }
@@ -36,7 +36,7 @@ extension Store {
     engine.batchBuffer =
       isBulk ? Engine.BatchBuffer(room: engine.batchBuffer?.room, tailIsBlank: !isReady) : nil
     if !isReady, !isBulk, configuration.durability == .relaxed {
-      if Self.areLarge(behind: tail, in: engine) {
+      if Self.hasLargeRecords(behind: tail, in: engine) {
         segment.mapping.expectAnyAccess()
       } else {
         populate(segment)
@@ -44,25 +44,25 @@ extension Store {
     }
     Background.run { [weak self] in
       // A failure poisons the store: whoever writes next is told.
-      try? self?.settleBeginning(of: segment)
+      try? self?.syncSegmentHeader(of: segment)
     }
     return segment
   }
 
   /// Had the records of the segment at the tail more than a page each? Then a writer that has left behind whoever makes segments ready finds
   /// pages for each record, and pages that bring others take a third of the time; it waits for those others once in hundreds of records.
-  private static func areLarge(behind tail: Location, in engine: borrowing Engine) -> Bool {
+  private static func hasLargeRecords(behind tail: Location, in engine: borrowing Engine) -> Bool {
     guard let segment = engine.journal.segment(tail.segment) else { return false }
     return UInt64(tail.offset) / max(engine.position - segment.header.basePosition, 1) > 4096
   }
 
   /// Sees to it that the beginning and the name of a segment are durable. The caller holds the writers' mutex.
-  func settleBeginning(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
+  func syncSegmentHeader(of number: UInt32, _ engine: borrowing Engine) throws(StoreError) {
     guard control.begun < UInt64(number), let segment = engine.journal.segment(number) else { return }
-    try settleBeginning(of: segment)
+    try syncSegmentHeader(of: segment)
   }
 
-  private func settleBeginning(of segment: Segment) throws(StoreError) {
+  private func syncSegmentHeader(of segment: Segment) throws(StoreError) {
     do throws(StoreError) { try segment.file.sync(0..<SegmentHeader.length, of: segment.mapping) } catch {
       control.setPoisoned()
       throw error
@@ -74,13 +74,13 @@ extension Store {
 
   /// The next segment is made ready when an eighth of one is full, or so many bytes: to make 64 MiB ready takes a third of the time in which
   /// one writer fills them, and all of it where a compaction and the disk need the processors too.
-  private static let leastBeforePreparing = 1 << 20
+  private static let minBytesBeforePreparing = 1 << 20
 
   /// Sees to what the writer needs next, once it has come to `end`.
   @inline(__always)
   func prepareAhead(of end: Int, in segment: Segment, _ engine: inout Engine) {
     if engine.batchBuffer != nil { endBatchRun(in: segment, &engine) }
-    if end > min(segment.mapping.count / 8, Self.leastBeforePreparing),
+    if end > min(segment.mapping.count / 8, Self.minBytesBeforePreparing),
       prepared.load(ordering: .relaxed) != segment.number
     {
       prepareSegment(
@@ -90,7 +90,7 @@ extension Store {
 
   @inline(never)
   private func endBatchRun(in segment: Segment, _ engine: inout Engine) {
-    if engine.batchBuffer?.tailIsBlank == true { fill(segment) }
+    if engine.batchBuffer?.tailIsBlank == true { prefill(segment) }
     engine.batchBuffer = nil
   }
 
@@ -120,7 +120,7 @@ extension Store {
 
   /// What is left of a segment that batches have filled so far is for single records now: finds memory for it, and puts its zeros on
   /// the disk, so that a sync need not make blocks of a record's page the file's first.
-  private func fill(_ segment: Segment) {
+  private func prefill(_ segment: Segment) {
     guard configuration.durability != .relaxed else { return populate(segment) }
     Background.populate { [weak self] in
       Journal.populate(segment.mapping, Journal.writtenBackAtOnce) { start in

@@ -230,7 +230,7 @@ extension Store {
     guard !entries.isEmpty || intake != nil else { return }
     let reclaims = intake == nil && entries.allSatisfy(\.mayUseReserve)
     let claim = claim ?? (reclaims ? .reclaiming : .ordinary)
-    let room = extent.bytes + (seal.isEncrypted ? extent.sealing : 0)
+    let room = extent.bytes + (journalKeys.isEncrypted ? extent.encryptionBytes : 0)
     let isBulk = intake != nil && room >= Self.minBatchBytes
     var tail = Location(packed: control.tail)
     let before = tail.segment
@@ -243,7 +243,7 @@ extension Store {
     let actors = segment.nextNumber + extent.actors.count
     let isFull = tail.offset + room > segment.limit(claim) || actors > Int(UInt16.max)
     if isFull || !segment.numbers(behind: engine.position) {
-      segment = try begin(
+      segment = try beginSegment(
         after: tail, room: room, claim: claim, isBulk: isBulk, &engine)
       // One more segment is sealed.
       engine.deadBytesReviewThreshold = 0

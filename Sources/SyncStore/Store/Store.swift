@@ -21,7 +21,7 @@ public final class Store: Sendable {
   /// What threads read from without the engine's lock.
   let readers: EpochProtected
   /// The keys of this opening.
-  let seal: JournalSeal
+  let journalKeys: JournalKeys
   let journalDirectory: String
   let controlFile: any StorageFile
   /// The syncs made by this instance.
@@ -33,7 +33,7 @@ public final class Store: Sendable {
   /// The segment whose successor is being made ready, or was.
   let prepared = Atomic<UInt32>(0)
   /// That one, once it is ready.
-  let preparedSegment = LockedField<Journal.Prepared?>(nil)
+  let preparedSegment = LockedField<Journal.PreparedSegment?>(nil)
   /// Compactions made by this instance; held while one runs.
   let compacting = LockedField(0)
   /// Held while a file of secrets is changed.
@@ -86,7 +86,7 @@ public final class Store: Sendable {
     changeSignal = ChangeSignal(control, isShared: configuration.mode != .exclusive)
     journalDirectory = path + "/" + StoreLayout.journal
     readers = engine.readers
-    seal = engine.journal.seal
+    journalKeys = engine.journal.keys
     var engine = engine
     engine.isPublished = true
     engine.publish()
@@ -129,7 +129,8 @@ public final class Store: Sendable {
         if isWritable { try checkDirectoryHoldsStore() }
         let opened = try BlobStore.open(
           directory: path + "/" + StoreLayout.blobs, storage: environment.storage, readOnly: !isWritable,
-          isShared: configuration.mode != .exclusive, boot: environment.bootWord, keys: BlobKeySource(seal),
+          isShared: configuration.mode != .exclusive, boot: environment.bootWord,
+          keys: BlobKeySource(journalKeys),
           clock: environment.now, random: environment.randomWord
         ) { [weak self] error in _ = self?.poisoned(by: error) }
         blobs = opened
@@ -251,7 +252,7 @@ public final class Store: Sendable {
         readers.publish(nil)
       }
       preparedSegment.withLock { $0 = nil }
-      seal.opened?.removeAll()
+      journalKeys.decryptedRecords?.removeAll()
       // Who follows the journal is told that it is closed.
       changeSignal.wakeOwn()
       // It works on files that may be another process's soon.

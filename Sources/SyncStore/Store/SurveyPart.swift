@@ -53,7 +53,7 @@ struct SurveyPart {
     let (choice, suspects, keys, reached) = (choice, ground.suspects, ground.keys, reached)
     let (segment, actors) = (source.segment, source.actors)
     guard let slot = source.slot else { return false }
-    let (isPlain, base, known) = (segment.seal == nil, segment.header.basePosition, current)
+    let (isPlain, base, known) = (segment.cipher == nil, segment.header.basePosition, current)
     var named = 0
     defer { self.named += named }
     // What is known to be current was seen whole a moment ago, and is looked at again before it leaves.

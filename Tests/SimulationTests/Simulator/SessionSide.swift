@@ -130,8 +130,8 @@ final class SessionSide {
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .mergeGroupKeys,
         .storeBlobRanges,
         .storeBlobs,
-        .matchRecipe, .assembleBlob, .judgeState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
-        .stateHoldings, .openBlobRange,
+        .matchRecipe, .assembleBlob, .digestState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
+        .stateHoldings, .decryptBlobRange,
         .becomeNewActor:
         work[Lane.receiving.rawValue].append(action)
       }

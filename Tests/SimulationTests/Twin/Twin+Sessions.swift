@@ -23,7 +23,7 @@ extension Twin {
   /// A copy is about to do what a session asks it for.
   private func follow(_ action: SessionAction, at copy: Int, with peer: Int) throws {
     switch action {
-    case .loadReplica, .judgeState: try sync(copy)
+    case .loadReplica, .digestState: try sync(copy)
     case .openRound:
       try cut(copy, peer)
       try sync(copy)

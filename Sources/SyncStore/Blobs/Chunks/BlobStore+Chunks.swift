@@ -87,7 +87,7 @@ extension BlobStore {
 
   /// What a chunk is called in the catalogue: in that of an encrypted store nothing tells what is in it.
   private static func chunkKey(_ chunk: BlobChunk, _ keys: BlobKeys?) -> [UInt8] {
-    keys.map { Array($0.hidden(chunk.name).prefix(BlobChunk.nameBytes)) } ?? chunk.name
+    keys.map { Array($0.keyedHash(chunk.name).prefix(BlobChunk.nameBytes)) } ?? chunk.name
   }
 
   private func cutObjects(_ catalogue: BlobCatalogue) throws(StoreError) {

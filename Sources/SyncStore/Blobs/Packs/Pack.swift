@@ -67,7 +67,7 @@ final class Pack: Sendable {
     get { min(Int(truncatingIfNeeded: load(PackLayout.durable) & 0xFFFF_FFFF), count) }
     set { store(UInt64(newValue), PackLayout.durable) }
   }
-  var isSealed: Bool { load(PackLayout.state) & PackLayout.sealedState != 0 }
+  var isClosed: Bool { load(PackLayout.state) & PackLayout.closedState != 0 }
   /// Was a sync of it an error, or is it cut off?
   var hasFailed: Bool { isCutOff || load(PackLayout.state) & PackLayout.failedState != 0 }
   /// Did the kernel refuse a page of the table (F26, F28), or is the file shorter than it was (F38)? What was stored there since is
@@ -206,7 +206,7 @@ final class Pack: Sendable {
   }
 
   /// Is the object sealed, be it live or dead?
-  func isSealedObject(_ slot: Int) -> Bool {
+  func isEncryptedObject(_ slot: Int) -> Bool {
     table.load(PackLayout.offset(slot) + 36, as: UInt32.self) & 1 << 28 != 0
   }
 
@@ -217,7 +217,7 @@ final class Pack: Sendable {
     guard let name = BlobHash(bytes: table.bytes(start..<start + 32)) else { return nil }
     return PackEntry(
       name: name, offset: Int(table.load(start + 32, as: UInt32.self)) * PackLayout.alignment,
-      size: size(slot), isSealed: isSealedObject(slot), checksum: table.load(start + 40))
+      size: size(slot), isEncrypted: isEncryptedObject(slot), checksum: table.load(start + 40))
   }
 
   /// Adds an entry behind the others: only for the one that has the pack locked.

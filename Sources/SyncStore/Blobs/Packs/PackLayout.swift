@@ -33,7 +33,7 @@ enum PackLayout {
   /// The boot in which it was last written to.
   static let boot = 1048
 
-  static let sealedState: UInt64 = 1
+  static let closedState: UInt64 = 1
   static let failedState: UInt64 = 2
 
   /// Bytes of the table of a pack of `size` bytes: an entry for each 16 KiB.
@@ -131,7 +131,7 @@ struct PackEntry: Equatable, Sendable {
   /// How many they are, at most 2^28 − 1.
   let size: Int
   /// Are they sealed?
-  let isSealed: Bool
+  let isEncrypted: Bool
   /// XXH3-64 of the bytes, seed 0.
   let checksum: UInt64
 
@@ -140,7 +140,7 @@ struct PackEntry: Equatable, Sendable {
     var writer = ByteWriter()
     writer.write(raw: name.bytes)
     writer.write(UInt32(offset / PackLayout.alignment))
-    writer.write(UInt32(size) | (isSealed ? 1 << 28 : 0))
+    writer.write(UInt32(size) | (isEncrypted ? 1 << 28 : 0))
     writer.write(checksum)
     return writer.bytes
   }

@@ -14,7 +14,7 @@ extension PackSet {
     guard let (pack, slot) = try find(name, following: following) else { return nil }
     if let size, pack.size(slot) != size { return nil }
     guard !isSuspect(pack, slot), pack.claim(slot, stamp: stamp(), isRising: true) else { return nil }
-    let isNamed = pack.isSealed || pack.isNamed.load(ordering: .acquiring)
+    let isNamed = pack.isClosed || pack.isNamed.load(ordering: .acquiring)
     return isNamed && slot < pack.durable
   }
 
@@ -46,7 +46,7 @@ extension PackSet {
   /// Adds an object. Nothing is synced. Returns the bytes of the one that it replaced.
   @discardableResult
   func add(
-    _ name: BlobHash, _ bytes: [UInt8], isSealed: Bool = false, stamp given: UInt64? = nil,
+    _ name: BlobHash, _ bytes: [UInt8], isEncrypted: Bool = false, stamp given: UInt64? = nil,
     _ adding: Adding = .unlessThere
   ) throws(StoreError) -> Int? {
     try load()
@@ -56,7 +56,7 @@ extension PackSet {
       if case .moving = adding { isMoving = true }
       let (pack, ordinal) = try room(for: bytes.count, isMoving: isMoving, &writer)
       let entry = PackEntry(
-        name: name, offset: writer.end, size: bytes.count, isSealed: isSealed, checksum: checksum)
+        name: name, offset: writer.end, size: bytes.count, isEncrypted: isEncrypted, checksum: checksum)
       try pack.file.write(bytes, at: entry.offset)
       pack.publish(entry, stamp: given ?? stamp())
       guard !pack.isCutOff else { throw pack.cutOff }
@@ -241,7 +241,7 @@ extension PackSet {
       var open: [(Pack, Known)] = []
       for ordinal in state.packs.indices {
         let known = state.packs[ordinal]
-        if known.isSealed || known.isGone || known.isLeaving || known.isLeft { continue }
+        if known.isClosed || known.isGone || known.isLeaving || known.isLeft { continue }
         guard var pack = try pack(ordinal, &state) else { continue }
         if pack.isCutOff { pack = try mapAgain(pack, ordinal, &state, atOnce: true) }
         open.append((pack, known))
@@ -262,7 +262,7 @@ extension PackSet {
     }
     settled.store(target, ordering: .releasing)
     served.store(begun, ordering: .releasing)
-    for (pack, known) in open where known.isRetired { seal(pack) }
+    for (pack, known) in open where known.isRetired { closePack(pack) }
   }
 
   private func syncPack(_ pack: Pack, isOwn: Bool) throws(StoreError) {
@@ -294,10 +294,10 @@ extension PackSet {
   }
 
   /// Ends a pack to which nothing is added any more; all of it is durable. What was allocated beyond its end goes back.
-  func seal(_ pack: Pack) {
+  func closePack(_ pack: Pack) {
     // Asked last: what was read before is what the file has.
     guard pack.durable == pack.count, !pack.hasFailed else { return }
-    pack.setState(PackLayout.sealedState)
+    pack.setState(PackLayout.closedState)
     let size = max((pack.end + 4095) & ~4095, pack.header.tableBytes)
     let isCut = (try? pack.file.resize(to: size)) != nil
     _ = try? pack.file.lock(byte: 0, .none, wait: false)
@@ -305,7 +305,7 @@ extension PackSet {
       guard let ordinal = state.ordinals[pack.header.number] else { return }
       if isCut, !state.packs[ordinal].isGone { state.setFileBytes(size, ordinal) }
       // Otherwise once the index has all of it.
-      if state.packs[ordinal].loaded >= pack.count { state.packs[ordinal].isSealed = true }
+      if state.packs[ordinal].loaded >= pack.count { state.packs[ordinal].isClosed = true }
     }
   }
 
@@ -319,7 +319,7 @@ extension PackSet {
         _ = try? pack.file.lock(byte: 0, .none, wait: false)
         state.withLock { state in
           if let ordinal = writer.ordinal, pack.durable == pack.count {
-            state.packs[ordinal].isSealed = pack.isSealed
+            state.packs[ordinal].isClosed = pack.isClosed
           }
         }
       }

@@ -36,7 +36,7 @@ extension PackSet {
   func keepOpen(_ pack: Pack, _ ordinal: Int, _ state: inout State) {
     if state.openPacks >= Self.openAtOnce {
       for other in state.packs.indices
-      where state.packs[other].isSealed && !state.packs[other].isLeaving && state.packs[other].pack != nil {
+      where state.packs[other].isClosed && !state.packs[other].isLeaving && state.packs[other].pack != nil {
         state.packs[other].pack = nil
         state.openPacks -= 1
         if state.openPacks < Self.openAtOnce / 2 { break }

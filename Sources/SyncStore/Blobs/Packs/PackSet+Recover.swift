@@ -21,7 +21,7 @@ extension PackSet {
       if writer.pack == nil, isWhole, pack.count < pack.header.slots, end + 4096 <= pack.header.size {
         writer = Writer(ordinal: ordinal, pack: pack, end: end)
       } else {
-        seal(pack)
+        closePack(pack)
       }
     }
     let chosen = writer
@@ -60,7 +60,7 @@ extension PackSet {
     try state.withLock { state throws(StoreError) in
       for ordinal in state.packs.indices {
         let known = state.packs[ordinal]
-        guard !known.isSealed, !known.isGone, !known.isOwn, !known.isLeft,
+        guard !known.isClosed, !known.isGone, !known.isOwn, !known.isLeft,
           let pack = try pack(ordinal, &state),
           !pack.isCutOff, pack.hasFailed, try pack.file.lock(byte: 0, .exclusive, wait: false)
         else { continue }
@@ -73,7 +73,7 @@ extension PackSet {
   /// False if a living process adds to it.
   private func recover(_ pack: Pack) throws(StoreError) -> Bool {
     guard try pack.file.lock(byte: 0, .exclusive, wait: false) else { return false }
-    if pack.isSealed {
+    if pack.isClosed {
       _ = try pack.file.lock(byte: 0, .none, wait: false)
       return false
     }
@@ -180,13 +180,13 @@ extension PackSet {
     guard !readOnly else { return }
     try load()
     var failure: StoreError?
-    do throws(StoreError) { try sealRetired(isDue) } catch {
+    do throws(StoreError) { try closeRetired(isDue) } catch {
       // What another process cannot make durable is no matter here.
       if error.code != .busy { failure = error }
     }
     let candidates = state.withLock { state in
       state.packs.indices.filter {
-        (state.packs[$0].isSealed || state.packs[$0].isRetired) && !state.packs[$0].isGone
+        (state.packs[$0].isClosed || state.packs[$0].isRetired) && !state.packs[$0].isGone
       }
       .sorted { state.packs[$0].liveCount < state.packs[$1].liveCount }
     }
@@ -204,9 +204,9 @@ extension PackSet {
 
   /// Seals, by a sync, the packs that this process has filled, where one of them is to be emptied: in a store each sync does that, in a
   /// cache nothing else.
-  private func sealRetired(_ isDue: (Known, Int) -> Bool) throws(StoreError) {
+  private func closeRetired(_ isDue: (Known, Int) -> Bool) throws(StoreError) {
     let retired = state.withLock { state in
-      state.packs.filter { $0.isRetired && !$0.isSealed && !$0.isGone && $0.liveCount > 0 }
+      state.packs.filter { $0.isRetired && !$0.isClosed && !$0.isGone && $0.liveCount > 0 }
     }
     let isOneDue = retired.contains { known in
       guard let pack = known.pack, !pack.hasFailed else { return false }
@@ -222,7 +222,7 @@ extension PackSet {
     guard let pack else { return }
     let used = pack.end - pack.header.tableBytes
     guard known.liveCount == 0 || isDue(known, used) else { return }
-    if !known.isSealed {
+    if !known.isClosed {
       // It is this process's own, and what it is not durable of need never be once nothing lives in it.
       if pack.live.count == 0 { try evacuate(pack, ordinal) }
       return
@@ -267,7 +267,7 @@ extension PackSet {
         try remove(entry, in: pack)
         continue
       }
-      try add(entry.name, copy, isSealed: entry.isSealed, stamp: word.stamp, .moving(object))
+      try add(entry.name, copy, isEncrypted: entry.isEncrypted, stamp: word.stamp, .moving(object))
       moved.append(object)
     }
     try handOver(moved)

@@ -50,7 +50,7 @@ package final class PackSet: Sendable {
     /// Entries that the index has.
     var loaded = 0
     /// Nothing is added to it any more.
-    var isSealed = false
+    var isClosed = false
     /// This process had added to it, and is done.
     var isRetired = false
     var isGone = false
@@ -269,7 +269,7 @@ package final class PackSet: Sendable {
       }
       guard taking else { return }
       for ordinal in state.packs.indices
-      where !state.packs[ordinal].isGone && !state.packs[ordinal].isSealed {
+      where !state.packs[ordinal].isGone && !state.packs[ordinal].isClosed {
         if let pack = try pack(ordinal, &state) { try take(pack, ordinal, &state) }
       }
       if hasOneGone { try settleSpares(&state) }
@@ -299,7 +299,7 @@ package final class PackSet: Sendable {
 
   /// Enters what a pack has and the index has not.
   func take(_ pack: Pack, _ ordinal: Int, _ state: inout State) throws(StoreError) {
-    let isSealed = pack.isSealed
+    let isSealed = pack.isClosed
     // Behind a loss of power nobody has counted: who only reads goes by the checksums alone.
     let isUncounted = readOnly && !isSealed && !wasKept(pack)
     let count = isUncounted ? pack.header.slots : pack.count
@@ -312,7 +312,7 @@ package final class PackSet: Sendable {
       loaded = max(loaded, slot + 1)
     }
     state.packs[ordinal].loaded = max(loaded, state.packs[ordinal].loaded)
-    state.packs[ordinal].isSealed = isSealed
+    state.packs[ordinal].isClosed = isSealed
   }
 
   /// Enters one object. Of two of one name the one counts that was used last: neither is removed here, for it is not known

@@ -1,5 +1,5 @@
 /// Seals a content that comes piece by piece: what it gives back are the bytes of the object behind its header, in order. A value.
-struct BlobSealing {
+struct BlobEncryptor {
   let cipher: BlobCipher
   /// What is less than a piece.
   private var tail: [UInt8]
@@ -11,10 +11,10 @@ struct BlobSealing {
   }
 
   /// The whole pieces that end in these bytes.
-  mutating func seal(_ bytes: [UInt8]) -> [UInt8] {
-    let size = SealedBlobLayout.pieceBytes
+  mutating func encrypt(_ bytes: [UInt8]) -> [UInt8] {
+    let size = EncryptedBlobLayout.pieceBytes
     var output: [UInt8] = []
-    output.reserveCapacity((tail.count + bytes.count) / size * SealedBlobLayout.sealedPieceBytes)
+    output.reserveCapacity((tail.count + bytes.count) / size * EncryptedBlobLayout.encryptedPieceBytes)
     var start = 0
     if !tail.isEmpty {
       start = min(size - tail.count, bytes.count)
@@ -22,7 +22,7 @@ struct BlobSealing {
       if tail.count == size { flush(&output) }
     }
     while bytes.count - start >= size {
-      cipher.seal(bytes, start..<start + size, number: UInt32(number), appendingTo: &output)
+      cipher.encrypt(bytes, start..<start + size, number: UInt32(number), appendingTo: &output)
       (start, number) = (start + size, number + 1)
     }
     tail.append(contentsOf: bytes[start...])
@@ -37,7 +37,7 @@ struct BlobSealing {
   }
 
   private mutating func flush(_ output: inout [UInt8]) {
-    cipher.seal(tail, 0..<tail.count, number: UInt32(number), appendingTo: &output)
+    cipher.encrypt(tail, 0..<tail.count, number: UInt32(number), appendingTo: &output)
     number += 1
     Secret.zero(&tail)
     tail.removeAll(keepingCapacity: true)
@@ -45,11 +45,12 @@ struct BlobSealing {
 
   /// All of an object whose content is in memory.
   static func object(_ bytes: [UInt8], _ reference: BlobReference, _ cipher: BlobCipher) -> [UInt8] {
-    var object = SealedBlobHeader(reference, cipher).encoded
-    object.reserveCapacity(Int(SealedBlobLayout.sealedSize(UInt64(bytes.count))))
-    let size = SealedBlobLayout.pieceBytes
+    var object = EncryptedBlobHeader(reference, cipher).encoded
+    object.reserveCapacity(Int(EncryptedBlobLayout.encryptedSize(UInt64(bytes.count))))
+    let size = EncryptedBlobLayout.pieceBytes
     for (number, start) in stride(from: 0, to: bytes.count, by: size).enumerated() {
-      cipher.seal(bytes, start..<min(start + size, bytes.count), number: UInt32(number), appendingTo: &object)
+      cipher.encrypt(
+        bytes, start..<min(start + size, bytes.count), number: UInt32(number), appendingTo: &object)
     }
     return object
   }
@@ -62,7 +63,7 @@ final class BlobSink {
   /// Relative to the directory of the tier.
   let name: String
   private let store: BlobStore
-  private var sealing: BlobSealing?
+  private var encryptor: BlobEncryptor?
   private var written: Int
   /// Bytes of content.
   private(set) var count: UInt64 = 0
@@ -73,8 +74,8 @@ final class BlobSink {
     let cipher = store.newCipher()
     (file, name) = try store.files.begin()
     self.store = store
-    sealing = cipher.map { BlobSealing($0) }
-    written = cipher == nil ? 0 : SealedBlobLayout.headerBytes
+    encryptor = cipher.map { BlobEncryptor($0) }
+    written = cipher == nil ? 0 : EncryptedBlobLayout.headerBytes
     if cipher == nil {
       let name = name
       store.memory.withLock { _ = $0.plainTemporaries.insert(name) }
@@ -88,18 +89,20 @@ final class BlobSink {
   }
 
   /// The generation of what seals it; 0 for none.
-  var generation: UInt32 { sealing?.cipher.generation ?? 0 }
+  var generation: UInt32 { encryptor?.cipher.generation ?? 0 }
 
   func append(_ bytes: [UInt8]) throws(StoreError) {
-    try write(sealing?.seal(bytes) ?? bytes)
+    try write(encryptor?.encrypt(bytes) ?? bytes)
     count += UInt64(bytes.count)
   }
 
   /// Puts what is left. Nothing is synced.
   func finish(_ reference: BlobReference) throws(StoreError) {
-    guard sealing != nil else { return }
-    if let last = sealing?.finish() { try write(last) }
-    if let cipher = sealing?.cipher { try file.write(SealedBlobHeader(reference, cipher).encoded, at: 0) }
+    guard encryptor != nil else { return }
+    if let last = encryptor?.finish() { try write(last) }
+    if let cipher = encryptor?.cipher {
+      try file.write(EncryptedBlobHeader(reference, cipher).encoded, at: 0)
+    }
   }
 
   private func write(_ bytes: [UInt8]) throws(StoreError) {

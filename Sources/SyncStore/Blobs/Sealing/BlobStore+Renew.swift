@@ -1,69 +1,71 @@
 private import Synchronization
 
 /// What a renewal of keys did to the blob tier.
-struct BlobRenewal {
-  var renewed = 0
+struct BlobRekeyReport {
+  var reencrypted = 0
   /// What could not be read, by the names on the disk: it was set aside.
   var damaged: Set<BlobHash> = []
   /// Did anything lie as it is that does not any more?
-  var sealedPlain = false
+  var encryptedPlaintext = false
 }
 
 // Objects are sealed anew: under another master key, for the first time, or no more.
 extension BlobStore {
   /// Bytes that are written anew before they are synced together.
-  static let renewedAtOnce = 64 << 20
+  static let reencryptBatchBytes = 64 << 20
 
   /// Writes anew what is not as it is to be now. Each object is there at every moment, in the one form or the other (F12).
-  func renewSealing() throws(StoreError) -> BlobRenewal {
+  func reencryptAll() throws(StoreError) -> BlobRekeyReport {
     try requireWritable()
     // From here on nobody seals under keys that are not the present ones.
-    guard sealingGate.shut() else {
+    guard keyRotationGate.shut() else {
       throw StoreError(
         .busy, "this thread puts a large value: renew the keys behind that", path: files.directory)
     }
-    sealingGate.open()
-    var renewal = BlobRenewal()
-    try renewPacked(&renewal)
-    try renewFiles(&renewal)
+    keyRotationGate.open()
+    var renewal = BlobRekeyReport()
+    try reencryptPacked(&renewal)
+    try reencryptFiles(&renewal)
     try discardUnreadablePartials()
     try removeTemporaries()
     // A loss of power must not bring back an object in its old form: the key that opens it is removed next. An earlier renewal may have
     // been killed after it had removed some, so this is done even where none was renewed now.
     try files.syncObjectDirectories()
     // Also where no object was plain any more: one that was may be in quarantine, or its hash in the catalogue.
-    if renewal.sealedPlain || writingKeys?.acceptsPlain == true { try forgetOldNames() }
+    if renewal.encryptedPlaintext || writingKeys?.acceptsPlain == true { try forgetOldNames() }
     return renewal
   }
 
   /// Is it as it would be written now?
-  private func isCurrent(_ header: SealedBlobHeader?) -> Bool {
+  private func isCurrent(_ header: EncryptedBlobHeader?) -> Bool {
     (header?.generation ?? 0) == writingKeys?.current ?? 0
   }
 
-  private func renewPacked(_ renewal: inout BlobRenewal) throws(StoreError) {
+  private func reencryptPacked(_ renewal: inout BlobRekeyReport) throws(StoreError) {
     var stale: [BlobHash] = []
     try packs.eachObject { (pack, slot, _) throws(StoreError) in
       guard let entry = pack.entry(slot) else { return }
-      let header = try entry.isSealed ? pack.withBytes(entry) { SealedBlobHeader($0) } : nil
-      if !isCurrent(header) || entry.isSealed && header == nil { stale.append(entry.name) }
+      let header = try entry.isEncrypted ? pack.withBytes(entry) { EncryptedBlobHeader($0) } : nil
+      if !isCurrent(header) || entry.isEncrypted && header == nil { stale.append(entry.name) }
     }
     // What is written anew must not share a file with what it replaces: that goes as a whole.
     if !stale.isEmpty { try packs.retireWriter() }
     var left = stale[...]
     while !left.isEmpty {
-      try packs.moving.withLock { _ throws(StoreError) in try renewSome(of: &left, &renewal) }
+      try packs.moving.withLock { _ throws(StoreError) in try reencryptBatch(of: &left, &renewal) }
     }
-    if writingKeys != nil { renewal.sealedPlain = try packs.evacuatePlain() || renewal.sealedPlain }
-    if renewal.renewed > 0 { try packs.reclaim() }
+    if writingKeys != nil {
+      renewal.encryptedPlaintext = try packs.evacuatePlain() || renewal.encryptedPlaintext
+    }
+    if renewal.reencrypted > 0 { try packs.reclaim() }
   }
 
   /// Writes anew the first of `stale`: as many as are synced together.
-  private func renewSome(of stale: inout ArraySlice<BlobHash>, _ renewal: inout BlobRenewal)
+  private func reencryptBatch(of stale: inout ArraySlice<BlobHash>, _ renewal: inout BlobRekeyReport)
     throws(StoreError)
   {
     var (batch, bytes): ([PackSet.Moved], Int) = ([], 0)
-    while bytes < Self.renewedAtOnce, let name = stale.popFirst() {
+    while bytes < Self.reencryptBatchBytes, let name = stale.popFirst() {
       // Removed since, or moved by another.
       guard let (pack, slot) = try packs.find(name, following: false), let entry = pack.entry(slot) else {
         continue
@@ -71,7 +73,7 @@ extension BlobStore {
       let stamp = pack.word(slot).stamp
       let content: (BlobReference, [UInt8])?
       do throws(StoreError) {
-        let reader = try reader(of: name, .packed(pack, entry), isSealed: entry.isSealed, name)
+        let reader = try reader(of: name, .packed(pack, entry), isEncrypted: entry.isEncrypted, name)
         content = (BlobReference(hash: reader.hash, size: reader.size), try reader.contents())
       } catch {
         guard error.code == .damaged else { throw error }
@@ -82,29 +84,31 @@ extension BlobStore {
         continue
       }
       let form = form(reference)
-      if form.isSealed, !entry.isSealed { renewal.sealedPlain = true }
+      if form.isEncrypted, !entry.isEncrypted { renewal.encryptedPlaintext = true }
       let moved = PackSet.Moved(pack: pack, slot: slot, name: form.name)
       try packs.add(
-        form.name, form.stored(plain, salt: newSalt()), isSealed: form.isSealed, stamp: stamp, .moving(moved))
+        form.name, form.stored(plain, salt: newSalt()), isEncrypted: form.isEncrypted, stamp: stamp,
+        .moving(moved))
       batch.append(moved)
-      renewal.renewed += 1
+      renewal.reencrypted += 1
       bytes += plain.count
     }
     try packs.handOver(batch)
   }
 
-  private func renewFiles(_ renewal: inout BlobRenewal) throws(StoreError) {
+  private func reencryptFiles(_ renewal: inout BlobRekeyReport) throws(StoreError) {
     var names: [BlobHash] = []
     try files.eachObject { name, _ in names.append(name) }
     for name in names {
       do throws(StoreError) {
         guard let file = try files.open(name), let reader = try reader(inFile: name, file) else { continue }
         let header =
-          reader.isSealed ? SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0)) : nil
+          reader.isEncrypted
+          ? EncryptedBlobHeader(try file.read(EncryptedBlobLayout.headerBytes, at: 0)) : nil
         guard !isCurrent(header) else { continue }
-        try renew(name, reader)
-        if !reader.isSealed { renewal.sealedPlain = true }
-        renewal.renewed += 1
+        try reencrypt(name, reader)
+        if !reader.isEncrypted { renewal.encryptedPlaintext = true }
+        renewal.reencrypted += 1
       } catch {
         guard error.code == .damaged else { throw error }
         renewal.damaged.insert(name)
@@ -112,7 +116,7 @@ extension BlobStore {
     }
   }
 
-  private func renew(_ name: BlobHash, _ source: BlobReader) throws(StoreError) {
+  private func reencrypt(_ name: BlobHash, _ source: BlobReader) throws(StoreError) {
     let reference = BlobReference(hash: source.hash, size: source.size)
     try requireSpace(reference.size)
     let sink = try BlobSink(self)
@@ -140,7 +144,7 @@ extension BlobStore {
   private func discardUnreadablePartials() throws(StoreError) {
     for name in try files.partials() {
       guard let file = try files.open(BlobFiles.partial(name), .readOnly) else { continue }
-      let header = SealedBlobHeader(try file.read(SealedBlobLayout.headerBytes, at: 0))
+      let header = EncryptedBlobHeader(try file.read(EncryptedBlobLayout.headerBytes, at: 0))
       if !isCurrent(header) { try discard(partial: name) }
     }
   }
@@ -186,9 +190,9 @@ extension PackSet {
   private func evacuatePlainNow() throws(StoreError) -> Bool {
     var found = false
     try eachPack { pack, ordinal throws(StoreError) in
-      guard (0..<pack.count).contains(where: { !pack.isSealedObject($0) }) else { return }
+      guard (0..<pack.count).contains(where: { !pack.isEncryptedObject($0) }) else { return }
       // Another process adds to it: who is alone does it.
-      guard state.withLock({ $0.packs[ordinal].isSealed }), try evacuateEnded(pack, ordinal) else { return }
+      guard state.withLock({ $0.packs[ordinal].isClosed }), try evacuateEnded(pack, ordinal) else { return }
       found = true
     }
     return found

@@ -43,7 +43,7 @@ extension Store {
     for hash in staying { named[hash] = nil }
     for hash in try pinnedBlobs() { named[hash] = nil }
     for blob in try absentBlobs(.awaited) { named[blob.hash] = nil }
-    guard blobs.hasSealedNames else { return named }
+    guard blobs.hasKeyedNames else { return named }
     var movable: [BlobHash: MovableBlob] = [:]
     for (hash, known) in named {
       for (name, _) in blobs.names(of: hash) { movable[name] = known }

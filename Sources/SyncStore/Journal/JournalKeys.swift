@@ -5,7 +5,7 @@ private import Synchronization
 ///
 /// Invariants: an opening has an epoch of its own, drawn when the first sealed segment is met; the ring that is held is one
 /// that was in the file at some time; a segment is begun only under the ring that the file holds then.
-final class JournalSeal: Sendable {
+final class JournalKeys: Sendable {
   private let store: StoreID
   /// The key file.
   let path: String
@@ -13,7 +13,7 @@ final class JournalSeal: Sendable {
   private let writable: Bool
   private let state: LockedField<State>
   /// What threads have read lately; nil if that is not kept.
-  let opened: OpenedRecords?
+  let decryptedRecords: DecryptedRecordCache?
 
   private struct State {
     var ring: KeyRing? { didSet { blobKeys = nil } }
@@ -37,7 +37,7 @@ final class JournalSeal: Sendable {
     _ path: String, store: StoreID, passphrase: Passphrase?, environment: Environment, writable: Bool,
     openedBytes: Int = 0
   ) throws(StoreError) {
-    opened = OpenedRecords(bytes: openedBytes)
+    decryptedRecords = DecryptedRecordCache(bytes: openedBytes)
     (self.store, self.environment, self.writable) = (store, environment, writable)
     self.path = path + "/" + Self.name
     let bytes = try environment.storage.contents(of: self.path, limit: KeyRingFile.limit)
@@ -46,7 +46,7 @@ final class JournalSeal: Sendable {
     case (nil, nil): state = LockedField(State())
     case (let bytes?, let passphrase?):
       let file = self.path
-      let ring = try passphrase.tried { secret throws(StoreError) in
+      let ring = try passphrase.tryingBothForms { secret throws(StoreError) in
         try KeyRingFile.unlock(bytes, passphrase: secret, path: file)
       }
       guard ring.store == store else {
@@ -63,7 +63,7 @@ final class JournalSeal: Sendable {
   }
 
   private init(_ path: String, store: StoreID, _ environment: Environment) {
-    (self.store, self.environment, writable, opened) = (store, environment, true, nil)
+    (self.store, self.environment, writable, decryptedRecords) = (store, environment, true, nil)
     self.path = path + "/" + Self.name
     state = LockedField(State())
   }
@@ -71,8 +71,8 @@ final class JournalSeal: Sendable {
   /// That of a store that is being created: with a new ring if a passphrase is given.
   static func create(
     _ path: String, store: StoreID, _ configuration: Configuration, _ environment: Environment
-  ) throws(StoreError) -> JournalSeal {
-    let seal = JournalSeal(path, store: store, environment)
+  ) throws(StoreError) -> JournalKeys {
+    let seal = JournalKeys(path, store: store, environment)
     guard let passphrase = configuration.passphrase else {
       // A creation that was killed may have left one.
       try seal.replace(nil)
@@ -138,11 +138,11 @@ final class JournalSeal: Sendable {
   ///
   /// - Throws: `.wrongKey` or `.keyRequired` if this process does not have its key; `.foreignFile` if it is plain and the
   ///   store is not.
-  func seal(for header: SegmentHeader, path: String) throws(StoreError) -> SegmentSeal? {
-    if let seal = find(header) { return seal.value }
+  func cipher(for header: SegmentHeader, path: String) throws(StoreError) -> SegmentCipher? {
+    if let seal = cachedCipher(header) { return seal.value }
     // Another process may have changed the keys since.
     try refresh()
-    if let seal = find(header) { return seal.value }
+    if let seal = cachedCipher(header) { return seal.value }
     guard header.generation > 0 else {
       throw StoreError(
         .foreignFile, "is not encrypted, though the store is: it was put here; move it away", path: path)
@@ -157,22 +157,22 @@ final class JournalSeal: Sendable {
         + "restore \(Self.name) from a backup", path: path)
   }
 
-  private struct Found {
-    var value: SegmentSeal?
+  private struct CachedCipher {
+    var value: SegmentCipher?
   }
 
-  private func find(_ header: SegmentHeader) -> Found? {
+  private func cachedCipher(_ header: SegmentHeader) -> CachedCipher? {
     let random = environment.random
-    let (writable, opened) = (writable, opened)
+    let (writable, opened) = (writable, decryptedRecords)
     return state.withLock { state in
       if header.generation == 0 {
-        return state.ring.map(\.acceptsPlain) ?? true ? Found(value: nil) : nil
+        return state.ring.map(\.acceptsPlain) ?? true ? CachedCipher(value: nil) : nil
       }
       guard let master = state.ring?.masters[header.generation] else { return nil }
-      let epoch = state.epoch ?? (writable ? random(SealedLayout.epochBytes) : [])
+      let epoch = state.epoch ?? (writable ? random(EncryptedRecordLayout.epochBytes) : [])
       state.epoch = epoch
-      return Found(
-        value: SegmentSeal(header: header, master: master, epoch: epoch, opened: opened))
+      return CachedCipher(
+        value: SegmentCipher(header: header, master: master, epoch: epoch, opened: opened))
     }
   }
 

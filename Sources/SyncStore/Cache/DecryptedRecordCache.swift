@@ -6,10 +6,10 @@
 /// asked for any more and leaves as the least recently used.
 ///
 /// Invariant: what is kept is never changed.
-final class OpenedRecords: Sendable {
+final class DecryptedRecordCache: Sendable {
   /// What a sealed record is called.
   struct Name: Hashable, Sendable {
-    /// Its key, see `SegmentSeal`.
+    /// Its key, see `SegmentCipher`.
     let id: UInt64
     let place: Int
     let tag: (UInt64, UInt64)
@@ -34,9 +34,9 @@ final class OpenedRecords: Sendable {
   /// How many there are.
   var count: Int { cache.count }
 
-  func find(_ name: Name) -> Mapping? { cache.get(name) }
+  func get(_ name: Name) -> Mapping? { cache.get(name) }
 
-  func keep(_ plain: Mapping, _ name: Name) { cache.set(name, plain, cost: plain.count) }
+  func insert(_ plain: Mapping, _ name: Name) { cache.set(name, plain, cost: plain.count) }
 
   /// Forgets all of them.
   func removeAll() { cache.removeAll() }

@@ -1,5 +1,5 @@
 /// Where things lie in a sealed object (`schemas/blobs.md`, "Sealed objects").
-enum SealedBlobLayout {
+enum EncryptedBlobLayout {
   /// "SYNCBLOB" as its first eight bytes.
   static let magic: UInt64 = 0x424F_4C42_434E_5953
   static let version: UInt16 = 1
@@ -12,12 +12,12 @@ enum SealedBlobLayout {
   /// The binary logarithm of that, which stands in the header.
   static let pieceLog: UInt16 = 16
   /// Bytes of a whole piece, sealed.
-  static let sealedPieceBytes = pieceBytes + BlobCipher.overhead
+  static let encryptedPieceBytes = pieceBytes + BlobCipher.overhead
   /// The number under which the hash of the content is sealed.
   static let hashNumber = UInt32.max
 
   /// Bytes of the object whose content has so many.
-  static func sealedSize(_ size: UInt64) -> UInt64 {
+  static func encryptedSize(_ size: UInt64) -> UInt64 {
     let pieces = (size + UInt64(pieceBytes) - 1) / UInt64(pieceBytes)
     return UInt64(headerBytes) + size + pieces * UInt64(BlobCipher.overhead)
   }
@@ -26,30 +26,31 @@ enum SealedBlobLayout {
   static func contentSize(_ sealed: UInt64) -> UInt64 {
     guard sealed > UInt64(headerBytes) else { return 0 }
     let (whole, rest) = (sealed - UInt64(headerBytes)).quotientAndRemainder(
-      dividingBy: UInt64(sealedPieceBytes))
+      dividingBy: UInt64(encryptedPieceBytes))
     let overhead = UInt64(BlobCipher.overhead)
     return whole * UInt64(pieceBytes) + (rest > overhead ? rest - overhead : 0)
   }
 
   /// Where a piece begins.
   static func offset(ofPiece number: UInt64) -> UInt64 {
-    UInt64(headerBytes) + number * UInt64(sealedPieceBytes)
+    UInt64(headerBytes) + number * UInt64(encryptedPieceBytes)
   }
 }
 
 /// The header of a sealed object.
-struct SealedBlobHeader: Equatable, Sendable {
+struct EncryptedBlobHeader: Equatable, Sendable {
   let generation: UInt32
   let salt: [UInt8]
   /// Bytes of the content; 0 while it is unfinished.
   let size: UInt64
   /// The hash of the content, sealed; zeros while it is unfinished.
-  let sealedHash: [UInt8]
+  let encryptedHash: [UInt8]
 
   /// Of an object that is being written.
   init(unfinished cipher: BlobCipher) {
     (generation, salt, size) = (cipher.generation, cipher.salt, 0)
-    sealedHash = [UInt8](repeating: 0, count: SealedBlobLayout.headerBytes - SealedBlobLayout.clearBytes)
+    encryptedHash = [UInt8](
+      repeating: 0, count: EncryptedBlobLayout.headerBytes - EncryptedBlobLayout.clearBytes)
   }
 
   /// Of an object that is complete.
@@ -57,39 +58,41 @@ struct SealedBlobHeader: Equatable, Sendable {
     (generation, salt, size) = (cipher.generation, cipher.salt, reference.size)
     var sealed: [UInt8] = []
     let clear = Self.clear(generation, salt, size)
-    cipher.seal(
-      reference.hash.bytes, 0..<SHA256.byteCount, number: SealedBlobLayout.hashNumber, authenticating: clear,
+    cipher.encrypt(
+      reference.hash.bytes, 0..<SHA256.byteCount, number: EncryptedBlobLayout.hashNumber,
+      authenticating: clear,
       appendingTo: &sealed)
-    sealedHash = sealed
+    encryptedHash = sealed
   }
 
   /// Nil if it is none.
   init?(_ bytes: RawSpan) {
-    self.init([UInt8](copying: bytes.extracting(first: SealedBlobLayout.headerBytes)))
+    self.init([UInt8](copying: bytes.extracting(first: EncryptedBlobLayout.headerBytes)))
   }
 
   /// Nil if it is none.
   init?(_ bytes: [UInt8]) {
     var reader = ByteReader(bytes)
-    guard bytes.count >= SealedBlobLayout.headerBytes,
-      let magic = try? reader.read(UInt64.self), magic == SealedBlobLayout.magic,
-      let version = try? reader.read(UInt16.self), version == SealedBlobLayout.version,
-      let log = try? reader.read(UInt16.self), log == SealedBlobLayout.pieceLog,
+    guard bytes.count >= EncryptedBlobLayout.headerBytes,
+      let magic = try? reader.read(UInt64.self), magic == EncryptedBlobLayout.magic,
+      let version = try? reader.read(UInt16.self), version == EncryptedBlobLayout.version,
+      let log = try? reader.read(UInt16.self), log == EncryptedBlobLayout.pieceLog,
       let generation = try? reader.read(UInt32.self),
-      let salt = try? reader.read(raw: SealedBlobLayout.saltBytes), let size = try? reader.read(UInt64.self),
+      let salt = try? reader.read(raw: EncryptedBlobLayout.saltBytes),
+      let size = try? reader.read(UInt64.self),
       size <= Limits.blobBytes
     else { return nil }
     (self.generation, self.salt, self.size) = (generation, Array(salt), size)
-    sealedHash = Array(bytes[SealedBlobLayout.clearBytes..<SealedBlobLayout.headerBytes])
+    encryptedHash = Array(bytes[EncryptedBlobLayout.clearBytes..<EncryptedBlobLayout.headerBytes])
   }
 
-  var encoded: [UInt8] { Self.clear(generation, salt, size) + sealedHash }
+  var encoded: [UInt8] { Self.clear(generation, salt, size) + encryptedHash }
 
   private static func clear(_ generation: UInt32, _ salt: [UInt8], _ size: UInt64) -> [UInt8] {
-    var writer = ByteWriter(capacity: SealedBlobLayout.headerBytes)
-    writer.write(SealedBlobLayout.magic)
-    writer.write(SealedBlobLayout.version)
-    writer.write(SealedBlobLayout.pieceLog)
+    var writer = ByteWriter(capacity: EncryptedBlobLayout.headerBytes)
+    writer.write(EncryptedBlobLayout.magic)
+    writer.write(EncryptedBlobLayout.version)
+    writer.write(EncryptedBlobLayout.pieceLog)
     writer.write(generation)
     writer.write(raw: salt)
     writer.write(size)
@@ -98,15 +101,15 @@ struct SealedBlobHeader: Equatable, Sendable {
 
   /// The hash of the content; nil if the header was changed, or is unfinished.
   func hash(_ cipher: BlobCipher) -> BlobHash? {
-    let opened = cipher.open(
-      sealedHash, number: SealedBlobLayout.hashNumber,
+    let opened = cipher.decrypt(
+      encryptedHash, number: EncryptedBlobLayout.hashNumber,
       authenticating: Self.clear(generation, salt, size))
     return opened.flatMap { BlobHash(bytes: $0) }
   }
 }
 
 /// A sealed object whose header was opened: what reads it.
-struct SealedBlob: Sendable {
+struct EncryptedBlob: Sendable {
   /// The hash of the content, as who sealed it has seen it.
   let hash: BlobHash
   /// Bytes of the content.
@@ -114,7 +117,7 @@ struct SealedBlob: Sendable {
   let cipher: BlobCipher
 
   /// Nil if `header` is not that of a complete object under one of the keys.
-  init?(_ header: SealedBlobHeader, _ keys: BlobKeys) {
+  init?(_ header: EncryptedBlobHeader, _ keys: BlobKeys) {
     guard let cipher = keys.master(header.generation)?.cipher(salt: header.salt),
       let hash = header.hash(cipher)
     else { return nil }
@@ -122,26 +125,26 @@ struct SealedBlob: Sendable {
   }
 
   /// Bytes of the object.
-  var sealedSize: UInt64 { SealedBlobLayout.sealedSize(size) }
+  var encryptedSize: UInt64 { EncryptedBlobLayout.encryptedSize(size) }
 
   /// Where in the object the pieces lie that hold these bytes of the content, which are not none.
   func place(of range: Range<UInt64>) -> (first: UInt64, bytes: Range<UInt64>) {
-    let piece = UInt64(SealedBlobLayout.pieceBytes)
+    let piece = UInt64(EncryptedBlobLayout.pieceBytes)
     let (first, last) = (range.lowerBound / piece, (range.upperBound - 1) / piece)
-    let end = min(SealedBlobLayout.offset(ofPiece: last + 1), sealedSize)
-    return (first, SealedBlobLayout.offset(ofPiece: first)..<end)
+    let end = min(EncryptedBlobLayout.offset(ofPiece: last + 1), encryptedSize)
+    return (first, EncryptedBlobLayout.offset(ofPiece: first)..<end)
   }
 
   /// Those bytes of the content that `range` names, out of the pieces from `first` on; nil if they were changed.
-  func open(_ pieces: RawSpan, from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
-    let piece = UInt64(SealedBlobLayout.pieceBytes)
+  func decrypt(_ pieces: RawSpan, from first: UInt64, _ range: Range<UInt64>) -> [UInt8]? {
+    let piece = UInt64(EncryptedBlobLayout.pieceBytes)
     var output: [UInt8] = []
     output.reserveCapacity(Int(range.count))
     var (number, offset) = (first, 0)
     while offset < pieces.byteCount {
-      let end = min(offset + SealedBlobLayout.sealedPieceBytes, pieces.byteCount)
+      let end = min(offset + EncryptedBlobLayout.encryptedPieceBytes, pieces.byteCount)
       guard let number32 = UInt32(exactly: number),
-        let plain = cipher.open(pieces.extracting(offset..<end), number: number32)
+        let plain = cipher.decrypt(pieces.extracting(offset..<end), number: number32)
       else { return nil }
       let start = number * piece
       let from = range.lowerBound > start ? Int(range.lowerBound - start) : 0

@@ -42,7 +42,7 @@ func secretContent(_ count: Int) -> [UInt8] {
 }
 
 @Suite("Objects of an encrypted store")
-struct SealedBlobTests {
+struct EncryptedBlobTests {
   static let sizes = [0, 1, 1000, 65_535, 65_536, 65_537, 131_072, 300_000]
 
   private func reference(_ bytes: [UInt8]) -> BlobReference {
@@ -165,7 +165,7 @@ struct SealedBlobTests {
   func everyFlip() throws {
     let keys = try KeysUnderTest()
     let bytes = secretContent(140)
-    for place in 0..<Int(SealedBlobLayout.sealedSize(140)) {
+    for place in 0..<Int(EncryptedBlobLayout.encryptedSize(140)) {
       let test = try BlobsUnderTest(.simulated)
       let blobs = try test.open(keys: keys.source)
       let reference = try blobs.put(bytes: bytes, durable: true)
@@ -192,7 +192,7 @@ struct SealedBlobTests {
     }
     let original = try storage.open(path(first), .readOnly).read(1 << 20, at: 0)
     var swapped = original
-    let (start, size) = (SealedBlobLayout.headerBytes, SealedBlobLayout.sealedPieceBytes)
+    let (start, size) = (EncryptedBlobLayout.headerBytes, EncryptedBlobLayout.encryptedPieceBytes)
     swapped.replaceSubrange(
       start..<start + 2 * size,
       with: original[start + size..<start + 2 * size] + original[start..<start + size])
@@ -234,16 +234,16 @@ struct SealedBlobTests {
     let half = secretContent(70_000) + [1]
     try blobs.append(Array(half.prefix(50_000)), to: reference(half).hash, at: 0)
     switch what {
-    case "renew": keys.change { $0.renew(least: 2, random: keys.random) }
+    case "renew": keys.change { $0.rotate(least: 2, random: keys.random) }
     case "encrypt": isOn.withLock { $0 = true }
-    default: keys.change { $0.retire() }
+    default: keys.change { $0.stopEncrypting() }
     }
     for reference in references { #expect(try blobs.read(reference).count == Int(reference.size)) }
-    let renewal = try blobs.renewSealing()
-    #expect(renewal.renewed == references.count && renewal.damaged.isEmpty)
-    #expect(try blobs.renewSealing().renewed == 0)
+    let renewal = try blobs.reencryptAll()
+    #expect(renewal.reencrypted == references.count && renewal.damaged.isEmpty)
+    #expect(try blobs.reencryptAll().reencrypted == 0)
     // Under the old keys nothing is left to be read.
-    if what == "renew" { keys.change { $0.settle() } }
+    if what == "renew" { keys.change { $0.dropOldGenerations() } }
     if what == "decrypt" { isOn.withLock { $0 = false } }
     for (reference, size) in zip(references, Self.sizes) {
       #expect(try blobs.read(reference) == secretContent(size))

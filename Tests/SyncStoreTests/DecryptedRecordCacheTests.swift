@@ -5,7 +5,7 @@ import Testing
 
 /// `Configuration.openedRecordBytes`: what is kept decrypted is never out of date, and goes when it is to go.
 @Suite("Records that an encrypted store keeps opened", .serialized)
-struct OpenedRecordsTests {
+struct DecryptedRecordCacheTests {
   let host = SimulatedHost(sealed: true)
 
   static func configuration(_ bytes: Int = 1 << 20) -> Configuration {
@@ -20,7 +20,7 @@ struct OpenedRecordsTests {
     return (first, second)
   }
 
-  private func count(_ store: Store) -> Int { store.seal.opened?.count ?? -1 }
+  private func count(_ store: Store) -> Int { store.journalKeys.decryptedRecords?.count ?? -1 }
 
   /// More keys than a thread keeps by itself.
   private func fill(_ store: Store, _ round: Int) throws {
@@ -39,7 +39,7 @@ struct OpenedRecordsTests {
     let store = try Store.create(on: host, configuration: Self.configuration(0))
     try fill(store, 1)
     try check(store, 1)
-    #expect(store.seal.opened == nil)
+    #expect(store.journalKeys.decryptedRecords == nil)
     #expect(throws: StoreError.self) { _ = try Self.configuration(-1).checked() }
   }
 

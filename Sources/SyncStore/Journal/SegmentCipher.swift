@@ -5,7 +5,7 @@ internal import Synchronization
 ///
 /// Invariants: a key seals the records of one opening in one segment; the nonce has the offset of the record, and a hash
 /// of all that is sealed, so that none serves twice for different bytes, whatever was copied, rolled back or cloned.
-final class SegmentSeal: Sendable {
+final class SegmentCipher: Sendable {
   /// The generation of the master key.
   let generation: UInt32
   /// Names it in this process: contexts of threads go by it, together with the place of an epoch.
@@ -19,14 +19,14 @@ final class SegmentSeal: Sendable {
   /// Names the epoch of this opening; none for one that only reads.
   private let epoch: [UInt8]
   /// What threads have read lately, if that is kept.
-  private let opened: OpenedRecords?
+  private let decryptedRecords: DecryptedRecordCache?
 
   private static let last = Atomic<UInt64>(0)
   /// A name for keys that this process has for nothing else; its last 33 bits are 0.
   static func newName() -> UInt64 { last.add(1, ordering: .relaxed).newValue << 33 }
 
   /// The key of an epoch, as the one who seals under it has it.
-  struct Writer: Sendable {
+  struct EpochKey: Sendable {
     /// Where the epoch is defined.
     var place: UInt32
     /// All that is derived.
@@ -34,8 +34,8 @@ final class SegmentSeal: Sendable {
   }
 
   /// Of the segment with this header.
-  init(header: SegmentHeader, master: Secret, epoch: [UInt8], opened: OpenedRecords? = nil) {
-    self.opened = opened
+  init(header: SegmentHeader, master: Secret, epoch: [UInt8], opened: DecryptedRecordCache? = nil) {
+    self.decryptedRecords = opened
     name = Atomic(Self.newName())
     (generation, self.master, self.epoch) = (header.generation, master, epoch)
     salt = header.salt
@@ -51,7 +51,7 @@ final class SegmentSeal: Sendable {
   private func derive(_ epoch: [UInt8]) -> Secret {
     var secret = master.copy()
     var bytes = HKDFSHA256.derive(
-      SealedLayout.keyMaterial, secret: secret, salt: epoch, info: info)
+      EncryptedRecordLayout.keyMaterial, secret: secret, salt: epoch, info: info)
     defer { Secret.zero(&secret) }
     return Secret(taking: &bytes)
   }
@@ -59,27 +59,29 @@ final class SegmentSeal: Sendable {
   // MARK: Epochs
 
   /// Defines the epoch of this opening at `place`, twice: one bad byte must not take all that is sealed under it. What
-  /// follows begins `SealedLayout.definitions` bytes behind `place`.
+  /// follows begins `EncryptedRecordLayout.definitions` bytes behind `place`.
   ///
   /// In a copy that lies elsewhere until it takes its place, `mapping` begins at the offset `origin` of the segment.
   func define(
     at place: Int, in mapping: Mapping, from origin: Int = 0, durable: Int, position: UInt32
-  ) -> Writer {
-    precondition(epoch.count == SealedLayout.epochBytes, "who only reads seals nothing")
-    let writer = Writer(place: UInt32(place), key: derive(epoch))
+  ) -> EpochKey {
+    precondition(epoch.count == EncryptedRecordLayout.epochBytes, "who only reads seals nothing")
+    let writer = EpochKey(place: UInt32(place), key: derive(epoch))
     keys.withLock { $0[writer.place] = writer.key }
     for copy in 0..<2 {
-      let offset = place + copy * SealedLayout.definitionLength
+      let offset = place + copy * EncryptedRecordLayout.definitionLength
       let start = offset - origin
-      let plain = Self.room(RecordLayout.fixedLength + SealedLayout.epochBytes)
+      let plain = Self.room(RecordLayout.fixedLength + EncryptedRecordLayout.epochBytes)
       plain.clear(0..<RecordLayout.fixedLength)
-      plain.store(UInt32(RecordLayout.fixedLength + SealedLayout.epochBytes), at: RecordLayout.length)
+      plain.store(
+        UInt32(RecordLayout.fixedLength + EncryptedRecordLayout.epochBytes), at: RecordLayout.length)
       plain.store(UInt32(durable), at: RecordLayout.durable)
       plain.store(RecordLayout.Kind.epoch.rawValue, at: RecordLayout.kind)
       plain.store(position, at: RecordLayout.position)
       plain.store(epoch, at: RecordLayout.fixedLength)
-      let length = seal(
-        plain, length: RecordLayout.fixedLength + SealedLayout.epochBytes, place: offset, writer: writer,
+      let length = encrypt(
+        plain, length: RecordLayout.fixedLength + EncryptedRecordLayout.epochBytes, place: offset,
+        writer: writer,
         into: mapping, at: start)
       let checksum = mapping.withBytes((start + RecordLayout.length)..<(start + length)) {
         XXH3.hash64($0, seed: salt &+ UInt64(offset))
@@ -90,7 +92,7 @@ final class SegmentSeal: Sendable {
   }
 
   /// The definition at this place did not get into the file: another process may put its own there.
-  func forget(_ writer: Writer) {
+  func forget(_ writer: EpochKey) {
     keys.withLock { $0[writer.place] = nil }
     name.store(Self.newName(), ordering: .relaxed)
   }
@@ -100,7 +102,7 @@ final class SegmentSeal: Sendable {
     keys.withLock { keys in
       if let key = keys[place] { return key }
       for copy in 0..<2 {
-        let start = Int(place) + copy * SealedLayout.definitionLength
+        let start = Int(place) + copy * EncryptedRecordLayout.definitionLength
         guard let epoch = definition(of: place, at: start, in: mapping) else { continue }
         let key = derive(epoch)
         keys[place] = key
@@ -111,34 +113,34 @@ final class SegmentSeal: Sendable {
   }
 
   private func definition(of place: UInt32, at start: Int, in mapping: Mapping) -> [UInt8]? {
-    let end = start + SealedLayout.definitionLength
+    let end = start + EncryptedRecordLayout.definitionLength
     guard start >= SegmentHeader.length, end <= mapping.count,
-      mapping.load(start + RecordLayout.length, as: UInt32.self) == SealedLayout.definitionLength,
+      mapping.load(start + RecordLayout.length, as: UInt32.self) == EncryptedRecordLayout.definitionLength,
       mapping.load(start + RecordLayout.kind) == RecordLayout.Kind.epoch.rawValue,
-      mapping.load(start + SealedLayout.epoch, as: UInt32.self) == place
+      mapping.load(start + EncryptedRecordLayout.epoch, as: UInt32.self) == place
     else { return nil }
     let checksum = mapping.withBytes((start + RecordLayout.length)..<end) {
       XXH3.hash64($0, seed: salt &+ UInt64(start))
     }
     guard UInt32(truncatingIfNeeded: checksum) == mapping.load(start, as: UInt32.self) else { return nil }
     let epoch = start + RecordLayout.fixedLength
-    return mapping.bytes(epoch..<(epoch + SealedLayout.epochBytes))
+    return mapping.bytes(epoch..<(epoch + EncryptedRecordLayout.epochBytes))
   }
 
   // MARK: Records
 
   /// Memory for the plain form of a record of at most `count` bytes, which is to be sealed.
-  static func room(_ count: Int) -> Mapping { ThreadCiphers.current.room(count) }
+  static func room(_ count: Int) -> Mapping { ThreadCiphers.current.plaintextBuffer(count) }
 
   /// Seals a record whose plain form, of `length` bytes, begins `plain`, for the place `offset` of the segment, and puts
   /// it at `start` of `target` with all but its checksum. Returns its length there.
   @discardableResult
-  func seal(
-    _ plain: Mapping, length: Int, place offset: Int, writer: Writer, into target: Mapping, at start: Int
+  func encrypt(
+    _ plain: Mapping, length: Int, place offset: Int, writer: EpochKey, into target: Mapping, at start: Int
   ) -> Int {
     let ciphers = ThreadCiphers.current
     let id = id | UInt64(writer.place) << 1
-    let sealed = length + SealedLayout.overhead
+    let sealed = length + EncryptedRecordLayout.overhead
     let continues = plain.load(RecordLayout.flags, as: UInt8.self) & RecordLayout.Flags.continues.rawValue
     let small = plain.load(RecordLayout.kind, as: UInt64.self)
     let isDefinition = UInt8(truncatingIfNeeded: small) == RecordLayout.Kind.epoch.rawValue
@@ -147,9 +149,10 @@ final class SegmentSeal: Sendable {
     target.store(UInt32(sealed), at: start + RecordLayout.length)
     target.store(plain.load(RecordLayout.durable, as: UInt32.self), at: start + RecordLayout.durable)
     target.store(
-      UInt32(isDefinition ? RecordLayout.Kind.epoch.rawValue : SealedLayout.kind) | UInt32(continues) << 8,
+      UInt32(isDefinition ? RecordLayout.Kind.epoch.rawValue : EncryptedRecordLayout.kind) | UInt32(continues)
+        << 8,
       at: start + RecordLayout.kind)
-    target.store(writer.place, at: start + SealedLayout.epoch)
+    target.store(writer.place, at: start + EncryptedRecordLayout.epoch)
     target.store(plain.load(RecordLayout.position, as: UInt32.self), at: start + RecordLayout.position)
     target.store(plain.load(RecordLayout.sequence, as: UInt64.self), at: start + RecordLayout.sequence)
     target.store(stamp, at: start + RecordLayout.stamp)
@@ -157,67 +160,69 @@ final class SegmentSeal: Sendable {
     let tweak = ciphers.tweak(id, of: RecordLayout.length..<length, in: plain, writer.key)
     target.store(tweak, at: start + clear)
     // The small fields move before the variable part, so that one run of bytes is sealed.
-    plain.store(small, at: SealedLayout.inner)
-    let tag = ciphers.seal(
+    plain.store(small, at: EncryptedRecordLayout.inner)
+    let tag = ciphers.encrypt(
       id, place: UInt32(truncatingIfNeeded: offset), tweak: tweak,
       header: (start + RecordLayout.length)..<(start + clear),
-      plaintext: SealedLayout.inner..<(isDefinition ? RecordLayout.fixedLength : length), of: plain,
-      into: target, at: start + clear + SealedLayout.tweakBytes, writer.key)
+      plaintext: EncryptedRecordLayout.inner..<(isDefinition ? RecordLayout.fixedLength : length), of: plain,
+      into: target, at: start + clear + EncryptedRecordLayout.tweakBytes, writer.key)
     plain.store(stamp, at: RecordLayout.stamp)
     // Whoever reads it next in this thread has it already.
-    ciphers.keep(plain, id, offset, tag)
+    ciphers.cachePlaintext(plain, id: id, place: offset, tag: tag)
     return sealed
   }
 
   /// The plain form of the record at `offset`, whose checksum holds, with the length that it has there; nil if it is no
   /// sealed record, or was not sealed with this key. `keeps` it if this store keeps what is read.
-  func open(_ mapping: Mapping, at offset: Int, keeps: Bool = false) -> Mapping? {
-    open(mapping, at: offset, place: offset, definitions: mapping, keeps: keeps)
+  func decrypt(_ mapping: Mapping, at offset: Int, keeps: Bool = false) -> Mapping? {
+    decrypt(mapping, at: offset, place: offset, definitions: mapping, keeps: keeps)
   }
 
   /// The same for a copy, at `offset` of some memory, of what belongs at `place` of the segment, which is mapped in
   /// `definitions`.
-  func open(
+  func decrypt(
     _ mapping: Mapping, at offset: Int, place: Int, definitions: Mapping, keeps: Bool = false
   ) -> Mapping? {
-    guard offset + SealedLayout.least <= mapping.count else { return nil }
+    guard offset + EncryptedRecordLayout.least <= mapping.count else { return nil }
     let kind = mapping.load(offset + RecordLayout.kind, as: UInt8.self)
     let isDefinition = kind == RecordLayout.Kind.epoch.rawValue
     let length = Int(mapping.load(offset + RecordLayout.length, as: UInt32.self))
-    guard isDefinition ? length == SealedLayout.definitionLength : kind == SealedLayout.kind,
-      length >= SealedLayout.least, offset + length <= mapping.count
+    guard
+      isDefinition ? length == EncryptedRecordLayout.definitionLength : kind == EncryptedRecordLayout.kind,
+      length >= EncryptedRecordLayout.least, offset + length <= mapping.count
     else { return nil }
-    let clear = offset + RecordLayout.fixedLength + (isDefinition ? SealedLayout.epochBytes : 0)
-    let epoch = mapping.load(offset + SealedLayout.epoch, as: UInt32.self)
+    let clear = offset + RecordLayout.fixedLength + (isDefinition ? EncryptedRecordLayout.epochBytes : 0)
+    let epoch = mapping.load(offset + EncryptedRecordLayout.epoch, as: UInt32.self)
     let end = offset + length
     let tag = (mapping.load(end - 16, as: UInt64.self), mapping.load(end - 8, as: UInt64.self))
     let ciphers = ThreadCiphers.current
     let id = id | UInt64(epoch) << 1
-    if let plain = ciphers.plain(id, place, tag) { return plain }
-    let name = OpenedRecords.Name(id: id, place: place, tag: tag)
-    if keeps, let plain = opened?.find(name) { return plain }
-    let plain = ciphers.room(length)
+    if let plain = ciphers.cachedPlaintext(id: id, place: place, tag: tag) { return plain }
+    let name = DecryptedRecordCache.Name(id: id, place: place, tag: tag)
+    if keeps, let plain = decryptedRecords?.get(name) { return plain }
+    let plain = ciphers.plaintextBuffer(length)
     // Copied before it is authenticated: bytes may change between two looks, when a page is lost.
     plain.store(offset..<clear, of: mapping, at: 0)
     let stamp = plain.load(RecordLayout.stamp, as: UInt64.self)
-    let isAuthentic = ciphers.open(
+    let isAuthentic = ciphers.decrypt(
       id, place: UInt32(truncatingIfNeeded: place), tweak: mapping.load(clear),
-      header: RecordLayout.length..<(clear - offset), sealed: (clear + SealedLayout.tweakBytes)..<end,
-      of: mapping, into: plain, at: SealedLayout.inner
+      header: RecordLayout.length..<(clear - offset),
+      encrypted: (clear + EncryptedRecordLayout.tweakBytes)..<end,
+      of: mapping, into: plain, at: EncryptedRecordLayout.inner
     ) { key(epoch, in: definitions) }
     guard isAuthentic, plain.load(RecordLayout.length, as: UInt32.self) == UInt32(length) else { return nil }
-    let small = plain.load(SealedLayout.inner, as: UInt64.self)
+    let small = plain.load(EncryptedRecordLayout.inner, as: UInt64.self)
     plain.store(stamp, at: RecordLayout.stamp)
     plain.store(small, at: RecordLayout.kind)
-    plain.store(UInt32(length - SealedLayout.overhead), at: RecordLayout.length)
-    ciphers.keep(plain, id, place, tag)
-    if keeps, !isDefinition { opened?.keep(plain, name) }
+    plain.store(UInt32(length - EncryptedRecordLayout.overhead), at: RecordLayout.length)
+    ciphers.cachePlaintext(plain, id: id, place: place, tag: tag)
+    if keeps, !isDefinition { decryptedRecords?.insert(plain, name) }
     return plain
   }
 }
 
 /// Where the fields of a sealed record lie. `schemas/journal.md` is the byte map; this is its twin in code.
-enum SealedLayout {
+enum EncryptedRecordLayout {
   /// What stands where a plain record has its kind.
   static let kind: UInt8 = 9
   /// Where the epoch is defined: the offset of its first definition in this segment.
