@@ -175,11 +175,11 @@ import Testing
     var failures = ItemFailures(command: "export")
     #expect(throws: Never.self) { try failures.check() }
     for code in [.network, .damaged, .notFound] as [ExitCode] {
-      try failures.note(Failure(code, "export k: why: what to do"))
+      try failures.record(Failure(code, "export k: why: what to do"))
     }
     let failure = try #require(throws: Failure.self) { try failures.check() }
     #expect(failure.code == .damaged && failure.message.contains("3 failures, named above"))
     // A reader that has gone ends everything.
-    #expect(throws: Failure.self) { try failures.note(Failure(.inputOutput, "", isBrokenPipe: true)) }
+    #expect(throws: Failure.self) { try failures.record(Failure(.inputOutput, "", isBrokenPipe: true)) }
   }
 }

@@ -150,7 +150,7 @@ import Testing
     probe.fetch.stored(need.hash, held: 262_144, isComplete: false, &probe.port)
     need.offset = 262_144
     #expect(probe.actions() == [.send(Message.recipeWant(need).frame.bytes)])
-    #expect(probe.fetch.count == 1 && probe.fetch.settled.isEmpty)
+    #expect(probe.fetch.count == 1 && probe.fetch.finishedRequests.isEmpty)
   }
 
   @Test("What turns out to be here, when it is wanted again, is not fetched again; what was none begins anew")
@@ -158,7 +158,7 @@ import Testing
     var (probe, need) = try Self.wantedAgain()
     probe.fetch.stored(need.hash, held: need.size, isComplete: true, &probe.port)
     #expect(probe.actions() == [] && probe.fetch.isComplete)
-    #expect(probe.fetch.settled.map(\.isHere) == [true])
+    #expect(probe.fetch.finishedRequests.map(\.isHere) == [true])
     (probe, need) = try Self.wantedAgain()
     probe.fetch.rejected(need.hash)
     need.offset = 0

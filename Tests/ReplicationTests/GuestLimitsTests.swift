@@ -166,13 +166,13 @@ import Testing
     for number in 1...3 as ClosedRange<UInt8> { try fetch.lacking(need(number).hash) }
     #expect(fetch.lacking == 2 && fetch.unavailable.count == 3)
     fetch.need([need(3, isSpare: true), need(1)])
-    #expect(fetch.lacking == 1 && fetch.settled.isEmpty)
+    #expect(fetch.lacking == 1 && fetch.finishedRequests.isEmpty)
     fetch.want([need(1)])
     #expect(fetch.lacking == 0)
     fetch.pump(&port)
     try fetch.lacking(need(1).hash)
-    #expect(fetch.lacking == 1 && fetch.settled.map(\.hash) == [need(1).hash])
-    #expect(fetch.settled.map(\.isHere) == [false])
+    #expect(fetch.lacking == 1 && fetch.finishedRequests.map(\.hash) == [need(1).hash])
+    #expect(fetch.finishedRequests.map(\.isHere) == [false])
   }
 
   @Test("A batch of more records than one transaction can have is refused")
@@ -210,7 +210,7 @@ import Testing
       sender: Samples.right, mark: Samples.mark, index: 0, encrypted: sealed, isFull: false, expansion: nil)
     let opened = session.decrypt(try #require(Intake(action)))
     #expect(session.decryptedBytes.withLock { $0 } > 1000)
-    _ = session.settled(session.taken(opened))
+    _ = session.awaitDurability(session.taken(opened))
     #expect(session.decryptedBytes.withLock { $0 } == 0)
     var greedy = Session(role: .server, peerName: "left", peerRight: .readWrite)
     _ = greedy.start()

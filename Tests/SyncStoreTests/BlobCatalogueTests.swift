@@ -162,7 +162,7 @@ import Testing
     let sweeping = try SQLiteConnection(path: test.directory + "/" + Self.catalogue)
     try sweeping.execute("BEGIN IMMEDIATE")
     #expect(#expect(throws: StoreError.self) { try blobs.put(bytes: [1], durable: true) }?.code == .busy)
-    #expect(#expect(throws: StoreError.self) { try blobs.settle([reference]) }?.code == .busy)
+    #expect(#expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }?.code == .busy)
     #expect(#expect(throws: StoreError.self) { try blobs.counts(on: reference.hash) }?.code == .busy)
     let other = try blobs.put(bytes: [2], durable: true)
     #expect(try blobs.read(other) == [2])

@@ -374,10 +374,10 @@ func pattern(_ count: Int, seed: UInt64 = 1) -> [UInt8] {
     let blobs = try test.open(FaultingStorage(test.base.storage, plan: plan))
     let reference = try blobs.put(bytes: pattern(5000), durable: false)
     plan.fail(.sync, on: "objects/")
-    #expect(throws: StoreError.self) { try blobs.settle([reference]) }
+    #expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }
     let other = try test.open()
     for blobs in [blobs, other] { #expect(try !blobs.counts(on: reference.hash)) }
-    #expect(#expect(throws: StoreError.self) { try blobs.settle([reference]) }?.code == .blobUnavailable)
+    #expect(#expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }?.code == .blobUnavailable)
     // Nothing is lost that might be whole.
     #expect(try test.names().count == 1)
     #expect(try other.put(bytes: pattern(5000), durable: true) == reference)

@@ -43,7 +43,7 @@ import Testing
     }
     let blobs = try test.open(
       FaultingStorage(test.base.storage, plan: plan), keys: isSealed ? try KeysUnderTest().source : .none)
-    let bytes = pattern(2 * BlobStore.writtenAtOnce + 5)
+    let bytes = pattern(2 * BlobStore.writebackBytes + 5)
     let blob = reference(bytes)
     for start in stride(from: 0, to: bytes.count, by: 4 << 20) {
       let part = Array(bytes[start..<min(start + 4 << 20, bytes.count)])

@@ -247,7 +247,7 @@ struct CompactBatchTests {
         records: BatchRecords(packing: try Self.large(setting, from: 1 + 300 * round)), present: [],
         scope: nil, widening: nil)
       let taken = try copy.apply(batch)
-      if round < 2 { try copy.settle(taken) }
+      if round < 2 { try copy.awaitDurability(of: taken) }
     }
     host.losePower(seed: seed)
     let again = try Store.open(on: host)

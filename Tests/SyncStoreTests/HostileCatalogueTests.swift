@@ -70,10 +70,10 @@ import Testing
     _ = try DiskStorage().remove(test.objectPath(references[0]))
     for reference in references.prefix(2) {
       #expect(try blobs.catalogue.row(reference.hash)?.durable == true)
-      let error = #expect(throws: StoreError.self) { try blobs.settle([reference]) }
+      let error = #expect(throws: StoreError.self) { try blobs.makeDurable([reference]) }
       #expect(error?.code == .blobUnavailable)
     }
-    try blobs.settle(Array(references.dropFirst(2)))
+    try blobs.makeDurable(Array(references.dropFirst(2)))
   }
 
   enum Left: CaseIterable { case closed, open, killed, damaged, missing }

@@ -27,7 +27,7 @@ struct PostponedVersionTests {
       let (versioned, entry) = (try transaction.versioned("k7"), try transaction.entry("k7"))
       #expect(versioned == nil && entry == nil)
       told["k7"] = nil
-      let settled = transaction.builder.settledWrites
+      let settled = transaction.builder.issuedPendingCount
       #expect(settled == 0, "asking for a version issues nothing")
     }
     for (key, told) in told {
@@ -51,7 +51,7 @@ struct PostponedVersionTests {
     }
     let bytes = composer.bytes
     for _ in 0..<2 {
-      #expect(code { try composer.settle { _ in nil } } == .clock)
+      #expect(code { try composer.issuePending { _ in nil } } == .clock)
       #expect(composer.entries.isEmpty && composer.pending.count == 3)
       #expect(composer.bytes == bytes && composer.state.sequence == 5)
       #expect(composer.pendingWrite(of: Array("a".utf8)) == 2)

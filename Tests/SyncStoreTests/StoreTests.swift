@@ -265,7 +265,7 @@ struct LargeValueTests {
     let blob = try #require(try b.missingBlobs().first)
     #expect(try b.blobs.put(large, arrivedAs: blob))
     plan.fail(.sync, on: "packs")
-    #expect(throws: StoreError.self) { try b.blobs.settle([blob]) }
+    #expect(throws: StoreError.self) { try b.blobs.makeDurable([blob]) }
     #expect(try b.missingBlobs() == [blob])
     right.losePower(keeping: { _, _ in .lost }, sizes: { _ in false }, entries: { _ in true })
     let again = try Store.open(on: right)

@@ -221,14 +221,14 @@ struct CatalogueTemplate {
   private func use(_ tier: BlobStore) throws {
     for (number, value) in samples.inFiles.enumerated() {
       let reference = try tier.put(bytes: value, durable: number == 0)
-      try tier.settle([reference])
+      try tier.makeDurable([reference])
       _ = tier.holders(of: reference.hash)
       try Self.expect(tier.read(reference) == value, "an object is another")
     }
     let value = Self.pattern(800, 11)
     let new = try tier.put(bytes: value, durable: true)
     try Self.expect(tier.read(new) == value, "a new object is another")
-    let wasSettled: Void? = try? tier.settle([samples.references[1]])
+    let wasSettled: Void? = try? tier.makeDurable([samples.references[1]])
     Self.expect(wasSettled == nil, "an object that is not here was made durable")
     _ = try tier.mayHaveKin(10 << 20)
     let match = try tier.match(samples.recipe)

@@ -55,7 +55,7 @@ extension Store {
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> [BlobReference] {
     let taken = try apply(batch, full, closing: close)
-    try settle(taken)
+    try awaitDurability(of: taken)
     return taken.missing
   }
 }

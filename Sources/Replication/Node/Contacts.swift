@@ -18,7 +18,7 @@ package struct Contacts: Sendable {
   private static let version: UInt8 = 1
   /// What has hardly changed is not written again before so many milliseconds have passed: each write is a sync.
   private static let keptMilliseconds: UInt64 = 3_600_000
-  private static let notedOffset: Int64 = 250
+  private static let offsetThreshold: Int64 = 250
 
   private let store: Store
 
@@ -28,11 +28,12 @@ package struct Contacts: Sendable {
   private static func key(_ device: DeviceID) -> [UInt8] { prefix + device.bytes }
 
   /// Stores the contacts that changed, in one append.
-  package func note(_ learned: [(device: DeviceID, contact: Contact)]) throws(ReplicationError) {
+  package func record(_ learned: [(device: DeviceID, contact: Contact)]) throws(ReplicationError) {
     var changes: [(key: [UInt8], value: [UInt8]?)] = []
     for (device, contact) in learned {
       if let known = try self.contact(device), known.actor == contact.actor,
-        abs(known.clockOffset - contact.clockOffset) < Self.notedOffset, known.received >= contact.received,
+        abs(known.clockOffset - contact.clockOffset) < Self.offsetThreshold,
+        known.received >= contact.received,
         contact.time < known.time + Self.keptMilliseconds
       {
         continue

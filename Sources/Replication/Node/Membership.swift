@@ -147,12 +147,12 @@ public struct Membership: Sendable {
     try ofStore { () throws(StoreError) in
       try store.putReserved(ReservedKey.member(member.device), member.bytes)
     }
-    if try StoreKeys(store).identityIfAny()?.id == member.device { try noteOwn(member.right) }
+    if try StoreKeys(store).identityIfAny()?.id == member.device { try recordOwnRight(member.right) }
   }
 
   /// Keeps what the record of this copy's own member says of its right, so that every process that has the store open refuses
   /// writes that would reach nobody. A copy that was told that it was revoked stays so: it need not have got the record.
-  func noteOwn(_ right: Member.Right) throws(ReplicationError) {
+  func recordOwnRight(_ right: Member.Right) throws(ReplicationError) {
     try ofStore { () throws(StoreError) in
       guard store.isWritable, try store.writeDenial != .revoked else { return }
       try store.setWriteDenial(right.denial)

@@ -54,7 +54,7 @@ extension Node {
 
   /// Notes where this node listens, for invitations that other processes make, unless another node of the store that is alive has done so:
   /// then that one's address stays, and this node serves all the same.
-  func noteAddress(_ address: Endpoint) async throws(ReplicationError) {
+  func recordAddress(_ address: Endpoint) async throws(ReplicationError) {
     let (store, listening) = (store, listening)
     let deadline = MonotonicClock.milliseconds() + UInt64(Self.claimMilliseconds)
     repeat {

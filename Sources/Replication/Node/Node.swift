@@ -104,7 +104,7 @@ public final class Node: Sendable {
     let core = core
     let address = try await onLoop { () throws(ReplicationError) in try core.value.listen(addresses) }
     let bound = Endpoint(host: address.host, port: address.port)
-    try await noteAddress(bound)
+    try await recordAddress(bound)
     board.change { $0.listening = bound }
     keepBlobLimits()
     return bound
@@ -129,7 +129,7 @@ public final class Node: Sendable {
     let (store, log) = (store, context.log)
     do {
       try await context.workers.run { () throws(ReplicationError) in
-        try Contacts(store).note(contacts ?? [])
+        try Contacts(store).record(contacts ?? [])
         try ofStore { () throws(StoreError) in try store.sync() }
       }
     } catch {
@@ -182,7 +182,7 @@ public final class Node: Sendable {
       case .failed(let code, let message):
         if end.end.wasRevoked {
           let context = context
-          try await context.workers.run { () throws(ReplicationError) in context.noteRevoked() }
+          try await context.workers.run { () throws(ReplicationError) in context.recordRevocation() }
         }
         throw end.end.failure.map { ReplicationError($0) } ?? ReplicationError(code, message)
       case .reconnect(let why):
@@ -235,7 +235,7 @@ public final class Node: Sendable {
     let (end, figures, store) = (dialled.end, dialled.end.figures, store)
     let context = context
     try await context.workers.run { () throws(ReplicationError) in
-      if let contact = end.contact { try Contacts(store).note([(dialled.device, contact)]) }
+      if let contact = end.contact { try Contacts(store).record([(dialled.device, contact)]) }
       context.acknowledge()
     }
     let (position, digest): (UInt64, StateDigest)

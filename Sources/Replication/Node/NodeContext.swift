@@ -33,15 +33,15 @@ struct NodeContext: Sendable {
     self.pingSeconds = pingSeconds
   }
 
-  /// As `Membership.noteOwn`, of what the record says now. Blocks.
-  func noteOwnRight() throws(ReplicationError) {
+  /// As `Membership.recordOwnRight`, of what the record says now. Blocks.
+  func recordOwnRight() throws(ReplicationError) {
     let membership = Membership(store)
     guard let right = try membership.member(identity.id)?.right else { return }
-    try membership.noteOwn(right)
+    try membership.recordOwnRight(right)
   }
 
   /// A member has said that this copy was revoked. Blocks.
-  func noteRevoked() {
+  func recordRevocation() {
     do throws(StoreError) { try store.setWriteDenial(.revoked) } catch {
       guard error.code != .closed else { return }
       log.own(.warning, "that this copy was revoked is not kept: \(error.message)")
@@ -56,7 +56,7 @@ struct NodeContext: Sendable {
   /// Says what this member has seen, if that lets others purge. What fails is tried again at the next session. Blocks.
   func acknowledge() {
     do throws(ReplicationError) {
-      try noteOwnRight()
+      try recordOwnRight()
       // Nobody would take it from one who may not write.
       guard try Membership(store).member(identity.id)?.right == .readWrite else { return }
       try ofStore { () throws(StoreError) in _ = try store.acknowledgeIfDue(as: identity.id) }

@@ -89,10 +89,10 @@ extension NodeCore {
   private static let contactsAtOnce = 256
 
   /// A session with the device has told what is worth keeping of it.
-  func noteContact(_ device: DeviceID, _ driver: SessionDriver?) {
+  func recordContact(_ device: DeviceID, driver: SessionDriver?) {
     guard let driver, let contact = driver.contact else { return }
-    driver.notedReceived = contact.received
-    keep([(device, contact)])
+    driver.savedAcknowledged = contact.received
+    saveContacts([(device, contact)])
   }
 
   /// While sessions are live, keeps what they have had acknowledged as it happens: nobody knows whether they end in good order.
@@ -102,7 +102,7 @@ extension NodeCore {
       guard let self else { return }
       contactTimer = nil
       let news = drainNewContacts(limit: Self.contactsAtOnce)
-      if !news.isEmpty { keep(news) }
+      if !news.isEmpty { saveContacts(news) }
       superviseContacts()
     }
   }
@@ -113,17 +113,17 @@ extension NodeCore {
     let sessions =
       incoming.values.map { ($0.device, $0.driver) } + outgoing.values.map { ($0.device, $0.driver) }
     for case (let device?, let driver?) in sessions where news.count < limit {
-      guard let contact = driver.contact, contact.received > driver.notedReceived else { continue }
-      driver.notedReceived = contact.received
+      guard let contact = driver.contact, contact.received > driver.savedAcknowledged else { continue }
+      driver.savedAcknowledged = contact.received
       news.append((device, contact))
     }
     return news
   }
 
-  private func keep(_ contacts: [(device: DeviceID, contact: Contact)]) {
+  private func saveContacts(_ contacts: [(device: DeviceID, contact: Contact)]) {
     let context = context
     context.workers.later {
-      do throws(ReplicationError) { try Contacts(context.store).note(contacts) } catch {
+      do throws(ReplicationError) { try Contacts(context.store).record(contacts) } catch {
         guard error.store?.code != .closed else { return }
         context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
       }

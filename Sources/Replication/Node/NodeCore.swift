@@ -234,15 +234,15 @@ final class NodeCore {
     ) { [weak self, context] end in
       context.report(end, of: member.name)
       self?.noteRivals(of: number, device)
-      if end.wasRevoked { context.workers.later { context.noteRevoked() } }
+      if end.wasRevoked { context.workers.later { context.recordRevocation() } }
       if case .done = end.outcome { context.workers.later { context.acknowledge() } }
-      self?.noteContact(device, self?.incoming[number]?.driver)
+      self?.recordContact(device, driver: self?.incoming[number]?.driver)
       self?.ended(number)
     }
     incoming[number]?.device = device
     incoming[number]?.driver = driver
     attach(driver, number, device)
-    driver.onGreeted = { [weak self, weak driver] in
+    driver.onHello = { [weak self, weak driver] in
       guard let self, let driver, identities.isConflict(device) else { return }
       // Later: a session takes no event while it handles one.
       _ = loop.schedule(after: 0) { self.tellTwin(driver, device) }

@@ -188,7 +188,7 @@ final class PeerKeeper {
     } progress: { [weak self] figures in
       let now = MonotonicClock.milliseconds()
       guard let self else { return }
-      let received = kept[name]?.driver?.received
+      let received = kept[name]?.driver?.acknowledgedPosition
       guard now - last >= Self.progressMilliseconds || received != lastReceived else { return }
       (last, lastReceived) = (now, received)
       moved(name, figures)
@@ -207,7 +207,7 @@ final class PeerKeeper {
       (state.phase, state.retryAfter, state.nextTry) = (.live, nil, nil)
       state.lastSuccess = wall
       state.isAccepted = isAccepted
-      state.received = driver.received
+      state.received = driver.acknowledgedPosition
       state.clockOffset = driver.clockOffset
       state.progress = SessionProgress(driver.figures)
     }
@@ -218,7 +218,7 @@ final class PeerKeeper {
     guard let driver = kept[name]?.driver else { return }
     change(name) { state in
       state.progress = SessionProgress(figures)
-      state.received = driver.received ?? state.received
+      state.received = driver.acknowledgedPosition ?? state.received
       state.clockOffset = driver.clockOffset ?? state.clockOffset
     }
   }
@@ -241,7 +241,7 @@ final class PeerKeeper {
 
   private func ended(_ name: String, _ result: Result<DialEnd, ReplicationError>) {
     // Also of one that is not kept any more: it may have taken more than was known of it.
-    if case .success(let end) = result, let contact = end.end.contact { note(contact, of: end.device) }
+    if case .success(let end) = result, let contact = end.end.contact { saveContact(contact, of: end.device) }
     guard kept[name] != nil else { return }
     kept[name]?.isBusy = false
     kept[name]?.driver = nil
@@ -251,7 +251,7 @@ final class PeerKeeper {
       failed(name, error)
     case .success(let end):
       kept[name]?.state.device = end.device
-      if end.end.wasRevoked { context.workers.later { [context] in context.noteRevoked() } }
+      if end.end.wasRevoked { context.workers.later { [context] in context.recordRevocation() } }
       change(name) { $0.progress = SessionProgress(end.end.figures) }
       switch end.end.outcome {
       case .done:
@@ -335,10 +335,10 @@ final class PeerKeeper {
     }
   }
 
-  private func note(_ contact: Contact, of device: DeviceID) {
+  private func saveContact(_ contact: Contact, of device: DeviceID) {
     let context = context
     context.workers.later {
-      do throws(ReplicationError) { try Contacts(context.store).note([(device, contact)]) } catch {
+      do throws(ReplicationError) { try Contacts(context.store).record([(device, contact)]) } catch {
         guard error.store?.code != .closed else { return }
         context.log.own(.warning, "what was learned of a peer is not kept: \(error.message)")
       }

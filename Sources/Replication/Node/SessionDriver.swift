@@ -25,7 +25,7 @@ final class SessionDriver {
   private let receivingWorker: WorkerQueue
   // What comes in is opened, appended and made durable, three batches at once.
   private let decryptionWorker: WorkerQueue
-  private let settlingWorker: WorkerQueue
+  private let durabilityWorker: WorkerQueue
   /// Large values are read for the other side concurrently with everything else, and never by the workers that others wait for.
   private let scanningWorker = WorkerPool.scans.queue()
   private var intakes = 0
@@ -62,11 +62,11 @@ final class SessionDriver {
     (self.link, self.loop, self.onEnd, self.budget) = (link, loop, onEnd, budget)
     self.store = SessionStore(store, guest: guest)
     (sendingWorker, receivingWorker) = (workers.queue(), workers.queue())
-    (decryptionWorker, settlingWorker) = (workers.queue(), workers.queue())
+    (decryptionWorker, durabilityWorker) = (workers.queue(), workers.queue())
   }
 
   /// The position that the other side had acknowledged when that was last kept.
-  var notedReceived: UInt64 = 0
+  var savedAcknowledged: UInt64 = 0
 
   /// Called when a round was closed that had come in parts, and what the own copy covers has grown: the journal has not.
   var onClosed: () -> Void = {}
@@ -77,7 +77,7 @@ final class SessionDriver {
   /// Called with what became of what was asked for beside the session's plan.
   var onNews: ([SessionNews]) -> Void = { _ in }
   /// Called once, when the other side has said which copy it is.
-  var onGreeted: () -> Void = {}
+  var onHello: () -> Void = {}
   /// Called once, when blobs can be asked for; and when the session is over.
   var onOpen: () -> Void = {}, onOver: () -> Void = {}
   private var wasOpen = false
@@ -129,15 +129,15 @@ final class SessionDriver {
   /// The other side's hello.
   var peer: Hello? { session.peer }
   /// When the other side's hello came, by the wall clock, in milliseconds since 1970.
-  private(set) var greeted: UInt64?
+  private(set) var helloReceivedAt: UInt64?
   /// Milliseconds by which the other side's clock is ahead of the own one, once its hello has come.
   private(set) var clockOffset: Int64?
-  private var saidHello: UInt64?
+  private var helloSentAt: UInt64?
   private var acknowledged = 0
   private var repaired = (count: 0, named: 0)
   private(set) var wasLive = false
   /// The position of the own journal up to which the other side has all.
-  var received: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
+  var acknowledgedPosition: UInt64? { session.figures.acknowledged > 0 ? session.figures.acknowledged : nil }
   /// What was moved so far.
   var figures: SessionFigures { session.figures }
 
@@ -220,9 +220,9 @@ final class SessionDriver {
     if !hasEnded { count(session.heldBytes) }
     events.removeAll(keepingCapacity: next < 16)
     isProcessingEvents = false
-    if greeted == nil, session.peer != nil {
-      noteGreeting()
-      onGreeted()
+    if helloReceivedAt == nil, session.peer != nil {
+      recordHello()
+      onHello()
     }
     if session.acknowledgedBatches > acknowledged {
       store.acknowledged(session.acknowledgedBatches - acknowledged)
@@ -232,7 +232,7 @@ final class SessionDriver {
       wasLive = true
       onLive()
     }
-    if session.figures.repairedKeys > repaired.count { noteRepair() }
+    if session.figures.repairedKeys > repaired.count { reportRepairs() }
     if !wasOpen, canFetch || canAsk {
       wasOpen = true
       onOpen()
@@ -247,7 +247,7 @@ final class SessionDriver {
     held = bytes
   }
 
-  private func noteRepair() {
+  private func reportRepairs() {
     let figures = session.figures
     onRepaired(figures.repairedKeys - repaired.count, figures.repaired[repaired.named...])
     repaired = (figures.repairedKeys, figures.repaired.count)
@@ -258,7 +258,9 @@ final class SessionDriver {
     for action in actions {
       // What is said at once goes in one piece.
       if case .send(let bytes) = action {
-        if saidHello == nil, greeted == nil, session.peer == nil { saidHello = MonotonicClock.milliseconds() }
+        if helloSentAt == nil, helloReceivedAt == nil, session.peer == nil {
+          helloSentAt = MonotonicClock.milliseconds()
+        }
         if unsent.isEmpty {
           unsent = bytes
         } else if max(unsent.count, bytes.count) < Frame.pieceBytes {
@@ -304,11 +306,11 @@ final class SessionDriver {
 
   /// The other side's clock against the own one, as its hello tells: what it said lies in the middle of the question and the
   /// answer, or, where it asked, a moment before now.
-  private func noteGreeting() {
+  private func recordHello() {
     let now = store.store.environment.now()
-    greeted = now
+    helloReceivedAt = now
     guard let peer = session.peer else { return }
-    let begun = saidHello.map { MonotonicClock.milliseconds() - $0 } ?? 0
+    let begun = helloSentAt.map { MonotonicClock.milliseconds() - $0 } ?? 0
     clockOffset = Int64(peer.wallMilliseconds) - Int64(now - min(now, begun / 2))
   }
 
@@ -327,13 +329,13 @@ final class SessionDriver {
     if case .applyLast = action, turn(of: action) == .prompt { isTakingLast = true }
     guard intakes > 1 else { return work(action, on: receivingWorker) }
     let this = LoopBound(self, to: loop)
-    let (store, loop, receiver, settler) = (store, loop, receivingWorker, settlingWorker)
+    let (store, loop, receiver, settler) = (store, loop, receivingWorker, durabilityWorker)
     decryptionWorker.async {
       let opened = store.decrypt(intake)
       receiver.async {
         let taken = store.taken(opened)
         settler.async {
-          let event = store.settled(taken)
+          let event = store.awaitDurability(taken)
           loop.execute { this.value.worked(action, event) }
         }
       }
@@ -383,7 +385,7 @@ final class SessionDriver {
     count(0)
     onProgress(session.figures)
     (onProgress, onFollow) = ({ _ in }, { _ in })
-    (onLive, onClosed, onGreeted, onOpen, onNews) = ({}, {}, {}, {}, { _ in })
+    (onLive, onClosed, onHello, onOpen, onNews) = ({}, {}, {}, {}, { _ in })
     let over = onOver
     onOver = {}
     defer { over() }

@@ -60,7 +60,7 @@ extension SessionStore {
       outcomes.append(try blobs.put(bytes, arrivedAs: blob))
       if outcomes.last == true { arrived.append(blob) }
     }
-    try blobs.settle(arrived)
+    try blobs.makeDurable(arrived)
     // Noted now, the next session does not look for them.
     try store.noteArrived(arrived.map(\.hash), notedBefore: noted)
     return .blobsStored(outcomes)

@@ -90,14 +90,14 @@ extension SessionStore {
   }
 
   /// Waits until it is durable. What the session is told of it.
-  func settled(_ intake: Intake) -> SessionEvent {
+  func awaitDurability(_ intake: Intake) -> SessionEvent {
     defer { decryptedBytes.withLock { $0 -= intake.decryptedBytes } }
     switch intake.stage {
     case .sealed, .opened: preconditionFailure("a batch is opened and appended before it is made durable")
     case .failed(let event): return event
     case .taken(let taken, let event):
       do {
-        try store.settle(taken)
+        try store.awaitDurability(of: taken)
         if let close = intake.close { try closed(close) }
         return event
       } catch {

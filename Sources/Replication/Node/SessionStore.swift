@@ -115,7 +115,7 @@ package final class SessionStore: Sendable {
         return .cursor(cursor)
       case .openRound(let receiver): return try openRound(for: receiver)
       case .nextBatch(_, let index): return try nextBatch(index)
-      case .applyBatch, .applyLast: return Intake(action).flatMap { settled(taken(decrypt($0))) }
+      case .applyBatch, .applyLast: return Intake(action).flatMap { awaitDurability(taken(decrypt($0))) }
       case .finishRound(let close):
         let covered = try store.versionVector()
         let lacking = state.withLock { $0.lacking.take() }

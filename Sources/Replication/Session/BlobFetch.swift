@@ -53,7 +53,7 @@ struct BlobFetch {
   /// Wanted beside the plan, by whoever is to be told of each: with their sizes.
   private(set) var explicit: [BlobHash: UInt64] = [:]
   /// What became of those.
-  var settled: [(hash: BlobHash, isHere: Bool)] = []
+  var finishedRequests: [(hash: BlobHash, isHere: Bool)] = []
 
   /// How many are waited for.
   var count: Int { wanted.count }
@@ -89,7 +89,7 @@ struct BlobFetch {
     wanted.remove(hash)
     guard unavailable.insert(hash).inserted else { return }
     if !spare.contains(hash) { lacking += 1 }
-    settle(hash, false)
+    finishRequest(hash, isHere: false)
   }
 
   /// It may be had after all.
@@ -97,8 +97,8 @@ struct BlobFetch {
     if unavailable.remove(hash) != nil, !spare.contains(hash) { lacking -= 1 }
   }
 
-  private mutating func settle(_ hash: BlobHash, _ isHere: Bool) {
-    if explicit.removeValue(forKey: hash) != nil { settled.append((hash, isHere)) }
+  private mutating func finishRequest(_ hash: BlobHash, isHere: Bool) {
+    if explicit.removeValue(forKey: hash) != nil { finishedRequests.append((hash, isHere)) }
   }
 
   // MARK: Of chunks
@@ -111,7 +111,7 @@ struct BlobFetch {
       case .complete:
         if let hash {
           wanted.remove(hash)
-          settle(hash, true)
+          finishRequest(hash, isHere: true)
         }
       case .plainly(let need): waiting.append(need)
       case .lacking:
@@ -283,7 +283,7 @@ struct BlobFetch {
         reconsider(hash)
         wanted.remove(hash)
         kin.removeAll { $0.hash == hash }
-        settle(hash, true)
+        finishRequest(hash, isHere: true)
       } else {
         beginKin(hash, at: held)
       }
@@ -294,7 +294,7 @@ struct BlobFetch {
     transfer.isComplete = isComplete
     if isComplete {
       wanted.remove(hash)
-      settle(hash, true)
+      finishRequest(hash, isHere: true)
     }
     transfer.isSkipped = isComplete || !progressed
     transfers[hash] = transfer

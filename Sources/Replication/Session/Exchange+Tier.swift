@@ -107,7 +107,7 @@ extension Exchange {
     decryptNext(&port)
   }
 
-  func noteProgress(_ hash: BlobHash, held: UInt64, _ port: inout SessionPort) {
+  func reportProgress(_ hash: BlobHash, held: UInt64, _ port: inout SessionPort) {
     port.figures.blobSteps += 1
     if let size = receiving?.fetch.explicit[hash] {
       port.news.append(.progress(hash, held: held, size: size))
@@ -115,8 +115,8 @@ extension Exchange {
   }
 
   mutating func tellFetched(_ port: inout SessionPort) {
-    guard receiving?.fetch.settled.isEmpty == false else { return }
-    for (hash, isHere) in receiving?.takeSettled() ?? [] {
+    guard receiving?.fetch.finishedRequests.isEmpty == false else { return }
+    for (hash, isHere) in receiving?.drainFinishedRequests() ?? [] {
       port.news.append(isHere ? .arrived(hash) : .lacking(hash))
     }
   }

@@ -233,7 +233,7 @@ struct Exchange {
       source.blobRead(hash, offset: offset, encrypted: sealed, &port)
     case .blobUnavailable(let hash): source.lacks(hash, &port)
     case .blobStored(let hash, let held, let isComplete):
-      noteProgress(hash, held: held, &port)
+      reportProgress(hash, held: held, &port)
       receiving?.stored(hash, held: held, isComplete: isComplete, &port)
     case .blobRejected(let hash): receiving?.rejected(hash, &port)
     case .blobsStored(let outcomes): receiving?.stored(whole: outcomes, &port)
@@ -299,7 +299,7 @@ struct Exchange {
       return
     }
     if isInStep {
-      noteReceipt(&port)
+      recordImplicitReceipt(&port)
       return try conclude(&port)
     }
     if receiving != nil { port.send(.want(cursor)) }
@@ -327,7 +327,7 @@ struct Exchange {
     ownCursor.map { $0.closed && $0.position == peer.summary.position } ?? false
   }
 
-  private func noteReceipt(_ port: inout SessionPort) {
+  private func recordImplicitReceipt(_ port: inout SessionPort) {
     guard sending != nil, let cursor = peer.cursor else { return }
     let state = DigestedState(
       position: peer.summary.position, vector: peer.summary.vector, digest: peer.digest,

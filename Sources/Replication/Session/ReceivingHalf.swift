@@ -284,9 +284,9 @@ struct ReceivingHalf {
     pump(&port)
   }
 
-  mutating func takeSettled() -> [(hash: BlobHash, isHere: Bool)] {
-    defer { fetch.settled = [] }
-    return fetch.settled
+  mutating func drainFinishedRequests() -> [(hash: BlobHash, isHere: Bool)] {
+    defer { fetch.finishedRequests = [] }
+    return fetch.finishedRequests
   }
 
   mutating func arrived(_ range: BlobRange, _ port: inout SessionPort) throws(SessionEnd) {

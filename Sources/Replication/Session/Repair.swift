@@ -206,7 +206,7 @@ struct Repair {
   mutating func exchanged(_ records: DifferingRecords, _ keys: [[UInt8]], _ port: inout SessionPort) {
     switch step {
     case .exchanging:
-      note(keys, &port)
+      recordRepaired(keys, &port)
       step = .awaitingRepaired(hashes: records.hashes)
     case .answeringRecords: step = .awaitingTheirs(hashes: records.hashes)
     default: preconditionFailure("no records were being exchanged")
@@ -220,7 +220,7 @@ struct Repair {
     switch step {
     case .issuing: return end()
     case .repairing:
-      note(outcome.keys, &port)
+      recordRepaired(outcome.keys, &port)
       step = .idle
       port.send(.repaired(keys: UInt64(outcome.keys.count), isRenewed: outcome.isRenewed))
       return nil
@@ -228,7 +228,7 @@ struct Repair {
     }
   }
 
-  private mutating func note(_ keys: [[UInt8]], _ port: inout SessionPort) {
+  private mutating func recordRepaired(_ keys: [[UInt8]], _ port: inout SessionPort) {
     found += keys.count
     port.figures.repairedKeys += keys.count
     port.figures.repaired += keys.prefix(max(0, WireLimits.repairNames - port.figures.repaired.count))

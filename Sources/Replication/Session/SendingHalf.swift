@@ -123,10 +123,10 @@ struct SendingHalf {
           mark: close.mark, position: close.position, batches: nextIndex, vector: close.vector,
           floor: close.floor,
           horizon: close.horizon)))
-    noteStated(close)
+    recordStated(close)
   }
 
-  private mutating func noteStated(_ close: RoundClose) {
+  private mutating func recordStated(_ close: RoundClose) {
     // Mostly it is the greater one, and then shared with the store's own and those of other sessions.
     if close.vector.covers(stated) { stated = close.vector } else { stated.merge(close.vector) }
     if close.floor.covers(statedFloor) { statedFloor = close.floor } else { statedFloor.merge(close.floor) }
@@ -189,7 +189,7 @@ struct SendingHalf {
           mark: close.mark, position: close.position, records: burst.records, vector: news,
           floor: close.floor.beyond(statedFloor),
           horizon: close.horizon)))
-    noteStated(close)
+    recordStated(close)
     if let first = burst.first {
       send(first.encrypted, position: first.position, records: first.records, &port)
     }

@@ -214,7 +214,7 @@ package struct Session: ~Copyable {
     liveness.bytes += bytes.count
     decoder.append(bytes)
     while let message = try nextMessage() {
-      port.heard(message)
+      port.recordReceived(message)
       try accept(message)
     }
   }

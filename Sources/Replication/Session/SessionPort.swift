@@ -38,7 +38,7 @@ struct SessionPort {
   }
 
   /// Takes notice of a message that came.
-  mutating func heard(_ message: Message) {
+  mutating func recordReceived(_ message: Message) {
     switch message {
     case .blobRange, .blobUnavailable, .recipe, .recipeUnavailable: figures.blobSteps += 1
     default: break

@@ -16,7 +16,7 @@ final class NetworkWatch: EventHandler {
   }
 
   /// Changes come in bursts.
-  private static let settlingMilliseconds = 200
+  private static let debounceMilliseconds = 200
 
   private let loop: EventLoop
   private let descriptor: Int32
@@ -52,7 +52,7 @@ final class NetworkWatch: EventHandler {
   func handle(_ event: Epoll.Event) {
     sync_network_drain(descriptor)
     guard timer == nil else { return }
-    timer = loop.schedule(after: Self.settlingMilliseconds) { [weak self] in self?.look() }
+    timer = loop.schedule(after: Self.debounceMilliseconds) { [weak self] in self?.look() }
   }
 
   private func look() {

@@ -251,7 +251,7 @@ struct BlobFiles: Sendable {
   }
 
   /// Gives the complete file `name` the name of its object. False if the object is there, unless it is to be replaced.
-  func place(_ name: String, as hash: BlobHash, replacing: Bool) throws(StoreError) -> Bool {
+  func publish(_ name: String, as hash: BlobHash, replacing: Bool) throws(StoreError) -> Bool {
     let object = path(Self.object(hash))
     guard replacing else { return try storage.renameUnlessPresent(path(name), to: object) }
     try storage.rename(path(name), to: object)

@@ -9,21 +9,21 @@ extension BlobStore {
       try files.setAside(BlobFiles.object(name))
       return false
     }
-    if memory.withLock({ $0.suspect.contains(name) }) { return false }
+    if memory.withLock({ $0.syncFailed.contains(name) }) { return false }
     let row = try claimRow(name)
     // Only a look after the claim counts: whoever was removing it either saw the claim, or is done.
     guard let file = try files.open(name) else { return false }
     if row?.durable == true { return true }
-    if !memory.withLock({ $0.whole.contains(name) }) {
+    if !memory.withLock({ $0.verified.contains(name) }) {
       guard try isContent(file, form) else {
         _ = quarantine(form.reference.hash, name, file)
         return false
       }
-      remember(name)
+      rememberVerified(name)
     }
     if durable { try makeDurable(name, file) }
     if durable || row == nil {
-      noting { (catalogue) throws(StoreError) in
+      ignoringCatalogueErrors { (catalogue) throws(StoreError) in
         try catalogue.record(name, size: form.size, .present, durable: durable)
       }
     }
@@ -42,7 +42,7 @@ extension BlobStore {
         try sink.finish(reference)
         if durable { try sink.file.sync() }
         let form = form(reference)
-        if try place(name, as: form, durable: durable) { return reference }
+        if try publish(name, as: form, durable: durable) { return reference }
         // Another was faster with the same content.
         try files.remove(name)
         if try adopt(form, durable: durable) { return reference }
@@ -54,23 +54,23 @@ extension BlobStore {
   }
 
   /// Gives the complete and, if asked for, synced file `name` the name of its object. False if that is taken.
-  func place(_ name: String, as form: BlobForm, durable: Bool) throws(StoreError) -> Bool {
+  func publish(_ name: String, as form: BlobForm, durable: Bool) throws(StoreError) -> Bool {
     let hash = form.name
     // A row from an earlier life of the object: whoever is removing that must not take this one for it, and what was
     // durable then is not now.
     let claimed = try claimRow(hash)
     if claimed?.durable == true {
-      noting { (catalogue) throws(StoreError) in
+      ignoringCatalogueErrors { (catalogue) throws(StoreError) in
         try catalogue.record(hash, size: form.size, .wanted, durable: false)
       }
     }
     try makeShard(hash, durable: durable)
-    let replacing = memory.withLock { $0.suspect.contains(hash) }
-    guard try files.place(name, as: hash, replacing: replacing) else { return false }
+    let replacing = memory.withLock { $0.syncFailed.contains(hash) }
+    guard try files.publish(name, as: hash, replacing: replacing) else { return false }
     if durable { try files.storage.syncDirectory(files.path(BlobFiles.shard(hash))) }
-    memory.withLock { _ = $0.suspect.remove(hash) }
-    remember(hash)
-    noting { (catalogue) throws(StoreError) in
+    memory.withLock { _ = $0.syncFailed.remove(hash) }
+    rememberVerified(hash)
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       try catalogue.record(hash, size: form.size, .present, durable: durable)
     }
     return true
@@ -78,7 +78,7 @@ extension BlobStore {
 
   /// Makes objects durable that were put without it, sharing the syncs of directories. Those in packs only `withPacks`.
   /// `.blobUnavailable` if one has gone.
-  package func settle(_ references: [BlobReference], withPacks: Bool = true) throws(StoreError) {
+  package func makeDurable(_ references: [BlobReference], withPacks: Bool = true) throws(StoreError) {
     var unsettled: [BlobForm] = []
     var arePacked = false
     for reference in Set(references).sorted(by: { $0.hash < $1.hash }) {
@@ -96,12 +96,12 @@ extension BlobStore {
     var shards: StringSet = []
     for form in unsettled {
       guard let file = try files.open(form.name) else { throw Self.unavailable(form.reference.hash) }
-      try settle(form.name, file)
+      try syncObjectFile(form.name, file)
       shards.insert(BlobFiles.shard(form.name))
     }
     for shard in shards.sorted() { try files.storage.syncDirectory(files.path(shard)) }
     for form in unsettled {
-      noting { (catalogue) throws(StoreError) in
+      ignoringCatalogueErrors { (catalogue) throws(StoreError) in
         try catalogue.record(form.name, size: form.size, .present, durable: true)
       }
     }
@@ -109,15 +109,15 @@ extension BlobStore {
 
   /// Makes an object in a file durable, and its name.
   func makeDurable(_ hash: BlobHash, _ file: any StorageFile) throws(StoreError) {
-    try settle(hash, file)
+    try syncObjectFile(hash, file)
     try files.storage.syncDirectory(files.path(BlobFiles.shard(hash)))
   }
 
   /// Makes the file of an object durable, but for its name.
-  private func settle(_ name: BlobHash, _ file: any StorageFile) throws(StoreError) {
-    guard !memory.withLock({ $0.suspect.contains(name) }) else { throw Self.unavailable(name) }
+  private func syncObjectFile(_ name: BlobHash, _ file: any StorageFile) throws(StoreError) {
+    guard !memory.withLock({ $0.syncFailed.contains(name) }) else { throw Self.unavailable(name) }
     do throws(StoreError) { try file.sync() } catch {
-      distrust(name, file)
+      handleFailedSync(name, file)
       throw error
     }
     try makeShard(name, durable: true)
@@ -125,10 +125,10 @@ extension BlobStore {
 
   /// A sync has failed: what the object is may be in memory alone, and another sync, also that of another process, would say that all
   /// is well (rule R4). It is set aside, and put or fetched anew.
-  private func distrust(_ name: BlobHash, _ file: any StorageFile) {
+  private func handleFailedSync(_ name: BlobHash, _ file: any StorageFile) {
     memory.withLock { memory in
-      memory.suspect.insert(name)
-      memory.whole.remove(name)
+      memory.syncFailed.insert(name)
+      memory.verified.remove(name)
     }
     let path = BlobFiles.object(name)
     // Another thread may have put a sound one in its place.
@@ -136,7 +136,7 @@ extension BlobStore {
       present.inode == own.inode
     else { return }
     _ = try? files.setAside(path)
-    noting { (catalogue) throws(StoreError) in
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       try catalogue.record(name, size: UInt64(own.size), .wanted, durable: false)
     }
   }
@@ -152,10 +152,10 @@ extension BlobStore {
     memory.withLock { $0.durableShards.formUnion(there) }
   }
 
-  func remember(_ hash: BlobHash) {
+  func rememberVerified(_ hash: BlobHash) {
     memory.withLock { memory in
-      if memory.whole.count >= Self.remembered { memory.whole = [] }
-      memory.whole.insert(hash)
+      if memory.verified.count >= Self.maxRemembered { memory.verified = [] }
+      memory.verified.insert(hash)
     }
   }
 }

@@ -73,7 +73,7 @@ extension BlobStore {
           return try reader(reference, name: name, source: .packed(pack, entry), isEncrypted: isSealed)
         }
         if !following, let file = try files.open(name) {
-          noteRead(name)
+          recordRead(name)
           return try reader(reference, name: name, source: .file(file), isEncrypted: isSealed)
         }
       }
@@ -88,9 +88,9 @@ extension BlobStore {
     guard reader.size == reference.size, reader.hash == reference.hash else { throw reader.setAside() }
     // What lies as it is in an encrypted store may have been put there by who has the disk: no checksum of a pack is
     // believed.
-    if !isEncrypted, keys.present() != nil, !memory.withLock({ $0.whole.contains(name) }) {
+    if !isEncrypted, keys.present() != nil, !memory.withLock({ $0.verified.contains(name) }) {
       try reader.verify { _, _ in }
-      remember(name)
+      rememberVerified(name)
     }
     return reader
   }

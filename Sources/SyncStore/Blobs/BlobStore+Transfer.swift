@@ -25,7 +25,7 @@ extension BlobStore {
   static let transfersKept = 64
   /// Bytes of one after which the disk begins to take them: otherwise it would stand still until all have come, and the sync at the end
   /// would wait for all.
-  static let writtenAtOnce = 16 << 20
+  static let writebackBytes = 16 << 20
 
   /// How many bytes of an unfinished transfer are here: the offset of the next `append`.
   package func partialSize(_ hash: BlobHash) throws(StoreError) -> UInt64 {
@@ -58,10 +58,10 @@ extension BlobStore {
     }
     try requireSpace(UInt64(bytes.count))
     // Inside the gate the keys do not change between the choice of the file and the write to it.
-    try withKeysHeld { () throws(StoreError) in try appendInTurn(bytes, to: hash, at: offset) }
+    try withKeysHeld { () throws(StoreError) in try appendWithKeysHeld(bytes, to: hash, at: offset) }
   }
 
-  private func appendInTurn(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
+  private func appendWithKeysHeld(_ bytes: [UInt8], to hash: BlobHash, at offset: UInt64) throws(StoreError) {
     let (name, isSealed) = partialName(hash)
     let done = try withTransfer(name, creating: offset == 0) { (file, state) throws(StoreError) in
       let held = Self.contentSize(UInt64(try file.status().size), isEncrypted: isSealed)
@@ -82,7 +82,7 @@ extension BlobStore {
         state.hashed += UInt64(bytes.count)
       }
       state.waiting += bytes.count
-      if state.waiting >= Self.writtenAtOnce {
+      if state.waiting >= Self.writebackBytes {
         file.beginSync()
         state.waiting = 0
       }
@@ -246,7 +246,7 @@ extension BlobStore {
       _ = try? files.remove(name)
       throw error
     }
-    return try place(name, as: form, durable: durable)
+    return try publish(name, as: form, durable: durable)
   }
 
   private static func unmatched(_ reference: BlobReference, _ file: any StorageFile) -> StoreError {

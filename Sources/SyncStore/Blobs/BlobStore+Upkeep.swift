@@ -34,15 +34,15 @@ extension BlobStore {
 
   /// Removes what is called so on the disk.
   func remove(named name: BlobHash) throws(StoreError) -> Bool {
-    noting { (catalogue) throws(StoreError) in
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       if let row = try catalogue.row(name) {
         try catalogue.record(name, size: row.size, .leaving, durable: false)
       }
     }
-    memory.withLock { _ = $0.whole.remove(name) }
+    memory.withLock { _ = $0.verified.remove(name) }
     var removed = try packs.remove(name) != nil
     removed = try files.remove(BlobFiles.object(name)) || removed
-    noting { (catalogue) throws(StoreError) in try catalogue.forget(name) }
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.forget(name) }
     return removed
   }
 
@@ -69,7 +69,7 @@ extension BlobStore {
       let count = try catalogue.removeLeaving(limit: Self.removedAtOnce) { (hash) throws(StoreError) in
         // What an earlier sweep had marked may have found a reference since.
         guard !referenced.contains(hash) else { return }
-        memory.withLock { _ = $0.whole.remove(hash) }
+        memory.withLock { _ = $0.verified.remove(hash) }
         if try files.remove(BlobFiles.object(hash)) { sweep.objects += 1 }
       }
       if count < Self.removedAtOnce { break }
@@ -142,7 +142,7 @@ extension BlobStore {
   }
 
   private func verifyCatalogue() -> [BlobProblem] {
-    let found = noting { (catalogue) throws(StoreError) -> [String] in
+    let found = ignoringCatalogueErrors { (catalogue) throws(StoreError) -> [String] in
       let found = try catalogue.check()
       if !found.isEmpty { try catalogue.rebuild() }
       return found

@@ -17,16 +17,16 @@ package final class BlobStore: Sendable {
   /// Bytes of the file system that blobs leave free for the journal.
   package static let reserveBytes: UInt64 = 4 << 20
   /// Objects whose content this process remembers to have seen whole.
-  static let remembered = 65_536
+  static let maxRemembered = 65_536
   /// Reads noted in the catalogue at once.
   static let touchesKept = 256
 
   /// By the names of objects on the disk.
   struct Memory {
     /// Objects seen whole since this process began: only a loss of power could have torn them, and it would end us.
-    var whole: Set<BlobHash> = []
+    var verified: Set<BlobHash> = []
     /// Objects whose sync failed: their pages must not be synced again, but written anew (rule R4).
-    var suspect: Set<BlobHash> = []
+    var syncFailed: Set<BlobHash> = []
     /// Directories of objects that are known to be durable themselves.
     var durableShards: Set<UInt8> = []
     /// Files under `partial/` that this process is writing in the clear.
@@ -103,7 +103,7 @@ package final class BlobStore: Sendable {
   package func checkpoint() {
     guard !readOnly else { return }
     flushReads()
-    noting { (catalogue) throws(StoreError) in try catalogue.checkpoint() }
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.checkpoint() }
   }
 
   /// The last error of the catalogue, which failed nothing; nil if there was none.
@@ -113,7 +113,7 @@ package final class BlobStore: Sendable {
   ///
   /// - Throws: `.diskFull` if there is no room for the copies, `.busy` if another process makes them: all there is can be read, and it can
   ///   be tried again.
-  func copyLeft() throws(StoreError) { try packs.copyLeft() }
+  func salvageFailedPacks() throws(StoreError) { try packs.copyLeft() }
 
   /// Makes durable what was put without it, by whatever process. Who comes while a sync runs shares the next one.
   package func sync() throws(StoreError) {
@@ -171,7 +171,8 @@ package final class BlobStore: Sendable {
     return try withKeysHeld { () throws(StoreError) in
       // Where no object has this size, none has this content: it is then hashed while it is copied, in one pass.
       let stored = writingKeys == nil ? UInt64(size) : EncryptedBlobLayout.encryptedSize(UInt64(size))
-      let mayBeHere = noting { (catalogue) throws(StoreError) in try catalogue.knowsSize(stored) } ?? true
+      let mayBeHere =
+        ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.knowsSize(stored) } ?? true
       if mayBeHere {
         let (hash, count) = try Self.hash(of: source)
         let reference = BlobReference(hash: hash, size: count, metadata: metadata)
@@ -225,7 +226,7 @@ package final class BlobStore: Sendable {
 
   /// Asks the catalogue, or tells it something. Its failures are remembered and change nothing: it is derived.
   @discardableResult
-  func noting<Result>(_ body: (BlobCatalogue) throws(StoreError) -> Result) -> Result? {
+  func ignoringCatalogueErrors<Result>(_ body: (BlobCatalogue) throws(StoreError) -> Result) -> Result? {
     do throws(StoreError) {
       return try body(catalogue)
     } catch {
@@ -243,7 +244,8 @@ package final class BlobStore: Sendable {
     } catch {
       memory.withLock { $0.lastCatalogueError = error }
       // The grace of what has no row begins with the sweep that first sees it.
-      let isKnown = noting { (catalogue) throws(StoreError) in try catalogue.row(name) != nil }
+      let isKnown = ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.row(name) != nil
+      }
       guard isKnown ?? (error.code == .diskFull || error.code == .busy) else { return nil }
       throw error
     }
@@ -284,14 +286,14 @@ package final class BlobStore: Sendable {
     } catch {
       return error
     }
-    memory.withLock { _ = $0.whole.remove(name) }
-    noting { (catalogue) throws(StoreError) in
+    memory.withLock { _ = $0.verified.remove(name) }
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       try catalogue.record(name, size: 0, .wanted, durable: false)
     }
     return error
   }
 
-  func noteRead(_ name: BlobHash) {
+  func recordRead(_ name: BlobHash) {
     guard !readOnly else { return }
     let now = clock()
     let full = memory.withLock { memory in
@@ -307,6 +309,6 @@ package final class BlobStore: Sendable {
       return memory.reads
     }
     guard !reads.isEmpty else { return }
-    noting { (catalogue) throws(StoreError) in try catalogue.touch(reads) }
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in try catalogue.touch(reads) }
   }
 }

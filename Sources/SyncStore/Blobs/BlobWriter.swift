@@ -41,10 +41,10 @@ package final class BlobWriter {
   /// Writes to the file of the object, in which all that has come before lies already, or is put now.
   private func spill(_ bytes: [UInt8]) throws(StoreError) {
     // Inside the gate the keys do not change between the choice of the file and the write to it.
-    try store.withKeysHeld { () throws(StoreError) in try spillInTurn(bytes) }
+    try store.withKeysHeld { () throws(StoreError) in try spillWithKeysHeld(bytes) }
   }
 
-  private func spillInTurn(_ bytes: [UInt8]) throws(StoreError) {
+  private func spillWithKeysHeld(_ bytes: [UInt8]) throws(StoreError) {
     if let begun = sink {
       sink = try store.encryptedSink(begun)
     } else {
@@ -110,7 +110,7 @@ extension BlobStore {
         }
         if !isSynced { try sink.file.sync() }
         isSynced = true
-        if try place(sink.name, as: form, durable: true) { return }
+        if try publish(sink.name, as: form, durable: true) { return }
       }
     }
   }

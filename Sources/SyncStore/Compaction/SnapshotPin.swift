@@ -55,7 +55,7 @@ extension Engine {
     writer = nil
     defer { publish() }
     while true {
-      journal.forget(before: pins.map(\.start).min() ?? .max)
+      journal.unmapReplaced(before: pins.map(\.start).min() ?? .max)
       guard heldBytes > max(heldLimit, 4 * journal.largestSegment, journal.fileBytes),
         let oldest = pins.indices.min(by: { pins[$0].start < pins[$1].start })
       else { return }

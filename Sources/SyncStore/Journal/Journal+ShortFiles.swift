@@ -6,7 +6,7 @@ extension Journal {
     /// By how many bytes the file is too short.
     var missing = 0
     /// `Segment.cutEnd`.
-    var cutEnd: Int?
+    var truncatedEnd: Int?
   }
 
   /// The content of a segment's file. Missing bytes read as zeros, like the unused rest of a segment: whole
@@ -24,8 +24,11 @@ extension Journal {
     guard present < size else { return Content(mapping: try file.map(size, writable: writable)) }
     let missing = size - present
     let copy = try Self.copy(of: file, size, present: present)
-    let cutEnd = isLast && header.compaction == 0 ? cutEnd(present, copy, header) : nil
-    guard writable, cutEnd == nil else { return Content(mapping: copy, missing: missing, cutEnd: cutEnd) }
+    let cutEnd =
+      isLast && header.compaction == 0 ? truncatedEnd(present: present, copy: copy, header: header) : nil
+    guard writable, cutEnd == nil else {
+      return Content(mapping: copy, missing: missing, truncatedEnd: cutEnd)
+    }
     try file.allocate(to: size)
     StoreLog.note(
       .warning, file.path,
@@ -34,7 +37,7 @@ extension Journal {
   }
 
   /// The end of a last segment of whose file only the first `present` bytes are there; nil if no record was lost.
-  private func cutEnd(_ present: Int, _ copy: Mapping, _ header: SegmentHeader) -> Int? {
+  private func truncatedEnd(present: Int, copy: Mapping, header: SegmentHeader) -> Int? {
     if let knownEnd, knownEnd.segment == header.number {
       return knownEnd.offset > present ? min(knownEnd.offset, copy.count) : nil
     }
@@ -52,7 +55,7 @@ extension Journal {
 
   /// Fails if the last segment was cut: processes that have it open count on what was lost.
   func checkEnd() throws(StoreError) {
-    guard let last = segments.last, last.cutEnd != nil else { return }
+    guard let last = segments.last, last.truncatedEnd != nil else { return }
     throw StoreError(
       .damaged,
       "was cut short by another program while in use: close the store in all processes, then open it again",
@@ -63,7 +66,7 @@ extension Journal {
   /// and the records that state the watermark are lost: with an earlier one, reads would silently return older
   /// values.
   func checkCopy() throws(StoreError) {
-    guard let last = segments.last, last.cutEnd != nil else { return }
+    guard let last = segments.last, last.truncatedEnd != nil else { return }
     throw StoreError(
       .damaged,
       "lacks its end, and the directory was copied or restored: copy it again from where it came; "

@@ -69,7 +69,7 @@ struct Journal {
   func closedLength(at place: Int) -> Int? {
     let own = segments[place].header.closedLength
     if own > 0 { return Int(own) }
-    guard place + 1 < segments.count else { return segments[place].cutEnd }
+    guard place + 1 < segments.count else { return segments[place].truncatedEnd }
     return Int(segments[place + 1].header.previousLength)
   }
 
@@ -236,7 +236,7 @@ struct Journal {
   }
 
   /// Keeps what `other` had mapped readable.
-  mutating func keep(_ other: Journal) {
+  mutating func retainMappings(of other: Journal) {
     for segment in other.segments + other.replaced where table[segment.number] == nil {
       table.insert(segment)
       replaced.append(segment)
@@ -284,7 +284,7 @@ struct Journal {
   }
 
   /// Unmaps what compaction replaced, but for what came behind the first `count` of all it ever did.
-  mutating func forget(before count: Int) {
+  mutating func unmapReplaced(before count: Int) {
     let gone = min(replaced.count, max(0, count - (replacedCount - replaced.count)))
     for segment in replaced[..<gone] {
       table.remove(segment.number)
@@ -344,8 +344,8 @@ struct Journal {
       let segment = try Segment(
         header: header, file: file, mapping: content.mapping, seal: try keys.cipher(for: header, path: path),
         isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
-      segment.cutEnd = content.cutEnd
-      if content.missing > 0, writable, content.cutEnd == nil {
+      segment.truncatedEnd = content.truncatedEnd
+      if content.missing > 0, writable, content.truncatedEnd == nil {
         let bytes = CountText.of(content.missing, "byte")
         segment.repairs.append("its file was \(bytes) shorter than its header says: it was lengthened")
       } else {

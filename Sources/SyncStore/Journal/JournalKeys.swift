@@ -41,7 +41,7 @@ final class JournalKeys: Sendable {
     (self.store, self.environment, self.writable) = (store, environment, writable)
     self.path = path + "/" + Self.name
     let bytes = try environment.storage.contents(of: self.path, limit: KeyRingFile.limit)
-    if writable { try Self.makeLast(self.path, environment.storage) }
+    if writable { try Self.makeDurable(self.path, environment.storage) }
     switch (bytes, passphrase) {
     case (nil, nil): state = LockedField(State())
     case (let bytes?, let passphrase?):
@@ -194,7 +194,7 @@ final class JournalKeys: Sendable {
       let ring = try updated(state.ring, from: bytes)
       if let failure = state.failure { throw failure }
       if writable {
-        do throws(StoreError) { try Self.makeLast(path, storage) } catch {
+        do throws(StoreError) { try Self.makeDurable(path, storage) } catch {
           state.failure = error
           throw error
         }
@@ -221,7 +221,7 @@ final class JournalKeys: Sendable {
 
   /// Makes durable what another process may have put there, or removed, and not come to the end of: a segment that is begun under its
   /// keys would be lost with it, and an older file asks for another passphrase, or for one at all.
-  private static func makeLast(_ path: String, _ storage: any Storage) throws(StoreError) {
+  private static func makeDurable(_ path: String, _ storage: any Storage) throws(StoreError) {
     let directory = type(of: storage).directory(of: path)
     guard try storage.status(directory) != nil else { return }
     try storage.syncWithName(directory)

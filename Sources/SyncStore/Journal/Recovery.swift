@@ -5,7 +5,7 @@ extension Journal {
     segments.indices.map { index in
       SegmentScan(
         segments[index], limit: closedLength(at: index) ?? segments[index].mapping.count,
-        isLast: index == segments.count - 1 && segments[index].cutEnd == nil)
+        isLast: index == segments.count - 1 && segments[index].truncatedEnd == nil)
     }
   }
 
@@ -33,7 +33,7 @@ extension Journal {
   ) throws(StoreError) -> Int? {
     let storage = environment.storage
     if let blank { _ = try storage.remove(path(of: blank)) }
-    guard plan.cuts else { return nil }
+    guard plan.truncates else { return nil }
     // Later segments first, from the last one, each durably: the chain of numbers stays dense at every moment.
     for segment in segments[(plan.tailIndex + 1)...].reversed() {
       // A copy was synced before it was one.

@@ -38,7 +38,7 @@ final class Segment: @unchecked Sendable {
   var missingBytes = 0
   /// The assumed end of a last segment whose file was cut within its records; nil for any other segment. Such a
   /// segment is a copy in memory, and nothing is appended to it.
-  var cutEnd: Int?
+  var truncatedEnd: Int?
   /// What was put right as it was opened, for people.
   var repairs: [String] = []
   /// What the search for records after damage has cost so far.

@@ -114,7 +114,7 @@ struct RecoveryPlan: Equatable {
   var tailIndex: Int
   var tailOffset: Int
   /// Must what lies behind be set aside, and the segment sealed there?
-  var cuts: Bool
+  var truncates: Bool
   var damage: [JournalDamage]
   /// The watermark of the segment that holds the tail.
   var watermark: Int
@@ -130,7 +130,7 @@ struct RecoveryPlan: Equatable {
   init(headers: [SegmentHeader], ends: [Int?], scans: [SegmentScan], atWatermark: Bool) {
     tailIndex = scans.count - 1
     tailOffset = scans[tailIndex].end
-    cuts = false
+    truncates = false
     damage = []
     watermark = SegmentHeader.length
     segments: for index in scans.indices {
@@ -150,7 +150,7 @@ struct RecoveryPlan: Equatable {
         cut = min(cut ?? Int.max, watermark)
       }
       if let cut {
-        (tailIndex, tailOffset, cuts) = (index, cut, true)
+        (tailIndex, tailOffset, truncates) = (index, cut, true)
         break segments
       }
     }
@@ -166,8 +166,8 @@ struct RecoveryPlan: Equatable {
   }
 
   /// Cuts at a place that is known durable, whatever is valid behind it.
-  mutating func cut(at index: Int, _ offset: Int) {
-    (tailIndex, tailOffset, cuts, watermark) = (index, offset, true, offset)
+  mutating func truncate(at index: Int, _ offset: Int) {
+    (tailIndex, tailOffset, truncates, watermark) = (index, offset, true, offset)
     (durableIndex, durableOffset) = (index, offset)
   }
 

@@ -23,7 +23,7 @@ extension Store {
       }
       if last == nil { break }
     }
-    if deleted > 0 { try settle(control.tail, durability) }
+    if deleted > 0 { try awaitDurability(control.tail, durability: durability) }
     return deleted
   }
 
@@ -143,6 +143,6 @@ extension BlobStore {
   /// Drops what is remembered for speed.
   func forget() {
     checkpoint()
-    memory.withLock { $0.whole = [] }
+    memory.withLock { $0.verified = [] }
   }
 }

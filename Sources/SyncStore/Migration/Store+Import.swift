@@ -82,7 +82,7 @@ struct ImportBatch {
 
   mutating func finish() throws -> ImportReport {
     try flush()
-    try store.settle(store.control.tail, nil)
+    try store.awaitDurability(store.control.tail, durability: nil)
     return report
   }
 

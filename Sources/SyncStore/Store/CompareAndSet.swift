@@ -52,7 +52,7 @@ extension Store {
     let (version, tail) = try append { composer throws(StoreError) in
       try self.put(key, content, type, self.deadline(deadline), expecting: expectation, &composer)
     }
-    if version != nil { try settle(tail, durability) }
+    if version != nil { try awaitDurability(tail, durability: durability) }
     return version
   }
 
@@ -65,7 +65,7 @@ extension Store {
     let (deleted, tail) = try append { composer throws(StoreError) in
       try self.delete(key, expecting: expectation, &composer)
     }
-    if deleted { try settle(tail, durability) }
+    if deleted { try awaitDurability(tail, durability: durability) }
     return deleted
   }
 
@@ -84,14 +84,14 @@ extension Store {
     if let held = try? currentRecord(key.bytes), held.isLive(at: now),
       Self.matches(held, value: value, type: type, deadline: deadline)
     {
-      try settle(control.tail, durability)
+      try awaitDurability(control.tail, durability: durability)
       return false
     }
     let content = try content(of: value)
     let (changed, tail) = try append { composer throws(StoreError) in
       try self.putIfChanged(key, value, content, type, deadline, &composer)
     }
-    try settle(tail, durability)
+    try awaitDurability(tail, durability: durability)
     return changed
   }
 
@@ -101,7 +101,7 @@ extension Store {
     _ key: Key, _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
     expecting expectation: Expected, _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Dot? {
-    try settle(&composer)
+    try issuePending(&composer)
     guard try meetsExpectation(key, expected: expectation, in: composer) else { return nil }
     return try issue(key, content, type, deadline, &composer)
   }
@@ -109,7 +109,7 @@ extension Store {
   func delete(
     _ key: Key, expecting expectation: Expected, _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try settle(&composer)
+    try issuePending(&composer)
     guard try meetsExpectation(key, expected: expectation, in: composer) else { return false }
     return try delete(key, &composer)
   }
@@ -119,7 +119,7 @@ extension Store {
     _ key: Key, _ value: [UInt8], _ content: Record.Content, _ type: ValueType, _ deadline: UInt64?,
     _ composer: inout TransactionBuilder
   ) throws(StoreError) -> Bool {
-    try settle(&composer)
+    try issuePending(&composer)
     // Whatever keeps the record from being read, it is no reason not to replace it.
     if let held = try? liveRecord(key, in: composer),
       Self.matches(held, value: value, type: type, deadline: deadline)

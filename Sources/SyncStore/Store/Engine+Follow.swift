@@ -82,7 +82,7 @@ extension Engine {
     fresh.usesFastPath = usesFastPath
     // What is kept for them counts from the beginning there.
     fresh.pins = pins.filter { $0.pin != nil }.map { HeldPin(pin: $0.pin, start: 0) }
-    if !fresh.pins.isEmpty { fresh.journal.keep(self.journal) }
+    if !fresh.pins.isEmpty { fresh.journal.retainMappings(of: self.journal) }
     fresh.replay(upTo: tail, indexing: !index.isShared)
     replace(by: fresh)
     defineReplaced()

@@ -258,7 +258,7 @@ extension Engine {
     guard journal.index(of: end.segment) != nil, !ledger.isDamageFound else { return false }
     lastRef = try ledger.last
     // What is appended bears its position as a difference to others. A segment that was cut has lost its last record.
-    if journal.segments.last?.cutEnd == nil {
+    if journal.segments.last?.truncatedEnd == nil {
       guard let known = lastPosition(atRef: lastRef, before: end), try ledger.position >= known else {
         return false
       }

@@ -89,14 +89,14 @@ extension Store {
     let (isLive, tail) = try append { composer throws(StoreError) in
       try self.expire(key, change, &composer)
     }
-    if isLive { try settle(tail, durability) }
+    if isLive { try awaitDurability(tail, durability: durability) }
     return isLive
   }
 
   func expire(_ key: Key, _ change: DeadlineChange, _ composer: inout TransactionBuilder) throws(StoreError)
     -> Bool
   {
-    try settle(&composer)
+    try issuePending(&composer)
     var held = composer.record(of: key.bytes)
     if held == nil {
       held = try engine.withLock { engine throws(StoreError) in try engine.held(key.bytes) }

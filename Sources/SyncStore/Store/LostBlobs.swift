@@ -8,7 +8,7 @@ private import Synchronization
 extension Journal {
   /// Cuts before the first record, behind what is known durable, whose blob is not whole: `open` gives the blob tier. Only
   /// after a loss of power.
-  func cutAtLostBlob(
+  func truncateAtLostBlob(
     _ plan: inout RecoveryPlan, _ open: () throws(StoreError) -> BlobStore
   ) throws(StoreError) {
     var blobs: BlobStore?
@@ -30,8 +30,10 @@ extension Journal {
         for blob in transaction.blobs where !transaction.wanted.contains(blob.hash) {
           if blobs == nil { blobs = try open() }
           guard let tier = blobs else { continue }
-          if try tier.isWhole(blob) || knows(blob.hash, before: index, transaction.start) { continue }
-          plan.cutTorn(at: index, transaction.start)
+          if try tier.isWhole(blob) || hasEarlierReference(to: blob.hash, before: index, transaction.start) {
+            continue
+          }
+          plan.truncateTorn(at: index, transaction.start)
           return
         }
         transaction = (walker.offset, [], [])
@@ -40,7 +42,7 @@ extension Journal {
   }
 
   /// Does an earlier record refer to the blob, or say that it is wanted? Then it is not this loss that took it.
-  private func knows(_ hash: BlobHash, before last: Int, _ limit: Int) -> Bool {
+  private func hasEarlierReference(to hash: BlobHash, before last: Int, _ limit: Int) -> Bool {
     for index in 0...last {
       let end = index == last ? limit : closedLength(at: index) ?? segments[index].mapping.count
       var walker = SegmentWalker(segments[index], limit: end)
@@ -65,9 +67,9 @@ extension RecordView {
 
 extension RecoveryPlan {
   /// Cuts at a place above the watermark: what lies behind is not whole.
-  fileprivate mutating func cutTorn(at index: Int, _ offset: Int) {
+  fileprivate mutating func truncateTorn(at index: Int, _ offset: Int) {
     watermark = index == durableIndex ? durableOffset : SegmentHeader.length
-    (tailIndex, tailOffset, cuts) = (index, offset, true)
+    (tailIndex, tailOffset, truncates) = (index, offset, true)
   }
 }
 
@@ -87,7 +89,7 @@ extension Store {
       let packs = path + "/" + StoreLayout.blobs + "/packs"
       if try put == control.blobsDurable ? environment.storage.status(packs) != nil : true {
         let blobs = try blobs
-        try blobs.copyLeft()
+        try blobs.salvageFailedPacks()
         mayWait = false
         try blobs.sync()
       }

@@ -271,7 +271,7 @@ struct Opening {
       throw StoreError(.damaged, "the journal has no segment: restore the store from a backup", path: path)
     }
     if last == nil {
-      try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
+      try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
         try Store.blobsForRecovery(path, environment, journal.keys)
       }
     }
@@ -292,7 +292,7 @@ struct Opening {
     control.resetDurable(to: max(durable.packed, min(last?.durable ?? 0, tail.packed)))
     let finding = Finding(
       tail: tail, endsEmpty: plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length,
-      isInOrder: !plan.cuts && blank == nil, isUnfinished: false)
+      isInOrder: !plan.truncates && blank == nil, isUnfinished: false)
     return (store(file, control, engine), finding)
   }
 

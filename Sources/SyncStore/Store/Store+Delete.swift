@@ -8,7 +8,7 @@ extension Store {
     let (deleted, tail) = try makingRoom { () throws(StoreError) in
       try append { composer throws(StoreError) in try self.delete(key, &composer) }
     }
-    try settle(tail, durability)
+    try awaitDurability(tail, durability: durability)
     return deleted
   }
 
@@ -23,7 +23,7 @@ extension Store {
   }
 
   func delete(_ key: Key, _ composer: inout TransactionBuilder) throws(StoreError) -> Bool {
-    try settle(&composer)
+    try issuePending(&composer)
     switch try deleteTarget(key.bytes, in: composer) {
     case .nothing: return false
     case .value(let held):

@@ -87,6 +87,6 @@ extension Store {
       try composer.issue(
         key: key.bytes, content: content, type: beaten.type, deadline: beaten.deadline, held: held)
     }
-    try settle(tail, nil)
+    try awaitDurability(tail, durability: nil)
   }
 }

@@ -12,7 +12,7 @@ extension Store {
       let tail = try putInline(
         key.bytes, value, type, deadline(nil), unlessKnown: unlessKnown, unlessNoted: note)
     else { return false }
-    try settle(tail, durability)
+    try awaitDurability(tail, durability: durability)
     return true
   }
 

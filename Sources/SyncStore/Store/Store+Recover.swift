@@ -24,9 +24,9 @@ extension Store {
     if let finding, finding.isInOrder, !isCopied, !control.poisoned {
       // As below, without reading everything once more.
       if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false { renewal = .cut }
-      cutDamage = try endCutSegment()
+      cutDamage = try closeTruncatedSegment()
     } else {
-      try cut(lastLife: lastLife, foreign: isCopied, &renewal)
+      try truncateJournal(lastLife: lastLife, foreign: isCopied, &renewal)
     }
     try engine.withLock { engine throws(StoreError) in
       if !engine.index.isShared {
@@ -45,7 +45,7 @@ extension Store {
     } else if let cutDamage {
       renewal = .damaged([cutDamage])
     }
-    try makeNameLast()
+    try makeNameDurable()
     // Last: who dies before this is followed by one who does it all again.
     control.clearPoison()
     control.setRecovered(boot: environment.bootWord)
@@ -66,7 +66,7 @@ extension Store {
 
   /// Makes the names durable by which the store is found, unless that is known. Who made it, or gave it this place, may have died before
   /// it did so, or be a program that does not, and what is written into it from now on is acknowledged.
-  private func makeNameLast() throws(StoreError) {
+  private func makeNameDurable() throws(StoreError) {
     let storage = environment.storage
     let name = try storage.word(forNameOf: path)
     guard control.name != name else { return }
@@ -124,7 +124,7 @@ extension Store {
   }
 
   /// Reads the journal and cuts off what recovery decided not to keep.
-  private func cut(
+  private func truncateJournal(
     lastLife: ControlPage.LastLife?, foreign: Bool, _ renewal: inout TransactionBuilder.Renewal?
   ) throws(StoreError) {
     try engine.withLock { engine throws(StoreError) in
@@ -134,7 +134,7 @@ extension Store {
       let blank = try journal.load()
       guard var plan = try journal.plan(journal.scan(), atWatermark: foreign) else { return }
       if lastLife == nil, !foreign {
-        try journal.cutAtLostBlob(&plan) { () throws(StoreError) in
+        try journal.truncateAtLostBlob(&plan) { () throws(StoreError) in
           try Store.blobsForRecovery(path, environment, journal.keys)
         }
       }
@@ -152,7 +152,7 @@ extension Store {
         rescued = try Self.transactions(behind: durable, in: all)
         journal.forgetSlots()
         if let index = journal.segments.firstIndex(where: { $0.number == durable.segment }) {
-          plan.cut(at: index, durable.offset)
+          plan.truncate(at: index, durable.offset)
         }
         renewal = .cut
       }
@@ -160,12 +160,12 @@ extension Store {
       // After a loss of power a lost tail may have been seen, if the disk had lied; a killed process ships nothing that
       // was not durable. A segment with nothing in it may be where a recovery was interrupted that had cut.
       let isEmpty = plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length
-      if lastLife.map({ cut.packed < $0.durable }) ?? plan.cuts || isEmpty {
+      if lastLife.map({ cut.packed < $0.durable }) ?? plan.truncates || isEmpty {
         renewal = foreign ? .copied : .cut
       }
-      guard plan.cuts || blank != nil else { return }
+      guard plan.truncates || blank != nil else { return }
       let last = journal.segments[plan.tailIndex]
-      if last.cutEnd != nil { try last.file.sync() }
+      if last.truncatedEnd != nil { try last.file.sync() }
       let durable = Location(
         segment: journal.segments[plan.durableIndex].number, offset: plan.durableOffset)
       // What is cut off was entered into the index that was built before.
@@ -186,8 +186,8 @@ extension Store {
       fresh.replay(upTo: tail, indexing: true)
       control.tail = tail.packed
       // A file that was cut is not synced again: its mapping is a copy.
-      control.resetDurable(to: last.cutEnd == nil ? durable.packed : tail.packed)
-      if last.cutEnd != nil { fresh.journal.lengthen(last) }
+      control.resetDurable(to: last.truncatedEnd == nil ? durable.packed : tail.packed)
+      if last.truncatedEnd != nil { fresh.journal.lengthen(last) }
       engine.replace(by: fresh)
       for entries in rescued[together...] {
         try commit(entries, AppendExtent(entries), wall: environment.now(), &engine)
@@ -199,10 +199,10 @@ extension Store {
   /// Seals a last segment whose file was cut, at the end that the index knows: the index keeps the places of lost
   /// records, so that only their keys are `.damaged`. The new segment begins with the records that make this copy a
   /// new actor: the seal and the renewal become durable together. Returns the damage; nil if no record was lost.
-  private func endCutSegment() throws(StoreError) -> JournalDamage? {
+  private func closeTruncatedSegment() throws(StoreError) -> JournalDamage? {
     let wall = environment.now()
     return try engine.withLock { engine throws(StoreError) in
-      guard let last = engine.journal.segments.last, last.cutEnd != nil else { return nil }
+      guard let last = engine.journal.segments.last, last.truncatedEnd != nil else { return nil }
       // Of what a killed writer had not published nothing counts.
       let end = engine.applied.offset
       let whole = min(SegmentScan(last, limit: end, isLast: true).end, end)

@@ -158,7 +158,7 @@ extension Store {
   }
 
   /// Waits until a batch is durable that `take` appended.
-  package func settle(_ taken: AppliedBatch) throws(StoreError) { try sync(upTo: taken.tail) }
+  package func awaitDurability(of taken: AppliedBatch) throws(StoreError) { try sync(upTo: taken.tail) }
 
   /// Closes a round that has come in whole: only now is the sender's vector merged (rule R6). Durable on return.
   ///

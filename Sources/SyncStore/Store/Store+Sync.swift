@@ -106,7 +106,7 @@ extension Store {
   }
 
   /// Sees to it that `target` becomes durable as the mode promises.
-  func settle(_ target: UInt64, _ durability: Durability?) throws(StoreError) {
+  func awaitDurability(_ target: UInt64, durability: Durability?) throws(StoreError) {
     switch durability ?? configuration.durability {
     case .full: try sync(upTo: live.isAwaited ? marked(target) : target)
     case .relaxed: break

@@ -36,7 +36,7 @@ extension Store {
         key, try content(of: Array(copying: value)), type, self.deadline(deadline), durability)
     }
     if let tail = try putInline(key.bytes, value, type, self.deadline(deadline)) {
-      try settle(tail, durability)
+      try awaitDurability(tail, durability: durability)
     }
   }
 
@@ -74,7 +74,7 @@ extension Store {
       result = try body(&transaction)
       try commit(&transaction)
     }
-    try settle(control.tail, durability)
+    try awaitDurability(control.tail, durability: durability)
     return result
   }
 
@@ -86,7 +86,7 @@ extension Store {
       let held = try self.heldForWriting(key.bytes, composer)
       try composer.issue(key: key.bytes, content: content, type: type, deadline: deadline, held: held)
     }
-    try settle(tail, durability)
+    try awaitDurability(tail, durability: durability)
   }
 
   /// What is held of a key, as far as this append has not replaced it. A damaged record can be overwritten.
@@ -122,7 +122,7 @@ extension Store {
     let blobs = try blobs
     let isPacked = blobs.packs.settings.takes(status.size)
     let reference = try blobs.put(fileAt: file, durable: !deferring && !isPacked)
-    if isPacked, !blobs.packs.settings.takes(Int(reference.size)) { try blobs.settle([reference]) }
+    if isPacked, !blobs.packs.settings.takes(Int(reference.size)) { try blobs.makeDurable([reference]) }
     control.noteBlob()
     return .blob(reference)
   }
@@ -211,14 +211,14 @@ extension Store {
       return
     }
     var settled = copy composer
-    try settled.settle { engine.replaced($0.span) }
+    try settled.issuePending { engine.replaced($0.span) }
     try commit(settled.entries, settled.extent, claim: claim, wall: settled.wall, &engine)
   }
 
   /// Looks up what the postponed writes of an append replace: they can be asked for then.
-  func settle(_ composer: inout TransactionBuilder) throws(StoreError) {
+  func issuePending(_ composer: inout TransactionBuilder) throws(StoreError) {
     guard composer.pending.count > 0 else { return }
-    try composer.settle { key in engine.withLock { $0.replaced(key.span) } }
+    try composer.issuePending { key in engine.withLock { $0.replaced(key.span) } }
   }
 
   /// Appends the records of a batch, if one is given, and entries behind them as one transaction, and publishes them. The caller

@@ -25,7 +25,7 @@ public final class Store: Sendable {
   let journalDirectory: String
   let controlFile: any StorageFile
   /// The syncs made by this instance.
-  let syncs = SharedWork()
+  let syncs = GroupCommit()
   let lifecycle = LockedField(Lifecycle())
   let closed = Atomic(false)
   /// Was anything appended by this instance?

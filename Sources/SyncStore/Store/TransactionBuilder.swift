@@ -20,9 +20,9 @@ struct TransactionBuilder {
   /// The journal's last position before the append.
   let position: UInt64
   private var pendingBytes = 0
-  private var isSettling = false
+  private var isIssuingPending = false
   /// How many postponed writes were issued: tests count the steps.
-  private(set) var settledWrites = 0
+  private(set) var issuedPendingCount = 0
 
   /// Bytes that the append takes up at most so far, what is postponed among them as far as that is known: their author has to be
   /// named.
@@ -38,7 +38,7 @@ struct TransactionBuilder {
   private let hashSeed: UInt64
   /// Bytes by which postponed writes may exceed the bound once it is known what they replace: nobody is refused at the end who was
   /// not when he wrote.
-  private static let settlingBytes = 512 << 10
+  private static let pendingSlackBytes = 512 << 10
 
   /// `hashSeed` is not to be guessed by who chooses the keys.
   init(state: ReplicaState, wall: UInt64, position: UInt64, limit: Int, hashSeed: UInt64) {
@@ -304,9 +304,9 @@ struct TransactionBuilder {
   }
 
   /// Issues what was postponed; `held` looks up what is held of a key. All of it, or the append stays as it was.
-  mutating func settle(_ held: ([UInt8]) -> ReplacedRecord?) throws(StoreError) {
+  mutating func issuePending(_ held: ([UInt8]) -> ReplacedRecord?) throws(StoreError) {
     let before = (entries: entries.count, extent: extent, state: state, bytes: pendingBytes)
-    do throws(StoreError) { try issuePostponed(held) } catch {
+    do throws(StoreError) { try issueEachPending(held) } catch {
       // Some were issued, and all are still postponed: another attempt would issue those twice.
       for (number, write) in pending.list.enumerated() {
         recordKey(pending.bytes(write.key), at: Self.firstPendingIndex + number)
@@ -317,11 +317,11 @@ struct TransactionBuilder {
     }
   }
 
-  private mutating func issuePostponed(_ held: ([UInt8]) -> ReplacedRecord?) throws(StoreError) {
+  private mutating func issueEachPending(_ held: ([UInt8]) -> ReplacedRecord?) throws(StoreError) {
     let writes = pending
     let first = entries.count
-    isSettling = true
-    defer { isSettling = false }
+    isIssuingPending = true
+    defer { isIssuingPending = false }
     for write in writes.list {
       // They are counted as they are issued, once more.
       pendingBytes -= AppendExtent.bytes(key: write.key.count, value: write.value.count)
@@ -333,7 +333,7 @@ struct TransactionBuilder {
       try issue(
         key: key, content: write.isTombstone ? .tombstone : .inline(writes.bytes(write.value)),
         type: write.type, deadline: nil, held: previous ?? held(key))
-      settledWrites += 1
+      issuedPendingCount += 1
     }
     pending = WriteBatch()
   }
@@ -382,7 +382,9 @@ struct TransactionBuilder {
   /// Counts what comes next. What does not fit leaves no trace: a caller may go on without it.
   private mutating func growExtent(_ add: (inout AppendExtent) -> Void) throws(StoreError) {
     add(&extent)
-    guard extent.bytes - loserBytes + pendingBytes > byteLimit + (isSettling ? Self.settlingBytes : 0) else {
+    guard
+      extent.bytes - loserBytes + pendingBytes > byteLimit + (isIssuingPending ? Self.pendingSlackBytes : 0)
+    else {
       return
     }
     extent = AppendExtent(entries)

@@ -38,7 +38,7 @@ public struct OpenTransaction: ~Copyable {
     }
     let tail = store.control.tail
     hold.end()
-    try store.settle(tail, durability)
+    try store.awaitDurability(tail, durability: durability)
   }
 
   /// Ends it without a trace.
@@ -96,7 +96,7 @@ extension Store {
 
   /// Appends what a transaction has composed. The caller holds the writers' mutex.
   func commit(_ transaction: inout Transaction) throws(StoreError) {
-    if !transaction.pendingBlobs.isEmpty { try blobs.settle(transaction.pendingBlobs, withPacks: false) }
+    if !transaction.pendingBlobs.isEmpty { try blobs.makeDurable(transaction.pendingBlobs, withPacks: false) }
     let composed = transaction.builder
     try engine.withLock { engine throws(StoreError) in try commit(composed, &engine) }
   }

@@ -39,10 +39,10 @@ extension Store {
         control.letOthersWrite()
       }
     } catch {
-      if report.steps > 0 { try settle(control.tail, durability) }
+      if report.steps > 0 { try awaitDurability(control.tail, durability: durability) }
       throw error
     }
-    try settle(control.tail, durability)
+    try awaitDurability(control.tail, durability: durability)
     return report
   }
 

@@ -45,7 +45,7 @@ public struct Transaction: ~Copyable {
       return try builder.enqueue(key: key.bytes, value: value, type: type)
     }
     trackBlob(of: content)
-    try store.settle(&builder)
+    try store.issuePending(&builder)
     let held = try store.heldForWriting(key.bytes, builder)
     try builder.issue(
       key: key.bytes, content: content, type: type, deadline: deadline, held: held)
@@ -93,7 +93,7 @@ public struct Transaction: ~Copyable {
 
   /// Sets a key of this copy alone with its writes; nil ends it.
   mutating func setLocal(_ key: [UInt8], _ value: [UInt8]?) throws(StoreError) {
-    try store.settle(&builder)
+    try store.issuePending(&builder)
     try builder.setLocal(key, value)
   }
 }

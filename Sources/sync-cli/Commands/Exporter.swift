@@ -28,7 +28,7 @@ struct Exporter {
     let doubts = try store.snapshot().scanReadable(KeyRange(prefix: prefix)) { entry in
       let path = Array(entry.key.bytes.dropFirst(prefix.count))
       if let objection = TreeWriter.objection(to: path) ?? nested.objection(to: path) {
-        return try failures.note(Self.refusal(entry.key, objection, directory))
+        return try failures.record(Self.refusal(entry.key, objection, directory))
       }
       guard try export(entry, as: path, by: writer) else { return }
       files += 1
@@ -36,7 +36,7 @@ struct Exporter {
       progress.update(bytes: bytes, Text.count(files, "file"))
     }.doubts
     try writer.finish()
-    try failures.note(doubts)
+    try failures.record(doubts)
     return progress.seconds
   }
 
@@ -71,11 +71,11 @@ struct Exporter {
       }
       return try writer.make(path) { try store.export(entry.key, toFileAt: $0) }
     } catch let error as StoreError where error.code == .blobUnavailable {
-      try failures.note(TierCommands.unfetched(entry.key, invocation, error))
+      try failures.record(TierCommands.unfetched(entry.key, invocation, error))
     } catch let error as StoreError {
-      try failures.note(entry.key, error)
+      try failures.record(entry.key, error)
     } catch let failure as Failure {
-      try failures.note(
+      try failures.record(
         Failure(failure.code, "export \(Text.printable(entry.key.bytes)): \(failure.message)"))
     }
     return false

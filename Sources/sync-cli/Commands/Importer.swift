@@ -32,7 +32,7 @@ struct Importer {
   /// Stores all of `tree` that can be stored; that is durable on return.
   mutating func run(_ tree: TreeWalk) throws {
     defer { progress.finish() }
-    for failure in tree.failures { try failures.note(failure) }
+    for failure in tree.failures { try failures.record(failure) }
     if failures.isStrict {
       for file in tree.files { _ = (try TreeCommands.key(prefix + file.path), try open(file.path)) }
     }
@@ -55,9 +55,9 @@ struct Importer {
 
   private mutating func attempt(_ path: [UInt8]) throws {
     do { try add(path) } catch let failure as Failure {
-      try failures.note(Failure(failure.code, Self.named(failure.message)))
+      try failures.record(Failure(failure.code, Self.named(failure.message)))
     } catch let error as StoreError {
-      try note(path, error)
+      try recordFailure(path, error)
     }
   }
 
@@ -66,12 +66,12 @@ struct Importer {
   }
 
   /// Names the failure of a file. What the store can do for no file is thrown.
-  private mutating func note(_ path: [UInt8], _ error: StoreError, isSmall: Bool = false) throws {
+  private mutating func recordFailure(_ path: [UInt8], _ error: StoreError, isSmall: Bool = false) throws {
     // A store that is read-only, or full for a small value, takes no other file either.
     guard error.concernsOneItem, error.code != .readOnly, error.code != .diskFull || !isSmall else {
       throw error
     }
-    try failures.note(Failure(StoreError(error, to: "import \(Text.printable(path))")))
+    try failures.record(Failure(StoreError(error, to: "import \(Text.printable(path))")))
   }
 
   private mutating func add(_ path: [UInt8]) throws {
@@ -163,11 +163,11 @@ struct Importer {
       // One of them is to blame: the others are stored without it.
       for index in batch.indices {
         do { try put(batch[index...index]) } catch let error as StoreError {
-          try note(batch[index].key.bytes, error, isSmall: true)
+          try recordFailure(batch[index].key.bytes, error, isSmall: true)
         }
       }
     } catch let error as StoreError {
-      try note(batch[0].key.bytes, error, isSmall: true)
+      try recordFailure(batch[0].key.bytes, error, isSmall: true)
     }
   }
 

@@ -120,7 +120,7 @@ enum InspectCommands {
           try output.line("\(stamp(entry))  \(Text.printable(entry.key?.bytes ?? []))  \(content(entry))")
         }
       }
-      for error in unreadable { try failures.note(Failure(StoreError(error, to: "conflicts list"))) }
+      for error in unreadable { try failures.record(Failure(StoreError(error, to: "conflicts list"))) }
       try failures.check()
       return .done
     }

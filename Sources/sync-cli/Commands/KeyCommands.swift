@@ -195,11 +195,11 @@ enum KeyCommands {
         if try store.delete(try Key(bytes: argument.bytes)) {
           deleted += 1
         } else {
-          try failures.note(absent(argument))
+          try failures.record(absent(argument))
         }
       } catch let error as StoreError {
         guard error.concernsOneItem, ![.readOnly, .diskFull].contains(error.code) else { throw error }
-        try failures.note(Failure(StoreError(error, to: "delete \(argument.shown)")))
+        try failures.record(Failure(StoreError(error, to: "delete \(argument.shown)")))
       }
     }
     return deleted
@@ -229,7 +229,7 @@ enum KeyCommands {
         if let key = doubt.key, next.map({ key <= $0 }) ?? true, try store.delete(key) {
           deleted += 1; continue
         }
-        try failures.note([doubt], upTo: next)
+        try failures.record([doubt], upTo: next)
       }
     } while last != nil
     return deleted

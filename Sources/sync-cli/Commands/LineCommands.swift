@@ -23,16 +23,16 @@ enum LineCommands {
         failed: { key, error in
           switch error {
           case let error as StoreError where error.code == .blobUnavailable:
-            try failures.note(TierCommands.unfetched(key, invocation, error))
-          case let error as StoreError: try failures.note(key, error)
-          case let failure as Failure: try failures.note(failure)
+            try failures.record(TierCommands.unfetched(key, invocation, error))
+          case let error as StoreError: try failures.record(key, error)
+          case let failure as Failure: try failures.record(failure)
           default: throw error
           }
         }
       ) {
         try output.write($0 + [0x0A])
       }
-      try failures.note(doubts)
+      try failures.record(doubts)
       try failures.check()
       return .done
     }

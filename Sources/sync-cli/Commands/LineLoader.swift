@@ -35,7 +35,7 @@ struct LineLoader {
     do {
       while let line = try reader.next() {
         do { try add(line, reader.number) } catch let reason as Reason {
-          try note(reason.text, line: reader.number)
+          try recordFailure(reason.text, line: reader.number)
         }
       }
     } catch {
@@ -45,11 +45,11 @@ struct LineLoader {
     try commit()
   }
 
-  private mutating func note(_ reason: String, line number: Int) throws {
+  private mutating func recordFailure(_ reason: String, line number: Int) throws {
     // Strict loading ends here: the message tells how many lines the store has by then.
     if failures.isStrict { try commit() }
     let before = failures.isStrict ? " (\(Text.count(loaded, "line")) before it stored)" : ""
-    try failures.note(
+    try failures.record(
       Failure(
         .usage, "load \(source), line \(number): \(reason): mend the line and load it again\(before)"))
   }
@@ -126,7 +126,7 @@ struct LineLoader {
       if lines.count > 1 {
         for index in lines.indices { try put(lines[index...index], durability: durability) }
       } else {
-        try failures.note(Failure(StoreError(error, to: "load \(source), line \(first.number)")))
+        try failures.record(Failure(StoreError(error, to: "load \(source), line \(first.number)")))
       }
     }
   }

@@ -26,7 +26,7 @@ enum ListCommand {
         }
       }
       var failures = ItemFailures(invocation)
-      try failures.note(doubts, upTo: last)
+      try failures.record(doubts, upTo: last)
       try failures.check()
       return .done
     }

@@ -39,7 +39,7 @@ enum SyncCommands {
             report = try run(
               invocation, store, with: peer.text, direction, widening: try widened(invocation, store))
           } catch {
-            try note(error, of: peer, invocation, &failures)
+            try recordFailure(error, of: peer, invocation, &failures)
             continue
           }
           try invocation.tell(text(report), json: json(report), output)
@@ -52,7 +52,7 @@ enum SyncCommands {
   }
 
   /// Names the failure of a peer. If the own store has failed, the next peer would find it so.
-  private static func note(
+  private static func recordFailure(
     _ error: any Error, of peer: Argument, _ invocation: Invocation, _ failures: inout ItemFailures
   ) throws {
     let failure = Failure(error)
@@ -62,7 +62,7 @@ enum SyncCommands {
     }
     let message =
       failure.message.hasPrefix(peer.shown) ? failure.message : "\(peer.shown): \(failure.message)"
-    try failures.note(Failure(failure.code, "\(invocation.command.name) \(message)"))
+    try failures.record(Failure(failure.code, "\(invocation.command.name) \(message)"))
   }
 
   /// The keys that `--prefix` names; nil if it was not given.

@@ -137,7 +137,7 @@ enum TierCommands {
       var failures = ItemFailures(invocation)
       var gained: UInt64 = 0
       do { gained = UInt64(try store.trim()) } catch let error as StoreError where error.concernsOneItem {
-        try failures.note(Failure(StoreError(error, to: "trim")))
+        try failures.record(Failure(StoreError(error, to: "trim")))
       }
       var limits = limitsAreGiven(invocation) ? BlobLimits() : try store.blobLimits
       if limitsAreGiven(invocation) { limits.copies = try store.blobLimits.copies }

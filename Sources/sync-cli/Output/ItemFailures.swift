@@ -34,7 +34,7 @@ struct ItemFailures {
   }
 
   /// Names a failure, or throws it if the command is strict.
-  mutating func note(_ failure: Failure) throws(Failure) {
+  mutating func record(_ failure: Failure) throws(Failure) {
     guard !isStrict, !failure.isBrokenPipe else { throw failure }
     count += 1
     if worst.map({ $0.code.severity < failure.code.severity }) ?? true { worst = failure }
@@ -42,21 +42,21 @@ struct ItemFailures {
   }
 
   /// Names the failure of a key. An error that is not about this key alone is thrown.
-  mutating func note(_ key: Key, _ error: StoreError) throws {
+  mutating func record(_ key: Key, _ error: StoreError) throws {
     guard error.concernsOneItem else { throw error }
     if error.code == .damaged, !damagedKeys.insert(key.bytes).inserted { return }
-    try note(Failure(StoreError(error, to: "\(command) \(Text.printable(key.bytes))")))
+    try record(Failure(StoreError(error, to: "\(command) \(Text.printable(key.bytes))")))
   }
 
   /// Names what a scan has left open. Of a listing that ended at a limit, only doubts up to `last` count.
-  mutating func note(_ doubts: [PossibleLoss], upTo last: Key? = nil) throws {
+  mutating func record(_ doubts: [PossibleLoss], upTo last: Key? = nil) throws {
     for doubt in doubts {
       if let key = doubt.key, let last, last < key { continue }
       // A doubt without a key stands for any number of keys.
       guard damagedKeys.insert(doubt.key?.bytes ?? []).inserted else { continue }
       let name = doubt.key.map { " \(Text.printable($0.bytes))" } ?? ""
       let what = doubt.key == nil ? "some keys may be missing: " : ""
-      try note(Failure(StoreError(doubt.error, to: "\(command)\(name): \(what)")))
+      try record(Failure(StoreError(doubt.error, to: "\(command)\(name): \(what)")))
     }
   }
 

@@ -57,18 +57,20 @@ extension BlobStore {
   /// Is there an object that one of so many bytes may have something in common with?
   package func mayHaveKin(_ size: UInt64) throws(StoreError) -> Bool {
     guard size > Self.chunkedFrom, !readOnly else { return false }
-    return noting { (catalogue) throws(StoreError) in try catalogue.hasObject(from: Self.chunkedFrom) }
+    return ignoringCatalogueErrors { (catalogue) throws(StoreError) in
+      try catalogue.hasObject(from: Self.chunkedFrom)
+    }
       ?? false
   }
 
   /// Looks for the chunks of a recipe in all objects that are here. Objects that were not cut yet are.
   package func match(_ recipe: BlobRecipe) throws(StoreError) -> BlobMatch {
     try requireWritable()
-    noting { (catalogue) throws(StoreError) in try cutObjects(catalogue) }
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in try cutObjects(catalogue) }
     var match = BlobMatch()
     match.end = recipe.offset
     let keys = keys.present()
-    let found = noting { (catalogue) throws(StoreError) in
+    let found = ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       try catalogue.places(ofChunks: recipe.chunks.map { Self.chunkKey($0, keys) })
     }
     for (index, chunk) in recipe.chunks.enumerated() {
@@ -154,7 +156,9 @@ extension BlobStore {
       if pending.isEmpty { pending = bytes } else { pending.append(contentsOf: bytes) }
       guard isWhole else {
         // Gone, or changed: it is not looked for there again.
-        noting { (catalogue) throws(StoreError) in try catalogue.forgetChunks(of: first.source) }
+        ignoringCatalogueErrors { (catalogue) throws(StoreError) in
+          try catalogue.forgetChunks(of: first.source)
+        }
         break
       }
       if pending.count >= Self.pieceBytes / 2 { try flush() }

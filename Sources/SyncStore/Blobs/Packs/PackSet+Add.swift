@@ -218,7 +218,7 @@ extension PackSet {
   // MARK: Durability
 
   /// Makes all objects durable that were added so far, by whatever process, but for those of packs that are yet to be copied
-  /// (`copyLeft`). Who comes while a sync runs shares the next.
+  /// (`salvageFailedPacks`). Who comes while a sync runs shares the next.
   ///
   /// - Throws: the error of a sync that failed; the objects it was about are never counted on again.
   func sync() throws(StoreError) {

@@ -36,7 +36,7 @@ package struct PackSettings: Sendable, Equatable {
 /// - Only who holds the lock on byte 0 of a pack adds to it; who counts on an object and who removes it are told apart
 ///   by the word of its entry.
 /// - A pack whose sync failed is never synced again, nor added to (rule R4). One that was left so by an earlier life can be read until what
-///   lives in it is copied, and nothing that counts on it becomes durable before (`copyLeft`).
+///   lives in it is copied, and nothing that counts on it becomes durable before (`salvageFailedPacks`).
 /// - Bytes of an object stay where they are as long as anybody maps them: space is given back by whole files.
 /// - Objects move from pack to pack under `moving`: the locks of files do not tell the threads of one process apart.
 /// - Ordinals and numbers are given once: who holds one while all packs go (`moveAside`) finds nothing.
@@ -131,7 +131,7 @@ package final class PackSet: Sendable {
   let settled = Atomic<UInt64>(0)
   let arrivals = Atomic<UInt64>(0)
   let served = Atomic<UInt64>(0)
-  let syncs = SharedWork()
+  let syncs = GroupCommit()
   /// Bytes that all files may have. Adding fails beyond it, and what lives may be moved up to `movingLimit`: a writer waits until
   /// room was made, and making room needs some itself.
   let fileLimit = Atomic<Int>(.max)

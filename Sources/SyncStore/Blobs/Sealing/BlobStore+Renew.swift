@@ -128,11 +128,11 @@ extension BlobStore {
       let form = form(reference)
       if form.name == name {
         // Under another key, and the same name: in the place of the old one.
-        _ = try files.place(temporary, as: name, replacing: true)
+        _ = try files.publish(temporary, as: name, replacing: true)
         try files.storage.syncDirectory(files.path(BlobFiles.shard(name)))
         return
       }
-      if try !place(temporary, as: form, durable: true) { try files.remove(temporary) }
+      if try !publish(temporary, as: form, durable: true) { try files.remove(temporary) }
     } catch {
       _ = try? files.remove(temporary)
       throw error

@@ -38,7 +38,7 @@ extension BlobCatalogue {
 extension BlobStore {
   /// Members that were seen to hold an object: `DeviceID`s, those seen last first. Empty if it is not known.
   package func holders(of hash: BlobHash) -> [[UInt8]] {
-    noting { (catalogue) throws(StoreError) in
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       try catalogue.holders(of: form(BlobReference(hash: hash, size: 0)).name)
     } ?? []
   }
@@ -47,7 +47,7 @@ extension BlobStore {
   package func noteHolder(_ hash: BlobHash, member: [UInt8], holds: Bool) {
     guard !readOnly else { return }
     let name = form(BlobReference(hash: hash, size: 0)).name
-    noting { (catalogue) throws(StoreError) in
+    ignoringCatalogueErrors { (catalogue) throws(StoreError) in
       if holds {
         try catalogue.noteHolders([(name, member)], at: clock())
       } else {

@@ -57,7 +57,7 @@ extension BlobStore {
       for index in inFiles { gone[index] = left.contains(uses[index].name) }
     }
     let names = zip(uses, gone).filter(\.1).map(\.0.name)
-    memory.withLock { $0.whole.subtract(names) }
+    memory.withLock { $0.verified.subtract(names) }
     return gone
   }
 
@@ -89,7 +89,7 @@ extension BlobStore {
       guard let file = try files.open(name) else { return false }
       try makeDurable(name, file)
       let size = UInt64(try file.status().size)
-      noting { (catalogue) throws(StoreError) in
+      ignoringCatalogueErrors { (catalogue) throws(StoreError) in
         try catalogue.record(name, size: size, .present, durable: true)
       }
     }
@@ -113,7 +113,7 @@ extension BlobStore {
         if let isDurable = try packs.claimed(name, following: following) {
           return isDurable ? .durable : .packed
         }
-        guard !following, try files.size(of: name) != nil, !memory.withLock({ $0.suspect.contains(name) })
+        guard !following, try files.size(of: name) != nil, !memory.withLock({ $0.syncFailed.contains(name) })
         else { continue }
         let row = try claimRow(name)
         // Only a look after the claim counts.
@@ -146,7 +146,7 @@ extension BlobStore {
       } else {
         // Whoever has asked lets go of its own for this word: what was seen whole once may have rotted since.
         try reader.verify { _, _ throws(StoreError) in try checkCancelled() }
-        remember(reader.name)
+        rememberVerified(reader.name)
       }
       return .whole
     } catch {

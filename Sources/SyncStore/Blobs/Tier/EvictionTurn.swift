@@ -210,7 +210,7 @@ package final class EvictionTurn: Sendable {
     // In the order in which they lie each page is come to once; in parts, because others may be waiting for the catalogue.
     let sorted = due.sorted { $0.name < $1.name }
     for start in stride(from: 0, to: sorted.count, by: Self.objectsAtOnce) {
-      blobs.noting { (catalogue) throws(StoreError) in
+      blobs.ignoringCatalogueErrors { (catalogue) throws(StoreError) in
         try catalogue.noteHolders(
           sorted[start..<min(start + Self.objectsAtOnce, sorted.count)], at: store.environment.now())
       }

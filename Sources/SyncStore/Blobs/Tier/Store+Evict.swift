@@ -95,7 +95,7 @@ extension Store {
         if possession == .rotten { try want(blob) }
         held.append(possession == .whole)
       }
-      try tier.settle(zip(blobs, held).filter(\.1).map(\.0))
+      try tier.makeDurable(zip(blobs, held).filter(\.1).map(\.0))
       // Durable on return, and behind what was counted on: a sweep that begins from now on sees the records it covers.
       return (try replicaSummary().vector, held)
     }

@@ -5,7 +5,7 @@ import Testing
 @testable import SyncStore
 
 @Suite("Work that one does for all", .timeLimit(.minutes(Patience.minutes(1))))
-struct SharedWorkTests {
+struct GroupCommitTests {
   /// Counts rounds, each of which waits until it is let on.
   private final class Rounds: Sendable {
     let done = Atomic(0)
@@ -34,7 +34,7 @@ struct SharedWorkTests {
 
   @Test("is done by who asks to be told, where nobody is at it")
   func alone() {
-    let (work, rounds, told) = (SharedWork(), Rounds(), Locked<[StoreError?]>([]))
+    let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[StoreError?]>([]))
     rounds.allowed.store(9, ordering: .sequentiallyConsistent)
     work.whenDone(
       until: { Self.has(1, rounds.done) }, work: { rounds.run() },
@@ -50,7 +50,7 @@ struct SharedWorkTests {
 
   @Test("tells who does not wait once it is done by another thread, and does it again for who came too late")
   func byAnother() async throws {
-    let (work, rounds, told) = (SharedWork(), Rounds(), Locked<[Int]>([]))
+    let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[Int]>([]))
     // A thread of its own: it waits.
     Background.block {
       try? work.wait { () throws(StoreError) in
@@ -79,7 +79,7 @@ struct SharedWorkTests {
 
   @Test("tells who does not wait why it will not be done")
   func failure() async throws {
-    let (work, rounds, told) = (SharedWork(), Rounds(), Locked<[StoreError?]>([]))
+    let (work, rounds, told) = (GroupCommit(), Rounds(), Locked<[StoreError?]>([]))
     let error = StoreError(.poisoned, "a sync failed")
     Background.block {
       _ = try? work.wait { () throws(StoreError) in
@@ -100,7 +100,7 @@ struct SharedWorkTests {
 
   @Test("leaves nobody waiting, however many threads come and go at once")
   func manyThreads() async throws {
-    let (work, asked, done, ended) = (SharedWork(), Counter(), Counter(), Counter())
+    let (work, asked, done, ended) = (GroupCommit(), Counter(), Counter(), Counter())
     let (threads, each) = (8, 400)
     for _ in 0..<threads {
       Background.block {

@@ -3,7 +3,7 @@ import Synchronization
 
 /// Work that one thread does for all that wait for it: a sync makes durable what many have written. Who comes while it is
 /// being done waits; when it is done, all it was done for go on at once, and one of the others does it again.
-final class SharedWork: Sendable {
+final class GroupCommit: Sendable {
   private typealias Check = @Sendable () throws(StoreError) -> Bool
   private typealias Work = @Sendable () throws(StoreError) -> Void
 
@@ -15,7 +15,7 @@ final class SharedWork: Sendable {
   }
 
   /// Odd while a thread is at it.
-  private let turns = EventCount()
+  private let leadership = EventCount()
   private let rounds = Atomic(0)
   private let listeners = LockedField<[Listener]>([])
 
@@ -28,31 +28,31 @@ final class SharedWork: Sendable {
     until isDone: () throws(StoreError) -> Bool, work: () throws(StoreError) -> Void
   ) throws(StoreError) {
     while true {
-      let turn = turns.value
+      let turn = leadership.value
       if turn & 1 == 0 {
-        if turns.advance(from: turn) { return try take(turn &+ 1, isDone, work) }
+        if leadership.advance(from: turn) { return try lead(turn &+ 1, isDone: isDone, work: work) }
       } else {
-        turns.wait(while: turn)
+        leadership.wait(while: turn)
         if try isDone() { return }
       }
     }
   }
 
   /// It is this thread's turn.
-  private func take(
-    _ turn: UInt32, _ isDone: () throws(StoreError) -> Bool, _ work: () throws(StoreError) -> Void
+  private func lead(
+    _ turn: UInt32, isDone: () throws(StoreError) -> Bool, work: () throws(StoreError) -> Void
   ) throws(StoreError) {
     // A thread that were cancelled in the work would leave the turn to nobody.
     try SystemCall.uncancelled { () throws(StoreError) in
       defer { end(turn) }
       if try isDone() { return }
-      try takeUncancelled(work)
+      try leadUncancelled(work)
     }
   }
 
-  private func takeUncancelled(_ work: () throws(StoreError) -> Void) throws(StoreError) {
+  private func leadUncancelled(_ work: () throws(StoreError) -> Void) throws(StoreError) {
     // Those that were just woken have something to add: better now than by another round.
-    if turns.waiting > 0 { sched_yield() }
+    if leadership.waiting > 0 { sched_yield() }
     defer { rounds.add(1, ordering: .relaxed) }
     try work()
   }
@@ -65,7 +65,7 @@ final class SharedWork: Sendable {
     then tell: @escaping @Sendable (StoreError?) -> Void
   ) {
     let isLeft = listeners.withLock { listeners in
-      guard turns.value & 1 != 0 else { return false }
+      guard leadership.value & 1 != 0 else { return false }
       listeners.append(Listener(isDone: isDone, work: work, tell: tell))
       return true
     }
@@ -85,10 +85,10 @@ final class SharedWork: Sendable {
   private func end(_ turn: UInt32) {
     tell(listeners.withLock { exchange(&$0, with: []) })
     let late = listeners.withLock { listeners in
-      _ = turns.advance(from: turn)
+      _ = leadership.advance(from: turn)
       return exchange(&listeners, with: [])
     }
-    turns.wakeAll()
+    leadership.wakeAll()
     tell(late)
   }
 
