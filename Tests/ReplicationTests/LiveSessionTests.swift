@@ -58,7 +58,7 @@ import Testing
   @Test("When all that was wanted is done the client says that it stays, and waits for its journal to grow")
   func goesLive() {
     let (session, last) = Self.client()
-    #expect(last == [.message(.live), .follow(behind: 10)])
+    #expect(last == [.message(.live), .followJournal(after: 10)])
     #expect(session.isLive && session.isAtRest)
     let (other, end) = Self.client(grants: false)
     #expect(end == [.message(.goodbye), .close(.done)] && !other.isLive)
@@ -69,7 +69,7 @@ import Testing
     let (session, _) = Self.client()
     let cursor = Cursor(position: 10, mark: Self.mark, closed: true)
     let covered = VersionVector([Samples.left: 10, Samples.right: 10])
-    #expect(session.handle(.grown) == [.openBurst(since: cursor, behind: 10, covered: covered)])
+    #expect(session.handle(.journalGrown) == [.openBurst(since: cursor, behind: 10, covered: covered)])
     #expect(!session.isAtRest)
     #expect(
       session.handle(.burstOpened(Self.opening)) == [
@@ -81,20 +81,20 @@ import Testing
         .message(.batch(index: 0, encrypted: [7])), .message(.burstEnd(batches: 1)),
       ])
     // Growth meanwhile waits for the word of the other side.
-    #expect(session.handle(.grown) == [])
+    #expect(session.handle(.journalGrown) == [])
     #expect(session.say(.batchReceived(position: 11)) == [])
     let next = Cursor(position: 11, mark: Samples.mark, closed: true)
     #expect(
       session.say(.burstReceived(position: 11, missingBlobs: 0)) == [
-        .follow(behind: 11),
+        .followJournal(after: 11),
         .openBurst(
           since: next, behind: 11, covered: VersionVector([Samples.left: 11, Samples.right: 10])),
       ])
-    #expect(session.handle(.burstEmpty(position: 15)) == [.follow(behind: 15)])
+    #expect(session.handle(.burstEmpty(position: 15)) == [.followJournal(after: 15)])
     #expect(session.figures.acknowledged == 11)
     // What was looked at is not looked at again, though the other side's cursor stays where it is.
     #expect(
-      session.handle(.grown) == [
+      session.handle(.journalGrown) == [
         .openBurst(
           since: next, behind: 15, covered: VersionVector([Samples.left: 11, Samples.right: 10]))
       ])
@@ -124,7 +124,7 @@ import Testing
         .message(.burstReceived(position: 11, missingBlobs: 1)),
       ])
     // What the other side has is not given back to it.
-    _ = session.handle(.grown)
+    _ = session.handle(.journalGrown)
     #expect(
       session.trace.last
         == .openBurst(
@@ -174,7 +174,7 @@ import Testing
   )
   func floors() {
     let (session, _) = Self.client()
-    _ = session.handle(.grown)
+    _ = session.handle(.journalGrown)
     var opening = Self.opening
     opening.close.floor = VersionVector([Samples.right: 11])
     let actions = session.handle(.burstOpened(opening))

@@ -77,7 +77,7 @@ final class ThinMember {
       dot: Dot(actor: actor, sequence: position),
       stamp: Stamp(milliseconds: Environment.real().now()), key: key, content: .inline(value))
     unsent.append(PositionedRecord(position: position, record: record))
-    handle(.grown)
+    handle(.journalGrown)
   }
 
   private func handle(_ event: SessionEvent) {

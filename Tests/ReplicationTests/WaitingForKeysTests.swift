@@ -95,7 +95,7 @@ import Testing
     #expect(last.last == .digestState(at: Samples.wall))
     #expect(
       dialogue.session.handle(.stateDigested(Self.state)) == [
-        Self.message(.live), .follow(behind: 10), .setTimer(.widening, seconds: 300),
+        Self.message(.live), .followJournal(after: 10), .setTimer(.widening, seconds: 300),
       ])
     // What comes now is of the ordinary kind.
     _ = dialogue.say(
@@ -130,10 +130,10 @@ import Testing
     _ = dialogue.session.handle(.roundOpened(records: 0, close: Self.close(Samples.right, Self.second, 15)))
     _ = dialogue.say(.receipt(Receipt(received: 15, state: Self.state, missingBlobs: 0)))
     #expect(dialogue.session.figures.acknowledged == 10)
-    #expect(dialogue.say(.live) == [.follow(behind: 10)])
+    #expect(dialogue.say(.live) == [.followJournal(after: 10)])
     // What was written between the two rounds under keys that the client holds is in neither.
     #expect(
-      dialogue.session.handle(.grown) == [
+      dialogue.session.handle(.journalGrown) == [
         .openBurst(
           since: Cursor(position: 10, mark: Samples.mark, closed: true), behind: 10,
           covered: VersionVector([Samples.left: 10, Samples.right: 10]), scope: Self.held)
@@ -163,7 +163,7 @@ import Testing
         }
       } else {
         #expect(last == [Self.message(.receipt(Receipt(received: 15, state: Self.state, missingBlobs: 0)))])
-        #expect(dialogue.say(.live) == [.follow(behind: 10), .setTimer(.widening, seconds: 300)])
+        #expect(dialogue.say(.live) == [.followJournal(after: 10), .setTimer(.widening, seconds: 300)])
       }
     }
   }

@@ -42,7 +42,7 @@ struct CompactionPlanTests {
     var candidates = Self.sealed([0.6, 0.5, 0.6])
     // As it is left by a compaction of what was all deleted.
     candidates[0] = Candidate(fileBytes: 8192, liveBytes: 120, basePosition: 0)
-    #expect(candidates[0].deadBytes < CompactionPlan.leastGain)
+    #expect(candidates[0].deadBytes < CompactionPlan.minGainBytes)
     #expect(Self.run(candidates)?.contains(1) == true)
     #expect(Self.run(Array(candidates[...0]), thorough: true) == nil)
   }
@@ -70,6 +70,6 @@ struct CompactionPlanTests {
     let candidates = (0..<200).map {
       Candidate(fileBytes: 64 << 10, liveBytes: 100, basePosition: UInt64($0))
     }
-    #expect(Self.run(candidates)?.count == CompactionPlan.longestRun)
+    #expect(Self.run(candidates)?.count == CompactionPlan.maxRunLength)
   }
 }

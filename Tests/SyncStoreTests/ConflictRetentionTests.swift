@@ -100,14 +100,14 @@ struct ConflictRetentionTests {
     let times = [100 * Self.day, 100 * Self.day + 5, 3 * Self.day, 110 * Self.day]
     var noted: [Bool] = []
     for (time, position) in zip(times, [10, 12, 13, 25]) {
-      noted.append(retention.note(at: time, behind: UInt64(position)))
+      noted.append(retention.recordConflict(at: time, after: UInt64(position)))
     }
     #expect(noted == [true, false, false, true])
     #expect(retention.kept(of: beaten, at: 130 * Self.day, bytes: 1000) == [1, 2])
     #expect(retention.kept(of: beaten, at: 135 * Self.day, bytes: 1000) == [2])
     #expect(retention.kept(of: beaten, at: 200 * Self.day, bytes: 1000) == [])
     #expect((try? ConflictRetention(bytes: retention.bytes)) == retention)
-    _ = retention.note(at: 141 * Self.day, behind: 40)
+    _ = retention.recordConflict(at: 141 * Self.day, after: 40)
     #expect(retention.days.map(\.number) == [141])
   }
 }

@@ -52,16 +52,16 @@ struct KeyPassTests {
       }
     }
     var seen: [[UInt8]: Int] = [:]
-    try store.visitKeysInTurns {
+    try store.visitKeysInSteps {
       seen = [:]
-    } look: { engine, place throws(StoreError) -> [UInt8] in
+    } read: { engine, place throws(StoreError) -> [UInt8] in
       counts.turn.add(1, ordering: .relaxed)
       return engine.key(at: place)
-    } take: { key throws(StoreError) in
+    } collect: { key throws(StoreError) in
       seen[key, default: 0] += 1
     }
     counts.most.max(counts.turn.load(ordering: .relaxed), ordering: .relaxed)
-    #expect(counts.most.load(ordering: .relaxed) <= Store.recordsPerTurn)
+    #expect(counts.most.load(ordering: .relaxed) <= Store.recordsPerStep)
     #expect(counts.added.load(ordering: .relaxed) >= Self.count / 2)
     for number in 0..<Self.count { #expect(seen[Array("key \(number)".utf8)] == 1, "key \(number)") }
     #expect(seen.values.allSatisfy { $0 == 1 })
@@ -79,11 +79,11 @@ struct KeyPassTests {
     }
     let status = try store.status()
     #expect(status.keys == Self.count && status.liveBytes == UInt64(3 * Self.count))
-    #expect(counts.turn.load(ordering: .relaxed) >= Self.count / Store.recordsPerTurn)
+    #expect(counts.turn.load(ordering: .relaxed) >= Self.count / Store.recordsPerStep)
     counts.turn.store(0, ordering: .relaxed)
     let report = try store.verify()
     #expect(report.isClean && report.records >= Self.count)
-    #expect(counts.turn.load(ordering: .relaxed) >= Self.count / Store.recordsPerTurn)
+    #expect(counts.turn.load(ordering: .relaxed) >= Self.count / Store.recordsPerStep)
     #expect(try store.get("key 3")?.bytes == [9, 9, 9])
     // Within a transaction of this thread, too.
     try store.transaction { transaction in

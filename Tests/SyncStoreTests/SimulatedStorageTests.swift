@@ -234,7 +234,7 @@ import Testing
     try file.allocate(to: 64 * 4096)
     try file.sync()
     try file.write([UInt8](repeating: 7, count: 64 * 4096), at: 0)
-    file.beginSync()
+    file.startWriteback()
     storage.crash(keeping: { _, _ in .lost })
     let bytes = try storage.open("/file", .readOnly).read(64 * 4096, at: 0)
     let whole = (0..<64).filter { bytes[$0 * 4096] == 7 }.count
@@ -248,7 +248,7 @@ import Testing
     try storage.syncDirectory("/")
     try file.write([UInt8](repeating: 7, count: 8192), at: 0)
     storage.failSync(of: "/file")
-    file.beginSync()
+    file.startWriteback()
     #expect(code { try file.sync() } == .inputOutput)
     try file.sync()
     storage.crash(keeping: { _, _ in .lost })

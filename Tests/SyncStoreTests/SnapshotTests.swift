@@ -70,11 +70,11 @@ struct SnapshotTests {
       for name in names {
         guard let segment = try engine.journal.map(name), segment.header.closedLength > 20_000
         else { continue }
-        var adoption = Adoption(segment, replacing: engine.journal.numbers(within: name.covered))
-        engine.journal.show(segment)
+        var adoption = SegmentInstall(segment, replacing: engine.journal.numbers(within: name.covered))
+        engine.journal.addUninstalled(segment)
         engine.assignSlots(mayAdd: true)
         // Places are moved, nothing is forgotten yet: so it is between two steps of the compactor.
-        #expect(!engine.adopt(&adoption, count: 12, indexing: true))
+        #expect(!engine.installSegment(&adoption, count: 12, indexing: true))
         adopted += 1
       }
       return try engine.sortedKeyIndex()

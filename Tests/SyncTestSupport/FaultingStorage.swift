@@ -286,8 +286,8 @@ private final class FaultingFile: StorageFile {
   }
 
   // That nothing begins is no error.
-  func beginSync() {
-    if (try? plan.check(.beginSync, path)) != nil { file.beginSync() }
+  func startWriteback() {
+    if (try? plan.check(.beginSync, path)) != nil { file.startWriteback() }
   }
 
   func writeBack(_ range: Range<Int>) throws(StoreError) {

@@ -46,7 +46,7 @@ package final class SessionEndpoint {
   /// Tells the session that the journal has grown.
   package func grow() {
     followed = nil
-    handle(.grown)
+    handle(.journalGrown)
   }
 
   /// Tells the session something.
@@ -85,7 +85,7 @@ package final class SessionEndpoint {
       case .close(let outcome): self.outcome = outcome
       case .becomeNewActor: replica.becomeNewActor()
       case .setTimer, .cancelTimer, .mergeGroupKeys: break
-      case .follow(let position): followed = position
+      case .followJournal(let position): followed = position
       case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
         .readBlob, .storeBlobRanges, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .digestState,

@@ -68,14 +68,14 @@ final class SimulatedFile: StorageFile, @unchecked Sendable {
   }
 
   /// Some of the pages that changed reach the disk, in any order, and others do not. A failure is told to the next sync.
-  func beginSync() {
+  func startWriteback() {
     try? locked { state, node throws(StoreError) in
       if state.syncFails(path) { return node.failWriteBack() }
       if !state.lies { node.writeBack(within: 0..<Int.max) }
     }
   }
 
-  /// As `beginSync`, but that a failure is told at once, too.
+  /// As `startWriteback`, but that a failure is told at once, too.
   func writeBack(_ range: Range<Int>) throws(StoreError) {
     try locked { state, node throws(StoreError) in
       if state.syncFails(path) {

@@ -14,7 +14,7 @@ final class JournalWatch {
   /// How often it was armed.
   private var armings: UInt64 = 0
   private var isLookDue = false
-  private var reviewTimer: UInt64?
+  private var growthTimer: UInt64?
   /// Called soon after the journal has grown, once a second at most.
   var onGrowth: () -> Void = {}
   private static let reviewMilliseconds = 1000
@@ -24,7 +24,7 @@ final class JournalWatch {
 
   /// Calls `body` once, on the loop, when the journal has something behind `position`. Replaces an earlier call with the
   /// same number.
-  func follow(_ number: UInt64, behind position: UInt64, _ body: @escaping () -> Void) {
+  func notify(_ number: UInt64, after position: UInt64, _ body: @escaping () -> Void) {
     waiting[number] = Waiting(position: position, body: body)
     // Not from within: whoever asks is in the middle of something. And once for all who ask meanwhile: they are many.
     guard !isLookDue else { return }
@@ -33,7 +33,7 @@ final class JournalWatch {
   }
 
   /// It is not wanted any more.
-  func forget(_ number: UInt64) { waiting[number] = nil }
+  func cancel(_ number: UInt64) { waiting[number] = nil }
 
   private func look() {
     isLookDue = false
@@ -42,14 +42,14 @@ final class JournalWatch {
     for number in due.keys.sorted() { waiting[number] = nil }
     for number in due.keys.sorted() { due[number]?.body() }
     // It had grown before anybody waited.
-    if !due.isEmpty { review() }
+    if !due.isEmpty { scheduleGrowthCallback() }
     guard !waiting.isEmpty, !isArmed else { return }
     isArmed = true
     armings += 1
     let number = armings
     let (store, loop) = (context.store, context.loop)
     let this = LoopBound(self, to: loop)
-    let wake = { @Sendable in loop.execute { this.value.woken() } }
+    let wake = { @Sendable in loop.execute { this.value.journalGrew() } }
     // A worker waits for whoever is at work in the store: the loop does not.
     if store.whenGrownAtOnce(behind: position, wake) { return }
     context.workers.later(.prompt) {
@@ -68,16 +68,16 @@ final class JournalWatch {
     }
   }
 
-  private func woken() {
+  private func journalGrew() {
     isArmed = false
-    review()
+    scheduleGrowthCallback()
     look()
   }
 
-  private func review() {
-    guard reviewTimer == nil else { return }
-    reviewTimer = context.loop.schedule(after: Self.reviewMilliseconds) { [weak self] in
-      self?.reviewTimer = nil
+  private func scheduleGrowthCallback() {
+    guard growthTimer == nil else { return }
+    growthTimer = context.loop.schedule(after: Self.reviewMilliseconds) { [weak self] in
+      self?.growthTimer = nil
       self?.onGrowth()
     }
   }

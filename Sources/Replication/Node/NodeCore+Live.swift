@@ -40,8 +40,8 @@ extension NodeCore {
 
   /// Sets up what a session needs beside its link.
   func attach(_ driver: SessionDriver, _ number: UInt64, _ device: DeviceID) {
-    driver.onFollow = { [weak self, weak driver] position in
-      self?.watch.follow(number, behind: position) { driver?.grown() }
+    driver.onFollowJournal = { [weak self, weak driver] position in
+      self?.watch.notify(number, after: position) { driver?.journalGrew() }
     }
     driver.onLive = { [weak self] in self?.wentLive(number, device) }
     reviewedPosition = nil
@@ -52,7 +52,7 @@ extension NodeCore {
     }
     driver.onClosed = { [weak self, weak driver] in
       guard let self else { return }
-      for other in drivers where other !== driver && other.isLive { other.grown() }
+      for other in drivers where other !== driver && other.isLive { other.journalGrew() }
     }
   }
 

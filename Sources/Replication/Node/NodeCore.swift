@@ -162,7 +162,7 @@ final class NodeCore {
 
   private func ended(_ number: UInt64) {
     let gone = incoming.removeValue(forKey: number)
-    watch.forget(number)
+    watch.cancel(number)
     if let connection = gone?.connection {
       finishing.add(number, connection: connection) { [weak self] in self?.proven(number) }
       act(admission.finishes(number, at: MonotonicClock.milliseconds()))
@@ -296,7 +296,7 @@ final class NodeCore {
     outgoing[number] = Outgoing()
     let finish: (Result<DialEnd, ReplicationError>) -> Void = { [weak self] result in
       let device = self?.outgoing.removeValue(forKey: number)?.device
-      self?.watch.forget(number)
+      self?.watch.cancel(number)
       completion(result)
       if let device { self?.onChange(device) }
     }

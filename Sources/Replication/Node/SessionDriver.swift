@@ -7,7 +7,7 @@ internal import SyncStore
 /// done before the next; `onEnd` is called once, after a new actor that was asked for is durable.
 final class SessionDriver {
   /// Has the session's journal watched: called with a position, behind which `grown` is to be called.
-  var onFollow: (UInt64) -> Void = { _ in }
+  var onFollowJournal: (UInt64) -> Void = { _ in }
   /// Called when figures have changed.
   var onProgress: (SessionFigures) -> Void = { _ in }
 
@@ -31,7 +31,7 @@ final class SessionDriver {
   private var intakes = 0
   /// The last batch of a live round, a small one, is being taken in: what the journal grows by is looked at behind it.
   private var isTakingLast = false
-  private var hasGrownMeanwhile = false
+  private var hasDeferredGrowth = false
   /// Where the session stood in the journal when it last said so, and the position behind which it is told of its growth since.
   private var followed: (from: UInt64, behind: UInt64)?
   /// What all sessions of the node hold, and what of that is this one's.
@@ -142,30 +142,30 @@ final class SessionDriver {
   var figures: SessionFigures { session.figures }
 
   /// The journal has grown, or may have. While a batch is taken in, that is most likely it, and the other side waits for the answer.
-  func grown() {
+  func journalGrew() {
     guard outcome == nil else { return }
-    if isTakingLast { hasGrownMeanwhile = true } else { handle(.grown) }
+    if isTakingLast { hasDeferredGrowth = true } else { handle(.journalGrown) }
   }
 
   /// A batch was taken in whose growth was not looked at.
   private func lookAtGrowth() {
     isTakingLast = false
-    guard hasGrownMeanwhile else { return }
-    hasGrownMeanwhile = false
+    guard hasDeferredGrowth else { return }
+    hasDeferredGrowth = false
     guard outcome == nil else { return }
     // What came from the other side it need not be told of. Now and then the session looks all the same: it goes through the
     // journal from where it stood last.
     guard let echo = store.takeLastAppliedRange(), let followed, followed.behind == echo.behind,
       echo.upTo - followed.from <= Self.mostUnseen
-    else { return handle(.grown) }
-    follow(from: followed.from, behind: echo.upTo)
+    else { return handle(.journalGrown) }
+    followJournal(from: followed.from, after: echo.upTo)
   }
 
   private static let mostUnseen: UInt64 = 256
 
-  private func follow(from start: UInt64, behind position: UInt64) {
+  private func followJournal(from start: UInt64, after position: UInt64) {
     followed = (start, position)
-    onFollow(position)
+    onFollowJournal(position)
   }
 
   /// Does now what is to be done when this timer runs out: for tests, which cannot wait.
@@ -275,9 +275,9 @@ final class SessionDriver {
       unsent = []
       switch action {
       case .send: break
-      case .follow(let position):
+      case .followJournal(let position):
         store.goLive()
-        follow(from: position, behind: position)
+        followJournal(from: position, after: position)
       case .pauseReading: link.pause()
       case .resumeReading: link.resume()
       case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
@@ -384,7 +384,7 @@ final class SessionDriver {
     hasEnded = true
     count(0)
     onProgress(session.figures)
-    (onProgress, onFollow) = ({ _ in }, { _ in })
+    (onProgress, onFollowJournal) = ({ _ in }, { _ in })
     (onLive, onClosed, onHello, onOpen, onNews) = ({}, {}, {}, {}, { _ in })
     let over = onOver
     onOver = {}

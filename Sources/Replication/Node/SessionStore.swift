@@ -171,7 +171,7 @@ package final class SessionStore: Sendable {
       case .becomeNewActor(_, let side):
         try store.becomeNewActor(side: side)
         return nil
-      case .send, .pauseReading, .resumeReading, .setTimer, .cancelTimer, .close, .follow: return nil
+      case .send, .pauseReading, .resumeReading, .setTimer, .cancelTimer, .close, .followJournal: return nil
       }
     } catch {
       return event(of: error)

@@ -51,7 +51,7 @@ extension Exchange {
     receiving?.goLive()
     own.summary.vector = VersionVector()
     peer.summary.vector = VersionVector()
-    follow(&port)
+    followJournal(&port)
     beginComparing(&port)
     beginWaiting(&port)
   }
@@ -70,8 +70,8 @@ extension Exchange {
     }
   }
 
-  private func follow(_ port: inout SessionPort) {
-    if let sending { port.actions.append(.follow(behind: sending.scanned)) }
+  private func followJournal(_ port: inout SessionPort) {
+    if let sending { port.actions.append(.followJournal(after: sending.scanned)) }
   }
 
   /// Opens a round if there may be something to send.
@@ -92,14 +92,14 @@ extension Exchange {
 
   mutating func burstWasEmpty(upTo position: UInt64, _ port: inout SessionPort) {
     sending?.burstWasEmpty(upTo: position)
-    follow(&port)
+    followJournal(&port)
   }
 
   mutating func burstReceived(_ position: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
     try sending?.received(burstUpTo: position)
     if let news = sending?.news { cover(news) }
     port.figures.acknowledged = position
-    follow(&port)
+    followJournal(&port)
   }
 
   // MARK: Group keys

@@ -253,7 +253,7 @@ struct Exchange {
         try endIfWidened()
         receiving?.stateDigested(state, &port)
       }
-    case .grown: live.hasGrown = true
+    case .journalGrown: live.hasGrown = true
     case .burstOpened(let burst): try burstOpened(burst, &port)
     case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))

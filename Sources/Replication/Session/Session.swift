@@ -201,7 +201,7 @@ package struct Session: ~Copyable {
     case .cursor, .roundOpened, .batchEncrypted, .roundExhausted, .batchApplied, .roundFinished,
       .stillLacking,
       .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
-      .recipeMatched, .stateDigested, .grown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested,
+      .recipeMatched, .stateDigested, .journalGrown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested,
       .fingerprinted, .recordsExchanged, .repaired, .holdingsStated, .blobRangeDecrypted:
       try exchange?.answered(event, &port)
     }

@@ -28,7 +28,7 @@ package enum SessionEvent: Hashable, Sendable {
   /// Answers `openBurst`: nothing up to this position is for the other side.
   case burstEmpty(position: UInt64)
   /// Answers `follow`: the journal has grown, or may have.
-  case grown
+  case journalGrown
   /// Answers `openBurst`, `applyBatch` or `applyLast`: another session has moved on for the same two copies, and what this
   /// one knows does not hold any more.
   case overtaken(String)
@@ -132,7 +132,7 @@ package enum SessionAction: Hashable, Sendable {
   /// `applyBatch` and `finishRound` in one durable step: the last batch of a round whose close has come.
   case applyLast(sender: ActorID, mark: RoundMark, index: UInt32, encrypted: [UInt8], close: RoundClose)
   /// Answer once the journal has something behind this position, now or later. Replaces an earlier one.
-  case follow(behind: UInt64)
+  case followJournal(after: UInt64)
   /// As `openRound`, and give the first batch at once. What lies up to `behind` was looked at before, and is not for this
   /// receiver.
   case openBurst(since: Cursor?, behind: UInt64, covered: VersionVector, scope: KeyScope? = nil)

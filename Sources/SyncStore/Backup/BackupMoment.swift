@@ -73,9 +73,10 @@ struct BackupMoment: Sendable {
 
   /// The segment that holds what this copy keeps of itself.
   func state(
-    _ begin: (SegmentHeader) throws(StoreError) -> CompactedBytes, _ header: SegmentHeader, in store: Store
+    _ begin: (SegmentHeader) throws(StoreError) -> CompactedSegmentBuilder, _ header: SegmentHeader,
+    in store: Store
   )
-    throws(StoreError) -> CompactedBytes
+    throws(StoreError) -> CompactedSegmentBuilder
   {
     var copier = try begin(header)
     for local in stateRecords() {

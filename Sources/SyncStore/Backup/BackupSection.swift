@@ -56,7 +56,7 @@ struct BackupSection {
     var walk = BackupWalk(moment, after: closing.after)
     // Address space in proportion to what there is to copy: it may be limited.
     let capacity = min(BackupFormat.segmentCapacity, moment.recordBytes + BackupFormat.definitionBytes)
-    var copier: CompactedBytes?
+    var copier: CompactedSegmentBuilder?
     // Records of the transaction under way.
     var open: [RecordView] = []
     // The last position that was passed: the next segment begins behind it.
@@ -137,20 +137,24 @@ struct BackupSection {
 
   private func begin(
     _ header: SegmentHeader, capacity: Int, givesPositions: Bool = true
-  ) throws(StoreError) -> CompactedBytes {
-    try CompactedBytes(
+  ) throws(StoreError) -> CompactedSegmentBuilder {
+    try CompactedSegmentBuilder(
       header, capacity: capacity,
       cipher: try store.journalKeys.cipher(for: header, path: writer.file.path),
       givesPositions: givesPositions)
   }
 
-  private mutating func finish(_ copier: CompactedBytes, _ kind: BackupEntryHeader.Kind) throws(StoreError) {
+  private mutating func finish(_ copier: CompactedSegmentBuilder, _ kind: BackupEntryHeader.Kind)
+    throws(StoreError)
+  {
     try write(copier, kind)
     (closing.chainSalt, closing.chainLength) = (copier.header.chainSalt, UInt32(copier.end))
     closing.nextNumber += 1
   }
 
-  private mutating func write(_ copier: CompactedBytes, _ kind: BackupEntryHeader.Kind) throws(StoreError) {
+  private mutating func write(_ copier: CompactedSegmentBuilder, _ kind: BackupEntryHeader.Kind)
+    throws(StoreError)
+  {
     var header = copier.header
     header.closedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)

@@ -177,7 +177,7 @@ extension Store {
   /// tells, should this copy be put back to an earlier state, which writes are known elsewhere (rule R9).
   private func backupMoment(after position: UInt64, token: [UInt8]) throws(StoreError) -> BackupMoment {
     try checkWritable()
-    waitForCompaction()
+    throttleWriter()
     try lockWriters()
     let moment: BackupMoment
     do {

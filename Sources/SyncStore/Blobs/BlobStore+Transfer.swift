@@ -83,7 +83,7 @@ extension BlobStore {
       }
       state.waiting += bytes.count
       if state.waiting >= Self.writebackBytes {
-        file.beginSync()
+        file.startWriteback()
         state.waiting = 0
       }
       return true

@@ -22,11 +22,11 @@ struct CompactionPlan: Equatable {
   var run: Range<Int>
 
   /// Less than this share of a file is not worth another.
-  static let leastShare = 0.125
+  static let minDeadShare = 0.125
   /// Fewer dead bytes are not worth another file: one has whole pages.
-  static let leastGain = 4096
+  static let minGainBytes = 4096
   /// Segments of one run: bounds what one step costs.
-  static let longestRun = 64
+  static let maxRunLength = 64
 
   /// Nil if nothing is worth it. `position` is the last one given; with `isThorough` every dead byte counts.
   init?(_ sealed: [Candidate], largestSegment: Int, position: UInt64, isThorough: Bool = false) {
@@ -35,17 +35,17 @@ struct CompactionPlan: Equatable {
     guard isThorough || Self.isDue(dead: dead, live: live) else { return nil }
     // Not only the worst one is asked whether it gains a page: of a small one too little may be dead, though
     // that is a larger share.
-    let gaining = sealed.indices.filter { sealed[$0].isEligible && sealed[$0].deadBytes >= Self.leastGain }
+    let gaining = sealed.indices.filter { sealed[$0].isEligible && sealed[$0].deadBytes >= Self.minGainBytes }
     let worst = gaining.max { left, right in
       // Of equal shares of dead bytes the later one is smaller or younger: the earlier one first.
       (Self.share(sealed[left]), right) < (Self.share(sealed[right]), left)
     }
-    guard let worst, isThorough || Self.share(sealed[worst]) >= Self.leastShare else { return nil }
+    guard let worst, isThorough || Self.share(sealed[worst]) >= Self.minDeadShare else { return nil }
     var run = worst..<(worst + 1)
     var bytes = sealed[worst].liveBytes
     // Neighbours go along where that gains bytes or spares files.
     func takes(_ index: Int) -> Bool {
-      guard sealed.indices.contains(index), sealed[index].isEligible, run.count < Self.longestRun else {
+      guard sealed.indices.contains(index), sealed[index].isEligible, run.count < Self.maxRunLength else {
         return false
       }
       let first = min(index, run.lowerBound)

@@ -11,7 +11,7 @@ struct CompactionRun: Sendable {
   let position: UInt64
   /// Purges up to this position are needed no more: the segments before the run hold nothing that they speak of, nor does a
   /// backup.
-  private let toldPurges: UInt64
+  private let expiredPurges: UInt64
   /// Names the places of all records that count for their keys. Lock-free readers may use it while others change it.
   let hashIndex: HashIndex
   /// The beaten sides of conflicts that count though the index does not name them.
@@ -60,7 +60,7 @@ struct CompactionRun: Sendable {
     isFirst = places.lowerBound == 0
     position = engine.position
     let before = engine.journal.segments[..<places.lowerBound].map(\.header.compactedAt).min()
-    toldPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
+    expiredPurges = min(before ?? .max, Store.leastBackedUp(engine.locals))
     hashIndex = engine.index.hashIndex
     kept = Set(engine.keptConflicts())
     parked = Set(engine.parked.values.joined())
@@ -77,21 +77,21 @@ struct CompactionRun: Sendable {
   var isFaulty: Bool { segments.contains { $0.segment.mapping.fault != nil } }
 
   /// Compacting them gains nothing: they are left alone from now on.
-  func giveUp() { for source in segments { source.segment.isWorthCompacting = false } }
+  func markNotWorthCompacting() { for source in segments { source.segment.isWorthCompacting = false } }
 
   fileprivate subscript(index: Int) -> Source? { index < segments.count ? segments[index] : nil }
 
   /// Is the record at a place of the index the one that counts for the key with this hash?
   @inline(__always)
-  fileprivate func isNamed(_ hash: UInt64, _ place: UInt64) throws(StoreError) -> Bool {
+  fileprivate func isIndexed(_ hash: UInt64, at place: UInt64) throws(StoreError) -> Bool {
     try hashIndex.find(hash) { $0 == place } != nil
   }
 
   fileprivate func isParked(_ location: Location) -> Bool { !parked.isEmpty && parked.contains(location) }
 
   /// How a record counts that is not of the ordinary form.
-  fileprivate func standing(of view: RecordView, at place: UInt64) throws(StoreError) -> CompactedRecord
-    .Standing?
+  fileprivate func liveness(of view: RecordView, at place: UInt64) throws(StoreError) -> CompactedRecord
+    .Liveness?
   {
     switch view.kind {
     case .local:
@@ -106,8 +106,8 @@ struct CompactionRun: Sendable {
       if isParked(view.location) { return .noted }
       guard let shape = view.shape else { return nil }
       let hash = view.bytes.withSpan(shape.key) { hashIndex.hash($0) }
-      return try isNamed(hash, place) ? .named(hash) : nil
-    case .purge: return view.position <= toldPurges ? nil : .noted
+      return try isIndexed(hash, at: place) ? .named(hash) : nil
+    case .purge: return view.position <= expiredPurges ? nil : .noted
     case .actor, .checkpoint, .epoch, nil: return nil
     }
   }
@@ -116,19 +116,19 @@ struct CompactionRun: Sendable {
 /// A record that counts, on its way into the copy.
 struct CompactedRecord {
   /// Why it counts.
-  enum Standing {
+  enum Liveness {
     /// The index names it for the key with this hash.
-    case named(UInt64)
+    case indexed(UInt64)
     /// A view knows it by its place.
-    case noted
+    case byLocation
   }
 
   var offset: Int
-  var standing: Standing
+  var liveness: Liveness
 }
 
 /// Where the copying of a run stands.
-struct CompactionWalk {
+struct CompactionCursor {
   private let run: CompactionRun
   private var index = 0
   private var source: CompactionRun.Source?
@@ -164,7 +164,9 @@ struct CompactionWalk {
 
   /// Copies what counts among the next records. False if the run cannot be copied: bytes of it are damaged, or written by a
   /// program that knows more kinds of records.
-  mutating func copyMore(to copier: inout CompactedBytes, isAtEnd: inout Bool) throws(StoreError) -> Bool {
+  mutating func copyNext(to copier: inout CompactedSegmentBuilder, isAtEnd: inout Bool) throws(StoreError)
+    -> Bool
+  {
     guard let source else {
       isAtEnd = true
       return true
@@ -179,16 +181,16 @@ struct CompactionWalk {
     for record in ahead {
       let place = source.place(at: record.offset)
       if let hash = record.hash {
-        if try run.isNamed(hash, place) {
-          copier.keep(CompactedRecord(offset: record.offset, standing: .named(hash)))
+        if try run.isIndexed(hash, at: place) {
+          copier.add(CompactedRecord(offset: record.offset, liveness: .named(hash)))
         } else if run.isParked(Location(segment: source.segment.number, offset: record.offset)) {
-          copier.keep(CompactedRecord(offset: record.offset, standing: .noted))
+          copier.add(CompactedRecord(offset: record.offset, liveness: .noted))
         }
       } else {
         let view = RecordView(segment: source.segment, offset: record.offset)
         guard view.isReadable, let kind = view.kind else { return false }
-        if let standing = try run.standing(of: view, at: place) {
-          copier.keep(CompactedRecord(offset: record.offset, standing: standing))
+        if let standing = try run.liveness(of: view, at: place) {
+          copier.add(CompactedRecord(offset: record.offset, liveness: standing))
         }
         if kind == .actor || kind == .epoch { continue }
       }

@@ -17,7 +17,7 @@ struct ConflictRetention: Equatable, Sendable {
   private static func number(of time: UInt64) -> UInt32 { UInt32(clamping: time / dayMilliseconds) }
 
   /// A conflict comes up at `time`, in milliseconds since 1970, behind a position of the journal. False if the day was noted already.
-  mutating func note(at time: UInt64, behind position: UInt64) -> Bool {
+  mutating func recordConflict(at time: UInt64, after position: UInt64) -> Bool {
     let today = Self.number(of: time)
     // A clock that was put back makes nothing older.
     if let last = days.last, last.number >= today { return false }

@@ -31,7 +31,7 @@ extension Engine {
   }
 
   /// Keeps what compaction replaces readable as long as `pin` lives, and there is room.
-  mutating func hold(_ pin: SnapshotPin) {
+  mutating func retainSegments(for pin: SnapshotPin) {
     pins.append(HeldPin(pin: pin, start: journal.replacedCount))
   }
 
@@ -39,7 +39,7 @@ extension Engine {
   var heldBytes: Int { journal.replaced.reduce(0) { $0 + $1.mapping.count } }
 
   /// Is there a copy in this view that has its name, and no number in the index of all yet? That one's turn is still to come.
-  private var holdsUncountedCopy: Bool {
+  private var hasUninstalledCopy: Bool {
     journal.segments.contains { $0.header.compaction > 0 && $0.slot == nil }
   }
 
@@ -49,7 +49,7 @@ extension Engine {
     // Until whoever compacts has moved the index over, it names what was replaced; one of this process's own until this view
     // has read what made the rest of it go.
     guard !journal.replaced.isEmpty,
-      index.isShared ? control.adopted >= compactions && !holdsUncountedCopy : applied >= compactionsAppliedAt
+      index.isShared ? control.adopted >= compactions && !hasUninstalledCopy : applied >= compactionsAppliedAt
     else { return }
     // The cached writer keeps replaced segments mapped. The next write builds another one in any case.
     writer = nil

@@ -1,7 +1,7 @@
 /// A pass over all keys in units: each is visited while nobody changes the index, and others go on in between.
 extension HashIndex {
   /// Into how many units a pass is cut, so that one has a few pages: a power of two. It holds whatever is added meanwhile.
-  func unitsOfPass() throws(StoreError) -> Int { 1 << max(0, try depth() - 3) }
+  func scanUnitCount() throws(StoreError) -> Int { 1 << max(0, try depth() - 3) }
 
   /// Visits the places of the keys whose hashes end in `unit`, of so many `units`. A page that is not yet split so far also has others:
   /// `isShared` says that it is to be asked whether the key `belongs` to the unit. Only for the holder of the writers' mutex.

@@ -299,11 +299,11 @@ final class IndexCheckpoint: Sendable {
     var refs: [UInt64] = []
     /// The count of the last compaction whose copy the index and the notes have taken in wholly: nothing names any more
     /// what it has replaced.
-    var adopted: UInt32 = 0
+    var installedCompaction: UInt32 = 0
   }
 
   /// Above all places: the rest is a count of compactions.
-  private static let adoptedMark: UInt64 = 1 << 48
+  private static let installedCompactionMark: UInt64 = 1 << 48
 
   func specialRecords() throws(StoreError) -> SpecialRecords {
     while true {
@@ -312,10 +312,10 @@ final class IndexCheckpoint: Sendable {
       for index in 0..<count {
         let page = try pages.page(Self.page(ofNote: index, round))
         let note = try checkedWord(Self.offset(ofNote: index), of: page)
-        if note < Self.adoptedMark {
+        if note < Self.installedCompactionMark {
           noted.refs.append(note)
         } else {
-          noted.adopted = UInt32(truncatingIfNeeded: note)
+          noted.installedCompaction = UInt32(truncatingIfNeeded: note)
         }
       }
       // Another process may have put them together anew meanwhile, and again in the same pages.
@@ -333,7 +333,7 @@ final class IndexCheckpoint: Sendable {
   /// Notes these instead of all that were: they are complete before they count.
   func replaceSpecialRecords(_ notes: SpecialRecords) throws(StoreError) {
     let round = (try self.notes.round + 1) & 0xFF_FFFF
-    let all = [Self.adoptedMark | UInt64(notes.adopted)] + notes.refs
+    let all = [Self.installedCompactionMark | UInt64(notes.installedCompaction)] + notes.refs
     for (index, note) in all.enumerated() { try store(note, as: index, round) }
     header.store(Self.notes(all.count, round), at: Field.notes)
   }

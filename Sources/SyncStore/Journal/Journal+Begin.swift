@@ -41,7 +41,7 @@ extension Journal {
       header.generation = generation
       let segment = try Segment(
         header: header, file: file, mapping: mapping, seal: try keys.cipher(for: header, path: unnamed),
-        isWritten: environment.writesTail)
+        usesPwrite: environment.writesTail)
       var encoder = RecordEncoder(
         segment: segment, start: SegmentHeader.length, durable: 0, position: position)
       for entries in transactions { encoder.encode(entries) }
@@ -52,7 +52,7 @@ extension Journal {
       if let error = segment.faultError { throw error }
       try storage.rename(unnamed, to: directory + "/" + SegmentName(number).text)
       if !isPostponed { try storage.syncDirectory(directory) }
-      last?.mapping.expectAnyAccess()
+      last?.mapping.adviseNormal()
       segments.append(segment)
       table.insert(segment)
       return encoder.end
@@ -80,7 +80,7 @@ extension Journal {
 
   /// A file of zeros with place for `room` bytes of records, as large as there is space for, and the part of the reserve that it was.
   private mutating func acquireFile(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
-    file: any StorageFile, mapping: Mapping?, part: Reserve.Purpose?
+    file: any StorageFile, mapping: Mapping?, part: SpaceReserve.Purpose?
   ) {
     let unit = Self.smallestSegment
     let least = (SegmentHeader.length + room + unit - 1) & ~(unit - 1)
@@ -90,7 +90,7 @@ extension Journal {
         // Otherwise the last space would go to what cannot give any back. The first segment has to be there before a reserve is.
         if !segments.isEmpty {
           try reserve.restore(
-            claim == .ordinary ? Reserve.Purpose.allCases : [.records, .copy], next: size)
+            claim == .ordinary ? SpaceReserve.Purpose.allCases : [.records, .copy], next: size)
         }
         let (file, mapping) = try acquirePrepared(as: path, size: size)
         return (file, mapping, nil)
@@ -108,9 +108,9 @@ extension Journal {
 
   /// The part of the reserve that what makes this `claim` may use; nil if there is none, or none that is large enough.
   private func acquireReserve(as path: String, room: Int, _ claim: SpaceClaim) throws(StoreError) -> (
-    any StorageFile, Reserve.Purpose
+    any StorageFile, SpaceReserve.Purpose
   )? {
-    let parts: [Reserve.Purpose] =
+    let parts: [SpaceReserve.Purpose] =
       switch claim {
       case .ordinary: []
       case .reclaiming: [.segment]
@@ -231,5 +231,5 @@ extension Journal {
 extension Mapping {
   /// It will be written from its beginning to its end, and what nobody has found memory for is zeros that are not there yet: the kernel would
   /// make as many of them as it reads ahead, and the writer wait for all (17 ms for 8 MiB).
-  fileprivate func expectZeros() { expectRandomAccess() }
+  fileprivate func expectZeros() { adviseRandom() }
 }

@@ -15,13 +15,13 @@ struct Journal {
   /// What compaction replaced and may still be read.
   private(set) var replaced: [Segment] = []
   /// What compaction has written and that does not count yet.
-  private(set) var coming: [Segment] = []
+  private(set) var uninstalled: [Segment] = []
   /// How many segments compaction has replaced so far.
   private(set) var replacedCount = 0
   /// The next segment, if this process has made it ready.
   var prepared: PreparedSegment?
   /// Does a compaction of this process use the part of the reserve for its copy?
-  let copyHold: CopyHold
+  let copyHold: CopyReserveFlag
   /// The journal's tail-segment sizes double up to this, in bytes.
   let largestSegment: Int
   /// Where the records end, if the index vouches for it: tells what is lost of a last segment whose file was cut.
@@ -37,7 +37,7 @@ struct Journal {
 
   init(
     directory: String, environment: Environment, store: StoreID, writable: Bool, largestSegment: Int,
-    seal: JournalKeys, copyHold: CopyHold = CopyHold()
+    seal: JournalKeys, copyHold: CopyReserveFlag = CopyReserveFlag()
   ) {
     self.copyHold = copyHold
     (self.directory, self.environment, self.store) = (directory, environment, store)
@@ -122,7 +122,7 @@ struct Journal {
     let blank = try load((chain ?? counted.names, counted.missing))
     // The index may name some records where they were, and some where they are.
     for copy in counted.names where table[copy.number] == nil && copy.compaction > 0 {
-      if let segment = try map(copy, isLast: false) { show(segment) }
+      if let segment = try map(copy, isLast: false) { addUninstalled(segment) }
     }
     return blank
   }
@@ -181,7 +181,7 @@ struct Journal {
     let counted = Set(chain)
     for name in names where !counted.contains(name) && name.covered.upperBound < segments.last?.number ?? 0 {
       do throws(StoreError) {
-        if let segment = try map(name) { showReplaced(segment) }
+        if let segment = try map(name) { addReplaced(segment) }
       } catch {
         // Removed since it was listed: then nothing names it any more.
         guard try environment.storage.status(directory + "/" + name.text) == nil else { throw error }
@@ -226,7 +226,7 @@ struct Journal {
     replaced += segments[first...last]
     replacedCount += last - first + 1
     segments.replaceSubrange(first...last, with: [segment])
-    coming.removeAll { $0 === segment }
+    uninstalled.removeAll { $0 === segment }
     table.insert(segment)
   }
 
@@ -245,13 +245,13 @@ struct Journal {
   }
 
   /// Makes a segment readable that does not count yet.
-  mutating func show(_ segment: Segment) {
+  mutating func addUninstalled(_ segment: Segment) {
     table.insert(segment)
-    coming.append(segment)
+    uninstalled.append(segment)
   }
 
   /// Makes a segment readable that does not count any more.
-  mutating func showReplaced(_ segment: Segment) {
+  mutating func addReplaced(_ segment: Segment) {
     guard table[segment.number] == nil else { return }
     table.insert(segment)
     replaced.append(segment)
@@ -266,7 +266,7 @@ struct Journal {
     _ slot: (Segment) throws(StoreError) -> (Int, IndexCheckpoint.LiveByteCounter)?
   ) throws(StoreError) {
     var lacksSlots = false
-    for segment in segments + replaced + coming where segment.slot == nil {
+    for segment in segments + replaced + uninstalled where segment.slot == nil {
       guard let (slot, account) = try slot(segment) else {
         lacksSlots = true
         continue
@@ -279,7 +279,7 @@ struct Journal {
 
   /// Takes the numbers of an index away that is used no more.
   mutating func forgetSlots() {
-    for segment in segments + replaced + coming { (segment.slot, segment.liveByteCounter) = (nil, nil) }
+    for segment in segments + replaced + uninstalled { (segment.slot, segment.liveByteCounter) = (nil, nil) }
     table.forgetSlots()
   }
 
@@ -343,7 +343,7 @@ struct Journal {
       let content = try content(of: file, header, isLast: isLast)
       let segment = try Segment(
         header: header, file: file, mapping: content.mapping, seal: try keys.cipher(for: header, path: path),
-        isWritten: writable && environment.writesTail && header.compaction == 0 && isLast)
+        usesPwrite: writable && environment.writesTail && header.compaction == 0 && isLast)
       segment.truncatedEnd = content.truncatedEnd
       if content.missing > 0, writable, content.truncatedEnd == nil {
         let bytes = CountText.of(content.missing, "byte")

@@ -60,10 +60,10 @@ final class Segment: @unchecked Sendable {
 
   init(
     header: SegmentHeader, file: any StorageFile, mapping: Mapping, seal: SegmentCipher? = nil,
-    isWritten: Bool = false
+    usesPwrite: Bool = false
   ) throws(StoreError) {
     (self.header, self.file, self.mapping, self.cipher) = (header, file, mapping, seal)
-    target = isWritten ? try .blank(mapping.count) : mapping
+    target = usesPwrite ? try .blank(mapping.count) : mapping
     commonLimit = header.isReserve ? 0 : mapping.count
   }
 

@@ -37,7 +37,7 @@ extension Store {
     contentsOf keys: some Sequence<Key>, durability: Durability? = nil
   ) throws(StoreError) -> Int {
     let keys = Array(keys)
-    return try makingRoom { () throws(StoreError) in
+    return try retryingAfterCompaction { () throws(StoreError) in
       try StoreError.only {
         try transaction(durability: durability) { transaction in
           var count = 0

@@ -172,7 +172,7 @@ final class DiskFile: StorageFile {
     release { SystemCall.uncancelled { _ = close(descriptor) } }
   }
 
-  func beginSync() { SystemCall.uncancelled { _ = sync_file_begin(descriptor) } }
+  func startWriteback() { SystemCall.uncancelled { _ = sync_file_begin(descriptor) } }
 
   func writeBack(_ range: Range<Int>) throws(StoreError) {
     let (start, count) = (UInt64(range.lowerBound), UInt64(range.count))
@@ -332,7 +332,7 @@ final class DiskFile: StorageFile {
   func sync(unchanged range: Range<Int>, of mapping: Mapping) throws(StoreError) {
     // Writing a page back takes it from the processors that may store to it, one page after the other, and each of them is
     // interrupted. Nobody does: so they are let go all at once, and found again as they are read.
-    mapping.letGo(range)
+    mapping.adviseDontNeed(range)
     try sync()
   }
 

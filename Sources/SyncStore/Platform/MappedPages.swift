@@ -104,9 +104,9 @@ private import Synchronization
     let start = Int(pages.lowerBound - chunk.lowerBound) * Self.pageBytes
     let bytes = start..<(start + pages.count * Self.pageBytes)
     // Were more read ahead, whoever needs the first page would wait for all: 9 ms for 4 MiB of zeros. Of huge pages one is found at a time.
-    mapping.expectRandomAccess()
+    mapping.adviseRandom()
     mapping.populate(bytes)
-    mapping.expectAnyAccess()
+    mapping.adviseNormal()
   }
 
   /// Did the kernel refuse a page? What was stored there since is seen by this process alone.
@@ -126,7 +126,7 @@ private import Synchronization
         throw StoreError(.damaged, "names a page behind its end: it is to be built anew", path: file.path)
       }
       let mapping = try file.map(bytes, writable: writable)
-      if Self.isHuge(Self.chunk(of: number)) { mapping.preferHugePages() }
+      if Self.isHuge(Self.chunk(of: number)) { mapping.adviseHugePages() }
       chunks.all.append(Chunks.Chunk(index: index, mapping: mapping))
       let start = unsafe mapping.withPointer(0, to: UInt8.self) { UInt(bitPattern: $0) }
       let base = start &- UInt(bytes.lowerBound)

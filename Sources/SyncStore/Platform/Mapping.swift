@@ -240,7 +240,7 @@ package import Synchronization
 
   /// Forgets where the whole pages in `range` are, which are found again when they are read. Only of a shared file: what was
   /// stored stays there.
-  func letGo(_ range: Range<Int>) {
+  func adviseDontNeed(_ range: Range<Int>) {
     check(range)
     let start = pageEnd(range.lowerBound)
     let end = range.upperBound == count ? count : pageStart(range.upperBound)
@@ -248,10 +248,10 @@ package import Synchronization
   }
 
   /// Pages will be needed one here, one there: no others are to be read with them.
-  func expectRandomAccess() { advise(MADV_RANDOM) }
+  func adviseRandom() { advise(MADV_RANDOM) }
 
   /// Pages may be needed in any order: others are read with them as the kernel sees fit.
-  func expectAnyAccess() { advise(MADV_NORMAL) }
+  func adviseNormal() { advise(MADV_NORMAL) }
 
   private func advise(_ advice: Int32) {
     let start = pageStart(0)
@@ -264,7 +264,7 @@ package import Synchronization
   /// Its memory is to be found in huge pages, where the kernel and the file system can: who reads here and there waits less for addresses to
   /// be translated, and a fault brings 512 pages. Not for a file that is synced: what of a huge page was changed is not known, and all of it
   /// is written.
-  func preferHugePages() { advise(MADV_HUGEPAGE) }
+  func adviseHugePages() { advise(MADV_HUGEPAGE) }
 
   /// Finds memory for `range` now, rather than at the first store to each page: of each page by itself where random access is expected, else
   /// of what the kernel reads together, for all of which whoever needs the first waits.

@@ -88,7 +88,7 @@ package protocol StorageFile: AnyObject, Sendable {
   func allocate(to size: Int) throws(StoreError)
   /// Has the disk begin to take what was written, without waiting: the sync that comes later waits for less. Whether it succeeds, that
   /// sync says.
-  func beginSync()
+  func startWriteback()
   /// Has the disk take the bytes in `range`, and waits for that, which makes nothing durable: whoever syncs another file meanwhile waits
   /// for no more than these. After a failure the file must not be synced (rule R4).
   func writeBack(_ range: Range<Int>) throws(StoreError)
@@ -169,7 +169,7 @@ extension StorageFile {
   }
 
   /// Nothing begins before the sync.
-  package func beginSync() {}
+  package func startWriteback() {}
 
   /// It is written by the sync that comes later.
   package func writeBack(_ range: Range<Int>) throws(StoreError) {}

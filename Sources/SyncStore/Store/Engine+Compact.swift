@@ -7,21 +7,21 @@ extension Engine {
   }
 
   /// Takes in at most `count` records of a compacted segment, in place of those they are copies of. True at the end.
-  mutating func adopt(_ adoption: inout Adoption, count: Int, indexing: Bool) -> Bool {
+  mutating func installSegment(_ adoption: inout SegmentInstall, count: Int, indexing: Bool) -> Bool {
     let segment = adoption.segment
     // One who died may have counted some of them.
     if indexing, adoption.next == 0, adoption.offset == SegmentHeader.length { segment.liveBytes = 0 }
     if let known = adoption.known, indexing, known.keys === index.hashIndex {
-      return adopt(known, &adoption, count)
+      return installKnown(known, adoption: &adoption, count: count)
     }
     var walker = SegmentWalker(segment, from: adoption.offset, limit: Int(segment.header.closedLength))
     for _ in 0..<count {
       guard let step = walker.next() else {
-        finish(adoption, indexing: indexing)
+        finishInstall(adoption, indexing: indexing)
         return true
       }
       guard case .record(let view) = step else { continue }
-      let counts = adopt(view, &adoption, indexing: indexing)
+      let counts = installRecord(view, &adoption, indexing: indexing)
       if counts, indexing { segment.liveBytes += view.end - view.offset }
     }
     adoption.offset = walker.offset
@@ -29,12 +29,14 @@ extension Engine {
   }
 
   /// The same for a copy of which it is known what it has. Definitions come first: no record is named before its author is.
-  private mutating func adopt(_ known: Adoption.Known, _ adoption: inout Adoption, _ count: Int) -> Bool {
+  private mutating func installKnown(
+    _ known: SegmentInstall.Known, adoption: inout SegmentInstall, count: Int
+  ) -> Bool {
     let segment = adoption.segment
     let end = min(adoption.next + count, known.others.count + known.moves.count)
     while adoption.next < min(end, known.others.count) {
       let view = RecordView(segment: segment, offset: known.others[adoption.next])
-      if adopt(view, &adoption, indexing: true) { segment.liveBytes += view.end - view.offset }
+      if installRecord(view, &adoption, indexing: true) { segment.liveBytes += view.end - view.offset }
       adoption.next += 1
     }
     let first = adoption.next - known.others.count
@@ -55,11 +57,13 @@ extension Engine {
       adoption.next = end
     }
     guard adoption.next == known.others.count + known.moves.count else { return false }
-    finish(adoption, indexing: true)
+    finishInstall(adoption, indexing: true)
     return true
   }
 
-  private mutating func adopt(_ view: RecordView, _ adoption: inout Adoption, indexing: Bool) -> Bool {
+  private mutating func installRecord(_ view: RecordView, _ adoption: inout SegmentInstall, indexing: Bool)
+    -> Bool
+  {
     guard let shape = view.shape else { return false }
     let (segment, key) = (view.segment, view.key(shape))
     switch view.kind {
@@ -98,7 +102,7 @@ extension Engine {
     }
   }
 
-  private mutating func finish(_ adoption: Adoption, indexing: Bool) {
+  private mutating func finishInstall(_ adoption: SegmentInstall, indexing: Bool) {
     losers =
       losers.filter { !adoption.replaces($0) && $0.segment != adoption.segment.number } + adoption.losers
     sortedIndex = nil
@@ -107,7 +111,7 @@ extension Engine {
     journal.replace(by: segment)
     if indexing {
       segment.fixedBytes = max(0, segment.mapping.count - SegmentHeader.length - segment.liveBytes)
-      adopted = max(adopted, segment.header.compaction)
+      installedCompaction = max(installedCompaction, segment.header.compaction)
       do throws(StoreError) { try rewriteSpecialRecords() } catch { index.failure = error }
       if index.hasFaulted { abandonFaultedIndex() }
       if index.failure != nil { rebuildIndex() }

@@ -55,13 +55,13 @@ extension Engine {
     {
       var copy = journal.segment(name.number)
       if copy == nil, name.covered.upperBound < last.number, let segment = try journal.map(name) {
-        journal.show(segment)
+        journal.addUninstalled(segment)
         copy = segment
       }
       guard let copy, name.covered.upperBound < last.number else { return try reloadJournal(compactions) }
-      var adoption = Adoption(copy, replacing: journal.numbers(within: name.covered))
+      var adoption = SegmentInstall(copy, replacing: journal.numbers(within: name.covered))
       assignSlots(mayAdd: !index.isShared)
-      while !adopt(&adoption, count: .max, indexing: !index.isShared) {}
+      while !installSegment(&adoption, count: .max, indexing: !index.isShared) {}
     }
     assignSlots(mayAdd: !index.isShared)
     try loadReplaced()

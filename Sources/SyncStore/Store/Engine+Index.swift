@@ -265,7 +265,7 @@ extension Engine {
     }
     var (views, defined) = ([RecordView](), 0)
     let noted = try ledger.specialRecords()
-    adopted = noted.adopted
+    installedCompaction = noted.installedCompaction
     for place in noted.refs {
       let offset = SegmentTable.offset(ofRef: place)
       guard let segment = journal.table.segment(ofRef: place) else {
@@ -352,13 +352,13 @@ extension Engine {
 
   /// Notes the places of all records that are more than a key's value, instead of those noted so far.
   mutating func rewriteSpecialRecords() throws(StoreError) {
-    var notes = IndexCheckpoint.SpecialRecords(adopted: adopted)
+    var notes = IndexCheckpoint.SpecialRecords(installedCompaction: installedCompaction)
     func note(_ location: Location) {
       if let segment = journal.segment(location.segment), segment.slot != nil {
         notes.refs.append(segment.ref(at: location.offset))
       }
     }
-    for segment in journal.segments + journal.coming where segment.slot != nil {
+    for segment in journal.segments + journal.uninstalled where segment.slot != nil {
       for offset in segment.definitionOffsets {
         notes.refs.append(segment.ref(at: offset))
       }

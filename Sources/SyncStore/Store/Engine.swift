@@ -72,9 +72,9 @@ struct Engine {
   /// Was the journal read before a writer had recovered it? What was read may be cut off then, and other segments have the names.
   var needsRecovery = false
   /// The last compaction that index and notes have taken in wholly.
-  var adopted: UInt32 = 0
+  var installedCompaction: UInt32 = 0
   /// Is there a file of a segment that it has replaced, and that could not be removed?
-  var leavesReplaced = false
+  var hasUnremovedSegments = false
   /// What the index calls the last record that it has; 0 if that is not known.
   var lastRef: UInt64 = 0
   /// Was it made without reading the journal?

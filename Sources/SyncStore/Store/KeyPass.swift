@@ -1,8 +1,8 @@
 /// Passes over all keys that let others go on: a writer waits for one turn of it at most.
 extension Store {
   /// Records that are looked at in one turn, and bytes of them.
-  static let recordsPerTurn = 256
-  static let bytesPerTurn = 1 << 20
+  static let recordsPerStep = 256
+  static let bytesPerStep = 1 << 20
 
   /// Looks at the record of each key, a few under the lock at a time. What is written meanwhile may be seen as it was before or after;
   /// a key that nobody writes is seen exactly once.
@@ -11,20 +11,20 @@ extension Store {
   ///   - restart: all that was taken so far does not count, because the index was built anew: the pass begins again.
   ///   - look: what is wanted of a record, under the lock.
   ///   - take: is given that outside of it.
-  func visitKeysInTurns<Element>(
-    restart: () -> Void, look: (inout Engine, Location) throws(StoreError) -> Element,
-    take: (Element) throws(StoreError) -> Void
+  func visitKeysInSteps<Element>(
+    restart: () -> Void, read: (inout Engine, Location) throws(StoreError) -> Element,
+    collect: (Element) throws(StoreError) -> Void
   ) throws(StoreError) {
-    for _ in 0..<Self.attemptsOfPass {
+    for _ in 0..<Self.maxPassAttempts {
       restart()
-      if try visitKeysOnce(look, take) { return }
+      if try visitKeysOnce(read, collect) { return }
     }
     throw StoreError(
       .damaged, "the index was built anew again and again while all keys were looked at: run `Store.verify`",
       path: path)
   }
 
-  private static let attemptsOfPass = 8
+  private static let maxPassAttempts = 8
 
   /// False if the index was built anew meanwhile.
   private func visitKeysOnce<Element>(
@@ -36,8 +36,8 @@ extension Store {
     // are found in one turn then.
     let isWhole = isInTransaction || !isWritable
     let pass = try reading { engine throws(StoreError) -> (keys: HashIndex, units: Int) in
-      engine.hold(pin)
-      return (engine.index.hashIndex, isWhole ? 1 : try engine.unitsOfPass())
+      engine.retainSegments(for: pin)
+      return (engine.index.hashIndex, isWhole ? 1 : try engine.scanUnitCount())
     }
     for unit in 0..<pass.units {
       let places: [Location]?
@@ -50,7 +50,7 @@ extension Store {
         }
       }
       guard let places else { return false }
-      endTurn()
+      yieldEngineLock()
       try visit(places, pin, look, take)
     }
     return true
@@ -58,7 +58,7 @@ extension Store {
 
   /// Comes after each turn of a pass: the threads that wait for the engine have it next. Without this a pass that takes
   /// the lock again at once starves them: puts waited for up to 520 ms beside `status` of 1,000,000 keys.
-  func endTurn() {
+  func yieldEngineLock() {
     engine.yieldToWaiters()
     environment.betweenTurns?()
   }
@@ -74,7 +74,7 @@ extension Store {
       let (elements, end) = try reading { engine throws(StoreError) -> ([Element], Int) in
         try pin.check(path)
         var (elements, bytes, index) = ([Element](), 0, start)
-        while index < min(start + Self.recordsPerTurn, places.count), bytes < Self.bytesPerTurn {
+        while index < min(start + Self.recordsPerStep, places.count), bytes < Self.bytesPerStep {
           let place = places[index]
           elements.append(try look(&engine, place))
           if let segment = engine.journal.segment(place.segment) {
@@ -86,20 +86,22 @@ extension Store {
       }
       next = end
       for element in elements { try take(element) }
-      endTurn()
+      yieldEngineLock()
     }
   }
 }
 
 extension Engine {
-  /// How many units a pass has (`HashIndex.unitsOfPass`). If the index cannot be read it is marked as failed, and `Store.reading` retries
+  /// How many units a pass has (`HashIndex.scanUnitCount`). If the index cannot be read it is marked as failed, and `Store.reading` retries
   /// with a rebuilt one.
-  fileprivate func unitsOfPass() throws(StoreError) -> Int {
-    try notingFailure { () throws(StoreError) in try index.hashIndex.unitsOfPass() }
+  fileprivate func scanUnitCount() throws(StoreError) -> Int {
+    try markingIndexFailure { () throws(StoreError) in try index.hashIndex.scanUnitCount() }
   }
 
   /// Marks the index as failed where `body`, which reads it, fails.
-  private func notingFailure<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError) -> Result {
+  private func markingIndexFailure<Result>(_ body: () throws(StoreError) -> Result) throws(StoreError)
+    -> Result
+  {
     do throws(StoreError) { return try body() } catch {
       index.failure = index.failure ?? error
       throw error
@@ -108,10 +110,10 @@ extension Engine {
 
   /// The places of the keys of one unit of a pass (`HashIndex.forEachRef(unit:of:_:)`), with the same rule for the index.
   fileprivate func locations(unit: Int, of units: Int) throws(StoreError) -> [Location] {
-    try notingFailure { () throws(StoreError) in try placesOfUnit(unit, of: units) }
+    try markingIndexFailure { () throws(StoreError) in try locationsOfUnit(unit, of: units) }
   }
 
-  private func placesOfUnit(_ unit: Int, of units: Int) throws(StoreError) -> [Location] {
+  private func locationsOfUnit(_ unit: Int, of units: Int) throws(StoreError) -> [Location] {
     var locations: [Location] = []
     try index.hashIndex.forEachRef(unit: unit, of: units) { place, isShared throws(StoreError) in
       guard let segment = journal.table.segment(ofRef: place) else { throw indexMismatchError() }

@@ -66,13 +66,13 @@ extension Store {
   private func visitRecords(
     restart: () -> Void, _ body: (_ key: [UInt8], _ stamp: Stamp, _ place: Location) -> Void
   ) throws(StoreError) {
-    try visitKeysInTurns(
+    try visitKeysInSteps(
       restart: restart,
-      look: { engine, place throws(StoreError) -> (key: [UInt8], stamp: Stamp, place: Location)? in
+      read: { engine, place throws(StoreError) -> (key: [UInt8], stamp: Stamp, place: Location)? in
         guard let view = try? engine.journal.record(at: place), let shape = view.shape else { return nil }
         return (view.key(shape), view.stamp, place)
       },
-      take: { found throws(StoreError) in if let found { body(found.key, found.stamp, found.place) } })
+      collect: { found throws(StoreError) in if let found { body(found.key, found.stamp, found.place) } })
   }
 }
 

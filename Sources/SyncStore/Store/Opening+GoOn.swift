@@ -12,7 +12,7 @@ extension Opening {
     var journal = journal()
     journal.knownEnd = try knownEnd(index, last)
     var isUnfinished = false
-    guard let adopted = try adopted(index),
+    guard let adopted = try installedCompaction(index),
       try journal.loadUnfinished(names, adopted: adopted, &isUnfinished) == nil
     else { return nil }
     var engine = Engine(
@@ -58,8 +58,8 @@ extension Opening {
   }
 
   /// The last compaction that an index has taken in; nil if its ledger is damaged.
-  func adopted(_ index: JournalIndex) throws(StoreError) -> UInt32? {
-    do throws(StoreError) { return try index.checkpoint.specialRecords().adopted } catch {
+  func installedCompaction(_ index: JournalIndex) throws(StoreError) -> UInt32? {
+    do throws(StoreError) { return try index.checkpoint.specialRecords().installedCompaction } catch {
       guard error.code == .damaged else { throw error }
       return nil
     }

@@ -161,7 +161,8 @@ struct Opening {
     for _ in 0..<Self.attempts {
       // First: what is compacted from now on is noticed at the next look.
       let (compactions, adopted) = (control.compactions, control.adopted)
-      guard let index = try JournalIndex.open(files, writable: writable), let done = try self.adopted(index)
+      guard let index = try JournalIndex.open(files, writable: writable),
+        let done = try self.installedCompaction(index)
       else { return nil }
       var isUnfinished = false
       let journal = try loadedBesideOthers(control, adopted: done, isUnfinished: &isUnfinished)

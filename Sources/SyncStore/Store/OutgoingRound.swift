@@ -75,7 +75,7 @@ extension Store {
       let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
       let found = try reading { engine throws(StoreError) -> ([OutgoingRound.Item], RoundSurvey.Moment?)? in
         guard let survey else {
-          engine.hold(pin)
+          engine.retainSegments(for: pin)
           return (try Self.items(choice, in: engine), nil)
         }
         guard let moment = survey.moment(isFull: isFull, in: engine) else { return nil }

@@ -61,7 +61,7 @@ package struct SurveyGround: Sendable {
     guard engine.position > position, engine.position - position > few, engine.gaps.isEmpty,
       let stretch = engine.stretch(behind: position)
     else { return nil }
-    engine.hold(pin)
+    engine.retainSegments(for: pin)
     (begun, end) = (engine.position, engine.applied)
     (keys, keyCount) = (engine.index.hashIndex, engine.keyCount)
     (actor, suspects) = (engine.state.actor, engine.state.suspects)

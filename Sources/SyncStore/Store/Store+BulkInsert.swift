@@ -7,7 +7,7 @@ extension Store {
     _ batch: CompactBatch, _ conclude: (inout TransactionBuilder) throws(StoreError) -> Void
   ) throws(StoreError) -> (echo: (behind: UInt64, upTo: UInt64), tail: UInt64)? {
     try checkWritable()
-    waitForCompaction()
+    throttleWriter()
     try lockWriters()
     defer { control.unlock() }
     var composer = newTransactionBuilder(limit: Limits.transactionBytes)

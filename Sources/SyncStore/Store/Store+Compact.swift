@@ -6,7 +6,7 @@ internal import Synchronization
 /// At every moment either the old segments count or the copy does: the names alone tell which (F7).
 extension Store {
   /// Records that are looked at, or moved, while others wait.
-  private static let recordsAtOnce = 64
+  private static let recordsPerStep = 64
 
   /// Gives back all space that superseded records take up, and deletes that every member has seen, but for the segment at the
   /// tail. Others go on reading and writing meanwhile. Returns the bytes gained.
@@ -22,7 +22,7 @@ extension Store {
       var gained: UInt64 = 0
       while true {
         let before = gained
-        var isDone = try purgeWhileThereIsRoom()
+        var isDone = try purgeIfSpaceAllows()
         do throws(StoreError) {
           while let gain = try compactOnce(isThorough: true) {
             (gained, compactions) = (gained + gain, compactions + 1)
@@ -39,7 +39,7 @@ extension Store {
 
   /// Purges before a compaction. False if the disk has no room for all of it: each purge is a record, and compaction makes room for
   /// more of them.
-  private func purgeWhileThereIsRoom() throws(StoreError) -> Bool {
+  private func purgeIfSpaceAllows() throws(StoreError) -> Bool {
     do throws(StoreError) {
       try purgeBeforeCompaction(always: true)
       return true
@@ -53,7 +53,7 @@ extension Store {
   func makeRoom() throws(StoreError) -> Bool {
     guard environment.compacting != .onRequest else { return false }
     return try compacting.withLock { compactions throws(StoreError) in
-      _ = try purgeWhileThereIsRoom()
+      _ = try purgeIfSpaceAllows()
       while let gain = try compactOnce(isThorough: true) {
         compactions += 1
         if gain > 0 { return true }
@@ -74,7 +74,7 @@ extension Store {
   /// Has a compaction done in the background. Writers wait for it if it `isUrgent`.
   func scheduleCompaction(isUrgent: Bool) {
     guard environment.compacting != .onRequest else { return }
-    pace.set(isUrgent)
+    writeThrottle.set(isUrgent)
     let begins = lifecycle.withLock { lifecycle in
       defer { lifecycle.compactionScheduled = true }
       return !lifecycle.compactionScheduled
@@ -84,10 +84,10 @@ extension Store {
   }
 
   /// Writers come here before they take their mutex, so that the disk does not fill faster than it is tidied.
-  func waitForCompaction() {
-    guard pace.isUrgent else { return }
+  func throttleWriter() {
+    guard writeThrottle.isUrgent else { return }
     if environment.compacting == .beside {
-      pace.wait { closed.load(ordering: .relaxed) }
+      writeThrottle.wait { closed.load(ordering: .relaxed) }
     } else {
       compactWhileDue()
     }
@@ -99,7 +99,7 @@ extension Store {
       _ = try? purgeBeforeCompaction(always: false)
       while (try? compactOnce(isThorough: false)) != nil { compactions += 1 }
       lifecycle.withLock { $0.compactionScheduled = false }
-      pace.set(false)
+      writeThrottle.set(false)
     }
   }
 
@@ -107,14 +107,14 @@ extension Store {
   private func compactOnce(isThorough: Bool) throws(StoreError) -> UInt64? {
     guard try controlFile.lock(byte: StoreLayout.compactionByte, .exclusive, wait: false) else { return nil }
     defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
-    try finishAdoptions()
-    let gain = try compactAsFarAsThereIsRoom(isThorough: isThorough)
+    try finishInstalls()
+    let gain = try compactWithinFreeSpace(isThorough: isThorough)
     if gain != nil { restoreReserveAfterCompaction() }
     return gain
   }
 
   /// On a full disk what the reserve has room for makes room for the rest; what is dead as a whole takes two pages.
-  private func compactAsFarAsThereIsRoom(isThorough: Bool) throws(StoreError) -> UInt64? {
+  private func compactWithinFreeSpace(isThorough: Bool) throws(StoreError) -> UInt64? {
     do throws(StoreError) {
       return try compactOnce(isThorough: isThorough, largestCopy: .max)
     } catch {
@@ -178,18 +178,20 @@ extension Store {
   /// compaction lock.
   func compact(_ run: CompactionRun) throws(StoreError) -> UInt64? {
     defer { reserve.copyHold.set(false) }
-    var progress = CompactionProgress(pace, gaining: run.deadBytes)
+    var progress = CompactionProgress(writeThrottle, gaining: run.deadBytes)
     guard let (segment, known) = try copy(run, &progress) else {
-      engine.withLock { _ in run.giveUp() }
+      engine.withLock { _ in run.markNotWorthCompacting() }
       return nil
     }
-    try adopt(Adoption(segment, replacing: run.numbers, known: known), &progress)
+    try installSegment(SegmentInstall(segment, replacing: run.numbers, known: known), &progress)
     try remove(run.names)
     return UInt64(max(0, run.fileBytes - segment.mapping.count))
   }
 
   /// Moves the index over to a copy, a part at a time, so that no writer waits for long.
-  private func adopt(_ adoption: Adoption, _ progress: inout CompactionProgress) throws(StoreError) {
+  private func installSegment(_ adoption: SegmentInstall, _ progress: inout CompactionProgress)
+    throws(StoreError)
+  {
     var adoption = adoption
     var isAtEnd = false
     var isFirst = true
@@ -203,14 +205,14 @@ extension Store {
       isAtEnd = engine.withLock { engine in
         if isFirst {
           let segment = adoption.segment
-          if engine.journal.segment(segment.number) == nil { engine.journal.show(segment) }
+          if engine.journal.segment(segment.number) == nil { engine.journal.addUninstalled(segment) }
           engine.assignSlots(mayAdd: true)
           // From now on others find the copy, of which the index is about to speak, and the number that it has there.
           control.compactions += 1
           engine.compactions = control.compactions
           isFirst = false
         }
-        return engine.adopt(&adoption, count: Self.recordsAtOnce, indexing: true)
+        return engine.installSegment(&adoption, count: Self.recordsPerStep, indexing: true)
       }
       let share = isAtEnd ? 1 : adoption.progress
       progress.reach(CompactionProgress.durable + (1 - CompactionProgress.durable) * share)
@@ -229,7 +231,7 @@ extension Store {
       }
     }
     engine.withLock { engine in
-      engine.leavesReplaced = failure != nil
+      engine.hasUnremovedSegments = failure != nil
       engine.releaseReplaced()
     }
     if let failure { throw failure }
@@ -238,10 +240,10 @@ extension Store {
   /// Does what one who was killed, or met an error, between the naming of the copy and the end of its moving over has left to
   /// do. The copy counts from the moment at which it has its name: another one made of what it stands for and of later
   /// segments would tear the chain of names. The caller holds the compaction lock.
-  func finishAdoptions() throws(StoreError) {
+  func finishInstalls() throws(StoreError) {
     let names = try SegmentName.all(in: journalDirectory, environment.storage)
     let counted = SegmentName.chain(of: names, from: 1).names
-    let (adopted, leavesReplaced) = engine.withLock { ($0.adopted, $0.leavesReplaced) }
+    let (adopted, leavesReplaced) = engine.withLock { ($0.installedCompaction, $0.hasUnremovedSegments) }
     let unfinished = counted.filter { $0.compaction > adopted }
       .map { (copy: $0, replaced: SegmentName.replaced(by: $0, among: names)) }
       .filter { !$0.replaced.isEmpty }
@@ -253,8 +255,10 @@ extension Store {
         if let segment = engine.journal.segment(copy.number) { return segment }
         return try engine.journal.map(copy)
       }
-      var progress = CompactionProgress(pace, gaining: 0)
-      if let segment { try adopt(Adoption(segment, replacing: replaced.map(\.number)), &progress) }
+      var progress = CompactionProgress(writeThrottle, gaining: 0)
+      if let segment {
+        try installSegment(SegmentInstall(segment, replacing: replaced.map(\.number)), &progress)
+      }
     }
     let tail = Location(packed: control.tail).segment
     let left = names.filter { !counted.contains($0) && $0.covered.upperBound < tail }
@@ -264,7 +268,7 @@ extension Store {
 
   /// Has the journal itself say that all of it is durable. A copy of the directory is cut at the place up to which it does
   /// (rule R9): there must be nothing behind that of which a compaction has dropped what came before.
-  private func vouch() throws(StoreError) {
+  private func appendDurableCheckpoint() throws(StoreError) {
     let (_, tail) = try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
       try composer.checkpoint()
     }
@@ -274,7 +278,7 @@ extension Store {
   /// Writes the copy and gives it its name; nil if the run cannot be copied, because it is damaged.
   private func copy(
     _ run: CompactionRun, _ progress: inout CompactionProgress
-  ) throws(StoreError) -> (Segment, Adoption.Known)? {
+  ) throws(StoreError) -> (Segment, SegmentInstall.Known)? {
     let storage = environment.storage
     let names = try SegmentName.all(in: journalDirectory, storage)
     var header = SegmentHeader(
@@ -282,12 +286,12 @@ extension Store {
       salt: environment.randomWord(), created: environment.now())
     header.generation = try journalKeys.generationToBegin()
     header.compactedAt = run.position
-    var copier = try CompactedBytes(
+    var copier = try CompactedSegmentBuilder(
       header, capacity: run.fileBytes, cipher: try journalKeys.cipher(for: header, path: run.temporaryPath))
-    var walk = CompactionWalk(run)
+    var walk = CompactionCursor(run)
     var isAtEnd = false
     while !isAtEnd {
-      guard try walk.copyMore(to: &copier, isAtEnd: &isAtEnd) else { return nil }
+      guard try walk.copyNext(to: &copier, isAtEnd: &isAtEnd) else { return nil }
       progress.reach(CompactionProgress.copied * walk.progress)
       try checkUsable()
     }
@@ -297,14 +301,14 @@ extension Store {
     progress.reach(CompactionProgress.durable)
     header.closedLength = UInt32(copier.end)
     header.size = UInt32((copier.end + 4095) & ~4095)
-    let segment = try place(copier, header, at: run.temporaryPath)
-    let known = Adoption.Known(keys: run.hashIndex, moves: copier.moves, others: copier.others)
+    let segment = try writeCompactedSegment(copier, header: header, at: run.temporaryPath)
+    let known = SegmentInstall.Known(keys: run.hashIndex, moves: copier.moves, others: copier.others)
     return segment.map { ($0, known) }
   }
 
   /// Writes a copy to a file, makes it durable and gives it its name.
-  private func place(
-    _ copier: CompactedBytes, _ header: SegmentHeader, at temporary: String
+  private func writeCompactedSegment(
+    _ copier: CompactedSegmentBuilder, header: SegmentHeader, at temporary: String
   ) throws(StoreError) -> Segment? {
     try checkDirectoryHoldsStore()
     let storage = environment.storage
@@ -312,10 +316,10 @@ extension Store {
     // First: what is appended below may take the last space there is, and is worth it only if the copy has its own.
     let (file, part) = try file(for: Int(header.size), at: temporary)
     do throws(StoreError) {
-      try keepSequence()
+      try persistOwnVector()
       // What replaces the records that were left out is durable before they go (rule R7).
       try sync(upTo: control.tail)
-      try vouch()
+      try appendDurableCheckpoint()
     } catch {
       if let part { reserve.putBack(part, from: temporary) }
       _ = try? storage.remove(temporary)
@@ -348,7 +352,7 @@ extension Store {
   /// a segment more than the bound allows (rule R5).
   private func file(
     for size: Int, at path: String
-  ) throws(StoreError) -> (any StorageFile, Reserve.Purpose?) {
+  ) throws(StoreError) -> (any StorageFile, SpaceReserve.Purpose?) {
     // First: no writer restores it from now on.
     let reserve = reserve
     reserve.copyHold.set(true)
@@ -365,7 +369,7 @@ extension Store {
   }
 
   /// Notes the last own sequence: the record that bears it may be one that a peer's has beaten, and go.
-  private func keepSequence() throws(StoreError) {
+  private func persistOwnVector() throws(StoreError) {
     try append(pacing: false, claim: .compaction) { composer throws(StoreError) in
       let vector = ReplicaState.encode(composer.state.vector)
       if engine.withLock({ $0.locals[StateKey.vector] }) != vector {

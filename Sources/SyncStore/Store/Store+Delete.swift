@@ -5,7 +5,7 @@ extension Store {
   /// - Throws: as `put`.
   @discardableResult
   public func delete(_ key: Key, durability: Durability? = nil) throws(StoreError) -> Bool {
-    let (deleted, tail) = try makingRoom { () throws(StoreError) in
+    let (deleted, tail) = try retryingAfterCompaction { () throws(StoreError) in
       try append { composer throws(StoreError) in try self.delete(key, &composer) }
     }
     try awaitDurability(tail, durability: durability)
@@ -14,7 +14,9 @@ extension Store {
 
   /// Does deletes. On a full disk with the reserve used up a compaction gives space back, and they are tried again as long as that
   /// helps: what frees space must not need the user to free some first.
-  func makingRoom<Result>(_ deletes: () throws(StoreError) -> Result) throws(StoreError) -> Result {
+  func retryingAfterCompaction<Result>(_ deletes: () throws(StoreError) -> Result) throws(StoreError)
+    -> Result
+  {
     while true {
       do throws(StoreError) { return try deletes() } catch {
         guard error.code == .diskFull, try makeRoom() else { throw error }

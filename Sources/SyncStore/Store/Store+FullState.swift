@@ -138,7 +138,7 @@ extension Store {
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
       guard engine.position > begin else { return [Location]() }
-      engine.hold(pin)
+      engine.retainSegments(for: pin)
       return try engine.liveLocations(from: engine.start(of: begin + 1)) ?? []
     }
     try judgeAll(places, judge: .unknown(covered), pin: pin)
@@ -178,7 +178,7 @@ extension Store {
     let pin = SnapshotPin()
     let judge = Judge.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
     var (judged, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
-      engine.hold(pin)
+      engine.retainSegments(for: pin)
       let waiting = engine.dueParked(upTo: .maximum)
       let judged = Judged(position: engine.position, waiting: Set(waiting))
       return (judged, try engine.locations(isExclusive: isAlone), waiting)
@@ -304,7 +304,7 @@ extension Store {
     // What is issued again keeps the order in which it was written.
     affected.sort { $0.version < $1.version }
     for start in stride(from: 0, to: affected.count, by: Self.recordsAtOnce) {
-      endTurn()
+      yieldEngineLock()
       try applyVerdicts(affected[start..<min(start + Self.recordsAtOnce, affected.count)], judge: judge)
     }
   }

@@ -74,7 +74,7 @@ extension Store {
   ) throws(StoreError) -> [LogEntry] {
     let pin = SnapshotPin()
     let places = try reading { engine throws(StoreError) in
-      engine.hold(pin)
+      engine.retainSegments(for: pin)
       return engine.losers
     }
     var entries: [LogEntry] = []
@@ -105,15 +105,15 @@ extension Store {
     var blobs: [BlobHash: BlobReference] = [:]
     let pin = SnapshotPin()
     let (journal, found) = try reading { engine throws(StoreError) in
-      engine.hold(pin)
+      engine.retainSegments(for: pin)
       return (engine.segmentsToVerify, self.describeDamage(engine))
     }
     let fresh = try Self.reread(journal) { () throws(StoreError) in try self.checkUsable() }
-    try visitKeysInTurns {
+    try visitKeysInSteps {
       report = found
       report.damage += fresh
       blobs = [:]
-    } look: { engine, place throws(StoreError) -> Result<BlobReference?, LostRecord> in
+    } read: { engine, place throws(StoreError) -> Result<BlobReference?, LostRecord> in
       do throws(StoreError) {
         let record = try engine.record(at: place)
         if case .blob(let blob) = record.content { return .success(blob) }
@@ -123,7 +123,7 @@ extension Store {
         let name = key.isEmpty ? "a key that cannot be read" : "key \(Key(unchecked: key))"
         return .failure(LostRecord(line: "\(name): \(error.description)"))
       }
-    } take: { result throws(StoreError) in
+    } collect: { result throws(StoreError) in
       switch result {
       case .success(let blob):
         report.records += 1

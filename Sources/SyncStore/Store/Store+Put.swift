@@ -24,7 +24,7 @@ extension Store {
   ) throws(StoreError) -> UInt64? {
     // The lines of the index are on their way while the mutex is taken and the clock is read.
     let ahead = readers.read { $0.prefetch(key.span) }
-    waitForCompaction()
+    throttleWriter()
     try acquireWriters()
     defer { control.unlock() }
     return try engine.withLock { engine throws(StoreError) in

@@ -231,15 +231,15 @@ extension Store {
   public func status() throws(StoreError) -> StoreStatus {
     let now = environment.now()
     var status = StoreStatus()
-    try visitKeysInTurns {
+    try visitKeysInSteps {
       status = StoreStatus()
-    } look: { engine, place throws(StoreError) -> CountedKey? in
+    } read: { engine, place throws(StoreError) -> CountedKey? in
       guard let record = try? engine.record(at: place), !record.isReserved else { return nil }
       let entry = Entry(record)
       return CountedKey(
         isLive: record.isLive(at: now), isTombstone: record.isTombstone, size: entry.size,
         isBlob: entry.blob != nil)
-    } take: { key throws(StoreError) in
+    } collect: { key throws(StoreError) in
       if let key { status.count(key) }
     }
     return try reading { engine throws(StoreError) in

@@ -109,7 +109,7 @@ extension Store {
       }
       if engine.index.isInFiles {
         // What was read to build it is what counts: it names nothing that was replaced.
-        engine.adopted = engine.journal.segments.map(\.header.compaction).max() ?? 0
+        engine.installedCompaction = engine.journal.segments.map(\.header.compaction).max() ?? 0
         try engine.rewriteSpecialRecords()
         return try engine.index.install(engine.files)
       }

@@ -125,7 +125,7 @@ extension Store {
       defer { _ = try? controlFile.lock(byte: StoreLayout.compactionByte, .none, wait: false) }
       compactions += 1
       try journalKeys.refresh()
-      try finishAdoptions()
+      try finishInstalls()
       return try body()
     }
   }

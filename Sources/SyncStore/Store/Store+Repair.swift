@@ -141,7 +141,7 @@ extension Store {
   ) throws(StoreError) {
     let pin = SnapshotPin()
     let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
-      engine.hold(pin)
+      engine.retainSegments(for: pin)
       return (try engine.locations(isExclusive: isAlone), engine.parked)
     }
     for start in stride(from: 0, to: places.count, by: 1024) {

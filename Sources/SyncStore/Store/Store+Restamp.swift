@@ -38,7 +38,7 @@ extension Store {
     try checkWritable()
     if let clockWarning { throw StoreError(.clock, "nothing is restamped: \(clockWarning)", path: path) }
     try sync()
-    waitForCompaction()
+    throttleWriter()
     try lockWriters()
     let (report, tail): (RestampReport, UInt64)
     do {

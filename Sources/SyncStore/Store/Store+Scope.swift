@@ -118,7 +118,7 @@ extension Store {
     try append { composer throws(StoreError) in try composer.restartWidening() }
     let pin = SnapshotPin()
     let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
-      engine.hold(pin)
+      engine.retainSegments(for: pin)
       return (try engine.locations(isExclusive: isAlone), engine.dueParked(upTo: .maximum))
     }
     try giveUp(places, isParked: false, pin)
@@ -144,7 +144,7 @@ extension Store {
         }
         return doomed
       }
-      endTurn()
+      yieldEngineLock()
       guard !doomed.isEmpty else { continue }
       try append(limit: .max) { composer throws(StoreError) in try composer.drop(doomed) }
     }

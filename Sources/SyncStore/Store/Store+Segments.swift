@@ -37,7 +37,7 @@ extension Store {
       isBulk ? Engine.BatchBuffer(room: engine.batchBuffer?.room, tailIsBlank: !isReady) : nil
     if !isReady, !isBulk, configuration.durability == .relaxed {
       if Self.hasLargeRecords(behind: tail, in: engine) {
-        segment.mapping.expectAnyAccess()
+        segment.mapping.adviseNormal()
       } else {
         populate(segment)
       }
@@ -95,7 +95,7 @@ extension Store {
   }
 
   /// Has the segment after `number` made ready in the background, once; if that fails, again.
-  func prepareSegment(after number: UInt32, size: Int, _ reserve: Reserve) {
+  func prepareSegment(after number: UInt32, size: Int, _ reserve: SpaceReserve) {
     guard prepared.exchange(number, ordering: .relaxed) != number, environment.preparesAhead else { return }
     let isDurable = configuration.durability != .relaxed
     Background.prepare { [weak self, journalDirectory, storage = environment.storage] in

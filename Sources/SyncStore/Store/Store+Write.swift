@@ -60,7 +60,7 @@ extension Store {
     durability: Durability? = nil, _ body: (inout Transaction) throws -> Result
   ) throws -> Result {
     try checkWritable()
-    waitForCompaction()
+    throttleWriter()
     try lockWriters()
     var result: Result
     do {
@@ -137,7 +137,7 @@ extension Store {
     _ compose: (inout TransactionBuilder) throws(StoreError) -> Result
   ) throws(StoreError) -> (Result, UInt64) {
     try checkWritable()
-    if pacing { waitForCompaction() }
+    if pacing { throttleWriter() }
     try lockWriters()
     defer { control.unlock() }
     var composer = newTransactionBuilder(limit: limit)
@@ -255,19 +255,19 @@ extension Store {
       position: engine.position)
     control.announce(writing: Location(segment: tail.segment, offset: tail.offset + room).packed)
     var intake = intake
-    let bulk = isBulk && !segment.isWritten ? engine.batchBuffer(room) : nil
+    let bulk = isBulk && !segment.usesPwrite ? engine.batchBuffer(room) : nil
     if let batch = intake?.batch {
       let (start, ends) = encoder.encode(batch, continues: !entries.isEmpty, into: bulk)
       intake?.stored(from: start, to: ends)
     }
     encoder.encode(entries, actors: extent.actors)
     do throws(StoreError) {
-      if segment.isWritten || bulk != nil {
+      if segment.usesPwrite || bulk != nil {
         try flush(tail.offset..<encoder.end, of: segment) { segment throws(StoreError) in
           guard let bulk, let intake else { return }
           try segment.file.write(0..<intake.bytes, of: bulk, at: intake.start)
           // Whoever sends a batch waits until it is durable.
-          segment.file.beginSync()
+          segment.file.startWriteback()
         }
       }
       try checkStored(in: segment)
@@ -299,7 +299,7 @@ extension Store {
   ) {
     control.position = engine.position
     recordWrite()
-    pace.spend(bytes.count)
+    writeThrottle.spend(bytes.count)
     noteChange()
     if engine.deadBytes >= engine.deadBytesReviewThreshold { considerCompaction(&engine) }
     if !isBulk { prepareAhead(of: bytes.upperBound, in: segment, &engine) }

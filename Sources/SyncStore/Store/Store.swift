@@ -43,7 +43,7 @@ public final class Store: Sendable {
   /// The session that brings keys which this copy lacks.
   let wideningClaim = LockedField(WideningClaim())
   /// Holds writers back while there are too many dead bytes.
-  let pace = CompactionPace()
+  let writeThrottle = WriteThrottle()
   /// Orders of all keys made by this instance; held while one is.
   let ordering = LockedField(0)
   let forkGeneration: UInt32

@@ -121,7 +121,7 @@ struct SurveyPart {
   private mutating func ask(_ store: Store) throws(StoreError) {
     defer {
       candidates.removeAll(keepingCapacity: true)
-      store.endTurn()
+      store.yieldEngineLock()
     }
     var unsure: [Candidate] = []
     for candidate in candidates {

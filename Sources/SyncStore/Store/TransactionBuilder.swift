@@ -247,7 +247,9 @@ struct TransactionBuilder {
   /// - Throws: `.outOfBounds` if an append that has a bound would have more of them than a compaction keeps.
   mutating func keepLoser(_ loser: Record) throws(StoreError) {
     var conflicts = state.conflicts
-    if conflicts.note(at: wall, behind: position) { try setLocal(StateKey.conflicts, conflicts.bytes) }
+    if conflicts.recordConflict(at: wall, after: position) {
+      try setLocal(StateKey.conflicts, conflicts.bytes)
+    }
     var grown = extent
     grown.add(.loser(loser))
     let bytes = loserBytes + grown.bytes - extent.bytes

@@ -76,7 +76,7 @@ extension Store {
   @available(*, noasync, message: "its thread has to end it: use AsyncStore.transaction")
   public func beginTransaction(durability: Durability? = nil) throws(StoreError) -> OpenTransaction {
     try checkWritable()
-    waitForCompaction()
+    throttleWriter()
     try lockWriters()
     return OpenTransaction(self, durability, WriterLockHold(self))
   }

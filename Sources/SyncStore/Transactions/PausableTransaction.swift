@@ -50,7 +50,7 @@ extension Store {
   private func advance(
     _ report: inout PausableReport, _ step: (inout Transaction) throws -> TransactionStep
   ) throws -> TransactionStep {
-    waitForCompaction()
+    throttleWriter()
     try lockWriters()
     transactionThread.store(SystemCall.thread, ordering: .relaxed)
     defer {
@@ -64,7 +64,7 @@ extension Store {
       try commit(&transaction)
       report.steps += 1
       // Who compacts takes the mutex as any writer does.
-      if outcome == .done || control.isWantedByOthers || pace.isUrgent {
+      if outcome == .done || control.isWantedByOthers || writeThrottle.isUrgent {
         return outcome
       }
     }

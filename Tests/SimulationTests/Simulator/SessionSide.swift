@@ -68,7 +68,7 @@ final class SessionSide {
   func grow() -> Bool {
     guard outcome == nil, let position = followed, store.journalPosition > position else { return false }
     followed = nil
-    handle(.grown)
+    handle(.journalGrown)
     return true
   }
 
@@ -122,7 +122,7 @@ final class SessionSide {
         settings += 1
         timers[timer] = (seconds, settings)
       case .cancelTimer(let timer): timers[timer] = nil
-      case .follow(let position):
+      case .followJournal(let position):
         answers.goLive()
         followed = position
       case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .readGroupKeys:

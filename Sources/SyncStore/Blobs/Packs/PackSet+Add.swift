@@ -203,7 +203,7 @@ extension PackSet {
         let header = PackHeader(number: number, size: size, salt: random(), table: table)
         let pack = try Pack(header, name: name, file: file, isWritable: true)
         // It is filled from its start, and all of it reads as zeros until then.
-        pack.table.expectRandomAccess()
+        pack.table.adviseRandom()
         pack.boot = boot
         file.mark()
         for offset in PackLayout.headerCopies { try file.write(header.encoded, at: offset) }

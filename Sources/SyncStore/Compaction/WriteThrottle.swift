@@ -2,8 +2,8 @@ internal import Synchronization
 
 /// Keeps writers from filling the disk faster than it is tidied: once there are too many dead bytes, they may append as many
 /// bytes as compaction gains meanwhile. So they go on slowly, rather than wait for a whole compaction.
-final class CompactionPace: Sendable {
-  private let isOn = Atomic(false)
+final class WriteThrottle: Sendable {
+  private let isThrottling = Atomic(false)
   /// Bytes that may be appended.
   private let allowance = Atomic(0)
 
@@ -11,16 +11,16 @@ final class CompactionPace: Sendable {
   private static let slack = 1 << 20
 
   /// How long a write waits at most, and for how many excess bytes as long again.
-  private static let longest = Duration.milliseconds(4)
-  private static let excess = 64 << 10
+  private static let maxWait = Duration.milliseconds(4)
+  private static let bytesPerMaxWait = 64 << 10
 
   /// Are there so many dead bytes that writers are held back?
   @inline(__always)
-  var isUrgent: Bool { isOn.load(ordering: .relaxed) }
+  var isUrgent: Bool { isThrottling.load(ordering: .relaxed) }
 
   /// Holds writers back from now on, or no more.
   func set(_ isUrgent: Bool) {
-    guard isOn.exchange(isUrgent, ordering: .relaxed) != isUrgent, isUrgent else { return }
+    guard isThrottling.exchange(isUrgent, ordering: .relaxed) != isUrgent, isUrgent else { return }
     allowance.store(Self.slack, ordering: .relaxed)
   }
 
@@ -42,7 +42,8 @@ final class CompactionPace: Sendable {
     while isUrgent, !isOver() {
       let allowed = allowance.load(ordering: .relaxed)
       // By the clock: where the processors are busy, each sleep may end much later than it was asked to.
-      guard allowed <= 0, ContinuousClock.now - begin < Self.longest * (1 - allowed / Self.excess) else {
+      guard allowed <= 0, ContinuousClock.now - begin < Self.maxWait * (1 - allowed / Self.bytesPerMaxWait)
+      else {
         return
       }
       SystemCall.sleep(microseconds: 100)
@@ -52,7 +53,7 @@ final class CompactionPace: Sendable {
 
 /// How far one compaction has come, told to those who wait for it.
 struct CompactionProgress {
-  private let pace: CompactionPace
+  private let throttle: WriteThrottle
   /// What it gains.
   private let bytes: Int
   private var granted = 0.0
@@ -61,13 +62,13 @@ struct CompactionProgress {
   static let copied = 0.6
   static let durable = 0.85
 
-  init(_ pace: CompactionPace, gaining bytes: Int) { (self.pace, self.bytes) = (pace, bytes) }
+  init(_ pace: WriteThrottle, gaining bytes: Int) { (self.throttle, self.bytes) = (pace, bytes) }
 
   /// This share of it is done.
   mutating func reach(_ share: Double) {
     let new = min(share, 1)
     guard new > granted else { return }
-    pace.grant(Int(Double(bytes) * (new - granted)))
+    throttle.grant(Int(Double(bytes) * (new - granted)))
     granted = new
   }
 }

@@ -1,7 +1,7 @@
 /// The records of one compacted segment, put together one after the other: copies of those that count, at the positions
 /// they had, with checksums, actors' numbers and transaction boundaries of their new place, sealed under its own keys if
 /// the store is encrypted.
-struct CompactedBytes {
+struct CompactedSegmentBuilder {
   let header: SegmentHeader
   /// What follows the header's page.
   private let memory: Mapping
@@ -14,13 +14,13 @@ struct CompactedBytes {
   /// Those that the segment numbers that is copied; nil where the caller holds the engine's lock, and the segment may be asked.
   private var actors: [ActorID?]?
   /// Records of the transaction under way.
-  private var open: [CompactedRecord] = []
+  private var pending: [CompactedRecord] = []
   /// One record, in its plain form.
   private var record: [UInt8] = []
   private let cipher: SegmentCipher?
   private var epochKey: SegmentCipher.EpochKey?
   /// Where records went that the index names.
-  private(set) var moves: [Adoption.Move] = []
+  private(set) var moves: [SegmentInstall.Move] = []
   /// Where all others went, definitions among them.
   private(set) var others: [Int] = []
 
@@ -56,32 +56,32 @@ struct CompactedBytes {
 
   /// Takes a record of the transaction under way, whose checksum holds.
   @inline(__always)
-  mutating func keep(_ record: CompactedRecord) { open.append(record) }
+  mutating func add(_ record: CompactedRecord) { pending.append(record) }
 
   /// The transaction under way is complete. False if a record of it cannot be copied: more actors than a segment can
   /// number, an author that is not known any more, or a position that lies outside of what the copy can name.
   @inline(__always)
   mutating func endTransaction(of source: CompactionRun.Source) -> Bool {
-    open.isEmpty || copyTransaction(of: source)
+    pending.isEmpty || copyTransaction(of: source)
   }
 
   private mutating func copyTransaction(of source: CompactionRun.Source) -> Bool {
-    defer { open.removeAll(keepingCapacity: true) }
+    defer { pending.removeAll(keepingCapacity: true) }
     if renumberedSegment != source.segment.number {
       renumberedSegment = source.segment.number
       renumbered = Array(repeating: nil, count: source.actors.count)
       actors = source.actors
     }
-    if open.count == 1, copyPlain(open[0], of: source, continues: false) { return true }
-    for record in open where plain(record, of: source) == nil {
+    if pending.count == 1, copyPlain(pending[0], of: source, continues: false) { return true }
+    for record in pending where plain(record, of: source) == nil {
       guard define(actorsOf: RecordView(segment: source.segment, offset: record.offset)) else { return false }
     }
-    for index in open.indices {
-      let continues = index < open.count - 1
-      if !copyPlain(open[index], of: source, continues: continues) {
-        let view = RecordView(segment: source.segment, offset: open[index].offset)
+    for index in pending.indices {
+      let continues = index < pending.count - 1
+      if !copyPlain(pending[index], of: source, continues: continues) {
+        let view = RecordView(segment: source.segment, offset: pending[index].offset)
         guard let start = copy(view, continues: continues) else { return false }
-        note(open[index], of: source, at: start)
+        recordMove(pending[index], of: source, at: start)
       }
     }
     return true
@@ -120,7 +120,7 @@ struct CompactedBytes {
     copy.store(here, at: RecordLayout.position)
     count = end
     copy.close(length: length, seed: seed(at: start))
-    note(record, of: source, at: start)
+    recordMove(record, of: source, at: start)
     return true
   }
 
@@ -144,15 +144,16 @@ struct CompactedBytes {
     Int(number) < renumbered.count ? renumbered[Int(number)] : nil
   }
 
-  private mutating func note(_ record: CompactedRecord, of source: CompactionRun.Source, at start: Int) {
+  private mutating func recordMove(_ record: CompactedRecord, of source: CompactionRun.Source, at start: Int)
+  {
     let offset = SegmentHeader.length + start
-    switch record.standing {
-    case .named(let hash):
+    switch record.liveness {
+    case .indexed(let hash):
       moves.append(
-        Adoption.Move(
+        SegmentInstall.Move(
           hash: hash, from: source.ref(at: record.offset), to: UInt32(offset), extent: UInt32(count - start)
         ))
-    case .noted: others.append(offset)
+    case .byLocation: others.append(offset)
     }
   }
 

@@ -5,7 +5,7 @@ internal import Synchronization
 /// Each part is a file that *becomes* what it was kept for by being renamed: between the release of the space and its use no
 /// other program can take it. A missing part is allocated again before any segment for puts is begun, so that neither puts nor
 /// deletes nor openings can use up what a compaction needs.
-struct Reserve: Sendable {
+struct SpaceReserve: Sendable {
   /// What a file of the reserve is for, most important first: in this order missing ones are restored.
   enum Purpose: CaseIterable {
     /// A segment for the records that a compaction itself appends. Without them no compaction could begin.
@@ -23,7 +23,7 @@ struct Reserve: Sendable {
   /// Bytes of the largest segment that there is.
   let largestPresent: Int
   /// Whether the part for the copy is in use: it is not restored then, but space for it is left free.
-  let copyHold: CopyHold
+  let copyHold: CopyReserveFlag
 
   /// Where the file for this lies.
   func path(_ purpose: Purpose) -> String {
@@ -192,7 +192,7 @@ struct Reserve: Sendable {
 
 /// Says whether a compaction of this process uses the reserve's part for its copy. It restores the part once it has removed what it
 /// replaces: earlier, disk use would pass its bound (rule R5). Shared by all who may restore it, a background thread among them.
-final class CopyHold: Sendable {
+final class CopyReserveFlag: Sendable {
   private let state = Atomic(false)
 
   var isHeld: Bool { state.load(ordering: .acquiring) }
@@ -230,8 +230,8 @@ extension JournalEntry {
 }
 
 extension Journal {
-  var reserve: Reserve {
-    Reserve(
+  var reserve: SpaceReserve {
+    SpaceReserve(
       directory: directory, storage: environment.storage, largestSegment: largestSegment,
       largestPresent: segments.reduce(0) { max($0, $1.mapping.count) }, copyHold: copyHold)
   }
@@ -247,7 +247,7 @@ extension Journal {
 }
 
 extension Store {
-  var reserve: Reserve { engine.withLock { $0.journal.reserve } }
+  var reserve: SpaceReserve { engine.withLock { $0.journal.reserve } }
 
   /// Puts back what was taken of the reserve, if there is space again.
   func restoreReserve(_ engine: borrowing Engine) {

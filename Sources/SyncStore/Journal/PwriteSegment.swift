@@ -3,11 +3,11 @@
 /// space, and read through the mapping of the file as everywhere (rule R1, F26).
 extension Segment {
   /// Are its records written to the file, rather than stored into its mapping?
-  var isWritten: Bool { target !== mapping }
+  var usesPwrite: Bool { target !== mapping }
 
   /// Writes the records that were put together in `range`.
   func flush(_ range: Range<Int>) throws(StoreError) {
-    guard isWritten else { return }
+    guard usesPwrite else { return }
     try file.write(range, of: target, at: range.lowerBound)
     // What was written is not looked at again: its memory goes back a MiB at a time.
     let chunk = 1 << 20
@@ -17,7 +17,7 @@ extension Segment {
 
   /// Zeros the bytes in `range`, which is not published.
   func blank(_ range: Range<Int>) throws(StoreError) {
-    guard isWritten else { return mapping.clear(range) }
+    guard usesPwrite else { return mapping.clear(range) }
     try file.write([UInt8](repeating: 0, count: range.count), at: range.lowerBound)
   }
 }

@@ -1,6 +1,6 @@
 /// A compacted segment on its way into an engine's view, a part at a time, so that nobody waits for long. Until all of it
 /// was taken in, the segments it stands for are read on.
-struct Adoption {
+struct SegmentInstall {
   let segment: Segment
   /// The numbers of the segments that it replaces.
   private let replaced: Set<UInt32>
