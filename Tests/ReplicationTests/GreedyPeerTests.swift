@@ -22,29 +22,29 @@ import Testing
     let end = RoundEnd(
       mark: Samples.mark, position: 10, batches: 0, vector: VersionVector(), floor: VersionVector(),
       horizon: .zero)
-    try half.begun(RoundBegin(mark: Samples.mark, position: 10, records: .max), &port)
+    try half.roundBegan(RoundBegin(mark: Samples.mark, position: 10, records: .max), &port)
     try half.closed(end, &port)
     half.pump(&port)
     half.finished(&port)
     half.stateDigested(
       DigestedState(position: 10, vector: VersionVector(), digest: Samples.digest, at: Samples.wall), &port)
-    try half.begun(
-      Burst(
+    try half.liveUpdateBegan(
+      LiveUpdate(
         mark: Samples.mark, position: 11, records: 1, vector: VersionVector(), floor: VersionVector(),
         horizon: .zero), &port)
     #expect(port.figures.announcedReceivedRecords == .max)
-    try half.burstEnded(batches: 0, &port)
+    try half.liveUpdateEnded(batches: 0, &port)
     half.pump(&port)
     half.finished(&port)
     half.expectAnother()
-    try half.begun(RoundBegin(mark: Samples.mark, position: 12, records: 2), &port)
+    try half.roundBegan(RoundBegin(mark: Samples.mark, position: 12, records: 2), &port)
     #expect(port.figures.announcedReceivedRecords == .max)
   }
 
   @Test("F78 behind the last position of all there is no batch")
   func lastPosition() throws {
     var (half, port) = (Self.receiver(), SessionPort(peerName: "peer"))
-    try half.begun(RoundBegin(mark: Samples.mark, position: .max, records: 0), &port)
+    try half.roundBegan(RoundBegin(mark: Samples.mark, position: .max, records: 0), &port)
     for index in 0...1 as ClosedRange<UInt32> { try half.batchArrived(index: index, encrypted: [1], &port) }
     half.pump(&port)
     try half.applied(to: .max, records: 0, missing: [], &port)
@@ -60,8 +60,8 @@ import Testing
         uniqueKeysWithValues: (first..<first + count).map { (ActorID(high: 1, low: UInt64($0)), UInt64(1)) }))
   }
 
-  private static func burst(_ number: Int, vector: VersionVector, floor: VersionVector) -> Burst {
-    Burst(
+  private static func burst(_ number: Int, vector: VersionVector, floor: VersionVector) -> LiveUpdate {
+    LiveUpdate(
       mark: Samples.mark, position: UInt64(11 + number), records: 0, vector: vector, floor: floor,
       horizon: .zero)
   }
@@ -72,7 +72,7 @@ import Testing
     sender.scope = try KeyScope(prefixes: ["a/"])
     var half = ReceivingHalf(sender: sender, own: Self.summary(Samples.left), cursor: nil)
     #expect(throws: SessionEnd.self) {
-      try half.begun(RoundBegin(mark: Samples.mark, kind: .full, position: 10, records: 0), &port)
+      try half.roundBegan(RoundBegin(mark: Samples.mark, kind: .full, position: 10, records: 0), &port)
     }
   }
 
@@ -85,9 +85,9 @@ import Testing
     var half = ReceivingHalf(sender: sender, own: Self.summary(Samples.left), cursor: nil)
     func take(_ number: Int) throws(SessionEnd) {
       let (some, none) = (Self.actors(Limits.actors, from: number * Limits.actors), VersionVector())
-      try half.begun(
+      try half.liveUpdateBegan(
         Self.burst(number, vector: isFloor ? none : some, floor: isFloor ? some : none), &port)
-      try half.burstEnded(batches: 0, &port)
+      try half.liveUpdateEnded(batches: 0, &port)
       half.pump(&port)
       half.finished(&port)
     }
@@ -124,8 +124,8 @@ import Testing
       for number in 0..<3 {
         let vector = Self.actors(Limits.actors, from: number * Limits.actors)
         // Each round is given up before its end: it says all the same what its sender covers.
-        try exchange.accept(.burst(Self.burst(number, vector: vector, floor: VersionVector())), &port)
-        try exchange.accept(.burstEnd(batches: 0), &port)
+        try exchange.accept(.liveUpdate(Self.burst(number, vector: vector, floor: VersionVector())), &port)
+        try exchange.accept(.liveUpdateEnd(batches: 0), &port)
         try exchange.pump(&port)
         try exchange.answered(.roundFinished, &port)
       }
@@ -242,10 +242,10 @@ import Testing
     let opened = SessionEvent.blobRangeDecrypted(Samples.hash, offset: 10, noise(count, seed: 1))
     if count == 5 {
       try exchange.answered(opened, &port)
-      #expect(port.news == [.part(Samples.hash, offset: 10, noise(count, seed: 1))])
+      #expect(port.notifications == [.part(Samples.hash, offset: 10, noise(count, seed: 1))])
     } else {
       #expect(throws: SessionEnd.self) { try exchange.answered(opened, &port) }
-      #expect(port.news.isEmpty)
+      #expect(port.notifications.isEmpty)
     }
   }
 
@@ -287,7 +287,7 @@ import Testing
     var half = ReceivingHalf(
       sender: Self.summary(Samples.right), own: Self.summary(Samples.left), cursor: nil, batchesInFlight: most
     )
-    try half.begun(RoundBegin(mark: Samples.mark, position: 100, records: 100), &port)
+    try half.roundBegan(RoundBegin(mark: Samples.mark, position: 100, records: 100), &port)
     for index in 0..<UInt32(most) { try half.batchArrived(index: index, encrypted: [1], &port) }
     #expect(throws: SessionEnd.self) { try half.batchArrived(index: UInt32(most), encrypted: [1], &port) }
   }

@@ -208,9 +208,9 @@ import Testing
       randomness: noise(BatchCodec.randomnessBytes, seed: 1))
     let action = SessionAction.applyBatch(
       sender: Samples.right, mark: Samples.mark, index: 0, encrypted: sealed, isFull: false, expansion: nil)
-    let opened = session.decrypt(try #require(Intake(action)))
+    let opened = session.decrypt(try #require(StagedBatch(action)))
     #expect(session.decryptedBytes.withLock { $0 } > 1000)
-    _ = session.awaitDurability(session.taken(opened))
+    _ = session.awaitDurability(session.append(opened))
     #expect(session.decryptedBytes.withLock { $0 } == 0)
     var greedy = Session(role: .server, peerName: "left", peerRight: .readWrite)
     _ = greedy.start()

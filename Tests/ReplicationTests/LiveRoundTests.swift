@@ -12,7 +12,7 @@ struct LiveRoundTests {
     let store = try Store.create(on: host)
     try Node.prepare(store, name: "first")
     try store.put(Key("told"), Array("value".utf8), durability: .relaxed)
-    let action = SessionAction.openBurst(since: nil, behind: 0, covered: VersionVector(), scope: nil)
+    let action = SessionAction.openLiveUpdate(since: nil, after: 0, covered: VersionVector(), scope: nil)
     return (store, SessionStore(store), action)
   }
 
@@ -29,7 +29,7 @@ struct LiveRoundTests {
       let event = session.answer(action, peer: nil)
       told.withLock { $0 = event }
     }
-    guard case .burstOpened(let burst)? = told.withLock({ $0 }) else {
+    guard case .liveUpdateOpened(let burst)? = told.withLock({ $0 }) else {
       Issue.record("no round was opened")
       return
     }
@@ -93,9 +93,9 @@ struct LiveRoundTests {
   ) throws -> RoundClose {
     try session.store.put(Key("key"), [1], durability: .full)
     let cursor = last.map { Cursor(position: $0.position, mark: $0.mark, closed: true) }
-    let action = SessionAction.openBurst(
-      since: cursor, behind: last?.position ?? 0, covered: last?.vector ?? VersionVector())
-    guard case .burstOpened(let burst)? = session.answer(action, peer: peer) else {
+    let action = SessionAction.openLiveUpdate(
+      since: cursor, after: last?.position ?? 0, covered: last?.vector ?? VersionVector())
+    guard case .liveUpdateOpened(let burst)? = session.answer(action, peer: peer) else {
       throw ReplicationError(.store, "no round was opened: \(String(describing: session.failure))")
     }
     return burst.close

@@ -51,9 +51,9 @@ import Testing
     return (session, session.handle(.stateDigested(state)))
   }
 
-  private static let opening = BurstOpening(
+  private static let opening = LiveUpdateOpening(
     records: 1, close: close(Samples.left, Samples.mark, position: 11),
-    first: BurstOpening.Batch(encrypted: [7], position: 11, records: 1), isWhole: true)
+    first: LiveUpdateOpening.Batch(encrypted: [7], position: 11, records: 1), isWhole: true)
 
   @Test("When all that was wanted is done the client says that it stays, and waits for its journal to grow")
   func goesLive() {
@@ -69,38 +69,38 @@ import Testing
     let (session, _) = Self.client()
     let cursor = Cursor(position: 10, mark: Self.mark, closed: true)
     let covered = VersionVector([Samples.left: 10, Samples.right: 10])
-    #expect(session.handle(.journalGrown) == [.openBurst(since: cursor, behind: 10, covered: covered)])
+    #expect(session.handle(.journalGrown) == [.openLiveUpdate(since: cursor, after: 10, covered: covered)])
     #expect(!session.isAtRest)
     #expect(
-      session.handle(.burstOpened(Self.opening)) == [
+      session.handle(.liveUpdateOpened(Self.opening)) == [
         .message(
-          .burst(
-            Burst(
+          .liveUpdate(
+            LiveUpdate(
               mark: Samples.mark, position: 11, records: 1, vector: VersionVector([Samples.left: 11]),
               floor: VersionVector(), horizon: .zero))),
-        .message(.batch(index: 0, encrypted: [7])), .message(.burstEnd(batches: 1)),
+        .message(.batch(index: 0, encrypted: [7])), .message(.liveUpdateEnd(batches: 1)),
       ])
     // Growth meanwhile waits for the word of the other side.
     #expect(session.handle(.journalGrown) == [])
     #expect(session.say(.batchReceived(position: 11)) == [])
     let next = Cursor(position: 11, mark: Samples.mark, closed: true)
     #expect(
-      session.say(.burstReceived(position: 11, missingBlobs: 0)) == [
+      session.say(.liveUpdateReceived(position: 11, missingBlobs: 0)) == [
         .followJournal(after: 11),
-        .openBurst(
-          since: next, behind: 11, covered: VersionVector([Samples.left: 11, Samples.right: 10])),
+        .openLiveUpdate(
+          since: next, after: 11, covered: VersionVector([Samples.left: 11, Samples.right: 10])),
       ])
-    #expect(session.handle(.burstEmpty(position: 15)) == [.followJournal(after: 15)])
+    #expect(session.handle(.liveUpdateEmpty(position: 15)) == [.followJournal(after: 15)])
     #expect(session.figures.acknowledged == 11)
     // What was looked at is not looked at again, though the other side's cursor stays where it is.
     #expect(
       session.handle(.journalGrown) == [
-        .openBurst(
-          since: next, behind: 15, covered: VersionVector([Samples.left: 11, Samples.right: 10]))
+        .openLiveUpdate(
+          since: next, after: 15, covered: VersionVector([Samples.left: 11, Samples.right: 10]))
       ])
   }
 
-  private static let burst = Burst(
+  private static let burst = LiveUpdate(
     mark: Samples.mark, position: 11, records: 1, vector: VersionVector([Samples.right: 11]),
     floor: VersionVector(), horizon: .zero)
 
@@ -108,8 +108,8 @@ import Testing
   func takes() {
     let (session, _) = Self.client()
     let bytes =
-      Message.burst(Self.burst).frame.bytes + Message.batch(index: 0, encrypted: [9]).frame.bytes
-      + Message.burstEnd(batches: 1).frame.bytes
+      Message.liveUpdate(Self.burst).frame.bytes + Message.batch(index: 0, encrypted: [9]).frame.bytes
+      + Message.liveUpdateEnd(batches: 1).frame.bytes
     #expect(
       session.handle(.received(bytes)) == [
         .applyLast(
@@ -121,21 +121,21 @@ import Testing
     #expect(
       session.handle(.batchApplied(position: 11, records: 1, missing: [wanted])) == [
         .message(.batchReceived(position: 11)), .message(.blobWant([wanted])),
-        .message(.burstReceived(position: 11, missingBlobs: 1)),
+        .message(.liveUpdateReceived(position: 11, missingBlobs: 1)),
       ])
     // What the other side has is not given back to it.
     _ = session.handle(.journalGrown)
     #expect(
       session.trace.last
-        == .openBurst(
-          since: Cursor(position: 10, mark: Self.mark, closed: true), behind: 10,
+        == .openLiveUpdate(
+          since: Cursor(position: 10, mark: Self.mark, closed: true), after: 10,
           covered: VersionVector([Samples.left: 10, Samples.right: 11])))
   }
 
   @Test("A round in pieces is applied batch by batch, and closed at its end")
   func takesInPieces() {
     let (session, _) = Self.client()
-    #expect(session.say(.burst(Self.burst)) == [])
+    #expect(session.say(.liveUpdate(Self.burst)) == [])
     #expect(
       session.say(.batch(index: 0, encrypted: [9])) == [
         .applyBatch(sender: Samples.right, mark: Samples.mark, index: 0, encrypted: [9], isFull: false)
@@ -145,24 +145,24 @@ import Testing
         .message(.batchReceived(position: 11))
       ])
     let close = Self.close(Samples.right, Samples.mark, position: 11)
-    #expect(session.say(.burstEnd(batches: 1)) == [.finishRound(close)])
+    #expect(session.say(.liveUpdateEnd(batches: 1)) == [.finishRound(close)])
     #expect(
-      session.handle(.roundFinished) == [.message(.burstReceived(position: 11, missingBlobs: 0))])
+      session.handle(.roundFinished) == [.message(.liveUpdateReceived(position: 11, missingBlobs: 0))])
   }
 
   @Test("What is out of place in a live session ends it")
   func violations() {
     for message in [
-      Message.burstEnd(batches: 1), .burstReceived(position: 11, missingBlobs: 0), .live,
+      Message.liveUpdateEnd(batches: 1), .liveUpdateReceived(position: 11, missingBlobs: 0), .live,
       .batch(index: 0, encrypted: [1]), .groupKeys([1]),
     ] {
       let (session, _) = Self.client()
       #expect(session.say(message).last?.failure == .protocolViolation, "\(message)")
     }
     let (session, _) = Self.client(grants: false)
-    #expect(session.say(.burst(Self.burst)).isEmpty)
+    #expect(session.say(.liveUpdate(Self.burst)).isEmpty)
     let (inside, _) = Self.client()
-    _ = inside.say(.burst(Self.burst))
+    _ = inside.say(.liveUpdate(Self.burst))
     let end = RoundEnd(
       mark: Samples.mark, position: 11, batches: 0, vector: VersionVector(), floor: VersionVector(),
       horizon: .zero)
@@ -177,7 +177,7 @@ import Testing
     _ = session.handle(.journalGrown)
     var opening = Self.opening
     opening.close.floor = VersionVector([Samples.right: 11])
-    let actions = session.handle(.burstOpened(opening))
+    let actions = session.handle(.liveUpdateOpened(opening))
     guard case .refuse(let refusal) = actions.first?.message, refusal.code == .tryAgain,
       case .close(.reconnect) = actions.last
     else {

@@ -76,13 +76,13 @@ enum Samples {
     ("live", .live),
     (
       "burst",
-      .burst(
-        Burst(
+      .liveUpdate(
+        LiveUpdate(
           mark: mark, position: 401, records: 1, vector: VersionVector([left: 6]), floor: VersionVector(),
           horizon: .zero))
     ),
-    ("burstEnd", .burstEnd(batches: 1)),
-    ("burstReceived", .burstReceived(position: 401, missingBlobs: 2)),
+    ("burstEnd", .liveUpdateEnd(batches: 1)),
+    ("burstReceived", .liveUpdateReceived(position: 401, missingBlobs: 2)),
     ("groupKeys", .groupKeys(Array("1 key".utf8))),
     ("stateClaim", .stateClaim(claim)),
     ("digestGroups", .digestGroups(DigestGroups(at: wall, digests: digests(0)))),

@@ -123,7 +123,7 @@ final class ThinMember {
       // Not in step, by its position: there is no digest to compare.
       return .stateDigested(
         DigestedState(position: .max, vector: vector, digest: StateDigest(), at: time ?? wall))
-    case .openBurst: return burst()
+    case .openLiveUpdate: return burst()
     default: return nil
     }
   }
@@ -137,7 +137,7 @@ final class ThinMember {
   }
 
   private func burst() -> SessionEvent {
-    guard !unsent.isEmpty else { return .burstEmpty(position: position) }
+    guard !unsent.isEmpty else { return .liveUpdateEmpty(position: position) }
     let close = close
     var encoder = RecordCodec.Encoder(capacity: 4096)
     for record in unsent { encoder.write(record) }
@@ -149,10 +149,10 @@ final class ThinMember {
     else { return .failed(.cryptography, "a batch that does not seal") }
     let count = unsent.count
     unsent = []
-    return .burstOpened(
-      BurstOpening(
+    return .liveUpdateOpened(
+      LiveUpdateOpening(
         records: UInt64(count), close: close,
-        first: BurstOpening.Batch(encrypted: sealed, position: position, records: count), isWhole: true))
+        first: LiveUpdateOpening.Batch(encrypted: sealed, position: position, records: count), isWhole: true))
   }
 }
 

@@ -99,8 +99,8 @@ import Testing
       ])
     // What comes now is of the ordinary kind.
     _ = dialogue.say(
-      .burst(
-        Burst(
+      .liveUpdate(
+        LiveUpdate(
           mark: Self.second, position: 16, records: 1, vector: VersionVector([Samples.right: 16]),
           floor: VersionVector(), horizon: .zero)))
     #expect(
@@ -134,8 +134,8 @@ import Testing
     // What was written between the two rounds under keys that the client holds is in neither.
     #expect(
       dialogue.session.handle(.journalGrown) == [
-        .openBurst(
-          since: Cursor(position: 10, mark: Samples.mark, closed: true), behind: 10,
+        .openLiveUpdate(
+          since: Cursor(position: 10, mark: Samples.mark, closed: true), after: 10,
           covered: VersionVector([Samples.left: 10, Samples.right: 10]), scope: Self.held)
       ])
   }

@@ -353,19 +353,19 @@ struct ChangesTests {
     let waiter = try Store.openBeside(on: host, configuration: Self.shared)
     let (before, told) = (waiter.journalPosition, Locked(0))
     let tell = { @Sendable in told.withLock { $0 += 1 } }
-    #expect(waiter.whenGrownAtOnce(behind: before, tell) && waiter.changeSignal.count == 1)
+    #expect(waiter.notifyWhenGrownIfFree(behind: before, tell) && waiter.changeSignal.count == 1)
     try waiter.put("own", "v")
     #expect(told.withLock { $0 } == 1)
     let own = waiter.journalPosition
     try writer.put("k", "v")
     // The tail was moved, the position not yet: nothing that is written from now on would wake who waits now.
     writer.control.position = own
-    #expect(!waiter.whenGrownAtOnce(behind: own, tell) && waiter.changeSignal.count == 0)
-    #expect(waiter.whenGrown(behind: own, tell) && told.withLock { $0 } == 2)
+    #expect(!waiter.notifyWhenGrownIfFree(behind: own, tell) && waiter.changeSignal.count == 0)
+    #expect(waiter.notifyWhenGrown(behind: own, tell) && told.withLock { $0 } == 2)
     try waiter.close()
     try writer.close()
     // It grows no more.
-    #expect(waiter.whenGrown(behind: waiter.journalPosition, tell) && told.withLock { $0 } == 2)
+    #expect(waiter.notifyWhenGrown(behind: waiter.journalPosition, tell) && told.withLock { $0 } == 2)
   }
 
   @Test("are waited for again by who was told that it could not be looked, for want of descriptors (F33)")
@@ -380,9 +380,9 @@ struct ChangesTests {
     let position = waiter.journalPosition
     plan.fail(.open, on: "/journal/", forever: true, errno: EMFILE)
     let tell = { @Sendable in told.withLock { $0 += 1 } }
-    #expect(!waiter.whenGrown(behind: position, tell) && waiter.changeSignal.count == 0)
+    #expect(!waiter.notifyWhenGrown(behind: position, tell) && waiter.changeSignal.count == 0)
     plan.clear()
-    #expect(waiter.whenGrown(behind: position, tell) && waiter.changeSignal.count == 1)
+    #expect(waiter.notifyWhenGrown(behind: position, tell) && waiter.changeSignal.count == 1)
     try writer.put("k", "v")
     try await Self.until { told.withLock { $0 } == 1 }
     try waiter.close()

@@ -10,27 +10,27 @@ struct LiveMarkTests {
 
   init() throws { store = try Store.create(on: SimulatedHost(seed: 11)) }
 
-  private func receiver(_ round: OutgoingRound? = nil) -> RoundReceiver {
+  private func receiver(_ round: DeltaStream? = nil) -> RoundReceiver {
     let cursor = round.map { Cursor(position: $0.close.position, mark: $0.close.mark, closed: true) }
     return RoundReceiver(cursor: cursor, covered: round?.close.vector ?? VersionVector())
   }
 
   /// What a live session gives to who has all up to the end of `round`.
-  private func burst(behind round: OutgoingRound? = nil) throws -> OutgoingRound {
+  private func burst(behind round: DeltaStream? = nil) throws -> DeltaStream {
     try #require(
-      try store.openBurst(for: receiver(round), behind: round?.close.position ?? 0).round)
+      try store.openLiveUpdate(for: receiver(round), behind: round?.close.position ?? 0).round)
   }
 
   private func put(_ text: String, marked: Bool = false) throws {
     // Whoever writes and finds that a session waits makes the mark of the next round.
-    if marked { store.live.setAwaited() }
+    if marked { store.liveSessions.setAwaited() }
     try store.put(Key(text), [1], durability: .full)
   }
 
   @Test("are not kept if somebody wrote between the writer that made one and the session that looks")
   func unused() throws {
     let before = try store.roundMarkCount()
-    var rounds: [OutgoingRound] = []
+    var rounds: [DeltaStream] = []
     for number in 0..<100 {
       try put("first \(number)", marked: true)
       try put("second \(number)")
@@ -47,20 +47,20 @@ struct LiveMarkTests {
     try put("k")
     let first = try burst()
     // The slower session has its round, of the same moment.
-    let second = try store.composeRound(for: receiver(), behind: 0, isLive: true).round
+    let second = try store.makeRound(for: receiver(), behind: 0, isLive: true).round
     #expect(second.close.mark == first.close.mark)
     store.releaseLiveMark(first.close.mark)
     try put("more")
     _ = try burst(behind: second)
     try put("still more")
     // Its peer has it, and bears the mark.
-    #expect(try store.openBurst(for: receiver(second), behind: second.close.position).round?.count == 2)
+    #expect(try store.openLiveUpdate(for: receiver(second), behind: second.close.position).round?.count == 2)
   }
 
   @Test("lie in tables of which a full one gives up its oldest, but none that is in use")
   func tables() {
     var marks = RoundMarks()
-    let mine = (0..<UInt64(RoundMarks.mostInTable)).map { RoundMark(high: 7 << 56, low: $0) }
+    let mine = (0..<UInt64(RoundMarks.maxPerTable)).map { RoundMark(high: 7 << 56, low: $0) }
     for (index, mark) in mine.enumerated() {
       #expect(marks.oldest(inPlaceOf: mark, used: { _ in false }) == nil)
       marks[mark] = ReplicaState.Mark(position: UInt64(index), sequence: 0)

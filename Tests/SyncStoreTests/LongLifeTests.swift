@@ -61,7 +61,7 @@ struct LongLifeTests {
     let store = try Store.create(on: host, configuration: Self.small)
     store.engine.withLock { $0.heldLimit = 1 << 20 }
     try churn(store, 0)
-    var rounds: [OutgoingRound] = []
+    var rounds: [DeltaStream] = []
     var ended = 0
     for pass in 1...60 {
       rounds.append(try store.openRound(since: nil, covered: VersionVector()))

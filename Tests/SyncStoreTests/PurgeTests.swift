@@ -299,9 +299,9 @@ struct PurgeTests {
     try store.put("b", "1")
     try store.purge()
     var early = ChangeReader(before, .all)
-    #expect(throws: StoreError.self) { try early.look(at: store) }
+    #expect(throws: StoreError.self) { try early.poll(store) }
     var late = ChangeReader(behind, .all)
-    guard case .found(let changes) = try late.look(at: store) else {
+    guard case .found(let changes) = try late.poll(store) else {
       Issue.record("nothing was found")
       return
     }

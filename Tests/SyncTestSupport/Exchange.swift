@@ -38,7 +38,7 @@ extension Store {
   }
 
   /// A round for a receiver that is settled and has purged nothing.
-  package func openRound(since cursor: Cursor?, covered: VersionVector) throws(StoreError) -> OutgoingRound {
+  package func openRound(since cursor: Cursor?, covered: VersionVector) throws(StoreError) -> DeltaStream {
     try openRound(for: RoundReceiver(cursor: cursor, covered: covered))
   }
 
@@ -60,7 +60,7 @@ extension Store {
   }
 }
 
-extension OutgoingRound {
+extension DeltaStream {
   /// The next batch with its records as they are; nil at the end.
   package func next(maximumBytes: Int) throws(StoreError) -> IncomingBatch? {
     var collector = BatchCollector()

@@ -86,7 +86,7 @@ package final class SessionEndpoint {
       case .becomeNewActor: replica.becomeNewActor()
       case .setTimer, .cancelTimer, .mergeGroupKeys: break
       case .followJournal(let position): followed = position
-      case .loadReplica, .loadCursor, .openRound, .openBurst, .nextBatch, .applyBatch, .applyLast,
+      case .loadReplica, .loadCursor, .openRound, .openLiveUpdate, .nextBatch, .applyBatch, .applyLast,
         .finishRound,
         .readBlob, .storeBlobRanges, .storeBlobs, .makeRecipe, .matchRecipe, .assembleBlob, .digestState,
         .readGroupKeys,
@@ -127,15 +127,15 @@ package final class SessionEndpoint {
           IncomingBatch(sender: sender, mark: mark, position: payload.position, records: payload.records))
         replica.finish(close)
         return .batchApplied(position: payload.position, records: payload.records.count, missing: missing)
-      case .openBurst(let cursor, let begin, let covered, _):
+      case .openLiveUpdate(let cursor, let begin, let covered, _):
         seen = replica.closings
         guard var round = try replica.openBurst(since: cursor, behind: begin, covered: covered) else {
-          return .burstEmpty(position: replica.position)
+          return .liveUpdateEmpty(position: replica.position)
         }
         let payload = replica.next(&round, limit: batchRecords)
         self.round = round
-        return .burstOpened(
-          BurstOpening(
+        return .liveUpdateOpened(
+          LiveUpdateOpening(
             records: UInt64(round.count), close: round.close,
             first: payload.map {
               .init(encrypted: RecordCodec.encode($0), position: $0.position, records: $0.records.count)

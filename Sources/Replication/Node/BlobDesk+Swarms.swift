@@ -12,7 +12,7 @@ extension BlobDesk {
   func swarm(_ blob: BlobReference) {
     let hash = blob.hash
     requests[hash]?.hasSwarmed = true
-    requests[hash]?.isLooking = true
+    requests[hash]?.isResolving = true
     // What is decided for an earlier request, which has its value already, is decided for this one.
     guard !swarming.contains(hash) else { return }
     guard swarming.count < Self.mostSwarms else {
@@ -38,7 +38,7 @@ extension BlobDesk {
   }
 
   private func decideSwarm(_ blob: BlobReference) {
-    requests[blob.hash]?.isLooking = false
+    requests[blob.hash]?.isResolving = false
     guard requests[blob.hash] != nil, fetching().count > 1 else {
       advance(blob.hash)
       return endTurn(of: blob.hash)

@@ -31,7 +31,7 @@ final class BlobDesk {
     /// Was it tried to have it from several members at once? Does it wait for its turn to try?
     var hasSwarmed = false, isQueued = false
     /// Is it being looked what of it is here, or who can give it?
-    var isLooking = false
+    var isResolving = false
   }
 
   /// Milliseconds for which a session on an errand waits for another one.
@@ -71,9 +71,9 @@ final class BlobDesk {
 
   /// Takes part in what a session brings.
   func attach(_ driver: SessionDriver, _ device: DeviceID) {
-    driver.onNews = { [weak self, weak driver] news in
+    driver.onNotifications = { [weak self, weak driver] news in
       guard let driver else { return }
-      for item in news { self?.heard(item, from: device, driver) }
+      for item in news { self?.handle(item, from: device, driver) }
     }
     driver.onOver = { [weak self, weak driver] in
       guard let driver else { return }
@@ -118,7 +118,8 @@ final class BlobDesk {
 
   /// Asks the next member.
   func advance(_ hash: BlobHash) {
-    guard let request = requests[hash], request.current == nil, !request.isLooking, swarms[hash] == nil else {
+    guard let request = requests[hash], request.current == nil, !request.isResolving, swarms[hash] == nil
+    else {
       return
     }
     if !request.hasSwarmed, request.blob.size >= leastSwarmBytes { return swarm(request.blob) }
@@ -128,12 +129,12 @@ final class BlobDesk {
       return first == second ? load(one.device) < load(other.device) : first < second
     }
     guard let chosen else { return dialNext(hash) }
-    requests[hash]?.isLooking = true
+    requests[hash]?.isResolving = true
     let (context, loop, this) = (context, loop, LoopBound(self, to: loop))
     let (blob, device, driver) = (request.blob, chosen.device, LoopBound(chosen.driver, to: loop))
     context.workers.later {
       let need = Result { () throws(StoreError) in try SessionStore.need(blob, in: context.store) }
-      loop.execute { this.value.looked(hash, need, device, driver.value) }
+      loop.execute { this.value.needResolved(hash, need: need, device: device, driver: driver.value) }
     }
   }
 
@@ -145,10 +146,10 @@ final class BlobDesk {
 
   private func load(_ device: DeviceID) -> Int { requests.values.count { $0.current == device } }
 
-  private func looked(
-    _ hash: BlobHash, _ need: Result<BlobNeed?, StoreError>, _ device: DeviceID, _ driver: SessionDriver
+  private func needResolved(
+    _ hash: BlobHash, need: Result<BlobNeed?, StoreError>, device: DeviceID, driver: SessionDriver
   ) {
-    requests[hash]?.isLooking = false
+    requests[hash]?.isResolving = false
     guard requests[hash] != nil else { return }
     switch need {
     case .failure(let error): finish(hash, .failure(ReplicationError(error)))
@@ -163,7 +164,7 @@ final class BlobDesk {
     }
   }
 
-  private func heard(_ news: SessionNews, from device: DeviceID, _ driver: SessionDriver) {
+  private func handle(_ news: SessionNotification, from device: DeviceID, _ driver: SessionDriver) {
     switch news {
     case .progress(let hash, let held, let size):
       for progress in requests[hash]?.progress ?? [] { progress(held, size) }
@@ -230,7 +231,7 @@ final class BlobDesk {
 
   private func dialNext(_ hash: BlobHash) {
     guard let request = requests[hash] else { return }
-    guard var routes = request.routes else { return findRoutes(hash) }
+    guard var routes = request.routes else { return resolveRoutes(hash) }
     guard !routes.isEmpty else {
       let said = request.failures.joined(separator: "; ")
       let why = said.isEmpty ? "no member is connected, and no address of one is known" : said
@@ -245,10 +246,10 @@ final class BlobDesk {
     }
   }
 
-  private func findRoutes(_ hash: BlobHash) {
-    requests[hash]?.isLooking = true
+  private func resolveRoutes(_ hash: BlobHash) {
+    requests[hash]?.isResolving = true
     routes { [weak self] result in
-      self?.requests[hash]?.isLooking = false
+      self?.requests[hash]?.isResolving = false
       switch result {
       case .failure(let error): self?.finish(hash, .failure(error))
       case .success(let known):

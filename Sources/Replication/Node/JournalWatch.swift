@@ -13,7 +13,7 @@ final class JournalWatch {
   private var isArmed = false
   /// How often it was armed.
   private var armings: UInt64 = 0
-  private var isLookDue = false
+  private var isCheckScheduled = false
   private var growthTimer: UInt64?
   /// Called soon after the journal has grown, once a second at most.
   var onGrowth: () -> Void = {}
@@ -27,16 +27,16 @@ final class JournalWatch {
   func notify(_ number: UInt64, after position: UInt64, _ body: @escaping () -> Void) {
     waiting[number] = Waiting(position: position, body: body)
     // Not from within: whoever asks is in the middle of something. And once for all who ask meanwhile: they are many.
-    guard !isLookDue else { return }
-    isLookDue = true
-    context.loop.execute { [this = LoopBound(self, to: context.loop)] in this.value.look() }
+    guard !isCheckScheduled else { return }
+    isCheckScheduled = true
+    context.loop.execute { [this = LoopBound(self, to: context.loop)] in this.value.checkGrowth() }
   }
 
   /// It is not wanted any more.
   func cancel(_ number: UInt64) { waiting[number] = nil }
 
-  private func look() {
-    isLookDue = false
+  private func checkGrowth() {
+    isCheckScheduled = false
     let position = context.store.journalPosition
     let due = waiting.filter { $0.value.position < position }
     for number in due.keys.sorted() { waiting[number] = nil }
@@ -51,27 +51,27 @@ final class JournalWatch {
     let this = LoopBound(self, to: loop)
     let wake = { @Sendable in loop.execute { this.value.journalGrew() } }
     // A worker waits for whoever is at work in the store: the loop does not.
-    if store.whenGrownAtOnce(behind: position, wake) { return }
+    if store.notifyWhenGrownIfFree(behind: position, wake) { return }
     context.workers.later(.prompt) {
-      if store.whenGrown(behind: position, wake) { return }
-      loop.execute { this.value.lookLater(number) }
+      if store.notifyWhenGrown(behind: position, wake) { return }
+      loop.execute { this.value.scheduleRetry(number) }
     }
   }
 
   /// The store could not be looked at. Nobody would wake those who wait, so it is tried again: what was wanting, descriptors or
   /// memory, may be there by then. Not where it was woken all the same, and armed anew.
-  private func lookLater(_ number: UInt64) {
+  private func scheduleRetry(_ number: UInt64) {
     _ = context.loop.schedule(after: Self.retryMilliseconds) { [weak self] in
       guard let self, number == armings else { return }
       isArmed = false
-      look()
+      checkGrowth()
     }
   }
 
   private func journalGrew() {
     isArmed = false
     scheduleGrowthCallback()
-    look()
+    checkGrowth()
   }
 
   private func scheduleGrowthCallback() {

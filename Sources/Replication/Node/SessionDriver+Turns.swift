@@ -24,7 +24,7 @@ extension SessionDriver {
   func turn(of action: SessionAction) -> WorkerPool.Turn {
     guard wasLive else { return .ordinary }
     return switch action {
-    case .openBurst: .prompt
+    case .openLiveUpdate: .prompt
     case .applyLast(_, _, _, let sealed, _): sealed.count <= Self.promptBytes ? .prompt : .ordinary
     default: .ordinary
     }

@@ -28,9 +28,9 @@ final class SessionDriver {
   private let durabilityWorker: WorkerQueue
   /// Large values are read for the other side concurrently with everything else, and never by the workers that others wait for.
   private let scanningWorker = WorkerPool.scans.queue()
-  private var intakes = 0
+  private var batchesInProgress = 0
   /// The last batch of a live round, a small one, is being taken in: what the journal grows by is looked at behind it.
-  private var isTakingLast = false
+  private var isApplyingLast = false
   private var hasDeferredGrowth = false
   /// Where the session stood in the journal when it last said so, and the position behind which it is told of its growth since.
   private var followed: (from: UInt64, behind: UInt64)?
@@ -75,7 +75,7 @@ final class SessionDriver {
   /// Called once, when the session has caught up and stays open.
   var onLive: () -> Void = {}
   /// Called with what became of what was asked for beside the session's plan.
-  var onNews: ([SessionNews]) -> Void = { _ in }
+  var onNotifications: ([SessionNotification]) -> Void = { _ in }
   /// Called once, when the other side has said which copy it is.
   var onHello: () -> Void = {}
   /// Called once, when blobs can be asked for; and when the session is over.
@@ -88,13 +88,13 @@ final class SessionDriver {
   /// The epoch of the group key that the session seals under; nil before it has read the keys.
   var epoch: UInt32? { store.epoch }
 
-  /// Fetches blobs: of each, `onNews` tells what becomes of it.
+  /// Fetches blobs: of each, `onNotifications` tells what becomes of it.
   func want(_ needs: [BlobNeed]) { if outcome == nil { handle(.wanted(needs)) } }
 
-  /// Asks for parts of a blob: `onNews` gets them.
+  /// Asks for parts of a blob: `onNotifications` gets them.
   func want(_ parts: BlobPartsWanted) { if outcome == nil { handle(.wantedParts(parts)) } }
 
-  /// Asks what the other side holds: `onNews` gets the answer.
+  /// Asks what the other side holds: `onNotifications` gets the answer.
   func ask(_ wanted: HoldingsWanted) { if outcome == nil { handle(.asked(wanted)) } }
 
   /// Begins. The link keeps the driver alive until the session has ended.
@@ -144,12 +144,12 @@ final class SessionDriver {
   /// The journal has grown, or may have. While a batch is taken in, that is most likely it, and the other side waits for the answer.
   func journalGrew() {
     guard outcome == nil else { return }
-    if isTakingLast { hasDeferredGrowth = true } else { handle(.journalGrown) }
+    if isApplyingLast { hasDeferredGrowth = true } else { handle(.journalGrown) }
   }
 
   /// A batch was taken in whose growth was not looked at.
-  private func lookAtGrowth() {
-    isTakingLast = false
+  private func deliverDeferredGrowth() {
+    isApplyingLast = false
     guard hasDeferredGrowth else { return }
     hasDeferredGrowth = false
     guard outcome == nil else { return }
@@ -237,8 +237,8 @@ final class SessionDriver {
       wasOpen = true
       onOpen()
     }
-    let news = session.takeNews()
-    if !news.isEmpty { onNews(news) }
+    let news = session.drainNotifications()
+    if !news.isEmpty { onNotifications(news) }
     if outcome == nil { onProgress(session.figures) }
   }
 
@@ -283,12 +283,12 @@ final class SessionDriver {
       case .setTimer(let timer, let seconds): set(timer, seconds: seconds)
       case .cancelTimer(let timer): cancel(timer)
       case .close(let outcome): close(outcome)
-      case .openRound, .openBurst, .nextBatch, .readBlob, .makeRecipe, .readGroupKeys:
+      case .openRound, .openLiveUpdate, .nextBatch, .readBlob, .makeRecipe, .readGroupKeys:
         work(action, on: sendingWorker)
-      case .applyBatch, .applyLast: takeIn(action)
+      case .applyBatch, .applyLast: applyBatch(action)
       case .mergeGroupKeys:
         // Batches behind them are opened with them.
-        intakes += 1
+        batchesInProgress += 1
         work(action, on: decryptionWorker)
       case .loadReplica, .loadCursor, .finishRound, .storeBlobRanges, .storeBlobs, .matchRecipe,
         .assembleBlob, .digestState, .digestBuckets, .fingerprint, .exchangeRecords, .repair,
@@ -323,17 +323,17 @@ final class SessionDriver {
   }
 
   /// One batch alone takes the shortest way; of several the steps overlap.
-  private func takeIn(_ action: SessionAction) {
-    guard let intake = Intake(action) else { return }
-    intakes += 1
-    if case .applyLast = action, turn(of: action) == .prompt { isTakingLast = true }
-    guard intakes > 1 else { return work(action, on: receivingWorker) }
+  private func applyBatch(_ action: SessionAction) {
+    guard let intake = StagedBatch(action) else { return }
+    batchesInProgress += 1
+    if case .applyLast = action, turn(of: action) == .prompt { isApplyingLast = true }
+    guard batchesInProgress > 1 else { return work(action, on: receivingWorker) }
     let this = LoopBound(self, to: loop)
     let (store, loop, receiver, settler) = (store, loop, receivingWorker, durabilityWorker)
     decryptionWorker.async {
       let opened = store.decrypt(intake)
       receiver.async {
-        let taken = store.taken(opened)
+        let taken = store.append(opened)
         settler.async {
           let event = store.awaitDurability(taken)
           loop.execute { this.value.worked(action, event) }
@@ -344,7 +344,7 @@ final class SessionDriver {
 
   private func worked(_ action: SessionAction, _ event: SessionEvent?) {
     switch action {
-    case .applyBatch, .applyLast, .mergeGroupKeys: intakes -= 1
+    case .applyBatch, .applyLast, .mergeGroupKeys: batchesInProgress -= 1
     default: break
     }
     if case .becomeNewActor = action {
@@ -354,7 +354,7 @@ final class SessionDriver {
       handle(event)
       if case .roundFinished = event, store.takeCoverageGrew() { onClosed() }
     }
-    if case .applyLast = action { lookAtGrowth() }
+    if case .applyLast = action { deliverDeferredGrowth() }
   }
 
   private func set(_ timer: SessionTimer, seconds: Int) {
@@ -385,7 +385,7 @@ final class SessionDriver {
     count(0)
     onProgress(session.figures)
     (onProgress, onFollowJournal) = ({ _ in }, { _ in })
-    (onLive, onClosed, onHello, onOpen, onNews) = ({}, {}, {}, {}, { _ in })
+    (onLive, onClosed, onHello, onOpen, onNotifications) = ({}, {}, {}, {}, { _ in })
     let over = onOver
     onOver = {}
     defer { over() }

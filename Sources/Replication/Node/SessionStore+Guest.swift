@@ -16,8 +16,8 @@ extension SessionStore {
 
   /// Opens the next round. A mark that is not known here says that this copy was put back (rule R9), if who shows it may write. Who may only
   /// read could make it up, and is given a round from the start instead: what it covers is left out of it.
-  func openRound(believing receiver: RoundReceiver, on ground: SurveyGround?) throws(StoreError)
-    -> OutgoingRound
+  func openRound(believing receiver: RoundReceiver, on ground: DeltaScanContext?) throws(StoreError)
+    -> DeltaStream
   {
     do throws(StoreError) { return try store.openRound(for: receiver, on: ground) } catch {
       guard error.code == .rolledBack, guest?.right == .readOnly, receiver.cursor != nil else { throw error }

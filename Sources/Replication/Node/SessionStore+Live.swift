@@ -5,12 +5,12 @@ extension SessionStore {
   /// Opens a round for the journal's growth, and gives its first batch with it. While another thread makes the journal durable,
   /// the batch is made ready; the answer, with which it leaves, is given when all of the round is durable (rule R7), by
   /// whoever made it so.
-  func openBurst(
-    _ receiver: RoundReceiver, behind begin: UInt64, to peer: ActorID?,
+  func openLiveUpdate(
+    _ receiver: RoundReceiver, after begin: UInt64, to peer: ActorID?,
     then answer: @escaping @Sendable (SessionEvent) -> Void
   ) {
     do {
-      let (event, tail) = try composeBurst(receiver, behind: begin, to: peer)
+      let (event, tail) = try prepareLiveUpdate(receiver, after: begin, to: peer)
       guard let tail else { return answer(event) }
       store.whenDurable(upTo: tail) { [self] error in answer(error.map { self.event(of: $0) } ?? event) }
     } catch {
@@ -19,16 +19,16 @@ extension SessionStore {
   }
 
   /// What the session is told of a round once the journal is durable up to the tail, if one is given.
-  func composeBurst(
-    _ receiver: RoundReceiver, behind begin: UInt64, to peer: ActorID?
+  func prepareLiveUpdate(
+    _ receiver: RoundReceiver, after begin: UInt64, to peer: ActorID?
   ) throws -> (event: SessionEvent, tail: UInt64?) {
     if let why = try renewed() { return (.overtaken(why), nil) }
     try requireRightClock()
-    let burst = try store.openBurst(for: receiver, behind: begin)
-    guard let round = burst.round else { return (.burstEmpty(position: burst.position), nil) }
+    let burst = try store.openLiveUpdate(for: receiver, behind: begin)
+    guard let round = burst.round else { return (.liveUpdateEmpty(position: burst.position), nil) }
     // Rounds follow each other only on the other side's word: its cursor has the mark of the last one, or this one's. It is past those of
     // earlier sessions, too: it was given a round of the ordinary kind since.
-    let left = peer.map { store.takeLiveMarks(leftWith: $0) } ?? []
+    let left = peer.map { store.claimLiveMarks(retainedWith: $0) } ?? []
     let passed = state.withLock { state in
       let marks = left + state.marks + [round.close.mark]
       (state.marks, state.peer) = (marks.suffix(2), peer)
@@ -39,10 +39,10 @@ extension SessionStore {
     let isWhole = first.map { $0.batch.records == round.count } ?? true
     state.withLock { $0.round = isWhole ? nil : round }
     let opening = first.map {
-      BurstOpening.Batch(encrypted: $0.sealed, position: $0.batch.position, records: $0.batch.users)
+      LiveUpdateOpening.Batch(encrypted: $0.sealed, position: $0.batch.position, records: $0.batch.users)
     }
-    let event = SessionEvent.burstOpened(
-      BurstOpening(records: UInt64(round.count), close: round.close, first: opening, isWhole: isWhole))
+    let event = SessionEvent.liveUpdateOpened(
+      LiveUpdateOpening(records: UInt64(round.count), close: round.close, first: opening, isWhole: isWhole))
     return (event, burst.tail)
   }
 

@@ -28,8 +28,8 @@ package final class SessionStore: Sendable {
     var underway: [(CompressionChoice.Measure, UInt64)] = []
     var lastAcknowledged: UInt64 = 0
     /// What the first round is found on, from the handshake until it is opened.
-    var ground: SurveyGround?
-    var round: OutgoingRound?
+    var ground: DeltaScanContext?
+    var round: DeltaStream?
     /// What the other side has said of its full state, in which round.
     var full: (mark: RoundMark, state: FullState)?
     /// The own actor, as it was said at the handshake.
@@ -41,7 +41,7 @@ package final class SessionStore: Sendable {
     var scope: KeyScope?
     var failure: StoreError?
     /// The number that the next batch of the round has that may be appended; nil once one could not be.
-    var nextIntake: UInt32? = 0
+    var nextBatchIndex: UInt32? = 0
     /// Is the session live? Then what others do for the same two copies must be noticed.
     var isLive = false
     /// The cursor for the other side as this session has left it.
@@ -75,7 +75,7 @@ package final class SessionStore: Sendable {
   deinit {
     // Where it ends is not where the other side has heard everything: the next session with it knows more.
     state.withLock { state in
-      if let peer = state.peer { store.leaveLiveMarks(state.marks, with: peer) }
+      if let peer = state.peer { store.retainLiveMarks(state.marks, with: peer) }
     }
   }
 
@@ -93,9 +93,9 @@ package final class SessionStore: Sendable {
   func answer(
     _ action: SessionAction, peer: ActorID?, then tell: @escaping @Sendable (SessionEvent?) -> Void
   ) {
-    if case .openBurst(let cursor, let begin, let covered, let scope) = action {
+    if case .openLiveUpdate(let cursor, let begin, let covered, let scope) = action {
       let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)
-      openBurst(receiver, behind: begin, to: peer, then: tell)
+      openLiveUpdate(receiver, after: begin, to: peer, then: tell)
     } else {
       tell(answer(action, peer: peer))
     }
@@ -115,7 +115,8 @@ package final class SessionStore: Sendable {
         return .cursor(cursor)
       case .openRound(let receiver): return try openRound(for: receiver)
       case .nextBatch(_, let index): return try nextBatch(index)
-      case .applyBatch, .applyLast: return Intake(action).flatMap { awaitDurability(taken(decrypt($0))) }
+      case .applyBatch, .applyLast:
+        return StagedBatch(action).flatMap { awaitDurability(append(decrypt($0))) }
       case .finishRound(let close):
         let covered = try store.versionVector()
         let lacking = state.withLock { $0.lacking.take() }
@@ -129,9 +130,9 @@ package final class SessionStore: Sendable {
         try closed(close)
         if let widening = close.widening, try store.scope != widening.scope { return .stillLacking }
         return .roundFinished
-      case .openBurst(let cursor, let begin, let covered, let scope):
+      case .openLiveUpdate(let cursor, let begin, let covered, let scope):
         let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)
-        let (event, tail) = try composeBurst(receiver, behind: begin, to: peer)
+        let (event, tail) = try prepareLiveUpdate(receiver, after: begin, to: peer)
         if let tail { try store.sync(upTo: tail) }
         return event
       case .readGroupKeys(let epochs):
@@ -284,8 +285,7 @@ package final class SessionStore: Sendable {
   }
 
   /// The next batch of a round, sealed; nil at its end.
-  func nextBatch(of round: OutgoingRound, _ index: UInt32) throws -> (batch: OutgoingBatch, sealed: [UInt8])?
-  {
+  func nextBatch(of round: DeltaStream, _ index: UInt32) throws -> (batch: BatchSummary, sealed: [UInt8])? {
     let left = round.bytesLeft
     let growing = min(Self.firstBatchBytes << min(Int(index / 2), 8), Self.batchBytes)
     let most = left > Self.batchBytes ? growing : Self.batchBytes
@@ -340,7 +340,7 @@ package final class SessionStore: Sendable {
     }
     let bytes = full.bytes
     guard bytes > WireLimits.fullStateBytes else { return full }
-    let (keys, more) = (try store.keysHeld(), bytes - WireLimits.fullStateBytes)
+    let (keys, more) = (try store.heldKeyCount(), bytes - WireLimits.fullStateBytes)
     guard more / WireLimits.fullStateBytesPerKey > keys else { return full }
     throw ReplicationError(
       .protocolViolation,

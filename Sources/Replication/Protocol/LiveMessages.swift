@@ -37,7 +37,7 @@ package enum NeededFeature {
 
 /// The beginning of a round of a live session. What the snapshot covers is said first, so that the receiver does not
 /// give back what the sender has; it is merged when the round ends, and never earlier (rule R6).
-package struct Burst: Hashable, Sendable {
+package struct LiveUpdate: Hashable, Sendable {
   /// The round's name.
   package var mark: RoundMark
   /// The last position of the snapshot.

@@ -20,9 +20,9 @@ package enum MessageType: UInt8, CaseIterable, Sendable {
   case joinRequest = 0x10
   case joinAccept = 0x11
   case live = 0x12
-  case burst = 0x13
-  case burstEnd = 0x14
-  case burstReceived = 0x15
+  case liveUpdate = 0x13
+  case liveUpdateEnd = 0x14
+  case liveUpdateReceived = 0x15
   case groupKeys = 0x16
   case stateClaim = 0x17
   case digestGroups = 0x18
@@ -81,11 +81,11 @@ package enum Message: Hashable, Sendable {
   /// Client to server: all that was wanted is done, and the session goes on live (`LiveMessages.swift`).
   case live
   /// Sender to receiver, live: a round begins.
-  case burst(Burst)
+  case liveUpdate(LiveUpdate)
   /// Sender to receiver, live: the round is complete; so many batches.
-  case burstEnd(batches: UInt32)
+  case liveUpdateEnd(batches: UInt32)
   /// Receiver to sender, live: the round is durable and closed here; so many blobs have still to come.
-  case burstReceived(position: UInt64, missingBlobs: UInt64)
+  case liveUpdateReceived(position: UInt64, missingBlobs: UInt64)
   /// Group keys that the other side lacks, as a key ring's text.
   case groupKeys([UInt8])
   /// Client to server, live and at rest: what I hold. Server to client: I hold something else (`RepairMessages.swift`).

@@ -86,16 +86,16 @@ extension Message {
       writer.write(raw: accept.proven)
       return .joinAccept
     case .live: return .live
-    case .burst(let burst):
+    case .liveUpdate(let burst):
       burst.write(to: &writer)
-      return .burst
-    case .burstEnd(let batches):
+      return .liveUpdate
+    case .liveUpdateEnd(let batches):
       writer.write(batches)
-      return .burstEnd
-    case .burstReceived(let position, let missing):
+      return .liveUpdateEnd
+    case .liveUpdateReceived(let position, let missing):
       writer.writeVariable(position)
       writer.writeVariable(missing)
-      return .burstReceived
+      return .liveUpdateReceived
     case .groupKeys(let text):
       writer.write(counted: text)
       return .groupKeys
@@ -188,10 +188,10 @@ extension Message {
     case .joinRequest: return .joinRequest(try JoinRequest(from: &reader))
     case .joinAccept: return .joinAccept(try JoinAccept(from: &reader))
     case .live: return .live
-    case .burst: return .burst(try Burst(from: &reader))
-    case .burstEnd: return .burstEnd(batches: try reader.read(UInt32.self))
-    case .burstReceived:
-      return .burstReceived(position: try reader.readVariable(), missingBlobs: try reader.readVariable())
+    case .liveUpdate: return .liveUpdate(try LiveUpdate(from: &reader))
+    case .liveUpdateEnd: return .liveUpdateEnd(batches: try reader.read(UInt32.self))
+    case .liveUpdateReceived:
+      return .liveUpdateReceived(position: try reader.readVariable(), missingBlobs: try reader.readVariable())
     case .groupKeys:
       return .groupKeys(try reader.readCounted(limit: GroupKeyRing.maximumTextBytes))
     case .stateClaim: return .stateClaim(try StateClaim(from: &reader))

@@ -37,7 +37,8 @@ extension Exchange {
 
   /// The client has said that its plan is done.
   mutating func goLive(_ port: inout SessionPort) throws(SessionEnd) {
-    guard progress == .answering, staysOpen, !live.isOn, sending?.isGiven ?? true, receiving?.isTaken ?? true
+    guard progress == .answering, staysOpen, !live.isOn, sending?.isDelivered ?? true,
+      receiving?.isReceived ?? true
     else { throw .violation("going live was not agreed, or comes too early") }
     giveKeysUp()
     beginLive(&port)
@@ -46,8 +47,8 @@ extension Exchange {
   mutating func beginLive(_ port: inout SessionPort) {
     live.isOn = true
     live.covered = sending?.receipt?.state.vector ?? peer.summary.vector
-    if let said = receiving?.coveredBySender { cover(said) }
-    if let taken = sending?.covered { cover(taken) }
+    if let said = receiving?.coveredBySender { mergePeerCoverage(said) }
+    if let taken = sending?.covered { mergePeerCoverage(taken) }
     receiving?.goLive()
     own.summary.vector = VersionVector()
     peer.summary.vector = VersionVector()
@@ -57,14 +58,14 @@ extension Exchange {
   }
 
   /// The other side covers this, too. Where it covers just what this side does, as it does at rest, both are one in memory.
-  mutating func cover(_ vector: VersionVector) {
+  mutating func mergePeerCoverage(_ vector: VersionVector) {
     live.covered.merge(vector)
     if let own = sending?.covered, live.covered == own { live.covered = own }
   }
 
   /// The same of what a round has said. Of who holds only some keys nobody merges it: no store refuses what is too much.
-  mutating func cover(saidBy burst: Burst) throws(SessionEnd) {
-    cover(burst.vector)
+  mutating func mergePeerCoverage(statedBy burst: LiveUpdate) throws(SessionEnd) {
+    mergePeerCoverage(burst.vector)
     guard live.covered.count <= 2 * Limits.actors else {
       throw .violation("its rounds name more than \(Limits.actors) actors")
     }
@@ -75,14 +76,14 @@ extension Exchange {
   }
 
   /// Opens a round if there may be something to send.
-  mutating func openBurst(_ port: inout SessionPort) {
-    guard live.isOn, live.hasGrown, sending?.isGiven ?? false else { return }
+  mutating func openLiveUpdate(_ port: inout SessionPort) {
+    guard live.isOn, live.hasGrown, sending?.isDelivered ?? false else { return }
     live.hasGrown = false
     let covered = live.covered
-    sending?.openBurst(covered: covered, scope: peer.summary.scope, &port)
+    sending?.openLiveUpdate(covered: covered, scope: peer.summary.scope, &port)
   }
 
-  mutating func burstOpened(_ burst: BurstOpening, _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func liveUpdateOpened(_ burst: LiveUpdateOpening, _ port: inout SessionPort) throws(SessionEnd) {
     // What was purged here meanwhile is missing there, or the other way round (rule R8): the hellos will tell.
     guard live.covered.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
       throw .again("what the two sides know of each other does not hold any more")
@@ -90,14 +91,14 @@ extension Exchange {
     sending?.opened(burst, &port)
   }
 
-  mutating func burstWasEmpty(upTo position: UInt64, _ port: inout SessionPort) {
-    sending?.burstWasEmpty(upTo: position)
+  mutating func liveUpdateWasEmpty(upTo position: UInt64, _ port: inout SessionPort) {
+    sending?.liveUpdateWasEmpty(upTo: position)
     followJournal(&port)
   }
 
-  mutating func burstReceived(_ position: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
-    try sending?.received(burstUpTo: position)
-    if let news = sending?.news { cover(news) }
+  mutating func liveUpdateReceived(_ position: UInt64, _ port: inout SessionPort) throws(SessionEnd) {
+    try sending?.received(liveUpdateUpTo: position)
+    if let news = sending?.vectorDelta { mergePeerCoverage(news) }
     port.figures.acknowledged = position
     followJournal(&port)
   }

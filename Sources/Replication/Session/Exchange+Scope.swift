@@ -148,7 +148,7 @@ extension Exchange {
     }
     switch progress {
     case .answering:
-      guard sending?.isGiven ?? false else { throw .violation("keys were wanted too early") }
+      guard sending?.isDelivered ?? false else { throw .violation("keys were wanted too early") }
       try give(want, &port)
     case .loadingCursor, .firstPass, .secondPass:
       guard isAskedForKeys, sending != nil, keysWanted == nil else {

@@ -1,7 +1,7 @@
 package import SyncStore
 
 /// What a session tells the own side of what that asked for beside the session's plan.
-package enum SessionNews: Hashable, Sendable {
+package enum SessionNotification: Hashable, Sendable {
   /// So many bytes of a blob that was wanted are here.
   case progress(BlobHash, held: UInt64, size: UInt64)
   /// A blob that was wanted has come, verified and durable.
@@ -43,7 +43,7 @@ extension Exchange {
   /// Fetches blobs, whatever the policy.
   mutating func want(_ needs: [BlobNeed], _ port: inout SessionPort) throws(SessionEnd) {
     guard receiving != nil else {
-      port.news += needs.map { .lacking($0.hash) }
+      port.notifications += needs.map { .lacking($0.hash) }
       return
     }
     receiving?.want(needs, &port)
@@ -56,7 +56,7 @@ extension Exchange {
     guard receiving?.fetch.isFetching(wanted.hash) == false, knowsChunks, tier.parts[wanted.hash] == nil,
       tier.parts.count < WireLimits.partedBlobs
     else {
-      return port.news.append(.partsLacking(wanted.hash))
+      return port.notifications.append(.partsLacking(wanted.hash))
     }
     tier.parts[wanted.hash] = wanted.parts
     port.send(.partsWant(wanted))
@@ -90,7 +90,7 @@ extension Exchange {
 
   mutating func lacksParts(_ hash: BlobHash, _ port: inout SessionPort) -> Bool {
     guard tier.parts.removeValue(forKey: hash) != nil else { return false }
-    port.news.append(.partsLacking(hash))
+    port.notifications.append(.partsLacking(hash))
     return true
   }
 
@@ -103,28 +103,28 @@ extension Exchange {
     guard UInt64(bytes.count) == count else {
       throw .violation("\(CountText.of(bytes.count, "byte")) of a blob came where \(count) must")
     }
-    port.news.append(.part(hash, offset: offset, bytes))
+    port.notifications.append(.part(hash, offset: offset, bytes))
     decryptNext(&port)
   }
 
   func reportProgress(_ hash: BlobHash, held: UInt64, _ port: inout SessionPort) {
     port.figures.blobSteps += 1
     if let size = receiving?.fetch.explicit[hash] {
-      port.news.append(.progress(hash, held: held, size: size))
+      port.notifications.append(.progress(hash, held: held, size: size))
     }
   }
 
-  mutating func tellFetched(_ port: inout SessionPort) {
+  mutating func notifyFetched(_ port: inout SessionPort) {
     guard receiving?.fetch.finishedRequests.isEmpty == false else { return }
     for (hash, isHere) in receiving?.drainFinishedRequests() ?? [] {
-      port.news.append(isHere ? .arrived(hash) : .lacking(hash))
+      port.notifications.append(isHere ? .arrived(hash) : .lacking(hash))
     }
   }
 
   /// Asks what the other side holds; one question at a time.
   mutating func ask(_ wanted: HoldingsWanted, _ port: inout SessionPort) throws(SessionEnd) {
     guard knowsHoldings, tier.asked == nil else {
-      port.news.append(.holdings(HoldingsStated(number: wanted.number, statement: nil)))
+      port.notifications.append(.holdings(HoldingsStated(number: wanted.number, statement: nil)))
       return
     }
     tier.asked = wanted.number
@@ -154,6 +154,6 @@ extension Exchange {
       throw .violation("what is held was said unasked")
     }
     tier.asked = nil
-    port.news.append(.holdings(stated))
+    port.notifications.append(.holdings(stated))
   }
 }

@@ -98,7 +98,7 @@ struct Exchange {
     let receiver = RoundReceiver(
       cursor: cursor, covered: receipt?.state.vector ?? peer.summary.vector, floor: peer.summary.floor,
       standing: receipt == nil ? peer.summary.standing : .settled, scope: peer.summary.scope)
-    let isHeld = receivesFirst && receiving?.hasTaken == false
+    let isHeld = receivesFirst && receiving?.hasReceivedRound == false
     try sending?.open(for: receiver, isHeld: isHeld, &port)
   }
 
@@ -132,13 +132,13 @@ struct Exchange {
       try open(since: cursor, &port)
     case .roundBegin(let begin):
       try requireReceiving()
-      try receiving?.begun(begin, &port)
+      try receiving?.roundBegan(begin, &port)
     case .batch(let index, let sealed):
       try requireReceiving()
       try receiving?.batchArrived(index: index, encrypted: sealed, &port)
     case .roundClose(let end):
       try requireReceiving()
-      guard receiving?.isInBurst == false else { throw .violation("the close of another kind of round") }
+      guard receiving?.isInLiveUpdate == false else { throw .violation("the close of another kind of round") }
       try receiving?.closed(end, &port)
     case .blobRange(let range):
       try requireReceiving()
@@ -175,17 +175,17 @@ struct Exchange {
       try requireReceiving()
       try receiving?.recipeLacking(hash)
     case .live: try goLive(&port)
-    case .burst(let burst):
+    case .liveUpdate(let burst):
       try requireLive()
       try requireReceiving()
-      try receiving?.begun(burst, &port)
-      try cover(saidBy: burst)
-    case .burstEnd(let batches):
+      try receiving?.liveUpdateBegan(burst, &port)
+      try mergePeerCoverage(statedBy: burst)
+    case .liveUpdateEnd(let batches):
       try requireReceiving()
-      try receiving?.burstEnded(batches: batches, &port)
-    case .burstReceived(let position, _):
+      try receiving?.liveUpdateEnded(batches: batches, &port)
+    case .liveUpdateReceived(let position, _):
       try requireSending()
-      try burstReceived(position, &port)
+      try liveUpdateReceived(position, &port)
     case .groupKeys(let text): try groupKeysReceived(text, &port)
     case .holdingsWant(let wanted): try wasAsked(wanted, &port)
     case .holdings(let stated): try heard(stated, &port)
@@ -254,8 +254,8 @@ struct Exchange {
         receiving?.stateDigested(state, &port)
       }
     case .journalGrown: live.hasGrown = true
-    case .burstOpened(let burst): try burstOpened(burst, &port)
-    case .burstEmpty(let position): burstWasEmpty(upTo: position, &port)
+    case .liveUpdateOpened(let burst): try liveUpdateOpened(burst, &port)
+    case .liveUpdateEmpty(let position): liveUpdateWasEmpty(upTo: position, &port)
     case .groupKeys(let text): port.send(.groupKeys(text))
     case .holdingsStated(let stated): state(stated, &port)
     case .blobRangeDecrypted(let hash, let offset, let bytes):
@@ -271,18 +271,18 @@ struct Exchange {
   /// Gives what there is room for, and takes the client's next step if the last is done.
   mutating func pump(_ port: inout SessionPort) throws(SessionEnd) {
     receiving?.pump(&port)
-    tellFetched(&port)
-    if receiving?.hasTaken ?? true { sending?.release(&port) }
-    openBurst(&port)
+    notifyFetched(&port)
+    if receiving?.hasReceivedRound ?? true { sending?.release(&port) }
+    openLiveUpdate(&port)
     sending?.pump(&port)
     source.pump(&port)
     switch progress {
     case .answering, .loadingCursor, .comparing, .repairing, .live, .errand: return
     case .firstPass, .secondPass:
-      guard sending?.isGiven ?? true, receiving?.isTaken ?? true, source.isQuiet else { return }
+      guard sending?.isDelivered ?? true, receiving?.isReceived ?? true, source.isQuiet else { return }
       try passed(&port)
     case .widening:
-      guard receiving?.isTaken ?? true, sending?.isGiven ?? true, source.isQuiet else { return }
+      guard receiving?.isReceived ?? true, sending?.isDelivered ?? true, source.isQuiet else { return }
       try widened(&port)
     }
   }
@@ -298,7 +298,7 @@ struct Exchange {
       progress = .errand
       return
     }
-    if isInStep {
+    if isAlreadyInSync {
       recordImplicitReceipt(&port)
       return try conclude(&port)
     }
@@ -307,23 +307,25 @@ struct Exchange {
   }
 
   /// Do the hellos say that there is nothing to be done? All that they say is durable, and so they are a receipt, too.
-  private var isInStep: Bool {
+  private var isAlreadyInSync: Bool {
     let (here, there) = (own.summary, peer.summary)
     guard !staysOpen, own.summary.widening == nil, !isAskedForKeys, own.epochs == peer.epochs,
       receiving?.fetch.isComplete ?? true,
       sending == nil || peer.compatibleFeatures & SessionFeature.isComplete != 0,
       !here.needsFullState(of: there), !there.needsFullState(of: here)
     else { return false }
-    guard sending == nil || isGiven && there.vector.covers(here.vector),
-      receiving == nil || isTaken && here.vector.covers(there.vector)
+    guard sending == nil || peerCursorIsAtEnd && there.vector.covers(here.vector),
+      receiving == nil || ownCursorIsAtEnd && here.vector.covers(there.vector)
     else { return false }
     return !helloesDiffer
   }
 
   /// Did the other side's cursor stand at the end of the own journal when the session began?
-  private var isGiven: Bool { peer.cursor.map { $0.closed && $0.position == own.summary.position } ?? false }
+  private var peerCursorIsAtEnd: Bool {
+    peer.cursor.map { $0.closed && $0.position == own.summary.position } ?? false
+  }
   /// And the own one at the end of the other's?
-  private var isTaken: Bool {
+  private var ownCursorIsAtEnd: Bool {
     ownCursor.map { $0.closed && $0.position == peer.summary.position } ?? false
   }
 
@@ -377,7 +379,7 @@ struct Exchange {
   }
 
   private var helloesDiffer: Bool {
-    areComplete && isGiven && isTaken && own.summary.vector == peer.summary.vector
+    areComplete && peerCursorIsAtEnd && ownCursorIsAtEnd && own.summary.vector == peer.summary.vector
       && own.digest != peer.digest
   }
 

@@ -13,19 +13,19 @@ struct ReceivingHalf {
     case finishing
     case fetching
     case digesting
-    case taken
+    case received
   }
 
   private var state = State.idle {
-    didSet { if state == .taken { hasTaken = true } }
+    didSet { if state == .received { hasReceivedRound = true } }
   }
   /// Was any round of the session taken in to its end?
-  private(set) var hasTaken = false
+  private(set) var hasReceivedRound = false
   private let sender: ActorID
   private let batchesInFlight: Int
   /// Does the sender hold only some keys? Then it is remembered what it has said that it covers.
   private let isNarrow: Bool
-  private var said = (vector: VersionVector(), floor: VersionVector())
+  private var statedBySender = (vector: VersionVector(), floor: VersionVector())
   /// Of keys that were lacking: what this copy is to hold.
   private var widening: Widening?
   /// The same, of a round that comes behind the others.
@@ -42,7 +42,7 @@ struct ReceivingHalf {
   private var position: UInt64 = 0
   private var end: RoundEnd?
   /// The round of a live session that is being received, and what its end will say.
-  private var burst: RoundEnd?
+  private var liveUpdate: RoundEnd?
   /// Is an ordinary round still to come?
   private var expectsRound = true
   private(set) var fetch: BlobFetch
@@ -60,11 +60,11 @@ struct ReceivingHalf {
   }
 
   /// Is no round under way?
-  var isQuiet: Bool { state == .idle || state == .taken }
+  var isQuiet: Bool { state == .idle || state == .received }
   /// Was a round taken in to its end, and the receipt sent?
-  var isTaken: Bool { state == .taken }
+  var isReceived: Bool { state == .received }
   /// Is a round of a live session under way?
-  var isInBurst: Bool { burst != nil }
+  var isInLiveUpdate: Bool { liveUpdate != nil }
   /// Is it one of keys that were lacking?
   var isWidening: Bool { widening != nil && !isQuiet }
   /// Is the receipt's state being judged?
@@ -84,16 +84,16 @@ struct ReceivingHalf {
   /// A round of keys that are lacking was asked for, and comes when the other side has given all else.
   mutating func expectMore(_ widening: Widening) { next = widening }
 
-  mutating func begun(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func roundBegan(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
-    if begin.kind == .widening, widening == nil, let next, hasTaken {
+    if begin.kind == .widening, widening == nil, let next, hasReceivedRound {
       widening = next
       self.next = nil
     }
     guard (begin.kind == .widening) == (widening != nil), !isNarrow || begin.kind != .full else {
       throw .violation("another kind of round was wanted")
     }
-    (nextArrival, nextApplied, position, end, burst) = (0, 0, 0, nil, nil)
+    (nextArrival, nextApplied, position, end, liveUpdate) = (0, 0, 0, nil, nil)
     state = .receiving(begin)
     port.figures.announceReceived(begin.records)
   }
@@ -119,10 +119,10 @@ struct ReceivingHalf {
     }
     if isNarrow {
       // A live round says only what is new: whether this copy has all that the sender has is told by all of it.
-      said.vector.merge(end.vector)
-      said.floor.merge(end.floor)
+      statedBySender.vector.merge(end.vector)
+      statedBySender.floor.merge(end.floor)
       // Nobody merges it, so no store refuses what one vector could not say.
-      guard max(said.vector.count, said.floor.count) <= Limits.actors else {
+      guard max(statedBySender.vector.count, statedBySender.floor.count) <= Limits.actors else {
         throw .violation("its rounds name more than \(Limits.actors) actors")
       }
     }
@@ -141,7 +141,7 @@ struct ReceivingHalf {
       guard fetch.isComplete else { return }
       state = .digesting
       port.actions.append(.digestState(at: nil))
-    case .idle, .finishing, .digesting, .taken: return
+    case .idle, .finishing, .digesting, .received: return
     }
   }
 
@@ -166,7 +166,7 @@ struct ReceivingHalf {
   private mutating func finish(_ end: RoundEnd, isFull: Bool, _ port: inout SessionPort) {
     let reached = Cursor(position: end.position, mark: end.mark, closed: true)
     // A round that brings nothing costs nothing: it is as durable as it was.
-    if !isFull, burst == nil, widening == nil, end.batches == 0, cursor == reached,
+    if !isFull, liveUpdate == nil, widening == nil, end.batches == 0, cursor == reached,
       own.vector.covers(end.vector),
       own.floor.covers(end.floor),
       own.horizon >= end.horizon
@@ -179,7 +179,7 @@ struct ReceivingHalf {
   }
 
   private func close(_ end: RoundEnd, isFull: Bool = false) -> RoundClose {
-    let (vector, floor) = isNarrow ? said : (end.vector, end.floor)
+    let (vector, floor) = isNarrow ? statedBySender : (end.vector, end.floor)
     return RoundClose(
       sender: sender, mark: end.mark, position: end.position, vector: vector, floor: floor,
       horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, widening: widening)
@@ -214,13 +214,13 @@ struct ReceivingHalf {
   mutating func finished(_ port: inout SessionPort) {
     precondition(state == .finishing, "no round was being finished")
     if let end, widening == nil { cursor = Cursor(position: end.position, mark: end.mark, closed: true) }
-    if let burst {
+    if let liveUpdate {
       // What is still to come of blobs keeps no record waiting.
-      self.burst = nil
-      state = expectsRound ? .idle : .taken
+      self.liveUpdate = nil
+      state = expectsRound ? .idle : .received
       fetch.pump(&port)
       let missing = UInt64(fetch.lacking + fetch.count)
-      return port.send(.burstReceived(position: burst.position, missingBlobs: missing))
+      return port.send(.liveUpdateReceived(position: liveUpdate.position, missingBlobs: missing))
     }
     state = .fetching
     pump(&port)
@@ -228,7 +228,7 @@ struct ReceivingHalf {
 
   mutating func stateDigested(_ judged: DigestedState, _ port: inout SessionPort) {
     guard let end else { return }
-    (state, expectsRound, widening) = (.taken, false, nil)
+    (state, expectsRound, widening) = (.received, false, nil)
     port.send(
       .receipt(
         Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.lacking))))
@@ -245,18 +245,18 @@ struct ReceivingHalf {
     (end, next) = (nil, nil)
   }
 
-  mutating func begun(_ burst: Burst, _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func liveUpdateBegan(_ burst: LiveUpdate, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
     (nextArrival, nextApplied, position, end) = (0, 0, 0, nil)
-    self.burst = RoundEnd(
+    self.liveUpdate = RoundEnd(
       mark: burst.mark, position: burst.position, batches: 0, vector: burst.vector, floor: burst.floor,
       horizon: burst.horizon)
     state = .receiving(RoundBegin(mark: burst.mark, position: burst.position, records: burst.records))
     port.figures.announceReceived(burst.records)
   }
 
-  mutating func burstEnded(batches: UInt32, _ port: inout SessionPort) throws(SessionEnd) {
-    guard var end = burst else { throw .violation("an end outside a round") }
+  mutating func liveUpdateEnded(batches: UInt32, _ port: inout SessionPort) throws(SessionEnd) {
+    guard var end = liveUpdate else { throw .violation("an end outside a round") }
     end.batches = batches
     try closed(end, &port)
   }

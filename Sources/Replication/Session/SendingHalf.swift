@@ -13,13 +13,13 @@ struct SendingHalf {
     case streaming
     case preparingBatch
     case awaitingReceipt
-    case given
+    case delivered
   }
 
   private var state = State.idle
   private let batchesInFlight: Int
   /// Is the round one of a live session?
-  private var isBurst = false
+  private var isLiveUpdate = false
   /// Is it one of keys that the receiver was lacking?
   private(set) var isWidening = false
   /// What was given before that one.
@@ -41,16 +41,16 @@ struct SendingHalf {
   init(batchesInFlight: Int = WireLimits.batchesInFlight) { self.batchesInFlight = batchesInFlight }
 
   /// Was nothing asked for, or all that was asked for given?
-  var isQuiet: Bool { state == .idle || state == .given }
+  var isQuiet: Bool { state == .idle || state == .delivered }
   /// Did the other side receive a round to its end?
-  var isGiven: Bool { state == .given }
+  var isDelivered: Bool { state == .delivered }
   /// The other side's cursor once it has given its receipt.
   var cursor: Cursor? {
-    guard isGiven, let close else { return nil }
+    guard isDelivered, let close else { return nil }
     return Cursor(position: close.position, mark: close.mark, closed: true)
   }
   /// What the last live round has said that the rounds before it had not.
-  private(set) var news = VersionVector()
+  private(set) var vectorDelta = VersionVector()
   /// What the last round has said that this side covers.
   var covered: VersionVector? { close?.vector }
 
@@ -59,7 +59,7 @@ struct SendingHalf {
   mutating func open(for receiver: RoundReceiver, isHeld: Bool, _ port: inout SessionPort) throws(SessionEnd)
   {
     guard isQuiet else { throw .violation("a round was wanted while one is under way") }
-    (state, nextIndex, isBurst) = (.held(receiver), 0, false)
+    (state, nextIndex, isLiveUpdate) = (.held(receiver), 0, false)
     isWidening = receiver.lacking != nil
     if isWidening, before == nil { before = (close, receipt, stated, statedFloor) }
     if !isHeld { release(&port) }
@@ -116,7 +116,7 @@ struct SendingHalf {
     precondition(state == .preparingBatch, "no batch was being sealed")
     guard let close else { return }
     state = .awaitingReceipt
-    if isBurst { return port.send(.burstEnd(batches: nextIndex)) }
+    if isLiveUpdate { return port.send(.liveUpdateEnd(batches: nextIndex)) }
     port.send(
       .roundClose(
         RoundEnd(
@@ -142,12 +142,12 @@ struct SendingHalf {
   }
 
   mutating func received(_ receipt: Receipt) throws(SessionEnd) {
-    guard state == .awaitingReceipt, !isBurst, let close, unacknowledged.isEmpty,
+    guard state == .awaitingReceipt, !isLiveUpdate, let close, unacknowledged.isEmpty,
       receipt.received == close.position
     else {
       throw .violation("a receipt for what was not sent")
     }
-    state = .given
+    state = .delivered
     self.receipt = receipt
   }
 
@@ -155,7 +155,7 @@ struct SendingHalf {
   /// the round before it.
   mutating func giveKeysUp() {
     guard let before else { return }
-    precondition(isGiven, "a round is under way")
+    precondition(isDelivered, "a round is under way")
     (close, receipt, stated, statedFloor) = before
     (scanned, isWidening) = (close?.position ?? 0, false)
     self.before = nil
@@ -164,29 +164,29 @@ struct SendingHalf {
   // MARK: Live
 
   /// Begins a round of a live session, behind the last one.
-  mutating func openBurst(covered: VersionVector, scope: KeyScope?, _ port: inout SessionPort) {
-    precondition(isGiven, "the other side's cursor is not known")
-    port.actions.append(.openBurst(since: cursor, behind: scanned, covered: covered, scope: scope))
-    (state, nextIndex, isBurst) = (.opening, 0, true)
+  mutating func openLiveUpdate(covered: VersionVector, scope: KeyScope?, _ port: inout SessionPort) {
+    precondition(isDelivered, "the other side's cursor is not known")
+    port.actions.append(.openLiveUpdate(since: cursor, after: scanned, covered: covered, scope: scope))
+    (state, nextIndex, isLiveUpdate) = (.opening, 0, true)
   }
 
   /// Nothing was for the other side: its cursor stays where it is.
-  mutating func burstWasEmpty(upTo position: UInt64) {
-    precondition(state == .opening && isBurst, "no round was being opened")
-    state = .given
+  mutating func liveUpdateWasEmpty(upTo position: UInt64) {
+    precondition(state == .opening && isLiveUpdate, "no round was being opened")
+    state = .delivered
     scanned = max(scanned, position)
   }
 
-  mutating func opened(_ burst: BurstOpening, _ port: inout SessionPort) {
-    precondition(state == .opening && isBurst, "no round was being opened")
+  mutating func opened(_ burst: LiveUpdateOpening, _ port: inout SessionPort) {
+    precondition(state == .opening && isLiveUpdate, "no round was being opened")
     let close = burst.close
     self.close = close
     port.figures.announcedSentRecords += burst.records
-    news = close.vector.beyond(stated)
+    vectorDelta = close.vector.beyond(stated)
     port.send(
-      .burst(
-        Burst(
-          mark: close.mark, position: close.position, records: burst.records, vector: news,
+      .liveUpdate(
+        LiveUpdate(
+          mark: close.mark, position: close.position, records: burst.records, vector: vectorDelta,
           floor: close.floor.beyond(statedFloor),
           horizon: close.horizon)))
     recordStated(close)
@@ -197,10 +197,10 @@ struct SendingHalf {
     if burst.isWhole { exhausted(&port) }
   }
 
-  mutating func received(burstUpTo position: UInt64) throws(SessionEnd) {
-    guard state == .awaitingReceipt, isBurst, unacknowledged.isEmpty, position == close?.position else {
+  mutating func received(liveUpdateUpTo position: UInt64) throws(SessionEnd) {
+    guard state == .awaitingReceipt, isLiveUpdate, unacknowledged.isEmpty, position == close?.position else {
       throw .violation("a receipt for what was not sent")
     }
-    state = .given
+    state = .delivered
   }
 }

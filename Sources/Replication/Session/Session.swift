@@ -97,9 +97,9 @@ package struct Session: ~Copyable {
   package var peerLeavesOut: Bool { (peer?.compatibleFeatures ?? 0) & SessionFeature.leavesOut != 0 }
 
   /// What became of what the own side asked for beside its plan, since it was last taken.
-  package mutating func takeNews() -> [SessionNews] {
-    defer { port.news = [] }
-    return port.news
+  package mutating func drainNotifications() -> [SessionNotification] {
+    defer { port.notifications = [] }
+    return port.notifications
   }
 
   /// Begins. Call it once, when the TLS handshake is done.
@@ -201,7 +201,8 @@ package struct Session: ~Copyable {
     case .cursor, .roundOpened, .batchEncrypted, .roundExhausted, .batchApplied, .roundFinished,
       .stillLacking,
       .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
-      .recipeMatched, .stateDigested, .journalGrown, .burstOpened, .burstEmpty, .groupKeys, .bucketsDigested,
+      .recipeMatched, .stateDigested, .journalGrown, .liveUpdateOpened, .liveUpdateEmpty, .groupKeys,
+      .bucketsDigested,
       .fingerprinted, .recordsExchanged, .repaired, .holdingsStated, .blobRangeDecrypted:
       try exchange?.answered(event, &port)
     }

@@ -24,9 +24,9 @@ package enum SessionEvent: Hashable, Sendable {
   /// Answers `openRound`: how many records it has, and what will close it.
   case roundOpened(records: UInt64, close: RoundClose)
   /// Answers `openBurst`: a round is open, and this is its beginning.
-  case burstOpened(BurstOpening)
+  case liveUpdateOpened(LiveUpdateOpening)
   /// Answers `openBurst`: nothing up to this position is for the other side.
-  case burstEmpty(position: UInt64)
+  case liveUpdateEmpty(position: UInt64)
   /// Answers `follow`: the journal has grown, or may have.
   case journalGrown
   /// Answers `openBurst`, `applyBatch` or `applyLast`: another session has moved on for the same two copies, and what this
@@ -75,7 +75,7 @@ package enum SessionEvent: Hashable, Sendable {
   case recordsExchanged(DifferingRecords, keys: [[UInt8]])
   /// Answers `repair`: these keys were put right, durably.
   case repaired(RepairOutcome)
-  /// The own side wants these blobs now, whatever its policy. What becomes of it is among `Session.takeNews`.
+  /// The own side wants these blobs now, whatever its policy. What becomes of it is among `Session.drainNotifications`.
   case wanted([BlobNeed])
   /// The own side wants parts of a blob, which are not stored but given to it; likewise.
   case wantedParts(BlobPartsWanted)
@@ -135,7 +135,7 @@ package enum SessionAction: Hashable, Sendable {
   case followJournal(after: UInt64)
   /// As `openRound`, and give the first batch at once. What lies up to `behind` was looked at before, and is not for this
   /// receiver.
-  case openBurst(since: Cursor?, behind: UInt64, covered: VersionVector, scope: KeyScope? = nil)
+  case openLiveUpdate(since: Cursor?, after: UInt64, covered: VersionVector, scope: KeyScope? = nil)
   /// Give the keys of these epochs.
   case readGroupKeys([UInt32])
   /// Use these group keys from now on for what comes, and keep them with the next round that is closed. No answer.
@@ -279,7 +279,7 @@ package struct SessionFigures: Hashable, Sendable {
 }
 
 /// A round of a live session, opened, with as much of it as one batch holds.
-package struct BurstOpening: Hashable, Sendable {
+package struct LiveUpdateOpening: Hashable, Sendable {
   /// A batch.
   package struct Batch: Hashable, Sendable {
     /// Its sealed bytes.

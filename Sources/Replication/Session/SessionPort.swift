@@ -12,11 +12,11 @@ struct SessionPort {
   var isCrowded = false
   var figures = SessionFigures()
   /// What became of what the own side asked for beside its plan.
-  var news: [SessionNews] = []
+  var notifications: [SessionNotification] = []
   /// Something was said that waits for an answer.
-  private var spoke = false
+  private var awaitsReply = false
   /// A round was asked for: what is sent of an own one meanwhile costs no time of its own.
-  private var hasAsked = false
+  private var hasRequestedRound = false
 
   init(peerName: String) { self.peerName = peerName }
 
@@ -28,11 +28,11 @@ struct SessionPort {
       actions.append(.send(piece))
     }
     switch message {
-    case .want: (spoke, hasAsked) = (true, true)
-    case .hello, .foreignHello, .blobWant, .joinRequest, .burst, .digestGroups, .bucketPrints,
+    case .want: (awaitsReply, hasRequestedRound) = (true, true)
+    case .hello, .foreignHello, .blobWant, .joinRequest, .liveUpdate, .digestGroups, .bucketPrints,
       .differingRecords, .recipeWant, .partsWant, .holdingsWant:
-      spoke = true
-    case .roundBegin where !hasAsked: spoke = true
+      awaitsReply = true
+    case .roundBegin where !hasRequestedRound: awaitsReply = true
     default: break
     }
   }
@@ -43,14 +43,14 @@ struct SessionPort {
     case .blobRange, .blobUnavailable, .recipe, .recipeUnavailable: figures.blobSteps += 1
     default: break
     }
-    guard spoke, message.answers else { return }
-    spoke = false
+    guard awaitsReply, message.isReply else { return }
+    awaitsReply = false
     figures.roundTrips += 1
   }
 }
 
 extension Message {
-  fileprivate var answers: Bool {
+  fileprivate var isReply: Bool {
     switch self {
     case .ping, .pong, .groupKeys, .stateClaim: false
     default: true

@@ -52,10 +52,10 @@ final class NetworkWatch: EventHandler {
   func handle(_ event: Epoll.Event) {
     sync_network_drain(descriptor)
     guard timer == nil else { return }
-    timer = loop.schedule(after: Self.debounceMilliseconds) { [weak self] in self?.look() }
+    timer = loop.schedule(after: Self.debounceMilliseconds) { [weak self] in self?.checkAddresses() }
   }
 
-  private func look() {
+  private func checkAddresses() {
     timer = nil
     guard let found = SocketAddress.present() else { return }
     let change = Change(

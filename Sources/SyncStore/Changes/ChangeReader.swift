@@ -17,14 +17,14 @@ struct ChangeReader {
   }
 
   /// A look is over after so many records, changes or bytes, once a transaction ends: writers wait for it.
-  private static let mostRecords = 512
-  private static let mostChanges = 64
-  private static let mostBytes = 256 << 10
+  private static let maxRecords = 512
+  private static let maxChanges = 64
+  private static let maxBytes = 256 << 10
   /// Milliseconds after which it is looked whether the time of a record has come.
-  private static let pendingLook = 1000
+  private static let pendingPollMilliseconds = 1000
 
   /// The next changes, or whether there may be more.
-  mutating func look(at store: Store) throws(StoreError) -> JournalFollower<[Change]>.Finding {
+  mutating func poll(_ store: Store) throws(StoreError) -> JournalFollower<[Change]>.PollResult {
     let before = self
     let (after, changes, isAtEnd) = try store.reading { engine throws(StoreError) in
       // It may be done more than once, each time from the beginning.
@@ -35,7 +35,7 @@ struct ChangeReader {
     }
     self = after
     if !changes.isEmpty { return .found(changes) }
-    return isAtEnd ? .wait(milliseconds: pending.isEmpty ? nil : Self.pendingLook) : .goOn
+    return isAtEnd ? .wait(milliseconds: pending.isEmpty ? nil : Self.pendingPollMilliseconds) : .more
   }
 
   /// Reads on. Returns whether it has come to the end of the journal.
@@ -45,7 +45,9 @@ struct ChangeReader {
     let actor = try store.changeActor(engine)
     try check(engine, store.path)
     let limit = Stamp(milliseconds: store.environment.now() + Limits.clockDriftMilliseconds)
-    if !pending.isEmpty { try takeDue(limit, store, engine, actor, into: &changes) }
+    if !pending.isEmpty {
+      try collectDue(upTo: limit, store: store, engine: engine, actor: actor, into: &changes)
+    }
     let from =
       if let place, engine.journal.index(of: place.segment) != nil {
         place
@@ -74,7 +76,7 @@ struct ChangeReader {
       place = Location(segment: view.segment.number, offset: view.end)
       if changes.count > group { changes[changes.count - 1].endsTransaction = true }
       group = changes.count
-      isAtEnd = looked < Self.mostRecords && changes.count < Self.mostChanges && bytes < Self.mostBytes
+      isAtEnd = looked < Self.maxRecords && changes.count < Self.maxChanges && bytes < Self.maxBytes
       return isAtEnd
     }
     (self.position, self.pending, self.place) = (position, pending, place)
@@ -96,8 +98,8 @@ struct ChangeReader {
   }
 
   /// What was too early when it was passed: gives what has come due, and forgets what does not count any more.
-  private mutating func takeDue(
-    _ limit: Stamp, _ store: Store, _ engine: borrowing Engine, _ actor: ActorID,
+  private mutating func collectDue(
+    upTo limit: Stamp, store: Store, engine: borrowing Engine, actor: ActorID,
     into changes: inout [Change]
   ) throws(StoreError) {
     // The token of one that is given says which ones are still to come.

@@ -4,10 +4,10 @@
 /// looks under the engine's lock, under which writers of this process append and then look whether anybody
 /// waits: so none of them is missed. A writer of another process may be missed, for as long as its processor
 /// keeps the new tail to itself, or because it was killed before it could wake anybody: then the tail is
-/// looked at again after `checkedEvery` milliseconds.
+/// looked at again after `pollMilliseconds` milliseconds.
 final class ChangeSignal: Sendable {
   /// Milliseconds after which one who was not woken looks by itself.
-  static let checkedEvery = 100
+  static let pollMilliseconds = 100
 
   private let control: ControlPage
   /// May other processes write?
@@ -54,11 +54,11 @@ final class ChangeSignal: Sendable {
   @inline(never)
   func wake() {
     control.endWaiting(wakesAllBut: name)
-    wakeOwn()
+    wakeLocal()
   }
 
   /// Wakes those of this process.
-  func wakeOwn() {
+  func wakeLocal() {
     let waiters = state.withLock { state in
       defer { state.waiters = [:] }
       return state.waiters.values
@@ -81,9 +81,9 @@ final class ChangeSignal: Sendable {
         return state.tail != tail
       }
       if isNew {
-        wakeOwn()
+        wakeLocal()
       } else {
-        control.sleep(whileAwaitedBy: announced, milliseconds: Self.checkedEvery)
+        control.sleep(whileAwaitedBy: announced, milliseconds: Self.pollMilliseconds)
       }
     }
   }

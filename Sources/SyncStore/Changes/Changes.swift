@@ -47,7 +47,7 @@ public struct Changes: AsyncSequence, Sendable {
       let (store, range) = (sequence.store, sequence.range)
       let reader = Locked(ChangeReader(sequence.start, range))
       follower = JournalFollower(store.changeSignal) { () throws(StoreError) in
-        try reader.withLock { reader throws(StoreError) in try reader.look(at: store) }
+        try reader.withLock { reader throws(StoreError) in try reader.poll(store) }
       }
     }
 
@@ -86,7 +86,7 @@ public struct Changes: AsyncSequence, Sendable {
 extension Store {
   /// Who waits for the journal to grow is told by this.
   @inline(__always)
-  func noteChange() {
+  func signalChange() {
     if control.isAwaited { changeSignal.wake() }
   }
 

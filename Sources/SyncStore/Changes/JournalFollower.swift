@@ -5,10 +5,10 @@
 /// Back-pressure is in its nature: the journal is the buffer, and nothing is read before it is asked for.
 final class JournalFollower<Output: Sendable>: Sendable {
   /// What a look at the journal has given.
-  enum Finding: Sendable {
+  enum PollResult: Sendable {
     case found(Output)
     /// Nothing yet, but there is more to look at.
-    case goOn
+    case more
     /// Nothing: it waits for the journal to grow, or, if given, for so many milliseconds.
     case wait(milliseconds: Int?)
   }
@@ -22,7 +22,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
 
   private let signal: ChangeSignal
   /// Called by one thread at a time.
-  private let look: @Sendable () throws(StoreError) -> Finding
+  private let poll: @Sendable () throws(StoreError) -> PollResult
   private let state = LockedField(State())
   private let line = Background.Line("syncstore.follower")
 
@@ -40,8 +40,8 @@ final class JournalFollower<Output: Sendable>: Sendable {
     var timers: UInt64 = 0
   }
 
-  init(_ signal: ChangeSignal, _ look: @escaping @Sendable () throws(StoreError) -> Finding) {
-    (self.signal, self.look) = (signal, look)
+  init(_ signal: ChangeSignal, _ look: @escaping @Sendable () throws(StoreError) -> PollResult) {
+    (self.signal, self.poll) = (signal, look)
   }
 
   /// The next thing that is found. Ends at once when the task is cancelled. One call at a time.
@@ -67,9 +67,9 @@ final class JournalFollower<Output: Sendable>: Sendable {
       var registration: UInt64?
       defer { if let registration { signal.remove(registration) } }
       while state.withLock({ $0.waiting != nil && $0.call == call }) {
-        switch try look() {
+        switch try poll() {
         case .found(let output): return finish(.found(output))
-        case .goOn: continue
+        case .more: continue
         case .wait where registration == nil:
           // What is written from now on wakes it; what was written a moment ago is seen by another look. Writers are not
           // troubled by one who finds something at once.
@@ -80,7 +80,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
             // That of an earlier step was called, or is of no use any more.
             swap(&state.registration, &registration)
           }
-          if let milliseconds { look(after: milliseconds) }
+          if let milliseconds { schedulePoll(after: milliseconds) }
           return
         }
       }
@@ -90,7 +90,7 @@ final class JournalFollower<Output: Sendable>: Sendable {
   }
 
   /// Looks once more in so many milliseconds, if a timer does not do so before.
-  private func look(after milliseconds: Int) {
+  private func schedulePoll(after milliseconds: Int) {
     let due = SystemCall.monotonicMilliseconds() + UInt64(milliseconds)
     let number = state.withLock { state -> UInt64? in
       if let timer = state.timer, timer.due <= due { return nil }
@@ -99,10 +99,10 @@ final class JournalFollower<Output: Sendable>: Sendable {
       return state.timers
     }
     guard let number else { return }
-    line.run(after: milliseconds) { [weak self] in self?.timeIsUp(number) }
+    line.run(after: milliseconds) { [weak self] in self?.timerFired(number) }
   }
 
-  private func timeIsUp(_ number: UInt64) {
+  private func timerFired(_ number: UInt64) {
     let call = state.withLock { state -> Int? in
       guard state.timer?.number == number else { return nil }
       state.timer = nil

@@ -84,7 +84,7 @@ extension HashIndex {
       let page = try pages.page(number)
       var bucket = parts.bucket
       for _ in 0..<IndexLayout.bucketCount {
-        let line = page.look(Self.slotOffset(bucket, 0), tag: parts.tag)
+        let line = page.scanLine(Self.slotOffset(bucket, 0), tag: parts.tag)
         guard line.isSound else { throw damaged() }
         var found = line.matches
         while found != 0 {
@@ -104,7 +104,7 @@ extension HashIndex {
   private func free(in page: PageView, from first: Int) throws(StoreError) -> (bucket: Int, slot: Int) {
     var bucket = first
     for _ in 0..<IndexLayout.bucketCount {
-      let line = page.look(Self.slotOffset(bucket, 0), tag: 0)
+      let line = page.scanLine(Self.slotOffset(bucket, 0), tag: 0)
       guard line.isSound else { throw damaged() }
       // Free slots come last.
       if !Slot.isTaken(line.last) {

@@ -58,7 +58,7 @@ package final class HashIndex: @unchecked Sendable {
     let page = try pages.page(try self.page(used))
     // Nearly always one look is enough. The less there is to do, the further ahead the processor is: it waits for this line
     // while it works on what the caller does next.
-    let line = page.look(Self.slotOffset(parts.bucket, 0), tag: parts.tag)
+    let line = page.scanLine(Self.slotOffset(parts.bucket, 0), tag: parts.tag)
     if line.isSound {
       if line.matches == 0 {
         if line.isOpen, entry.load() == used, header.load(IndexLayout.Header.depth) == depth { return nil }
@@ -92,7 +92,7 @@ package final class HashIndex: @unchecked Sendable {
         var left = IndexLayout.bucketCount
         var isOpen = false
         while left > 0, !isOpen {
-          let look = page.look(Self.slotOffset(bucket, 0), tag: parts.tag)
+          let look = page.scanLine(Self.slotOffset(bucket, 0), tag: parts.tag)
           guard look.isSound else { throw damaged() }
           var canEnd = look.isOpen
           if look.matches != 0 {

@@ -206,7 +206,7 @@ struct SlotExtra {
   }
 }
 
-extension LineLook {
+extension LineScan {
   /// Are they eight sound slots? Eight odd words have an even sum; zeros would have one too.
   @inline(__always)
   var isSound: Bool { !Slot.isOdd(fold) && last != 0 }

@@ -232,10 +232,10 @@ private import Synchronization
 
   /// What is to be known of the eight words from `offset` on, a multiple of 64, read from the last to the first.
   @inline(__always)
-  func look(_ offset: Int, tag: UInt64) -> LineLook {
+  func scanLine(_ offset: Int, tag: UInt64) -> LineScan {
     precondition(offset & 63 == 0 && offset >= 0 && offset < MappedPages.pageBytes, "out of the page")
     let look = unsafe sync_look_at_line(base + offset, UInt16(truncatingIfNeeded: tag))
-    return LineLook(fold: look.fold, last: look.last, matches: look.matches)
+    return LineScan(fold: look.fold, last: look.last, matches: look.matches)
   }
 }
 
@@ -245,7 +245,7 @@ struct CacheLine: Equatable {
 }
 
 /// What is to be known of eight words.
-struct LineLook {
+struct LineScan {
   /// The exclusive or of all of them.
   let fold: UInt64
   /// The last one.

@@ -46,13 +46,13 @@ extension Engine {
   private var ownDevice: DeviceID? { locals[StateKey.member].flatMap { DeviceID(bytes: $0) } }
 
   /// What a member said before that does not hold up purging.
-  private static func oldestHeard(at time: UInt64) -> Stamp {
+  private static func retirementCutoff(at time: UInt64) -> Stamp {
     Stamp(milliseconds: time - min(time, Limits.retirementMilliseconds))
   }
 
   /// The rule by which this copy purges at a time, in milliseconds since 1970.
   mutating func purgeRule(at time: UInt64) -> PurgeRule {
-    let (own, oldest) = (ownDevice.map { ReservedKey.frontier($0) }, Self.oldestHeard(at: time))
+    let (own, oldest) = (ownDevice.map { ReservedKey.frontier($0) }, Self.retirementCutoff(at: time))
     var (frontiers, retired): ([Frontier], [Frontier]) = ([], [])
     for key in reserved where key != own && key.starts(with: ReservedKey.frontierPrefix) {
       guard let record = try? held(key), let frontier = Frontier(record) else { continue }
@@ -63,8 +63,8 @@ extension Engine {
 
   /// Has each member that was named within the retirement period said what it covers? What is purged before that costs it
   /// a full state.
-  mutating func isHeardOfAll(at time: UInt64) throws(StoreError) -> Bool {
-    let (own, oldest) = (ownDevice, Self.oldestHeard(at: time))
+  mutating func allMembersReported(at time: UInt64) throws(StoreError) -> Bool {
+    let (own, oldest) = (ownDevice, Self.retirementCutoff(at: time))
     let members = reserved.filter { $0.starts(with: ReservedKey.memberPrefix) }
     guard members.count > 1 else { return true }
     for key in members {

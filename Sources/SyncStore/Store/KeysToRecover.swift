@@ -79,7 +79,7 @@ extension Store {
 extension FullStateVerdict {
   /// The verdict on a record that is known to be older than one that was lost here: as a new write it would beat the lost
   /// value on every copy that has it.
-  func ofOutdated(_ record: Record, at time: UInt64) -> FullStateVerdict {
+  func forOutdated(_ record: Record, at time: UInt64) -> FullStateVerdict {
     guard self == .reissue else { return self }
     return record.isGone(at: time) ? .drop : .setAside
   }

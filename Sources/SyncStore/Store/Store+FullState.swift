@@ -89,7 +89,7 @@ enum FullStateVerdict: Equatable {
 }
 
 /// Who says what becomes of the records that are held here.
-private enum Judge {
+private enum VerdictRule {
   /// Another copy's full state, once it has come. What stands behind the position given was not measured as it came by the deletes that
   /// were purged here, up to that horizon.
   case fullState(FullState, RoundClose, behind: UInt64, horizon: Stamp)
@@ -145,7 +145,7 @@ extension Store {
   }
 
   /// How many keys are held here, of users and of the store itself, deletes among them.
-  package func keysHeld() throws(StoreError) -> UInt64 {
+  package func heldKeyCount() throws(StoreError) -> UInt64 {
     try reading { engine throws(StoreError) in engine.keyCount }
   }
 
@@ -155,7 +155,7 @@ extension Store {
   }
 
   /// Records that are looked at, or given up, while others wait.
-  private static let recordsAtOnce = 256
+  private static let recordsPerJudgement = 256
 
   /// Does with the records held here what the full state of another copy says of them, and closes it; durable on return. In parts, so that
   /// nobody waits for long: floor and horizon come first, so that this copy gives no full state itself, nor purges, until its vector is
@@ -169,18 +169,18 @@ extension Store {
       let covered = close.covered(by: composer.state)
       // Before the floor: who cannot take over the vector would not cover that.
       try requirePlaces(in: [covered].reduce(into: composer.state.vector) { $0.merge($1) }, composer.state)
-      try composer.raise(close.floor, close.horizon)
+      try composer.raiseFloor(to: close.floor, horizon: close.horizon)
       try composer.noteUnsettled()
       try composer.restartWidening()
       return (composer.state.unsettled ?? composer.position, composer.state.horizon)
     }
     let losses = try keysToRecover()
     let pin = SnapshotPin()
-    let judge = Judge.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
+    let judge = VerdictRule.fullState(full, close, behind: raised.behind, horizon: raised.horizon)
     var (judged, places, waiting) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.retainSegments(for: pin)
       let waiting = engine.dueParked(upTo: .maximum)
-      let judged = Judged(position: engine.position, waiting: Set(waiting))
+      let judged = JudgedPosition(position: engine.position, waiting: Set(waiting))
       return (judged, try engine.locations(isExclusive: isAlone), waiting)
     }
     try judgeAll(places, judge: judge, pin: pin)
@@ -188,23 +188,23 @@ extension Store {
     // There may be millions.
     (places, waiting) = ([], [])
     /// What has come since; nil if it is little enough for those who write to wait for it.
-    func much() throws(StoreError) -> Rest? {
+    func much() throws(StoreError) -> Arrivals? {
       try reading { engine throws(StoreError) in
-        guard engine.position > judged.position + UInt64(Self.recordsAtOnce) else { return nil }
-        return try whatCame(behind: judged, judge, pin, engine)
+        guard engine.position > judged.position + UInt64(Self.recordsPerJudgement) else { return nil }
+        return try arrivals(behind: judged, judge: judge, pin: pin, engine: engine)
       }
     }
-    for _ in 0..<Self.mostPasses {
+    for _ in 0..<Self.maxPasses {
       guard let rest = try much() else { break }
       try applyVerdicts(rest, judge: judge, pin: pin)
       judged = rest.judged
     }
     while true {
-      let (left, tail) = try append(limit: .max) { composer throws(StoreError) -> Rest? in
+      let (left, tail) = try append(limit: .max) { composer throws(StoreError) -> Arrivals? in
         let rest = try engine.withLock { engine throws(StoreError) in
-          try whatCame(behind: judged, judge, pin, engine)
+          try arrivals(behind: judged, judge: judge, pin: pin, engine: engine)
         }
-        guard rest.isLittle else { return rest }
+        guard rest.fitsClosingStep else { return rest }
         try carryOut(rest.affected[...], judge, &composer)
         try merge(close, &composer)
         try composer.comeToRest()
@@ -220,10 +220,10 @@ extension Store {
   }
 
   /// How often what has come meanwhile is judged while others go on.
-  private static let mostPasses = 8
+  private static let maxPasses = 8
 
   /// How far the journal was judged.
-  private struct Judged {
+  private struct JudgedPosition {
     var position: UInt64
     /// What waited for its time then: it may have come since, at its old place.
     var waiting: Set<Location>
@@ -238,24 +238,24 @@ extension Store {
   }
 
   /// What has come behind what was judged, as far as it is not simply kept.
-  private struct Rest {
+  private struct Arrivals {
     var affected: [Affected]
     var waiting: [Location]
-    var judged: Judged
+    var judged: JudgedPosition
 
     /// Does it fit into the step that closes the full state? One transaction must not be too large to be sent.
-    var isLittle: Bool {
-      waiting.isEmpty && affected.count <= Store.recordsAtOnce
+    var fitsClosingStep: Bool {
+      waiting.isEmpty && affected.count <= Store.recordsPerJudgement
         && (affected.count <= 1 || affected.reduce(0) { $0 + $1.bytes } <= Limits.transactionBytes / 2)
     }
   }
 
-  private func whatCame(
-    behind judged: Judged, _ judge: Judge, _ pin: SnapshotPin, _ engine: borrowing Engine
-  ) throws(StoreError) -> Rest {
+  private func arrivals(
+    behind judged: JudgedPosition, judge: VerdictRule, pin: SnapshotPin, engine: borrowing Engine
+  ) throws(StoreError) -> Arrivals {
     try pin.check(path)
     let (position, waiting) = (engine.position, engine.dueParked(upTo: .maximum))
-    let now = Judged(position: position, waiting: Set(waiting))
+    let now = JudgedPosition(position: position, waiting: Set(waiting))
     var places: [Location] = []
     if position > judged.position {
       let start = engine.start(of: judged.position + 1)
@@ -271,14 +271,14 @@ extension Store {
       else { return false }
       return judge.verdict(onParked: record, at: view.position) != .keep
     }
-    return Rest(
+    return Arrivals(
       affected: affected(places[...], judge, engine).sorted { $0.version < $1.version },
       waiting: doomed, judged: now)
   }
 
-  private func applyVerdicts(_ rest: Rest, judge: Judge, pin: SnapshotPin) throws(StoreError) {
-    for start in stride(from: 0, to: rest.affected.count, by: Self.recordsAtOnce) {
-      let end = min(start + Self.recordsAtOnce, rest.affected.count)
+  private func applyVerdicts(_ rest: Arrivals, judge: VerdictRule, pin: SnapshotPin) throws(StoreError) {
+    for start in stride(from: 0, to: rest.affected.count, by: Self.recordsPerJudgement) {
+      let end = min(start + Self.recordsPerJudgement, rest.affected.count)
       try applyVerdicts(rest.affected[start..<end], judge: judge)
     }
     for place in rest.waiting { try applyVerdict(parked: place, judge: judge, pin: pin) }
@@ -291,27 +291,27 @@ extension Store {
   }
 
   /// Judges all of the records, and carries out what comes out.
-  private func judgeAll(_ places: [Location], judge: Judge, pin: SnapshotPin) throws(StoreError) {
+  private func judgeAll(_ places: [Location], judge: VerdictRule, pin: SnapshotPin) throws(StoreError) {
     var affected: [Affected] = []
-    for start in stride(from: 0, to: places.count, by: Self.recordsAtOnce) {
+    for start in stride(from: 0, to: places.count, by: Self.recordsPerJudgement) {
       affected += try reading { engine throws(StoreError) in
         try pin.check(path)
         return self.affected(
-          places[start..<min(start + Self.recordsAtOnce, places.count)], judge, engine)
+          places[start..<min(start + Self.recordsPerJudgement, places.count)], judge, engine)
       }
       engine.yieldToWaiters()
     }
     // What is issued again keeps the order in which it was written.
     affected.sort { $0.version < $1.version }
-    for start in stride(from: 0, to: affected.count, by: Self.recordsAtOnce) {
+    for start in stride(from: 0, to: affected.count, by: Self.recordsPerJudgement) {
       yieldEngineLock()
-      try applyVerdicts(affected[start..<min(start + Self.recordsAtOnce, affected.count)], judge: judge)
+      try applyVerdicts(affected[start..<min(start + Self.recordsPerJudgement, affected.count)], judge: judge)
     }
   }
 
   /// Those of the records that are not simply kept.
   private func affected(
-    _ places: ArraySlice<Location>, _ judge: Judge, _ engine: borrowing Engine
+    _ places: ArraySlice<Location>, _ judge: VerdictRule, _ engine: borrowing Engine
   ) -> [Affected] {
     let time = environment.now()
     var affected: [Affected] = []
@@ -329,7 +329,7 @@ extension Store {
   }
 
   /// Carries out the verdicts on some records, in one transaction, or in more where that would be too large to be sent.
-  private func applyVerdicts(_ affected: ArraySlice<Affected>, judge: Judge) throws(StoreError) {
+  private func applyVerdicts(_ affected: ArraySlice<Affected>, judge: VerdictRule) throws(StoreError) {
     do throws(StoreError) { try applyInOneTransaction(affected, judge: judge) } catch {
       guard error.code == .outOfBounds, affected.count > 1 else { throw error }
       let half = affected.count / 2
@@ -338,7 +338,8 @@ extension Store {
     }
   }
 
-  private func applyInOneTransaction(_ affected: ArraySlice<Affected>, judge: Judge) throws(StoreError) {
+  private func applyInOneTransaction(_ affected: ArraySlice<Affected>, judge: VerdictRule) throws(StoreError)
+  {
     try append(limit: Limits.transactionBytes) { composer throws(StoreError) in
       if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
       try carryOut(affected, judge, &composer)
@@ -346,32 +347,33 @@ extension Store {
   }
 
   private func carryOut(
-    _ affected: ArraySlice<Affected>, _ judge: Judge, _ composer: inout TransactionBuilder
+    _ affected: ArraySlice<Affected>, _ judge: VerdictRule, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
     guard !affected.isEmpty else { return }
-    var doomed: [TransactionBuilder.Doomed] = []
+    var doomed: [TransactionBuilder.RecordToPurge] = []
     var again: [Record] = []
     let kept = engine.withLock { $0.loserDigests }
     for item in affected {
       let (held, isOutdated) = engine.withLock { ($0.readable(item.key), $0.isOutdated(item.key)) }
       guard let record = held, record.version == item.version else { continue }
       var verdict = judge.verdict(on: record, at: item.position, composer.state, at: composer.wall)
-      if isOutdated { verdict = verdict.ofOutdated(record, at: composer.wall) }
+      if isOutdated { verdict = verdict.forOutdated(record, at: composer.wall) }
       let isLive = !record.isTombstone && record.deadline.map { $0 > composer.wall } ?? true
       switch verdict {
       case .keep: continue
       case .reissue: again.append(record)
       case .setAside, .drop:
         if verdict == .setAside, !kept.contains(StateDigest(of: record)) { try composer.keepLoser(record) }
-        doomed.append(TransactionBuilder.Doomed(key: item.key, version: item.version, hadValue: isLive))
+        doomed.append(
+          TransactionBuilder.RecordToPurge(key: item.key, version: item.version, hadValue: isLive))
       }
     }
-    try composer.drop(doomed)
+    try composer.dropDeadRecords(doomed)
     for record in again { try composer.reissue(record) }
   }
 
   private func applyVerdict(
-    parked place: Location, judge: Judge, pin: SnapshotPin
+    parked place: Location, judge: VerdictRule, pin: SnapshotPin
   ) throws(StoreError) {
     try append(limit: .max) { composer throws(StoreError) in
       if case .fullState(_, let close, _, _) = judge { try requireReceiver(of: close, composer.state) }
@@ -385,8 +387,11 @@ extension Store {
       guard let record, composer.state.scope.holds(record.key) else { return }
       let verdict = judge.verdict(onParked: record, at: position)
       guard verdict != .keep else { return }
-      try composer.drop(
-        [TransactionBuilder.Doomed(key: record.key, version: record.version, isParked: true, held: held)])
+      try composer.dropDeadRecords(
+        [
+          TransactionBuilder.RecordToPurge(
+            key: record.key, version: record.version, isParked: true, held: held)
+        ])
       if verdict == .reissue { try composer.reissue(record) }
     }
   }

@@ -8,12 +8,12 @@ extension Store {
   ///
   /// False if it could not be looked, for want of descriptors or memory maybe: then `body` may not be called, and the caller asks again
   /// after a while. A store that is closed grows no more: that is no failure.
-  package func whenGrown(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
+  package func notifyWhenGrown(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
     guard control.position <= position else {
       body()
       return true
     }
-    live.setAwaited()
+    liveSessions.setAwaited()
     let number = changeSignal.add(body)
     // Under the engine's lock: what was written before it is seen here, what is written after it wakes.
     let now: UInt64
@@ -29,12 +29,13 @@ extension Store {
 
   /// The same for a caller that must not wait for anybody. False if somebody is at work in the store at this moment: then `body`
   /// may have been called, or not.
-  package func whenGrownAtOnce(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool {
+  package func notifyWhenGrownIfFree(behind position: UInt64, _ body: @escaping @Sendable () -> Void) -> Bool
+  {
     guard control.position <= position else {
       body()
       return true
     }
-    live.setAwaited()
+    liveSessions.setAwaited()
     let number = changeSignal.add(body)
     // What was written before it is seen here, as above. What others have appended and this view has not read has no position yet
     // that could be believed: a writer moves the tail first.
@@ -50,9 +51,9 @@ extension Store {
   package var journalPosition: UInt64 { control.position }
 
   /// A round of a live session that need not be durable yet.
-  package struct Burst: Sendable {
+  package struct LiveUpdate: Sendable {
     /// Nil if nothing is for the receiver, and it covers all that this copy does: then nothing was written.
-    package var round: OutgoingRound?
+    package var round: DeltaStream?
     /// Where the journal ended.
     package var position: UInt64
     /// The place up to which the journal must be durable before anything of the round leaves (rules R7, R9).
@@ -63,13 +64,15 @@ extension Store {
   /// round is durable: what is to leave can be made ready meanwhile (`whenDurable`).
   ///
   /// - Throws: `.rolledBack` as `openRound`.
-  package func openBurst(for receiver: RoundReceiver, behind begin: UInt64) throws(StoreError) -> Burst {
+  package func openLiveUpdate(for receiver: RoundReceiver, behind begin: UInt64) throws(StoreError)
+    -> LiveUpdate
+  {
     if try isInDoubt { try reissueUnknown(to: receiver.covered, behind: begin) }
-    let survey = try survey(for: receiver, behind: begin, isLive: true)
+    let survey = try deltaScan(for: receiver, behind: begin, isLive: true)
     let (isAny, position) = try reading { engine throws(StoreError) in
       // Thousands of sessions keep it.
       engine.state.foldOwnWrites()
-      let choice = RoundChoice(for: receiver, behind: begin, isFull: false)
+      let choice = DeltaFilter(for: receiver, behind: begin, isFull: false)
       let isFound =
         if let survey, !survey.items.isEmpty {
           true
@@ -80,25 +83,29 @@ extension Store {
       let isAny = isFound || !engine.state.mending && !receiver.covered.covers(engine.state.vector)
       return (isAny, engine.position)
     }
-    guard isAny else { return Burst(position: position, tail: 0) }
-    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: true, surveyed: survey)
-    return Burst(round: round, position: round.close.position, tail: tail)
+    guard isAny else { return LiveUpdate(position: position, tail: 0) }
+    let (round, tail) = try makeRound(for: receiver, behind: begin, isLive: true, surveyed: survey)
+    return LiveUpdate(round: round, position: round.close.position, tail: tail)
   }
 
   /// A session that used `mark` has its peer's word that it is past it.
-  package func releaseLiveMark(_ mark: RoundMark) { live.release(mark) }
+  package func releaseLiveMark(_ mark: RoundMark) { liveSessions.release(mark) }
 
   /// A session is over in which `peer` was given rounds under these marks: its cursor may bear one of them.
-  package func leaveLiveMarks(_ marks: [RoundMark], with peer: ActorID) { live.leave(marks, with: peer) }
+  package func retainLiveMarks(_ marks: [RoundMark], with peer: ActorID) {
+    liveSessions.retain(marks, with: peer)
+  }
 
   /// What earlier sessions have left with `peer`. Who takes it gives it back, or releases it.
-  package func takeLiveMarks(leftWith peer: ActorID) -> [RoundMark] { live.takeLeft(with: peer) }
+  package func claimLiveMarks(retainedWith peer: ActorID) -> [RoundMark] {
+    liveSessions.claimRetained(with: peer)
+  }
 
   /// Puts the mark of the round that will carry what was just written behind it, so that one sync makes both durable: a mark
   /// is durable before any record of its round leaves (R9). Only the first write of a burst does so.
   @inline(never)
-  func marked(_ target: UInt64) -> UInt64 {
-    guard live.takeAwaited() else { return target }
+  func appendingMark(to target: UInt64) -> UInt64 {
+    guard liveSessions.clearAwaited() else { return target }
     // A mark says that its clock may be known elsewhere. One that is ahead leaves with no round before it was restamped.
     if let ahead = try? isClockAhead, ahead { return target }
     let appended = try? append(pacing: false) { composer throws(StoreError) in
@@ -116,44 +123,44 @@ extension Store {
 /// session takes one into use only under the writers' mutex, and whoever makes the next one, under the same mutex, forgets all that are
 /// not in use.
 final class LiveSessions: Sendable {
-  private struct Book {
+  private struct MarkTable {
     /// The marks that were made here: how many sessions have a round under each, and not been told that the next one arrived.
     var uses: [RoundMark: Int] = [:]
     /// Those in no use: nobody was given a round under them, or all are past it.
     var idle: Set<RoundMark> = []
     /// What sessions that are over have left in use, by their peers.
-    var left: [ActorID: [RoundMark]] = [:]
+    var retained: [ActorID: [RoundMark]] = [:]
   }
 
   private let awaited = Atomic(false)
-  private let book = LockedField(Book())
+  private let markTable = LockedField(MarkTable())
 
   /// Does a session wait for the journal to grow?
   @inline(__always)
   var isAwaited: Bool { awaited.load(ordering: .relaxed) }
 
   func setAwaited() { awaited.store(true, ordering: .relaxed) }
-  func takeAwaited() -> Bool { awaited.exchange(false, ordering: .relaxed) }
+  func clearAwaited() -> Bool { awaited.exchange(false, ordering: .relaxed) }
 
-  func made(_ mark: RoundMark) {
-    book.withLock { book in
+  func register(_ mark: RoundMark) {
+    markTable.withLock { book in
       book.uses[mark] = 0
       book.idle.insert(mark)
     }
   }
 
-  func isOwn(_ mark: RoundMark) -> Bool { book.withLock { $0.uses[mark] != nil } }
-  func isUsed(_ mark: RoundMark) -> Bool { book.withLock { $0.uses[mark] ?? 0 > 0 } }
+  func isOwn(_ mark: RoundMark) -> Bool { markTable.withLock { $0.uses[mark] != nil } }
+  func isUsed(_ mark: RoundMark) -> Bool { markTable.withLock { $0.uses[mark] ?? 0 > 0 } }
 
   func use(_ mark: RoundMark) {
-    book.withLock { book in
+    markTable.withLock { book in
       book.uses[mark, default: 0] += 1
       book.idle.remove(mark)
     }
   }
 
   func release(_ mark: RoundMark) {
-    book.withLock { book in
+    markTable.withLock { book in
       guard let uses = book.uses[mark], uses > 0 else { return }
       book.uses[mark] = uses - 1
       if uses == 1 { book.idle.insert(mark) }
@@ -163,7 +170,7 @@ final class LiveSessions: Sendable {
   /// Those in no use that are among the known ones, in order. What is not known any more is forgotten here, too: only then is it sure that
   /// the append by which it went was made.
   func idle(of known: RoundMarks) -> [RoundMark] {
-    book.withLock { book in
+    markTable.withLock { book in
       for mark in book.idle where known[mark] == nil {
         book.uses[mark] = nil
         book.idle.remove(mark)
@@ -172,13 +179,13 @@ final class LiveSessions: Sendable {
     }
   }
 
-  func leave(_ marks: [RoundMark], with peer: ActorID) {
+  func retain(_ marks: [RoundMark], with peer: ActorID) {
     guard !marks.isEmpty else { return }
-    book.withLock { $0.left[peer, default: []] += marks }
+    markTable.withLock { $0.retained[peer, default: []] += marks }
   }
 
-  func takeLeft(with peer: ActorID) -> [RoundMark] {
-    book.withLock { $0.left.removeValue(forKey: peer) ?? [] }
+  func claimRetained(with peer: ActorID) -> [RoundMark] {
+    markTable.withLock { $0.retained.removeValue(forKey: peer) ?? [] }
   }
 }
 

@@ -1,7 +1,7 @@
 /// Deletes that all have seen leave the journal (rule R8).
 extension Store {
   /// Candidates that are purged in one append.
-  private static let purgedAtOnce = 256
+  private static let purgesPerAppend = 256
 
   /// Gives up tombstones, and records past their deadlines, that every active member has seen, but those at the last
   /// `spared` positions. Their space is given back by the next compaction. Costs a pass through the journal. Returns how many
@@ -19,7 +19,7 @@ extension Store {
     var walk = try deadRecords(behind: 0)
     while let more = try walk.next({ rule.allows($0, open: $1, isTombstone: $2, deadline: $3) }) {
       candidates += more.lazy.filter { $0.position <= end }
-      guard candidates.count >= Self.purgedAtOnce else { continue }
+      guard candidates.count >= Self.purgesPerAppend else { continue }
       purged += try purge(candidates)
       candidates.removeAll(keepingCapacity: true)
       try checkUsable()
@@ -39,20 +39,22 @@ extension Store {
   ) throws(StoreError) {
     let purgedAt = lifecycle.withLock { $0.purgedAt }
     let isDue = try reading { engine throws(StoreError) in
-      guard try engine.isHeardOfAll(at: environment.now()) else { return false }
+      guard try engine.allMembersReported(at: environment.now()) else { return false }
       let written = engine.position - min(purgedAt, engine.position)
-      let least = try engine.index.hashIndex.count / 2 + Self.fewWrites
+      let least = try engine.index.hashIndex.count / 2 + Self.minWritesToScan
       return always || written >= UInt64(least)
     }
     if isDue { try purge(sparing: spared) }
   }
 
   /// With fewer writes since the last time nothing is looked at.
-  private static let fewWrites = 1024
+  private static let minWritesToScan = 1024
 
   /// What the journal has that may be dead, behind a position.
-  func deadRecords(behind position: UInt64) throws(StoreError) -> DeadRecords {
-    try reading { engine throws(StoreError) in DeadRecords(engine.stretch(behind: position)?.sources ?? []) }
+  func deadRecords(behind position: UInt64) throws(StoreError) -> DeadRecordScanner {
+    try reading { engine throws(StoreError) in
+      DeadRecordScanner(engine.slice(behind: position)?.sources ?? [])
+    }
   }
 
   /// Gives up those that still count, by the rule as it is now.
@@ -60,7 +62,7 @@ extension Store {
     guard !candidates.isEmpty else { return 0 }
     // Compaction purges: it must not wait for itself.
     return try append(limit: .max, pacing: false) { composer throws(StoreError) in
-      var dead: [TransactionBuilder.Doomed] = []
+      var dead: [TransactionBuilder.RecordToPurge] = []
       var last: UInt64 = 0
       try engine.withLock { engine throws(StoreError) in
         let rule = engine.purgeRule(at: composer.wall)
@@ -70,7 +72,7 @@ extension Store {
             // What it has beaten would come alive in its time.
             engine.parked[candidate.key] == nil
           else { continue }
-          dead.append(TransactionBuilder.Doomed(key: record.key, version: record.version))
+          dead.append(TransactionBuilder.RecordToPurge(key: record.key, version: record.version))
           last = max(last, candidate.position)
         }
       }
@@ -88,17 +90,17 @@ struct PurgeCandidate {
 }
 
 /// Goes through the journal for deletes and records with deadlines, without a lock: what stands there is never changed.
-struct DeadRecords {
-  private let sources: [JournalStretch.Source]
+struct DeadRecordScanner {
+  private let sources: [JournalSlice.Source]
   private var index = 0
   /// Where the next record is; nil at the beginning of a source.
   private var offset: Int?
 
   /// Records that are read at once.
-  private static let recordsAtOnce = 4096
+  private static let recordsPerStep = 4096
 
   /// Those in these parts of segments.
-  init(_ sources: [JournalStretch.Source]) { self.sources = sources }
+  init(_ sources: [JournalSlice.Source]) { self.sources = sources }
 
   /// Those among the next records that are wanted: by version, open dots, whether it is a tombstone, deadline. Nil at the end.
   mutating func next(
@@ -109,7 +111,7 @@ struct DeadRecords {
     let (segment, end) = (source.segment, source.bytes.upperBound)
     var found: [PurgeCandidate] = []
     var reader = RecordReader(segment, from: offset ?? source.bytes.lowerBound, limit: end, verifies: false)
-    for _ in 0..<Self.recordsAtOnce {
+    for _ in 0..<Self.recordsPerStep {
       let start = reader.offset
       guard let record = reader.next() else {
         // At the end, or at damage: what lies behind that stays.

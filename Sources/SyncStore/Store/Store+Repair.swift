@@ -89,7 +89,7 @@ extension Store {
         let differences = Self.differences(keys, theirs, scope, engine)
         return engine.state.actor.map { actor in differences.contains { $0.isFork(of: actor) } } ?? false
       }
-      if isForked { try keepReplacedByName() }
+      if isForked { try preserveOverwrittenForkValues() }
     }
     let newActor = anotherActor()
     let (outcome, tail) = try append(limit: .max) { composer throws(StoreError) in

@@ -11,7 +11,7 @@ extension Store {
   /// A writer that meets a damaged record at this reads the journal again and asks for everything: a session then brings what was lost.
   package func replicaSummary(
     digestAt time: UInt64
-  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: SurveyGround?) {
+  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: DeltaScanContext?) {
     do throws(StoreError) { return try summary(digestAt: time) } catch {
       guard error.code == .damaged, isWritable else { throw error }
       try recoverFromDamage()
@@ -21,7 +21,7 @@ extension Store {
 
   private func summary(
     digestAt time: UInt64
-  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: SurveyGround?) {
+  ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: DeltaScanContext?) {
     let (answer, tail) = try readingExclusively { engine, isAlone throws(StoreError) in
       let state = engine.state
       guard let actor = state.actor else { throw nameless }
@@ -31,7 +31,7 @@ extension Store {
         widening: state.widening, parted: state.parted)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.positionsAtOnce
-      let ground = current.flatMap { SurveyGround(behind: 0, few: few, $0, in: &engine) }
+      let ground = current.flatMap { DeltaScanContext(behind: 0, few: few, $0, in: &engine) }
       return ((summary, digest, ground), engine.applied.packed)
     }
     if isWritable { try sync(upTo: tail) }
@@ -48,12 +48,12 @@ extension Store {
     _ composer: inout TransactionBuilder, position: UInt64, digest: StateDigest?, isLive: Bool = false
   ) throws(StoreError) -> RoundMark {
     if let last = composer.state.lastMark, let made = composer.state.marks[last], made.position == position,
-      made.isLive ? isLive && live.isOwn(last) : !isLive
+      made.isLive ? isLive && liveSessions.isOwn(last) : !isLive
     {
       return last
     }
-    let mark = environment.newMark(besides: contents(composer.state, digest))
-    if let oldest = composer.state.marks.oldest(inPlaceOf: mark, used: live.isUsed) {
+    let mark = environment.newMark(besides: lifeFingerprint(composer.state, digest: digest))
+    if let oldest = composer.state.marks.oldest(inPlaceOf: mark, used: liveSessions.isUsed) {
       try composer.setLocal(StateKey.mark(oldest), nil)
     }
     let made = ReplicaState.Mark(
@@ -62,15 +62,17 @@ extension Store {
     try composer.setLocal(StateKey.mark(mark), ReplicaState.encode(made))
     if isLive {
       // Behind the new one: there must be a last one that says how far this copy had written.
-      for idle in live.idle(of: composer.state.marks) { try composer.setLocal(StateKey.mark(idle), nil) }
-      live.made(mark)
+      for idle in liveSessions.idle(of: composer.state.marks) {
+        try composer.setLocal(StateKey.mark(idle), nil)
+      }
+      liveSessions.register(mark)
     }
     return mark
   }
 
   /// What tells this copy from another life of it: when, how far, and what it has written. The digest is kept running once a session has
   /// asked for it; without it the ends tell.
-  private func contents(_ state: ReplicaState, _ digest: StateDigest?) -> [UInt8] {
+  private func lifeFingerprint(_ state: ReplicaState, digest: StateDigest?) -> [UInt8] {
     var known = ByteWriter()
     known.write(environment.now())
     known.write(control.tail)
@@ -261,7 +263,7 @@ extension Store {
   /// - Parameter side: which side of the connection this copy is on. A clone that draws the same random numbers at the same time is
   ///   on the other one.
   package func becomeNewActor(side: UInt8 = 0) throws(StoreError) {
-    try keepReplacedByName()
+    try preserveOverwrittenForkValues()
     let actor = anotherActor(side: side)
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
       try composer.renew(.rolledBack, as: actor)
@@ -287,7 +289,7 @@ extension Store {
 
   // MARK: Blobs that have not arrived
 
-  private static let fewMissing = 1000
+  private static let minMissingToCache = 1000
 
   /// Blobs that are missing and referred to, some of them by beaten values alone, where the journal ends at a position.
   struct MissingBlobs {
@@ -310,7 +312,7 @@ extension Store {
     }
     if !arrived.isEmpty { try noteArrived(arrived) }
     // A few that do not come may be those of values that were overwritten everywhere since: nobody has them any more.
-    guard isWritable, !missing.isEmpty, missing.count <= Self.fewMissing else { return (missing, []) }
+    guard isWritable, !missing.isEmpty, missing.count <= Self.minMissingToCache else { return (missing, []) }
     // Looking through a large journal takes longer than a peer may wait: the next attempt finds what this one found.
     let (position, hashes) = (journalPosition, Set(missing.map(\.hash)))
     let known = missingBlobsCache.withLock { $0 }

@@ -132,13 +132,13 @@ extension Store {
     for start in stride(from: 0, to: places.count, by: Self.givenUpAtOnce) {
       let doomed = try reading { engine throws(StoreError) in
         try pin.check(path)
-        var doomed: [TransactionBuilder.Doomed] = []
+        var doomed: [TransactionBuilder.RecordToPurge] = []
         for place in places[start..<min(start + Self.givenUpAtOnce, places.count)] {
           guard let record = try? engine.record(at: place), !engine.state.scope.holds(record.key) else {
             continue
           }
           doomed.append(
-            TransactionBuilder.Doomed(
+            TransactionBuilder.RecordToPurge(
               key: record.key, version: record.version, isParked: isParked, hadValue: !record.isTombstone,
               held: isParked ? engine.readable(record.key) : nil))
         }
@@ -146,7 +146,7 @@ extension Store {
       }
       yieldEngineLock()
       guard !doomed.isEmpty else { continue }
-      try append(limit: .max) { composer throws(StoreError) in try composer.drop(doomed) }
+      try append(limit: .max) { composer throws(StoreError) in try composer.dropDeadRecords(doomed) }
     }
   }
 
@@ -164,7 +164,7 @@ extension Store {
         Cursor(position: close.position, mark: close.mark, closed: true), of: closing, &composer)
     }
     // What was purged there under those keys is purged here (rule R8).
-    try composer.raise(close.floor, close.horizon)
+    try composer.raiseFloor(to: close.floor, horizon: close.horizon)
     try composer.lookBehindCursors()
     try composer.setLocal(StateKey.scope, closing.scope?.bytes)
     try composer.setLocal(StateKey.widening, nil)

@@ -108,7 +108,7 @@ extension Store {
   /// Sees to it that `target` becomes durable as the mode promises.
   func awaitDurability(_ target: UInt64, durability: Durability?) throws(StoreError) {
     switch durability ?? configuration.durability {
-    case .full: try sync(upTo: live.isAwaited ? marked(target) : target)
+    case .full: try sync(upTo: liveSessions.isAwaited ? appendingMark(to: target) : target)
     case .relaxed: break
     case .interval(let milliseconds): scheduleSync(after: milliseconds)
     }

@@ -300,7 +300,7 @@ extension Store {
     control.position = engine.position
     recordWrite()
     writeThrottle.spend(bytes.count)
-    noteChange()
+    signalChange()
     if engine.deadBytes >= engine.deadBytesReviewThreshold { considerCompaction(&engine) }
     if !isBulk { prepareAhead(of: bytes.upperBound, in: segment, &engine) }
   }

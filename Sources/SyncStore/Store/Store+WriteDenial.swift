@@ -90,9 +90,9 @@ extension Store {
       }
       guard !current.isEmpty else { return [] }
       try composer.renew(.dropped, as: actor)
-      try composer.drop(
+      try composer.dropDeadRecords(
         current.map {
-          TransactionBuilder.Doomed(key: $0.key.bytes, version: $0.version, hadValue: !$0.isDelete)
+          TransactionBuilder.RecordToPurge(key: $0.key.bytes, version: $0.version, hadValue: !$0.isDelete)
         })
       return current
     }

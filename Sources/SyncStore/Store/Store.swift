@@ -55,7 +55,7 @@ public final class Store: Sendable {
   /// The thread whose transaction is under way here; 0 if there is none.
   let transactionThread = Atomic<UInt>(0)
   /// What sessions that stay open have in common.
-  let live = LiveSessions()
+  let liveSessions = LiveSessions()
   /// Fetches blobs that are read and are not here.
   let blobFetching = LockedField<BlobFetching?>(nil)
   /// Writes of those who do not wait themselves.
@@ -254,7 +254,7 @@ public final class Store: Sendable {
       preparedSegment.withLock { $0 = nil }
       journalKeys.decryptedRecords?.removeAll()
       // Who follows the journal is told that it is closed.
-      changeSignal.wakeOwn()
+      changeSignal.wakeLocal()
       // It works on files that may be another process's soon.
       if isParent { compacting.withLock { _ in } }
       StoreRegistry.shared.forget(self)

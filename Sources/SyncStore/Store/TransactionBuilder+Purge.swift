@@ -1,7 +1,7 @@
 /// Rule R8: what a copy does with deletes that all have seen, and with what another copy has purged.
 extension TransactionBuilder {
   /// A record that is to be given up.
-  struct Doomed {
+  struct RecordToPurge {
     var key: [UInt8]
     var version: Version
     var isParked = false
@@ -11,7 +11,7 @@ extension TransactionBuilder {
   }
 
   /// Gives up dead records, the last of them at `position`. In the same append floor and horizon rise above them.
-  mutating func purge(_ dead: [Doomed], position: UInt64) throws(StoreError) {
+  mutating func purge(_ dead: [RecordToPurge], position: UInt64) throws(StoreError) {
     guard !dead.isEmpty else { return }
     var (floor, horizon) = (state.floor, state.horizon)
     for record in dead {
@@ -19,27 +19,27 @@ extension TransactionBuilder {
       floor[dot.actor] = max(floor[dot.actor], dot.sequence)
       horizon = max(horizon, record.version.stamp)
     }
-    try raise(floor, horizon)
+    try raiseFloor(to: floor, horizon: horizon)
     // Who follows the journal from before one of them would not learn of it.
     if position > state.purged ?? 0 { try recordPurge(upTo: position) }
-    for record in dead { try give(up: record) }
+    for record in dead { try purgeRecord(record) }
   }
 
   /// Gives up records that are dead where the full state came from.
-  mutating func drop(_ doomed: [Doomed]) throws(StoreError) {
+  mutating func dropDeadRecords(_ doomed: [RecordToPurge]) throws(StoreError) {
     // Who follows the journal is told of nothing that had a value: whoever stands before these purges is to begin anew.
     if doomed.contains(where: \.hadValue) {
       try recordPurge(upTo: max(state.purged ?? 0, position + UInt64(doomed.count)))
     }
     for record in doomed {
-      try give(up: record)
+      try purgeRecord(record)
       // Were the journal read anew after its time had come, the parked record would have beaten what is held.
       if record.isParked, let held = record.held { try append(.write(held, position: nil)) }
     }
   }
 
   /// Raises floor and horizon to those given, where they are below: before anything that they account for is given up.
-  mutating func raise(_ floor: VersionVector, _ horizon: Stamp) throws(StoreError) {
+  mutating func raiseFloor(to floor: VersionVector, horizon: Stamp) throws(StoreError) {
     var merged = state.floor
     merged.merge(floor)
     // What was purged elsewhere by more than a vector can name could be told to nobody.
@@ -63,7 +63,7 @@ extension TransactionBuilder {
     try setLocal(StateKey.purged, ReplicaState.encode(position: position))
   }
 
-  private mutating func give(up record: Doomed) throws(StoreError) {
+  private mutating func purgeRecord(_ record: RecordToPurge) throws(StoreError) {
     try append(
       .purge(
         Purge(key: record.key, version: record.version, isParked: record.isParked, hadValue: record.hadValue))

@@ -135,7 +135,7 @@ struct TransactionBuilder {
     guard isLacking || state.scope.holds(record.key) else { return }
     let held = self.record(of: record.key) ?? stored
     let limit = state.isMine(record.dot) ? Stamp.maximum : stampLimit
-    if !isLacking, isAtRisk(record, held), !parked.contains(where: { $0.dot == record.dot }) {
+    if !isLacking, mayHaveBeenPurged(record, held: held), !parked.contains(where: { $0.dot == record.dot }) {
       state.author.clock.observe(record.stamp)
       return try reissue(record)
     }
@@ -160,7 +160,7 @@ struct TransactionBuilder {
   }
 
   /// Not on a copy that does not cover its own floor: a full state is still to come, or is being closed, and judges what has come.
-  private func isAtRisk(_ record: Record, _ held: Record?) -> Bool {
+  private func mayHaveBeenPurged(_ record: Record, held: Record?) -> Bool {
     record.stamp <= state.horizon && !record.isReserved && !state.mending && !state.covers(record.dot)
       && held.map { $0.version < record.version } ?? true && !record.isTombstone
       && state.vector.covers(state.floor)

@@ -12,7 +12,7 @@ struct RoundMarks: Sequence, Sendable {
 
   private static let tableCount = 256
   /// About 65,000 in all. A peer whose cursor bears one that was given up makes this copy a new actor: tiresome, not wrong.
-  static let mostInTable = 256
+  static let maxPerTable = 256
 
   private static func table(of mark: RoundMark) -> Int { Int(mark.high >> 56) }
 
@@ -36,7 +36,7 @@ struct RoundMarks: Sequence, Sendable {
   func oldest(inPlaceOf mark: RoundMark, used: (RoundMark) -> Bool) -> RoundMark? {
     guard !tables.isEmpty else { return nil }
     let table = tables[Self.table(of: mark)]
-    guard table.count >= Self.mostInTable, table[mark] == nil else { return nil }
+    guard table.count >= Self.maxPerTable, table[mark] == nil else { return nil }
     let unused = table.filter { !used($0.key) }
     return (unused.isEmpty ? table : unused).min {
       ($0.value.position, $0.key) < ($1.value.position, $1.key)

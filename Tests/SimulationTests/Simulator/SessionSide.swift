@@ -125,7 +125,7 @@ final class SessionSide {
       case .followJournal(let position):
         answers.goLive()
         followed = position
-      case .openRound, .nextBatch, .readBlob, .makeRecipe, .openBurst, .readGroupKeys:
+      case .openRound, .nextBatch, .readBlob, .makeRecipe, .openLiveUpdate, .readGroupKeys:
         work[Lane.sending.rawValue].append(action)
       case .loadReplica, .loadCursor, .applyBatch, .applyLast, .finishRound, .mergeGroupKeys,
         .storeBlobRanges,

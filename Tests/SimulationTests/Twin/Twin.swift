@@ -43,7 +43,7 @@ final class Twin {
   var model: Model.World
   var machines: [Machine] = []
   let names = ActorNames()
-  var rounds: [[Int]: (round: OutgoingRound, full: FullState?)] = [:]
+  var rounds: [[Int]: (round: DeltaStream, full: FullState?)] = [:]
   /// What each backup may turn out to be.
   var backups: [Int: [[Model.State]]] = [:]
   /// May one dot get two contents?

@@ -1,5 +1,5 @@
 /// Which records a round has for its receiver, and of which it only says that they are held.
-struct RoundChoice: Sendable {
+struct DeltaFilter: Sendable {
   /// Does it give full state (rule R8)?
   let isFull: Bool
   /// Nothing up to this position is looked at.
@@ -36,11 +36,11 @@ struct RoundChoice: Sendable {
 }
 
 /// What is to be known of the moment at which a survey begins.
-package struct SurveyGround: Sendable {
+package struct DeltaScanContext: Sendable {
   /// Compaction leaves what the journal has readable.
   let pin = SnapshotPin()
   /// The last position, and where the journal ends.
-  let begun: UInt64
+  let startPosition: UInt64
   let end: Location
   let keys: HashIndex
   /// How many keys there are.
@@ -48,9 +48,9 @@ package struct SurveyGround: Sendable {
   let actor: ActorID?
   let suspects: [ReplicaState.Suspect]
   /// What waits for its time.
-  fileprivate let parked: [RoundSurvey.Successor]
+  fileprivate let parked: [DeltaScan.Successor]
   /// The journal behind the position where the survey is to begin.
-  let stretch: JournalStretch
+  let slice: JournalSlice
   /// Which of all records the index names, where somebody has just looked.
   let current: LiveRecordBitmap?
 
@@ -59,18 +59,18 @@ package struct SurveyGround: Sendable {
     behind position: UInt64, few: UInt64, _ current: LiveRecordBitmap? = nil, in engine: inout Engine
   ) {
     guard engine.position > position, engine.position - position > few, engine.gaps.isEmpty,
-      let stretch = engine.stretch(behind: position)
+      let stretch = engine.slice(behind: position)
     else { return nil }
     engine.retainSegments(for: pin)
-    (begun, end) = (engine.position, engine.applied)
+    (startPosition, end) = (engine.position, engine.applied)
     (keys, keyCount) = (engine.index.hashIndex, engine.keyCount)
     (actor, suspects) = (engine.state.actor, engine.state.suspects)
-    (self.stretch, self.current) = (stretch, current)
+    (self.slice, self.current) = (stretch, current)
     parked = engine.parked.values.joined().compactMap { place in
       guard let view = try? engine.journal.record(at: place), let version = view.version,
         let shape = view.shape
       else { return nil }
-      return RoundSurvey.Successor(view, shape, version)
+      return DeltaScan.Successor(view, shape, version)
     }
   }
 }
@@ -81,55 +81,55 @@ package struct SurveyGround: Sendable {
 /// snapshot. Whatever can do that is in the journal behind the place where the survey began, or had waited for its time until then
 /// (`settle`). One that was not current when it was looked at had been superseded by a record that stood in the journal, and is no more
 /// current at any later time. So what is left is exactly what is current in the snapshot (rule R10).
-struct RoundSurvey {
-  let choice: RoundChoice
-  let ground: SurveyGround
+struct DeltaScan {
+  let filter: DeltaFilter
+  let context: DeltaScanContext
   /// Up to here the journal has been looked through.
   private(set) var reached: UInt64
   /// Several lists, of whole transactions each, one behind the other: to put a million of them together takes as long as to find a third of them.
-  private(set) var items: [[OutgoingRound.Item]] = []
+  private(set) var items: [[DeltaStream.Item]] = []
   /// The number of the next transaction.
   private(set) var group: UInt32 = 0
-  private var sources: [UInt32: JournalStretch.Source] = [:]
+  private var sources: [UInt32: JournalSlice.Source] = [:]
 
   /// Begins one.
-  init(_ choice: RoundChoice, _ ground: SurveyGround) {
-    (self.choice, self.ground, reached) = (choice, ground, choice.begin)
+  init(_ choice: DeltaFilter, _ ground: DeltaScanContext) {
+    (self.filter, self.context, reached) = (choice, ground, choice.begin)
   }
 
   /// Looks through the journal as it was at the beginning. False if that cannot be done without the lock.
-  mutating func look(in store: Store) throws(StoreError) -> Bool {
+  mutating func scan(in store: Store) throws(StoreError) -> Bool {
     // Where a record lies that somebody else is just moving, nobody can say without asking.
-    if let current = ground.current, choice.begin == 0, try look(through: ground.stretch, current, in: store)
+    if let current = context.current, filter.begin == 0, try scan(through: context.slice, current, in: store)
     {
       return true
     }
-    return try look(through: ground.stretch, in: store)
+    return try scan(through: context.slice, in: store)
   }
 
   /// Looks through the journal from where it has come to, to the end of `stretch`; what is `current` need not be asked for then, if
   /// that is known of all of it. False if that cannot be done without the lock.
-  mutating func look(
-    through stretch: JournalStretch, _ current: LiveRecordBitmap? = nil, in store: Store
+  mutating func scan(
+    through stretch: JournalSlice, _ current: LiveRecordBitmap? = nil, in store: Store
   ) throws(StoreError) -> Bool {
     guard stretch.sources.allSatisfy({ $0.slot != nil }) else { return false }
     // Tests have others do something at each turn: there is one thread then. Whole segments are of many sizes: whoever is done with a
     // small one takes another.
     let most = min(Background.processors, 4) * (current == nil ? 4 : 1)
     let parts = stretch.parts(store.environment.betweenTurns == nil ? most : 1, current)
-    let (choice, ground, reached, group) = (choice, ground, reached, group)
-    let found = Locked([Result<SurveyPart?, StoreError>](repeating: .success(nil), count: parts.count))
+    let (choice, ground, reached, group) = (filter, context, reached, group)
+    let found = Locked([Result<DeltaScanTask?, StoreError>](repeating: .success(nil), count: parts.count))
     Background.atOnce(parts.count) { number in
       // Far from those of the parts beside it: only the transactions next to each other must not have one number.
-      var part = SurveyPart(
+      var part = DeltaScanTask(
         choice, ground, current, reached: reached, group: group &+ UInt32(number) << 30,
         expected: Int(clamping: min(stretch.position - reached, ground.keyCount)) / parts.count)
       let result = Result { () throws(StoreError) in
-        try part.look(through: parts[number], in: store) ? part : nil
+        try part.scan(through: parts[number], in: store) ? part : nil
       }
       found.withLock { $0[number] = result }
     }
-    var looked: [SurveyPart] = []
+    var looked: [DeltaScanTask] = []
     for result in found.withLock({ $0 }) {
       guard let part = try result.get() else { return false }
       looked.append(part)
@@ -145,30 +145,30 @@ struct RoundSurvey {
   // MARK: The snapshot
 
   /// What is to be known of the moment of the snapshot to settle the survey.
-  struct Moment {
+  struct SnapshotPoint {
     /// All that was appended since the survey began.
-    fileprivate let appended: JournalStretch
+    fileprivate let appended: JournalSlice
     /// The positions of what waits for its time.
     fileprivate let parked: Set<UInt64>
   }
 
   /// The present moment; nil if what was found does not tell what is current at it: then all is to be looked through again.
-  func moment(isFull: Bool, in engine: borrowing Engine) -> Moment? {
-    guard !ground.pin.isEnded, ground.keys === engine.index.hashIndex, ground.actor == engine.state.actor,
-      ground.suspects == engine.state.suspects, choice.isFull == isFull, engine.gaps.isEmpty,
-      let appended = engine.stretch(from: ground.end),
+  func snapshotPoint(isFull: Bool, in engine: borrowing Engine) -> SnapshotPoint? {
+    guard !context.pin.isEnded, context.keys === engine.index.hashIndex, context.actor == engine.state.actor,
+      context.suspects == engine.state.suspects, filter.isFull == isFull, engine.gaps.isEmpty,
+      let appended = engine.slice(from: context.end),
       // A copy may lack what has superseded something and was superseded in its turn.
       appended.sources.allSatisfy({ $0.segment.header.compaction == 0 })
     else { return nil }
-    return Moment(appended: appended, parked: engine.parkedPositions)
+    return SnapshotPoint(appended: appended, parked: engine.parkedPositions)
   }
 
   /// Leaves out what something had superseded by that moment. False if that cannot be told: bytes were damaged meanwhile.
-  mutating func settle(at moment: Moment) throws(StoreError) -> Bool {
+  mutating func removeSuperseded(at moment: SnapshotPoint) throws(StoreError) -> Bool {
     for source in moment.appended.sources { sources[source.segment.number] = source }
     var successors: [UInt64: [Successor]] = [:]
     var purged: Set<UInt64> = []
-    let keys = ground.keys
+    let keys = context.keys
     func note(_ successor: Successor) {
       guard !moment.parked.contains(successor.position) else { return }
       let hash = keys.hash(successor.key.span)
@@ -176,13 +176,14 @@ struct RoundSurvey {
       if successor.isPurge { purged.insert(hash) }
     }
     let isWhole = try moment.appended.visit { source, view throws(StoreError) in
-      guard view.position > ground.begun, view.kind == .purge || view.isOfKey, let dot = source.dot(of: view),
+      guard view.position > context.startPosition, view.kind == .purge || view.isOfKey,
+        let dot = source.dot(of: view),
         let shape = view.shape
       else { return }
       note(Successor(view, shape, Version(stamp: view.stamp, dot: dot)))
     }
     guard isWhole else { return false }
-    for parked in ground.parked { note(parked) }
+    for parked in context.parked { note(parked) }
     guard !successors.isEmpty else { return true }
     for hash in purged {
       // What was purged while it waited for its time has superseded nothing. Of any other the purge itself tells.
@@ -195,7 +196,7 @@ struct RoundSurvey {
       }
     }
     let sources = sources
-    func isSuperseded(_ item: OutgoingRound.Item) -> Bool {
+    func isSuperseded(_ item: DeltaStream.Item) -> Bool {
       guard let source = sources[item.location.segment] else { return false }
       let view = RecordView(segment: source.segment, offset: item.location.offset)
       guard view.isReadable, let shape = view.shape,
@@ -244,47 +245,47 @@ extension Engine {
 
 extension Store {
   /// How often the journal is looked through anew for what was appended meanwhile.
-  private static let mostPasses = 8
+  private static let maxPasses = 8
 
   /// Looks for what a round will have, beside those who write. Nil if there is so little to look through that they can wait for it, or if
   /// the journal is damaged.
-  func survey(
+  func deltaScan(
     for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool
-  ) throws(StoreError) -> RoundSurvey? {
+  ) throws(StoreError) -> DeltaScan? {
     let few = environment.positionsAtOnce
     // A live session asks for each write.
     let last = control.position
     if isLive { guard last > begin, last - begin > few else { return nil } }
-    let begun = try reading { engine throws(StoreError) -> (RoundChoice, SurveyGround)? in
+    let begun = try reading { engine throws(StoreError) -> (DeltaFilter, DeltaScanContext)? in
       let isFull = Self.givesFullState(engine.state, to: receiver, isLive: isLive)
-      let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
-      return SurveyGround(behind: choice.begin, few: few, in: &engine).map { (choice, $0) }
+      let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
+      return DeltaScanContext(behind: choice.begin, few: few, in: &engine).map { (choice, $0) }
     }
-    return try begun.flatMap { choice, ground throws(StoreError) in try survey(choice, ground) }
+    return try begun.flatMap { choice, ground throws(StoreError) in try deltaScan(choice, ground: ground) }
   }
 
   /// The same for who has the ground of it; nil as well if that is not for this receiver.
-  func survey(
-    for receiver: RoundReceiver, behind begin: UInt64, on ground: SurveyGround
-  ) throws(StoreError) -> RoundSurvey? {
+  func deltaScan(
+    for receiver: RoundReceiver, behind begin: UInt64, on ground: DeltaScanContext
+  ) throws(StoreError) -> DeltaScan? {
     let isFull = try reading { engine throws(StoreError) in
       Self.givesFullState(engine.state, to: receiver, isLive: false)
     }
-    let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
-    return choice.begin == 0 ? try survey(choice, ground) : nil
+    let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
+    return choice.begin == 0 ? try deltaScan(choice, ground: ground) : nil
   }
 
-  private func survey(_ choice: RoundChoice, _ ground: SurveyGround) throws(StoreError) -> RoundSurvey? {
+  private func deltaScan(_ choice: DeltaFilter, ground: DeltaScanContext) throws(StoreError) -> DeltaScan? {
     let few = environment.positionsAtOnce
-    var survey = RoundSurvey(choice, ground)
-    guard try survey.look(in: self) else { return nil }
-    for _ in 1..<Self.mostPasses {
+    var survey = DeltaScan(choice, ground)
+    guard try survey.scan(in: self) else { return nil }
+    for _ in 1..<Self.maxPasses {
       let reached = survey.reached
       let more = try reading { engine throws(StoreError) in
-        engine.position > reached && engine.position - reached > few ? engine.stretch(behind: reached) : nil
+        engine.position > reached && engine.position - reached > few ? engine.slice(behind: reached) : nil
       }
       guard let more else { break }
-      guard try survey.look(through: more, in: self) else { return nil }
+      guard try survey.scan(through: more, in: self) else { return nil }
     }
     return survey
   }

@@ -1,14 +1,14 @@
 /// A survey of a part of the journal, by one thread.
-struct SurveyPart {
-  private let choice: RoundChoice
-  private let ground: SurveyGround
+struct DeltaScanTask {
+  private let filter: DeltaFilter
+  private let context: DeltaScanContext
   /// What the index names, if that is known.
   private let current: LiveRecordBitmap?
   /// Up to here all was looked through before.
   private let reached: UInt64
   /// The number of the next transaction.
   private(set) var group: UInt32
-  private(set) var items: [OutgoingRound.Item] = []
+  private(set) var items: [DeltaStream.Item] = []
   /// How many records were met that are `current`.
   private(set) var named = 0
   private var candidates: [Candidate] = []
@@ -20,37 +20,37 @@ struct SurveyPart {
     var hash: UInt64
     /// What the index calls it.
     var ref: UInt64
-    var item: OutgoingRound.Item
+    var item: DeltaStream.Item
   }
 
   /// Records that are asked for at once: their cache misses overlap, and nobody waits for longer than so many take.
-  private static let askedAtOnce = 64
+  private static let recordsPerLookup = 64
 
   init(
-    _ choice: RoundChoice, _ ground: SurveyGround, _ current: LiveRecordBitmap?, reached: UInt64,
+    _ choice: DeltaFilter, _ ground: DeltaScanContext, _ current: LiveRecordBitmap?, reached: UInt64,
     group: UInt32,
     expected: Int
   ) {
-    (self.choice, self.ground, self.current) = (choice, ground, current)
+    (self.filter, self.context, self.current) = (choice, ground, current)
     (self.reached, self.group) = (reached, group)
     items.reserveCapacity(expected)
   }
 
   /// False if it cannot be done without the lock.
-  mutating func look(through stretch: JournalStretch, in store: Store) throws(StoreError) -> Bool {
+  mutating func scan(through stretch: JournalSlice, in store: Store) throws(StoreError) -> Bool {
     for source in stretch.sources {
-      guard try look(through: source, in: store) else { return false }
+      guard try scanSource(through: source, in: store) else { return false }
     }
-    try ask(store)
+    try resolveCandidates(store)
     return !isOver
   }
 
-  private mutating func look(
-    through source: JournalStretch.Source, in store: Store
+  private mutating func scanSource(
+    through source: JournalSlice.Source, in store: Store
   ) throws(StoreError) -> Bool {
-    let most = min(Self.askedAtOnce, Int(clamping: store.environment.positionsAtOnce))
+    let most = min(Self.recordsPerLookup, Int(clamping: store.environment.positionsAtOnce))
     // As they are: no reference is counted for each record.
-    let (choice, suspects, keys, reached) = (choice, ground.suspects, ground.keys, reached)
+    let (choice, suspects, keys, reached) = (filter, context.suspects, context.keys, reached)
     let (segment, actors) = (source.segment, source.actors)
     guard let slot = source.slot else { return false }
     let (isPlain, base, known) = (segment.cipher == nil, segment.header.basePosition, current)
@@ -62,7 +62,8 @@ struct SurveyPart {
     while case let offset = reader.offset, let record = reader.next() {
       let plain = isPlain ? SimpleRecord(record, seed: nil, orBlob: true) : nil
       let view = plain == nil ? RecordView(segment: segment, offset: offset) : nil
-      guard let met = plain.map({ Met($0, behind: base) }) ?? view.flatMap({ Met($0) }) else { return false }
+      guard let met = plain.map({ RecordSummary($0, behind: base) }) ?? view.flatMap({ RecordSummary($0) })
+      else { return false }
       defer { if !met.continues { group &+= 1 } }
       let place = SegmentTable.ref(slot: slot, offset: offset)
       if let known {
@@ -75,7 +76,7 @@ struct SurveyPart {
           met.position, dot, RecordView(segment: segment, offset: offset).keyBytes),
         !suspects.contains(where: { $0.includes(dot) })
       else { continue }
-      let item = OutgoingRound.Item(
+      let item = DeltaStream.Item(
         location: Location(segment: segment.number, offset: offset), position: met.position, group: group,
         bytes: UInt32(truncatingIfNeeded: reader.offset &- offset), isPresent: isPresent)
       guard known == nil else {
@@ -86,13 +87,13 @@ struct SurveyPart {
       guard let hash = ofPlain ?? view.flatMap({ $0.hash(keys) }) else { continue }
       keys.prefetch(hash)
       candidates.append(Candidate(hash: hash, ref: place, item: item))
-      if candidates.count >= most { try ask(store) }
+      if candidates.count >= most { try resolveCandidates(store) }
     }
     return reader.offset >= source.bytes.upperBound && segment.mapping.fault == nil
   }
 
   /// What is to be known of a record.
-  private struct Met {
+  private struct RecordSummary {
     /// A write of a key, and not a beaten one.
     var isOfKey: Bool
     var continues: Bool
@@ -118,14 +119,14 @@ struct SurveyPart {
   }
 
   /// Takes those of the candidates that are current.
-  private mutating func ask(_ store: Store) throws(StoreError) {
+  private mutating func resolveCandidates(_ store: Store) throws(StoreError) {
     defer {
       candidates.removeAll(keepingCapacity: true)
       store.yieldEngineLock()
     }
     var unsure: [Candidate] = []
     for candidate in candidates {
-      let found = try? ground.keys.find(candidate.hash) { $0 == candidate.ref }
+      let found = try? context.keys.find(candidate.hash) { $0 == candidate.ref }
       if found != candidate.ref { unsure.append(candidate) }
     }
     guard !unsure.isEmpty else {
@@ -133,7 +134,7 @@ struct SurveyPart {
       return
     }
     // Superseded, moved by a compaction, waiting for its time, or the index is to be built anew.
-    let pin = ground.pin
+    let pin = context.pin
     let answers = try store.reading { engine throws(StoreError) in
       // What was compacted may not be there any more.
       if pin.isEnded { return [Bool]() }

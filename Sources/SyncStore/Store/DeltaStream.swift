@@ -7,17 +7,17 @@ extension Store {
   /// - Throws: `.rolledBack` if the receiver knows a round or a write of this copy that it does not know itself;
   ///   `.unsettled` if full state is needed and this copy cannot give it.
   package func openRound(
-    for receiver: RoundReceiver, on ground: SurveyGround? = nil
-  ) throws(StoreError) -> OutgoingRound {
+    for receiver: RoundReceiver, on ground: DeltaScanContext? = nil
+  ) throws(StoreError) -> DeltaStream {
     let begin = receiver.cursor?.position ?? 0
     if try isInDoubt {
       _ = try givesFullState(engine.withLock { $0.state }, to: receiver, isLive: false)
       try reissueUnknown(to: receiver.covered, behind: begin)
     }
     let surveyed = try ground.flatMap { ground throws(StoreError) in
-      try survey(for: receiver, behind: begin, on: ground)
+      try deltaScan(for: receiver, behind: begin, on: ground)
     }
-    let (round, tail) = try composeRound(for: receiver, behind: begin, isLive: false, surveyed: surveyed)
+    let (round, tail) = try makeRound(for: receiver, behind: begin, isLive: false, surveyed: surveyed)
     // The mark and all records of the snapshot are durable before any of them leaves (rules R7, R9).
     try sync(upTo: tail)
     return round
@@ -27,58 +27,59 @@ extension Store {
   /// the round may leave before all up to `tail` is durable, and its mark is in use until `releaseLiveMark`.
   ///
   /// Where much is to be looked through, that is done beforehand (`surveyed`, or else here): writers wait only for what was appended since.
-  func composeRound(
-    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, surveyed: RoundSurvey? = nil
-  ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64) {
+  func makeRound(
+    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, surveyed: DeltaScan? = nil
+  ) throws(StoreError) -> (round: DeltaStream, tail: UInt64) {
     var survey = surveyed
-    for _ in 0..<Self.surveys {
-      if survey == nil { survey = try self.survey(for: receiver, behind: begin, isLive: isLive) }
+    for _ in 0..<Self.maxScans {
+      if survey == nil { survey = try self.deltaScan(for: receiver, behind: begin, isLive: isLive) }
       guard let found = survey else { break }
-      if let composed = try composeRound(for: receiver, behind: begin, isLive: isLive, beside: found) {
+      if let composed = try makeRound(for: receiver, behind: begin, isLive: isLive, beside: found) {
         return composed
       }
       survey = nil
     }
-    guard let composed = try composeRound(for: receiver, behind: begin, isLive: isLive, beside: nil) else {
+    guard let composed = try makeRound(for: receiver, behind: begin, isLive: isLive, beside: nil) else {
       preconditionFailure("without a survey nothing can make it worthless")
     }
     return composed
   }
 
   /// After so many surveys that came to nothing, all is looked through while writers wait.
-  private static let surveys = 2
+  private static let maxScans = 2
 
   /// What of a round is fixed under the writers' mutex.
-  private struct Opening {
+  private struct RoundSnapshot {
     var close: RoundClose
     /// What lies behind the place up to which was surveyed.
-    var items: [OutgoingRound.Item]
+    var items: [DeltaStream.Item]
     /// Of a full state: up to here the receiver has had an earlier one.
     var start: UInt64
-    var moment: RoundSurvey.Moment?
+    var snapshotPoint: DeltaScan.SnapshotPoint?
   }
 
   /// Nil if the survey does not tell what is current at this moment.
-  private func composeRound(
-    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: RoundSurvey?
-  ) throws(StoreError) -> (round: OutgoingRound, tail: UInt64)? {
-    let pin = survey?.ground.pin ?? SnapshotPin()
+  private func makeRound(
+    for receiver: RoundReceiver, behind begin: UInt64, isLive: Bool, beside survey: DeltaScan?
+  ) throws(StoreError) -> (round: DeltaStream, tail: UInt64)? {
+    let pin = survey?.context.pin ?? SnapshotPin()
     var used: RoundMark?
     // Until the round is there its mark is not given to anybody.
-    defer { if let used { live.release(used) } }
-    let (opening, tail) = try append { composer throws(StoreError) -> Opening? in
+    defer { if let used { liveSessions.release(used) } }
+    let (opening, tail) = try append { composer throws(StoreError) -> RoundSnapshot? in
       let state = composer.state
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       let isFull = try givesFullState(state, to: receiver, isLive: isLive)
       // Before there is a mark: what a peer may have been given cannot be restamped.
       if isFull || receiver.lacking != nil { try checkHorizon(state.horizon, at: composer.wall) }
-      let choice = RoundChoice(for: receiver, behind: begin, isFull: isFull)
-      let found = try reading { engine throws(StoreError) -> ([OutgoingRound.Item], RoundSurvey.Moment?)? in
+      let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
+      let found = try reading {
+        engine throws(StoreError) -> ([DeltaStream.Item], DeltaScan.SnapshotPoint?)? in
         guard let survey else {
           engine.retainSegments(for: pin)
           return (try Self.items(choice, in: engine), nil)
         }
-        guard let moment = survey.moment(isFull: isFull, in: engine) else { return nil }
+        guard let moment = survey.snapshotPoint(isFull: isFull, in: engine) else { return nil }
         return (try Self.items(choice, behind: survey.reached, in: engine, group: survey.group), moment)
       }
       guard let (items, moment) = found else { return nil }
@@ -86,21 +87,21 @@ extension Store {
       let mark = try self.mark(&composer, position: position, digest: digest, isLive: isLive)
       // While nobody else can let go of it, or make another one.
       if isLive {
-        live.use(mark)
+        liveSessions.use(mark)
         used = mark
       }
       let close = RoundClose(
         sender: actor, mark: mark, position: position, vector: state.givenVector,
         floor: state.floor, horizon: state.horizon, isFull: isFull)
-      return Opening(close: close, items: items, start: choice.start, moment: moment)
+      return RoundSnapshot(close: close, items: items, start: choice.start, snapshotPoint: moment)
     }
     guard let opening else { return nil }
     var items = opening.items.isEmpty ? [] : [opening.items]
-    if var survey, let moment = opening.moment {
-      guard try survey.settle(at: moment) else { return nil }
+    if var survey, let moment = opening.snapshotPoint {
+      guard try survey.removeSuperseded(at: moment) else { return nil }
       items = survey.items + items
     }
-    let round = OutgoingRound(store: self, close: opening.close, items: items, start: opening.start, pin: pin)
+    let round = DeltaStream(store: self, close: opening.close, items: items, start: opening.start, pin: pin)
     used = nil
     return (round, tail)
   }
@@ -122,7 +123,7 @@ extension Store {
     }
     try requireOwnWrites(in: receiver.covered, state)
     let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
-    if receiver.lacking != nil, state.scope != nil { throw Self.holdsSome }
+    if receiver.lacking != nil, state.scope != nil { throw Self.partialScopeError }
     if isFull { try checkGivesFullState(state, to: receiver) }
     return isFull
   }
@@ -130,7 +131,7 @@ extension Store {
   private func checkGivesFullState(
     _ state: ReplicaState, to receiver: RoundReceiver
   ) throws(StoreError) {
-    guard state.scope == nil else { throw Self.holdsSome }
+    guard state.scope == nil else { throw Self.partialScopeError }
     let canMend = state.isSettled && state.vector.covers(receiver.floor)
     // In doubt, it gives less than it covers: who took over a floor above that could give nobody the full state, this copy neither.
     guard !state.mending, state.givenVector.covers(state.floor), receiver.standing != .mending || canMend
@@ -153,16 +154,16 @@ extension Store {
         + "(`Store.restampUnsent`)", path: path)
   }
 
-  private static let holdsSome = StoreError(
+  private static let partialScopeError = StoreError(
     .unsettled, "a peer needs what only a copy of all keys can give: let it synchronize with one")
 
   /// What is current and for the receiver, behind a position if one is given, at most so many. `group` numbers the first transaction.
   static func items(
-    _ choice: RoundChoice, behind reached: UInt64? = nil, in engine: borrowing Engine,
+    _ choice: DeltaFilter, behind reached: UInt64? = nil, in engine: borrowing Engine,
     group first: UInt32 = 0,
     limit: Int = .max
-  ) throws(StoreError) -> [OutgoingRound.Item] {
-    var items: [OutgoingRound.Item] = []
+  ) throws(StoreError) -> [DeltaStream.Item] {
+    var items: [DeltaStream.Item] = []
     let position = reached ?? choice.begin
     // Local records take no position: thousands of sessions are told in vain that the journal has grown.
     guard engine.position > position else { return items }
@@ -170,8 +171,8 @@ extension Store {
     var group = first
     // The index is asked for several at once: the cache misses of all then overlap.
     let keys = engine.index.hashIndex
-    var waiting: [(hash: UInt64, item: OutgoingRound.Item)] = []
-    waiting.reserveCapacity(askedAtOnce)
+    var waiting: [(hash: UInt64, item: DeltaStream.Item)] = []
+    waiting.reserveCapacity(lookupBatch)
     func ask() {
       for (hash, item) in waiting where items.count < limit && engine.isCurrent(at: item.location, hash) {
         items.append(item)
@@ -187,23 +188,23 @@ extension Store {
       else { return true }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }
       keys.prefetch(hash)
-      let item = OutgoingRound.Item(
+      let item = DeltaStream.Item(
         location: view.location, position: view.position, group: group, bytes: UInt32(view.end - view.offset),
         isPresent: isPresent)
       waiting.append((hash, item))
-      if waiting.count == min(askedAtOnce, limit) { ask() }
+      if waiting.count == min(lookupBatch, limit) { ask() }
       return items.count < limit
     }
     ask()
     return items
   }
 
-  private static let askedAtOnce = 16
+  private static let lookupBatch = 16
 }
 
 /// One transfer to a peer: what changed between two positions, or all that is held, closed by the sender's vector (rule
 /// R10). The snapshot is fixed when it is opened; what is written later goes with the next round.
-package final class OutgoingRound: Sendable {
+package final class DeltaStream: Sendable {
   struct Item: Sendable {
     var location: Location
     var position: UInt64
@@ -231,7 +232,7 @@ package final class OutgoingRound: Sendable {
     var list = 0
     var next = 0
     /// The segment in which the last one lies.
-    var source: OutgoingSource?
+    var source: DeltaSegmentReader?
   }
 
   init(store: Store, close: RoundClose, items: [[Item]], start: UInt64, pin: SnapshotPin) {
@@ -253,18 +254,18 @@ package final class OutgoingRound: Sendable {
   }
 
   /// Writes that a batch of a full state names beside its records.
-  private static let mostPresent = 1 << 15
+  private static let maxPresent = 1 << 15
 
   /// Gives `writer` the records of the next batch of whole transactions, of about `maximumBytes` bytes of records unless one
   /// transaction has more; nil at the end. What `writer` was given before an error does not count.
   package func next(
     maximumBytes: Int, into writer: inout some BatchWriter
-  ) throws(StoreError) -> OutgoingBatch? {
+  ) throws(StoreError) -> BatchSummary? {
     try progress.withLock { progress throws(StoreError) in
       guard progress.list < items.count else { return nil }
       let items = items[progress.list]
       let (runs, end) = Self.runs(of: items, from: progress.next, maximumBytes: maximumBytes)
-      var batch = OutgoingBatch(position: max(start, items[end - 1].position))
+      var batch = BatchSummary(position: max(start, items[end - 1].position))
       for run in runs {
         if items[run.lowerBound].isPresent {
           batch.present += try store.dots(items[run], pin)
@@ -285,11 +286,11 @@ package final class OutgoingRound: Sendable {
   ) -> (list: [Range<Int>], end: Int) {
     var list: [Range<Int>] = []
     var (present, bytes, end) = (0, 0, first)
-    while end < items.count, present < mostPresent {
+    while end < items.count, present < maxPresent {
       var partEnd = end + 1
       let isPresent = items[end].isPresent
       if isPresent {
-        while partEnd < items.count, items[partEnd].isPresent, partEnd - end < mostPresent - present {
+        while partEnd < items.count, items[partEnd].isPresent, partEnd - end < maxPresent - present {
           partEnd += 1
         }
         present += partEnd - end

@@ -2,7 +2,7 @@ internal import SyncStore
 
 /// A batch on its way into the store: opened, appended, made durable. The steps of several batches may overlap, each step being
 /// taken in the order of the batches.
-struct Intake: Sendable {
+struct StagedBatch: Sendable {
   fileprivate let sender: ActorID
   fileprivate let mark: RoundMark
   fileprivate let index: UInt32
@@ -16,7 +16,7 @@ struct Intake: Sendable {
   fileprivate enum Stage: Sendable {
     case encrypted([UInt8])
     case decrypted(RecordCodec.Reading)
-    case taken(Store.AppliedBatch, SessionEvent)
+    case appended(Store.AppliedBatch, SessionEvent)
     case failed(SessionEvent)
   }
 
@@ -38,7 +38,7 @@ struct Intake: Sendable {
 
 extension SessionStore {
   /// Opens a batch: it needs the group's keys, and nothing of the store.
-  func decrypt(_ intake: Intake) -> Intake {
+  func decrypt(_ intake: StagedBatch) -> StagedBatch {
     guard case .sealed(let sealed) = intake.stage else { return intake }
     var bytes = 0
     var opened = step(intake) {
@@ -55,15 +55,15 @@ extension SessionStore {
   }
 
   /// Appends it, behind all batches of the round that come before it: where one of those could not be, none is any more.
-  func taken(_ intake: Intake) -> Intake {
+  func append(_ intake: StagedBatch) -> StagedBatch {
     guard case .opened(let payload) = intake.stage else {
-      state.withLock { $0.nextIntake = nil }
+      state.withLock { $0.nextBatchIndex = nil }
       return intake
     }
     return step(intake) {
       let isNext = state.withLock { state in
-        let isNext = intake.index == 0 || state.nextIntake == intake.index
-        state.nextIntake = nil
+        let isNext = intake.index == 0 || state.nextBatchIndex == intake.index
+        state.nextBatchIndex = nil
         return isNext
       }
       guard isNext else {
@@ -79,7 +79,7 @@ extension SessionStore {
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.userCount, missing: try needs(taken.missing))
       state.withLock { state in
-        state.nextIntake = intake.index + 1
+        state.nextBatchIndex = intake.index + 1
         state.lastAppliedRange = taken.echo
         // Keys that were lacking have a cursor of their own.
         let cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
@@ -90,7 +90,7 @@ extension SessionStore {
   }
 
   /// Waits until it is durable. What the session is told of it.
-  func awaitDurability(_ intake: Intake) -> SessionEvent {
+  func awaitDurability(_ intake: StagedBatch) -> SessionEvent {
     defer { decryptedBytes.withLock { $0 -= intake.decryptedBytes } }
     switch intake.stage {
     case .sealed, .opened: preconditionFailure("a batch is opened and appended before it is made durable")
@@ -106,7 +106,7 @@ extension SessionStore {
     }
   }
 
-  private func step(_ intake: Intake, _ body: () throws -> Intake.Stage) -> Intake {
+  private func step(_ intake: StagedBatch, _ body: () throws -> StagedBatch.Stage) -> StagedBatch {
     var intake = intake
     do { intake.stage = try body() } catch { intake.stage = .failed(event(of: error)) }
     return intake

@@ -1,6 +1,6 @@
 /// What a copy looks for in its own past when it finds that another life bears its name.
 extension Store {
-  private static let recordsBetweenTurns = 4096
+  private static let recordsPerLookBackStep = 4096
 
   /// Keeps as conflicts the values of the present actor that others have replaced, as far as the journal has them still. A write that names
   /// the dot of one as what it replaced may mean the other life's content of that dot: nobody can tell any more. Where a key was written
@@ -8,14 +8,14 @@ extension Store {
   ///
   /// Costs a pass over the journal, in parts, so that nobody waits for long. Called before the copy becomes a new actor: who dies in
   /// between does it again.
-  func keepReplacedByName() throws(StoreError) {
+  func preserveOverwrittenForkValues() throws(StoreError) {
     let last = try lastOwnWrites()
     let now = environment.now()
     let oldest = now - min(now, Limits.conflictMilliseconds)
     try append(limit: .max) { composer throws(StoreError) in
       for (key, version) in last where version.version.stamp.milliseconds >= oldest {
         let (held, record, kept) = try engine.withLock { engine throws(StoreError) in
-          (try engine.held(key), try? engine.record(at: version.place), engine.loserDigests)
+          (try engine.held(key), try? engine.record(at: version.location), engine.loserDigests)
         }
         guard let held, !composer.state.isMine(held.dot), let record,
           record.version == version.version, record.key == key,
@@ -26,14 +26,14 @@ extension Store {
     }
   }
 
-  private struct Placed {
+  private struct WriteLocation {
     var version: Version
-    var place: Location
+    var location: Location
   }
 
   /// The last write of the present actor to each key, if the key holds another one by now.
-  private func lastOwnWrites() throws(StoreError) -> [[UInt8]: Placed] {
-    var last: [[UInt8]: Placed] = [:]
+  private func lastOwnWrites() throws(StoreError) -> [[UInt8]: WriteLocation] {
+    var last: [[UInt8]: WriteLocation] = [:]
     var position: UInt64 = 1
     var isAtEnd = false
     while !isAtEnd {
@@ -45,11 +45,11 @@ extension Store {
           visited += 1
           if view.isWrite, let dot = view.dot, dot.actor == engine.state.actor, let record = view.decoded() {
             last[record.key] =
-              engine.isCurrent(view) ? nil : Placed(version: record.version, place: view.location)
+              engine.isCurrent(view) ? nil : WriteLocation(version: record.version, location: view.location)
           }
-          return visited < Self.recordsBetweenTurns
+          return visited < Self.recordsPerLookBackStep
         }
-        return visited < Self.recordsBetweenTurns
+        return visited < Self.recordsPerLookBackStep
       }
     }
     return last

@@ -1,6 +1,6 @@
 /// A part of the journal as it was mapped at a moment, to be read without the engine's lock: what stands there is never changed. Whatever
 /// compaction replaces stays readable here as long as this lives.
-struct JournalStretch: Sendable {
+struct JournalSlice: Sendable {
   /// A segment, with what is needed of it that others may add to.
   struct Source: Sendable {
     let segment: Segment
@@ -49,9 +49,9 @@ struct JournalStretch: Sendable {
 
   /// The same in at most so many parts of about as many bytes, if it has enough for several, in their order: each of whole segments, or,
   /// where it is known which places are `current`, of whole transactions.
-  func parts(_ count: Int, _ current: LiveRecordBitmap? = nil) -> [JournalStretch] {
+  func parts(_ count: Int, _ current: LiveRecordBitmap? = nil) -> [JournalSlice] {
     let bytes = sources.reduce(0) { $0 + $1.bytes.count }
-    guard count > 1, bytes >= Self.bytesWorthSharing else { return [self] }
+    guard count > 1, bytes >= Self.parallelThreshold else { return [self] }
     let share = (bytes + count - 1) / count
     var parts: [[Source]] = [[]]
     var left = share
@@ -73,11 +73,11 @@ struct JournalStretch: Sendable {
       parts[parts.count - 1].append(source)
       left -= source.bytes.count
     }
-    return parts.map { JournalStretch(sources: $0, position: position) }
+    return parts.map { JournalSlice(sources: $0, position: position) }
   }
 
   /// Fewer are gone through by one thread.
-  private static let bytesWorthSharing = 8 << 20
+  private static let parallelThreshold = 8 << 20
 
   /// Visits its records in their order. False if bytes of it are damaged: then it was not gone through to its end.
   func visit(
@@ -102,23 +102,23 @@ struct JournalStretch: Sendable {
 
 extension Engine {
   /// What this view has read of the journal, from a place at or before what lies behind a position; nil if it has read nothing.
-  func stretch(behind position: UInt64) -> JournalStretch? { stretch(from: start(of: position + 1)) }
+  func slice(behind position: UInt64) -> JournalSlice? { slice(from: start(of: position + 1)) }
 
   /// The same from a place where a record ends; nil as well if that is not a part of the journal any more.
-  func stretch(from start: Location) -> JournalStretch? {
+  func slice(from start: Location) -> JournalSlice? {
     guard let first = journal.index(of: start.segment), let last = journal.index(of: applied.segment),
       first <= last
     else { return nil }
-    var sources: [JournalStretch.Source] = []
+    var sources: [JournalSlice.Source] = []
     for place in first...last {
       let segment = journal.segments[place]
       let from = place == first ? start.offset : SegmentHeader.length
       let end = place == last ? applied.offset : journal.closedLength(at: place) ?? SegmentHeader.length
       sources.append(
-        JournalStretch.Source(
+        JournalSlice.Source(
           segment: segment, slot: segment.slot, actors: segment.actors, bytes: from..<max(from, end)))
     }
-    return JournalStretch(sources: sources, position: self.position)
+    return JournalSlice(sources: sources, position: self.position)
   }
 }
 

@@ -1,5 +1,5 @@
 /// What a batch has beside its records.
-package struct OutgoingBatch: Sendable {
+package struct BatchSummary: Sendable {
   /// The position up to which it reaches.
   package var position: UInt64
   /// How many records it has.

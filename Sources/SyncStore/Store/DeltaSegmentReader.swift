@@ -1,14 +1,14 @@
 /// A segment from which the records of a round are read, beside those who write and without counting references: what stands in it is
 /// never changed, and what compaction has replaced stays mapped as long as this lives.
-struct OutgoingSource {
+struct DeltaSegmentReader {
   /// Records that are handed over together.
-  static let atOnce = 64
+  static let recordsPerWrite = 64
 
   let segment: Segment
   private let bytes: MappedBytes
   /// The actors that it defines, and the place of each there by its number: -1 where the definition was lost.
   private let actors: [ActorID]
-  private let places: [Int]
+  private let actorIndexes: [Int]
 
   /// Of a segment that has all records of the round by now.
   init(_ segment: Segment) {
@@ -19,18 +19,18 @@ struct OutgoingSource {
       places.append(actor == nil ? -1 : actors.count)
       if let actor { actors.append(actor) }
     }
-    (self.actors, self.places) = (actors, places)
+    (self.actors, self.actorIndexes) = (actors, places)
   }
 
   /// Gives `writer` the first ones of these items that lie here and are of the ordinary form, if any are. Returns where the first other
   /// one is, or their end.
   func write(
-    _ items: ArraySlice<OutgoingRound.Item>, into writer: inout some BatchWriter, users: inout Int
+    _ items: ArraySlice<DeltaStream.Item>, into writer: inout some BatchWriter, users: inout Int
   ) throws(StoreError) -> Int {
     guard segment.cipher == nil else { return items.startIndex }
     let (number, salt, last) = (segment.number, segment.header.salt, items.endIndex - 1)
     var entries: [CompactBatch.Entry] = []
-    entries.reserveCapacity(min(items.count, Self.atOnce))
+    entries.reserveCapacity(min(items.count, Self.recordsPerWrite))
     var next = items.startIndex
     while next <= last {
       let item = items[next]
@@ -41,15 +41,15 @@ struct OutgoingSource {
       else { break }
       entries.append(entry)
       next += 1
-      if entries.count == Self.atOnce { try give(&entries, of: items[..<next], to: &writer) }
+      if entries.count == Self.recordsPerWrite { try flush(&entries, of: items[..<next], to: &writer) }
     }
-    try give(&entries, of: items[..<next], to: &writer)
+    try flush(&entries, of: items[..<next], to: &writer)
     return next
   }
 
   /// Hands over what was read of the last of these items.
-  private func give(
-    _ entries: inout [CompactBatch.Entry], of items: ArraySlice<OutgoingRound.Item>,
+  private func flush(
+    _ entries: inout [CompactBatch.Entry], of items: ArraySlice<DeltaStream.Item>,
     to writer: inout some BatchWriter
   ) throws(StoreError) {
     guard !entries.isEmpty else { return }
@@ -64,14 +64,14 @@ struct OutgoingSource {
   /// A record of the ordinary form; nil if it is of another form, or cannot be read as it is.
   @inline(__always)
   private func entry(
-    of item: OutgoingRound.Item, salt: UInt64, continues: Bool, users: inout Int
+    of item: DeltaStream.Item, salt: UInt64, continues: Bool, users: inout Int
   ) -> CompactBatch.Entry? {
     let offset = item.location.offset
     guard offset < bytes.count,
       let record = SimpleRecord(
         bytes.extracting(offset..<bytes.count), seed: salt &+ UInt64(truncatingIfNeeded: offset)),
       record.isWhole, !record.flags.contains(.deadline), !record.flags.contains(.loser),
-      record.key < record.value, let author = place(record.actorNumber)
+      record.key < record.value, let author = actorIndex(record.actorNumber)
     else { return nil }
     var entry = CompactBatch.Entry(
       position: item.position, stamp: Stamp(rawValue: record.bytes.load(RecordLayout.stamp)), author: author,
@@ -79,7 +79,7 @@ struct OutgoingSource {
       continues: continues, type: record.type, key: offset &+ record.key..<offset &+ record.value,
       value: offset &+ record.value..<offset &+ record.bytes.count)
     if record.flags.contains(.base) {
-      guard let base = place(record.bytes.load(RecordLayout.fixedLength)) else { return nil }
+      guard let base = actorIndex(record.bytes.load(RecordLayout.fixedLength)) else { return nil }
       entry.setBase(author: base, sequence: record.bytes.load(RecordLayout.fixedLength + 2))
     }
     if record.bytes.load(record.key, as: UInt8.self) != ReservedKey.first { users += 1 }
@@ -87,8 +87,10 @@ struct OutgoingSource {
   }
 
   @inline(__always)
-  private func place(_ number: UInt16) -> Int? {
-    guard Int(number) < places.count, case let place = places[Int(number)], place >= 0 else { return nil }
+  private func actorIndex(_ number: UInt16) -> Int? {
+    guard Int(number) < actorIndexes.count, case let place = actorIndexes[Int(number)], place >= 0 else {
+      return nil
+    }
     return place
   }
 }
@@ -97,7 +99,7 @@ extension Store {
   /// Gives `writer` records of a round whose snapshot still stands, whole transactions of them. Returns how many are of users. `source`
   /// is where the last ones were found.
   func write(
-    _ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin, from source: inout OutgoingSource?,
+    _ items: ArraySlice<DeltaStream.Item>, _ pin: SnapshotPin, from source: inout DeltaSegmentReader?,
     into writer: inout some BatchWriter
   ) throws(StoreError) -> Int {
     var users = 0
@@ -107,12 +109,13 @@ extension Store {
       source = try reading { engine throws(StoreError) in
         try pin.check(path)
         if let source, source.segment.number == number { return source }
-        return engine.journal.segment(number).map { OutgoingSource($0) }
+        return engine.journal.segment(number).map { DeltaSegmentReader($0) }
       }
       if let source { next = try source.write(items[next...], into: &writer, users: &users) }
       guard next < items.endIndex, items[next].location.segment == number else { continue }
       // One of another form; in a sealed segment all are.
-      let others = items[next...].prefix(source?.segment.cipher == nil ? 1 : OutgoingSource.atOnce)
+      let others = items[next...].prefix(
+        source?.segment.cipher == nil ? 1 : DeltaSegmentReader.recordsPerWrite)
       let records = try reading { engine throws(StoreError) in
         try pin.check(path)
         return try others.map { item throws(StoreError) in try engine.record(at: item.location) }
@@ -128,7 +131,7 @@ extension Store {
   }
 
   /// The names of records of a round whose snapshot still stands.
-  func dots(_ items: ArraySlice<OutgoingRound.Item>, _ pin: SnapshotPin) throws(StoreError) -> [Dot] {
+  func dots(_ items: ArraySlice<DeltaStream.Item>, _ pin: SnapshotPin) throws(StoreError) -> [Dot] {
     try reading { engine throws(StoreError) in
       try pin.check(path)
       var dots: [Dot] = []

@@ -5,7 +5,7 @@ import Testing
 
 /// A round is looked for beside those who write, and yet has exactly what is current in its snapshot (rule R10).
 @Suite("A round that is opened")
-struct RoundSurveyTests {
+struct DeltaScanTests {
   private static let few: UInt64 = 4
 
   /// Does something whenever a round lets others go on.
@@ -66,15 +66,15 @@ struct RoundSurveyTests {
   }
 
   /// What is current now, found while nobody can write.
-  private static func current(_ store: Store, _ choice: RoundChoice) throws -> [OutgoingRound.Item] {
+  private static func current(_ store: Store, _ choice: DeltaFilter) throws -> [DeltaStream.Item] {
     try store.reading { engine throws(StoreError) in try Store.items(choice, in: engine) }
   }
 
   private static func expectExact(
-    _ store: Store, _ receiver: RoundReceiver, on ground: SurveyGround? = nil, _ what: Comment
+    _ store: Store, _ receiver: RoundReceiver, on ground: DeltaScanContext? = nil, _ what: Comment
   ) throws {
     let round = try store.openRound(for: receiver, on: ground)
-    let choice = RoundChoice(
+    let choice = DeltaFilter(
       for: receiver, behind: receiver.cursor?.position ?? 0, isFull: round.close.isFull)
     let exact = try current(store, choice)
     #expect(round.items.joined().map(\.position) == exact.map(\.position), what)
@@ -99,8 +99,8 @@ struct RoundSurveyTests {
     }
     for number in stride(from: 3, to: count, by: 50) { _ = try store.delete(Self.key(number)) }
     let (stretch, places) = try #require(
-      try store.reading { engine throws(StoreError) -> (JournalStretch, LiveRecordBitmap)? in
-        guard let stretch = engine.stretch(behind: 0),
+      try store.reading { engine throws(StoreError) -> (JournalSlice, LiveRecordBitmap)? in
+        guard let stretch = engine.slice(behind: 0),
           let places = try engine.liveRecordBitmap(isExclusive: true)
         else { return nil }
         return (stretch, places)
@@ -126,12 +126,12 @@ struct RoundSurveyTests {
 
   /// The parts are as large as each other, have all records, and split no transaction.
   private static func expectWholeTransactions(
-    _ stretch: JournalStretch, _ parts: [JournalStretch], count: Int
+    _ stretch: JournalSlice, _ parts: [JournalSlice], count: Int
   ) throws {
     #expect(parts.count == count)
     let sizes = parts.map { part in part.sources.reduce(0) { $0 + $1.bytes.count } }
     #expect(try #require(sizes.max()) - #require(sizes.min()) < 16 << 10)
-    func ends(_ stretch: JournalStretch) throws -> [(position: UInt64, continues: Bool)] {
+    func ends(_ stretch: JournalSlice) throws -> [(position: UInt64, continues: Bool)] {
       var ends: [(position: UInt64, continues: Bool)] = []
       _ = try stretch.visit { _, view throws(StoreError) in
         ends.append((view.position, view.flags.contains(.continues)))
@@ -183,7 +183,7 @@ struct RoundSurveyTests {
   func unmet() throws {
     let store = try Self.store(on: SimulatedHost())
     for number in 0..<50 { try store.put(Self.key(number), [UInt8](repeating: 1, count: 100)) }
-    let ground = try store.reading { engine throws(StoreError) -> SurveyGround? in
+    let ground = try store.reading { engine throws(StoreError) -> DeltaScanContext? in
       var places = LiveRecordBitmap(engine.journal.table)
       // The record's place in a copy that this view does not know yet.
       var isFirst = true
@@ -191,7 +191,7 @@ struct RoundSurveyTests {
         places.insert(isFirst ? $0 + 1 : $0)
         isFirst = false
       }
-      return SurveyGround(behind: 0, few: Self.few, places, in: &engine)
+      return DeltaScanContext(behind: 0, few: Self.few, places, in: &engine)
     }
     let receiver = RoundReceiver(cursor: nil, covered: VersionVector())
     #expect(ground != nil)
@@ -259,7 +259,7 @@ struct RoundSurveyTests {
       at: directory.path + "/store", name: nil, id: nil,
       configuration: Configuration(durability: .relaxed, segmentBytes: 1 << 20), environment: environment)
     for number in 0..<3000 { try store.put(Self.key(number % 2000), [UInt8](repeating: 1, count: 100)) }
-    let rounds = Locked<[OutgoingRound]>([])
+    let rounds = Locked<[DeltaStream]>([])
     try Threaded.run(3) { thread in
       var random = SplitMix64(seed: UInt64(thread))
       if thread == 0 {
