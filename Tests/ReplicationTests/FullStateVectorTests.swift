@@ -53,12 +53,12 @@ import Testing
   private static func state(_ receiver: Vectors.Receiver) throws -> ReplicaState {
     var state = ReplicaState()
     state.author.actor = try actor(receiver.actor)
-    state.mine = try ([receiver.actor] + receiver.former).map(actor)
-    state.suspects = try receiver.suspects.map {
-      ReplicaState.Suspect(actor: try actor($0.key), above: $0.value)
+    state.ownActors = try ([receiver.actor] + receiver.former).map(actor)
+    state.unconfirmedRanges = try receiver.suspects.map {
+      ReplicaState.UnconfirmedRange(actor: try actor($0.key), above: $0.value)
     }
-    state.parted = try Set(receiver.parted.map(actor))
-    state.mending = receiver.mending
+    state.abandonedActors = try Set(receiver.parted.map(actor))
+    state.isRecovering = receiver.mending
     return state
   }
 
@@ -85,10 +85,10 @@ import Testing
       let record = try Self.record(held)
       let limit = held.position > receiver.first_step ? Stamp(rawValue: receiver.own_horizon) : horizon
       let same = payload.records.first { $0.record.key == record.key }?.record
-      if state.isSuspect(record.dot), let same {
+      if state.isUnconfirmed(record.dot), let same {
         full.record(doubtful: same, beside: record, isTaken: same.dot != record.dot)
       }
-      let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
+      let isSame = state.isUnconfirmed(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       let verdict =
         held.parked
         ? FullStateVerdict(parked: record, close, horizon: limit, isPresent: full.isPresent(record.dot))

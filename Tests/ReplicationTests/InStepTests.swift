@@ -75,7 +75,7 @@ struct InStepTests {
           $0.epochs = [EpochCheck(epoch: 2, check: Samples.bytes(8, from: 1))]; $0.compatibleFeatures |= 8
         }
       ),
-      ("a copy in doubt", .sync, { $0.summary.standing = .suspect }),
+      ("a copy in doubt", .sync, { $0.summary.health = .unconfirmed }),
       ("deletes that were purged", .sync, { $0.summary.floor[Samples.right] = 9 }),
       ("another digest", .sync, { $0.digest = StateDigest(bytes: Samples.bytes(16, from: 1))! }),
     ]

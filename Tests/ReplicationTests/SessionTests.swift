@@ -256,7 +256,7 @@ import Testing
     hello.summary.floor = VersionVector([Samples.left: 6])
     #expect(Self.refusal(of: hello)?.code == .unavailable)
     hello.summary.floor = VersionVector()
-    hello.summary.standing = .mending
+    hello.summary.health = .recovering
     #expect(Self.refusal(of: hello) == nil)
     hello.summary.floor = VersionVector([Samples.left: 4])
     #expect(Self.refusal(of: hello)?.code == .unavailable)
@@ -264,18 +264,18 @@ import Testing
 
   @Test(
     "Where both need full state the client gives first, but one that alone is in doubt waits for the other's (R8)",
-    arguments: [ReplicaStanding.settled, .suspect], [ReplicaStanding.settled, .suspect])
-  func bothNeedFullState(client: ReplicaStanding, server: ReplicaStanding) {
+    arguments: [ReplicaHealth.healthy, .unconfirmed], [ReplicaHealth.healthy, .unconfirmed])
+  func bothNeedFullState(client: ReplicaHealth, server: ReplicaHealth) {
     var hello = (
       client: Self.hello(Samples.left, receives: true, sends: true),
       server: Self.hello(Samples.right, receives: true, sends: true)
     )
     var replica = (client: Self.replica(Samples.left), server: Self.replica(Samples.right))
     // Neither covers what the other one has purged.
-    (replica.client.summary.floor, replica.client.summary.standing) = (
+    (replica.client.summary.floor, replica.client.summary.health) = (
       VersionVector([Samples.left: 1]), client
     )
-    (replica.server.summary.floor, replica.server.summary.standing) = (
+    (replica.server.summary.floor, replica.server.summary.health) = (
       VersionVector([Samples.right: 1]), server
     )
     (replica.client.summary.vector, replica.server.summary.vector) = (
@@ -292,11 +292,11 @@ import Testing
     let one = SessionProbe(role: .client(.sync), peerName: "right", peerRight: .readWrite)
     var actions = one.start() + one.handle(.replica(replica.client))
     actions += one.handle(.message(.hello(hello.server))) + one.handle(.cursor(nil))
-    #expect(opens(actions) == !(client == .suspect && server == .settled))
+    #expect(opens(actions) == !(client == .unconfirmed && server == .healthy))
     let other = SessionProbe(role: .server, peerName: "left", peerRight: .readWrite)
     actions = other.start() + other.handle(.message(.hello(hello.client)))
     actions += other.handle(.replica(replica.server)) + other.handle(.message(.want(nil)))
-    #expect(opens(actions) == (client == .suspect && server == .settled))
+    #expect(opens(actions) == (client == .unconfirmed && server == .healthy))
   }
 
   @Test("F60 a peer that knows more of this actor makes it a new one")
@@ -323,7 +323,7 @@ import Testing
     _ = session.start()
     _ = session.handle(.message(.hello(Self.hello(Samples.left, receives: true, sends: true))))
     var replica = Self.replica(Samples.right)
-    replica.summary.parted = [Samples.left]
+    replica.summary.abandonedActors = [Samples.left]
     let actions = session.handle(.replica(replica))
     guard case .refuse(let refusal)? = actions.first?.message, case .close(.reconnect)? = actions.last else {
       Issue.record("\(actions)")

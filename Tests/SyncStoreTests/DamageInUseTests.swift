@@ -190,7 +190,7 @@ struct DamageInUseTests {
     }
     for _ in 0..<2 { try store.synchronize(with: peer) }
     #expect(try store.get("gone") == nil && store.get("never there") == nil)
-    #expect(try store.digest() == peer.digest() && store.replicaSummary().standing == .settled)
+    #expect(try store.digest() == peer.digest() && store.replicaSummary().health == .healthy)
   }
 
   @Test("of one byte costs the record it is in, and no other", arguments: [0, 13, 18, 41, 60])
@@ -241,7 +241,7 @@ struct DamageInUseTests {
     let second = try place(of: "second")
     try overwrite(second..<second + 6)
     #expect(code { _ = try other.get("second") } == .damaged)
-    #expect(try other.replicaSummary().standing == .mending)
+    #expect(try other.replicaSummary().health == .recovering)
     try other.receive(from: peer)
     #expect(try other.text("second") == "value" && other.digest() == peer.digest())
   }

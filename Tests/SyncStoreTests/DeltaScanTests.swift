@@ -239,7 +239,7 @@ struct DeltaScanTests {
       RoundReceiver(cursor: cursor, covered: middle.vector),
       RoundReceiver(cursor: nil, covered: try peer.versionVector()),
       RoundReceiver(cursor: nil, covered: VersionVector(), scope: scope),
-      RoundReceiver(cursor: cursor, covered: middle.vector, standing: .suspect),
+      RoundReceiver(cursor: cursor, covered: middle.vector, standing: .unconfirmed),
     ]
     for receiver in receivers {
       let turnsBefore = turns.count.withLock { $0 }

@@ -184,11 +184,11 @@ struct FullStateTurnsTests {
     let again = try Store.open(on: hosts[0], configuration: SharedModeTests.shared)
     // One whose own floor is lower tells it of the delete in an ordinary round.
     if coversFloorBefore { try again.receive(from: witness) }
-    #expect(try again.replicaSummary().standing == (coversFloorBefore ? .suspect : .settled))
+    #expect(try again.replicaSummary().health == (coversFloorBefore ? .unconfirmed : .healthy))
     try again.receive(from: sender)
     let held = try #require(try again.engine.withLock { try $0.held(Array("late".utf8)) })
     #expect(held.dot.actor == (try again.actor))
-    #expect(again.engine.withLock { $0.state.unsettled } == nil)
-    #expect(try again.replicaSummary().standing == .settled)
+    #expect(again.engine.withLock { $0.state.reconcileFrom } == nil)
+    #expect(try again.replicaSummary().health == .healthy)
   }
 }

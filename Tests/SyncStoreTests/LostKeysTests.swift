@@ -101,7 +101,7 @@ struct LostKeysTests {
     try store.recoverFromDamage()
     let losses = try store.keysToRecover()
     try store.receive(from: peer)
-    #expect(try store.replicaSummary().standing == .settled && store.status().damagedPlaces == 0)
+    #expect(try store.replicaSummary().health == .healthy && store.status().damagedPlaces == 0)
     let missing = try store.countUnrecovered(of: losses)
     #expect(missing == (hasThem ? 0 : 3), "\(losses)")
     #expect(try store.text("lost 1") == (hasThem ? "its second value" : nil))

@@ -74,7 +74,7 @@ struct PartedLivesTests {
     try copies[1].receive(from: copies[0])
     try copies[0].becomeNewActor()
     try copies[0].receive(from: copies[1])
-    #expect(try copies[0].replicaSummary().standing == .settled)
+    #expect(try copies[0].replicaSummary().health == .healthy)
     let held = try #require(try copies[0].explain("k")).winner
     #expect(held.dot.actor == former)
     // The next write of the former name: the other life's.
@@ -136,6 +136,6 @@ struct PartedLivesTests {
     try store.becomeNewActor()
     try store.close()
     let again = try Store.open(store.path, on: hosts[0])
-    #expect(try again.replicaSummary().parted == [former])
+    #expect(try again.replicaSummary().abandonedActors == [former])
   }
 }

@@ -32,7 +32,7 @@ struct PossibleLossTests {
     #expect(try other.text("k") == "new")
     try doubting.receive(from: other)
     for store in [other, doubting] {
-      #expect(try store.replicaSummary().standing == .settled && store.text("k") == "new")
+      #expect(try store.replicaSummary().health == .healthy && store.text("k") == "new")
     }
     try author.receive(from: other)
     try other.receive(from: author)

@@ -79,10 +79,10 @@ struct PurgeRuleTests {
   @Test("is shut while this copy is in doubt about itself, or mends")
   func unsettled() {
     var doubtful = state
-    doubtful.suspects = [ReplicaState.Suspect(actor: mine, above: 3)]
+    doubtful.unconfirmedRanges = [ReplicaState.UnconfirmedRange(actor: mine, above: 3)]
     #expect(!allows(doubtful, covered: [theirs: 5]))
     var mending = state
-    mending.mending = true
+    mending.isRecovering = true
     #expect(!allows(mending, covered: [theirs: 5]))
   }
 

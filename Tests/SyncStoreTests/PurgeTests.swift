@@ -368,10 +368,10 @@ struct PurgeTests {
     try copies[0].acknowledge(as: Self.device[0])
     #expect(try copies[0].purge() == 1)
     try copies[1].becomeNewActor()
-    #expect(try copies[1].replicaSummary().standing == .suspect)
+    #expect(try copies[1].replicaSummary().health == .unconfirmed)
     #expect(try !copies[1].acknowledge(as: Self.device[1]))
     try copies[1].receive(from: copies[0])
-    #expect(try copies[1].replicaSummary().standing == .settled)
+    #expect(try copies[1].replicaSummary().health == .healthy)
     #expect(try copies[1].digest() == copies[0].digest())
   }
 }

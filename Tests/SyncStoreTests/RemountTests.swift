@@ -51,7 +51,7 @@ struct RemountTests {
     #expect(try Self.number(of: path + "/STORE") == number)
     let again = try Store.open(at: path)
     #expect(try again.actor == actor && again.text("k") == "1")
-    #expect(try again.replicaSummary().standing == .settled)
+    #expect(try again.replicaSummary().health == .healthy)
     try again.close()
   }
 

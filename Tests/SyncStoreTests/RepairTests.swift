@@ -104,7 +104,7 @@ struct RepairTests {
   func repairing() throws {
     let (a, b) = try forked()
     let (done, issued) = try repair(a, b, scopes(a, b))
-    #expect(done.keys.count == 10 && !done.isRenewed && !issued.isRenewed)
+    #expect(done.keys.count == 10 && !done.hasNewActor && !issued.hasNewActor)
     for _ in 0..<2 { try a.synchronize(with: b) }
     #expect(try a.digest() == b.digest())
     #expect(try a.text("key 13") == "there" && b.text("key 13") == "there")

@@ -85,7 +85,7 @@ struct RoundDurabilityTests {
     let again = try Store.open(on: left)
     #expect(try again.actor != actor)
     #expect(try again.versionVector()[actor] == 0)
-    #expect(try again.replicaSummary().standing == .mending)
+    #expect(try again.replicaSummary().health == .recovering)
   }
 
   @Test(

@@ -172,7 +172,7 @@ struct ShortSegmentTests {
       #expect(!report.damage.isEmpty, "\(what)")
       if mode == .exclusive, round == 0 { #expect(report.mended.count == 1, "\(what): \(report)") }
       if mode == .exclusive {
-        #expect(try store.replicaSummary().standing == .mending, "\(what)")
+        #expect(try store.replicaSummary().health == .recovering, "\(what)")
         if round == 0 { try store.put("new", [UInt8](repeating: 9, count: 30_000), durability: .full) }
         #expect(try store.get("new")?.bytes.count == 30_000, "\(what)")
       }
@@ -201,7 +201,7 @@ struct ShortSegmentTests {
       isOver = plan.calls < call
       if call.isMultiple(of: 2) { test.host.losePower(seed: UInt64(call)) } else { test.host.killProcesses() }
       let again = try Store.open(on: test.host, configuration: Self.configuration)
-      #expect(try again.replicaSummary().standing == .mending, "call \(call)")
+      #expect(try again.replicaSummary().health == .recovering, "call \(call)")
       for (key, value) in test.values {
         do throws(StoreError) { #expect(try again.get(key)?.bytes == value, "call \(call): \(key)") } catch {
           #expect(error.code == .damaged, "call \(call): \(key): \(error)")
@@ -221,7 +221,7 @@ struct ShortSegmentTests {
     try host.storage.open(path, .readWrite).resize(to: try end(of: .max))
     let store = try Store.open(on: host, configuration: Self.configuration)
     try expectAll(of: store, "cut after the last record")
-    #expect(try store.replicaSummary().standing == .settled && store.verify().isClean)
+    #expect(try store.replicaSummary().health == .healthy && store.verify().isClean)
     try store.put("more", "x")
     try store.close()
     #expect(try Store.open(on: host, configuration: Self.configuration).text("more") == "x")

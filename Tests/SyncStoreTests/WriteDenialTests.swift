@@ -115,7 +115,7 @@ struct WriteDenialTests {
     #expect(try store.text("held") == "member's" && store.text("theirs") == "1")
     #expect(try store.get("only here") == nil && store.explain("large")?.winner.dot.sequence == 2)
     #expect(try store.digest() == member.digest() && store.versionVector() == member.versionVector())
-    #expect(try store.replicaSummary().standing == .settled && store.verify().isClean)
+    #expect(try store.replicaSummary().health == .healthy && store.verify().isClean)
     try member.receive(from: store)
     #expect(try member.get("only here") == nil && store.digest() == member.digest())
   }

@@ -53,7 +53,7 @@ struct WritesAheadTests {
     #expect(waiting.map { $0.key?.bytes } == [Array("new".utf8)])
     #expect(try b.parkedWrites(of: "new", limit: 10) == waiting)
     #expect(try b.parkedWrites(of: "shared", limit: 10).isEmpty)
-    tests.other.time = Store.applied(try #require(waiting.first).stamp)
+    tests.other.time = Store.applicationTime(of: try #require(waiting.first).stamp)
     try b.put("later", "x")
     #expect(try b.text("new") == "ahead" && b.parkedWrites(limit: 10).isEmpty)
   }

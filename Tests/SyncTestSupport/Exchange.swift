@@ -17,7 +17,7 @@ extension Store {
     let round = try sender.openRound(
       for: RoundReceiver(
         cursor: widening.map(\.cursor) ?? known, covered: mine.vector,
-        floor: mine.floor, standing: mine.standing, scope: mine.scope,
+        floor: mine.floor, standing: mine.health, scope: mine.scope,
         lacking: lacking))
     let full = round.close.isFull ? FullState() : nil
     var delivered = 0

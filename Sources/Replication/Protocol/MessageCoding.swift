@@ -229,7 +229,7 @@ extension Hello {
     writer.write(summary.floor)
     writer.write(summary.horizon.rawValue)
     writer.writeVariable(summary.position)
-    writer.write(summary.standing.rawValue)
+    writer.write(summary.health.rawValue)
     writer.write(raw: digest.bytes)
     writer.write(UInt8((receives ? 1 : 0) | (sends ? 2 : 0)))
     writer.write(cursor)

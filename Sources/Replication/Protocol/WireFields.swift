@@ -74,9 +74,9 @@ extension ByteReader {
   }
 
   /// One byte: what a copy thinks of its own state.
-  mutating func readStanding() throws(DecodingFailure) -> ReplicaStanding {
+  mutating func readStanding() throws(DecodingFailure) -> ReplicaHealth {
     let number = try read(UInt8.self)
-    guard let standing = ReplicaStanding(rawValue: number) else {
+    guard let standing = ReplicaHealth(rawValue: number) else {
       throw DecodingFailure("standing \(number)")
     }
     return standing

@@ -36,7 +36,7 @@ extension Exchange {
   /// Asks for the keys that this side is to hold, if there are any and the other side has them. Once in a session.
   mutating func widen(_ port: inout SessionPort) -> Bool {
     guard progress != .widening, let widening = own.summary.widening, let held = own.summary.scope,
-      peer.summary.scope == nil, receiving != nil, own.summary.standing == .settled
+      peer.summary.scope == nil, receiving != nil, own.summary.health == .healthy
     else { return false }
     progress = .widening
     let next = widening.next(from: peer.summary)
@@ -49,7 +49,7 @@ extension Exchange {
   /// Will a server that says this of itself ask a client for keys?
   static func asksForKeys(_ own: ReplicaSummary, of client: Hello) -> Bool {
     client.compatibleFeatures & SessionFeature.widens != 0 && own.widening != nil && own.scope != nil
-      && client.summary.scope == nil && own.standing == .settled
+      && client.summary.scope == nil && own.health == .healthy
   }
 
   /// Has the server said that it asks for keys?

@@ -97,7 +97,7 @@ struct Exchange {
     let receipt = sending?.receipt
     let receiver = RoundReceiver(
       cursor: cursor, covered: receipt?.state.vector ?? peer.summary.vector, floor: peer.summary.floor,
-      standing: receipt == nil ? peer.summary.standing : .settled, scope: peer.summary.scope)
+      standing: receipt == nil ? peer.summary.health : .healthy, scope: peer.summary.scope)
     let isHeld = receivesFirst && receiving?.hasReceivedRound == false
     try sending?.open(for: receiver, isHeld: isHeld, &port)
   }
@@ -107,7 +107,7 @@ struct Exchange {
   private var receivesFirst: Bool {
     guard receiving != nil, own.summary.needsFullState(of: peer.summary) else { return false }
     if sending == nil || !peer.summary.needsFullState(of: own.summary) { return true }
-    let isInDoubt = (own: own.summary.standing == .suspect, peer: peer.summary.standing == .suspect)
+    let isInDoubt = (own: own.summary.health == .unconfirmed, peer: peer.summary.health == .unconfirmed)
     return isInDoubt.own == isInDoubt.peer ? progress == .answering : isInDoubt.own
   }
 

@@ -16,7 +16,7 @@ enum Handshake {
         .incompatible, "features unknown to this side are needed (\(String(unknown, radix: 16))): update it")
     }
     if own.summary.actor == peer.summary.actor { return sameActor }
-    if own.summary.parted.contains(peer.summary.actor) { return otherLife }
+    if own.summary.abandonedActors.contains(peer.summary.actor) { return otherLife }
     guard own.summary.scope == nil || peer.summary.scope == nil else {
       return .refused(
         .unavailable,

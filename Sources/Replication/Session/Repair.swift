@@ -216,13 +216,13 @@ struct Repair {
 
   /// The own side is put right. At the client the same as for `received` of buckets.
   mutating func repaired(_ outcome: RepairOutcome, _ port: inout SessionPort) -> Int? {
-    isRenewed = isRenewed || outcome.isRenewed
+    isRenewed = isRenewed || outcome.hasNewActor
     switch step {
     case .issuing: return end()
     case .repairing:
       recordRepaired(outcome.keys, &port)
       step = .idle
-      port.send(.repaired(keys: UInt64(outcome.keys.count), isRenewed: outcome.isRenewed))
+      port.send(.repaired(keys: UInt64(outcome.keys.count), isRenewed: outcome.hasNewActor))
       return nil
     default: preconditionFailure("nothing was being repaired")
     }

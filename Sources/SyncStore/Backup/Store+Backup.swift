@@ -183,7 +183,7 @@ extension Store {
     do {
       defer { control.unlock() }
       moment = try engine.withLock { engine throws(StoreError) in
-        guard let actor = engine.state.actor else { throw nameless }
+        guard let actor = engine.state.actor else { throw missingActorError }
         var composer = engine.transactionBuilder(wall: environment.now(), limit: Limits.transactionBytes)
         _ = try mark(&composer, position: engine.position, digest: engine.runningDigest)
         let vector = ReplicaState.encode(composer.state.vector)

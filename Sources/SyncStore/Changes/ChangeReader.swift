@@ -134,7 +134,8 @@ struct ChangeReader {
     isChecked = true
     guard let actor = start.actor else { return }
     let known = try engine.write(at: start.position)?.stamp
-    guard actor == engine.state.actor || engine.state.mine.contains(actor), start.position <= engine.position,
+    guard actor == engine.state.actor || engine.state.ownActors.contains(actor),
+      start.position <= engine.position,
       start.stamp == .zero || known == nil || known == start.stamp
     else {
       throw StoreError(

@@ -129,7 +129,7 @@ extension Store {
   }
 
   func changeActor(_ engine: borrowing Engine) throws(StoreError) -> ActorID {
-    guard let actor = engine.state.actor else { throw nameless }
+    guard let actor = engine.state.actor else { throw missingActorError }
     return actor
   }
 }

@@ -20,8 +20,8 @@ struct DeltaFilter: Sendable {
       return
     }
     // A copy in doubt about its own records compares them with all that is held here.
-    start = receiver.standing == .suspect ? 0 : receiver.cursor?.position ?? 0
-    covered = receiver.standing == .settled ? receiver.covered : VersionVector()
+    start = receiver.health == .unconfirmed ? 0 : receiver.cursor?.position ?? 0
+    covered = receiver.health == .healthy ? receiver.covered : VersionVector()
   }
 
   /// Has the receiver got the write already, and is only told so? Nil if it is not for it at all. `key` is nil where it cannot be read.
@@ -46,7 +46,7 @@ package struct DeltaScanContext: Sendable {
   /// How many keys there are.
   let keyCount: UInt64
   let actor: ActorID?
-  let suspects: [ReplicaState.Suspect]
+  let unconfirmedRanges: [ReplicaState.UnconfirmedRange]
   /// What waits for its time.
   fileprivate let parked: [DeltaScan.Successor]
   /// The journal behind the position where the survey is to begin.
@@ -64,7 +64,7 @@ package struct DeltaScanContext: Sendable {
     engine.retainSegments(for: pin)
     (startPosition, end) = (engine.position, engine.applied)
     (keys, keyCount) = (engine.index.hashIndex, engine.keyCount)
-    (actor, suspects) = (engine.state.actor, engine.state.suspects)
+    (actor, unconfirmedRanges) = (engine.state.actor, engine.state.unconfirmedRanges)
     (self.slice, self.current) = (stretch, current)
     parked = engine.parked.values.joined().compactMap { place in
       guard let view = try? engine.journal.record(at: place), let version = view.version,
@@ -155,7 +155,8 @@ struct DeltaScan {
   /// The present moment; nil if what was found does not tell what is current at it: then all is to be looked through again.
   func snapshotPoint(isFull: Bool, in engine: borrowing Engine) -> SnapshotPoint? {
     guard !context.pin.isEnded, context.keys === engine.index.hashIndex, context.actor == engine.state.actor,
-      context.suspects == engine.state.suspects, filter.isFull == isFull, engine.gaps.isEmpty,
+      context.unconfirmedRanges == engine.state.unconfirmedRanges, filter.isFull == isFull,
+      engine.gaps.isEmpty,
       let appended = engine.slice(from: context.end),
       // A copy may lack what has superseded something and was superseded in its turn.
       appended.sources.allSatisfy({ $0.segment.header.compaction == 0 })

@@ -50,7 +50,7 @@ struct DeltaScanTask {
   ) throws(StoreError) -> Bool {
     let most = min(Self.recordsPerLookup, Int(clamping: store.environment.positionsAtOnce))
     // As they are: no reference is counted for each record.
-    let (choice, suspects, keys, reached) = (filter, context.suspects, context.keys, reached)
+    let (choice, suspects, keys, reached) = (filter, context.unconfirmedRanges, context.keys, reached)
     let (segment, actors) = (source.segment, source.actors)
     guard let slot = source.slot else { return false }
     let (isPlain, base, known) = (segment.cipher == nil, segment.header.basePosition, current)

@@ -91,7 +91,7 @@ extension Store {
         used = mark
       }
       let close = RoundClose(
-        sender: actor, mark: mark, position: position, vector: state.givenVector,
+        sender: actor, mark: mark, position: position, vector: state.advertisedVector,
         floor: state.floor, horizon: state.horizon, isFull: isFull)
       return RoundSnapshot(close: close, items: items, start: choice.start, snapshotPoint: moment)
     }
@@ -109,7 +109,7 @@ extension Store {
   /// Does this copy give the receiver full state (rule R8)?
   static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
     let isBehind =
-      receiver.standing != .settled || state.scope == nil && !receiver.covered.covers(state.floor)
+      receiver.health != .healthy || state.scope == nil && !receiver.covered.covers(state.floor)
     return !isLive && receiver.lacking == nil && isBehind
   }
 
@@ -132,9 +132,10 @@ extension Store {
     _ state: ReplicaState, to receiver: RoundReceiver
   ) throws(StoreError) {
     guard state.scope == nil else { throw Self.partialScopeError }
-    let canMend = state.isSettled && state.vector.covers(receiver.floor)
+    let canMend = state.isHealthy && state.vector.covers(receiver.floor)
     // In doubt, it gives less than it covers: who took over a floor above that could give nobody the full state, this copy neither.
-    guard !state.mending, state.givenVector.covers(state.floor), receiver.standing != .mending || canMend
+    guard !state.isRecovering, state.advertisedVector.covers(state.floor),
+      receiver.health != .recovering || canMend
     else {
       throw StoreError(
         .unsettled,
@@ -149,7 +150,7 @@ extension Store {
     guard horizon > Stamp(milliseconds: wall + Limits.horizonLeadMilliseconds) else { return }
     throw StoreError(
       .clock,
-      "deletes that were purged here are stamped \(Restamping.lead(horizon, wall)) ahead of this clock, and a peer that "
+      "deletes that were purged here are stamped \(RestampPlan.lead(horizon, wall)) ahead of this clock, and a peer that "
         + "was told so would write as far ahead: put this clock right, or, if it is, have what was written ahead restamped "
         + "(`Store.restampUnsent`)", path: path)
   }
@@ -183,7 +184,7 @@ extension Store {
     try engine.visit(from: engine.start(of: position + 1), isComplete: true) { view throws(StoreError) in
       defer { if !view.flags.contains(.continues) { group &+= 1 } }
       guard view.position > position, view.isWrite, let dot = view.dot,
-        let isPresent = choice.isPresent(view.position, dot, view.keyBytes), !engine.state.isSuspect(dot),
+        let isPresent = choice.isPresent(view.position, dot, view.keyBytes), !engine.state.isUnconfirmed(dot),
         let shape = view.shape
       else { return true }
       let hash = view.bytes.withSpan(shape.key) { keys.hash($0) }

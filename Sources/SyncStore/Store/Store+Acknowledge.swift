@@ -40,7 +40,7 @@ extension Store {
   package func acknowledge(as device: DeviceID) throws(StoreError) -> Bool {
     let (isSaid, tail) = try append { composer throws(StoreError) in
       let state = composer.state
-      guard state.isSettled, state.vector.covers(state.floor) else { return false }
+      guard state.isHealthy, state.vector.covers(state.floor) else { return false }
       if engine.withLock({ $0.locals[StateKey.member] }) != device.bytes {
         try composer.setLocal(StateKey.member, device.bytes)
       }

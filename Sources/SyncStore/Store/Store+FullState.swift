@@ -60,7 +60,7 @@ enum FullStateVerdict: Equatable {
     let isCovered = close.vector.covers(record.dot)
     if record.isReserved || isPresent {
       self = .keep
-    } else if state.isSuspect(record.dot) {
+    } else if state.isUnconfirmed(record.dot) {
       if !isCovered || isContested || record.stamp > close.horizon {
         self = .reissue
       } else {
@@ -69,7 +69,7 @@ enum FullStateVerdict: Equatable {
     } else if isCovered {
       // What the sender covers may be the other content of the name.
       self = state.isAmbiguous(record.dot) && !record.isGone(at: time) ? .setAside : .drop
-    } else if state.mending, state.isMine(record.dot) {
+    } else if state.isRecovering, state.isMine(record.dot) {
       self = .reissue
     } else {
       // Whether it has expired is a question of clocks, and this one's may be wrong.
@@ -99,8 +99,8 @@ private enum VerdictRule {
   /// Can anything but `keep` come out?
   func concerns(_ dot: Dot, _ state: ReplicaState) -> Bool {
     switch self {
-    case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.isSuspect(dot)
-    case .unknown(let covered): return state.isSuspect(dot) && !covered.covers(dot)
+    case .fullState(let full, _, _, _): return !full.isPresent(dot) || state.isUnconfirmed(dot)
+    case .unknown(let covered): return state.isUnconfirmed(dot) && !covered.covers(dot)
     }
   }
 
@@ -113,7 +113,7 @@ private enum VerdictRule {
     switch self {
     case .fullState(let full, let close, let behind, let horizon):
       let horizon = position > behind ? horizon : close.horizon
-      let isSame = state.isSuspect(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
+      let isSame = state.isUnconfirmed(record.dot) ? full.isSame(record.key) : full.isPresent(record.dot)
       return FullStateVerdict(
         record, state, close, horizon: horizon, isPresent: isSame ?? false, isContested: isSame == false,
         at: time)
@@ -151,7 +151,9 @@ extension Store {
 
   /// Is anything that this copy wrote in doubt (rule R9)?
   var isInDoubt: Bool {
-    get throws(StoreError) { try reading { engine throws(StoreError) in !engine.state.suspects.isEmpty } }
+    get throws(StoreError) {
+      try reading { engine throws(StoreError) in !engine.state.unconfirmedRanges.isEmpty }
+    }
   }
 
   /// Records that are looked at, or given up, while others wait.
@@ -170,9 +172,9 @@ extension Store {
       // Before the floor: who cannot take over the vector would not cover that.
       try requirePlaces(in: [covered].reduce(into: composer.state.vector) { $0.merge($1) }, composer.state)
       try composer.raiseFloor(to: close.floor, horizon: close.horizon)
-      try composer.noteUnsettled()
+      try composer.recordReconcileFrom()
       try composer.restartWidening()
-      return (composer.state.unsettled ?? composer.position, composer.state.horizon)
+      return (composer.state.reconcileFrom ?? composer.position, composer.state.horizon)
     }
     let losses = try keysToRecover()
     let pin = SnapshotPin()
@@ -207,7 +209,7 @@ extension Store {
         guard rest.fitsClosingStep else { return rest }
         try carryOut(rest.affected[...], judge, &composer)
         try merge(close, &composer)
-        try composer.comeToRest()
+        try composer.finishRecovering()
         return nil
       }
       guard let left else {

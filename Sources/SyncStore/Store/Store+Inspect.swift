@@ -51,7 +51,7 @@ extension Store {
     guard let record = try currentRecord(key.bytes) else { return nil }
     let (mine, position) = try reading { engine throws(StoreError) in
       let place = engine.find(key.bytes)
-      return (engine.state.mine, place.flatMap { try? engine.journal.record(at: $0).position } ?? 0)
+      return (engine.state.ownActors, place.flatMap { try? engine.journal.record(at: $0).position } ?? 0)
     }
     return Explanation(
       winner: LogEntry(record, position: position, isCurrent: true),

@@ -80,7 +80,7 @@ extension Store {
           try !Self.items(choice, behind: survey?.reached, in: engine, limit: 1).isEmpty
         }
       // A write that was beaten before it left is not sent, but covered.
-      let isAny = isFound || !engine.state.mending && !receiver.covered.covers(engine.state.vector)
+      let isAny = isFound || !engine.state.isRecovering && !receiver.covered.covers(engine.state.vector)
       return (isAny, engine.position)
     }
     guard isAny else { return LiveUpdate(position: position, tail: 0) }

@@ -14,7 +14,7 @@ extension Store {
     }
     if isCopied { try engine.withLock { engine throws(StoreError) in try engine.journal.checkCopy() } }
     // Who died in the middle of this left nothing that is not done again from the start.
-    var renewal: TransactionBuilder.Renewal? = isCopied ? .copied : nil
+    var renewal: TransactionBuilder.ActorChangeReason? = isCopied ? .copied : nil
     var cutDamage: JournalDamage?
     // Who copied it need not have made that last; what is in it counts as durable from here on.
     if isCopied { try environment.storage.syncFileSystem(path) }
@@ -23,7 +23,9 @@ extension Store {
     }
     if let finding, finding.isInOrder, !isCopied, !control.poisoned {
       // As below, without reading everything once more.
-      if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false { renewal = .cut }
+      if finding.endsEmpty || lastLife.map({ finding.tail.packed < $0.durable }) ?? false {
+        renewal = .truncated
+      }
       cutDamage = try closeTruncatedSegment()
     } else {
       try truncateJournal(lastLife: lastLife, foreign: isCopied, &renewal)
@@ -38,10 +40,10 @@ extension Store {
     if !damage.isEmpty {
       renewal = .damaged(damage)
     } else if renewal == nil, engine.withLock({ $0.state.actor }) == nil {
-      renewal = .nameless
+      renewal = .actorRecordMissing
     }
     if let renewal {
-      try engine.withLock { engine throws(StoreError) in try renew(renewal, &engine) }
+      try engine.withLock { engine throws(StoreError) in try changeActor(renewal, &engine) }
     } else if let cutDamage {
       renewal = .damaged([cutDamage])
     }
@@ -75,23 +77,23 @@ extension Store {
     control.name = name
   }
 
-  private func logActorChange(_ renewal: TransactionBuilder.Renewal) {
+  private func logActorChange(_ renewal: TransactionBuilder.ActorChangeReason) {
     switch renewal {
     case .copied:
       StoreLog.note(
         .warning, path,
         "the directory was copied or restored: this copy goes on under a new name of its own, and converges")
-    case .cut:
+    case .truncated:
       StoreLog.note(
         .warning, path,
         "the journal lost its end: this copy goes on under a new name of its own, and converges")
-    case .nameless:
+    case .actorRecordMissing:
       StoreLog.note(
         .error, path,
         "the journal does not say this copy's name: it goes on under a new one, and converges")
     case .rolledBack, .forked:
       StoreLog.note(.warning, path, "the store was put back to an earlier state: it is made good with peers")
-    case .dropped: break  // `dropOwnWrites` logs it; recovery never has this reason.
+    case .localWritesDropped: break  // `dropOwnWrites` logs it; recovery never has this reason.
     case .damaged(let places):
       StoreLog.note(
         .error, path, "\(CountText.of(places.count, "place")) newly damaged: all is asked of the peers again")
@@ -125,7 +127,7 @@ extension Store {
 
   /// Reads the journal and cuts off what recovery decided not to keep.
   private func truncateJournal(
-    lastLife: ControlPage.LastLife?, foreign: Bool, _ renewal: inout TransactionBuilder.Renewal?
+    lastLife: ControlPage.LastLife?, foreign: Bool, _ renewal: inout TransactionBuilder.ActorChangeReason?
   ) throws(StoreError) {
     try engine.withLock { engine throws(StoreError) in
       var journal = Journal(
@@ -154,14 +156,14 @@ extension Store {
         if let index = journal.segments.firstIndex(where: { $0.number == durable.segment }) {
           plan.truncate(at: index, durable.offset)
         }
-        renewal = .cut
+        renewal = .truncated
       }
       let cut = Location(segment: journal.segments[plan.tailIndex].number, offset: plan.tailOffset)
       // After a loss of power a lost tail may have been seen, if the disk had lied; a killed process ships nothing that
       // was not durable. A segment with nothing in it may be where a recovery was interrupted that had cut.
       let isEmpty = plan.tailIndex > 0 && plan.tailOffset == SegmentHeader.length
       if lastLife.map({ cut.packed < $0.durable }) ?? plan.truncates || isEmpty {
-        renewal = foreign ? .copied : .cut
+        renewal = foreign ? .copied : .truncated
       }
       guard plan.truncates || blank != nil else { return }
       let last = journal.segments[plan.tailIndex]
@@ -210,7 +212,7 @@ extension Store {
       var composer = engine.transactionBuilder(wall: wall, limit: .max)
       if let damage {
         let lost = try engine.preDamageIndex?.keys(lostIn: [damage], of: engine) ?? [:]
-        try composer.renew(.damaged([damage]), as: environment.newActor(), lost: lost)
+        try composer.changeActor(.damaged([damage]), as: environment.newActor(), lost: lost)
       }
       try engine.index.beginWriting()
       try last.file.sync()
@@ -264,7 +266,7 @@ extension Store {
         engine.rebuild(with: index, upTo: engine.applied)
         try installIndex(&engine)
         let damage = engine.newDamage
-        if !damage.isEmpty { try renew(.damaged(damage), &engine) }
+        if !damage.isEmpty { try changeActor(.damaged(damage), &engine) }
       }
       tail = control.tail
     }
@@ -272,13 +274,14 @@ extension Store {
   }
 
   /// Becomes a new actor. The caller holds the writers' mutex.
-  func renew(_ renewal: TransactionBuilder.Renewal, _ engine: inout Engine) throws(StoreError) {
+  func changeActor(_ renewal: TransactionBuilder.ActorChangeReason, _ engine: inout Engine) throws(StoreError)
+  {
     // There may be hundreds of thousands of damaged places.
     var composer = engine.transactionBuilder(wall: environment.now(), limit: .max)
     let former = composer.state.actor
     let actor = environment.newActor()
-    try composer.renew(renewal, as: actor, lost: engine.lostKeysByDamage)
-    if case .cut = renewal, let former {
+    try composer.changeActor(renewal, as: actor, lost: engine.lostKeysByDamage)
+    if case .truncated = renewal, let former {
       // What was backed up was durable before, and a later end is not known here: the files are still this copy's own.
       let own = engine.locals.all(beginning: StateKey.backupPrefix).filter {
         $0.value.starts(with: former.bytes)

@@ -108,8 +108,8 @@ extension Store {
       guard steps.contains(.issue) else { return outcome }
       if let actor = composer.state.actor, differences.contains(where: { $0.isFork(of: actor) }) {
         // Before anything is issued: the other bearer of the name may give the next sequences, too.
-        try composer.renew(.forked, as: newActor)
-        outcome.isRenewed = true
+        try composer.changeActor(.forked, as: newActor)
+        outcome.hasNewActor = true
       }
       for difference in differences where difference.isMineGreater {
         if let own = difference.mine { try composer.reissue(own) }
@@ -201,10 +201,10 @@ package struct RepairOutcome: Hashable, Sendable {
   /// The keys that differed, in order.
   package var keys: [[UInt8]]
   /// Is this copy a new actor now?
-  package var isRenewed = false
+  package var hasNewActor = false
 
   /// All fields.
-  package init(keys: [[UInt8]], isRenewed: Bool = false) { (self.keys, self.isRenewed) = (keys, isRenewed) }
+  package init(keys: [[UInt8]], isRenewed: Bool = false) { (self.keys, self.hasNewActor) = (keys, isRenewed) }
 }
 
 /// A key of which two copies in step have different records.

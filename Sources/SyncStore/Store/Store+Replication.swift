@@ -24,11 +24,11 @@ extension Store {
   ) throws(StoreError) -> (summary: ReplicaSummary, digest: StateDigest, ground: DeltaScanContext?) {
     let (answer, tail) = try readingExclusively { engine, isAlone throws(StoreError) in
       let state = engine.state
-      guard let actor = state.actor else { throw nameless }
+      guard let actor = state.actor else { throw missingActorError }
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
-        horizon: state.horizon, position: engine.position, standing: state.standing, scope: state.scope,
-        widening: state.widening, parted: state.parted)
+        horizon: state.horizon, position: engine.position, standing: state.health, scope: state.scope,
+        widening: state.widening, parted: state.abandonedActors)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.positionsAtOnce
       let ground = current.flatMap { DeltaScanContext(behind: 0, few: few, $0, in: &engine) }
@@ -128,8 +128,8 @@ extension Store {
         }
         if let full {
           let earlier = composer.record(of: record.key) ?? held[index]
-          if composer.state.isSuspect(record.dot)
-            || earlier.map({ composer.state.isSuspect($0.dot) }) ?? false
+          if composer.state.isUnconfirmed(record.dot)
+            || earlier.map({ composer.state.isUnconfirmed($0.dot) }) ?? false
           {
             let waits = record.stamp > composer.stampLimit && !composer.state.isMine(record.dot)
             full.record(
@@ -202,7 +202,7 @@ extension Store {
     guard horizon > Stamp(milliseconds: now + lead) else { return }
     throw StoreError(
       .clock,
-      "deletes that the peer has purged are stamped \(Restamping.lead(horizon, now)) ahead of this clock: put this clock right, or, if it "
+      "deletes that the peer has purged are stamped \(RestampPlan.lead(horizon, now)) ahead of this clock: put this clock right, or, if it "
         + "is, have the peer restamp what it wrote ahead (`Store.restampUnsent`)",
       path: path)
   }
@@ -230,7 +230,7 @@ extension Store {
     try requireScope(close.scope, composer.state)
     var vector = composer.state.vector
     // A copy that does not know what it covers learns it from a full state only.
-    if close.isFull || !composer.state.mending { vector.merge(close.covered(by: composer.state)) }
+    if close.isFull || !composer.state.isRecovering { vector.merge(close.covered(by: composer.state)) }
     try requirePlaces(in: vector, composer.state)
     if vector != composer.state.vector {
       try composer.setLocal(StateKey.vector, ReplicaState.encode(vector))
@@ -266,7 +266,7 @@ extension Store {
     try preserveOverwrittenForkValues()
     let actor = anotherActor(side: side)
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      try composer.renew(.rolledBack, as: actor)
+      try composer.changeActor(.rolledBack, as: actor)
     }
     try sync(upTo: tail)
   }

@@ -51,7 +51,7 @@ extension Store {
     if report.aheadMilliseconds > 0 {
       StoreLog.note(
         .warning, path,
-        "\(CountText.of(report.writes, "write")) stamped \(Restamping.text(milliseconds: report.aheadMilliseconds)) ahead got the "
+        "\(CountText.of(report.writes, "write")) stamped \(RestampPlan.text(milliseconds: report.aheadMilliseconds)) ahead got the "
           + "present time now: this copy goes on under a new name of its own")
     }
     return report
@@ -60,13 +60,13 @@ extension Store {
   /// The same for the holder of the writers' mutex.
   private func restamp(_ engine: inout Engine) throws(StoreError) -> RestampReport {
     let wall = environment.now()
-    guard var plan = Restamping(engine.state, wall: wall) else { throw nameless }
+    guard var plan = RestampPlan(engine.state, wall: wall) else { throw missingActorError }
     guard engine.state.author.clock.last > plan.limit else { return RestampReport() }
-    guard !engine.state.mending else {
+    guard !engine.state.isRecovering else {
       throw StoreError(
         .unsettled, "nothing is restamped while damage is mended: synchronize with a peer first", path: path)
     }
-    try engine.show(&plan)
+    try engine.feed(&plan)
     if let refusal = plan.refusal {
       throw StoreError(.clock, "nothing is restamped: \(refusal.why): \(refusal.remedy)", path: path)
     }
@@ -84,12 +84,12 @@ extension Store {
 
   /// What is appended: what the copy says of itself from now on, then the transactions, in each of which what goes is given up first.
   private func transactions(
-    for plan: Restamping, in engine: borrowing Engine
+    for plan: RestampPlan, in engine: borrowing Engine
   ) throws(StoreError) -> [[JournalEntry]] {
     var composer = engine.transactionBuilder(wall: plan.wall, limit: .max)
     let former = plan.actor
     let next = environment.newActor()
-    try composer.forsake(plan, as: next)
+    try composer.retract(plan, as: next)
     // As where a tail was lost: what was backed up before is this copy's own still.
     for (token, value) in engine.locals.all(beginning: StateKey.backupPrefix)
       .sorted(by: { $0.key.lexicographicallyPrecedes($1.key) })
@@ -159,7 +159,7 @@ extension Engine {
   /// Shows the journal to a plan.
   ///
   /// - Parameter keepsRecords: without them the plan only counts.
-  func show(_ plan: inout Restamping, keepsRecords: Bool = true) throws(StoreError) {
+  func feed(_ plan: inout RestampPlan, keepsRecords: Bool = true) throws(StoreError) {
     var found = plan
     let start = Location(segment: journal.segments.first?.number ?? 0, offset: SegmentHeader.length)
     // What is passed over here would be lost beneath a clock that is put back.
@@ -168,7 +168,7 @@ extension Engine {
       guard view.isWrite, let version = view.version else { return true }
       let isAhead = version.stamp > found.limit
       let isCurrent = isAhead && isCurrent(view) && !isParked(view)
-      guard found.note(version, isCurrent ? .current : .passive) else { return true }
+      guard found.classify(version, isCurrent ? .current : .passive) else { return true }
       if keepsRecords {
         found.add(try decoded(view), bytes: view.end - view.offset)
       } else {
@@ -181,7 +181,7 @@ extension Engine {
 
   /// For keys whose write is taken back: the last one of this actor that stays, if the journal has it. It is what others hold, and so
   /// what the write replaces that is issued instead.
-  fileprivate func lastInTime(of plan: Restamping) throws(StoreError) -> [[UInt8]: Dot] {
+  fileprivate func lastInTime(of plan: RestampPlan) throws(StoreError) -> [[UInt8]: Dot] {
     let keys = Set(plan.transactions.joined().map(\.key))
     var last: [[UInt8]: Version] = [:]
     guard !keys.isEmpty, plan.kept > 0 else { return [:] }

@@ -159,7 +159,7 @@ extension Store {
     let state = composer.state
     var others = state.vector
     if let actor = state.actor { others[actor] = 0 }
-    guard state.isSettled, close.vector.covers(others), state.vector.covers(close.floor) else {
+    guard state.isHealthy, close.vector.covers(others), state.vector.covers(close.floor) else {
       return try recordCursor(
         Cursor(position: close.position, mark: close.mark, closed: true), of: closing, &composer)
     }

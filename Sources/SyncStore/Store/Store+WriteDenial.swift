@@ -53,17 +53,17 @@ extension Store {
               key: Key(unchecked: key), isDelete: view.kind == .tombstone, version: version,
               position: view.position))
         }
-        return writes.count < limit && looked < Self.lookedAtOnce
+        return writes.count < limit && looked < Self.recordsPerScan
       }
       return (writes, last)
     }
   }
 
   /// Records of the journal that are looked at in one turn.
-  private static let lookedAtOnce = 1024
+  private static let recordsPerScan = 1024
 
   /// Writes that are dropped by one append.
-  package static let droppedAtOnce = 1 << 16
+  package static let dropsPerAppend = 1 << 16
 
   /// Gives up current writes of keys of the user's that were made on this copy after a position of the journal, and returns them.
   /// At most `limit`, the earliest ones: call it until it returns none.
@@ -75,7 +75,7 @@ extension Store {
   ///
   /// - Throws: `.notAllowed` if this copy may write: its writes leave with the next session; as any write.
   package func dropOwnWrites(
-    behind position: UInt64, limit: Int = droppedAtOnce
+    behind position: UInt64, limit: Int = dropsPerAppend
   ) throws(StoreError) -> [OwnWrite] {
     try checkWritable()
     let found = try ownWrites(behind: position, limit: limit)
@@ -89,7 +89,7 @@ extension Store {
         found.filter { engine.readable($0.key.bytes)?.version == $0.version }
       }
       guard !current.isEmpty else { return [] }
-      try composer.renew(.dropped, as: actor)
+      try composer.changeActor(.localWritesDropped, as: actor)
       try composer.dropDeadRecords(
         current.map {
           TransactionBuilder.RecordToPurge(key: $0.key.bytes, version: $0.version, hadValue: !$0.isDelete)

@@ -14,7 +14,7 @@ extension Store {
     get throws(StoreError) {
       let wall = environment.now()
       return try reading { engine throws(StoreError) in
-        engine.state.author.clock.last > engine.state.tolerated(at: wall)
+        engine.state.author.clock.last > engine.state.toleratedStamp(at: wall)
       }
     }
   }
@@ -26,13 +26,13 @@ extension Store {
     guard clockWarning == nil else { return nil }
     let wall = environment.now()
     return try reading { engine throws(StoreError) in
-      let tolerated = engine.state.tolerated(at: wall)
-      guard engine.state.author.clock.last > tolerated, !engine.state.mending,
-        var plan = Restamping(engine.state, wall: wall), !plan.hasMarkAhead
+      let tolerated = engine.state.toleratedStamp(at: wall)
+      guard engine.state.author.clock.last > tolerated, !engine.state.isRecovering,
+        var plan = RestampPlan(engine.state, wall: wall), !plan.hasMarkAhead
       else { return nil }
-      try engine.show(&plan, keepsRecords: false)
+      try engine.feed(&plan, keepsRecords: false)
       guard plan.count > 0, plan.refusal == nil, plan.furthest > tolerated else { return nil }
-      return WritesAhead(writes: plan.count, until: Self.applied(plan.furthest))
+      return WritesAhead(writes: plan.count, until: Self.applicationTime(of: plan.furthest))
     }
   }
 
@@ -50,14 +50,14 @@ extension Store {
   }
 
   /// When others apply what is stamped so, in milliseconds since 1970.
-  package static func applied(_ stamp: Stamp) -> UInt64 {
+  package static func applicationTime(of stamp: Stamp) -> UInt64 {
     stamp.milliseconds - min(stamp.milliseconds, Limits.clockDriftMilliseconds)
   }
 }
 
 extension ReplicaState {
   /// Own writes stamped above this are ahead of the clock by more than others tolerate, and than the group's horizon explains.
-  fileprivate func tolerated(at wall: UInt64) -> Stamp {
+  fileprivate func toleratedStamp(at wall: UInt64) -> Stamp {
     let limit = Stamp(milliseconds: wall + Limits.clockDriftMilliseconds)
     guard horizon <= Stamp(milliseconds: wall + Limits.horizonLeadMilliseconds) else { return limit }
     return max(limit, Stamp(milliseconds: horizon.milliseconds + Limits.clockDriftMilliseconds))

@@ -103,14 +103,14 @@ public final class Store: Sendable {
   public var actor: ActorID {
     get throws(StoreError) {
       try reading { engine throws(StoreError) in
-        guard let actor = engine.state.actor else { throw nameless }
+        guard let actor = engine.state.actor else { throw missingActorError }
         return actor
       }
     }
   }
 
   /// Why nothing can be asked of a copy whose journal has lost the record of its actor.
-  var nameless: StoreError {
+  var missingActorError: StoreError {
     StoreError(
       .damaged,
       "the journal does not say under which name this copy writes: close it everywhere, then open it for writing",

@@ -54,9 +54,9 @@ extension TransactionBuilder {
   }
 
   /// Notes, where the floor is not covered, from where on what comes is not measured by the horizon as it comes (`receive`).
-  mutating func noteUnsettled() throws(StoreError) {
-    guard state.unsettled == nil, !state.vector.covers(state.floor) else { return }
-    try setLocal(StateKey.unsettled, ReplicaState.encode(position: position))
+  mutating func recordReconcileFrom() throws(StoreError) {
+    guard state.reconcileFrom == nil, !state.vector.covers(state.floor) else { return }
+    try setLocal(StateKey.reconcileFrom, ReplicaState.encode(position: position))
   }
 
   private mutating func recordPurge(upTo position: UInt64) throws(StoreError) {

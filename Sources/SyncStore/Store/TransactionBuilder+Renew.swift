@@ -1,13 +1,13 @@
 /// Rule R9: what a copy does when it becomes a new actor, and how it comes to rest again.
 extension TransactionBuilder {
   /// Why a copy becomes a new actor.
-  enum Renewal: Equatable {
+  enum ActorChangeReason: Equatable {
     /// The directory was copied or restored: the old actor's writes go on elsewhere.
     case copied
     /// The journal lost its end, which may be known elsewhere.
-    case cut
+    case truncated
     /// The record of the old actor is not there, though nothing is damaged: somebody made it so.
-    case nameless
+    case actorRecordMissing
     /// A peer knows more of this copy than it does itself.
     case rolledBack
     /// One of its writes has another content elsewhere: another life bears the old actor.
@@ -15,30 +15,30 @@ extension TransactionBuilder {
     /// Records below a watermark are damaged: everything is to be offered again.
     case damaged([JournalDamage])
     /// Local writes that no member accepts were dropped: the copy requests a full state, as after damage.
-    case dropped
+    case localWritesDropped
   }
 
   /// Becomes `actor`. `lost` are the keys lost in some of the damage, if that is why.
-  mutating func renew(
-    _ renewal: Renewal, as actor: ActorID, lost: [JournalDamage: LostKeyFingerprints] = [:]
+  mutating func changeActor(
+    _ renewal: ActorChangeReason, as actor: ActorID, lost: [JournalDamage: LostKeyFingerprints] = [:]
   ) throws(StoreError) {
     var vector = state.vector
     switch renewal {
-    case .cut, .nameless: break
+    case .truncated, .actorRecordMissing: break
     case .copied:
       // An old directory's bear marks of live rounds that their senders have forgotten since, and would take for those of a lost life.
-      try forgetCursors()
+      try clearCursors()
     case .forked:
-      if let old = state.actor { try setLocal(StateKey.parted(old), [1]) }
+      if let old = state.actor { try setLocal(StateKey.abandoned(old), [1]) }
     case .rolledBack:
       if let old = state.actor {
         let marked = state.lastMark.flatMap { state.marks[$0]?.sequence } ?? 0
-        let suspects = state.suspects + [ReplicaState.Suspect(actor: old, above: marked)]
-        try setLocal(StateKey.suspects, ReplicaState.encode(suspects))
-        try setLocal(StateKey.parted(old), [1])
+        let suspects = state.unconfirmedRanges + [ReplicaState.UnconfirmedRange(actor: old, above: marked)]
+        try setLocal(StateKey.unconfirmed, ReplicaState.encode(suspects))
+        try setLocal(StateKey.abandoned(old), [1])
         vector[old] = max(marked, state.floor[old])
       }
-      try forgetCursors()
+      try clearCursors()
     case .damaged(let damages):
       for damage in damages {
         let end = UInt32(damage.bytes.upperBound)
@@ -46,21 +46,23 @@ extension TransactionBuilder {
           StateKey.damage(damage.location),
           ReplicaState.encode(damageUpTo: end, isResolved: false, lost: lost[damage]))
       }
-      vector = try askForEverything()
-    case .dropped: vector = try askForEverything()
+      vector = try requestFullState()
+    case .localWritesDropped: vector = try requestFullState()
     }
     for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
-    let former = state.mine.sorted().prefix(Limits.actors)
+    let former = state.ownActors.sorted().prefix(Limits.actors)
     try setLocal(StateKey.actor, actor.bytes + former.flatMap(\.bytes))
     try setLocal(StateKey.vector, ReplicaState.encode(vector))
   }
 
   /// After the full state of a peer nothing is in doubt any more.
-  mutating func comeToRest() throws(StoreError) {
-    if !state.suspects.isEmpty { try setLocal(StateKey.suspects, nil) }
-    if state.unsettled != nil, state.vector.covers(state.floor) { try setLocal(StateKey.unsettled, nil) }
-    guard state.mending else { return }
-    try setLocal(StateKey.mending, nil)
+  mutating func finishRecovering() throws(StoreError) {
+    if !state.unconfirmedRanges.isEmpty { try setLocal(StateKey.unconfirmed, nil) }
+    if state.reconcileFrom != nil, state.vector.covers(state.floor) {
+      try setLocal(StateKey.reconcileFrom, nil)
+    }
+    guard state.isRecovering else { return }
+    try setLocal(StateKey.recovering, nil)
     for (place, end) in state.handledDamage.sorted(by: { $0.key < $1.key })
     where !state.resolvedDamage.contains(place) {
       try setLocal(StateKey.damage(place), ReplicaState.encode(damageUpTo: end, isResolved: true))
@@ -68,13 +70,13 @@ extension TransactionBuilder {
   }
 
   /// Marks the copy as mending, clears its cursors and returns an empty vector: the next peer sends a full state.
-  private mutating func askForEverything() throws(StoreError) -> VersionVector {
-    try setLocal(StateKey.mending, [1])
-    try forgetCursors()
+  private mutating func requestFullState() throws(StoreError) -> VersionVector {
+    try setLocal(StateKey.recovering, [1])
+    try clearCursors()
     return VersionVector()
   }
 
-  private mutating func forgetCursors() throws(StoreError) {
+  private mutating func clearCursors() throws(StoreError) {
     for sender in state.cursors.keys.sorted() { try setLocal(StateKey.cursor(sender), nil) }
     try restartWidening()
   }

@@ -88,8 +88,8 @@ struct TransactionBuilder {
     var past = Resolution.causalContext(
       replacing: held, by: state.actor, names: names, covers: { state.covers($0) })
     // A name of a life in doubt may be that of another value elsewhere, which was not known here.
-    if let base = past.base, state.isOfLifeInDoubt(base) {
-      past.base = held?.base.flatMap { state.isOfLifeInDoubt($0) ? nil : $0 }
+    if let base = past.base, state.isInUnconfirmedLife(base) {
+      past.base = held?.base.flatMap { state.isInUnconfirmedLife($0) ? nil : $0 }
     }
     let author = state.author
     let version = try state.author.nextVersion(wall: wall)
@@ -161,7 +161,7 @@ struct TransactionBuilder {
 
   /// Not on a copy that does not cover its own floor: a full state is still to come, or is being closed, and judges what has come.
   private func mayHaveBeenPurged(_ record: Record, held: Record?) -> Bool {
-    record.stamp <= state.horizon && !record.isReserved && !state.mending && !state.covers(record.dot)
+    record.stamp <= state.horizon && !record.isReserved && !state.isRecovering && !state.covers(record.dot)
       && held.map { $0.version < record.version } ?? true && !record.isTombstone
       && state.vector.covers(state.floor)
   }
@@ -228,7 +228,8 @@ struct TransactionBuilder {
 
   /// Does the record bear the name of what is held in doubt here, and is a value of another life?
   private func isForkedContent(_ record: Record, of held: Record) -> Bool {
-    guard held.dot == record.dot, state.isSuspect(held.dot), !record.isTombstone, !record.isReserved else {
+    guard held.dot == record.dot, state.isUnconfirmed(held.dot), !record.isTombstone, !record.isReserved
+    else {
       return false
     }
     var (other, held) = (record, held)
@@ -238,7 +239,8 @@ struct TransactionBuilder {
 
   /// Of two lives of this copy neither knew what the other one wrote, whatever their names and bases say.
   private func isDoubtful(_ loser: Record, besides winner: Record) -> Bool {
-    (state.isAmbiguous(loser.dot) || state.isSuspect(winner.dot)) && !loser.isTombstone && !loser.isReserved
+    (state.isAmbiguous(loser.dot) || state.isUnconfirmed(winner.dot)) && !loser.isTombstone
+      && !loser.isReserved
   }
 
   /// Keeps a beaten value for a while (`ConflictRetention`). It stays here and is sent to nobody, so that it does not count

@@ -3,8 +3,8 @@
 /// Roaring bitmaps", 2016). Two bytes or less for each write.
 package struct DotSet: Hashable, Sendable {
   private enum Container: Hashable {
-    case few([UInt16])
-    case many([UInt64])
+    case array([UInt16])
+    case bitmap([UInt64])
   }
 
   private var containers: [ActorID: [UInt64: Container]] = [:]
@@ -14,7 +14,7 @@ package struct DotSet: Hashable, Sendable {
   package private(set) var bytes = 0
 
   /// An array of more elements takes more room than a bitmap.
-  private static let mostInArray = 4096
+  private static let maxArrayCount = 4096
   /// Bytes of a container beside its elements, and of its place among the others.
   package static let containerBytes = 96
 
@@ -32,10 +32,10 @@ package struct DotSet: Hashable, Sendable {
     guard let container = containers[dot.actor]?[dot.sequence >> 16] else { return false }
     let low = UInt16(truncatingIfNeeded: dot.sequence)
     switch container {
-    case .few(let lows):
+    case .array(let lows):
       let index = Self.index(of: low, in: lows)
       return index < lows.count && lows[index] == low
-    case .many(let words): return words[Int(low >> 6)] & 1 << UInt64(low & 63) != 0
+    case .bitmap(let words): return words[Int(low >> 6)] & 1 << UInt64(low & 63) != 0
     }
   }
 
@@ -43,7 +43,7 @@ package struct DotSet: Hashable, Sendable {
   package mutating func insert(_ dot: Dot) {
     let low = UInt16(truncatingIfNeeded: dot.sequence)
     let more = Self.insert(
-      low, into: &containers[dot.actor, default: [:]][dot.sequence >> 16, default: .few([])])
+      low, into: &containers[dot.actor, default: [:]][dot.sequence >> 16, default: .array([])])
     guard let more else { return }
     count += 1
     bytes += more
@@ -52,24 +52,24 @@ package struct DotSet: Hashable, Sendable {
   /// Returns the bytes that the container takes up more; nil if it had the element.
   private static func insert(_ low: UInt16, into container: inout Container) -> Int? {
     switch consume container {
-    case .few(var lows):
-      container = .few([])
+    case .array(var lows):
+      container = .array([])
       let index = lows.last.map { $0 < low } ?? true ? lows.count : index(of: low, in: lows)
       guard index == lows.count || lows[index] != low else {
-        container = .few(lows)
+        container = .array(lows)
         return nil
       }
       let isFirst = lows.isEmpty
       lows.insert(low, at: index)
-      let isArray = lows.count <= mostInArray
-      container = isArray ? .few(lows) : .many(bitmap(of: lows))
+      let isArray = lows.count <= maxArrayCount
+      container = isArray ? .array(lows) : .bitmap(bitmap(of: lows))
       return isFirst ? containerBytes + 2 : isArray ? 2 : 0
-    case .many(var words):
-      container = .few([])
+    case .bitmap(var words):
+      container = .array([])
       let (word, bit) = (Int(low >> 6), UInt64(1) << UInt64(low & 63))
       let isNew = words[word] & bit == 0
       words[word] |= bit
-      container = .many(words)
+      container = .bitmap(words)
       return isNew ? 0 : nil
     }
   }

@@ -45,7 +45,7 @@ struct PurgeRule: Sendable {
     complete = state.scope == nil ? nil : (frontiers + retired).filter { !$0.isNarrow }.map(\.vector)
     // What a member covers and this copy does not may be a record that one purged here was to beat.
     isOpen =
-      state.isSettled && vector.covers(state.floor) && frontiers.allSatisfy { vector.covers($0.vector) }
+      state.isHealthy && vector.covers(state.floor) && frontiers.allSatisfy { vector.covers($0.vector) }
   }
 
   /// May this record go? Kept are those that are live, that somebody may not have seen, and that replaced something that this

@@ -2,7 +2,7 @@
 /// the journal as local records, so that each change is part of an atomic append.
 struct ReplicaState: Sendable {
   /// Own records of a lost life that may bear dots which that life gave away (rule R9).
-  struct Suspect: Hashable, Sendable {
+  struct UnconfirmedRange: Hashable, Sendable {
     var actor: ActorID
     /// Those above this sequence.
     var above: UInt64
@@ -14,7 +14,7 @@ struct ReplicaState: Sendable {
   /// What own writes are named and stamped with.
   var author = Author()
   /// All incarnations of this copy: few, so no table, which the runtime takes a quarter of a process's first opening to make.
-  var mine: [ActorID] = []
+  var ownActors: [ActorID] = []
   /// What is covered, but for own writes since it was set.
   private var received = VersionVector()
   var floor = VersionVector()
@@ -35,17 +35,17 @@ struct ReplicaState: Sendable {
   /// The marks of own rounds: position and own sequence that were durable when each was made.
   var marks = RoundMarks()
   var lastMark: RoundMark?
-  var suspects: [Suspect] = []
+  var unconfirmedRanges: [UnconfirmedRange] = []
   /// Former incarnations that this copy gave up because it found itself put back, or cloned: another life may bear them still.
-  var parted: Set<ActorID> = []
+  var abandonedActors: Set<ActorID> = []
   /// Damaged: the vector was forgotten until a whole round has come in.
-  var mending = false
+  var isRecovering = false
   /// What came behind this position, while a full state was being closed, is measured by what this copy itself has purged when one is
   /// closed to its end; nil if there is none.
-  var unsettled: UInt64?
+  var reconcileFrom: UInt64?
 
   /// Of former lives: what was taken back of their writes.
-  var forsaken: [ActorID: Forsaken] = [:]
+  var retractedActors: [ActorID: RetractedWrites] = [:]
 
   /// Damage that this copy has acted upon, when it became a new actor and forgot its vector: where it began, and up to which offset it
   /// went then. Records behind may have been damaged since.
@@ -65,13 +65,14 @@ struct ReplicaState: Sendable {
   }
 
   /// Can it be believed what this copy covers, and is nothing of its own in doubt?
-  var isSettled: Bool { standing == .settled }
+  var isHealthy: Bool { health == .healthy }
 
   /// What the copy thinks of its own state. A closing that was broken off is made up for by another full state, in whatever way its floor
   /// came to be covered meanwhile.
-  var standing: ReplicaStanding {
-    if mending { return .mending }
-    return suspects.isEmpty && (unsettled == nil || !vector.covers(floor)) ? .settled : .suspect
+  var health: ReplicaHealth {
+    if isRecovering { return .recovering }
+    return unconfirmedRanges.isEmpty && (reconcileFrom == nil || !vector.covers(floor))
+      ? .healthy : .unconfirmed
   }
 
   /// The present incarnation.
@@ -92,10 +93,10 @@ struct ReplicaState: Sendable {
 
   /// What a round that this copy gives covers at its close. What is in doubt is not passed on, and so not covered by who has had the
   /// round, though this copy may have purged later writes of that life, and has to cover these itself.
-  var givenVector: VersionVector {
-    if mending { return VersionVector() }
+  var advertisedVector: VersionVector {
+    if isRecovering { return VersionVector() }
     var given = vector
-    for suspect in suspects { given[suspect.actor] = min(given[suspect.actor], suspect.above) }
+    for suspect in unconfirmedRanges { given[suspect.actor] = min(given[suspect.actor], suspect.above) }
     return given
   }
 
@@ -111,20 +112,21 @@ struct ReplicaState: Sendable {
   /// made of the directory bring it.
   func isMine(_ dot: Dot) -> Bool {
     dot.actor == actor
-      || mine.contains(dot.actor) && (forsaken.isEmpty || dot.sequence <= forsaken[dot.actor]?.above ?? .max)
+      || ownActors.contains(dot.actor)
+        && (retractedActors.isEmpty || dot.sequence <= retractedActors[dot.actor]?.above ?? .max)
   }
 
   /// Is the record one of a lost life, not to be passed on?
-  func isSuspect(_ dot: Dot) -> Bool { suspects.contains { $0.includes(dot) } }
+  func isUnconfirmed(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.includes(dot) } }
 }
 
 extension ReplicaState {
   /// May the name have two contents, one of each life of this copy? Also below the last mark, and for ever: that one peer was given a
   /// round says nothing of what the other life wrote under these names, nor which of the two a base means.
-  func isAmbiguous(_ dot: Dot) -> Bool { parted.contains(dot.actor) || isOfLifeInDoubt(dot) }
+  func isAmbiguous(_ dot: Dot) -> Bool { abandonedActors.contains(dot.actor) || isInUnconfirmedLife(dot) }
 
   /// Was it written in a life of which no full state has told yet what others hold of it?
-  func isOfLifeInDoubt(_ dot: Dot) -> Bool { suspects.contains { $0.actor == dot.actor } }
+  func isInUnconfirmedLife(_ dot: Dot) -> Bool { unconfirmedRanges.contains { $0.actor == dot.actor } }
 }
 
 /// The local records that hold a copy's state. `schemas/journal.md` has their layouts.
@@ -135,9 +137,9 @@ enum StateKey {
   static let vector = Array("replica/vector".utf8)
   static let floor = Array("replica/floor".utf8)
   static let purged = Array("replica/purged".utf8)
-  static let suspects = Array("replica/suspects".utf8)
-  static let mending = Array("replica/mending".utf8)
-  static let unsettled = Array("replica/unsettled".utf8)
+  static let unconfirmed = Array("replica/suspects".utf8)
+  static let recovering = Array("replica/mending".utf8)
+  static let reconcileFrom = Array("replica/unsettled".utf8)
   static let member = Array("replica/member".utf8)
   static let acknowledged = Array("replica/acknowledged".utf8)
   static let conflicts = Array("replica/conflicts".utf8)
@@ -147,8 +149,8 @@ enum StateKey {
   static let writeDenial = Array("replica/denied".utf8)
   /// Up to which stamp all that had waited, and stands before it, was applied.
   static let unparked = Array("replica/released".utf8)
-  static let partedPrefix = Array("replica/parted/".utf8)
-  static let forsakenPrefix = Array("replica/forsaken/".utf8)
+  static let abandonedPrefix = Array("replica/parted/".utf8)
+  static let retractedPrefix = Array("replica/forsaken/".utf8)
   static let damagePrefix = Array("replica/damage/".utf8)
   static let cursorPrefix = Array("cursor/".utf8)
   static let markPrefix = Array("mark/".utf8)
@@ -160,8 +162,8 @@ enum StateKey {
     writer.write(place.packed)
     return writer.bytes
   }
-  static func parted(_ actor: ActorID) -> [UInt8] { partedPrefix + actor.bytes }
-  static func forsaken(_ actor: ActorID) -> [UInt8] { forsakenPrefix + actor.bytes }
+  static func abandoned(_ actor: ActorID) -> [UInt8] { abandonedPrefix + actor.bytes }
+  static func retracted(_ actor: ActorID) -> [UInt8] { retractedPrefix + actor.bytes }
   static func mark(_ mark: RoundMark) -> [UInt8] { markPrefix + mark.bytes }
   /// Keys that only the store itself writes.
   static func isInternal(_ key: [UInt8]) -> Bool {
@@ -192,7 +194,7 @@ extension ReplicaState {
           (author.actor, author.sequence) = (next, 0)
         }
         first = false
-        if !mine.contains(next) { mine.append(next) }
+        if !ownActors.contains(next) { ownActors.append(next) }
         actors = actors.dropFirst(16)
       }
     } else if key.starts(with: StateKey.damagePrefix), let value {
@@ -215,8 +217,8 @@ extension ReplicaState {
       (floor, horizon) = read
       // Own writes are stamped above all that was purged.
       author.clock.observe(horizon)
-    } else if key == StateKey.suspects {
-      suspects = value.flatMap { try? Self.suspects($0) } ?? []
+    } else if key == StateKey.unconfirmed {
+      unconfirmedRanges = value.flatMap { try? Self.unconfirmedRanges($0) } ?? []
     } else if key == StateKey.purged {
       purged = Self.position(value)
     } else if key == StateKey.acknowledged {
@@ -232,16 +234,16 @@ extension ReplicaState {
       writeDenial = value.map { WriteDenial(bytes: $0) }
     } else if key == StateKey.clock, let stamp = Self.position(value) {
       author.clock = HybridClock(last: Stamp(rawValue: stamp))
-    } else if key.starts(with: StateKey.partedPrefix), value != nil {
-      guard let former = ActorID(bytes: key.dropFirst(StateKey.partedPrefix.count)) else { return }
-      parted.insert(former)
-    } else if key.starts(with: StateKey.forsakenPrefix) {
-      guard let former = ActorID(bytes: key.dropFirst(StateKey.forsakenPrefix.count)) else { return }
-      forsaken[former] = Self.position(value).map { Forsaken(above: $0) }
-    } else if key == StateKey.mending {
-      mending = value != nil
-    } else if key == StateKey.unsettled {
-      unsettled = Self.position(value)
+    } else if key.starts(with: StateKey.abandonedPrefix), value != nil {
+      guard let former = ActorID(bytes: key.dropFirst(StateKey.abandonedPrefix.count)) else { return }
+      abandonedActors.insert(former)
+    } else if key.starts(with: StateKey.retractedPrefix) {
+      guard let former = ActorID(bytes: key.dropFirst(StateKey.retractedPrefix.count)) else { return }
+      retractedActors[former] = Self.position(value).map { RetractedWrites(above: $0) }
+    } else if key == StateKey.recovering {
+      isRecovering = value != nil
+    } else if key == StateKey.reconcileFrom {
+      reconcileFrom = Self.position(value)
     }
   }
 
@@ -330,7 +332,7 @@ extension ReplicaState {
     return writer.bytes
   }
 
-  static func encode(_ suspects: [Suspect]) -> [UInt8] {
+  static func encode(_ suspects: [UnconfirmedRange]) -> [UInt8] {
     var writer = ByteWriter()
     for suspect in suspects {
       writer.write(raw: suspect.actor.bytes)
@@ -339,11 +341,11 @@ extension ReplicaState {
     return writer.bytes
   }
 
-  private static func suspects(_ bytes: [UInt8]) throws(DecodingFailure) -> [Suspect] {
+  private static func unconfirmedRanges(_ bytes: [UInt8]) throws(DecodingFailure) -> [UnconfirmedRange] {
     var reader = ByteReader(bytes)
-    var suspects: [Suspect] = []
+    var suspects: [UnconfirmedRange] = []
     while reader.remaining > 0 {
-      suspects.append(Suspect(actor: try reader.readActor(), above: try reader.read()))
+      suspects.append(UnconfirmedRange(actor: try reader.readActor(), above: try reader.read()))
     }
     return suspects
   }

@@ -14,13 +14,13 @@ package struct Cursor: Hashable, Sendable {
 }
 
 /// What a copy thinks of its own state.
-package enum ReplicaStanding: UInt8, Hashable, Sendable, CaseIterable {
+package enum ReplicaHealth: UInt8, Hashable, Sendable, CaseIterable {
   /// All is well.
-  case settled = 0
+  case healthy = 0
   /// It was rolled back: own records of the life it lost are in doubt (rule R9).
-  case suspect = 1
+  case unconfirmed = 1
   /// It was damaged: what it covers is not known any more.
-  case mending = 2
+  case recovering = 2
 }
 
 /// What a copy says of itself at the handshake. All of it is durable.
@@ -40,35 +40,35 @@ package struct ReplicaSummary: Hashable, Sendable {
   /// The last position of its journal.
   package var position: UInt64
   /// What it thinks of its own state.
-  package var standing: ReplicaStanding
+  package var health: ReplicaHealth
   /// Which keys it holds; nil for all.
   package var scope: KeyScope?
   /// More of them that it is to hold. Its own affair: it is not said at the handshake.
   package var widening: Widening?
   /// Former incarnations that it gave up because it found itself put back, or cloned. Its own affair, too.
-  package var parted: Set<ActorID> = []
+  package var abandonedActors: Set<ActorID> = []
 
   /// All fields.
   package init(
     store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
-    horizon: Stamp, position: UInt64, standing: ReplicaStanding = .settled, scope: KeyScope? = nil,
+    horizon: Stamp, position: UInt64, standing: ReplicaHealth = .healthy, scope: KeyScope? = nil,
     widening: Widening? = nil, parted: Set<ActorID> = []
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
-    (self.floor, self.horizon, self.position, self.standing) = (floor, horizon, position, standing)
-    (self.scope, self.widening, self.parted) = (scope, widening, parted)
+    (self.floor, self.horizon, self.position, self.health) = (floor, horizon, position, standing)
+    (self.scope, self.widening, self.abandonedActors) = (scope, widening, parted)
   }
 
   /// Must it be given all that `sender` holds, rather than what changed (rule R8)? Of a sender that holds only some keys nobody takes
   /// over what it covers, and so needs nothing of what that purged.
   package func needsFullState(of sender: ReplicaSummary) -> Bool {
-    standing != .settled || sender.scope == nil && !vector.covers(sender.floor)
+    health != .healthy || sender.scope == nil && !vector.covers(sender.floor)
   }
 
   /// Can it give `receiver` all that it holds, with the truth about what it does not hold?
   package func canGiveFullState(to receiver: ReplicaSummary) -> Bool {
-    guard scope == nil, standing != .mending, vector.covers(floor) else { return false }
-    return receiver.standing != .mending || standing == .settled && vector.covers(receiver.floor)
+    guard scope == nil, health != .recovering, vector.covers(floor) else { return false }
+    return receiver.health != .recovering || health == .healthy && vector.covers(receiver.floor)
   }
 }
 
@@ -81,7 +81,7 @@ package struct RoundReceiver: Hashable, Sendable {
   /// Its own floor.
   package var floor: VersionVector
   /// What it thinks of its own state.
-  package var standing: ReplicaStanding
+  package var health: ReplicaHealth
   /// Which keys it holds; nil for all.
   package var scope: KeyScope?
   /// It asks for these keys only, of which it has nothing behind the cursor; nil in an ordinary round.
@@ -90,9 +90,9 @@ package struct RoundReceiver: Hashable, Sendable {
   /// All fields.
   package init(
     cursor: Cursor?, covered: VersionVector, floor: VersionVector = VersionVector(),
-    standing: ReplicaStanding = .settled, scope: KeyScope? = nil, lacking: LackingKeys? = nil
+    standing: ReplicaHealth = .healthy, scope: KeyScope? = nil, lacking: LackingKeys? = nil
   ) {
-    (self.cursor, self.covered, self.floor, self.standing) = (cursor, covered, floor, standing)
+    (self.cursor, self.covered, self.floor, self.health) = (cursor, covered, floor, standing)
     (self.scope, self.lacking) = (scope, lacking)
   }
 }

@@ -62,7 +62,7 @@ enum InspectCommands {
 
   /// Of a write that is stamped so far ahead that other copies let it wait.
   private static func ahead(_ entry: LogEntry) -> String {
-    let counts = Store.applied(entry.stamp)
+    let counts = Store.applicationTime(of: entry.stamp)
     guard counts > System.wallMilliseconds else { return "" }
     return "  (stamped ahead: counts elsewhere from \(Text.date(milliseconds: counts)) on)"
   }

@@ -5,7 +5,7 @@ import SyncStore
 struct StoreHealth {
   private static let counted = 10_000
 
-  private let standing: ReplicaStanding
+  private let standing: ReplicaHealth
   private let denial: WriteDenial?
   /// Keys that were written here, and that nobody takes any more.
   private let strandedKeys: Int
@@ -15,7 +15,7 @@ struct StoreHealth {
 
   init(_ store: Store, _ denial: WriteDenial?) throws {
     self.denial = denial
-    standing = try store.standing
+    standing = try store.health
     clock = try ClockCommand.warning(store)
     lead = try store.clockLead()
     waiting = try store.parkedWrites(limit: Self.counted)
@@ -30,10 +30,10 @@ struct StoreHealth {
   var lines: [String] {
     var lines: [String] = []
     switch standing {
-    case .settled: break
-    case .mending:
+    case .healthy: break
+    case .recovering:
       lines.append("state      needs the full state of another copy: synchronize with a member that is whole")
-    case .suspect:
+    case .unconfirmed:
       lines.append(
         "state      own writes are unconfirmed, since this copy was put back or damaged: synchronize with a member"
       )
@@ -53,7 +53,7 @@ struct StoreHealth {
     if let last = waiting.last {
       lines.append(
         "waiting    \(Text.count(waiting.count, "write")) of other members, stamped ahead of this clock: the last counts from "
-          + "\(Text.date(milliseconds: Store.applied(last.stamp))) on (\"sync-cli why KEY\")")
+          + "\(Text.date(milliseconds: Store.applicationTime(of: last.stamp))) on (\"sync-cli why KEY\")")
     }
     return lines
   }
@@ -62,9 +62,9 @@ struct StoreHealth {
   var json: JSON {
     let state =
       switch standing {
-      case .settled: "settled"
-      case .mending: "needs-full-state"
-      case .suspect: "unconfirmed-writes"
+      case .healthy: "settled"
+      case .recovering: "needs-full-state"
+      case .unconfirmed: "unconfirmed-writes"
       }
     let json: JSON = [
       "state": .string(state),
@@ -74,6 +74,6 @@ struct StoreHealth {
       "clock_is_ahead": .bool(clock != nil),
       "waiting_writes": .integer(waiting.count),
     ]
-    return json.with("waiting_until_ms", waiting.last.map { .integer(Store.applied($0.stamp)) })
+    return json.with("waiting_until_ms", waiting.last.map { .integer(Store.applicationTime(of: $0.stamp)) })
   }
 }

@@ -56,13 +56,13 @@ enum WhyCommand {
   }
 
   private static func json(_ entry: LogEntry) -> JSON {
-    InspectCommands.json(entry).with("counts_from_ms", .integer(Store.applied(entry.stamp)))
+    InspectCommands.json(entry).with("counts_from_ms", .integer(Store.applicationTime(of: entry.stamp)))
   }
 
   private static func lines(_ waiting: [LogEntry]) -> [String] {
     waiting.map { entry in
       "  waits  \(InspectCommands.content(entry)), stamped ahead of this clock (\(InspectCommands.stamp(entry))) by \(entry.dot.actor): "
-        + "it counts from \(Text.date(milliseconds: Store.applied(entry.stamp))) on"
+        + "it counts from \(Text.date(milliseconds: Store.applicationTime(of: entry.stamp))) on"
     }
   }
 

@@ -50,7 +50,7 @@ struct DaemonReport {
       log.write(
         .warning,
         "waiting: \(Text.count(writes.count, "write")) of other members, stamped ahead of this clock: the last counts from "
-          + "\(Text.date(milliseconds: Store.applied(last.stamp))) on: see `sync-cli status`")
+          + "\(Text.date(milliseconds: Store.applicationTime(of: last.stamp))) on: see `sync-cli status`")
     } else if writes.isEmpty, waiting > 0 {
       log.write(.notice, "no write of another member waits for its time any more")
     }

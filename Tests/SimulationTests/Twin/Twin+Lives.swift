@@ -132,7 +132,7 @@ extension Twin {
     names.next = model.actorCount + 1
     if try machines[sender].store.actor == machines[receiver].store.actor { try renew(receiver) }
     for (copy, other) in [(sender, receiver), (receiver, sender)]
-    where try machines[other].store.replicaSummary().parted.contains(machines[copy].store.actor) {
+    where try machines[other].store.replicaSummary().abandonedActors.contains(machines[copy].store.actor) {
       try renew(copy)
     }
     if try knowsMore(of: sender, receiver) { try renew(sender) }
@@ -193,7 +193,7 @@ extension Twin {
       let next = names.next
       let outcome = try stores[side].repair(keys, against: records[1 - side], scopes[side], steps)
       // It asks for a name before it knows whether it needs one.
-      if !outcome.isRenewed { names.next = next } else { dropRounds(of: [one, other][side]) }
+      if !outcome.hasNewActor { names.next = next } else { dropRounds(of: [one, other][side]) }
     }
     for copy in [one, other] {
       capture(copy)

@@ -277,7 +277,7 @@ final class Twin {
     let summary = try receiver.replicaSummary()
     return RoundReceiver(
       cursor: try receiver.cursor(for: sender.actor), covered: summary.vector, floor: summary.floor,
-      standing: summary.standing)
+      standing: summary.health)
   }
 
   private func deliver(_ sender: Int, _ receiver: Int, _ count: Int) throws {

@@ -85,7 +85,7 @@ extension Twin {
     var horizon: Int
     var conflicts: [Dot]
     /// Is anything in doubt, or to be mended?
-    var standing: ReplicaStanding
+    var standing: ReplicaHealth
 
     var description: String {
       func list(_ dots: [Dot]) -> String { dots.map { "\($0.actor):\($0.sequence)" }.joined(separator: " ") }
@@ -107,7 +107,7 @@ extension Twin {
       let summary = try store.replicaSummary()
       floor = summary.floor.actors.map { Dot(actor: Int($0.low), sequence: Int(summary.floor[$0])) }.sorted()
       horizon = Int(summary.horizon.rawValue)
-      standing = summary.standing
+      standing = summary.health
       conflicts = try store.conflicts().map {
         Dot(actor: Int($0.dot.actor.low), sequence: Int($0.dot.sequence))
       }.sorted()
@@ -171,7 +171,7 @@ extension Twin {
       vector = state.vector.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       floor = state.floor.pairs.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
       horizon = state.horizon
-      standing = state.isMending ? .mending : state.suspects.isEmpty ? .settled : .suspect
+      standing = state.isMending ? .recovering : state.suspects.isEmpty ? .healthy : .unconfirmed
       conflicts = state.losers.map { Dot(actor: $0.actor.number, sequence: $0.sequence) }.sorted()
     }
   }

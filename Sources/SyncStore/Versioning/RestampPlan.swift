@@ -3,7 +3,7 @@
 ///
 /// A write can be taken back only if nobody else can have it. Nothing leaves before a mark is durable (rules R7, R9), and a mark says
 /// how far its author had written: what came after the last one is here alone.
-struct Restamping {
+struct RestampPlan {
   /// Who has written.
   let actor: ActorID
   /// Milliseconds since 1970.
@@ -47,7 +47,7 @@ struct Restamping {
   }
 
   /// Takes notice of the next write of the journal; true if it is to be issued again: then `add` follows.
-  mutating func note(_ version: Version, _ kind: Kind) -> Bool {
+  mutating func classify(_ version: Version, _ kind: Kind) -> Bool {
     let (dot, isOwn) = (version.dot, state.isMine(version.dot))
     guard version.stamp > limit else {
       latest = max(latest, version.stamp)
@@ -142,7 +142,7 @@ struct Restamping {
 }
 
 /// Writes of a former life that were taken back: nobody has them, but maybe a copy that was made of the directory.
-struct Forsaken: Hashable, Sendable {
+struct RetractedWrites: Hashable, Sendable {
   /// Those above this sequence.
   var above: UInt64
 
@@ -153,7 +153,7 @@ struct Forsaken: Hashable, Sendable {
 extension TransactionBuilder {
   /// Takes back what `plan` says, and becomes `next`, whose first write is the next one. The vector covers nothing of what was
   /// taken back, so that a copy of the directory that has it is not believed to be covered.
-  mutating func forsake(_ plan: Restamping, as next: ActorID) throws(StoreError) {
+  mutating func retract(_ plan: RestampPlan, as next: ActorID) throws(StoreError) {
     var (vector, floor) = (state.vector, state.floor)
     vector[plan.actor] = plan.kept
     for mark in state.marks.keys.sorted() { try setLocal(StateKey.mark(mark), nil) }
@@ -163,8 +163,8 @@ extension TransactionBuilder {
       floor[next] = 1
       try setLocal(StateKey.floor, ReplicaState.encode(floor: floor, horizon: plan.clock))
     }
-    try setLocal(StateKey.forsaken(plan.actor), Forsaken(above: plan.kept).bytes)
-    let former = state.mine.sorted().prefix(Limits.actors)
+    try setLocal(StateKey.retracted(plan.actor), RetractedWrites(above: plan.kept).bytes)
+    let former = state.ownActors.sorted().prefix(Limits.actors)
     try setLocal(StateKey.actor, next.bytes + former.flatMap(\.bytes))
     try setLocal(StateKey.vector, ReplicaState.encode(vector))
     // Last: nothing before it raises the clock any more when the journal is read.

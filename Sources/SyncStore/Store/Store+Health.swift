@@ -1,7 +1,7 @@
 extension Store {
   /// What the copy thinks of its own state: whether it can be believed what it covers, and whether writes of its own are in doubt.
-  package var standing: ReplicaStanding {
-    get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.standing } }
+  package var health: ReplicaHealth {
+    get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.health } }
   }
 
   /// Sets local keys in one append, durably; nil ends a key.
