@@ -189,7 +189,7 @@ import Testing
   @Test("F62 a session that another one has overtaken begins anew")
   func overtaken() {
     let (session, _) = Self.client()
-    let actions = session.handle(.overtaken("another session has gone on"))
+    let actions = session.handle(.stale("another session has gone on"))
     guard case .refuse(let refusal) = actions.first?.message, refusal.code == .tryAgain,
       case .close(.reconnect) = actions.last
     else {

@@ -25,7 +25,7 @@ struct RenewedSessionTests {
     }
     #expect(close(1) == .roundFinished)
     try store.becomeNewActor()
-    guard case .overtaken = close(2) else {
+    guard case .stale = close(2) else {
       Issue.record("it was closed")
       return
     }
@@ -48,7 +48,7 @@ struct RenewedSessionTests {
     _ = session.answer(.loadReplica(peer: peer, at: nil), peer: peer)
     try giver.becomeNewActor()
     let receiver = RoundReceiver(cursor: try taker.cursor(for: former), covered: try taker.versionVector())
-    guard case .overtaken = session.answer(.openRound(for: receiver), peer: peer) else {
+    guard case .stale = session.answer(.openRound(for: receiver), peer: peer) else {
       Issue.record("it was given a round")
       return
     }
@@ -70,7 +70,7 @@ struct RenewedSessionTests {
     #expect(close(sessions[0], 1) == .roundFinished)
     sessions[0].goLive()
     #expect(close(sessions[1], 2) == .roundFinished)
-    guard case .overtaken = close(sessions[0], 3) else {
+    guard case .stale = close(sessions[0], 3) else {
       Issue.record("it was closed")
       return
     }

@@ -141,7 +141,7 @@ import Testing
   @Test func `F81 a right that was changed after the handshake begins the session anew`() throws {
     let copy = try TestCopy.first()
     let session = try Self.session(copy, .readWrite, as: .readOnly)
-    guard case .overtaken? = session.answer(.loadReplica(peer: nil, at: nil), peer: nil) else {
+    guard case .stale? = session.answer(.loadReplica(peer: nil, at: nil), peer: nil) else {
       Issue.record("the earlier right counts still")
       return
     }

@@ -110,12 +110,12 @@ enum Samples {
       "scopeWant",
       .scopeWant(
         ScopeWant(
-          keys: LackingKeys(wanted: scope(["a/", "b/"]), held: scope(["a/"])),
+          keys: MissingScope(wanted: scope(["a/", "b/"]), held: scope(["a/"])),
           cursor: Cursor(position: 300, mark: mark, closed: false)))
     ),
     (
       "scopeWantOfAll",
-      .scopeWant(ScopeWant(keys: LackingKeys(wanted: nil, held: scope(["a/"])), cursor: nil))
+      .scopeWant(ScopeWant(keys: MissingScope(wanted: nil, held: scope(["a/"])), cursor: nil))
     ),
     (
       "holdingsWant",

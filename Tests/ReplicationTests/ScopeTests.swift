@@ -134,7 +134,7 @@ struct ScopeTests {
     let core = some.node.core
     while try some.store.isWidening {
       try await some.node.onLoop { () throws(ReplicationError) in
-        for driver in core.value.drivers where driver.isLive { driver.expire(.widening) }
+        for driver in core.value.drivers where driver.isLive { driver.expire(.scopeExpansion) }
       }
       try await Task.sleep(for: .milliseconds(20))
     }

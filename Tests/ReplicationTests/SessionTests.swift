@@ -90,7 +90,7 @@ import Testing
     let session = SessionProbe(role: .client(.push), peerName: "right", peerRight: .readWrite)
     #expect(session.start() == [.loadReplica(peer: nil, at: nil)])
     var own = Self.hello(Samples.left, receives: false, sends: true)
-    own.compatibleFeatures = SessionFeature.widens | SessionFeature.moreBatches
+    own.compatibleFeatures = SessionFeature.scopeExpansion | SessionFeature.moreBatches
     #expect(
       session.handle(.replica(Self.replica(Samples.left))) == [
         .message(.hello(own)), .setTimer(.handshake, seconds: WireLimits.helloSeconds),

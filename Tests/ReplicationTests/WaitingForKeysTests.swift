@@ -15,7 +15,7 @@ import Testing
     ReplicaSummary(
       store: Samples.store, actor: actor, sequence: 10, vector: VersionVector([actor: 10]),
       floor: VersionVector(), horizon: .zero, position: 10, scope: isNarrow ? held : nil,
-      widening: isNarrow ? Widening(to: nil) : nil)
+      widening: isNarrow ? ScopeExpansion(to: nil) : nil)
   }
 
   private static func hello(_ summary: ReplicaSummary, _ features: UInt64, cursor: Cursor? = nil) -> Message {
@@ -78,12 +78,12 @@ import Testing
     _ = dialogue.session.handle(.cursor(nil))
     _ = dialogue.session.handle(.roundOpened(records: 0, close: Self.close(Samples.left, Self.second, 10)))
     _ = dialogue.takeRound(.increment, 10, of: Samples.right)
-    let want = ScopeWant(keys: LackingKeys(wanted: nil, held: Self.held), cursor: nil)
+    let want = ScopeWant(keys: MissingScope(wanted: nil, held: Self.held), cursor: nil)
     #expect(
       dialogue.say(.receipt(Receipt(received: 10, state: Self.state, missingBlobs: 0))) == [
         Self.message(.scopeWant(want))
       ])
-    let last = dialogue.takeRound(.widening, 15, of: Samples.right, finished: .stillLacking)
+    let last = dialogue.takeRound(.scopeExpansion, 15, of: Samples.right, finished: .keysStillMissing)
     guard isKnown else {
       #expect(last.contains(Self.message(.goodbye)))
       guard case .close(.reconnect)? = last.last else {
@@ -95,7 +95,7 @@ import Testing
     #expect(last.last == .digestState(at: Samples.wall))
     #expect(
       dialogue.session.handle(.stateDigested(Self.state)) == [
-        Self.message(.live), .followJournal(after: 10), .setTimer(.widening, seconds: 300),
+        Self.message(.live), .followJournal(after: 10), .setTimer(.scopeExpansion, seconds: 300),
       ])
     // What comes now is of the ordinary kind.
     _ = dialogue.say(
@@ -122,7 +122,7 @@ import Testing
     _ = dialogue.takeRound(.increment, 10, of: Samples.left)
     _ = dialogue.say(.receipt(Receipt(received: 10, state: Self.state, missingBlobs: 0)))
     #expect(dialogue.session.figures.acknowledged == 10)
-    let keys = LackingKeys(wanted: nil, held: Self.held)
+    let keys = MissingScope(wanted: nil, held: Self.held)
     #expect(
       dialogue.say(.scopeWant(ScopeWant(keys: keys, cursor: nil))) == [
         .openRound(for: RoundReceiver(cursor: nil, covered: VersionVector(), lacking: keys))
@@ -147,7 +147,7 @@ import Testing
       let session = Session(role: .server, peerName: "left", peerRight: .readWrite, staysOpen: true)
       var dialogue = Dialogue(session: session)
       _ = dialogue.session.start()
-      _ = dialogue.say(Self.hello(Self.summary(Samples.left), Self.features | SessionFeature.widens))
+      _ = dialogue.say(Self.hello(Self.summary(Samples.left), Self.features | SessionFeature.scopeExpansion))
       _ = dialogue.session.handle(Self.replica(Self.summary(Samples.right, isNarrow: true)))
       _ = dialogue.say(.want(nil))
       _ = dialogue.session.handle(
@@ -155,7 +155,7 @@ import Testing
       _ = dialogue.takeRound(.increment, 10, of: Samples.left)
       _ = dialogue.say(.receipt(Receipt(received: 10, state: Self.state, missingBlobs: 0)))
       let last = dialogue.takeRound(
-        .widening, 15, of: Samples.left, finished: isHeld ? .roundFinished : .stillLacking)
+        .scopeExpansion, 15, of: Samples.left, finished: isHeld ? .roundFinished : .keysStillMissing)
       if isHeld {
         guard case .close(.reconnect)? = last.last else {
           Issue.record("the session goes on: \(last)")
@@ -163,7 +163,7 @@ import Testing
         }
       } else {
         #expect(last == [Self.message(.receipt(Receipt(received: 15, state: Self.state, missingBlobs: 0)))])
-        #expect(dialogue.say(.live) == [.followJournal(after: 10), .setTimer(.widening, seconds: 300)])
+        #expect(dialogue.say(.live) == [.followJournal(after: 10), .setTimer(.scopeExpansion, seconds: 300)])
       }
     }
   }

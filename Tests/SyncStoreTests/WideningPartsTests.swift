@@ -11,7 +11,7 @@ struct WideningPartsTests {
 
   /// A round of the keys that the receiver lacks; the connection breaks after so many batches of one record.
   private func passLacking(from sender: Store, to receiver: Store, batches: Int? = nil) throws {
-    let widening = try #require(try receiver.replicaSummary().widening)
+    let widening = try #require(try receiver.replicaSummary().scopeExpansion)
     try receiver.receive(
       from: sender, widening: widening.next(from: try sender.replicaSummary()), batches: batches,
       maximumBytes: 1)
@@ -33,7 +33,8 @@ struct WideningPartsTests {
     for one in [first, other] { try some.receive(from: one) }
     try some.widen(to: KeyScope(prefixes: ["a/", "b/"]))
     if isResumed { try passLacking(from: first, to: some, batches: 1) }
-    let widening = try #require(try some.replicaSummary().widening).next(from: try first.replicaSummary())
+    let widening = try #require(try some.replicaSummary().scopeExpansion).next(
+      from: try first.replicaSummary())
     #expect(throws: StoreError.self) {
       try some.receive(from: first, widening: widening, maximumBytes: 1) {
         try? passLacking(from: other, to: some, batches: 1)
@@ -136,13 +137,13 @@ struct WideningPartsTests {
     let store = try Store.create(on: hosts[0])
     var first: Session? = Session()
     let second = Session()
-    try first.map { try store.claimWidening(for: $0) }
-    try first.map { try store.claimWidening(for: $0) }
-    #expect(#expect(throws: StoreError.self) { try store.claimWidening(for: second) }?.code == .busy)
+    try first.map { try store.claimScopeExpansion(for: $0) }
+    try first.map { try store.claimScopeExpansion(for: $0) }
+    #expect(#expect(throws: StoreError.self) { try store.claimScopeExpansion(for: second) }?.code == .busy)
     first = nil
-    try store.claimWidening(for: second)
-    store.endWidening()
-    try store.claimWidening(for: Session())
+    try store.claimScopeExpansion(for: second)
+    store.endScopeExpansion()
+    try store.claimScopeExpansion(for: Session())
   }
 
   @Test("gives up what had come from one when it asks another, who may have purged the delete of it")

@@ -5,14 +5,14 @@ extension Store {
   /// for a `widening`. `batches` bounds how many are delivered before the connection breaks; nil delivers all and closes the round.
   /// `behindFirst` happens once the first was taken in.
   package func receive(
-    from sender: Store, widening: Widening? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
+    from sender: Store, widening: ScopeExpansion? = nil, batches: Int? = nil, maximumBytes: Int = 1 << 20,
     behindFirst: () -> Void = {}
   ) throws(StoreError) {
     let mine = try replicaSummary()
     let theirs = try sender.replicaSummary()
     let known = try cursor(for: theirs.actor)
     let lacking = widening.flatMap { widening in
-      mine.scope.map { LackingKeys(wanted: widening.scope, held: $0) }
+      mine.scope.map { MissingScope(wanted: widening.scope, held: $0) }
     }
     let round = try sender.openRound(
       for: RoundReceiver(
@@ -23,8 +23,8 @@ extension Store {
     var delivered = 0
     var behind: Cursor?
     while batches.map({ delivered < $0 }) ?? true, var batch = try round.next(maximumBytes: maximumBytes) {
-      (batch.scope, batch.widening, batch.behind) = (mine.scope, widening, behind)
-      batch.addressee = Addressee(actor: mine.actor)
+      (batch.scope, batch.scopeExpansion, batch.behind) = (mine.scope, widening, behind)
+      batch.expectedState = ExpectedReplicaState(actor: mine.actor)
       _ = try apply(batch, full)
       if widening != nil { behind = Cursor(position: batch.position, mark: batch.mark, closed: false) }
       delivered += 1
@@ -32,8 +32,8 @@ extension Store {
     }
     guard batches == nil else { return }
     var close = round.close
-    (close.isNarrow, close.scope, close.widening) = (theirs.scope != nil, mine.scope, widening)
-    close.addressee = Addressee(actor: mine.actor)
+    (close.isNarrow, close.scope, close.scopeExpansion) = (theirs.scope != nil, mine.scope, widening)
+    close.expectedState = ExpectedReplicaState(actor: mine.actor)
     try finish(close, full, behind: behind)
   }
 

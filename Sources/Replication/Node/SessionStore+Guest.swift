@@ -11,7 +11,7 @@ extension SessionStore {
       return .failed(.notAMember, "it is no member any more: its right was taken away while it connected")
     }
     guard right != guest.right else { return nil }
-    return .overtaken("the right of this member was changed while it connected")
+    return .stale("the right of this member was changed while it connected")
   }
 
   /// Opens the next round. A mark that is not known here says that this copy was put back (rule R9), if who shows it may write. Who may only

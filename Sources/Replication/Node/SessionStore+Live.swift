@@ -22,7 +22,7 @@ extension SessionStore {
   func prepareLiveUpdate(
     _ receiver: RoundReceiver, after begin: UInt64, to peer: ActorID?
   ) throws -> (event: SessionEvent, tail: UInt64?) {
-    if let why = try renewed() { return (.overtaken(why), nil) }
+    if let why = try renewed() { return (.stale(why), nil) }
     try requireRightClock()
     let burst = try store.openLiveUpdate(for: receiver, behind: begin)
     guard let round = burst.round else { return (.liveUpdateEmpty(position: burst.position), nil) }
@@ -67,9 +67,9 @@ extension SessionStore {
 
   /// What this session must find in place of what it brings: else another one has received from the same copy, or the own copy is another
   /// one now (rule R9), and both copies find out what holds when they greet each other anew.
-  var addressee: Addressee? {
+  var expectedReplicaState: ExpectedReplicaState? {
     state.withLock { state in
-      state.actor.map { Addressee(actor: $0, cursor: state.isLive ? state.cursor : nil) }
+      state.actor.map { ExpectedReplicaState(actor: $0, cursor: state.isLive ? state.cursor : nil) }
     }
   }
 
@@ -82,7 +82,7 @@ extension SessionStore {
   func closed(_ close: RoundClose) throws {
     let given = state.withLock { state in
       // Keys that were lacking have a cursor of their own.
-      if close.widening == nil {
+      if close.scopeExpansion == nil {
         state.cursor = Cursor(position: close.position, mark: close.mark, closed: true)
       }
       defer { state.receivedKeys = nil }

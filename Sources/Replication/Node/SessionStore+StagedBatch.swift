@@ -7,7 +7,7 @@ struct StagedBatch: Sendable {
   fileprivate let mark: RoundMark
   fileprivate let index: UInt32
   fileprivate let isFull: Bool
-  fileprivate let widening: Widening?
+  fileprivate let expansion: ScopeExpansion?
   fileprivate let close: RoundClose?
   fileprivate var stage: Stage
   /// Bytes of memory that it takes since it was opened.
@@ -25,11 +25,11 @@ struct StagedBatch: Sendable {
     switch action {
     case .applyBatch(let sender, let mark, let index, let sealed, let isFull, let widening):
       (self.sender, self.mark, self.index, self.isFull, close) = (sender, mark, index, isFull, nil)
-      self.widening = widening
+      self.expansion = widening
       stage = .encrypted(sealed)
     case .applyLast(let sender, let mark, let index, let sealed, let close):
       (self.sender, self.mark, self.index, isFull, self.close) = (sender, mark, index, false, close)
-      widening = nil
+      expansion = nil
       stage = .encrypted(sealed)
     default: return nil
     }
@@ -69,12 +69,12 @@ extension SessionStore {
       guard isNext else {
         return .failed(.failed(.protocolViolation, "a batch before batch \(intake.index) was not taken in"))
       }
-      if intake.widening != nil { try store.claimWidening(for: self) }
+      if intake.expansion != nil { try store.claimScopeExpansion(for: self) }
       var batch = IncomingBatch(
         sender: intake.sender, mark: intake.mark, position: payload.position, records: payload.records,
-        present: payload.present, scope: state.withLock { $0.scope }, widening: intake.widening)
-      batch.addressee = addressee
-      if intake.widening != nil, intake.index > 0 { batch.behind = state.withLock { $0.lacking } }
+        present: payload.present, scope: state.withLock { $0.scope }, widening: intake.expansion)
+      batch.expectedState = expectedReplicaState
+      if intake.expansion != nil, intake.index > 0 { batch.behind = state.withLock { $0.missingKeysCursor } }
       let taken = try store.apply(batch, intake.isFull ? full(of: intake.mark) : nil, closing: intake.close)
       let event = SessionEvent.batchApplied(
         position: payload.position, records: payload.records.userCount, missing: try needs(taken.missing))
@@ -83,7 +83,7 @@ extension SessionStore {
         state.lastAppliedRange = taken.echo
         // Keys that were lacking have a cursor of their own.
         let cursor = Cursor(position: payload.position, mark: intake.mark, closed: false)
-        if intake.widening == nil { state.cursor = cursor } else { state.lacking = cursor }
+        if intake.expansion == nil { state.cursor = cursor } else { state.missingKeysCursor = cursor }
       }
       return .taken(taken, event)
     }

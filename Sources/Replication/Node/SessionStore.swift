@@ -47,7 +47,7 @@ package final class SessionStore: Sendable {
     /// The cursor for the other side as this session has left it.
     var cursor: Cursor?
     /// The cursor for the keys that were lacking, as the round under way has left it; nil if it has brought nothing yet.
-    var lacking: Cursor?
+    var missingKeysCursor: Cursor?
     /// The marks of the live round under way and of the one before it, which the other side has wholly.
     var marks: [RoundMark] = []
     /// Who is given live rounds.
@@ -119,16 +119,16 @@ package final class SessionStore: Sendable {
         return StagedBatch(action).flatMap { awaitDurability(append(decrypt($0))) }
       case .finishRound(let close):
         let covered = try store.versionVector()
-        let lacking = state.withLock { $0.lacking.take() }
-        if close.widening != nil { try store.claimWidening(for: self) }
+        let lacking = state.withLock { $0.missingKeysCursor.take() }
+        if close.scopeExpansion != nil { try store.claimScopeExpansion(for: self) }
         var own = close
-        own.addressee = addressee
+        own.expectedState = expectedReplicaState
         try store.finish(own, close.isFull ? full(of: close.mark) : nil, behind: lacking)
-        if close.widening != nil { store.endWidening() }
+        if close.scopeExpansion != nil { store.endScopeExpansion() }
         let coversMore = try store.versionVector() != covered
         state.withLock { ($0.full, $0.coverageGrew) = (nil, coversMore) }
         try closed(close)
-        if let widening = close.widening, try store.scope != widening.scope { return .stillLacking }
+        if let widening = close.scopeExpansion, try store.scope != widening.scope { return .keysStillMissing }
         return .roundFinished
       case .openLiveUpdate(let cursor, let begin, let covered, let scope):
         let receiver = RoundReceiver(cursor: cursor, covered: covered, scope: scope)
@@ -184,7 +184,7 @@ package final class SessionStore: Sendable {
     switch error {
     case let error as StoreError:
       if error.code == .rolledBack { return .rolledBack(error.message) }
-      if error.code == .overtaken { return .overtaken(error.message) }
+      if error.code == .overtaken { return .stale(error.message) }
       state.withLock { $0.failure = error }
       return .failed(.store, ReplicationError(error).message, because: error.code)
     case let error as ReplicationError:
@@ -270,7 +270,7 @@ package final class SessionStore: Sendable {
     let ground = state.withLock { $0.ground.take() }
     let opened = Result { try openRound(believing: receiver, on: ground) }
     // Asked behind it: the marks of who this copy was are gone, which is no sign of having been put back.
-    if let why = try renewed() { return .overtaken(why) }
+    if let why = try renewed() { return .stale(why) }
     let round = try opened.get()
     state.withLock { $0.round = round }
     return .roundOpened(records: UInt64(round.count), close: round.close)

@@ -18,7 +18,7 @@ package enum SessionFeature {
   package static let holdings: UInt64 = 256
   /// In the client's hello: it gives a server the keys that it lacks, if that asks. In the server's: it will ask, with *scope want*,
   /// right behind its hello.
-  package static let widens: UInt64 = 1024
+  package static let scopeExpansion: UInt64 = 1024
   /// Where the keys that a side asked for could not be given, a session that stays open goes on live all the same.
   package static let waitsForKeys: UInt64 = 2048
   /// The side leaves large values out of what it takes: its receipts do not say that it holds them.

@@ -161,7 +161,7 @@ package struct RoundBegin: Hashable, Sendable {
     /// All that the sender holds (rule R8).
     case full = 1
     /// What is under keys that the receiver did not hold so far.
-    case widening = 2
+    case scopeExpansion = 2
   }
 
   /// The round's name.

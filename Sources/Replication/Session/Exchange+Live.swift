@@ -40,7 +40,7 @@ extension Exchange {
     guard progress == .answering, staysOpen, !live.isOn, sending?.isDelivered ?? true,
       receiving?.isReceived ?? true
     else { throw .violation("going live was not agreed, or comes too early") }
-    giveKeysUp()
+    revertScopeExpansion()
     beginLive(&port)
   }
 
@@ -54,7 +54,7 @@ extension Exchange {
     peer.summary.vector = VersionVector()
     followJournal(&port)
     beginComparing(&port)
-    beginWaiting(&port)
+    scheduleKeyRetry(&port)
   }
 
   /// The other side covers this, too. Where it covers just what this side does, as it does at rest, both are one in memory.
@@ -86,7 +86,7 @@ extension Exchange {
   mutating func liveUpdateOpened(_ burst: LiveUpdateOpening, _ port: inout SessionPort) throws(SessionEnd) {
     // What was purged here meanwhile is missing there, or the other way round (rule R8): the hellos will tell.
     guard live.covered.covers(burst.close.floor), burst.close.sender == own.summary.actor else {
-      throw .again("what the two sides know of each other does not hold any more")
+      throw .tryAgain("what the two sides know of each other does not hold any more")
     }
     sending?.opened(burst, &port)
   }

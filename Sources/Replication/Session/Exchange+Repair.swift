@@ -118,6 +118,6 @@ extension Exchange {
 
   /// One of the sides has given a dot twice, and is another actor from now on (rule R9).
   var renewed: SessionEnd {
-    .again("one write had two contents, and the side that made it has taken a new actor")
+    .tryAgain("one write had two contents, and the side that made it has taken a new actor")
   }
 }

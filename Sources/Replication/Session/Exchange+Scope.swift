@@ -3,12 +3,12 @@ package import SyncStore
 /// Receiver to sender, once it has all else: please send what you hold of keys that I do not hold yet.
 package struct ScopeWant: Hashable, Sendable {
   /// The keys that it holds and that it is to hold.
-  package var keys: LackingKeys
+  package var keys: MissingScope
   /// How far they have come from this sender, if they have.
   package var cursor: Cursor?
 
   /// Both fields.
-  package init(keys: LackingKeys, cursor: Cursor?) { (self.keys, self.cursor) = (keys, cursor) }
+  package init(keys: MissingScope, cursor: Cursor?) { (self.keys, self.cursor) = (keys, cursor) }
 }
 
 extension ScopeWant {
@@ -22,7 +22,7 @@ extension ScopeWant {
     let held = try KeyScope(from: &reader)
     let wanted = try KeyScope.read(from: &reader)
     guard wanted.covers(held) else { throw DecodingFailure("keys that are held are not wanted") }
-    self.init(keys: LackingKeys(wanted: wanted, held: held), cursor: try reader.readCursor())
+    self.init(keys: MissingScope(wanted: wanted, held: held), cursor: try reader.readCursor())
   }
 }
 
@@ -34,51 +34,53 @@ extension Exchange {
   var areComplete: Bool { own.summary.scope == nil && peer.summary.scope == nil }
 
   /// Asks for the keys that this side is to hold, if there are any and the other side has them. Once in a session.
-  mutating func widen(_ port: inout SessionPort) -> Bool {
-    guard progress != .widening, let widening = own.summary.widening, let held = own.summary.scope,
+  mutating func requestScopeExpansion(_ port: inout SessionPort) -> Bool {
+    guard progress != .expandingScope, let widening = own.summary.scopeExpansion,
+      let held = own.summary.scope,
       peer.summary.scope == nil, receiving != nil, own.summary.health == .healthy
     else { return false }
-    progress = .widening
+    progress = .expandingScope
     let next = widening.next(from: peer.summary)
-    receiving?.expectAnother(next)
+    receiving?.expectScopeExpansion(next)
     port.send(
-      .scopeWant(ScopeWant(keys: LackingKeys(wanted: next.scope, held: held), cursor: next.cursor)))
+      .scopeWant(ScopeWant(keys: MissingScope(wanted: next.scope, held: held), cursor: next.cursor)))
     return true
   }
 
   /// Will a server that says this of itself ask a client for keys?
-  static func asksForKeys(_ own: ReplicaSummary, of client: Hello) -> Bool {
-    client.compatibleFeatures & SessionFeature.widens != 0 && own.widening != nil && own.scope != nil
+  static func requestsKeys(_ own: ReplicaSummary, of client: Hello) -> Bool {
+    client.compatibleFeatures & SessionFeature.scopeExpansion != 0 && own.scopeExpansion != nil
+      && own.scope != nil
       && client.summary.scope == nil && own.health == .healthy
   }
 
   /// Has the server said that it asks for keys?
-  var isAskedForKeys: Bool {
-    own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.widens != 0
+  var serverRequestsKeys: Bool {
+    own.compatibleFeatures & peer.compatibleFeatures & SessionFeature.scopeExpansion != 0
   }
 
   /// The server's part: asks for the keys that it is to hold, if it has said so.
-  mutating func askForKeys(_ port: inout SessionPort) {
-    guard isAskedForKeys, let widening = own.summary.widening, let held = own.summary.scope,
+  mutating func requestMissingKeys(_ port: inout SessionPort) {
+    guard serverRequestsKeys, let widening = own.summary.scopeExpansion, let held = own.summary.scope,
       receiving != nil
     else { return }
     let next = widening.next(from: peer.summary)
-    receiving?.expectMore(next)
+    receiving?.expectLaterScopeExpansion(next)
     port.send(
-      .scopeWant(ScopeWant(keys: LackingKeys(wanted: next.scope, held: held), cursor: next.cursor)))
+      .scopeWant(ScopeWant(keys: MissingScope(wanted: next.scope, held: held), cursor: next.cursor)))
   }
 
   /// The client's part: its plan is done, and it gives the keys that the server has asked for. False if there are none.
-  mutating func giveKeys(_ port: inout SessionPort) throws(SessionEnd) -> Bool {
-    guard let want = keysWanted else { return false }
-    keysWanted = nil
-    progress = .widening
-    try give(want, &port)
+  mutating func sendRequestedKeys(_ port: inout SessionPort) throws(SessionEnd) -> Bool {
+    guard let want = requestedKeys else { return false }
+    requestedKeys = nil
+    progress = .expandingScope
+    try sendKeys(want, &port)
     return true
   }
 
-  private mutating func give(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
-    (peer.summary.scope, heldBefore) = (want.keys.wanted, heldBefore ?? want.keys.held)
+  private mutating func sendKeys(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
+    (peer.summary.scope, previousPeerScope) = (want.keys.wanted, previousPeerScope ?? want.keys.held)
     try sending?.open(
       for: RoundReceiver(
         cursor: want.cursor, covered: VersionVector(), scope: want.keys.wanted, lacking: want.keys),
@@ -89,10 +91,10 @@ extension Exchange {
 
   /// What was lacking has come. Live sessions go on as one of a copy that holds more, or, where it does not, as they are. At a client that
   /// gave keys, the server's receipt says that it does not: else it would have ended the session.
-  mutating func widened(_ port: inout SessionPort) throws(SessionEnd) {
+  mutating func scopeExpanded(_ port: inout SessionPort) throws(SessionEnd) {
     guard staysOpen else { return try compare(&port) }
-    if waitsForKeys, isStillLacking || heldBefore != nil {
-      giveKeysUp()
+    if waitsForKeys, keysStillMissing || previousPeerScope != nil {
+      revertScopeExpansion()
       return try compare(&port)
     }
     throw reconnect(Self.holdsMore, &port)
@@ -113,49 +115,50 @@ extension Exchange {
 
   /// A server that stays open and holds more keys now ends the session in place of giving its receipt: what the client knows of it does
   /// not hold any more.
-  func endIfWidened() throws(SessionEnd) {
-    guard progress == .answering, staysOpen, waitsForKeys, !isStillLacking, receiving?.isWidening == true
+  func endIfScopeExpanded() throws(SessionEnd) {
+    guard progress == .answering, staysOpen, waitsForKeys, !keysStillMissing,
+      receiving?.isScopeExpansion == true
     else { return }
-    throw .again(Self.holdsMore)
+    throw .tryAgain(Self.holdsMore)
   }
 
   /// The session goes on as if those that this side gave had not been asked for.
-  mutating func giveKeysUp() {
-    guard let held = heldBefore else { return }
+  mutating func revertScopeExpansion() {
+    guard let held = previousPeerScope else { return }
     peer.summary.scope = held
-    sending?.giveKeysUp()
+    sending?.revertScopeExpansion()
   }
 
   /// Seconds after which a live session ends, so that keys are asked for again.
-  private static let askAgainSeconds = 300
+  private static let keyRetrySeconds = 300
 
   /// The session has gone live.
-  func beginWaiting(_ port: inout SessionPort) {
-    if isStillLacking { port.actions.append(.setTimer(.widening, seconds: Self.askAgainSeconds)) }
+  func scheduleKeyRetry(_ port: inout SessionPort) {
+    if keysStillMissing { port.actions.append(.setTimer(.scopeExpansion, seconds: Self.keyRetrySeconds)) }
   }
 
   /// The other side may have by now what it lacked. The next session asks it.
-  func askAgain(_ port: inout SessionPort) throws(SessionEnd) {
-    guard isAtRest else { return beginWaiting(&port) }
+  func retryKeyRequest(_ port: inout SessionPort) throws(SessionEnd) {
+    guard isAtRest else { return scheduleKeyRetry(&port) }
     let text = "keys that this side lacks are asked for again"
-    throw progress == .answering ? .again(text) : reconnect(text, &port)
+    throw progress == .answering ? .tryAgain(text) : reconnect(text, &port)
   }
 
   /// The other side asks for more keys than it has held.
-  mutating func wanted(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
+  mutating func keysRequested(_ want: ScopeWant, _ port: inout SessionPort) throws(SessionEnd) {
     guard !live.isOn, own.summary.scope == nil, peer.summary.scope == want.keys.held else {
       throw .violation("keys were wanted that are not to be had")
     }
     switch progress {
     case .answering:
       guard sending?.isDelivered ?? false else { throw .violation("keys were wanted too early") }
-      try give(want, &port)
+      try sendKeys(want, &port)
     case .loadingCursor, .firstPass, .secondPass:
-      guard isAskedForKeys, sending != nil, keysWanted == nil else {
+      guard serverRequestsKeys, sending != nil, requestedKeys == nil else {
         throw .violation("keys were wanted, but that was not agreed")
       }
-      keysWanted = want
-    case .comparing, .widening, .repairing, .live, .errand:
+      requestedKeys = want
+    case .comparing, .expandingScope, .repairing, .live, .errand:
       throw .violation("keys were wanted too late")
     }
   }

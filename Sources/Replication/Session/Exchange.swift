@@ -19,7 +19,7 @@ struct Exchange {
     /// Its own state is being judged, to be compared with this receipt.
     case comparing(Receipt)
     /// All is done but that it is to hold more keys: these come.
-    case widening
+    case expandingScope
     /// The digests differ in step: it is found out where, and put right (`Exchange+Repair.swift`).
     case repairing
     /// All that was wanted is done, and the session stays open.
@@ -43,11 +43,11 @@ struct Exchange {
   /// Has the other side sent group keys?
   var hasGroupKeys = false
   /// At the client: keys that the server has asked for, and that are still to be given.
-  var keysWanted: ScopeWant?
+  var requestedKeys: ScopeWant?
   /// Where this side gave keys: those that the other one held before.
-  var heldBefore: KeyScope?
+  var previousPeerScope: KeyScope?
   /// Where this side got keys: did the other one lack writes, so that they are not held yet?
-  var isStillLacking = false
+  var keysStillMissing = false
   /// The client's cursor for the server when the session began.
   private var ownCursor: Cursor?
 
@@ -64,7 +64,7 @@ struct Exchange {
     sendMissingGroupKeys(&port)
     if knowsChunks { receiving?.enableRecipes() }
     receiving?.need(missing, &port)
-    askForKeys(&port)
+    requestMissingKeys(&port)
   }
 
   /// The client's side, once the server's hello has come.
@@ -156,7 +156,7 @@ struct Exchange {
       try sending?.received(receipt)
       port.figures.receipt = receipt
       // What is behind the last ordinary round is not among the keys that were lacking.
-      if sending?.isWidening == false { port.figures.acknowledged = receipt.received }
+      if sending?.isScopeExpansion == false { port.figures.acknowledged = receipt.received }
     case .blobWant(let needs):
       try requireSending()
       try source.wanted(needs)
@@ -191,7 +191,7 @@ struct Exchange {
     case .holdings(let stated): try heard(stated, &port)
     case .stateClaim, .digestGroups, .groupBuckets, .bucketPrints, .differingRecords, .repaired:
       try acceptRepair(message, &port)
-    case .scopeWant(let want): try wanted(want, &port)
+    case .scopeWant(let want): try keysRequested(want, &port)
     case .hello, .foreignHello, .ping, .pong, .goodbye, .refuse, .joinRequest, .joinAccept:
       throw .violation("a message out of place")
     }
@@ -226,8 +226,8 @@ struct Exchange {
     case .batchApplied(let position, let records, let missing):
       try receiving?.applied(to: position, records: records, missing: missing, &port)
     case .roundFinished: receiving?.finished(&port)
-    case .stillLacking:
-      isStillLacking = true
+    case .keysStillMissing:
+      keysStillMissing = true
       receiving?.finished(&port)
     case .blobRead(let hash, let offset, let sealed):
       source.blobRead(hash, offset: offset, encrypted: sealed, &port)
@@ -250,7 +250,7 @@ struct Exchange {
         stateDigestedAtRest(state, &port)
       } else {
         repair.position = state.position
-        try endIfWidened()
+        try endIfScopeExpanded()
         receiving?.stateDigested(state, &port)
       }
     case .journalGrown: live.hasGrown = true
@@ -262,7 +262,7 @@ struct Exchange {
       try rangeDecrypted(hash, offset: offset, bytes: bytes, &port)
     case .bucketsDigested, .fingerprinted, .recordsExchanged, .repaired: try answeredRepair(event, &port)
     case .received, .sent, .timer, .disconnected, .stop, .refuse, .probe, .replica, .rolledBack, .failed,
-      .overtaken, .wanted,
+      .stale, .wanted,
       .asked, .wantedParts:
       preconditionFailure("not an answer: \(event)")
     }
@@ -281,9 +281,9 @@ struct Exchange {
     case .firstPass, .secondPass:
       guard sending?.isDelivered ?? true, receiving?.isReceived ?? true, source.isQuiet else { return }
       try passed(&port)
-    case .widening:
+    case .expandingScope:
       guard receiving?.isReceived ?? true, sending?.isDelivered ?? true, source.isQuiet else { return }
-      try widened(&port)
+      try scopeExpanded(&port)
     }
   }
 
@@ -309,7 +309,7 @@ struct Exchange {
   /// Do the hellos say that there is nothing to be done? All that they say is durable, and so they are a receipt, too.
   private var isAlreadyInSync: Bool {
     let (here, there) = (own.summary, peer.summary)
-    guard !staysOpen, own.summary.widening == nil, !isAskedForKeys, own.epochs == peer.epochs,
+    guard !staysOpen, own.summary.scopeExpansion == nil, !serverRequestsKeys, own.epochs == peer.epochs,
       receiving?.fetch.isComplete ?? true,
       sending == nil || peer.compatibleFeatures & SessionFeature.isComplete != 0,
       !here.needsFullState(of: there), !there.needsFullState(of: here)
@@ -343,8 +343,8 @@ struct Exchange {
     if progress == .firstPass, isMoved, sending != nil, receiving != nil {
       return try pass(.secondPass, &port)
     }
-    if widen(&port) { return }
-    if try giveKeys(&port) { return }
+    if requestScopeExpansion(&port) { return }
+    if try sendRequestedKeys(&port) { return }
     try compare(&port)
   }
 

@@ -30,7 +30,7 @@ enum Handshake {
       return .rolledBack("\(peerName) has \(knownOfOwn) of its writes, itself it has \(own.summary.sequence)")
     }
     guard knownOfPeer <= peer.summary.sequence else {
-      return .again(
+      return .tryAgain(
         "the other copy was rolled back: it has \(peer.summary.sequence) of its \(CountText.of(knownOfPeer, "write"))"
       )
     }

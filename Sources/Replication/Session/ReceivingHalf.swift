@@ -27,9 +27,9 @@ struct ReceivingHalf {
   private let isNarrow: Bool
   private var statedBySender = (vector: VersionVector(), floor: VersionVector())
   /// Of keys that were lacking: what this copy is to hold.
-  private var widening: Widening?
+  private var scopeExpansion: ScopeExpansion?
   /// The same, of a round that comes behind the others.
-  private var next: Widening?
+  private var nextScopeExpansion: ScopeExpansion?
   /// What this copy covered when the session began. It may cover more by now, never less.
   private var own: ReplicaSummary
   private var arrived: [[UInt8]] = []
@@ -66,7 +66,7 @@ struct ReceivingHalf {
   /// Is a round of a live session under way?
   var isInLiveUpdate: Bool { liveUpdate != nil }
   /// Is it one of keys that were lacking?
-  var isWidening: Bool { widening != nil && !isQuiet }
+  var isScopeExpansion: Bool { scopeExpansion != nil && !isQuiet }
   /// Is the receipt's state being judged?
   var isDigesting: Bool { state == .digesting }
   /// Bytes that have come and are not stored.
@@ -76,21 +76,21 @@ struct ReceivingHalf {
   mutating func expectAnother() { (state, expectsRound) = (.idle, true) }
 
   /// A round of keys that are lacking will be asked for.
-  mutating func expectAnother(_ widening: Widening) {
-    self.widening = widening
+  mutating func expectScopeExpansion(_ widening: ScopeExpansion) {
+    self.scopeExpansion = widening
     expectAnother()
   }
 
   /// A round of keys that are lacking was asked for, and comes when the other side has given all else.
-  mutating func expectMore(_ widening: Widening) { next = widening }
+  mutating func expectLaterScopeExpansion(_ widening: ScopeExpansion) { nextScopeExpansion = widening }
 
   mutating func roundBegan(_ begin: RoundBegin, _ port: inout SessionPort) throws(SessionEnd) {
     guard isQuiet else { throw .violation("a round begins inside a round") }
-    if begin.kind == .widening, widening == nil, let next, hasReceivedRound {
-      widening = next
-      self.next = nil
+    if begin.kind == .scopeExpansion, scopeExpansion == nil, let nextScopeExpansion, hasReceivedRound {
+      scopeExpansion = nextScopeExpansion
+      self.nextScopeExpansion = nil
     }
-    guard (begin.kind == .widening) == (widening != nil), !isNarrow || begin.kind != .full else {
+    guard (begin.kind == .scopeExpansion) == (scopeExpansion != nil), !isNarrow || begin.kind != .full else {
       throw .violation("another kind of round was wanted")
     }
     (nextArrival, nextApplied, position, end, liveUpdate) = (0, 0, 0, nil, nil)
@@ -159,14 +159,14 @@ struct ReceivingHalf {
       port.actions.append(
         .applyBatch(
           sender: sender, mark: begin.mark, index: index, encrypted: sealed, isFull: begin.kind == .full,
-          expansion: widening))
+          expansion: scopeExpansion))
     }
   }
 
   private mutating func finish(_ end: RoundEnd, isFull: Bool, _ port: inout SessionPort) {
     let reached = Cursor(position: end.position, mark: end.mark, closed: true)
     // A round that brings nothing costs nothing: it is as durable as it was.
-    if !isFull, liveUpdate == nil, widening == nil, end.batches == 0, cursor == reached,
+    if !isFull, liveUpdate == nil, scopeExpansion == nil, end.batches == 0, cursor == reached,
       own.vector.covers(end.vector),
       own.floor.covers(end.floor),
       own.horizon >= end.horizon
@@ -182,7 +182,7 @@ struct ReceivingHalf {
     let (vector, floor) = isNarrow ? statedBySender : (end.vector, end.floor)
     return RoundClose(
       sender: sender, mark: end.mark, position: end.position, vector: vector, floor: floor,
-      horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, widening: widening)
+      horizon: end.horizon, isFull: isFull, isNarrow: isNarrow, scope: own.scope, widening: scopeExpansion)
   }
 
   mutating func applied(
@@ -197,7 +197,7 @@ struct ReceivingHalf {
     applying -= 1
     nextApplied += 1
     self.position = position
-    if widening == nil { cursor = Cursor(position: position, mark: begin.mark, closed: false) }
+    if scopeExpansion == nil { cursor = Cursor(position: position, mark: begin.mark, closed: false) }
     port.figures.receivedRecords += records
     port.figures.batches += 1
     port.send(.batchReceived(position: position))
@@ -213,7 +213,9 @@ struct ReceivingHalf {
 
   mutating func finished(_ port: inout SessionPort) {
     precondition(state == .finishing, "no round was being finished")
-    if let end, widening == nil { cursor = Cursor(position: end.position, mark: end.mark, closed: true) }
+    if let end, scopeExpansion == nil {
+      cursor = Cursor(position: end.position, mark: end.mark, closed: true)
+    }
     if let liveUpdate {
       // What is still to come of blobs keeps no record waiting.
       self.liveUpdate = nil
@@ -228,7 +230,7 @@ struct ReceivingHalf {
 
   mutating func stateDigested(_ judged: DigestedState, _ port: inout SessionPort) {
     guard let end else { return }
-    (state, expectsRound, widening) = (.received, false, nil)
+    (state, expectsRound, scopeExpansion) = (.received, false, nil)
     port.send(
       .receipt(
         Receipt(received: end.position, state: judged, missingBlobs: UInt64(fetch.lacking))))
@@ -242,7 +244,7 @@ struct ReceivingHalf {
   /// The session goes on live: what was only needed to catch up is let go. Vectors are large where there are many members.
   mutating func goLive() {
     own.vector = VersionVector()
-    (end, next) = (nil, nil)
+    (end, nextScopeExpansion) = (nil, nil)
   }
 
   mutating func liveUpdateBegan(_ burst: LiveUpdate, _ port: inout SessionPort) throws(SessionEnd) {

@@ -79,7 +79,7 @@ struct Repair {
 
   private mutating func pass() throws(SessionEnd) {
     guard passes < WireLimits.repairPasses else {
-      throw .again(
+      throw .tryAgain(
         "the two copies differ in very many keys: what was put right is kept, the rest comes in the next session"
       )
     }

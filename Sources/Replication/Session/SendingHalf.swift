@@ -21,7 +21,7 @@ struct SendingHalf {
   /// Is the round one of a live session?
   private var isLiveUpdate = false
   /// Is it one of keys that the receiver was lacking?
-  private(set) var isWidening = false
+  private(set) var isScopeExpansion = false
   /// What was given before that one.
   private var before: (close: RoundClose?, receipt: Receipt?, stated: VersionVector, floor: VersionVector)?
   private var close: RoundClose?
@@ -60,8 +60,8 @@ struct SendingHalf {
   {
     guard isQuiet else { throw .violation("a round was wanted while one is under way") }
     (state, nextIndex, isLiveUpdate) = (.held(receiver), 0, false)
-    isWidening = receiver.lacking != nil
-    if isWidening, before == nil { before = (close, receipt, stated, statedFloor) }
+    isScopeExpansion = receiver.missingScope != nil
+    if isScopeExpansion, before == nil { before = (close, receipt, stated, statedFloor) }
     if !isHeld { release(&port) }
   }
 
@@ -77,7 +77,7 @@ struct SendingHalf {
     self.close = close
     state = .streaming
     port.figures.announcedSentRecords += records
-    let kind: RoundBegin.Kind = close.isFull ? .full : isWidening ? .widening : .increment
+    let kind: RoundBegin.Kind = close.isFull ? .full : isScopeExpansion ? .scopeExpansion : .increment
     port.send(
       .roundBegin(
         RoundBegin(mark: close.mark, kind: kind, position: close.position, records: records)))
@@ -153,11 +153,11 @@ struct SendingHalf {
 
   /// The keys that the last round brought are not held yet, and so the receiver has merged nothing that it said: what follows lies behind
   /// the round before it.
-  mutating func giveKeysUp() {
+  mutating func revertScopeExpansion() {
     guard let before else { return }
     precondition(isDelivered, "a round is under way")
     (close, receipt, stated, statedFloor) = before
-    (scanned, isWidening) = (close?.position ?? 0, false)
+    (scanned, isScopeExpansion) = (close?.position ?? 0, false)
     self.before = nil
   }
 

@@ -178,7 +178,7 @@ package struct Session: ~Copyable {
     case .timer(.ping): try tick()
     case .probe: if exchange != nil { port.send(.ping(liveness.ticks)) }
     case .timer(.comparison): exchange?.compareAtRest(&port)
-    case .timer(.widening): try exchange?.askAgain(&port)
+    case .timer(.scopeExpansion): try exchange?.retryKeyRequest(&port)
     case .disconnected: throw disconnection
     case .wanted(let needs): try exchange?.want(needs, &port)
     case .asked(let wanted): try exchange?.ask(wanted, &port)
@@ -197,9 +197,9 @@ package struct Session: ~Copyable {
     case .replica(let replica): try loaded(replica)
     case .rolledBack(let text): throw .rolledBack(text)
     case .failed(let code, let message, let cause): throw .failed(code, message, cause)
-    case .overtaken(let text): throw .again(text)
+    case .stale(let text): throw .tryAgain(text)
     case .cursor, .roundOpened, .batchEncrypted, .roundExhausted, .batchApplied, .roundFinished,
-      .stillLacking,
+      .keysStillMissing,
       .blobRead, .blobUnavailable, .blobStored, .blobRejected, .blobsStored, .recipeMade, .recipeUnavailable,
       .recipeMatched, .stateDigested, .journalGrown, .liveUpdateOpened, .liveUpdateEmpty, .groupKeys,
       .bucketsDigested,
@@ -276,7 +276,8 @@ package struct Session: ~Copyable {
       let own = Hello(
         incompatibleFeatures: needed(replica),
         compatibleFeatures: features(replica) | (replica.leavesOut ? SessionFeature.leavesOut : 0)
-          | (direction.sends && !isErrand && replica.summary.scope == nil ? SessionFeature.widens : 0),
+          | (direction.sends && !isErrand && replica.summary.scope == nil
+            ? SessionFeature.scopeExpansion : 0),
         summary: replica.summary,
         wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: direction.receives, sends: direction.sends, epochs: replica.epochs)
@@ -290,7 +291,7 @@ package struct Session: ~Copyable {
         compatibleFeatures: features(replica) & (peer.compatibleFeatures | SessionFeature.groupKeys)
           | (replica.missingBlobs.allSatisfy(\.isSpare) ? SessionFeature.isComplete : 0)
           | (replica.leavesOut ? SessionFeature.leavesOut : 0)
-          | (Exchange.asksForKeys(replica.summary, of: peer) ? SessionFeature.widens : 0),
+          | (Exchange.requestsKeys(replica.summary, of: peer) ? SessionFeature.scopeExpansion : 0),
         summary: replica.summary, wallMilliseconds: replica.wallMilliseconds, digest: replica.digest,
         receives: peer.sends, sends: peer.receives, cursor: replica.cursor, epochs: replica.epochs)
       do throws(SessionEnd) {

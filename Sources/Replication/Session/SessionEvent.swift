@@ -31,7 +31,7 @@ package enum SessionEvent: Hashable, Sendable {
   case journalGrown
   /// Answers `openBurst`, `applyBatch` or `applyLast`: another session has moved on for the same two copies, and what this
   /// one knows does not hold any more.
-  case overtaken(String)
+  case stale(String)
   /// Answers `giveGroupKeys`: the keys as a ring's text.
   case groupKeys([UInt8])
   /// Answers `nextBatch`: the sealed bytes, the position they reach, how many records they hold.
@@ -45,7 +45,7 @@ package enum SessionEvent: Hashable, Sendable {
   case roundFinished
   /// Answers `finishRound` for a round of keys that were lacking: durable, but its sender lacks writes that this copy covers, so that
   /// it does not hold these keys yet.
-  case stillLacking
+  case keysStillMissing
   /// Answers `readBlob`: the sealed bytes.
   case blobRead(hash: BlobHash, offset: UInt64, encrypted: [UInt8])
   /// Answers `readBlob`: the blob, or that part of it, is not here, or has another size.
@@ -126,7 +126,7 @@ package enum SessionAction: Hashable, Sendable {
   /// It may also be of keys that were lacking.
   case applyBatch(
     sender: ActorID, mark: RoundMark, index: UInt32, encrypted: [UInt8], isFull: Bool,
-    expansion: Widening? = nil)
+    expansion: ScopeExpansion? = nil)
   /// Merge the sender's vector and close the cursor; answer when it is durable.
   case finishRound(RoundClose)
   /// `applyBatch` and `finishRound` in one durable step: the last batch of a round whose close has come.
@@ -182,7 +182,7 @@ package enum SessionTimer: Hashable, Sendable, CaseIterable {
   /// Until a live session that rests compares its digest again (F61).
   case comparison
   /// Until a live session ends whose copy waits for more keys, so that the next one asks for them again.
-  case widening
+  case scopeExpansion
 }
 
 /// How a session ended.

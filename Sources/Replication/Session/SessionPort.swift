@@ -94,7 +94,7 @@ struct SessionEnd: Error {
   }
 
   /// What the two sides know of each other does not hold any more: both are to begin another session, and may know why.
-  static func again(_ text: String) -> SessionEnd {
+  static func tryAgain(_ text: String) -> SessionEnd {
     SessionEnd(refusal: Refusal(.tryAgain, text), outcome: .reconnect(text))
   }
 

@@ -8,13 +8,13 @@ struct DeltaFilter: Sendable {
   let start: UInt64
   private let covered: VersionVector
   private let scope: KeyScope?
-  private let lacking: LackingKeys?
+  private let missingScope: MissingScope?
 
   /// What lies behind `begin`; in a full state, all.
   init(for receiver: RoundReceiver, behind begin: UInt64, isFull: Bool) {
     self.isFull = isFull
     self.begin = isFull ? 0 : begin
-    (scope, lacking) = (receiver.scope, receiver.lacking)
+    (scope, missingScope) = (receiver.scope, receiver.missingScope)
     guard isFull else {
       (start, covered) = (0, receiver.covered)
       return
@@ -26,8 +26,8 @@ struct DeltaFilter: Sendable {
 
   /// Has the receiver got the write already, and is only told so? Nil if it is not for it at all. `key` is nil where it cannot be read.
   func isPresent(_ position: UInt64, _ dot: Dot, _ key: @autoclosure () -> [UInt8]?) -> Bool? {
-    if let lacking {
-      return position > begin && key().map { lacking.contains($0) } ?? false ? false : nil
+    if let missingScope {
+      return position > begin && key().map { missingScope.contains($0) } ?? false ? false : nil
     }
     if !isFull { guard position > begin, !covered.covers(dot) else { return nil } }
     guard scope == nil || key().map({ scope.holds($0) }) ?? false else { return nil }

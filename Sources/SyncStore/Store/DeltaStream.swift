@@ -71,7 +71,7 @@ extension Store {
       guard let actor = state.actor else { preconditionFailure("a writable store has an actor") }
       let isFull = try givesFullState(state, to: receiver, isLive: isLive)
       // Before there is a mark: what a peer may have been given cannot be restamped.
-      if isFull || receiver.lacking != nil { try checkHorizon(state.horizon, at: composer.wall) }
+      if isFull || receiver.missingScope != nil { try checkHorizon(state.horizon, at: composer.wall) }
       let choice = DeltaFilter(for: receiver, behind: begin, isFull: isFull)
       let found = try reading {
         engine throws(StoreError) -> ([DeltaStream.Item], DeltaScan.SnapshotPoint?)? in
@@ -110,7 +110,7 @@ extension Store {
   static func givesFullState(_ state: ReplicaState, to receiver: RoundReceiver, isLive: Bool) -> Bool {
     let isBehind =
       receiver.health != .healthy || state.scope == nil && !receiver.covered.covers(state.floor)
-    return !isLive && receiver.lacking == nil && isBehind
+    return !isLive && receiver.missingScope == nil && isBehind
   }
 
   /// The same, once it is sure that it can give what the receiver needs, and was not rolled back.
@@ -123,7 +123,7 @@ extension Store {
     }
     try requireOwnWrites(in: receiver.covered, state)
     let isFull = Self.givesFullState(state, to: receiver, isLive: isLive)
-    if receiver.lacking != nil, state.scope != nil { throw Self.partialScopeError }
+    if receiver.missingScope != nil, state.scope != nil { throw Self.partialScopeError }
     if isFull { try checkGivesFullState(state, to: receiver) }
     return isFull
   }

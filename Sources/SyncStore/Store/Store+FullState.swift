@@ -173,7 +173,7 @@ extension Store {
       try requirePlaces(in: [covered].reduce(into: composer.state.vector) { $0.merge($1) }, composer.state)
       try composer.raiseFloor(to: close.floor, horizon: close.horizon)
       try composer.recordReconcileFrom()
-      try composer.restartWidening()
+      try composer.restartScopeExpansion()
       return (composer.state.reconcileFrom ?? composer.position, composer.state.horizon)
     }
     let losses = try keysToRecover()
@@ -289,7 +289,7 @@ extension Store {
   /// The sender has said nothing of keys that another session has brought meanwhile: all of those would seem dead.
   private func requireReceiver(of close: RoundClose, _ state: ReplicaState) throws(StoreError) {
     try requireScope(close.scope, state)
-    try require(close.addressee, of: close.sender, state)
+    try requireExpectedState(close.expectedState, of: close.sender, state)
   }
 
   /// Judges all of the records, and carries out what comes out.

@@ -28,7 +28,7 @@ extension Store {
       let summary = ReplicaSummary(
         store: id, actor: actor, sequence: state.sequence, vector: state.vector, floor: state.floor,
         horizon: state.horizon, position: engine.position, standing: state.health, scope: state.scope,
-        widening: state.widening, parted: state.abandonedActors)
+        widening: state.scopeExpansion, parted: state.abandonedActors)
       let (digest, current) = try engine.digest(at: time, keeps: isAlone)
       let few = environment.positionsAtOnce
       let ground = current.flatMap { DeltaScanContext(behind: 0, few: few, $0, in: &engine) }
@@ -103,8 +103,8 @@ extension Store {
     _ batch: IncomingBatch, _ full: FullState? = nil, closing close: RoundClose? = nil
   ) throws(StoreError) -> AppliedBatch {
     let absent = try absent(of: batch)
-    if batch.behind == nil { try prepareToApply(batch.widening, in: batch.mark) }
-    if full == nil, batch.widening == nil, case .compact(let plain) = batch.records,
+    if batch.behind == nil { try prepareToApply(batch.scopeExpansion, in: batch.mark) }
+    if full == nil, batch.scopeExpansion == nil, case .compact(let plain) = batch.records,
       let taken = try bulkInsert(
         plain, { composer throws(StoreError) in try advanceCursor(batch, close: close, &composer) })
     {
@@ -113,9 +113,9 @@ extension Store {
     let records = batch.records.list
     let (echo, tail) = try append(limit: 2 * Limits.batchBytes) { composer throws(StoreError) in
       let own = composer.state.sequence
-      let lacking = try batch.widening.map { widening throws(StoreError) in
+      let lacking = try batch.scopeExpansion.map { widening throws(StoreError) in
         try requireOwn(widening, in: batch.mark, behind: batch.behind, composer.state)
-        return try lackingKeys(widening, composer.state)
+        return try missingScope(widening, state: composer.state)
       }
       // Until this is committed nothing that is held here changes.
       let (held, parked, kept, position) = engine.withLock { engine in
@@ -152,10 +152,10 @@ extension Store {
     _ batch: IncomingBatch, close: RoundClose?, _ composer: inout TransactionBuilder
   ) throws(StoreError) {
     try requireScope(batch.scope, composer.state)
-    try require(batch.addressee, of: batch.sender, composer.state)
+    try requireExpectedState(batch.expectedState, of: batch.sender, composer.state)
     if let close { return try merge(close, &composer) }
     let cursor = Cursor(position: batch.position, mark: batch.mark, closed: false)
-    if let widening = batch.widening { return try recordCursor(cursor, of: widening, &composer) }
+    if let widening = batch.scopeExpansion { return try recordCursor(cursor, of: widening, &composer) }
     try composer.setLocal(StateKey.cursor(batch.sender), ReplicaState.encode(cursor))
   }
 
@@ -171,14 +171,14 @@ extension Store {
     _ close: RoundClose, _ full: FullState? = nil, behind: Cursor? = nil
   ) throws(StoreError) {
     try reading { engine throws(StoreError) in
-      try require(close.addressee, of: close.sender, engine.state)
+      try requireExpectedState(close.expectedState, of: close.sender, engine.state)
       try requireOwnWrites(in: close.vector, engine.state)
     }
-    if close.isFull || close.widening != nil { try requirePossible(close.horizon) }
+    if close.isFull || close.scopeExpansion != nil { try requirePossible(close.horizon) }
     if close.isFull { return try finish(full ?? FullState(), close) }
-    if behind == nil { try prepareToApply(close.widening, in: close.mark) }
+    if behind == nil { try prepareToApply(close.scopeExpansion, in: close.mark) }
     let (_, tail) = try append(limit: .max) { composer throws(StoreError) in
-      if let widening = close.widening {
+      if let widening = close.scopeExpansion {
         try requireOwn(widening, in: close.mark, behind: behind, composer.state)
       }
       try merge(close, &composer)
@@ -209,8 +209,8 @@ extension Store {
 
   /// Fails if this copy is another one than the session knows. A new actor may have forgotten what it covers and all cursors, so that
   /// everything is offered again (rule R9): a session begun before would put back what it knows of either.
-  func require(
-    _ addressee: Addressee?, of sender: ActorID, _ state: ReplicaState
+  func requireExpectedState(
+    _ addressee: ExpectedReplicaState?, of sender: ActorID, _ state: ReplicaState
   ) throws(StoreError) {
     guard let addressee else { return }
     guard state.actor == addressee.actor else {
@@ -223,9 +223,9 @@ extension Store {
 
   /// Merges what the sender covers, and closes the cursor.
   func merge(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
-    try require(close.addressee, of: close.sender, composer.state)
+    try requireExpectedState(close.expectedState, of: close.sender, composer.state)
     try requireOwnWrites(in: close.vector, composer.state)
-    if close.widening != nil { return try widen(close, &composer) }
+    if close.scopeExpansion != nil { return try finishScopeExpansion(close, &composer) }
     // With other keys now this copy would seem to have what nobody sent.
     try requireScope(close.scope, composer.state)
     var vector = composer.state.vector

@@ -11,7 +11,7 @@ extension Store {
   ///
   /// - Throws: `.closed`, `.forked`.
   public var isWidening: Bool {
-    get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.widening != nil } }
+    get throws(StoreError) { try reading { engine throws(StoreError) in engine.state.scopeExpansion != nil } }
   }
 
   /// Lets a new copy, which has received nothing yet and written nothing, hold some of the keys only. Durable on return.
@@ -32,8 +32,8 @@ extension Store {
   /// sent again. False if it holds them already, and is to hold no more than that.
   @discardableResult
   package func widen(to wanted: KeyScope?) throws(StoreError) -> Bool {
-    let before = try reading { engine throws(StoreError) in engine.state.widening }
-    if let before, before.scope != wanted { try giveUpWhatCame() }
+    let before = try reading { engine throws(StoreError) in engine.state.scopeExpansion }
+    if let before, before.scope != wanted { try discardPartialExpansion() }
     let (isWider, tail) = try append { composer throws(StoreError) in
       let state = composer.state
       guard wanted.covers(state.scope) else {
@@ -42,10 +42,10 @@ extension Store {
           path: path)
       }
       let isWider = wanted != state.scope
-      if isWider, state.widening?.scope != wanted || state.widening == nil {
-        try composer.setLocal(StateKey.widening, Widening(to: wanted).bytes)
-      } else if !isWider, state.widening != nil {
-        try composer.setLocal(StateKey.widening, nil)
+      if isWider, state.scopeExpansion?.scope != wanted || state.scopeExpansion == nil {
+        try composer.setLocal(StateKey.scopeExpansion, ScopeExpansion(to: wanted).bytes)
+      } else if !isWider, state.scopeExpansion != nil {
+        try composer.setLocal(StateKey.scopeExpansion, nil)
       }
       return isWider
     }
@@ -56,26 +56,26 @@ extension Store {
   // MARK: Rounds
 
   /// The keys that a round brings, if this copy still is to hold them.
-  func lackingKeys(_ widening: Widening, _ state: ReplicaState) throws(StoreError) -> LackingKeys {
-    guard let held = state.scope, let present = state.widening, present.scope == widening.scope else {
-      throw changed
+  func missingScope(_ widening: ScopeExpansion, state: ReplicaState) throws(StoreError) -> MissingScope {
+    guard let held = state.scope, let present = state.scopeExpansion, present.scope == widening.scope else {
+      throw scopeChangedError
     }
-    return LackingKeys(wanted: widening.scope, held: held)
+    return MissingScope(wanted: widening.scope, held: held)
   }
 
   /// Notes how far the keys that were lacking have come.
-  func recordCursor(_ cursor: Cursor, of widening: Widening, _ composer: inout TransactionBuilder)
+  func recordCursor(_ cursor: Cursor, of widening: ScopeExpansion, _ composer: inout TransactionBuilder)
     throws(StoreError)
   {
     var widening = widening
     widening.cursor = cursor
-    try composer.setLocal(StateKey.widening, widening.bytes)
+    try composer.setLocal(StateKey.scopeExpansion, widening.bytes)
   }
 
   /// Lets a session bring keys that this copy lacks, and no other one of this process before that has done so or is gone: two at
   /// once would give up what the other one has brought, again and again.
-  package func claimWidening(for session: any AnyObject & Sendable) throws(StoreError) {
-    try wideningClaim.withLock { claim throws(StoreError) in
+  package func claimScopeExpansion(for session: any AnyObject & Sendable) throws(StoreError) {
+    try scopeExpansionClaim.withLock { claim throws(StoreError) in
       if let other = claim.session, other !== session {
         throw StoreError(
           .busy, "another session brings the keys that this copy lacks: wait for it", path: path)
@@ -85,9 +85,9 @@ extension Store {
   }
 
   /// The session has brought them.
-  package func endWidening() { wideningClaim.withLock { $0.session = nil } }
+  package func endScopeExpansion() { scopeExpansionClaim.withLock { $0.session = nil } }
 
-  struct WideningClaim {
+  struct ScopeExpansionClaim {
     weak var session: (any AnyObject & Sendable)?
   }
 
@@ -95,45 +95,47 @@ extension Store {
   /// meanwhile, with another peer or in another process, and given up what this one had brought: to close this one then would be
   /// to hold keys of which nothing is here.
   func requireOwn(
-    _ widening: Widening, in mark: RoundMark, behind: Cursor?, _ state: ReplicaState
+    _ widening: ScopeExpansion, in mark: RoundMark, behind: Cursor?, _ state: ReplicaState
   ) throws(StoreError) {
-    let present = state.widening?.cursor
+    let present = state.scopeExpansion?.cursor
     let isOwn =
       if let behind = behind ?? widening.cursor { present == behind } else {
         present == nil || present?.mark == mark
       }
-    guard isOwn else { throw changed }
+    guard isOwn else { throw scopeChangedError }
   }
 
   /// A round of keys that were lacking goes on where an earlier one was left, or begins from nothing: what has come of them is
   /// given up then. Some of it may have been deleted since, and the deletes be purged.
-  func prepareToApply(_ widening: Widening?, in mark: RoundMark) throws(StoreError) {
+  func prepareToApply(_ widening: ScopeExpansion?, in mark: RoundMark) throws(StoreError) {
     guard let widening, widening.cursor == nil else { return }
-    let isUnderWay = try reading { engine throws(StoreError) in engine.state.widening?.cursor?.mark == mark }
-    if !isUnderWay { try giveUpWhatCame() }
+    let isUnderWay = try reading { engine throws(StoreError) in
+      engine.state.scopeExpansion?.cursor?.mark == mark
+    }
+    if !isUnderWay { try discardPartialExpansion() }
   }
 
   /// Gives up what has come of keys that this copy does not hold yet. Should that be broken off, the next round does it again.
-  private func giveUpWhatCame() throws(StoreError) {
-    try append { composer throws(StoreError) in try composer.restartWidening() }
+  private func discardPartialExpansion() throws(StoreError) {
+    try append { composer throws(StoreError) in try composer.restartScopeExpansion() }
     let pin = SnapshotPin()
     let (places, parked) = try readingExclusively { engine, isAlone throws(StoreError) in
       engine.retainSegments(for: pin)
       return (try engine.locations(isExclusive: isAlone), engine.dueParked(upTo: .maximum))
     }
-    try giveUp(places, isParked: false, pin)
-    try giveUp(parked, isParked: true, pin)
+    try discard(places, isParked: false, pin)
+    try discard(parked, isParked: true, pin)
   }
 
-  private static let givenUpAtOnce = 256
+  private static let discardsPerStep = 256
 
   /// Gives up what is held, or waits, there under keys that this copy does not hold.
-  private func giveUp(_ places: [Location], isParked: Bool, _ pin: SnapshotPin) throws(StoreError) {
-    for start in stride(from: 0, to: places.count, by: Self.givenUpAtOnce) {
+  private func discard(_ places: [Location], isParked: Bool, _ pin: SnapshotPin) throws(StoreError) {
+    for start in stride(from: 0, to: places.count, by: Self.discardsPerStep) {
       let doomed = try reading { engine throws(StoreError) in
         try pin.check(path)
         var doomed: [TransactionBuilder.RecordToPurge] = []
-        for place in places[start..<min(start + Self.givenUpAtOnce, places.count)] {
+        for place in places[start..<min(start + Self.discardsPerStep, places.count)] {
           guard let record = try? engine.record(at: place), !engine.state.scope.holds(record.key) else {
             continue
           }
@@ -153,9 +155,9 @@ extension Store {
   /// Closes a round of keys that were lacking. The copy holds them from now on, if whoever sent them covers all that this copy does:
   /// of what it does not cover there may be something under those keys, which somebody else must bring. Not this copy's own writes:
   /// there are none under keys that it does not hold.
-  func widen(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
-    guard let closing = close.widening else { return }
-    _ = try lackingKeys(closing, composer.state)
+  func finishScopeExpansion(_ close: RoundClose, _ composer: inout TransactionBuilder) throws(StoreError) {
+    guard let closing = close.scopeExpansion else { return }
+    _ = try missingScope(closing, state: composer.state)
     let state = composer.state
     var others = state.vector
     if let actor = state.actor { others[actor] = 0 }
@@ -165,9 +167,9 @@ extension Store {
     }
     // What was purged there under those keys is purged here (rule R8).
     try composer.raiseFloor(to: close.floor, horizon: close.horizon)
-    try composer.lookBehindCursors()
+    try composer.resetCursors()
     try composer.setLocal(StateKey.scope, closing.scope?.bytes)
-    try composer.setLocal(StateKey.widening, nil)
+    try composer.setLocal(StateKey.scopeExpansion, nil)
   }
 
   /// What a session brings is for a copy of the keys that this one held when the session began: of any other keys its sender has said
@@ -176,7 +178,7 @@ extension Store {
     guard scope == state.scope else { throw StoreError(.overtaken, Self.otherKeys, path: path) }
   }
 
-  private var changed: StoreError { StoreError(.busy, Self.otherKeys, path: path) }
+  private var scopeChangedError: StoreError { StoreError(.busy, Self.otherKeys, path: path) }
 
   private static let otherKeys =
     "this copy holds other keys than when the session began, or is to hold others: begin another one"
@@ -186,7 +188,7 @@ extension TransactionBuilder {
   /// Goes back to the beginning with every sender. What lies before a cursor has come for the keys that were held; what it has for others
   /// this copy covers only if it has taken over what the sender covered there, which it has not in the middle of a round, nor from a copy
   /// of some keys. The marks stay: they tell a sender that was put back.
-  mutating func lookBehindCursors() throws(StoreError) {
+  mutating func resetCursors() throws(StoreError) {
     for (sender, cursor) in state.cursors.sorted(by: { $0.key < $1.key }) where cursor.position > 0 {
       let start = Cursor(position: 0, mark: cursor.mark, closed: false)
       try setLocal(StateKey.cursor(sender), ReplicaState.encode(start))

@@ -41,7 +41,7 @@ public final class Store: Sendable {
   /// Blobs that are missing, as the whole journal was last looked through for who refers to them.
   let missingBlobsCache = LockedField<MissingBlobs?>(nil)
   /// The session that brings keys which this copy lacks.
-  let wideningClaim = LockedField(WideningClaim())
+  let scopeExpansionClaim = LockedField(ScopeExpansionClaim())
   /// Holds writers back while there are too many dead bytes.
   let writeThrottle = WriteThrottle()
   /// Orders of all keys made by this instance; held while one is.

@@ -78,13 +78,13 @@ extension TransactionBuilder {
 
   private mutating func clearCursors() throws(StoreError) {
     for sender in state.cursors.keys.sorted() { try setLocal(StateKey.cursor(sender), nil) }
-    try restartWidening()
+    try restartScopeExpansion()
   }
 
   /// What has come of keys that were lacking may be there no more.
-  mutating func restartWidening() throws(StoreError) {
-    guard let widening = state.widening, widening.cursor != nil else { return }
-    try setLocal(StateKey.widening, Widening(to: widening.scope).bytes)
+  mutating func restartScopeExpansion() throws(StoreError) {
+    guard let widening = state.scopeExpansion, widening.cursor != nil else { return }
+    try setLocal(StateKey.scopeExpansion, ScopeExpansion(to: widening.scope).bytes)
   }
 
   /// An entry that only carries the durable offset.

@@ -129,7 +129,7 @@ struct TransactionBuilder {
   /// those keys, and an own write under them would be gone, and covered, if another session begins anew with them.
   mutating func receive(
     _ record: Record, held stored: Record?, parked: [Record], kept: Set<StateDigest>,
-    lacking: LackingKeys? = nil
+    lacking: MissingScope? = nil
   ) throws(StoreError) {
     let isLacking = lacking?.contains(record.key) ?? false
     guard isLacking || state.scope.holds(record.key) else { return }

@@ -115,7 +115,7 @@ extension KeyScope? {
 }
 
 /// Keys that a copy is to hold, and does not hold yet.
-package struct LackingKeys: Hashable, Sendable {
+package struct MissingScope: Hashable, Sendable {
   /// What it will hold; nil for all keys.
   package var wanted: KeyScope?
   /// What it holds.
@@ -129,7 +129,7 @@ package struct LackingKeys: Hashable, Sendable {
 }
 
 /// How a copy gets at more keys than it holds: what it will hold, and how far it has got.
-package struct Widening: Hashable, Sendable {
+package struct ScopeExpansion: Hashable, Sendable {
   /// What it will hold; nil for all keys.
   package var scope: KeyScope?
   /// From whom what is lacking comes.
@@ -143,9 +143,9 @@ package struct Widening: Hashable, Sendable {
   package init(to scope: KeyScope?) { self.scope = scope }
 
   /// How it goes on with a sender who describes itself so: where it was left, or from the beginning.
-  package func next(from sender: ReplicaSummary) -> Widening {
+  package func next(from sender: ReplicaSummary) -> ScopeExpansion {
     if self.sender == sender.actor, floor == sender.floor { return self }
-    var next = Widening(to: scope)
+    var next = ScopeExpansion(to: scope)
     (next.sender, next.floor) = (sender.actor, sender.floor)
     return next
   }

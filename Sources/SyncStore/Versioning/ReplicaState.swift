@@ -28,7 +28,7 @@ struct ReplicaState: Sendable {
   /// Why keys of the user must not be written here; nil if they may.
   var writeDenial: WriteDenial?
   /// More of them that it is to hold.
-  var widening: Widening?
+  var scopeExpansion: ScopeExpansion?
   /// Up to here all deletes were covered by what this copy last said as a member; nil if it said nothing.
   var acknowledged: UInt64?
   var cursors: [ActorID: Cursor] = [:]
@@ -144,7 +144,7 @@ enum StateKey {
   static let acknowledged = Array("replica/acknowledged".utf8)
   static let conflicts = Array("replica/conflicts".utf8)
   static let scope = Array("replica/scope".utf8)
-  static let widening = Array("replica/widening".utf8)
+  static let scopeExpansion = Array("replica/widening".utf8)
   static let clock = Array("replica/clock".utf8)
   static let writeDenial = Array("replica/denied".utf8)
   /// Up to which stamp all that had waited, and stands before it, was applied.
@@ -228,8 +228,8 @@ extension ReplicaState {
     } else if key == StateKey.scope {
       var reader = ByteReader(value ?? [])
       scope = value == nil ? nil : (try? KeyScope(from: &reader)) ?? scope
-    } else if key == StateKey.widening {
-      widening = value.flatMap { try? Widening(bytes: $0) }
+    } else if key == StateKey.scopeExpansion {
+      scopeExpansion = value.flatMap { try? ScopeExpansion(bytes: $0) }
     } else if key == StateKey.writeDenial {
       writeDenial = value.map { WriteDenial(bytes: $0) }
     } else if key == StateKey.clock, let stamp = Self.position(value) {

@@ -44,7 +44,7 @@ package struct ReplicaSummary: Hashable, Sendable {
   /// Which keys it holds; nil for all.
   package var scope: KeyScope?
   /// More of them that it is to hold. Its own affair: it is not said at the handshake.
-  package var widening: Widening?
+  package var scopeExpansion: ScopeExpansion?
   /// Former incarnations that it gave up because it found itself put back, or cloned. Its own affair, too.
   package var abandonedActors: Set<ActorID> = []
 
@@ -52,11 +52,11 @@ package struct ReplicaSummary: Hashable, Sendable {
   package init(
     store: StoreID, actor: ActorID, sequence: UInt64, vector: VersionVector, floor: VersionVector,
     horizon: Stamp, position: UInt64, standing: ReplicaHealth = .healthy, scope: KeyScope? = nil,
-    widening: Widening? = nil, parted: Set<ActorID> = []
+    widening: ScopeExpansion? = nil, parted: Set<ActorID> = []
   ) {
     (self.store, self.actor, self.sequence, self.vector) = (store, actor, sequence, vector)
     (self.floor, self.horizon, self.position, self.health) = (floor, horizon, position, standing)
-    (self.scope, self.widening, self.abandonedActors) = (scope, widening, parted)
+    (self.scope, self.scopeExpansion, self.abandonedActors) = (scope, widening, parted)
   }
 
   /// Must it be given all that `sender` holds, rather than what changed (rule R8)? Of a sender that holds only some keys nobody takes
@@ -85,15 +85,15 @@ package struct RoundReceiver: Hashable, Sendable {
   /// Which keys it holds; nil for all.
   package var scope: KeyScope?
   /// It asks for these keys only, of which it has nothing behind the cursor; nil in an ordinary round.
-  package var lacking: LackingKeys?
+  package var missingScope: MissingScope?
 
   /// All fields.
   package init(
     cursor: Cursor?, covered: VersionVector, floor: VersionVector = VersionVector(),
-    standing: ReplicaHealth = .healthy, scope: KeyScope? = nil, lacking: LackingKeys? = nil
+    standing: ReplicaHealth = .healthy, scope: KeyScope? = nil, lacking: MissingScope? = nil
   ) {
     (self.cursor, self.covered, self.floor, self.health) = (cursor, covered, floor, standing)
-    (self.scope, self.lacking) = (scope, lacking)
+    (self.scope, self.missingScope) = (scope, lacking)
   }
 }
 
@@ -123,16 +123,16 @@ package struct IncomingBatch: Hashable, Sendable {
   /// The keys that the sender took the receiver to hold; nil for all.
   package var scope: KeyScope?
   /// Of a round of keys that were lacking: what the receiver will hold.
-  package var widening: Widening?
+  package var scopeExpansion: ScopeExpansion?
   /// Of such a round: the cursor that the batch before this one has left; nil for the first one.
   package var behind: Cursor?
   /// For whom the session brings it; nil if no session does.
-  package var addressee: Addressee?
+  package var expectedState: ExpectedReplicaState?
 
   /// All fields.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: [PositionedRecord], present: [Dot] = [],
-    scope: KeyScope? = nil, widening: Widening? = nil
+    scope: KeyScope? = nil, widening: ScopeExpansion? = nil
   ) {
     self.init(
       sender: sender, mark: mark, position: position, records: .list(records), present: present, scope: scope,
@@ -142,16 +142,16 @@ package struct IncomingBatch: Hashable, Sendable {
   /// The same with records as they came.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, records: BatchRecords, present: [Dot],
-    scope: KeyScope?, widening: Widening?
+    scope: KeyScope?, widening: ScopeExpansion?
   ) {
     (self.sender, self.mark, self.position) = (sender, mark, position)
-    (self.records, self.present, self.scope, self.widening) = (records, present, scope, widening)
+    (self.records, self.present, self.scope, self.scopeExpansion) = (records, present, scope, widening)
   }
 }
 
 /// The copy to which a session brings something, as the session knows it. One that has become another since would be taken to have what
 /// it has forgotten.
-package struct Addressee: Hashable, Sendable {
+package struct ExpectedReplicaState: Hashable, Sendable {
   /// Its actor at the handshake.
   package var actor: ActorID
   /// The cursor for the sender that the session has left, where nobody else is to have moved it; else nil.
@@ -182,18 +182,18 @@ package struct RoundClose: Hashable, Sendable {
   /// The keys that the sender took the receiver to hold; nil for all.
   package var scope: KeyScope?
   /// Of a round of keys that were lacking: what the receiver will hold.
-  package var widening: Widening?
+  package var scopeExpansion: ScopeExpansion?
   /// At the receiver: for whom the session brings it; nil if no session does.
-  package var addressee: Addressee?
+  package var expectedState: ExpectedReplicaState?
 
   /// All fields but the addressee.
   package init(
     sender: ActorID, mark: RoundMark, position: UInt64, vector: VersionVector, floor: VersionVector,
     horizon: Stamp, isFull: Bool = false, isNarrow: Bool = false, scope: KeyScope? = nil,
-    widening: Widening? = nil
+    widening: ScopeExpansion? = nil
   ) {
     (self.sender, self.mark, self.position, self.vector) = (sender, mark, position, vector)
     (self.floor, self.horizon, self.isFull) = (floor, horizon, isFull)
-    (self.isNarrow, self.scope, self.widening) = (isNarrow, scope, widening)
+    (self.isNarrow, self.scope, self.scopeExpansion) = (isNarrow, scope, widening)
   }
 }
